@@ -1,0 +1,68 @@
+# Every dependency, one declaration each: an installed package if it is new enough, else the release archive, pinned by version
+# and SHA-256. (CMake 3.24 has FIND_PACKAGE_ARGS for this; Ubuntu 22.04 ships 3.22.)
+include(FetchContent)
+
+function(memest_dependency)
+  cmake_parse_arguments(PARSE_ARGV 0 dependency "" "PACKAGE;AT_LEAST;URL;SHA256" "OPTIONS")
+  find_package(${dependency_PACKAGE} ${dependency_AT_LEAST} QUIET)
+  if(${dependency_PACKAGE}_FOUND)
+    return()
+  endif()
+  message(STATUS "${dependency_PACKAGE} ${dependency_AT_LEAST} is not installed: fetching ${dependency_URL}")
+  set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)  # lets the options below reach the fetched project
+  foreach(option IN LISTS dependency_OPTIONS)
+    set(${option} ON)
+  endforeach()
+  FetchContent_Declare(
+    ${dependency_PACKAGE} URL ${dependency_URL} URL_HASH SHA256=${dependency_SHA256}
+  )
+  FetchContent_MakeAvailable(${dependency_PACKAGE})
+endfunction()
+
+# YAML_CPP_INSTALL and its like: this project's libraries are static, so a package installed from it needs theirs as well.
+memest_dependency(
+  PACKAGE yaml-cpp
+  AT_LEAST 0.7
+  URL https://github.com/jbeder/yaml-cpp/archive/refs/tags/0.8.0.tar.gz
+  SHA256 fbe74bbdcee21d656715688706da3c8becfd946d92cd44705cc6098bb23b3a16
+  OPTIONS YAML_CPP_INSTALL
+)
+if(NOT TARGET yaml-cpp::yaml-cpp)  # named so from 0.8 on
+  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+endif()
+memest_dependency(
+  PACKAGE nlohmann_json
+  AT_LEAST 3.10
+  URL https://github.com/nlohmann/json/releases/download/v3.11.3/json.tar.xz
+  SHA256 d6c65aca6b1ed68e7a182f4757257b107ae403032760ed6ef121c9d55e81757d
+  OPTIONS JSON_Install
+)
+memest_dependency(
+  PACKAGE fmt
+  AT_LEAST 8.1
+  URL https://github.com/fmtlib/fmt/archive/refs/tags/9.1.0.tar.gz
+  SHA256 5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2
+  OPTIONS FMT_INSTALL
+)
+memest_dependency(
+  PACKAGE CLI11
+  AT_LEAST 2.1
+  URL https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
+  SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22
+)
+if(MEMEST_TESTS)
+  memest_dependency(
+    PACKAGE Catch2
+    AT_LEAST 3.0
+      URL https://github.com/catchorg/Catch2/archive/v3.6.0.tar.gz
+    SHA256 485932259a75c7c6b72d4b874242c489ea5155d17efa345eb8cc72159f49f356
+  )
+endif()
+if(MEMEST_BENCH)
+  memest_dependency(
+    PACKAGE benchmark
+    AT_LEAST 1.6
+      URL https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz
+    SHA256 6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7
+  )
+endif()

@@ -1,0 +1,35 @@
+# A room is one static library `memest::ROOM`, its headers in include/memest/ROOM, its sources in src/ROOM.
+#
+#   memest_room(NAME SOURCES file... [USES target...] [PRIVATELY target...])
+#
+# USES are the rooms (or packages) that the room's public headers include; PRIVATELY those that only its sources do. What a
+# room does not link it cannot call, so these lines are the floor plan as the linker sees it.
+function(memest_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "SOURCES;USES;PRIVATELY")
+  set(target memest_${name})
+  if(NOT room_SOURCES)
+    add_library(${target} INTERFACE)
+    add_library(memest::${name} ALIAS ${target})
+    target_include_directories(
+      ${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    )
+    target_compile_features(${target} INTERFACE cxx_std_20)
+    target_link_libraries(${target} INTERFACE ${room_USES})
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+    set_property(GLOBAL APPEND PROPERTY memest_installed_targets ${target})
+    return()
+  endif()
+  add_library(${target} STATIC ${room_SOURCES})
+  add_library(memest::${name} ALIAS ${target})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(
+    ${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+  )
+  target_link_libraries(
+    ${target}
+    PUBLIC ${room_USES}
+    PRIVATE ${room_PRIVATELY} $<BUILD_INTERFACE:memest_warnings>
+  )
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} CXX_EXTENSIONS OFF)
+  set_property(GLOBAL APPEND PROPERTY memest_installed_targets ${target})
+endfunction()

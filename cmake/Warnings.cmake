@@ -1,0 +1,14 @@
+# The warnings of every target of this project; a consumer of the installed package never inherits them.
+add_library(memest_warnings INTERFACE)
+target_compile_options(
+  memest_warnings
+  INTERFACE -Wall
+            -Wextra
+            -Wpedantic
+            -Wconversion
+            -Wshadow
+            -Wnon-virtual-dtor
+            -Wold-style-cast
+            -Wswitch-enum  # a switch names every case of its enum, so a new case is a warning everywhere
+            $<$<BOOL:${MEMEST_WERROR}>:-Werror>
+)
