@@ -1,0 +1,172 @@
+// A decoder-only transformer. Its parts are types, never strings: what a family does differently is a value here, and the
+// lowering reads it. Defaults are those of a LLaMA-like model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+namespace memest {
+
+/// The function, and where frameworks write it as several operations, which (they keep different tensors).
+enum class ActivationFunction : std::uint8_t {
+  gelu,         ///< exact, one kernel
+  gelu_tanh,    ///< tanh approximation, one kernel ("gelu_pytorch_tanh")
+  gelu_new,     ///< tanh approximation written op by op in Python (GPT-2's "gelu_new"); one kernel elsewhere
+  gelu_fast,    ///< "gelu_fast" of transformers, op by op
+  gelu_bloom,   ///< BLOOM's own autograd function: keeps its input only
+  quick_gelu,   ///< x·sigmoid(1.702x), op by op
+  relu,
+  relu2,        ///< relu squared
+  silu,
+  sigmoid,
+  tanh
+};
+
+enum class NormKind : std::uint8_t { layernorm, rmsnorm };
+
+/// How the gain enters.
+enum class NormGain : std::uint8_t {
+  weight,           ///< x̂ · w
+  one_plus_weight,  ///< x̂ · (1 + w), computed in fp32 (Gemma)
+  none              ///< no parameters (OLMo 1)
+};
+
+struct Norm {
+  NormKind kind = NormKind::rmsnorm;
+  NormGain gain = NormGain::weight;
+  bool bias = false;
+};
+
+/// Where a block normalizes.
+enum class BlockLayout : std::uint8_t {
+  pre_norm,            ///< x + f(norm(x)), attention then feed-forward: GPT-2, LLaMA
+  post_norm,           ///< norm(x + f(x)): OPT-350m
+  sandwich,            ///< x + norm(f(norm(x))): Gemma 2, Gemma 3
+  output_norm,         ///< x + norm(f(x)): OLMo 2
+  parallel_one_norm,   ///< x + attention(n) + feed_forward(n), n = norm(x): Phi, Cohere, Falcon-7B, GPT-J
+  parallel_two_norms   ///< x + attention(norm1(x)) + feed_forward(norm2(x)): GPT-NeoX, Falcon-40B
+};
+
+struct LearnedPosition {
+  std::int64_t rows = 0;  ///< rows of the table, offsets included (OPT has 2 more than positions)
+};
+struct RotaryPosition {
+  std::int64_t rotary_dim = 0;  ///< channels of a head that rotate; head_dim unless partial
+  std::int64_t tables = 1;      ///< cos/sin tables computed a forward (Gemma 3: local and global)
+};
+struct AlibiPosition {};
+struct NoPosition {};
+using Position = std::variant<RotaryPosition, LearnedPosition, AlibiPosition, NoPosition>;
+
+/// How the query, key and value projections are stored.
+enum class QkvLayout : std::uint8_t {
+  separate,  ///< q_proj, k_proj, v_proj
+  fused      ///< one matrix, q, k and v are views of its output (GPT-2, GPT-NeoX, Falcon, Phi-3)
+};
+
+/// Normalization of queries and keys.
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,        ///< one gain of head_dim, shared by the heads (Qwen 3, Gemma 3)
+  per_head_own,    ///< head_dim gains of each head's own (StableLM, Cohere)
+  full_width       ///< over all heads together (OLMo 2)
+};
+
+/// Softmax attention: multi-head where kv_heads = heads, multi-query where 1, grouped between.
+struct SoftmaxAttention {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads
+  std::int64_t head_dim = 0;  ///< not always hidden_size / heads
+  QkvLayout layout = QkvLayout::separate;
+  bool q_bias = false;
+  bool kv_bias = false;
+  bool output_bias = false;
+  QkNorm qk_norm = QkNorm::none;
+  Norm qk_norm_kind{};
+  bool sinks = false;                 ///< one learned logit a head (GPT-OSS)
+  std::optional<double> softcap;      ///< tanh cap on scores (Gemma 2)
+};
+
+/// Multi-head latent attention (DeepSeek V2, V3).
+struct LatentAttention {
+  std::int64_t heads = 0;
+  std::int64_t q_lora_rank = 0;  ///< 0: queries are projected directly
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 0;
+  std::int64_t qk_rope_head_dim = 0;
+  std::int64_t v_head_dim = 0;
+  bool bias = false;
+};
+using Attention = std::variant<SoftmaxAttention, LatentAttention>;
+
+struct DenseFeedForward {
+  std::int64_t size = 0;
+  ActivationFunction activation = ActivationFunction::silu;
+  bool gated = true;        ///< down(act(gate(x)) · up(x)); otherwise down(act(up(x)))
+  bool fused_gate_up = false;  ///< gate and up are one matrix (Phi-3)
+  bool bias = false;
+};
+
+struct MixtureOfExperts {
+  std::int64_t experts = 0;
+  std::int64_t top_k = 0;
+  std::int64_t expert_size = 0;        ///< feed-forward size of one expert
+  ActivationFunction activation = ActivationFunction::silu;
+  bool gated = true;
+  bool expert_bias = false;            ///< GPT-OSS
+  bool router_bias = false;            ///< GPT-OSS
+  std::int64_t shared_size = 0;        ///< feed-forward size of all shared experts together; 0 for none
+  bool shared_gate = false;            ///< a sigmoid gate on the shared experts (Qwen2-MoE)
+  bool correction_bias_buffer = false; ///< one fp32 routing bias an expert, a buffer (DeepSeek V3)
+  double capacity_factor = 0;          ///< 0: dropless
+  double imbalance = 1.0;              ///< tokens of the fullest rank over the mean
+};
+using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;
+
+/// What distinguishes one kind of layer from another within a model.
+struct LayerKind {
+  std::optional<std::int64_t> sliding_window;  ///< tokens; none: full attention
+  FeedForward feed_forward;
+};
+
+/// `repeat` consecutive layers of kind `kind` (an index into DecoderSpec::kinds).
+struct LayerRun {
+  std::size_t kind = 0;
+  std::int64_t repeat = 1;
+};
+
+struct Dropout {
+  double embedding = 0;
+  double attention = 0;  ///< on the attention probabilities
+  double residual = 0;   ///< on the outputs of attention and feed-forward
+  double feed_forward = 0;  ///< inside the feed-forward, on the activation
+};
+
+struct DecoderSpec {
+  std::int64_t hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t embedding_size = 0;      ///< width of the table; hidden_size unless projected (OPT-350m)
+  std::vector<LayerKind> kinds;         ///< at least one
+  std::vector<LayerRun> order;          ///< first layer first
+  Attention attention;
+  Position position;
+  Norm norm{};
+  BlockLayout layout = BlockLayout::pre_norm;
+  bool embedding_norm = false;          ///< BLOOM
+  bool final_norm = true;
+  bool tied_embeddings = false;
+  bool head_bias = false;
+  bool scaled_embedding = false;        ///< embedding output times a constant (Gemma, Granite)
+  bool scaled_residual = false;         ///< branch outputs times a constant (Granite)
+  bool scaled_logits = false;           ///< logits times a constant (Cohere, Granite)
+  std::optional<double> logit_softcap;  ///< tanh cap on the logits (Gemma 2)
+  std::int64_t max_positions = 0;       ///< 0: no limit stated
+  Dropout dropout{};
+
+  /// Number of layers: the sum of the runs.
+  [[nodiscard]] std::int64_t layers() const;
+};
+
+}  // namespace memest

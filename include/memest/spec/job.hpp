@@ -1,0 +1,65 @@
+// A job: everything a spec file says, read, checked and complete.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "memest/spec/gpu.hpp"
+#include "memest/spec/model.hpp"
+#include "memest/spec/training.hpp"
+
+namespace memest {
+
+/// DDP's own choices (torch.nn.parallel.DistributedDataParallel).
+struct DataParallelBuckets {
+  Bytes bucket_cap = Bytes(25 * kMiB);  ///< bucket_cap_mb
+  bool gradient_as_bucket_view = false;
+};
+
+/// What ZeRO shards over the data-parallel ranks.
+enum class ZeroStage : std::uint8_t {
+  none,                   ///< 0: everything replicated
+  optimizer,              ///< 1: optimizer states and master weights
+  optimizer_gradients,    ///< 2: and gradients
+  optimizer_gradients_weights  ///< 3: and weights
+};
+
+struct Parallelism {
+  std::int64_t data = 1;
+  ZeroStage zero = ZeroStage::none;
+  DataParallelBuckets ddp;
+};
+
+struct Hardware {
+  GpuSpec gpu;
+  bool assumed = false;  ///< the spec named no GPU; `gpu` is the default one, and the answer says so
+  std::int64_t count = 1;
+  std::int64_t gpus_per_node = 8;
+  std::optional<DollarsPerHour> price;  ///< one GPU; from the spec, else from the price list
+  std::string price_source;             ///< empty where there is no price
+  std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity, overheads are not taken off
+};
+
+/// What `memest check` holds the file to.
+struct Budget {
+  std::optional<Bytes> memory;  ///< a GPU
+  std::optional<Seconds> step_time;
+  std::optional<Dollars> cost_per_billion_tokens;
+  std::optional<Flops> flops;   ///< executed FLOPs a step, a GPU
+  double margin = 0;            ///< fraction kept free of each budget: 0.05 for `5 %`
+};
+
+struct Job {
+  std::string name;  ///< the file's name, for people
+  ModelSpec model;
+  std::optional<TrainingSpec> training;  ///< absent where the file describes a model alone
+  Parallelism parallelism;
+  Hardware hardware;
+  Budget budget;
+  /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
+  [[nodiscard]] std::int64_t global_batch() const;
+  bool global_batch_given = false;  ///< `training.global_batch` was written: a search keeps it and chooses micro_batch
+};
+
+}  // namespace memest

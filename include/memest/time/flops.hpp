@@ -1,0 +1,24 @@
+// FLOPs of a step, under every convention that the field quotes, each by name. A multiply-add is two FLOPs.
+#pragma once
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+
+/// One rank's FLOPs of one step (all micro-steps).
+struct FlopsEstimate {
+  Flops forward;   ///< as torch's FlopCounterMode counts: no causal halving
+  Flops backward;  ///< the same; recompute counts here
+  Flops model;     ///< 6·Φ·tokens, of experts the active ones
+  Flops palm;      ///< 6·Φ·tokens + 12·L·a·d·s a token
+  Flops megatron;  ///< matmuls, and attention with the causal half only
+
+  [[nodiscard]] Flops executed() const { return forward + backward; }
+};
+
+/// `job.training` is present.
+FlopsEstimate count_flops(const Graph& graph, const Job& job);
+
+}  // namespace memest
