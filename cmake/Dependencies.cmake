@@ -45,6 +45,12 @@ memest_dependency(
   OPTIONS FMT_INSTALL
 )
 memest_dependency(
+  PACKAGE Eigen3
+  AT_LEAST 3.4
+  URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2
+  SHA256 b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
+)
+memest_dependency(
   PACKAGE CLI11
   AT_LEAST 2.1
   URL https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
