@@ -26,6 +26,7 @@ struct OptimizerState {
   bool on_host = false;        ///< paged variants: host-backed, not on the device
   bool matrices_only = false;  ///< only parameters of two and more dimensions (Muon's momentum)
   bool vectors_only = false;   ///< only the others (Muon's AdamW part)
+  std::int64_t largest_factor = 0;  ///< square factors: dimensions above it keep none (SOAP: 10,000); 0: no limit
 };
 
 /// Bytes that one step needs beside the states, in copies of what is stepped.
