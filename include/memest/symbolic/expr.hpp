@@ -54,9 +54,9 @@ class Expr {
   [[nodiscard]] Bytes bytes(const Bindings& bindings) const { return Bytes(narrow_to_int64(evaluate(bindings))); }
   [[nodiscard]] Flops flops(const Bindings& bindings) const { return Flops(evaluate(bindings)); }
 
-  /// The formula as people write it, the common factor in front: "s·b·h·(34 + 5·a·s/h)", "2·Φ + 12·Φ/D".
+  /// The formula as people write it, the common factor in front: "b·s·h·(34 + 5·s·a/h)", "2·Φ + 12·Φ/D".
   [[nodiscard]] std::string text() const;
-  /// The same with the values in place of the letters: "8192·1·4096·(34 + 5·32·8192/4096)".
+  /// The same with the values in place of the letters: "1·8192·4096·(34 + 5·8192·32/4096)".
   [[nodiscard]] std::string substituted(const Bindings& bindings) const;
 
  private:

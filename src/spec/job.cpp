@@ -1,0 +1,19 @@
+#include "memest/spec/job.hpp"
+
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+
+std::int64_t DecoderSpec::layers() const {
+  std::int64_t total = 0;
+  for (const LayerRun& run : order) total = checked_add(total, run.repeat);
+  return total;
+}
+
+std::int64_t Job::global_batch() const {
+  expect(training.has_value(), "a job without training has no batch");
+  return checked_multiply(checked_multiply(training->micro_batch, training->gradient_accumulation),
+                          parallelism.data);
+}
+
+}  // namespace memest

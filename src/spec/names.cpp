@@ -1,0 +1,170 @@
+// The words of the specs' enumerations, as users write and read them.
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "memest/spec/gpu.hpp"
+#include "memest/spec/model.hpp"
+#include "memest/spec/training.hpp"
+
+namespace memest {
+namespace {
+
+/// A visitor made of one lambda a case.
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+}  // namespace
+
+std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::fp32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::fp16:
+      return "fp16";
+    case DType::fp8:
+      return "fp8";
+    case DType::fp64:
+      return "fp64";
+    case DType::int64:
+      return "int64";
+    case DType::int32:
+      return "int32";
+    case DType::int8:
+      return "int8";
+    case DType::uint8:
+      return "uint8";
+    case DType::boolean:
+      return "bool";
+  }
+  return "";
+}
+
+std::string_view name_of(Family family) {
+  switch (family) {
+    case Family::decoder:
+      return "decoder";
+    case Family::encoder:
+      return "encoder";
+    case Family::encoder_decoder:
+      return "encoder-decoder";
+    case Family::vision:
+      return "vision";
+    case Family::convnet:
+      return "convnet";
+    case Family::layer_list:
+      return "layers";
+  }
+  return "";
+}
+
+std::string_view name_of(OptimizerImplementation implementation) {
+  switch (implementation) {
+    case OptimizerImplementation::foreach_:
+      return "foreach";
+    case OptimizerImplementation::fused:
+      return "fused";
+    case OptimizerImplementation::for_loop:
+      return "for-loop";
+  }
+  return "";
+}
+
+std::string_view name_of(Framework framework) {
+  switch (framework) {
+    case Framework::transformers:
+      return "transformers";
+    case Framework::torchtitan:
+      return "torchtitan";
+    case Framework::megatron:
+      return "megatron";
+    case Framework::nanogpt:
+      return "nanogpt";
+    case Framework::textbook:
+      return "textbook";
+    case Framework::plain:
+      return "plain";
+  }
+  return "";
+}
+
+std::string_view name_of(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::sdpa:
+      return "sdpa";
+    case AttentionKernel::sdpa_flash:
+      return "sdpa-flash";
+    case AttentionKernel::sdpa_efficient:
+      return "sdpa-efficient";
+    case AttentionKernel::sdpa_math:
+      return "sdpa-math";
+    case AttentionKernel::sdpa_cudnn:
+      return "sdpa-cudnn";
+    case AttentionKernel::eager:
+      return "eager";
+    case AttentionKernel::textbook:
+      return "textbook";
+  }
+  return "";
+}
+
+std::string_view name_of(LossKernel kernel) {
+  switch (kernel) {
+    case LossKernel::upcast:
+      return "upcast";
+    case LossKernel::plain:
+      return "plain";
+  }
+  return "";
+}
+
+std::string_view name_of(NormKernel kernel) {
+  switch (kernel) {
+    case NormKernel::composite:
+      return "composite";
+    case NormKernel::fused:
+      return "fused";
+  }
+  return "";
+}
+
+std::string_view name_of(Provenance provenance) {
+  switch (provenance) {
+    case Provenance::measured:
+      return "measured";
+    case Provenance::public_:
+      return "public";
+    case Provenance::datasheet:
+      return "datasheet";
+    case Provenance::computed:
+      return "computed";
+    case Provenance::disputed:
+      return "disputed";
+    case Provenance::estimated:
+      return "estimated";
+    case Provenance::unverified:
+      return "unverified";
+  }
+  return "";
+}
+
+std::string text_of(const Recompute& recompute) {
+  return std::visit(
+      Overloaded{[](const NoRecompute&) { return std::string("none"); },
+                 [](const FullRecompute& full) {
+                   return std::string(full.reentrant ? "full, reentrant" : "full");
+                 },
+                 [](const SelectiveRecompute&) { return std::string("selective"); },
+                 [](const EveryRecompute& every) { return "every " + std::to_string(every.every); },
+                 [](const SqrtRecompute&) { return std::string("sqrt"); }},
+      recompute);
+}
+
+}  // namespace memest
