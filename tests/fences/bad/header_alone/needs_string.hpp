@@ -1,0 +1,3 @@
+#pragma once
+
+std::string needs_an_include();

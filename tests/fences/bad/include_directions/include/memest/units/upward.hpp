@@ -1,0 +1,1 @@
+#include "memest/report/table.hpp"

@@ -1,0 +1,2 @@
+#include "memest/time/step_time.hpp"
+#include "memest/common/misc.hpp"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# include_directions.sh TREE: arrows between rooms go down. A room includes itself and the rooms of lower floors, never one of its
+# own floor or above, and what belongs to memest::core includes nothing that does not.
+set -euo pipefail
+cd "$1"
+
+{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' 2>/dev/null || true; } | sort | xargs -r awk '
+  BEGIN {
+    split("units 1 diag 1.5 symbolic 2 spec 2.5 graph 3 reader 3 kernels 3 record 2.5 memory 4 time 4 calibrate 4 plan 5 report 6 cli 7", list)
+    for (i = 1; i in list; i += 2) floor[list[i]] = list[i + 1]
+    split("units diag symbolic spec graph memory time plan", list)
+    for (i in list) core[list[i]] = 1
+  }
+  FNR == 1 {
+    n = split(FILENAME, path, "/")
+    room = path[1] == "kernels" || path[1] == "record" ? path[1] : path[1] == "include" ? path[3] : path[2]
+    if (!(room in floor)) { print FILENAME ": no such room as " room; bad = 1 }
+  }
+  /^[ \t]*#[ \t]*include[ \t]*"/ {
+    split($0, quoted, "\"")
+    n = split(quoted[2], path, "/")
+    if (path[1] != "memest" || n < 3) next  # a file of the same folder
+    other = path[2]
+    if (!(other in floor)) why = "there is no room " other
+    else if (other != room && floor[other] >= floor[room]) why = room " may not include " other ", which is not below it"
+    else if (core[room] && !core[other]) why = room " is of memest::core, and " other " is not"
+    else next
+    print FILENAME ":" FNR ": " why
+    bad = 1
+  }
+  END { exit bad }'
