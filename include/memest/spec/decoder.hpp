@@ -4,10 +4,21 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
+#include "memest/spec/dtype.hpp"
+
 namespace memest {
+
+/// A tensor that is not trained: rotary tables, position ids, batch-norm statistics.
+struct BufferTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  DType dtype = DType::fp32;
+  std::int64_t count = 1;
+};
 
 /// The function, and where frameworks write it as several operations, which (they keep different tensors).
 enum class ActivationFunction : std::uint8_t {
@@ -54,7 +65,9 @@ struct LearnedPosition {
 };
 struct RotaryPosition {
   std::int64_t rotary_dim = 0;  ///< channels of a head that rotate; head_dim unless partial
-  std::int64_t tables = 1;      ///< cos/sin tables computed a forward (Gemma 3: local and global)
+  /// cos/sin tables computed a forward (Gemma 3: local and global), each from a buffer of frequencies and its original;
+  /// 0 where every layer holds ready sines and cosines instead, which are then among DecoderSpec::buffers (GPT-J, CodeGen).
+  std::int64_t tables = 1;
 };
 struct AlibiPosition {};
 struct NoPosition {};
@@ -129,6 +142,7 @@ using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;
 struct LayerKind {
   std::optional<std::int64_t> sliding_window;  ///< tokens; none: full attention
   FeedForward feed_forward;
+  bool rotates = true;  ///< false: this kind applies no rotary position though the model has one (SmolLM 3, Cohere 2)
 };
 
 /// `repeat` consecutive layers of kind `kind` (an index into DecoderSpec::kinds).
@@ -144,6 +158,13 @@ struct Dropout {
   double feed_forward = 0;  ///< inside the feed-forward, on the activation
 };
 
+/// What stands on top of the last layer.
+enum class DecoderHead : std::uint8_t {
+  language_model,  ///< logits over the vocabulary, `tied_embeddings` or a matrix of its own
+  classification,  ///< `labels` scores from a matrix of its own (sequence and token classification, question answering)
+  none             ///< hidden states only
+};
+
 struct DecoderSpec {
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
@@ -157,6 +178,8 @@ struct DecoderSpec {
   bool embedding_norm = false;          ///< BLOOM
   bool final_norm = true;
   bool tied_embeddings = false;
+  DecoderHead head = DecoderHead::language_model;
+  std::int64_t labels = 0;              ///< of a classification head
   bool head_bias = false;
   bool scaled_embedding = false;        ///< embedding output times a constant (Gemma, Granite)
   bool scaled_residual = false;         ///< branch outputs times a constant (Granite)
@@ -164,6 +187,7 @@ struct DecoderSpec {
   std::optional<double> logit_softcap;  ///< tanh cap on the logits (Gemma 2)
   std::int64_t max_positions = 0;       ///< 0: no limit stated
   Dropout dropout{};
+  std::vector<BufferTensor> buffers;    ///< what the model holds beside rotary frequencies and routing biases
 
   /// Number of layers: the sum of the runs.
   [[nodiscard]] std::int64_t layers() const;

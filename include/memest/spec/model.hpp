@@ -32,14 +32,8 @@ struct ParameterTensor {
   std::int64_t count = 1;           ///< how many of them (layers × blocks)
   std::int64_t active_numerator = 1;    ///< of `active_denominator` such tensors, how many one token uses (experts: K of E)
   std::int64_t active_denominator = 1;
-};
-
-/// A tensor that is not trained: rotary tables, position ids, batch-norm statistics.
-struct BufferTensor {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  DType dtype = DType::fp32;
-  std::int64_t count = 1;
+  bool output_head = false;  ///< an embedding that is the output head's matrix as well (tied)
+  bool trainable = true;     ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
 };
 
 enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, convnet, layer_list };
@@ -47,7 +41,7 @@ enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, co
 /// "decoder", "encoder-decoder", ...
 std::string_view name_of(Family family);
 
-/// A model known by its parameters.
+/// A model known by its parameters. The first parameter of role `embedding` is the input embedding table.
 struct Inventory {
   std::vector<ParameterTensor> parameters;
   std::vector<BufferTensor> buffers;
