@@ -59,7 +59,11 @@ struct Job {
   Budget budget;
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
-  bool global_batch_given = false;  ///< `training.global_batch` was written: a search keeps it and chooses micro_batch
+  // What the file wrote itself (the reader sets these): a search keeps it and varies the rest.
+  bool global_batch_given = false;  ///< `training.global_batch`: a search keeps it and chooses micro_batch
+  bool micro_batch_given = false;   ///< `training.micro_batch`
+  bool recompute_given = false;     ///< `training.recompute`
+  bool zero_given = false;          ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
 };
 
 }  // namespace memest
