@@ -1,0 +1,20 @@
+// Diagnostics as people read them, in the form that editors jump to:
+//
+//   bad.yaml:3:3: error: unknown key 'hiden_size'
+//     3 |   hiden_size: 4096
+//       |   ^~~~~~~~~~
+//       = hint: did you mean 'hidden_size'?
+#pragma once
+
+#include <string>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/report/render_options.hpp"
+
+namespace memest {
+
+/// Every diagnostic in order, each ended by a newline. A long source line is cut around the caret;
+/// a diagnostic without a source has no excerpt. Nothing of the source reaches the terminal raw.
+std::string render(const Diagnostics& diagnostics, const RenderOptions& options);
+
+}  // namespace memest

@@ -1,0 +1,17 @@
+// What the reader of a text can see: how wide it is, whether it knows UTF-8, whether it shows
+// colours. cli decides it from the terminal and the environment; report only obeys.
+#pragma once
+
+#include <cstddef>
+
+namespace memest {
+
+inline constexpr std::size_t kTextColumns = 100;
+
+struct RenderOptions {
+  bool color = false;   ///< ANSI escape sequences
+  bool unicode = true;  ///< false: Φ becomes Phi, · becomes *, ✗ becomes x, ...
+  std::size_t columns = kTextColumns;
+};
+
+}  // namespace memest

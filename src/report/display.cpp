@@ -1,0 +1,210 @@
+#include "memest/report/display.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kTab = "    ";
+
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+
+// Unicode 15, UAX #11 (wide and fullwidth) and general category Mn, in the blocks that text holds.
+constexpr std::array<Range, 12> kWide = {{{0x1100, 0x115F},
+                                          {0x2E80, 0x303E},
+                                          {0x3041, 0x33FF},
+                                          {0x3400, 0x4DBF},
+                                          {0x4E00, 0x9FFF},
+                                          {0xA000, 0xA4CF},
+                                          {0xAC00, 0xD7A3},
+                                          {0xF900, 0xFAFF},
+                                          {0xFE30, 0xFE6F},
+                                          {0xFF00, 0xFF60},
+                                          {0x1F300, 0x1FAFF},
+                                          {0x20000, 0x3FFFD}}};
+constexpr std::array<Range, 7> kZeroWidth = {{{0x0300, 0x036F},
+                                              {0x0483, 0x0489},
+                                              {0x0591, 0x05BD},
+                                              {0x064B, 0x065F},
+                                              {0x1AB0, 0x1AFF},
+                                              {0x20D0, 0x20FF},
+                                              {0xFE00, 0xFE0F}}};
+// Control characters, and those that reorder or hide what follows them.
+constexpr std::array<Range, 8> kHarmful = {{{0x0000, 0x001F},
+                                            {0x007F, 0x009F},
+                                            {0x061C, 0x061C},
+                                            {0x200B, 0x200F},
+                                            {0x2028, 0x202E},
+                                            {0x2060, 0x206F},
+                                            {0xFEFF, 0xFEFF},
+                                            {0xE0000, 0xE0FFF}}};
+
+struct AsciiName {
+  std::string_view sign;
+  std::string_view name;
+};
+
+// Every sign that memest itself prints.
+constexpr std::array<AsciiName, 32> kAsciiNames = {
+    {{"Φ", "Phi"}, {"·", "*"},     {"▸", ">"},    {"✗", "x"},      {"±", "+/-"}, {"×", "x"},
+     {"…", "..."}, {"–", "-"},     {"—", "-"},    {"−", "-"},      {"≤", "<="},  {"≥", ">="},
+     {"≈", "~"},   {"→", "->"},    {"√", "sqrt"}, {"²", "^2"},     {"³", "^3"},  {"⁴", "^4"},
+     {"µ", "u"},   {"⌈", "ceil("}, {"⌉", ")"},    {"⌊", "floor("}, {"⌋", ")"},   {"Σ", "sum"},
+     {"✓", "ok"},  {"│", "|"},     {"─", "-"},    {"█", "#"},      {"“", "\""},  {"”", "\""},
+     {"’", "'"},   {"é", "e"}}};
+
+template <std::size_t kSize>
+bool within(const std::array<Range, kSize>& ranges, char32_t code) {
+  return std::any_of(ranges.begin(), ranges.end(), [code](const Range& range) {
+    return code >= range.first && code <= range.last;
+  });
+}
+
+struct Decoded {
+  char32_t code = 0;
+  std::size_t length = 1;
+  bool valid = false;
+};
+
+/// The character at the start of `text`, which is not empty; overlong forms and surrogates are not
+/// valid.
+Decoded decode(std::string_view text) {
+  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return {byte(0), 1, true};
+  const std::size_t length = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
+  if (byte(0) < 0xC2 || byte(0) > 0xF4 || text.size() < length) return {};
+  char32_t code = byte(0) & (0xFFU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return {};
+    code = (code << 6) | (byte(i) & 0x3FU);
+  }
+  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  if (code < kSmallest[length] || surrogate || code > 0x10FFFF) return {};
+  return {code, length, true};
+}
+
+std::size_t columns_of(char32_t code) {
+  return within(kZeroWidth, code) ? 0 : within(kWide, code) ? 2 : 1;
+}
+
+std::string escape_of(const Decoded& character, unsigned char byte) {
+  if (!character.valid || character.code < 0x80) return fmt::format("\\x{:02x}", byte);
+  return fmt::format("\\u{{{:x}}}", static_cast<std::uint32_t>(character.code));
+}
+
+std::string ascii_of(std::string_view character) {
+  const auto known = std::find_if(kAsciiNames.begin(), kAsciiNames.end(),
+                                  [&](const AsciiName& row) { return row.sign == character; });
+  return std::string(known == kAsciiNames.end() ? std::string_view("?") : known->name);
+}
+
+DisplayCell cell_at(std::string_view text, std::size_t begin, const RenderOptions& options) {
+  const Decoded character = decode(text.substr(begin));
+  const std::string_view bytes = text.substr(begin, character.length);
+  DisplayCell cell{std::string(bytes), 1, begin, begin + character.length};
+  if (bytes == "\t") {
+    cell.shown = kTab;
+    cell.columns = kTab.size();
+  } else if (!character.valid || within(kHarmful, character.code)) {
+    cell.shown = escape_of(character, static_cast<unsigned char>(text[begin]));
+    cell.columns = cell.shown.size();
+  } else if (!options.unicode && character.code >= 0x80) {
+    cell.shown = ascii_of(bytes);
+    cell.columns = cell.shown.size();
+  } else {
+    cell.columns = columns_of(character.code);
+  }
+  return cell;
+}
+
+}  // namespace
+
+std::vector<DisplayCell> display_cells(std::string_view text, const RenderOptions& options) {
+  std::vector<DisplayCell> cells;
+  cells.reserve(text.size());
+  for (std::size_t begin = 0; begin < text.size(); begin = cells.back().end) {
+    cells.push_back(cell_at(text, begin, options));
+  }
+  return cells;
+}
+
+std::string printable(std::string_view text, const RenderOptions& options) {
+  std::string result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    if (text[begin] == '\n') {
+      result += '\n';
+      ++begin;
+      continue;
+    }
+    const DisplayCell cell = cell_at(text, begin, options);
+    result += cell.shown;
+    begin = cell.end;
+  }
+  return result;
+}
+
+std::size_t display_width(std::string_view text) {
+  std::size_t columns = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const Decoded character = decode(text.substr(begin));
+    columns += character.valid ? columns_of(character.code) : 1;
+    begin += character.length;
+  }
+  return columns;
+}
+
+std::string padded_right(std::string_view text, std::size_t columns) {
+  const std::size_t width = display_width(text);
+  return std::string(text) + std::string(width < columns ? columns - width : 0, ' ');
+}
+
+std::string padded_left(std::string_view text, std::size_t columns) {
+  const std::size_t width = display_width(text);
+  return std::string(width < columns ? columns - width : 0, ' ') + std::string(text);
+}
+
+std::string to_ascii(std::string_view text) {
+  std::string result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const Decoded character = decode(text.substr(begin));
+    const std::string_view bytes = text.substr(begin, character.length);
+    result += character.valid && character.code < 0x80 ? std::string(bytes) : ascii_of(bytes);
+    begin += character.length;
+  }
+  return result;
+}
+
+std::string wrapped(std::string_view text, std::size_t columns, std::string_view indent) {
+  std::string result;
+  std::size_t used = 0;
+  bool line_has_word = false;
+  const auto new_line = [&] {
+    result += '\n';
+    result += indent;
+    used = display_width(indent);
+    line_has_word = false;
+  };
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const std::size_t width = display_width(word);
+    if (line_has_word && used + 1 + width > columns) new_line();
+    if (line_has_word) result += ' ';
+    result += word;
+    used += width + (line_has_word ? 1 : 0);
+    line_has_word = true;
+    if (end < text.size() && text[end] == '\n') new_line();
+    begin = end + 1;
+  }
+  return result;
+}
+
+}  // namespace memest
