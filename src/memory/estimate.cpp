@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+#include "ledger_terms.hpp"
+#include "memest/diag/expect.hpp"
+#include "memest/memory/ledger.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Terms of the largest ledger that peak_allocated takes without allocation.
+constexpr std::size_t kMostTerms = 512;
+
+using TermValues = std::array<std::int64_t, kMostTerms>;
+
+void evaluate_terms(const Ledger& ledger, const Bindings& bindings, TermValues& values) {
+  expect(ledger.by_size.size() <= kMostTerms, "a ledger has at most kMostTerms terms");
+  const Sizes sizes = sizes_in(bindings);
+  for (std::size_t i = 0; i < ledger.by_size.size(); ++i) {
+    values[i] = ledger.by_size[i].evaluate(sizes);
+  }
+}
+
+Bytes total_of(const Instant& instant, const TermValues& values) {
+  std::int64_t total = 0;
+  for (const std::uint16_t term : instant.terms) total = checked_add(total, values[term]);
+  return Bytes(total);
+}
+
+/// A margin is a measured share, so its bytes are rounded outwards to whole ones.
+Bytes share_rounded_up(Bytes whole, double share) {
+  return Bytes(static_cast<std::int64_t>(std::ceil(whole.as_double() * share)));
+}
+
+}  // namespace
+
+Bytes MemoryEstimate::low() const {
+  return allocated() - share_rounded_up(allocated(), margin.low) + outside_low;
+}
+
+Bytes MemoryEstimate::high() const {
+  return allocated() + share_rounded_up(allocated(), margin.high) + outside_high;
+}
+
+Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_t seq_len) {
+  const auto up_to = [seq_len](std::int64_t multiple) {
+    return checked_multiply(checked_add(seq_len, multiple - 1) / multiple, multiple);
+  };
+  Bindings bindings = ledger.bindings;
+  bindings.set(Symbol::micro_batch, micro_batch)
+      .set(Symbol::seq_len, seq_len)
+      .set(Symbol::seq_len_32, up_to(32))
+      .set(Symbol::seq_len_128, up_to(128));
+  return bindings;
+}
+
+MemoryEstimate estimate_memory(const Ledger& ledger, const Bindings& bindings) {
+  TermValues values;
+  evaluate_terms(ledger, bindings, values);
+  MemoryEstimate estimate;
+  estimate.margin = ledger.margin;
+  estimate.outside_low = ledger.outside_low;
+  estimate.outside_high = ledger.outside_high;
+  estimate.instants.reserve(ledger.instants.size());
+  for (std::size_t i = 0; i < ledger.instants.size(); ++i) {
+    const auto index = static_cast<std::uint16_t>(i);
+    estimate.instants.push_back({index, total_of(ledger.instants[i], values)});
+    if (estimate.instants[i].total > estimate.instants[estimate.peak].total) estimate.peak = index;
+  }
+  const Instant& peak = ledger.instants[estimate.peak];
+  estimate.terms.reserve(peak.terms.size() + ledger.outside_allocator.size());
+  for (const std::uint16_t term : peak.terms) estimate.terms.push_back({term, Bytes(values[term])});
+  for (const std::uint16_t term : ledger.outside_allocator) {
+    estimate.terms.push_back({term, Bytes(values[term])});
+    estimate.outside += Bytes(values[term]);
+  }
+  return estimate;
+}
+
+Bytes peak_allocated(const Ledger& ledger, const Bindings& bindings) {
+  TermValues values;
+  evaluate_terms(ledger, bindings, values);
+  Bytes peak;
+  for (const Instant& instant : ledger.instants) {
+    peak = std::max(peak, total_of(instant, values));
+  }
+  return peak;
+}
+
+}  // namespace memest

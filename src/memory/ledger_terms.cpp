@@ -1,0 +1,158 @@
+#include "ledger_terms.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "model_states.hpp"
+#include "overheads.hpp"
+
+namespace memest {
+namespace {
+
+/// Elements of a unit that FSDP gathers at once: the largest layer, or block where there is none.
+Expr largest_unit(const Graph& graph) {
+  Expr largest;
+  std::int64_t most = -1;
+  for (const Block& block : graph.blocks) {
+    if (!block.checkpointable && layers_of(graph) > 0) continue;
+    const std::int64_t elements = narrow_to_int64(block.parameters().evaluate(graph.sizes));
+    if (elements > most) {
+      most = elements;
+      largest = block.parameters();
+    }
+  }
+  return largest;
+}
+
+void bind_parameters(Bindings& bindings, const Graph& graph) {
+  std::int64_t total = 0;
+  std::int64_t trained = 0;
+  std::int64_t matmul = 0;
+  std::int64_t largest = 0;
+  std::int64_t tensors = 0;
+  std::int64_t embedding = 0;
+  for (const ParameterTensor& tensor : graph.parameters.parameters) {
+    const std::int64_t elements = elements_of(tensor);
+    const std::int64_t all = checked_multiply(elements, tensor.count);
+    total = checked_add(total, all);
+    if (tensor.trainable) trained = checked_add(trained, all);
+    if (tensor.role == ParameterRole::matmul || tensor.output_head) {
+      matmul = checked_add(matmul, all);
+    }
+    if (tensor.role == ParameterRole::embedding && embedding == 0) embedding = elements;
+    largest = std::max(largest, elements);
+    tensors = checked_add(tensors, tensor.count);
+  }
+  bindings.set(Symbol::parameters, total)
+      .set(Symbol::trainable, trained)
+      .set(Symbol::matmul_parameters, matmul)
+      .set(Symbol::embedding, embedding)
+      .set(Symbol::largest_parameter, largest)
+      .set(Symbol::tensors, tensors)
+      .set(Symbol::bucket, bucket_elements(total));
+}
+
+}  // namespace
+
+LedgerTerms::LedgerTerms(const Graph& graph, const Job& job) {
+  ledger_.bindings = graph.sizes;
+  bind_parameters(ledger_.bindings, graph);
+  ledger_.bindings.set(Symbol::data, job.parallelism.data)
+      .set(Symbol::micro_batches, job.training->gradient_accumulation)
+      .set(Symbol::largest_unit, narrow_to_int64(largest_unit(graph).evaluate(ledger_.bindings)));
+}
+
+std::uint16_t LedgerTerms::add(LedgerTerm term) {
+  const auto [begin, end] = by_name_.equal_range(term.name);
+  for (auto found = begin; found != end; ++found) {
+    if (ledger_.terms[found->second].formula == term.formula) return found->second;
+  }
+  expect(ledger_.terms.size() < std::numeric_limits<std::uint16_t>::max(),
+         "a ledger's terms are counted in 16 bits");
+  const auto index = static_cast<std::uint16_t>(ledger_.terms.size());
+  by_name_.emplace(term.name, index);
+  ledger_.terms.push_back(std::move(term));
+  return index;
+}
+
+void LedgerTerms::instant(std::string name, std::string kind, std::vector<std::uint16_t> terms) {
+  ledger_.instants.push_back({std::move(name), std::move(terms)});
+  kinds_.push_back(std::move(kind));
+}
+
+std::vector<bool> LedgerTerms::possible_peaks() const {
+  std::vector<SizePolynomial> totals;
+  std::vector<std::int64_t> values;
+  const Sizes sizes = sizes_in(ledger_.bindings);
+  std::map<std::string, std::size_t> largest_of_kind;
+  for (std::size_t i = 0; i < ledger_.instants.size(); ++i) {
+    Expr total;
+    for (const std::uint16_t term : ledger_.instants[i].terms) {
+      total += ledger_.terms[term].formula;
+    }
+    totals.push_back(bound(total));
+    values.push_back(totals.back().evaluate(sizes));
+    const auto [largest, first] = largest_of_kind.emplace(kinds_[i], i);
+    if (!first && values[i] > values[largest->second]) largest->second = i;
+  }
+  std::vector<bool> kept(totals.size(), true);
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    for (std::size_t other = 0; other < totals.size() && kept[i]; ++other) {
+      if (other != i && kept[other] && totals[other].dominates(totals[i])) kept[i] = false;
+    }
+  }
+  for (const auto& [kind, index] : largest_of_kind) kept[index] = true;
+  return kept;
+}
+
+void LedgerTerms::keep_instants(const std::vector<bool>& kept) {
+  std::vector<Instant> instants;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i]) instants.push_back(std::move(ledger_.instants[i]));
+  }
+  ledger_.instants = std::move(instants);
+}
+
+void LedgerTerms::drop_unused_terms() {
+  std::vector<bool> used(ledger_.terms.size(), false);
+  for (const std::uint16_t index : ledger_.outside_allocator) used[index] = true;
+  for (const Instant& instant : ledger_.instants) {
+    for (const std::uint16_t index : instant.terms) used[index] = true;
+  }
+  std::vector<std::uint16_t> moved(ledger_.terms.size(), 0);
+  std::vector<LedgerTerm> terms;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    moved[i] = static_cast<std::uint16_t>(terms.size());
+    terms.push_back(std::move(ledger_.terms[i]));
+  }
+  ledger_.terms = std::move(terms);
+  for (std::uint16_t& index : ledger_.outside_allocator) index = moved[index];
+  for (Instant& instant : ledger_.instants) {
+    for (std::uint16_t& index : instant.terms) index = moved[index];
+    std::sort(instant.terms.begin(), instant.terms.end());
+  }
+}
+
+void LedgerTerms::outside(LedgerTerm term) {
+  ledger_.outside_allocator.push_back(add(std::move(term)));
+}
+
+Ledger LedgerTerms::take() && {
+  keep_instants(possible_peaks());
+  drop_unused_terms();
+  for (const LedgerTerm& term : ledger_.terms) ledger_.by_size.push_back(bound(term.formula));
+  return std::move(ledger_);
+}
+
+Sizes sizes_in(const Bindings& bindings) {
+  Sizes sizes{};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (bindings.has(kSizeSymbols[i])) sizes[i] = bindings.at(kSizeSymbols[i]);
+  }
+  return sizes;
+}
+
+}  // namespace memest

@@ -1,0 +1,50 @@
+// The ledger under construction: terms once each, instants that can be the peak, everything bound.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "memest/memory/ledger.hpp"
+#include "moments.hpp"
+#include "sites.hpp"
+
+namespace memest {
+
+class LedgerTerms {
+ public:
+  /// Binds every symbol that a ledger uses.
+  LedgerTerms(const Graph& graph, const Job& job);
+
+  /// The index of the term; an equal one is not added twice.
+  std::uint16_t add(LedgerTerm term);
+
+  /// `kind` groups the instants of which the ledger shows the largest even where it is no peak.
+  void instant(std::string name, std::string kind, std::vector<std::uint16_t> terms);
+
+  /// A term outside the allocator.
+  void outside(LedgerTerm term);
+
+  [[nodiscard]] SizePolynomial bound(const Expr& formula) const {
+    return {formula, ledger_.bindings};
+  }
+
+  /// Without the instants that are nowhere the peak, and without the terms that only they have.
+  Ledger take() &&;
+
+ private:
+  [[nodiscard]] std::vector<bool> possible_peaks() const;
+  void keep_instants(const std::vector<bool>& kept);
+  void drop_unused_terms();
+
+  Ledger ledger_;
+  std::vector<std::string> kinds_;
+  std::multimap<std::string, std::uint16_t> by_name_;
+};
+
+/// The values of kSizeSymbols in `bindings`.
+Sizes sizes_in(const Bindings& bindings);
+
+}  // namespace memest

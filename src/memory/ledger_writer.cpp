@@ -1,0 +1,317 @@
+// The ledger of a step: who is alive at which moment. The rules of life are moments.cpp's; here
+// they meet the states, the recompute policy and the ranks.
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "ledger_terms.hpp"
+#include "memest/diag/expect.hpp"
+#include "memest/memory/ledger.hpp"
+#include "model_states.hpp"
+#include "moments.hpp"
+#include "overheads.hpp"
+#include "sites.hpp"
+
+namespace memest {
+namespace {
+
+using Alive = std::vector<std::uint16_t>;
+
+constexpr const char* kSavedSource = "PyTorch 2.11: what autograd saves, each storage once";
+constexpr const char* kLiveSource =
+    "PyTorch 2.11: locals, gradients under way and scratch of the operation";
+
+/// Tables made once for the whole model and kept by the first block that uses them.
+Expr shared_bytes(const Graph& graph) {
+  Expr shared = graph.saved_bytes();
+  for (const BlockRun& run : graph.order) {
+    shared -= run.repeat * graph.blocks[run.block].saved_bytes(false);
+  }
+  return shared;
+}
+
+/// Bytes of the input of a checkpointable block: the residual stream.
+Expr layer_input_bytes(const Graph& graph) {
+  for (const Block& block : graph.blocks) {
+    if (block.checkpointable) return input_bytes(block);
+  }
+  return {};
+}
+
+/// Indices of the polynomials that no other one dominates; of equal ones the first.
+std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    bool dominated = false;
+    for (std::size_t other = 0; other < totals.size() && !dominated; ++other) {
+      if (other == i || !totals[other].dominates(totals[i])) continue;
+      dominated = other < i || !totals[i].dominates(totals[other]);
+    }
+    if (!dominated) result.push_back(i);
+  }
+  return result;
+}
+
+class LedgerWriter {
+ public:
+  LedgerWriter(const Graph& graph, const Job& job)
+      : graph_(graph),
+        job_(job),
+        training_(*job.training),
+        layers_(layers_of(graph)),
+        checkpoint_(checkpoint_length(training_.recompute, layers_)),
+        terms_(graph, job),
+        shared_tables_(shared_bytes(graph)),
+        layer_input_(layer_input_bytes(graph)) {}
+
+  Ledger write() && {
+    write_residents();
+    if (training_.implementation.framework == Framework::textbook) {
+      write_textbook_instant();
+    } else {
+      for (const Site& site : sites_of(graph_)) write_site(site);
+      write_steps();
+    }
+    OutsideTerms outside = outside_terms(job_);
+    for (LedgerTerm& term : outside.terms) terms_.outside(std::move(term));
+    Ledger ledger = std::move(terms_).take();
+    ledger.outside_low = outside.low;
+    ledger.outside_high = outside.high;
+    ledger.margin = margin_of(training_);
+    return ledger;
+  }
+
+ private:
+  [[nodiscard]] BlockPass pass_of(const Block& block, bool second) const {
+    if (!block.checkpointable) return BlockPass::keep_all;
+    if (checkpoint_ > 0) return second ? BlockPass::recompute : BlockPass::keep_nothing;
+    if (std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
+      return BlockPass::keep_core_out;
+    }
+    return BlockPass::keep_all;
+  }
+
+  /// `count` equal blocks, written with L where that is what it is.
+  [[nodiscard]] Expr times(std::int64_t count) const {
+    const bool has_layers = graph_.sizes.has(Symbol::layers);
+    if (!has_layers || count < 2) return count;
+    const std::int64_t layers = graph_.sizes.at(Symbol::layers);
+    if (count == layers) return Symbol::layers;
+    if (count == layers - 1) return Expr(Symbol::layers) - 1;
+    return count;
+  }
+
+  void write_residents() {
+    const auto always = [this](std::vector<LedgerTerm> terms) {
+      for (LedgerTerm& term : terms) always_.push_back(terms_.add(std::move(term)));
+    };
+    always(weight_terms(job_));
+    always(optimizer_terms(job_, graph_.parameters));
+    always(buffer_terms(graph_.parameters));
+    always(workspace_terms(graph_, job_));
+    always(resident_bucket_terms(job_));
+    all_gradients_ = terms_.add(gradient_term(job_));
+    persistent_gradients_ = gradients_persist(job_);
+  }
+
+  [[nodiscard]] Alive residents() const {
+    Alive alive = always_;
+    if (persistent_gradients_) alive.push_back(all_gradients_);
+    return alive;
+  }
+
+  void add_term(Alive& alive, LedgerTerm term) {
+    if (!term.formula.is_zero()) alive.push_back(terms_.add(std::move(term)));
+  }
+  void add_terms(Alive& alive, std::vector<LedgerTerm> terms) {
+    for (LedgerTerm& term : terms) add_term(alive, std::move(term));
+  }
+
+  /// What the blocks before the site keep, and what the site's checkpoint has brought back.
+  void add_kept(Alive& alive, const Site& site, bool second) {
+    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+      const Block& block = graph_.blocks[i];
+      if (site.before[i] == 0 || (block.checkpointable && checkpoint_ > 0)) continue;
+      const Expr kept = pass_of(block, false) == BlockPass::keep_core_out
+                            ? block.saved_bytes_without_attention_core()
+                            : block.saved_bytes(false);
+      add_term(alive, {"activations: " + block.name, TermGroup::activations,
+                       times(site.before[i]) * kept, kSavedSource, ""});
+    }
+    add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
+                     shared_tables_, kSavedSource, ""});
+    if (checkpoint_ == 0) return;
+    const bool inside = graph_.blocks[site.block].checkpointable;
+    const std::int64_t reached = site.layers_before + (inside ? 1 : 0);
+    const std::int64_t checkpoints = (reached + checkpoint_ - 1) / checkpoint_;
+    add_term(alive, {"activations: checkpointed inputs", TermGroup::activations,
+                     times(checkpoints) * layer_input_,
+                     "torch.utils.checkpoint: one input a checkpoint", ""});
+    if (!second || !inside) return;
+    const std::int64_t again = site.layers_before % checkpoint_;
+    add_term(alive,
+             {"activations: layers recomputed before this one", TermGroup::activations,
+              again * graph_.blocks[site.block].saved_bytes(false),
+              "torch.utils.checkpoint: a checkpoint of several layers comes back whole", ""});
+  }
+
+  /// Bytes of the block's own gradients by this moment.
+  [[nodiscard]] Expr own_gradients(const Moment& moment) const {
+    const bool counted = !persistent_gradients_ && !training_.recipe.gathered_units;
+    if (!counted) return {};
+    return share(job_, ZeroStage::optimizer_gradients,
+                 size_of(training_.recipe.gradients) * moment.gradient_elements);
+  }
+
+  /// Bytes of the running operation's weight gradient where it stands beside the one that stays:
+  /// to be cast, to be added to it, or to be divided over the ranks.
+  [[nodiscard]] Expr arriving_gradient(const Moment& moment) const {
+    const Recipe& recipe = training_.recipe;
+    if (recipe.gathered_units) return {};
+    const bool cast = recipe.compute != recipe.gradients;
+    const DType made = cast ? recipe.compute : recipe.gradients;
+    if (persistent_gradients_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients) {
+      return size_of(made) * moment.new_gradient_elements;
+    }
+    return cast ? size_of(made) * moment.new_matmul_elements : Expr();
+  }
+
+  /// Gradients of everything after the site, and what the site's own block has made by now.
+  void add_gradients(Alive& alive, const Site& site, const Moment& moment) {
+    const Recipe& recipe = training_.recipe;
+    if (!persistent_gradients_) {
+      Expr elements;
+      for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+        elements += times(site.after[i]) * graph_.blocks[i].parameters();
+      }
+      const Expr later =
+          share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * elements);
+      add_term(alive, {"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
+                       TermGroup::gradients, later + own_gradients(moment),
+                       "PyTorch: a gradient appears when its operation's backward runs", ""});
+    }
+    add_term(alive, {"gradient of the running operation's weight", TermGroup::gradients,
+                     arriving_gradient(moment),
+                     "PyTorch: made in the compute type, then cast or added to the gradient", ""});
+  }
+
+  /// The moments of a block that can be a peak: at one site nothing else differs between them.
+  const BlockMoments& moments(std::size_t block, bool second) {
+    const BlockPass pass = pass_of(graph_.blocks[block], second);
+    const auto [entry, is_new] = moments_.try_emplace({block, pass});
+    if (!is_new) return entry->second;
+    entry->second = moments_of(graph_.blocks[block], pass);
+    keep_possible_peaks(entry->second.forward);
+    keep_possible_peaks(entry->second.backward);
+    return entry->second;
+  }
+
+  void keep_possible_peaks(std::vector<Moment>& moments) const {
+    std::vector<SizePolynomial> totals;
+    std::vector<Moment> kept;
+    for (const Moment& moment : moments) {
+      totals.push_back(terms_.bound(moment.saved + moment.live + own_gradients(moment) +
+                                    arriving_gradient(moment)));
+    }
+    for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
+    moments = std::move(kept);
+  }
+
+  void add_moment(Alive& alive, const Moment& moment, const Site& site, const char* pass) {
+    const Block& block = graph_.blocks[site.block];
+    add_term(alive, {"activations: " + block.name + " at work", TermGroup::activations,
+                     moment.saved, kSavedSource, ""});
+    add_term(alive, {std::string(moment.op) + ", " + pass, TermGroup::activations, moment.live,
+                     kLiveSource, ""});
+  }
+
+  void write_site(const Site& site) {
+    const Block& block = graph_.blocks[site.block];
+    for (const Moment& moment : moments(site.block, false).forward) {
+      Alive alive = residents();
+      add_kept(alive, site, false);
+      add_moment(alive, moment, site, "forward");
+      add_terms(alive, forward_gather_terms(job_));
+      write_instant("forward", site, moment, std::move(alive));
+    }
+    const BlockMoments& second = moments(site.block, true);
+    if (pass_of(block, true) == BlockPass::recompute) {
+      for (const Moment& moment : second.forward) {
+        Alive alive = backward_residents(site, moment);
+        add_term(alive, {"gradient of the layer's output", TermGroup::activations, layer_input_,
+                         kLiveSource, ""});
+        add_moment(alive, moment, site, "forward");
+        write_instant("recompute", site, moment, std::move(alive));
+      }
+    }
+    for (const Moment& moment : second.backward) {
+      Alive alive = backward_residents(site, moment);
+      add_moment(alive, moment, site, "backward");
+      write_instant("backward", site, moment, std::move(alive));
+    }
+  }
+
+  void write_instant(const std::string& pass, const Site& site, const Moment& moment, Alive alive) {
+    terms_.instant(pass + ": " + site.name + ", " + std::string(moment.op),
+                   pass + ": " + graph_.blocks[site.block].name, std::move(alive));
+  }
+
+  Alive backward_residents(const Site& site, const Moment& moment) {
+    Alive alive = residents();
+    add_kept(alive, site, true);
+    add_gradients(alive, site, moment);
+    add_terms(alive, backward_bucket_terms(job_));
+    add_terms(alive, backward_gather_terms(job_));
+    return alive;
+  }
+
+  void write_steps() {
+    Alive after_backward = always_;
+    after_backward.push_back(all_gradients_);
+    if (training_.clip_gradients) {
+      Alive alive = after_backward;
+      add_term(alive, clip_term(graph_.parameters));
+      terms_.instant("gradient clipping", "gradient clipping", std::move(alive));
+    }
+    add_terms(after_backward, step_terms(job_, graph_.parameters));
+    terms_.instant("optimizer step", "optimizer step", std::move(after_backward));
+  }
+
+  void write_textbook_instant() {
+    Alive alive = always_;
+    alive.push_back(all_gradients_);
+    Site end;
+    end.before.assign(graph_.blocks.size(), 0);
+    for (const BlockRun& run : graph_.order) end.before[run.block] += run.repeat;
+    end.layers_before = layers_;
+    end.block = graph_.order.back().block;
+    add_kept(alive, end, false);
+    terms_.instant("states and activations together", "states and activations together",
+                   std::move(alive));
+  }
+
+  const Graph& graph_;
+  const Job& job_;
+  const TrainingSpec& training_;
+  std::int64_t layers_;
+  std::int64_t checkpoint_;
+  LedgerTerms terms_;
+  Alive always_;
+  std::uint16_t all_gradients_ = 0;
+  bool persistent_gradients_ = false;
+  Expr shared_tables_;
+  Expr layer_input_;
+  std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;
+};
+
+}  // namespace
+
+Ledger write_ledger(const Graph& graph, const Job& job) {
+  expect(job.training.has_value(), "a ledger is written for a job that trains");
+  return LedgerWriter(graph, job).write();
+}
+
+}  // namespace memest

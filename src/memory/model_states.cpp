@@ -1,0 +1,307 @@
+#include "model_states.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/dtype.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+// bitsandbytes: tensors under 4096 elements keep fp32 states; others one fp32 scale a block of 256.
+constexpr std::int64_t kSmallest8bitTensor = 4096;
+constexpr std::int64_t kBlock8bit = 256;
+constexpr std::int64_t kScaleBytes = 4;
+
+// torch.nn.utils.clip_grad_norm_: the foreach norm keeps one fp32 partial sum a chunk of 65,536
+// elements, for every tensor as many as the largest needs.
+constexpr std::int64_t kNormChunk = 65536;
+constexpr std::int64_t kNormBytes = 4;
+
+constexpr std::int64_t round_up_quotient(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+bool takes_part(const OptimizerState& state, const ParameterTensor& tensor) {
+  const bool matrix = tensor.shape.size() >= 2;
+  return !(state.matrices_only && !matrix) && !(state.vectors_only && matrix);
+}
+
+std::int64_t blockwise_bytes(std::int64_t elements) {
+  if (elements < kSmallest8bitTensor) return checked_multiply(elements, size_of(DType::fp32));
+  return checked_add(elements, kScaleBytes * round_up_quotient(elements, kBlock8bit));
+}
+
+/// [rows, all other dimensions], as the factored optimizers see a tensor.
+std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
+  return {tensor.shape.front(), elements_of(tensor) / tensor.shape.front()};
+}
+
+std::int64_t square_elements(std::int64_t size, std::int64_t largest) {
+  return largest > 0 && size > largest ? 0 : checked_multiply(size, size);
+}
+
+/// Bytes of `state` for one tensor; `bytes` is the size of an element where the state has one.
+std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
+                         std::int64_t bytes) {
+  const std::int64_t elements = elements_of(tensor);
+  const bool matrix = tensor.shape.size() >= 2;
+  switch (state.shape) {
+    case StateShape::like_parameter:
+      return checked_multiply(elements, bytes);
+    case StateShape::rows_and_columns: {
+      if (!matrix) return checked_multiply(elements, bytes);
+      const auto [rows, columns] = matrix_of(tensor);
+      return checked_multiply(checked_add(rows, columns), bytes);
+    }
+    case StateShape::blockwise_8bit:
+      return blockwise_bytes(elements);
+    case StateShape::square_factors: {
+      if (!matrix) return checked_multiply(elements, bytes);
+      const auto [rows, columns] = matrix_of(tensor);
+      return checked_multiply(checked_add(square_elements(rows, state.largest_factor),
+                                          square_elements(columns, state.largest_factor)),
+                              bytes);
+    }
+    case StateShape::scalar:
+      return size_of(DType::fp32);
+  }
+  unreachable("every state shape has a size");
+}
+
+std::string rule_of(const OptimizerState& state, DType type) {
+  const std::string of = state.matrices_only  ? "over the matrices"
+                         : state.vectors_only ? "over the other tensors"
+                                              : "over all tensors";
+  switch (state.shape) {
+    case StateShape::like_parameter:
+      return std::string(name_of(type)) + " elements " + of;
+    case StateShape::rows_and_columns:
+      return std::string(name_of(type)) + " rows + columns of a matrix, elements of a vector";
+    case StateShape::blockwise_8bit:
+      return "1 B an element + 4 B a block of 256; fp32 in tensors under 4096 elements";
+    case StateShape::square_factors:
+      return std::string(name_of(type)) + " rows² + columns² of a matrix, elements of a vector";
+    case StateShape::scalar:
+      return "one fp32 a tensor";
+  }
+  unreachable("every state shape has a rule");
+}
+
+bool is_linear(const OptimizerState& state) {
+  return state.shape == StateShape::like_parameter && !state.matrices_only && !state.vectors_only;
+}
+
+DType type_of(const OptimizerState& state, const Recipe& recipe) {
+  return state.dtype.value_or(recipe.states);
+}
+
+/// A state that is counted tensor by tensor.
+LedgerTerm counted_state(const Job& job, const Inventory& inventory, const OptimizerState& state) {
+  const DType type = type_of(state, job.training->recipe);
+  std::int64_t bytes = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!takes_part(state, tensor)) continue;
+    bytes = checked_add(bytes,
+                        checked_multiply(tensor.count, state_bytes(state, tensor, size_of(type))));
+  }
+  return {"optimizer states: " + state.name, TermGroup::optimizer,
+          share(job, ZeroStage::optimizer, bytes), job.training->optimizer.source,
+          rule_of(state, type)};
+}
+
+const ImplementationTransient& implementation_of(const TrainingSpec& training) {
+  const auto& all = training.optimizer.implementations;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const ImplementationTransient& one) {
+    return one.implementation == training.optimizer_implementation;
+  });
+  expect(found != all.end(), "a job's optimizer has the implementation that the job names");
+  return *found;
+}
+
+/// The states of the optimizer and of its implementation that are on the device.
+std::vector<OptimizerState> device_states(const TrainingSpec& training) {
+  std::vector<OptimizerState> result;
+  const auto keep = [&result](const std::vector<OptimizerState>& states) {
+    for (const OptimizerState& state : states) {
+      if (!state.on_host) result.push_back(state);
+    }
+  };
+  keep(training.optimizer.states);
+  keep(implementation_of(training).extra_states);
+  return result;
+}
+
+/// max over i of 2·s_i + s_(i−1), in elements: a loop's temporaries hold the previous parameter's
+/// quotient while it makes the next root and quotient. Tensors of equal count repeat as one layer.
+std::int64_t running_pair_elements(const Inventory& inventory) {
+  const auto& tensors = inventory.parameters;
+  std::int64_t most = 0;
+  std::size_t layer_begin = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i > 0 && tensors[i].count != tensors[i - 1].count) layer_begin = i;
+    std::int64_t previous = i > 0 ? elements_of(tensors[i - 1]) : 0;
+    const bool layer_ends = i + 1 == tensors.size() || tensors[i + 1].count != tensors[i].count;
+    most = std::max(
+        most, checked_add(checked_multiply(elements_of(tensors[i]), std::int64_t{2}), previous));
+    if (layer_ends && tensors[i].count > 1) {
+      const std::int64_t first = elements_of(tensors[layer_begin]);
+      most = std::max(
+          most, checked_add(checked_multiply(first, std::int64_t{2}), elements_of(tensors[i])));
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::int64_t elements_of(const ParameterTensor& tensor) {
+  std::int64_t result = 1;
+  for (const std::int64_t size : tensor.shape) result = checked_multiply(result, size);
+  return result;
+}
+
+std::int64_t elements_of(const Inventory& inventory) {
+  std::int64_t result = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    result = checked_add(result, checked_multiply(elements_of(tensor), tensor.count));
+  }
+  return result;
+}
+
+ZeroStage zero_stage_of(const Job& job) {
+  return job.training->recipe.gathered_units ? ZeroStage::optimizer_gradients_weights
+                                             : job.parallelism.zero;
+}
+
+Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
+  const bool divided = zero_stage_of(job) >= stage && job.parallelism.data > 1;
+  return divided ? elements / Expr(Symbol::data) : elements;
+}
+
+DType stepped_type(const Recipe& recipe) { return recipe.master.value_or(recipe.weights); }
+
+std::vector<LedgerTerm> weight_terms(const Job& job) {
+  const Recipe& recipe = job.training->recipe;
+  const Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
+  std::vector<LedgerTerm> terms{
+      {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
+       share(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
+  if (recipe.fp8_weight_copies > 0) {
+    terms.push_back({"fp8 copies of the matmul weights", TermGroup::weights,
+                     Expr(recipe.fp8_weight_copies) * Expr(Symbol::matmul_parameters),
+                     recipe.source, ""});
+  }
+  return terms;
+}
+
+LedgerTerm gradient_term(const Job& job) {
+  const Recipe& recipe = job.training->recipe;
+  return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
+          TermGroup::gradients,
+          share(job, ZeroStage::optimizer_gradients,
+                size_of(recipe.gradients) * Expr(Symbol::parameters)),
+          recipe.source, ""};
+}
+
+std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& inventory) {
+  const TrainingSpec& training = *job.training;
+  std::vector<LedgerTerm> terms;
+  if (training.recipe.master) {
+    const DType type = *training.recipe.master;
+    terms.push_back({std::string("master weights (") + std::string(name_of(type)) + ")",
+                     TermGroup::optimizer,
+                     share(job, ZeroStage::optimizer, size_of(type) * Expr(Symbol::parameters)),
+                     training.recipe.source, ""});
+  }
+  std::string names;
+  std::int64_t bytes = 0;  // a parameter, of all states that are like the parameter
+  for (const OptimizerState& state : device_states(training)) {
+    if (!is_linear(state)) {
+      terms.push_back(counted_state(job, inventory, state));
+      continue;
+    }
+    bytes += size_of(type_of(state, training.recipe));
+    names += (names.empty() ? "" : ", ") + state.name;
+  }
+  if (bytes > 0) {
+    terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
+                     share(job, ZeroStage::optimizer, bytes * Expr(Symbol::parameters)),
+                     training.optimizer.source, ""});
+  }
+  return terms;
+}
+
+bool gradients_persist(const Job& job) {
+  const TrainingSpec& training = *job.training;
+  const bool in_buckets = job.parallelism.data > 1 && job.parallelism.zero == ZeroStage::none &&
+                          !training.recipe.gathered_units &&
+                          job.parallelism.ddp.gradient_as_bucket_view;
+  return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
+         training.implementation.framework == Framework::megatron || in_buckets;
+}
+
+std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {
+  std::int64_t bytes = 0;
+  for (const BufferTensor& buffer : inventory.buffers) {
+    std::int64_t elements = buffer.count;
+    for (const std::int64_t size : buffer.shape) elements = checked_multiply(elements, size);
+    bytes = checked_add(bytes, checked_multiply(elements, size_of(buffer.dtype)));
+  }
+  if (bytes == 0) return {};
+  return {{"buffers", TermGroup::buffers, Expr(bytes), "tables and statistics of the model", ""}};
+}
+
+std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
+  const TrainingSpec& training = *job.training;
+  const Recipe& recipe = training.recipe;
+  std::vector<LedgerTerm> terms;
+  const auto add = [&](std::string name, TermGroup group, const Expr& bytes, std::string source) {
+    terms.push_back(
+        {std::move(name), group, share(job, ZeroStage::optimizer, bytes), std::move(source), ""});
+  };
+  const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
+  if (recipe.step_gradients || widened) {
+    const DType type = recipe.step_gradients.value_or(stepped_type(recipe));
+    add(std::string(name_of(type)) + " copies of the gradients", TermGroup::optimizer,
+        size_of(type) * Expr(Symbol::parameters),
+        "the optimizer steps " + std::string(name_of(type)) +
+            " weights with gradients of that type (" + recipe.source + ")");
+  }
+  const std::string name(name_of(training.optimizer_implementation));
+  const StepTransient& transient = implementation_of(training).transient;
+  const std::int64_t bytes = size_of(transient.dtype.value_or(stepped_type(recipe)));
+  if (transient.whole_copies > 0) {
+    add("temporaries of the " + name + " step", TermGroup::optimizer,
+        transient.whole_copies * bytes * Expr(Symbol::parameters), training.optimizer.source);
+  }
+  if (transient.largest_copies > 0) {
+    add("temporaries of the largest parameter's step", TermGroup::optimizer,
+        transient.largest_copies * bytes * Expr(Symbol::largest_parameter),
+        training.optimizer.source);
+  }
+  if (transient.running_pair) {
+    add("temporaries of the for-loop step", TermGroup::optimizer,
+        checked_multiply(bytes, running_pair_elements(inventory)), training.optimizer.source);
+    terms.back().rule = "max over parameters i of 2·s_i + s_(i−1), in bytes";
+  }
+  return terms;
+}
+
+LedgerTerm clip_term(const Inventory& inventory) {
+  std::int64_t largest = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    largest = std::max(largest, elements_of(tensor));
+  }
+  const std::int64_t chunks = round_up_quotient(largest, kNormChunk);
+  return {"partial sums of the gradient norm", TermGroup::gradients,
+          Expr(checked_multiply(kNormBytes, chunks)) * Expr(Symbol::tensors),
+          "PyTorch 2.11, clip_grad_norm_: the foreach norm keeps n · ⌈Φ1/65536⌉ fp32 partial sums",
+          "4 B · n · ⌈Φ1/65536⌉"};
+}
+
+}  // namespace memest

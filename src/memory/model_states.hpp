@@ -1,0 +1,47 @@
+// Weights, gradients and optimizer states: 2Φ + 2Φ + KΦ in every recipe, and what ZeRO divides.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/memory/ledger.hpp"
+#include "memest/spec/job.hpp"
+#include "memest/spec/model.hpp"
+
+namespace memest {
+
+/// The ZeRO stage in effect: FSDP2's recipes shard everything, whatever `parallelism.zero` says.
+ZeroStage zero_stage_of(const Job& job);
+
+/// Elements of a rank's share: `elements`, over D where the job's stage is at least `stage`.
+Expr share(const Job& job, ZeroStage stage, const Expr& elements);
+
+/// The type that the optimizer steps: the master copy where there is one.
+DType stepped_type(const Recipe& recipe);
+
+/// The model's own weights, and fp8 copies of them.
+std::vector<LedgerTerm> weight_terms(const Job& job);
+
+/// The gradients that the backward pass leaves, all of them.
+LedgerTerm gradient_term(const Job& job);
+
+/// The master copy and the optimizer's states.
+std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& inventory);
+
+/// Whether all gradients stay allocated through the forward pass.
+bool gradients_persist(const Job& job);
+
+/// Tables and statistics that belong to the model and are not trained.
+std::vector<LedgerTerm> buffer_terms(const Inventory& inventory);
+
+/// What the optimizer step allocates beside the states.
+std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory);
+
+/// What clipping the gradient norm allocates.
+LedgerTerm clip_term(const Inventory& inventory);
+
+/// Elements of one tensor, and of all tensors.
+std::int64_t elements_of(const ParameterTensor& tensor);
+std::int64_t elements_of(const Inventory& inventory);
+
+}  // namespace memest

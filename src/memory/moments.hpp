@@ -1,0 +1,46 @@
+// What is alive while one operation of a block runs, forward and backward, as formulas: the rules
+// of eager PyTorch's autograd applied to a block of the graph.
+//
+//   forward   an output lives while a later operation of the block reads it; what autograd saves
+//             stays; the operation's scratch is there while it runs.
+//   backward  in reverse order: what this and earlier operations saved, the gradients on their way,
+//             and the operation's scratch are alive together.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/symbolic/expr.hpp"
+
+namespace memest {
+
+/// How the block is run.
+enum class BlockPass {
+  keep_all,       ///< everything that autograd saves stays
+  keep_core_out,  ///< selective recompute: the attention core's tensors come back in its backward
+  keep_nothing,   ///< a checkpoint's first forward: nothing is saved, the input is the caller's
+  recompute       ///< a checkpoint's second forward and its backward: the input is the caller's
+};
+
+/// One operation at work. Shared tables and parameters are not counted.
+struct Moment {
+  std::string_view op;
+  Expr saved;  ///< bytes of the block that autograd keeps, those of this operation included
+  Expr live;   ///< bytes beside: locals or gradients under way, and scratch
+  Expr gradient_elements;      ///< backward: parameters of the block whose gradient exists by now
+  Expr new_gradient_elements;  ///< backward: those of this operation
+  Expr new_matmul_elements;    ///< backward: those of this operation that a contraction reads
+};
+
+struct BlockMoments {
+  std::vector<Moment> forward;
+  std::vector<Moment> backward;  ///< in the order in which they run: the last operation first
+};
+
+BlockMoments moments_of(const Block& block, BlockPass pass);
+
+/// Bytes of the block's input.
+Expr input_bytes(const Block& block);
+
+}  // namespace memest

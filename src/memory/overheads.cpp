@@ -1,0 +1,156 @@
+#include "overheads.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "memest/spec/dtype.hpp"
+#include "model_states.hpp"
+
+namespace memest {
+namespace {
+
+// PyTorch 2.11 (aten/src/ATen/cuda/CublasHandlePool.cpp): 32 MiB on compute capability 9.0, else
+// 4096 KiB · 2 + 16 KiB · 8; one each for the forward and the autograd thread. cublasLt keeps 1 MiB
+// of its own from the first addmm with a one-dimensional bias.
+constexpr std::int64_t kCublasWorkspaces = 2;
+constexpr std::int64_t kCublasWorkspaceHopper = 32 * kMiB;
+constexpr std::int64_t kCublasWorkspace = 8519680;
+constexpr std::int64_t kCublasLtWorkspace = kMiB;
+
+// DeepSpeed's defaults (deepspeed/runtime/zero/config.py), in elements.
+constexpr std::int64_t kReduceBucket = 500000000;
+constexpr std::int64_t kPrefetchBucket = 50000000;
+
+// NCCL outside the allocator: measured on A100s (NVIDIA/nccl#964) 544 MiB for two ranks and 688 MiB
+// for more; from 250 MiB with few channels up to 1.6 GiB (NVIDIA/nccl#864).
+constexpr std::int64_t kNcclTwoRanks = 544 * kMiB;
+constexpr std::int64_t kNcclMoreRanks = 688 * kMiB;
+constexpr std::int64_t kNcclLow = 250 * kMiB;
+constexpr std::int64_t kNcclHigh = 1638 * kMiB;
+
+bool has_biased_linear(const Graph& graph) {
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      if (op.kind != OpKind::linear) continue;
+      for (const TensorId id : op.inputs) {
+        const Tensor& tensor = block.tensors[id];
+        if (tensor.role == Role::parameter && tensor.shape.size() == 1) return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool is_deepspeed(const Job& job) {
+  const Framework framework = job.training->implementation.framework;
+  return framework == Framework::transformers || framework == Framework::plain ||
+         framework == Framework::nanogpt;
+}
+
+bool shards_by_deepspeed(const Job& job) {
+  return job.parallelism.data > 1 && job.parallelism.zero != ZeroStage::none &&
+         !job.training->recipe.gathered_units && is_deepspeed(job);
+}
+
+constexpr const char* kFsdpSource =
+    "torch.distributed.fsdp.fully_shard, PyTorch 2.11: a unit's gathered weights and the next "
+    "unit's "
+    "all-gather output";
+constexpr const char* kDeepSpeedSource =
+    "DeepSpeed, runtime/zero, default bucket sizes; read in its source, not measured";
+
+}  // namespace
+
+std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
+  if (job.training->implementation.framework == Framework::textbook) return {};
+  const bool hopper = job.hardware.gpu.compute_capability == "9.0";
+  std::vector<LedgerTerm> terms{
+      {"cuBLAS workspaces", TermGroup::overhead,
+       Expr(kCublasWorkspaces * (hopper ? kCublasWorkspaceHopper : kCublasWorkspace)),
+       "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
+       "capability 9.0, 8,519,680 B elsewhere",
+       ""}};
+  if (has_biased_linear(graph)) {
+    terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(kCublasLtWorkspace),
+                     "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias", ""});
+  }
+  return terms;
+}
+
+std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
+  const Parallelism& parallelism = job.parallelism;
+  const Framework framework = job.training->implementation.framework;
+  const bool ddp = parallelism.data > 1 && parallelism.zero == ZeroStage::none &&
+                   !job.training->recipe.gathered_units && framework != Framework::megatron &&
+                   framework != Framework::textbook;
+  if (!ddp || parallelism.ddp.gradient_as_bucket_view) return {};
+  return {{"gradient buckets of DDP", TermGroup::gradients,
+           size_of(job.training->recipe.weights) * Expr(Symbol::parameters),
+           "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "
+           "gradients, unless gradient_as_bucket_view",
+           ""}};
+}
+
+std::vector<LedgerTerm> backward_bucket_terms(const Job& job) {
+  if (!shards_by_deepspeed(job)) return {};
+  return {{"reduce bucket of ZeRO", TermGroup::gradients,
+           size_of(job.training->recipe.gradients) * Expr(Symbol::bucket), kDeepSpeedSource,
+           "bytes of a gradient · min(500,000,000, Φ)"}};
+}
+
+std::vector<LedgerTerm> forward_gather_terms(const Job& job) {
+  const Recipe& recipe = job.training->recipe;
+  const Expr unit(Symbol::largest_unit);
+  if (recipe.gathered_units) {
+    return {{"gathered weights of the running and the next unit", TermGroup::weights,
+             2 * size_of(recipe.compute) * unit, kFsdpSource, ""}};
+  }
+  if (zero_stage_of(job) < ZeroStage::optimizer_gradients_weights || !shards_by_deepspeed(job)) {
+    return {};
+  }
+  return {{"gathered weights of ZeRO-3", TermGroup::weights,
+           size_of(recipe.weights) * (2 * unit + Expr(kPrefetchBucket)), kDeepSpeedSource,
+           "two copies of a unit while it is gathered, and the prefetch bucket"}};
+}
+
+std::vector<LedgerTerm> backward_gather_terms(const Job& job) {
+  const Recipe& recipe = job.training->recipe;
+  if (!recipe.gathered_units) return forward_gather_terms(job);
+  return {
+      {"gathered weights and gradients of the running units", TermGroup::weights,
+       (3 * size_of(recipe.compute) + size_of(recipe.reduce)) * Expr(Symbol::largest_unit),
+       "torch.distributed.fsdp.fully_shard, PyTorch 2.11: weights of the unit, of the next one, "
+       "the unit's gradients, and the previous unit's reduce-scatter input",
+       ""}};
+}
+
+OutsideTerms outside_terms(const Job& job) {
+  OutsideTerms outside;
+  const GpuSpec& gpu = job.hardware.gpu;
+  if (gpu.context) {
+    outside.terms.push_back({"CUDA context", TermGroup::overhead, Expr(gpu.context->value.value()),
+                             gpu.context->source, ""});
+    const BytesRange range =
+        gpu.context_range.value_or(BytesRange{gpu.context->value, gpu.context->value});
+    outside.low += range.low;
+    outside.high += range.high;
+  }
+  if (job.parallelism.data > 1) {
+    const bool two = job.parallelism.data == 2;
+    outside.terms.push_back(
+        {"NCCL buffers", TermGroup::overhead, Expr(two ? kNcclTwoRanks : kNcclMoreRanks),
+         "measured by others on A100s (NVIDIA/nccl#964); between 250 MiB and 1.6 GiB elsewhere "
+         "(NVIDIA/nccl#864)",
+         ""});
+    outside.low += Bytes(kNcclLow);
+    outside.high += Bytes(kNcclHigh);
+  }
+  return outside;
+}
+
+std::int64_t bucket_elements(std::int64_t parameters) {
+  return std::min(kReduceBucket, parameters);
+}
+
+}  // namespace memest

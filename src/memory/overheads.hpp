@@ -1,0 +1,34 @@
+// What stands beside states and activations: library workspaces, communication buckets, gathered
+// units, and the CUDA context outside the allocator.
+#pragma once
+
+#include <vector>
+
+#include "memest/memory/ledger.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// cuBLAS and cublasLt workspaces, kept from their first use.
+std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job);
+
+/// Gradients' communication buffers: alive all the time (DDP), or in the backward pass (ZeRO).
+std::vector<LedgerTerm> resident_bucket_terms(const Job& job);
+std::vector<LedgerTerm> backward_bucket_terms(const Job& job);
+
+/// Weights gathered from their shards while a unit runs forward, and with its gradients backward.
+std::vector<LedgerTerm> forward_gather_terms(const Job& job);
+std::vector<LedgerTerm> backward_gather_terms(const Job& job);
+
+/// Terms outside the allocator, with their interval.
+struct OutsideTerms {
+  std::vector<LedgerTerm> terms;
+  Bytes low;
+  Bytes high;
+};
+OutsideTerms outside_terms(const Job& job);
+
+/// Elements of a DeepSpeed bucket, for Symbol::bucket.
+std::int64_t bucket_elements(std::int64_t parameters);
+
+}  // namespace memest

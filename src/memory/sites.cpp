@@ -1,0 +1,61 @@
+#include "sites.hpp"
+
+#include <variant>
+
+namespace memest {
+namespace {
+
+struct CheckpointLength {
+  std::int64_t layers;
+
+  std::int64_t operator()(const NoRecompute&) const { return 0; }
+  std::int64_t operator()(const SelectiveRecompute&) const { return 0; }
+  std::int64_t operator()(const FullRecompute&) const { return 1; }
+  std::int64_t operator()(const EveryRecompute& recompute) const { return recompute.every; }
+  std::int64_t operator()(const SqrtRecompute&) const {
+    std::int64_t checkpoints = 1;  // ⌈√L⌉
+    while (checkpoints * checkpoints < layers) ++checkpoints;
+    return (layers + checkpoints - 1) / checkpoints;
+  }
+};
+
+}  // namespace
+
+std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers) {
+  return std::visit(CheckpointLength{layers}, recompute);
+}
+
+std::int64_t layers_of(const Graph& graph) {
+  std::int64_t layers = 0;
+  for (const BlockRun& run : graph.order) {
+    if (graph.blocks[run.block].checkpointable) layers += run.repeat;
+  }
+  return layers;
+}
+
+std::vector<Site> sites_of(const Graph& graph) {
+  std::vector<std::int64_t> before(graph.blocks.size());
+  std::vector<std::int64_t> after(graph.blocks.size());
+  for (const BlockRun& run : graph.order) after[run.block] += run.repeat;
+  const std::int64_t layers = layers_of(graph);
+  std::int64_t layers_before = 0;
+  std::vector<Site> sites;
+  for (const BlockRun& run : graph.order) {
+    const Block& block = graph.blocks[run.block];
+    for (std::int64_t i = 0; i < run.repeat; ++i) {
+      --after[run.block];
+      if (i == 0 || i + 1 == run.repeat) {
+        std::string name = block.name;
+        if (block.checkpointable) {
+          name = "layer " + std::to_string(layers_before + 1) + " of " + std::to_string(layers);
+        }
+        sites.push_back({run.block, before, after, layers_before, std::move(name)});
+      }
+      ++before[run.block];
+      if (block.checkpointable) ++layers_before;
+    }
+  }
+  return sites;
+}
+
+}  // namespace memest

@@ -1,0 +1,32 @@
+// Places of the forward order where a peak may stand: the first and the last layer of every run.
+// Between them the sums are linear, so no place between is larger.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/training.hpp"
+
+namespace memest {
+
+struct Site {
+  std::size_t block = 0;             ///< index into Graph::blocks
+  std::vector<std::int64_t> before;  ///< for each block, how many stand before this one
+  std::vector<std::int64_t> after;   ///< and how many after
+  std::int64_t layers_before = 0;    ///< checkpointable blocks before this one
+  std::string name;                  ///< "layer 32 of 32", "head"
+};
+
+/// In forward order.
+std::vector<Site> sites_of(const Graph& graph);
+
+/// Layers of one checkpoint: 0 where nothing is recomputed whole.
+std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers);
+
+/// Checkpointable blocks of the graph.
+std::int64_t layers_of(const Graph& graph);
+
+}  // namespace memest

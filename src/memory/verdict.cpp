@@ -1,0 +1,56 @@
+#include <cstdint>
+#include <limits>
+
+#include "memest/memory/ledger.hpp"
+
+namespace memest {
+
+Capacity capacity_of(const Hardware& hardware) {
+  if (hardware.memory) return {*hardware.memory, true};
+  return {hardware.gpu.capacity.value, false};
+}
+
+Verdict judge(const MemoryEstimate& estimate, const Capacity& capacity) {
+  Bytes low = estimate.low();
+  Bytes high = estimate.high();
+  if (capacity.allocator_limit) {  // context and libraries are not taken off the allocator's limit
+    low -= estimate.outside_low;
+    high -= estimate.outside_high;
+  }
+  if (high <= capacity.bytes) return Verdict::fits;
+  return low > capacity.bytes ? Verdict::does_not_fit : Verdict::too_close_to_call;
+}
+
+SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
+  const std::int64_t seq_len = ledger.bindings.at(Symbol::seq_len);
+  const auto estimate_at = [&](std::int64_t micro_batch) {
+    return estimate_memory(ledger, bindings_at(ledger, micro_batch, seq_len));
+  };
+  const auto fits = [&](std::int64_t micro_batch) {
+    try {
+      return judge(estimate_at(micro_batch), capacity) == Verdict::fits;
+    } catch (const OverflowError&) {  // far beyond any device
+      return false;
+    }
+  };
+  const std::int64_t micro_batch = ledger.bindings.at(Symbol::micro_batch);
+  const Bytes here = estimate_at(micro_batch).allocated();
+  SimpleView view;
+  view.per_sequence = estimate_at(micro_batch + 1).allocated() - here;
+  view.fixed = here - view.per_sequence * micro_batch;
+  std::int64_t fitting = 0;
+  std::int64_t refused = 1;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
+  while (refused < kMost && fits(refused)) {
+    fitting = refused;
+    refused *= 2;
+  }
+  while (refused - fitting > 1) {
+    const std::int64_t middle = fitting + (refused - fitting) / 2;
+    (fits(middle) ? fitting : refused) = middle;
+  }
+  view.largest_micro_batch = fitting;
+  return view;
+}
+
+}  // namespace memest
