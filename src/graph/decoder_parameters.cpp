@@ -158,9 +158,10 @@ class DecoderParameters {
     expert_matrix(experts + ".down_proj", {hidden, moe.expert_size}, moe, count);
     if (moe.shared_size > 0) {
       const std::string shared(names_.shared_experts);
-      if (moe.gated) matrix(shared + ".gate_proj", {moe.shared_size, hidden}, count);
-      matrix(shared + ".up_proj", {moe.shared_size, hidden}, count);
-      matrix(shared + ".down_proj", {hidden, moe.shared_size}, count);
+      if (moe.gated)
+        matrix(shared + ".gate_proj", {moe.shared_size, hidden, moe.shared_bias}, count);
+      matrix(shared + ".up_proj", {moe.shared_size, hidden, moe.shared_bias}, count);
+      matrix(shared + ".down_proj", {hidden, moe.shared_size, moe.shared_bias}, count);
     }
     if (moe.shared_gate) matrix("mlp.shared_expert_gate", {1, hidden}, count);
     if (moe.correction_bias_buffer) {
@@ -239,8 +240,8 @@ class DecoderParameters {
   void write_buffers() {
     if (const auto* rotary = std::get_if<RotaryPosition>(&decoder_.position)) {
       for (const char* name : {"rotary_emb.inv_freq", "rotary_emb.original_inv_freq"}) {
-        inventory_.add(
-            BufferTensor{.name = name, .shape = {rotary->rotary_dim / 2}, .count = rotary->tables});
+        inventory_.add(BufferTensor{
+            .name = name, .shape = {(rotary->rotary_dim + 1) / 2}, .count = rotary->tables});
       }
     }
     for (const BufferTensor& buffer : decoder_.buffers) inventory_.add(buffer);

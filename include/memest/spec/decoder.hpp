@@ -18,6 +18,7 @@ struct BufferTensor {
   std::vector<std::int64_t> shape;
   DType dtype = DType::fp32;
   std::int64_t count = 1;
+  bool operator==(const BufferTensor&) const = default;
 };
 
 /// The function, and where frameworks write it as several operations, which (they keep different tensors).
@@ -48,6 +49,7 @@ struct Norm {
   NormKind kind = NormKind::rmsnorm;
   NormGain gain = NormGain::weight;
   bool bias = false;
+  bool operator==(const Norm&) const = default;
 };
 
 /// Where a block normalizes.
@@ -62,15 +64,21 @@ enum class BlockLayout : std::uint8_t {
 
 struct LearnedPosition {
   std::int64_t rows = 0;  ///< rows of the table, offsets included (OPT has 2 more than positions)
+  bool operator==(const LearnedPosition&) const = default;
 };
 struct RotaryPosition {
   std::int64_t rotary_dim = 0;  ///< channels of a head that rotate; head_dim unless partial
   /// cos/sin tables computed a forward (Gemma 3: local and global), each from a buffer of frequencies and its original;
   /// 0 where every layer holds ready sines and cosines instead, which are then among DecoderSpec::buffers (GPT-J, CodeGen).
   std::int64_t tables = 1;
+  bool operator==(const RotaryPosition&) const = default;
 };
-struct AlibiPosition {};
-struct NoPosition {};
+struct AlibiPosition {
+  bool operator==(const AlibiPosition&) const = default;
+};
+struct NoPosition {
+  bool operator==(const NoPosition&) const = default;
+};
 using Position = std::variant<RotaryPosition, LearnedPosition, AlibiPosition, NoPosition>;
 
 /// How the query, key and value projections are stored.
@@ -99,7 +107,8 @@ struct SoftmaxAttention {
   QkNorm qk_norm = QkNorm::none;
   Norm qk_norm_kind{};
   bool sinks = false;                 ///< one learned logit a head (GPT-OSS)
-  std::optional<double> softcap;      ///< tanh cap on scores (Gemma 2)
+  std::optional<double> softcap = {};      ///< tanh cap on scores (Gemma 2)
+  bool operator==(const SoftmaxAttention&) const = default;
 };
 
 /// Multi-head latent attention (DeepSeek V2, V3).
@@ -111,6 +120,7 @@ struct LatentAttention {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   bool bias = false;
+  bool operator==(const LatentAttention&) const = default;
 };
 using Attention = std::variant<SoftmaxAttention, LatentAttention>;
 
@@ -120,6 +130,7 @@ struct DenseFeedForward {
   bool gated = true;        ///< down(act(gate(x)) · up(x)); otherwise down(act(up(x)))
   bool fused_gate_up = false;  ///< gate and up are one matrix (Phi-3)
   bool bias = false;
+  bool operator==(const DenseFeedForward&) const = default;
 };
 
 struct MixtureOfExperts {
@@ -131,24 +142,28 @@ struct MixtureOfExperts {
   bool expert_bias = false;            ///< GPT-OSS
   bool router_bias = false;            ///< GPT-OSS
   std::int64_t shared_size = 0;        ///< feed-forward size of all shared experts together; 0 for none
+  bool shared_bias = false;            ///< biases in the shared experts (DeepSeek V2 with mlp_bias)
   bool shared_gate = false;            ///< a sigmoid gate on the shared experts (Qwen2-MoE)
   bool correction_bias_buffer = false; ///< one fp32 routing bias an expert, a buffer (DeepSeek V3)
   double capacity_factor = 0;          ///< 0: dropless
   double imbalance = 1.0;              ///< tokens of the fullest rank over the mean
+  bool operator==(const MixtureOfExperts&) const = default;
 };
 using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;
 
 /// What distinguishes one kind of layer from another within a model.
 struct LayerKind {
-  std::optional<std::int64_t> sliding_window;  ///< tokens; none: full attention
+  std::optional<std::int64_t> sliding_window = {};  ///< tokens; none: full attention
   FeedForward feed_forward;
   bool rotates = true;  ///< false: this kind applies no rotary position though the model has one (SmolLM 3, Cohere 2)
+  bool operator==(const LayerKind&) const = default;
 };
 
 /// `repeat` consecutive layers of kind `kind` (an index into DecoderSpec::kinds).
 struct LayerRun {
   std::size_t kind = 0;
   std::int64_t repeat = 1;
+  bool operator==(const LayerRun&) const = default;
 };
 
 struct Dropout {
@@ -156,6 +171,7 @@ struct Dropout {
   double attention = 0;  ///< on the attention probabilities
   double residual = 0;   ///< on the outputs of attention and feed-forward
   double feed_forward = 0;  ///< inside the feed-forward, on the activation
+  bool operator==(const Dropout&) const = default;
 };
 
 /// What stands on top of the last layer.
@@ -191,6 +207,7 @@ struct DecoderSpec {
 
   /// Number of layers: the sum of the runs.
   [[nodiscard]] std::int64_t layers() const;
+  bool operator==(const DecoderSpec&) const = default;
 };
 
 }  // namespace memest

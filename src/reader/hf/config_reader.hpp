@@ -1,0 +1,71 @@
+// Reads a config.json key by key. What is missing gets the default of transformers' configuration
+// class; what is written wrong becomes a diagnostic at its place, and reading goes on with the
+// default, so that every mistake comes in one run.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../value.hpp"
+#include "memest/diag/diagnostic.hpp"
+
+namespace memest::hf {
+
+/// The spellings of one key, first the class's own (transformers' attribute_map).
+using Keys = std::initializer_list<std::string_view>;
+
+class ConfigReader {
+ public:
+  /// Both outlive the reader.
+  ConfigReader(const Value& config, Diagnostics& diagnostics)
+      : config_(&config), diagnostics_(&diagnostics) {}
+
+  /// The value of the first of `keys` that is written and not null.
+  [[nodiscard]] const Value* find(Keys keys) const;
+  /// Whether one of `keys` is written, null or not.
+  [[nodiscard]] bool has(Keys keys) const;
+  /// The mapping under `key`; an empty one where it is missing or null.
+  [[nodiscard]] ConfigReader section(std::string_view key);
+
+  /// A whole number from 1 on.
+  std::int64_t size(Keys keys, std::int64_t fallback);
+  /// A whole number from 0 on.
+  std::int64_t count(Keys keys, std::int64_t fallback);
+  /// A whole number from 1 on, none where the key is missing or null.
+  std::optional<std::int64_t> optional_size(Keys keys);
+  /// A finite number.
+  double number(Keys keys, double fallback);
+  std::optional<double> optional_number(Keys keys);
+  /// A probability: 0 to 1.
+  double probability(Keys keys, double fallback);
+  bool flag(Keys keys, bool fallback);
+  std::string word(Keys keys, std::string_view fallback);
+  std::vector<std::int64_t> sizes(Keys keys, std::vector<std::int64_t> fallback);
+  std::vector<std::string> words(Keys keys);
+
+  /// Reports a mistake at `keys`' value, or at the config's start where it is not written.
+  void error(Keys keys, std::string message, std::string hint = {});
+  void error_at(const SourceSpan& span, std::string message, std::string hint = {});
+  /// No error so far: relations between values are only checked then.
+  [[nodiscard]] bool ok() const { return diagnostics_->empty(); }
+
+ private:
+  std::optional<std::int64_t> whole_number(Keys keys, std::int64_t least);
+  std::optional<std::int64_t> whole_number_of(const Value& value, const std::string& key,
+                                              std::int64_t least);
+  [[nodiscard]] std::string written_key(Keys keys) const;
+
+  const Value* config_;
+  Diagnostics* diagnostics_;
+};
+
+/// No dimension, count or number of layers of a real model comes near these; they keep products
+/// inside 128 bits.
+inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;
+inline constexpr std::int64_t kMostLayers = 10'000;
+
+}  // namespace memest::hf

@@ -1,0 +1,32 @@
+// The model types that are known, one row each: adding a family is adding a row.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "config_reader.hpp"
+#include "memest/spec/model.hpp"
+
+namespace memest::hf {
+
+/// What a family's reader makes: the architecture, and for which family's conventions.
+struct ReadModel {
+  Family family = Family::decoder;
+  std::variant<DecoderSpec, LayerList, Inventory> architecture;
+};
+
+struct ModelType {
+  std::string_view name;
+  ReadModel (*read)(ConfigReader& config);
+};
+
+std::span<const ModelType> llama_like_types();
+std::span<const ModelType> mixture_types();
+std::span<const ModelType> gpt_types();
+std::span<const ModelType> latent_types();
+std::span<const ModelType> encoder_types();
+std::span<const ModelType> encoder_decoder_types();
+std::span<const ModelType> vision_types();
+std::span<const ModelType> other_types();
+
+}  // namespace memest::hf

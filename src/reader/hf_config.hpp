@@ -1,0 +1,16 @@
+// The reader of a config.json that is already a tree: the file of its own, and the one inside a
+// spec.
+#pragma once
+
+#include <string>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/model.hpp"
+#include "value.hpp"
+
+namespace memest {
+
+/// The model that `config` describes, called `name`; every mistake at its place.
+Checked<ModelSpec> read_hf_config(const Value& config, std::string name);
+
+}  // namespace memest
