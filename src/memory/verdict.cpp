@@ -27,11 +27,7 @@ SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
     return estimate_memory(ledger, bindings_at(ledger, micro_batch, seq_len));
   };
   const auto fits = [&](std::int64_t micro_batch) {
-    try {
-      return judge(estimate_at(micro_batch), capacity) == Verdict::fits;
-    } catch (const OverflowError&) {  // far beyond any device
-      return false;
-    }
+    return judge(estimate_at(micro_batch), capacity) == Verdict::fits;
   };
   const std::int64_t micro_batch = ledger.bindings.at(Symbol::micro_batch);
   const Bytes here = estimate_at(micro_batch).allocated();
@@ -40,6 +36,8 @@ SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
   view.fixed = here - view.per_sequence * micro_batch;
   std::int64_t fitting = 0;
   std::int64_t refused = 1;
+  // An estimate grows at most linearly with the micro-batch, so the first that is refused is below twice the capacity: no size
+  // overflows on the way.
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
   while (refused < kMost && fits(refused)) {
     fitting = refused;
