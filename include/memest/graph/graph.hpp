@@ -1,5 +1,6 @@
-// A model lowered for one implementation: blocks of operations with repeat counts, so that 126 equal layers cost one.
-// Memory is read off it three ways, FLOPs and time a fourth and fifth; nothing else knows what a layer does.
+// A model lowered for one implementation: blocks of operations with repeat counts, so that 126
+// equal layers cost one. Memory is read off it three ways, FLOPs and time a fourth and fifth;
+// nothing else knows what a layer does.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,19 @@ struct Block {
   TensorId input = 0;
   bool checkpointable = false;  ///< a transformer layer: recompute applies to it
 
-  /// Elements of the block's parameters.
+  /// Elements of the block's own parameters; a tied weight belongs to the block that has it first.
   [[nodiscard]] Expr parameters() const;
-  /// Bytes of the distinct storages that the block's ops save, parameters excluded, shared ones included only if `shared`.
+  /// Bytes of the distinct storages that the block's ops save, parameters excluded, shared ones
+  /// included only if `shared`.
   [[nodiscard]] Expr saved_bytes(bool shared) const;
-  /// The same over the ops that selective recompute leaves in place.
+  /// The same where selective recompute drops what the attention core makes; what enters the core
+  /// stays.
   [[nodiscard]] Expr saved_bytes_without_attention_core() const;
+  /// Bytes that autocast's copies of the block's parameters take among saved_bytes.
+  [[nodiscard]] Expr saved_cast_bytes() const;
+  /// FLOPs of one pass of the block.
+  [[nodiscard]] Expr forward_flops() const;
+  [[nodiscard]] Expr backward_flops() const;
 };
 
 struct BlockRun {
@@ -36,13 +44,25 @@ struct BlockRun {
 
 struct Graph {
   std::vector<Block> blocks;
-  std::vector<BlockRun> order;    ///< forward order
-  Inventory parameters;           ///< every parameter and buffer tensor
-  Bindings sizes;                 ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the job has them
+  std::vector<BlockRun> order;  ///< forward order
+  Inventory parameters;         ///< every parameter and buffer tensor
+  Bindings
+      sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them
 
   /// Bytes that autograd keeps in one forward, parameters excluded, each shared tensor once.
   [[nodiscard]] Expr saved_bytes() const;
+  /// The same for every block of the forward order, a run's blocks one by one: what each is the
+  /// first to keep.
+  [[nodiscard]] std::vector<Expr> saved_bytes_by_block() const;
+  /// The same where every checkpointable block keeps its input alone.
+  [[nodiscard]] Expr saved_bytes_with_full_recompute() const;
+  /// FLOPs of one forward and of one backward without recompute.
+  [[nodiscard]] Expr forward_flops() const;
+  [[nodiscard]] Expr backward_flops() const;
 };
+
+/// Sets b and s, and the roundings of s that kernels use (s8, s32, s64, s128).
+void bind_tokens(Bindings& bindings, std::int64_t micro_batch, std::int64_t seq_len);
 
 /// Why there is no value, in one sentence for the user.
 struct Unavailable {

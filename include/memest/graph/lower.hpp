@@ -1,5 +1,5 @@
-// Lowering: a model and an implementation become a graph. Written once a family; the implementation decides which kernels run
-// and what they keep. Rules and sources: docs/model.md.
+// Lowering: a model and an implementation become a graph. Written once a family; the implementation
+// decides which kernels run and what they keep. Rules and sources: docs/model.md.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,20 @@ struct LoweringPolicy {
   Implementation implementation;
   DType weights = DType::bf16;
   DType compute = DType::bf16;
-  bool autocast = false;        ///< compute differs from weights by torch.autocast
+  bool autocast = false;  ///< compute differs from weights by torch.autocast
   bool dropout = true;
-  std::int64_t seq_len = 0;     ///< decides sliding windows and kernel choices
-  std::int64_t micro_batch = 1; ///< decides copies that b = 1 avoids
-  int capability = 90;          ///< compute capability × 10: which attention `sdpa` means
-  bool symbolic_tensor_parallel = false;   ///< textbook only: t stays a symbol in the formulas
-  bool sequence_parallel = false;          ///< textbook only, with t
+  std::int64_t seq_len = 0;      ///< decides sliding windows and kernel choices
+  std::int64_t micro_batch = 1;  ///< decides copies that b = 1 avoids
+  int capability = 90;           ///< compute capability × 10: which attention `sdpa` means
+  bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
+  bool sequence_parallel = false;         ///< textbook only, with t
 };
 
 /// The policy of `training` on a GPU of compute capability `capability` (90 for 9.0).
 LoweringPolicy policy_of(const TrainingSpec& training, int capability);
 
-/// The graph of one micro-step, or why this model has none yet. Throws OverflowError for sizes out of range.
+/// The graph of one micro-step, or why this model has none yet. Throws OverflowError for sizes out
+/// of range.
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy);
 
 }  // namespace memest

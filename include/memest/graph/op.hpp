@@ -1,4 +1,5 @@
-// An operation with its autograd rule: what it reads, writes and keeps for its backward pass, and what both passes cost.
+// An operation with its autograd rule: what it reads, writes and keeps for its backward pass, and
+// what both passes cost.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ namespace memest {
 enum class OpClass : std::uint8_t { contraction, normalization, elementwise, movement, collective };
 
 enum class OpKind : std::uint8_t {
-  linear,            // contraction
+  linear,  // contraction
   batched_matmul,
-  attention,         // fused attention: flash, efficient, cuDNN, math
-  softmax,           // normalization
+  attention,  // fused attention: flash, efficient, cuDNN, math
+  softmax,    // normalization
   layernorm,
   rmsnorm,
   cross_entropy,
   mean_square,
-  activation,        // elementwise
+  activation,  // elementwise
   dropout,
   add,
   multiply,
@@ -29,7 +30,7 @@ enum class OpKind : std::uint8_t {
   cast,
   mask,
   rotary,
-  embedding,         // movement
+  embedding,  // movement
   copy
 };
 
@@ -40,23 +41,27 @@ std::string_view name_of(OpClass op_class);
 
 /// What one pass of an operation computes and moves.
 struct Work {
-  Expr flops;  ///< 2·m·n·k of contractions (an attention's by torch's FlopCounterMode, no causal halving); zero for the rest
+  Expr flops;  ///< 2·m·n·k of contractions (an attention's by torch's FlopCounterMode, no causal
+               ///< halving); zero for the rest
   Expr bytes;  ///< read and written once, as the kernel would without cache misses
 };
 
 struct Op {
   OpKind kind = OpKind::linear;
-  std::string_view name;                    ///< a literal, unique in its block: "q_proj"
-  std::vector<TensorId> inputs;             ///< parameters included
+  std::string_view name;         ///< a literal, unique in its block: "q_proj"
+  std::vector<TensorId> inputs;  ///< parameters included
   std::vector<TensorId> outputs;
-  std::vector<TensorId> saved;              ///< kept until this op's backward has run
-  std::vector<TensorId> forward_scratch;    ///< alive during the forward only
-  std::vector<TensorId> backward_scratch;   ///< alive during the backward only, beside saved tensors and gradients
+  std::vector<TensorId> saved;            ///< kept until this op's backward has run
+  std::vector<TensorId> forward_scratch;  ///< alive during the forward only
+  std::vector<TensorId>
+      backward_scratch;  ///< alive during the backward only, beside saved tensors and gradients
   Work forward;
   Work backward;
-  DType compute = DType::fp32;              ///< operand type of a contraction: selects the peak rate
-  bool attention_core = false;              ///< scores, softmax, dropout, values: what selective recompute runs again
-  bool causal = false;                      ///< an attention contraction whose masked half some conventions do not count
+  DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
+  bool attention_core =
+      false;  ///< scores, softmax, dropout, values: what selective recompute runs again
+  bool causal =
+      false;  ///< an attention contraction whose masked half some conventions do not count
 };
 
 }  // namespace memest

@@ -9,18 +9,20 @@
 namespace memest {
 
 struct ParameterCounts {
-  std::int64_t total = 0;      ///< every parameter once; tied embeddings once
+  std::int64_t total = 0;  ///< every parameter once; tied embeddings once
   std::int64_t trainable = 0;
-  std::int64_t active = 0;     ///< what one token uses: top-K of the experts
-  std::int64_t matmul = 0;     ///< weights of contractions; the output head counts, tied or not, the input embedding does not
+  std::int64_t active = 0;  ///< what one token uses: top-K of the experts
+  std::int64_t matmul = 0;  ///< weights of contractions; the output head counts, tied or not, the
+                            ///< input embedding does not
   std::int64_t active_matmul = 0;  ///< the same, of the experts the active ones only
-  std::int64_t embedding = 0;  ///< the input embedding table
-  std::int64_t tensors = 0;    ///< number of parameter tensors
-  std::int64_t largest = 0;    ///< elements of the largest tensor
-  Bytes buffers;               ///< rotary tables, masks, statistics, in their own types
+  std::int64_t embedding = 0;      ///< the input embedding table
+  std::int64_t tensors = 0;        ///< number of parameter tensors
+  std::int64_t largest = 0;        ///< elements of the largest tensor
+  Bytes buffers;                   ///< rotary tables, masks, statistics, in their own types
 };
 
-/// Every parameter and buffer of `model`, in state-dict order as far as the family has one. Throws OverflowError.
+/// Every parameter and buffer of `model`, in state-dict order as far as the family has one. Throws
+/// OverflowError.
 Inventory parameters_of(const ModelSpec& model);
 
 /// Counts over `parameters_of(model)`. Throws OverflowError.

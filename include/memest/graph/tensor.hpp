@@ -1,4 +1,5 @@
-// A tensor of the graph: a shape in symbols, an element type, a role, and the storage that it lives in.
+// A tensor of the graph: a shape in symbols, an element type, a role, and the storage that it lives
+// in.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,30 @@ namespace memest {
 /// Index of a tensor within its block.
 using TensorId = std::uint32_t;
 
-enum class Role : std::uint8_t { parameter, input, activation, gradient, buffer, workspace };
+enum class Role : std::uint8_t {
+  parameter,
+  cast_parameter,  ///< autocast's copy of a parameter: kept in its cache from the forward to the
+                   ///< end of the backward
+  input,           ///< comes from outside the block
+  activation,
+  gradient,
+  buffer,
+  workspace  ///< lives within one pass of one op
+};
 
 struct Tensor {
-  std::string_view name;    ///< a literal: "q_proj.out"
+  std::string_view op;      ///< a literal: the op that makes it, or whose parameter it is: "q_proj"
+  std::string_view name;    ///< a literal: "out", "weight", "log-sum-exp"; unique within its op
   std::vector<Expr> shape;  ///< elements of each dimension
   DType dtype = DType::fp32;
   Role role = Role::activation;
-  TensorId storage = 0;     ///< itself, or the tensor whose storage this one views
-  /// Made once for the whole model outside the block (cos and sin tables, causal mask): the block that first keeps it counts it.
+  TensorId storage = 0;  ///< itself, or the tensor whose storage this one views
+  /// Made once for the whole model outside the block, known by its name (cos and sin tables, token
+  /// ids, a tied weight): the block that first keeps it counts it.
   bool shared = false;
+  /// The previous block keeps this storage already (its last op saves its result): this block
+  /// counts nothing for it.
+  bool kept_before = false;
 
   [[nodiscard]] Expr elements() const;
   [[nodiscard]] Expr bytes() const;

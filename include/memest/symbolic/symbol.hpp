@@ -34,7 +34,9 @@ enum class Symbol : std::uint8_t {
   expert_ffn_size,    // g
   rotary_dim,         // r
   max_positions,      // P
+  seq_len_8,          // s8: s rounded up to 8 (columns of an attention mask)
   seq_len_32,         // s32: s rounded up to 32 (rows of the memory-efficient attention's log-sum-exp)
+  seq_len_64,         // s64: s rounded up to 64 (tiles of the memory-efficient attention's backward)
   seq_len_128,        // s128: s rounded up to 128 (rows of flash attention's backward sums)
   micro_batches,      // m
   data,               // D

@@ -1,0 +1,172 @@
+#include "memest/graph/graph.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace memest {
+namespace {
+
+/// A storage that ops keep, named by the tensor that owns it.
+using Storages = std::vector<TensorId>;
+
+/// Adds the storage of `tensor` unless it is a parameter or there already.
+void keep(Storages& kept, const Block& block, TensorId tensor) {
+  const TensorId storage = block.tensors[tensor].storage;
+  if (block.tensors[storage].role == Role::parameter) return;
+  if (std::find(kept.begin(), kept.end(), storage) == kept.end()) kept.push_back(storage);
+}
+
+Storages saved_storages(const Block& block) {
+  Storages kept;
+  for (const Op& op : block.ops) {
+    for (const TensorId tensor : op.saved) keep(kept, block, tensor);
+  }
+  return kept;
+}
+
+/// What stays when the attention core runs again: the other ops' saved tensors, and the inputs of
+/// the core.
+Storages saved_outside_core(const Block& block) {
+  Storages kept;
+  Storages made_in_core;
+  for (const Op& op : block.ops) {
+    if (!op.attention_core) {
+      for (const TensorId tensor : op.saved) keep(kept, block, tensor);
+      continue;
+    }
+    for (const TensorId tensor : op.inputs) {
+      const TensorId storage = block.tensors[tensor].storage;
+      if (std::find(made_in_core.begin(), made_in_core.end(), storage) == made_in_core.end()) {
+        keep(kept, block, tensor);
+      }
+    }
+    made_in_core.insert(made_in_core.end(), op.outputs.begin(), op.outputs.end());
+  }
+  return kept;
+}
+
+Expr total_bytes(const Block& block, const Storages& kept,
+                 const std::function<bool(const Tensor&)>& counted) {
+  Expr total;
+  for (const TensorId storage : kept) {
+    if (counted(block.tensors[storage])) total += block.tensors[storage].bytes();
+  }
+  return total;
+}
+
+bool counts_alone(const Tensor& tensor) { return !tensor.shared && !tensor.kept_before; }
+
+/// Bytes of the shared storages of `kept` that `seen` lacks; they are added to it.
+Expr unseen_shared_bytes(const Block& block, const Storages& kept,
+                         std::vector<std::string_view>& seen) {
+  Expr total;
+  for (const TensorId storage : kept) {
+    const Tensor& tensor = block.tensors[storage];
+    if (!tensor.shared || std::find(seen.begin(), seen.end(), tensor.name) != seen.end()) continue;
+    seen.push_back(tensor.name);
+    total += tensor.bytes();
+  }
+  return total;
+}
+
+}  // namespace
+
+Expr Block::parameters() const {
+  Expr total;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.role == Role::parameter && !tensor.shared) total += tensor.elements();
+  }
+  return total;
+}
+
+Expr Block::saved_bytes(bool shared) const {
+  return total_bytes(*this, saved_storages(*this), [shared](const Tensor& tensor) {
+    return !tensor.kept_before && (shared || !tensor.shared);
+  });
+}
+
+Expr Block::saved_bytes_without_attention_core() const {
+  return total_bytes(*this, saved_outside_core(*this), counts_alone);
+}
+
+Expr Block::saved_cast_bytes() const {
+  return total_bytes(*this, saved_storages(*this), [](const Tensor& tensor) {
+    return tensor.role == Role::cast_parameter && !tensor.shared;
+  });
+}
+
+Expr Block::forward_flops() const {
+  Expr total;
+  for (const Op& op : ops) total += op.forward.flops;
+  return total;
+}
+
+Expr Block::backward_flops() const {
+  Expr total;
+  for (const Op& op : ops) total += op.backward.flops;
+  return total;
+}
+
+std::vector<Expr> Graph::saved_bytes_by_block() const {
+  std::vector<Expr> result;
+  std::vector<std::string_view> seen;
+  for (const BlockRun& run : order) {
+    const Block& block = blocks[run.block];
+    const Storages kept = saved_storages(block);
+    const Expr own = total_bytes(block, kept, counts_alone);
+    result.push_back(own + unseen_shared_bytes(block, kept, seen));
+    result.resize(result.size() + static_cast<std::size_t>(run.repeat - 1), own);
+  }
+  return result;
+}
+
+Expr Graph::saved_bytes() const {
+  Expr total;
+  std::vector<std::string_view> seen;
+  for (const BlockRun& run : order) {
+    const Block& block = blocks[run.block];
+    const Storages kept = saved_storages(block);
+    total += Expr(run.repeat) * total_bytes(block, kept, counts_alone);
+    total += unseen_shared_bytes(block, kept, seen);
+  }
+  return total;
+}
+
+Expr Graph::saved_bytes_with_full_recompute() const {
+  Expr total;
+  std::vector<std::string_view> seen;
+  for (const BlockRun& run : order) {
+    const Block& block = blocks[run.block];
+    const Storages kept = block.checkpointable ? Storages{block.input} : saved_storages(block);
+    total += Expr(run.repeat) *
+             total_bytes(block, kept, [](const Tensor& tensor) { return !tensor.shared; });
+    total += unseen_shared_bytes(block, kept, seen);
+  }
+  return total;
+}
+
+Expr Graph::forward_flops() const {
+  Expr total;
+  for (const BlockRun& run : order) total += Expr(run.repeat) * blocks[run.block].forward_flops();
+  return total;
+}
+
+Expr Graph::backward_flops() const {
+  Expr total;
+  for (const BlockRun& run : order) total += Expr(run.repeat) * blocks[run.block].backward_flops();
+  return total;
+}
+
+void bind_tokens(Bindings& bindings, std::int64_t micro_batch, std::int64_t seq_len) {
+  const auto up_to = [seq_len](std::int64_t step) {
+    return checked_multiply(checked_add(seq_len, step - 1) / step, step);
+  };
+  bindings.set(Symbol::micro_batch, micro_batch)
+      .set(Symbol::seq_len, seq_len)
+      .set(Symbol::seq_len_8, up_to(8))
+      .set(Symbol::seq_len_32, up_to(32))
+      .set(Symbol::seq_len_64, up_to(64))
+      .set(Symbol::seq_len_128, up_to(128));
+}
+
+}  // namespace memest

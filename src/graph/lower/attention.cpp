@@ -1,0 +1,200 @@
+#include "attention.hpp"
+
+#include <utility>
+
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+/// Queries, keys and values before position and kernel, as views of what the projections make.
+class Projections {
+ public:
+  Projections(BlockBuilder& block, const DecoderContext& context, const SoftmaxAttention& spec)
+      : block_(block), context_(context), dims_(context.dims), spec_(spec) {}
+
+  AttentionInputs write(TensorId x) {
+    return spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
+  }
+
+ private:
+  TensorId project(std::string_view name, const Expr& out, bool bias, TensorId x) {
+    const bool separate_bias = context_.transformers() && context_.habits.separate_bias;
+    return linear(block_, {name, dims_.h, out, bias, false, separate_bias}, dims_.rows(), x);
+  }
+
+  Shape by_head(const Expr& heads) const { return {dims_.b, dims_.s, heads, dims_.d}; }
+
+  TensorId full_width_norm(std::string_view name, const Expr& width, TensorId x) {
+    if (spec_.qk_norm != QkNorm::full_width) return x;
+    return norm(block_, context_, {name, spec_.qk_norm_kind, {width}}, x);
+  }
+
+  Heads head_norm(std::string_view name, const Expr& heads, TensorId x) {
+    switch (spec_.qk_norm) {
+      case QkNorm::none:
+      case QkNorm::full_width:
+        return {x};
+      case QkNorm::per_head:
+        return {norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}}, x)};
+      case QkNorm::per_head_own:
+        return {norm(block_, context_, {name, spec_.qk_norm_kind, {heads, dims_.d}}, x)};
+    }
+    return {x};
+  }
+
+  AttentionInputs separate(TensorId x) {
+    const Expr q_width = dims_.a * dims_.d;
+    const Expr kv_width = dims_.k * dims_.d;
+    const TensorId q =
+        full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    const TensorId k =
+        full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
+    const TensorId v = project("v_proj", kv_width, spec_.kv_bias, x);
+    return split(block_.view({"q_proj", "heads"}, q, by_head(dims_.a)),
+                 block_.view({"k_proj", "heads"}, k, by_head(dims_.k)),
+                 block_.view({"v_proj", "heads"}, v, by_head(dims_.k)));
+  }
+
+  AttentionInputs fused(TensorId x) {
+    const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
+    TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    const TensorId q = block_.view({"qkv_proj", "q"}, both, by_head(dims_.a));
+    TensorId k = block_.view({"qkv_proj", "k"}, both, by_head(dims_.k));
+    TensorId v = block_.view({"qkv_proj", "v"}, both, by_head(dims_.k));
+    if (context_.transformers() && context_.habits.splits_by_index &&
+        spec_.kv_heads < spec_.heads) {
+      k = index_out("k_split", k);
+      v = index_out("v_split", v);
+    }
+    return split(q, k, v);
+  }
+
+  /// Advanced indexing copies, and keeps its index.
+  TensorId index_out(std::string_view name, TensorId x) {
+    const TensorId index = block_.make({name, "index"}, {Expr(1)}, DType::int64);
+    const TensorId out = block_.make({name}, block_.tensor(x).shape, block_.dtype_of(x));
+    Op op;
+    op.kind = OpKind::copy;
+    op.name = name;
+    op.inputs = {x};
+    op.outputs = {out, index};
+    op.saved = {index};
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  AttentionInputs split(TensorId q, TensorId k, TensorId v) {
+    return {head_norm("q_norm", dims_.a, q), head_norm("k_norm", dims_.k, k), {v}};
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  const Dimensions& dims_;
+  const SoftmaxAttention& spec_;
+};
+
+/// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
+Heads rotate(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x,
+             const std::vector<TensorId>& tables) {
+  const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
+  const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
+  const bool by_cat = context.transformers() &&
+                      (context.habits.rotates_by_cat || rotary.rotary_dim != attention.head_dim);
+  const DType dtype = tables.empty()
+                          ? block.dtype_of(x.id)
+                          : promoted(block.dtype_of(x.id), block.dtype_of(tables.front()));
+  const Shape shape = block.tensor(x.id).shape;
+  const TensorId out = block.make({name}, shape, dtype);
+  Op op;
+  op.kind = OpKind::rotary;
+  op.name = name;
+  op.inputs = {x.id};
+  op.inputs.insert(op.inputs.end(), tables.begin(), tables.end());
+  op.outputs = {out};
+  op.saved = tables;
+  op.forward_scratch = {scratch(block, {name, "half turned"}, shape, block.dtype_of(x.id)),
+                        scratch(block, {name, "cosine product"}, shape, dtype),
+                        scratch(block, {name, "sine product"}, shape, dtype)};
+  block.emit(std::move(op));
+  return {out, by_cat};
+}
+
+/// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
+std::vector<TensorId> rotary_tables(BlockBuilder& block, const DecoderContext& context,
+                                    const LayerKind& kind, DType dtype) {
+  if (context.textbook()) return {};
+  const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
+  const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
+  const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
+  return {block.shared(local ? "local cos" : "cos", shape, dtype),
+          block.shared(local ? "local sin" : "sin", shape, dtype)};
+}
+
+AttentionCall call_of(const BlockBuilder& block, const DecoderContext& context,
+                      const LayerKind& kind) {
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const LoweringPolicy& policy = context.policy;
+  const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
+  AttentionCall call;
+  call.kernel = policy.implementation.attention;
+  call.dropout = context.dropout(context.decoder.dropout.attention);
+  call.dtype = block.precision().autocast ? block.precision().compute : block.precision().weights;
+  call.mask_by_head = alibi;
+  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window);
+  if (context.transformers() && context.habits.masks_always) call.masked = true;
+  if (context.transformers() && context.habits.eager_only) call.kernel = AttentionKernel::eager;
+  // transformers repeats keys and values where it passes a mask; Falcon repeats several heads
+  // itself and leaves a single one to broadcasting, which only the math fallback understands.
+  const bool single_left = context.transformers() && context.habits.splits_by_index;
+  call.grouped =
+      spec.kv_heads < spec.heads && (!call.masked || (single_left && spec.kv_heads == 1));
+  if (call.kernel == AttentionKernel::sdpa) {
+    call.kernel = call.grouped && call.masked
+                      ? AttentionKernel::sdpa_math
+                      : resolve_sdpa(call, spec.head_dim, policy.capability);
+  }
+  return call;
+}
+
+TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+             const AttentionInputs& inputs) {
+  switch (call.kernel) {
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_flash:
+    case AttentionKernel::sdpa_efficient:
+    case AttentionKernel::sdpa_cudnn:
+      return fused_attention(block, context, call, inputs);
+    case AttentionKernel::sdpa_math:
+      return math_attention(block, context, call, inputs);
+    case AttentionKernel::eager:
+      return eager_attention(block, context, call, inputs);
+    case AttentionKernel::textbook:
+      return textbook_attention(block, context, call, inputs);
+  }
+  return inputs.q.id;
+}
+
+}  // namespace
+
+TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                   TensorId x) {
+  const Dimensions& dims = context.dims;
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  AttentionInputs inputs = Projections(block, context, spec).write(x);
+  const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
+  if (rotary != nullptr && kind.rotates) {
+    const std::vector<TensorId> tables =
+        rotary_tables(block, context, kind, block.precision().weights);
+    inputs.q = rotate(block, context, "q_rotary", inputs.q, tables);
+    inputs.k = rotate(block, context, "k_rotary", inputs.k, tables);
+  }
+  const TensorId mixed = run(block, context, call_of(block, context, kind), inputs);
+  const bool separate_bias = context.transformers() && context.habits.separate_bias;
+  return linear(
+      block,
+      {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false, separate_bias, dims.stream()},
+      dims.rows(), mixed);
+}
+
+}  // namespace memest

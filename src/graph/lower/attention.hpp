@@ -1,0 +1,69 @@
+// Softmax attention as its kernels see it: queries, keys and values by heads, and what each kernel
+// keeps of them. Rules: PyTorch 2.11 (native_functions and derivatives of scaled dot product
+// attention) and transformers 5.17 (integrations/sdpa_attention.py, eager_attention_forward).
+#pragma once
+
+#include "decoder_context.hpp"
+
+namespace memest {
+
+/// A tensor of [b, heads, s, d] and how it lies in memory.
+struct Heads {
+  TensorId id = 0;
+  bool packed =
+      false;  ///< contiguous in that order; otherwise a transposed view of [b, s, heads, d]
+  bool expanded = false;  ///< one stored head seen as all of them
+};
+
+struct AttentionInputs {
+  Heads q;
+  Heads k;
+  Heads v;
+};
+
+/// What runs: the spec's kernel with `sdpa` resolved.
+struct AttentionCall {
+  AttentionKernel kernel = AttentionKernel::eager;
+  bool masked = false;        ///< an explicit mask is passed
+  bool mask_by_head = false;  ///< of its own for every head (ALiBi)
+  bool grouped = false;       ///< fewer key/value heads reach the kernel than query heads
+  double dropout = 0;
+  DType dtype = DType::bf16;  ///< of the operands
+};
+
+/// The kernel that `sdpa` means for these operands. Reference: which backend PyTorch 2.11 with
+/// cuDNN 9.19 takes, by capability, type, head size, mask and grouping.
+AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability);
+
+/// scores, softmax and values by a fused kernel, the math fallback, or op by op; answers [b, s,
+/// a·d].
+TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
+                         const AttentionCall& call, AttentionInputs inputs);
+TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, AttentionInputs inputs);
+TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
+                         const AttentionCall& call, AttentionInputs inputs);
+TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
+                            const AttentionCall& call, AttentionInputs inputs);
+
+/// Keys or values repeated to all query heads: a copy, but one head is only seen a times.
+Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                   Heads x);
+/// `x` in `dtype`; an expanded tensor is written out by the cast.
+Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x,
+                 DType dtype);
+/// `x` as a batched product reads it: a transposed view of several sequences is copied first.
+Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                      Heads x);
+
+/// Batched product of FLOPs `flops` inside the attention core.
+TensorId core_product(BlockBuilder& block, std::string_view name, std::vector<TensorId> operands,
+                      TensorId out, const Expr& flops);
+
+/// FLOPs of queries times keys, and of probabilities times values: 2·b·a·s·s·d each.
+Expr score_flops(const Dimensions& dims);
+
+/// The shape of scores, [b, a, s, s].
+Shape score_shape(const Dimensions& dims);
+
+}  // namespace memest

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "attention.hpp"
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+/// The extra tensors that a fused kernel keeps beside q, k, v and its output.
+void keep_statistics(BlockBuilder& block, const DecoderContext& context, AttentionKernel kernel,
+                     Op& op) {
+  const Dimensions& dims = context.dims;
+  const Expr rows = kernel == AttentionKernel::sdpa_efficient ? Expr(Symbol::seq_len_32) : dims.s;
+  std::vector<TensorId> kept = {
+      block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, rows}, DType::fp32)};
+  if (kernel == AttentionKernel::sdpa_flash || kernel == AttentionKernel::sdpa_cudnn) {
+    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
+    const std::int64_t words = kernel == AttentionKernel::sdpa_flash ? 2 : 1;
+    kept.push_back(block.make({"attention", "seed"}, {Expr(words)}, DType::int64));
+    kept.push_back(block.make({"attention", "offset"}, {Expr(1)}, DType::int64));
+  }
+  op.outputs.insert(op.outputs.end(), kept.begin(), kept.end());
+  op.saved.insert(op.saved.end(), kept.begin(), kept.end());
+}
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+/// Head size in letters where `size` is the model's own, else the number.
+Expr head_size(const DecoderContext& context, std::int64_t size) {
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  return size == spec.head_dim ? context.dims.d : Expr(size);
+}
+
+/// Flash attention's backward: row sums, the fp32 accumulator of the query gradient, and with
+/// grouped heads the key and value gradients of every query head.
+void flash_scratch(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                   Op& op) {
+  const Dimensions& dims = context.dims;
+  const std::int64_t d = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  constexpr std::int64_t kWideHead = 128;
+  const Expr d_rounded = head_size(context, rounded_up(d, d > kWideHead ? 64 : 32));
+  const Expr s_rounded = Symbol::seq_len_128;
+  op.backward_scratch = {
+      scratch(block, {"attention", "row sums"}, {dims.b, dims.a, s_rounded}, DType::fp32),
+      scratch(block, {"attention", "query gradient in fp32"},
+              {dims.b, s_rounded, dims.a, d_rounded}, DType::fp32)};
+  if (!call.grouped) return;
+  for (const char* name : {"key gradient by query head", "value gradient by query head"}) {
+    op.backward_scratch.push_back(
+        scratch(block, {"attention", name}, {dims.b, dims.s, dims.a, dims.d}, call.dtype));
+  }
+}
+
+/// Tile of the memory-efficient backward kernel: rows, columns, and whether it accumulates the key
+/// and value gradients in its workspace as well.
+struct EfficientTile {
+  std::int64_t widest_head = 0;  ///< the last row of a table has no limit
+  std::int64_t rows = 64;
+  std::int64_t columns = 64;
+  bool accumulates_kv = false;
+};
+using EfficientTiles = std::array<EfficientTile, 4>;
+constexpr std::int64_t kAnyHead = std::numeric_limits<std::int64_t>::max();
+
+// PyTorch 2.11's choices, found in 594 shapes on each capability.
+constexpr EfficientTiles kHalfLargeShared = {
+    {{64, 64, 64}, {96, 128, 128}, {128, 128, 128}, {kAnyHead, 128, 64, true}}};
+constexpr EfficientTiles kHalfAda = {
+    {{64, 64, 64}, {96, 128, 64}, {128, 64, 64, true}, {kAnyHead, 128, 64, true}}};
+constexpr EfficientTiles kHalfOther = {
+    {{64, 64, 64}, {96, 64, 64, true}, {128, 64, 64, true}, {kAnyHead, 128, 64, true}}};
+constexpr EfficientTiles kFloatLargeShared = {
+    {{64, 64, 64}, {96, 128, 64}, {128, 128, 64}, {kAnyHead, 128, 64}}};
+constexpr EfficientTiles kFloatOther = {
+    {{64, 64, 64}, {96, 64, 64}, {128, 64, 64}, {kAnyHead, 64, 64}}};
+
+/// Capabilities whose multiprocessors have at least 160 KiB of shared memory.
+bool has_large_shared_memory(int capability) {
+  return capability == 80 || capability == 90 || capability == 100;
+}
+
+EfficientTile efficient_tile(DType dtype, std::int64_t head_dim, int capability) {
+  const bool large = has_large_shared_memory(capability);
+  const bool ada = capability == 86 || capability == 89;
+  const EfficientTiles& half = large ? kHalfLargeShared : ada ? kHalfAda : kHalfOther;
+  const EfficientTiles& tiles = is_half(dtype) ? half : (large ? kFloatLargeShared : kFloatOther);
+  return *std::find_if(tiles.begin(), tiles.end(), [head_dim](const EfficientTile& tile) {
+    return head_dim <= tile.widest_head;
+  });
+}
+
+/// b·a·(⌈s/rows⌉·⌈d/columns⌉·(16 + 4·rows·columns) + A) bytes.
+void efficient_scratch(BlockBuilder& block, const DecoderContext& context,
+                       const AttentionCall& call, Op& op) {
+  const Dimensions& dims = context.dims;
+  const LoweringPolicy& policy = context.policy;
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const EfficientTile tile = efficient_tile(call.dtype, spec.head_dim, policy.capability);
+  const Expr row_tiles =
+      Expr(tile.rows == 64 ? Symbol::seq_len_64 : Symbol::seq_len_128) / Expr(tile.rows);
+  const std::int64_t column_tiles = rounded_up(spec.head_dim, tile.columns) / tile.columns;
+  Expr bytes_a_head = row_tiles * Expr(column_tiles * (16 + 4 * tile.rows * tile.columns));
+  if (tile.accumulates_kv) {
+    const std::int64_t heads = checked_multiply(policy.micro_batch, spec.heads);
+    const std::int64_t splits =
+        std::min(rounded_up(policy.seq_len, 64) / 64, std::max<std::int64_t>(1, 200 / heads));
+    bytes_a_head += Expr(2 * splits * 64 * rounded_up(spec.head_dim, tile.rows) * 4);
+  }
+  op.backward_scratch = {
+      scratch(block, {"attention", "row sums"}, {dims.b, dims.a, dims.s}, DType::fp32),
+      scratch(block, {"attention", "accumulators"}, {dims.b, dims.a, bytes_a_head}, DType::uint8)};
+}
+
+/// The workspace that cuDNN's frontend asks for in the backward: 4·b·a·s·d + 4·b·a·s bytes.
+void cudnn_scratch(BlockBuilder& block, const DecoderContext& context, Op& op) {
+  const Dimensions& dims = context.dims;
+  op.backward_scratch = {scratch(block, {"attention", "workspace"},
+                                 {dims.b, dims.a, dims.s, dims.d + Expr(1)}, DType::fp32)};
+}
+
+/// A mask in the operands' type, its columns rounded up to 8 where the kernel wants that.
+TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
+                     const AttentionCall& call) {
+  const Dimensions& dims = context.dims;
+  const bool rounds = call.kernel == AttentionKernel::sdpa_efficient;
+  const Expr columns = rounds ? Expr(Symbol::seq_len_8) : dims.s;
+  const Expr heads = call.mask_by_head ? dims.a : Expr(1);
+  const TensorId mask =
+      block.make({"attention_mask"}, {dims.b, heads, dims.s, columns}, call.dtype);
+  Op op;
+  op.kind = OpKind::mask;
+  op.name = "attention_mask";
+  op.outputs = {mask};
+  block.emit(std::move(op));
+  return mask;
+}
+
+/// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
+Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x) {
+  const std::int64_t d = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  if (d % 8 == 0) return x;
+  Shape shape = block.tensor(x.id).shape;
+  shape.back() = Expr(rounded_up(d, 8));
+  const TensorId out = block.make({name, "padded"}, std::move(shape), block.dtype_of(x.id));
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x.id};
+  op.outputs = {out};
+  block.emit(std::move(op));
+  return {out, x.packed};
+}
+
+TensorId copied(BlockBuilder& block, std::string_view name, TensorId x, Shape shape) {
+  const TensorId out = block.make({name}, std::move(shape), block.dtype_of(x));
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {out};
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace
+
+AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability) {
+  const AttentionKernel fallback =
+      call.grouped ? AttentionKernel::sdpa_math : AttentionKernel::sdpa_efficient;
+  constexpr std::int64_t kWidestFlash = 256;
+  if (!is_half(call.dtype)) return fallback;
+  if (capability < 80) return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
+  const std::int64_t widest_cudnn = capability / 10 == 9 ? 256 : capability / 10 == 10 ? 128 : 0;
+  if (head_dim <= widest_cudnn && head_dim % 8 == 0) return AttentionKernel::sdpa_cudnn;
+  constexpr std::int64_t kWidestFlashOfSmallShared = 192;
+  const std::int64_t widest_flash =
+      has_large_shared_memory(capability) ? kWidestFlash : kWidestFlashOfSmallShared;
+  if (!call.masked && head_dim <= widest_flash) return AttentionKernel::sdpa_flash;
+  return fallback;
+}
+
+TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
+                         const AttentionCall& call, AttentionInputs inputs) {
+  const Dimensions& dims = context.dims;
+  if (call.masked) {
+    inputs.k = repeat_heads(block, context, "k_repeat", inputs.k);
+    inputs.v = repeat_heads(block, context, "v_repeat", inputs.v);
+  }
+  const bool flash = call.kernel == AttentionKernel::sdpa_flash;
+  const auto prepare = [&](std::string_view name, Heads x) {
+    const Heads typed = cast_heads(block, context, name, x, call.dtype);
+    return flash ? padded(block, context, name, typed) : typed;
+  };
+  inputs.q = prepare("q_operand", inputs.q);
+  inputs.k = prepare("k_operand", inputs.k);
+  inputs.v = prepare("v_operand", inputs.v);
+
+  Op op;
+  op.kind = OpKind::attention;
+  op.name = "attention";
+  op.compute = call.dtype;
+  op.attention_core = true;
+  op.causal = true;
+  op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
+  const TensorId out = block.make({"attention"}, block.tensor(inputs.q.id).shape, call.dtype);
+  op.outputs = {out};
+  op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out};
+  if (call.masked) {
+    op.inputs.push_back(mask_tensor(block, context, call));
+    op.saved.push_back(op.inputs.back());
+  }
+  keep_statistics(block, context, call.kernel, op);
+  if (flash) flash_scratch(block, context, call, op);
+  if (call.kernel == AttentionKernel::sdpa_efficient) efficient_scratch(block, context, call, op);
+  if (call.kernel == AttentionKernel::sdpa_cudnn) cudnn_scratch(block, context, op);
+  // Backward: the scores again, then gradients of values, scores, queries and keys.
+  const Expr product = score_flops(dims);
+  block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});
+
+  // The output lies as the queries do; efficient attention always writes [b, s, a, d].
+  const Shape joined = {dims.b, dims.s, dims.a * dims.d};
+  const bool sliced =
+      flash && std::get<SoftmaxAttention>(context.decoder.attention).head_dim % 8 != 0;
+  if (sliced || (inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient)) {
+    return copied(block, "join_heads", out, joined);
+  }
+  return block.view({"attention", "joined"}, out, joined);
+}
+
+}  // namespace memest

@@ -1,0 +1,221 @@
+#include <utility>
+
+#include "attention.hpp"
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+Shape all_heads(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.d}; }
+
+TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Shape shape, DType dtype) {
+  const TensorId out = block.make(place, std::move(shape), dtype);
+  Op op;
+  op.kind = block.dtype_of(x) == dtype ? OpKind::copy : OpKind::cast;
+  op.name = place.op;
+  op.inputs = {x};
+  op.outputs = {out};
+  op.attention_core = true;
+  block.emit(std::move(op));
+  return out;
+}
+
+/// Softmax of the scores in `dtype`; its result is kept.
+TensorId softmax(BlockBuilder& block, TensorId scores, DType dtype) {
+  const Shape shape = block.tensor(scores).shape;
+  const TensorId out = block.make({"softmax"}, shape, dtype);
+  Op op;
+  op.kind = OpKind::softmax;
+  op.name = "softmax";
+  op.inputs = {scores};
+  op.outputs = {out};
+  op.saved = {out};
+  op.attention_core = true;
+  if (block.dtype_of(scores) != dtype) {
+    op.forward_scratch = {scratch(block, {"softmax", "scores in fp32"}, shape, dtype)};
+  }
+  op.backward_scratch = {scratch(block, {"softmax", "gradient times result"}, shape, dtype)};
+  block.emit(std::move(op));
+  return out;
+}
+
+/// Dropout inside the core, so that selective recompute drops its mask.
+TensorId core_dropout(BlockBuilder& block, double probability, TensorId x) {
+  if (probability <= 0) return x;
+  const Shape shape = block.tensor(x).shape;
+  const TensorId mask = block.make({"attention_dropout", "mask"}, shape, DType::boolean);
+  const TensorId out = block.make({"attention_dropout"}, shape, block.dtype_of(x));
+  Op op;
+  op.kind = OpKind::dropout;
+  op.name = "attention_dropout";
+  op.inputs = {x};
+  op.outputs = {out, mask};
+  op.saved = {mask};
+  op.attention_core = true;
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId scores_of(BlockBuilder& block, const Dimensions& dims, Heads q, Heads k, DType dtype) {
+  const TensorId out = block.make({"scores"}, score_shape(dims), dtype);
+  return core_product(block, "scores", {q.id, k.id}, out, score_flops(dims));
+}
+
+TensorId values_of(BlockBuilder& block, const Dimensions& dims, TensorId probabilities, Heads v,
+                   DType dtype) {
+  const TensorId out = block.make({"values"}, all_heads(dims), dtype);
+  return core_product(block, "values", {probabilities, v.id}, out, score_flops(dims));
+}
+
+/// The mixed values as [b, s, a·d]: a transposed copy.
+TensorId join(BlockBuilder& block, const Dimensions& dims, TensorId mixed, DType dtype) {
+  const TensorId out = block.make({"join_heads"}, {dims.b, dims.s, dims.a * dims.d}, dtype);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = "join_heads";
+  op.inputs = {mixed};
+  op.outputs = {out};
+  block.emit(std::move(op));
+  return out;
+}
+
+/// The causal (or sliding, or ALiBi) mask added to the scores: two more score-sized tensors, gone
+/// after the softmax.
+TensorId masked_scores(BlockBuilder& block, TensorId scores) {
+  const TensorId out = block.make({"mask"}, block.tensor(scores).shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::mask;
+  op.name = "mask";
+  op.inputs = {scores};
+  op.outputs = {out};
+  op.attention_core = true;
+  op.causal = true;
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId core_softcap(BlockBuilder& block, TensorId scores) {
+  const TensorId out = block.make({"softcap"}, block.tensor(scores).shape, block.dtype_of(scores));
+  const TensorId tangent =
+      block.make({"softcap", "tanh"}, block.tensor(scores).shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "softcap";
+  op.inputs = {scores};
+  op.outputs = {out, tangent};
+  op.saved = {tangent};
+  op.attention_core = true;
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace
+
+Expr score_flops(const Dimensions& dims) {
+  return Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.d;
+}
+
+Shape score_shape(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.s}; }
+
+Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                   Heads x) {
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  if (spec.kv_heads == spec.heads) return x;
+  if (spec.kv_heads == 1) return {x.id, x.packed, true};
+  return {core_copy(block, {name}, x.id, all_heads(context.dims), block.dtype_of(x.id)), true};
+}
+
+Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x,
+                 DType dtype) {
+  if (block.dtype_of(x.id) == dtype) return x;
+  if (x.expanded) {
+    return {core_copy(block, {name}, x.id, all_heads(context.dims), dtype), true};
+  }
+  return {cast(block, {name}, x.id, dtype), x.packed};
+}
+
+Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                      Heads x) {
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const bool as_is = (x.packed && !x.expanded) || context.policy.micro_batch == 1 ||
+                     (spec.heads == 1 && !x.expanded);
+  if (as_is) return x;
+  const Shape shape = x.expanded ? all_heads(context.dims) : block.tensor(x.id).shape;
+  return {core_copy(block, {name}, x.id, shape, block.dtype_of(x.id)), true};
+}
+
+TensorId core_product(BlockBuilder& block, std::string_view name, std::vector<TensorId> operands,
+                      TensorId out, const Expr& flops) {
+  Op op;
+  op.kind = OpKind::batched_matmul;
+  op.name = name;
+  op.compute = block.dtype_of(operands.front());
+  op.saved = operands;
+  op.inputs = std::move(operands);
+  op.outputs = {out};
+  op.attention_core = true;
+  op.causal = true;
+  block.emit(std::move(op), {flops, Expr(2) * flops});
+  return out;
+}
+
+TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
+                         const AttentionCall& call, AttentionInputs inputs) {
+  const Dimensions& dims = context.dims;
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto operand = [&](std::string_view name, Heads x) {
+    return product_operand(block, context, name, cast_heads(block, context, name, x, call.dtype));
+  };
+  const Heads k = operand("k_operand", repeat_heads(block, context, "k_repeat", inputs.k));
+  const Heads v = repeat_heads(block, context, "v_repeat", inputs.v);
+  TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k, call.dtype);
+  if (spec.softcap) scores = core_softcap(block, scores);
+  scores = masked_scores(block, scores);
+  const bool in_type =
+      context.transformers() && context.habits.softmax_in_type && !block.precision().autocast;
+  TensorId probabilities = softmax(block, scores, in_type ? call.dtype : DType::fp32);
+  if (block.dtype_of(probabilities) != call.dtype) {
+    probabilities =
+        core_copy(block, {"probabilities"}, probabilities, score_shape(dims), call.dtype);
+  }
+  probabilities = core_dropout(block, call.dropout, probabilities);
+  const TensorId mixed = values_of(block, dims, probabilities, operand("v_operand", v), call.dtype);
+  return join(block, dims, mixed, call.dtype);
+}
+
+TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, AttentionInputs inputs) {
+  const Dimensions& dims = context.dims;
+  // Half operands go to fp32; queries and keys are scaled, so always copies, with all heads.
+  const auto scaled = [&](std::string_view name, Heads x) {
+    const Heads typed = cast_heads(block, context, name, x, call.dtype);
+    return Heads{core_copy(block, {name, "scaled"}, typed.id, all_heads(dims), DType::fp32), true};
+  };
+  const Heads q = scaled("q_operand", inputs.q);
+  const Heads k = scaled("k_operand", inputs.k);
+  Heads v = cast_heads(block, context, "v_operand", inputs.v, call.dtype);
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  if (is_half(call.dtype) || spec.kv_heads < spec.heads) {
+    v = {core_copy(block, {"v_operand", "in fp32"}, v.id, all_heads(dims), DType::fp32), true};
+  } else {
+    v = product_operand(block, context, "v_operand", v);
+  }
+  TensorId scores = scores_of(block, dims, q, k, DType::fp32);
+  scores = masked_scores(block, scores);
+  TensorId probabilities = softmax(block, scores, DType::fp32);
+  probabilities = core_dropout(block, call.dropout, probabilities);
+  const TensorId mixed = values_of(block, dims, probabilities, v, DType::fp32);
+  return join(block, dims, mixed, call.dtype);
+}
+
+TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
+                            const AttentionCall& call, AttentionInputs inputs) {
+  const Dimensions& dims = context.dims;
+  const TensorId scores = scores_of(block, dims, inputs.q, inputs.k, call.dtype);
+  TensorId probabilities = softmax(block, scores, call.dtype);
+  probabilities = core_dropout(block, call.dropout, probabilities);
+  const TensorId mixed = values_of(block, dims, probabilities, inputs.v, call.dtype);
+  return block.view({"values", "joined"}, mixed, {dims.b, dims.s, dims.a * dims.d});
+}
+
+}  // namespace memest

@@ -1,0 +1,163 @@
+#include "decoder.hpp"
+
+#include <utility>
+
+#include "decoder_context.hpp"
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+/// A layer being written: residual stream in, residual stream out.
+class LayerWriter {
+ public:
+  LayerWriter(const DecoderContext& context, const LayerKind& kind)
+      : context_(context),
+        kind_(kind),
+        block_(kind.sliding_window ? "layer (sliding window)" : "layer",
+               {context.policy.weights, context.policy.compute, context.policy.autocast}) {}
+
+  Block write() && {
+    const Dimensions& dims = context_.dims;
+    const TensorId x = block_.block_input({dims.b, dims.stream_s, dims.h}, context_.policy.weights);
+    switch (context_.decoder.layout) {
+      case BlockLayout::pre_norm: {
+        const TensorId y =
+            residual("attention_residual", x, attend(normalize("attention_norm", x)));
+        residual("feed_forward_residual", y, feed(normalize("feed_forward_norm", y)));
+        break;
+      }
+      case BlockLayout::post_norm: {
+        const TensorId y =
+            normalize("attention_norm", residual("attention_residual", x, attend(x)));
+        normalize("feed_forward_norm", residual("feed_forward_residual", y, feed(y)));
+        break;
+      }
+      case BlockLayout::sandwich: {
+        const TensorId mixed =
+            normalize("attention_output_norm", attend(normalize("attention_norm", x)));
+        const TensorId y = residual("attention_residual", x, mixed);
+        const TensorId fed =
+            normalize("feed_forward_output_norm", feed(normalize("feed_forward_norm", y)));
+        residual("feed_forward_residual", y, fed);
+        break;
+      }
+      case BlockLayout::output_norm: {
+        const TensorId y =
+            residual("attention_residual", x, normalize("attention_output_norm", attend(x)));
+        residual("feed_forward_residual", y, normalize("feed_forward_output_norm", feed(y)));
+        break;
+      }
+      case BlockLayout::parallel_one_norm: {
+        const TensorId normalized = normalize("input_norm", x);
+        join(x, attend(normalized), feed(normalized));
+        break;
+      }
+      case BlockLayout::parallel_two_norms: {
+        const TensorId for_attention = normalize("attention_norm", x);
+        const TensorId for_feed_forward = normalize("feed_forward_norm", x);
+        join(x, attend(for_attention), feed(for_feed_forward));
+        break;
+      }
+    }
+    return std::move(block_).take(true);
+  }
+
+ private:
+  TensorId normalize(std::string_view name, TensorId x) {
+    return norm(block_, context_, {name, context_.decoder.norm, {context_.dims.h}}, x);
+  }
+
+  /// Dropout of a branch's output, and Granite's factor.
+  TensorId finish(std::string_view dropout_name, TensorId x) {
+    x = dropout(block_, dropout_name, context_.dropout(context_.decoder.dropout.residual), x);
+    return context_.decoder.scaled_residual ? scale(block_, dropout_name, x) : x;
+  }
+
+  TensorId attend(TensorId x) {
+    return finish("attention_output_dropout", attention(block_, context_, kind_, x));
+  }
+
+  TensorId feed(TensorId x) {
+    const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
+    return finish("feed_forward_dropout", feed_forward(block_, context_, part, x));
+  }
+
+  TensorId residual(std::string_view name, TensorId x, TensorId branch) {
+    return add(block_, name, x, branch);
+  }
+
+  void join(TensorId x, TensorId mixed, TensorId fed) {
+    add(block_, "feed_forward_residual", x, add(block_, "attention_residual", mixed, fed));
+  }
+
+  const DecoderContext& context_;
+  const LayerKind& kind_;
+  BlockBuilder block_;
+};
+
+void bind_sizes(const DecoderContext& context, Bindings& sizes) {
+  const DecoderSpec& decoder = context.decoder;
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
+  sizes.set(Symbol::hidden_size, decoder.hidden_size)
+      .set(Symbol::vocab_size, decoder.vocab_size)
+      .set(Symbol::heads, attention.heads)
+      .set(Symbol::kv_heads, attention.kv_heads)
+      .set(Symbol::head_dim, attention.head_dim)
+      .set(Symbol::layers, decoder.layers())
+      .set(Symbol::ffn_size, std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size);
+  if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
+    sizes.set(Symbol::rotary_dim, rotary->rotary_dim);
+  }
+  if (const auto* learned = std::get_if<LearnedPosition>(&decoder.position)) {
+    sizes.set(Symbol::max_positions, learned->rows);
+  }
+}
+
+/// Blocks of the kinds that occur, in the order of their first layer; adjacent equal ones are a
+/// run.
+void append_layers(const DecoderContext& context, Graph& graph) {
+  const DecoderSpec& decoder = context.decoder;
+  std::vector<std::size_t> block_of_kind(decoder.kinds.size(), 0);
+  for (const LayerRun& run : decoder.order) {
+    if (run.repeat == 0) continue;
+    std::size_t& block = block_of_kind[run.kind];
+    if (block == 0) {
+      block = graph.blocks.size();
+      graph.blocks.push_back(layer_block(context, decoder.kinds[run.kind]));
+    }
+    if (graph.order.back().block == block) {
+      graph.order.back().repeat += run.repeat;
+    } else {
+      graph.order.push_back({block, run.repeat});
+    }
+  }
+}
+
+}  // namespace
+
+Block layer_block(const DecoderContext& context, const LayerKind& kind) {
+  return LayerWriter(context, kind).write();
+}
+
+std::variant<Graph, Unavailable> lower_decoder(const DecoderSpec& decoder,
+                                               std::string_view model_type,
+                                               const LoweringPolicy& policy) {
+  auto made = context_of(decoder, model_type, policy);
+  if (auto* unavailable = std::get_if<Unavailable>(&made)) return std::move(*unavailable);
+  const DecoderContext& context = std::get<DecoderContext>(made);
+  Graph graph;
+  const auto append = [&graph](Block block) {
+    graph.order.push_back({graph.blocks.size(), 1});
+    graph.blocks.push_back(std::move(block));
+  };
+  append(embedding_block(context));
+  append_layers(context, graph);
+  append(head_block(context));
+  append(loss_block(context));
+  bind_sizes(context, graph.sizes);
+  return graph;
+}
+
+}  // namespace memest

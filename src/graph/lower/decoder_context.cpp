@@ -1,0 +1,72 @@
+#include "decoder_context.hpp"
+
+#include <algorithm>
+
+namespace memest {
+namespace {
+
+Unavailable unavailable(const char* what) {
+  return {std::string("memory and time of ") + what +
+          " are not available yet; parameters and states are"};
+}
+
+/// Why the attention has no graph, or nothing.
+std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  if (std::holds_alternative<LatentAttention>(decoder.attention)) {
+    return unavailable("multi-head latent attention");
+  }
+  if (std::get<SoftmaxAttention>(decoder.attention).sinks) return unavailable("attention sinks");
+  for (const LayerKind& kind : decoder.kinds) {
+    if (std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
+      return unavailable("mixtures of experts");
+    }
+  }
+  if (decoder.head != DecoderHead::language_model) {
+    return unavailable("decoders without a language-model head");
+  }
+  switch (policy.implementation.framework) {
+    case Framework::transformers:
+    case Framework::nanogpt:
+    case Framework::textbook:
+      return std::nullopt;
+    case Framework::torchtitan:
+      return unavailable("implementation torchtitan");
+    case Framework::megatron:
+      return unavailable("implementation megatron");
+    case Framework::plain:
+      return Unavailable{
+          "implementation plain is for layer lists; a decoder needs transformers, nanogpt or "
+          "textbook"};
+  }
+  return std::nullopt;
+}
+
+Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  Dimensions dims;
+  if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
+  if (policy.implementation.framework != Framework::textbook || !policy.symbolic_tensor_parallel) {
+    return dims;
+  }
+  const Expr t = Symbol::tensor;
+  dims.a = dims.a / t;
+  dims.k = dims.k / t;
+  if (policy.sequence_parallel) dims.stream_s = dims.s / t;
+  return dims;
+}
+
+}  // namespace
+
+Expr DecoderContext::feed_forward_size(std::int64_t size) const {
+  const auto* first = std::get_if<DenseFeedForward>(&decoder.kinds.front().feed_forward);
+  const Expr whole = first != nullptr && first->size == size ? Expr(Symbol::ffn_size) : Expr(size);
+  return textbook() && policy.symbolic_tensor_parallel ? whole / Expr(Symbol::tensor) : whole;
+}
+
+std::variant<DecoderContext, Unavailable> context_of(const DecoderSpec& decoder,
+                                                     std::string_view model_type,
+                                                     const LoweringPolicy& policy) {
+  if (auto refused = refusal(decoder, policy)) return *refused;
+  return DecoderContext{decoder, policy, habits_of(model_type), dimensions_of(decoder, policy)};
+}
+
+}  // namespace memest

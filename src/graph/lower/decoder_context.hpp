@@ -1,0 +1,74 @@
+// What every part of a decoder's lowering reads: the model, the policy, and the sizes in letters.
+#pragma once
+
+#include "block_builder.hpp"
+#include "habits.hpp"
+#include "memest/spec/decoder.hpp"
+
+namespace memest {
+
+/// The dimensions of a decoder in the letters of symbol.hpp. Under tensor parallelism the sizes of
+/// one rank: a/t heads, f/t channels.
+struct Dimensions {
+  Expr b = Symbol::micro_batch;
+  Expr s = Symbol::seq_len;
+  Expr h = Symbol::hidden_size;
+  Expr a = Symbol::heads;
+  Expr k = Symbol::kv_heads;
+  Expr d = Symbol::head_dim;
+  Expr v = Symbol::vocab_size;
+  Expr embedding = Symbol::hidden_size;  ///< width of the embedding table
+  Expr stream_s = Symbol::seq_len;       ///< tokens of the residual stream: s, or s/t
+
+  [[nodiscard]] Shape rows() const { return {b, s}; }
+  [[nodiscard]] Shape stream() const { return {b, stream_s}; }
+};
+
+struct DecoderContext {
+  const DecoderSpec& decoder;
+  const LoweringPolicy& policy;
+  const Habits& habits;
+  Dimensions dims;
+
+  [[nodiscard]] bool textbook() const {
+    return policy.implementation.framework == Framework::textbook;
+  }
+  [[nodiscard]] bool transformers() const {
+    return policy.implementation.framework == Framework::transformers;
+  }
+  /// `probability`, or 0 where the job switches dropout off.
+  [[nodiscard]] double dropout(double probability) const {
+    return policy.dropout ? probability : 0.0;
+  }
+  /// The feed-forward size of a layer kind: f, or the number where kinds differ.
+  [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;
+};
+
+/// Fails with a sentence for what has no graph yet.
+[[nodiscard]] std::variant<DecoderContext, Unavailable> context_of(const DecoderSpec& decoder,
+                                                                   std::string_view model_type,
+                                                                   const LoweringPolicy& policy);
+
+// The parts of a layer; each appends its ops to `block` and answers its output.
+
+/// A normalization of the last dimension of `x`; the gain has shape `gain`.
+struct NormPart {
+  std::string_view name;
+  Norm kind;
+  Shape gain;
+};
+TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part, TensorId x);
+
+TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                   TensorId x);
+TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
+                      const DenseFeedForward& part, TensorId x);
+
+// The blocks of a decoder.
+
+Block embedding_block(const DecoderContext& context);
+Block layer_block(const DecoderContext& context, const LayerKind& kind);
+Block head_block(const DecoderContext& context);
+Block loss_block(const DecoderContext& context);
+
+}  // namespace memest

@@ -1,0 +1,42 @@
+#include "decoder_context.hpp"
+#include "operations.hpp"
+
+namespace memest {
+
+TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
+                      const DenseFeedForward& part, TensorId x) {
+  const Dimensions& dims = context.dims;
+  const Expr size = context.feed_forward_size(part.size);
+  const Shape rows = dims.rows();
+  const bool separate_bias = context.transformers() && context.habits.separate_bias;
+  const ActivationWriting writing =
+      context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel;
+  const auto up_to = [&](std::string_view name, const Expr& out) {
+    return linear(block, {name, dims.h, out, part.bias, false, separate_bias}, rows, x);
+  };
+
+  TensorId hidden = 0;
+  if (!part.gated) {
+    hidden = activation(block, "activation", part.activation, writing, up_to("up_proj", size));
+  } else {
+    TensorId gate = 0;
+    TensorId up = 0;
+    if (part.fused_gate_up) {
+      const TensorId both = up_to("gate_up_proj", Expr(2) * size);
+      gate = block.view({"gate_up_proj", "gate"}, both, {dims.b, dims.s, size});
+      up = block.view({"gate_up_proj", "up"}, both, {dims.b, dims.s, size});
+    } else {
+      gate = up_to("gate_proj", size);
+      up = up_to("up_proj", size);
+    }
+    hidden = multiply(block, "gate_times_up",
+                      activation(block, "activation", part.activation, writing, gate), up);
+  }
+  hidden = dropout(block, "activation_dropout",
+                   context.dropout(context.decoder.dropout.feed_forward), hidden);
+  return linear(block,
+                {"down_proj", size, dims.h, part.bias, false, separate_bias, context.dims.stream()},
+                rows, hidden);
+}
+
+}  // namespace memest

@@ -1,0 +1,40 @@
+// What transformers' modeling files do each in its own way though the mathematics is the same: how
+// a norm is written, which tensors a rotation makes, where a mask is passed. They decide what stays
+// in memory. Source: transformers 5.17, models/MODEL_TYPE/modeling_MODEL_TYPE.py.
+#pragma once
+
+#include <string_view>
+
+#include "memest/graph/lower.hpp"
+
+namespace memest {
+
+/// How a normalization is computed, and so what it keeps.
+enum class NormWriting {
+  textbook,        ///< keeps its input only
+  fused,           ///< one kernel: input and statistics
+  fp32,            ///< one kernel on an fp32 copy of the input (OLMo 1)
+  python_layer,    ///< layer norm op by op in fp32 (Cohere)
+  cast_then_gain,  ///< RMS norm in fp32, cast, then times the gain (LLaMA)
+  gain_then_cast,  ///< RMS norm and gain in fp32, then cast (OLMo 2)
+  one_plus_gain    ///< the same with 1 + gain (Gemma)
+};
+
+struct Habits {
+  std::string_view model_type = {};
+  NormWriting rms_norm = NormWriting::cast_then_gain;
+  NormWriting layer_norm = NormWriting::fused;
+  bool rotates_by_cat = false;   ///< rotated and other channels are joined even where all rotate
+  bool softmax_in_type = false;  ///< eager softmax in the scores' type, not in fp32
+  bool eager_only = false;       ///< no fused attention
+  bool masks_always = false;     ///< passes an attention mask even where causality would do
+  bool separate_bias = false;    ///< x·Wᵀ + b as two operations
+  bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
+  bool positions_by_batch = false;  ///< position ids of [b, s] instead of [1, s]
+  bool scale_is_tensor = false;     ///< the embedding's factor is a tensor, and kept
+};
+
+/// The habits of `model_type`; LLaMA's where it has none of its own.
+const Habits& habits_of(std::string_view model_type);
+
+}  // namespace memest

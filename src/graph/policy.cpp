@@ -1,0 +1,19 @@
+#include "memest/graph/lower.hpp"
+
+namespace memest {
+
+LoweringPolicy policy_of(const TrainingSpec& training, int capability) {
+  const Recipe& recipe = training.recipe;
+  LoweringPolicy policy;
+  policy.implementation = training.implementation;
+  policy.weights = recipe.gathered_units ? recipe.compute : recipe.weights;
+  policy.compute = recipe.compute;
+  policy.autocast = recipe.autocast;
+  policy.dropout = training.dropout;
+  policy.seq_len = training.seq_len;
+  policy.micro_batch = training.micro_batch;
+  policy.capability = capability;
+  return policy;
+}
+
+}  // namespace memest

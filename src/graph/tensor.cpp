@@ -1,0 +1,13 @@
+#include "memest/graph/tensor.hpp"
+
+namespace memest {
+
+Expr Tensor::elements() const {
+  Expr product(1);
+  for (const Expr& dimension : shape) product *= dimension;
+  return product;
+}
+
+Expr Tensor::bytes() const { return elements() * Expr(size_of(dtype)); }
+
+}  // namespace memest
