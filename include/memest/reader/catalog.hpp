@@ -1,0 +1,38 @@
+// What memest knows without being told: the files of configs/, carried inside the program. A
+// look-up parses the files that it needs and no others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/gpu.hpp"
+#include "memest/spec/optimizer.hpp"
+#include "memest/spec/recipe.hpp"
+
+namespace memest {
+
+/// The GPU of a spec that names none.
+inline constexpr const char* kDefaultGpu = "h100-sxm-80gb";
+
+/// A GPU by slug, by alias, or by the path of a file in the form of configs/gpus. A path is what
+/// has a slash or ends in
+/// `.yaml`; throws EnvironmentError where it cannot be opened.
+Checked<GpuSpec> find_gpu(const std::string& name);
+Checked<Recipe> find_recipe(const std::string& name);
+Checked<Optimizer> find_optimizer(const std::string& name);
+
+/// The price that an estimate uses where the spec has none.
+std::optional<Price> find_price(const std::string& gpu_slug);
+
+// Everything, sorted by name.
+std::vector<GpuSpec> all_gpus();
+std::vector<Recipe> all_recipes();
+std::vector<Optimizer> all_optimizers();
+std::vector<Price> all_prices();
+
+/// Names of the model presets.
+std::vector<std::string> model_names();
+
+}  // namespace memest

@@ -1,0 +1,28 @@
+// Text becomes a job: spec files merged from left to right, overridden key by key, checked as a
+// whole.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+struct ReadRequest {
+  /// Paths of spec files (YAML; JSON where the name ends in `.json`) or names of presets. Mappings
+  /// merge, anything else replaces what stood before.
+  std::vector<std::string> files;
+  /// `training.micro_batch=4`, as `--set` takes them: a path of keys and a value in YAML.
+  std::vector<std::string> overrides;
+};
+
+/// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.
+Checked<Job> read_job(const ReadRequest& request);
+
+/// The same from text in memory, JSON where its name ends in `.json`.
+Checked<Job> read_job(const std::shared_ptr<const SourceText>& source);
+
+}  // namespace memest

@@ -1,0 +1,210 @@
+#include "memest/reader/catalog.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "catalog_files.hpp"
+#include "check.hpp"
+#include "memest/reader/embedded_configs.hpp"
+#include "scalar.hpp"
+#include "source.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kPriceList = "prices/on-demand.yaml";
+
+/// Whether the text has `alias` in its list of aliases: a look that spares parsing forty files to
+/// find one.
+bool lists_alias(std::string_view text, std::string_view alias) {
+  constexpr std::string_view kMark = "\naliases: [";
+  const std::size_t start = text.find(kMark);
+  if (start == std::string_view::npos) return false;
+  std::string_view aliases = text.substr(start + kMark.size());
+  aliases = aliases.substr(0, aliases.find(']'));
+  while (!aliases.empty()) {
+    const std::string_view word = aliases.substr(0, aliases.find(','));
+    const std::size_t first = std::min(word.find_first_not_of(" \""), word.size());
+    const std::size_t last = word.find_last_not_of(" \"");
+    if (last != std::string_view::npos && word.substr(first, last + 1 - first) == alias)
+      return true;
+    aliases.remove_prefix(std::min(word.size() + 1, aliases.size()));
+  }
+  return false;
+}
+
+/// Slugs and aliases, for suggestions.
+std::vector<std::string> all_gpu_names() {
+  std::vector<std::string> names = catalog_names("gpus");
+  for (const GpuSpec& gpu : all_gpus()) {
+    names.insert(names.end(), gpu.aliases.begin(), gpu.aliases.end());
+  }
+  return names;
+}
+
+Checked<GpuSpec> read_gpu_file(const std::string& path) {
+  const Checked<SourcePointer> source = read_source(path);
+  if (!source.ok()) return source.diagnostics();
+  const Checked<Value> file = parse_source(source.value());
+  if (!file.ok()) return file.diagnostics();
+  Diagnostics faults;
+  if (file.value().kind != ValueKind::mapping) {
+    return error_at(file.value().span, "the description of a GPU is a mapping of keys");
+  }
+  check_table(file.value(), gpu_file_keys(), {source.value(), 0, 0, 0}, faults);
+  if (!faults.empty()) return faults;
+  return gpu_of(file.value());
+}
+
+Recipe recipe_of(const Value& file) {
+  Recipe recipe;
+  recipe.name = text_at(file, "name");
+  recipe.description = text_at(file, "description");
+  recipe.source = text_at(file, "source");
+  recipe.weights = *type_at(file, "weights");
+  recipe.gradients = *type_at(file, "gradients");
+  recipe.master = type_at(file, "master");
+  recipe.states = *type_at(file, "states");
+  recipe.compute = *type_at(file, "compute");
+  recipe.autocast = flag_at(file, "autocast");
+  recipe.gathered_units = flag_at(file, "gathered_units");
+  recipe.reduce = type_at(file, "reduce").value_or(recipe.gradients);
+  recipe.step_gradients = type_at(file, "step_gradients");
+  recipe.fp8_weight_copies = static_cast<int>(count_at(file, "fp8_weight_copies"));
+  return recipe;
+}
+
+OptimizerState state_of(const Value& entry) {
+  static constexpr std::array<std::pair<std::string_view, StateShape>, 5> kShapes = {
+      {{"like-parameter", StateShape::like_parameter},
+       {"rows-and-columns", StateShape::rows_and_columns},
+       {"blockwise-8bit", StateShape::blockwise_8bit},
+       {"square-factors", StateShape::square_factors},
+       {"scalar", StateShape::scalar}}};
+  OptimizerState state;
+  state.name = text_at(entry, "name");
+  const std::string shape = text_at(entry, "shape");
+  for (const auto& [name, value] : kShapes) {
+    if (name == shape) state.shape = value;
+  }
+  state.dtype = type_at(entry, "dtype");
+  state.on_host = flag_at(entry, "on_host");
+  state.matrices_only = flag_at(entry, "matrices_only");
+  state.vectors_only = flag_at(entry, "vectors_only");
+  return state;
+}
+
+std::vector<OptimizerState> states_at(const Value& table) {
+  std::vector<OptimizerState> states;
+  if (const Value* entries = table.find("states")) {
+    for (const Value& entry : entries->items) states.push_back(state_of(entry));
+  }
+  return states;
+}
+
+ImplementationTransient implementation_of(const Value& entry) {
+  static constexpr std::array kImplementations = {OptimizerImplementation::foreach_,
+                                                  OptimizerImplementation::fused,
+                                                  OptimizerImplementation::for_loop};
+  ImplementationTransient result;
+  const std::string name = text_at(entry, "name");
+  for (const OptimizerImplementation implementation : kImplementations) {
+    if (name_of(implementation) == name) result.implementation = implementation;
+  }
+  result.transient.whole_copies = count_at(entry, "whole_copies");
+  result.transient.largest_copies = count_at(entry, "largest_copies");
+  result.transient.running_pair = flag_at(entry, "running_pair");
+  result.transient.dtype = type_at(entry, "dtype");
+  result.extra_states = states_at(entry);
+  return result;
+}
+
+Optimizer optimizer_of(const Value& file) {
+  Optimizer optimizer;
+  optimizer.name = text_at(file, "name");
+  optimizer.description = text_at(file, "description");
+  optimizer.source = text_at(file, "source");
+  optimizer.states = states_at(file);
+  for (const Value& entry : file.find("implementations")->items) {
+    optimizer.implementations.push_back(implementation_of(entry));
+  }
+  return optimizer;
+}
+
+Price price_of(const Value& row) {
+  return {.gpu = text_at(row, "gpu"),
+          .price = DollarsPerHour(as_quantity(row.find("price"), Dimension::price).value_or(0)),
+          .provider = text_at(row, "provider"),
+          .source = text_at(row, "source"),
+          .date = text_at(row, "date"),
+          .is_default = flag_at(row, "default")};
+}
+
+/// Every file of a folder, through `read`.
+template <class T>
+std::vector<T> all_of_folder(std::string_view folder, std::span<const Key> keys,
+                             T (*read)(const Value&)) {
+  std::vector<T> all;
+  for (const std::string& name : catalog_names(folder)) {
+    all.push_back(read(read_embedded(std::string(folder) + "/" + name + ".yaml", keys)));
+  }
+  return all;
+}
+
+template <class T>
+Checked<T> read_named(Checked<Value> file, T (*read)(const Value&)) {
+  if (!file.ok()) return file.diagnostics();
+  return read(file.value());
+}
+
+}  // namespace
+
+Checked<GpuSpec> find_gpu(const std::string& name) {
+  if (is_path(name)) return read_gpu_file(name);
+  std::string slug = name;
+  if (find_embedded("gpus/" + name + ".yaml") == nullptr) {
+    for (const EmbeddedFile& file : embedded_configs()) {
+      if (file.path.starts_with("gpus/") && lists_alias(file.text, name)) slug = stem_of(file.path);
+    }
+  }
+  const std::string path = "gpus/" + slug + ".yaml";
+  if (find_embedded(path) != nullptr) return gpu_of(read_embedded(path, gpu_file_keys()));
+  const std::string hint = suggestion(name, all_gpu_names());
+  return error_at({}, "unknown GPU " + quoted(name),
+                  hint.empty() ? "`memest gpus` lists what is known" : hint);
+}
+
+Checked<Recipe> find_recipe(const std::string& name) {
+  return read_named(find_in_catalog("recipes", name, recipe_file_keys()), recipe_of);
+}
+
+Checked<Optimizer> find_optimizer(const std::string& name) {
+  return read_named(find_in_catalog("optimizers", name, optimizer_file_keys()), optimizer_of);
+}
+
+std::vector<GpuSpec> all_gpus() { return all_of_folder("gpus", gpu_file_keys(), gpu_of); }
+std::vector<Recipe> all_recipes() {
+  return all_of_folder("recipes", recipe_file_keys(), recipe_of);
+}
+std::vector<Optimizer> all_optimizers() {
+  return all_of_folder("optimizers", optimizer_file_keys(), optimizer_of);
+}
+
+std::vector<Price> all_prices() {
+  std::vector<Price> prices;
+  const Value file = read_embedded(kPriceList, price_file_keys());
+  for (const Value& row : file.find("prices")->items) prices.push_back(price_of(row));
+  return prices;
+}
+
+std::optional<Price> find_price(const std::string& gpu_slug) {
+  for (Price& price : all_prices()) {
+    if (price.is_default && price.gpu == gpu_slug) return std::move(price);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> model_names() { return catalog_names("models"); }
+
+}  // namespace memest

@@ -1,0 +1,60 @@
+#include "catalog_files.hpp"
+
+#include <array>
+#include <utility>
+
+#include "check.hpp"
+#include "scalar.hpp"
+#include "source.hpp"
+
+namespace memest {
+
+Value read_embedded(std::string_view path, std::span<const Key> keys) {
+  const SourcePointer source = embedded_source(path, "configs/" + std::string(path));
+  expect(source != nullptr, "an embedded file that is not there");
+  Checked<Value> file = parse_yaml(source);
+  Diagnostics faults = file.diagnostics();
+  if (file.ok()) check_table(file.value(), keys, file.value().span, faults);
+  if (!faults.empty()) {
+    const Diagnostic& first = faults.front();
+    const std::string sentence =
+        source->name + ":" + std::to_string(first.span.line) + ": " + first.message;
+    expect(false, sentence.c_str());
+  }
+  return std::move(file).value();
+}
+
+Checked<Value> find_in_catalog(std::string_view folder, const std::string& name,
+                               std::span<const Key> keys) {
+  const std::string path = std::string(folder) + "/" + name + ".yaml";
+  if (find_embedded(path) != nullptr) return read_embedded(path, keys);
+  const std::string kind(folder.substr(0, folder.size() - 1));
+  const std::string hint = suggestion(name, catalog_names(folder));
+  return error_at({}, "unknown " + kind + " " + quoted(name),
+                  hint.empty() ? "`memest " + std::string(folder) + "` lists what is known" : hint);
+}
+
+std::string text_at(const Value& table, std::string_view key) {
+  return as_text(table.find(key)).value_or("");
+}
+
+bool flag_at(const Value& table, std::string_view key) {
+  return as_flag(table.find(key)).value_or(false);
+}
+
+std::int64_t count_at(const Value& table, std::string_view key) {
+  return as_count(table.find(key)).value_or(0);
+}
+
+std::optional<DType> type_at(const Value& table, std::string_view key) {
+  static constexpr std::array kTypes = {DType::fp32,  DType::bf16,   DType::fp16,  DType::fp8,
+                                        DType::fp64,  DType::int64,  DType::int32, DType::int8,
+                                        DType::uint8, DType::boolean};
+  const std::string name = text_at(table, key);
+  for (const DType type : kTypes) {
+    if (name_of(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
+}  // namespace memest

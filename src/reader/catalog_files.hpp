@@ -1,0 +1,30 @@
+// The files of configs/ as trees. That an embedded file is well formed is our affair, so a mistake
+// in one is an InternalError.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "keys/keys.hpp"
+#include "memest/spec/dtype.hpp"
+#include "memest/spec/gpu.hpp"
+#include "value.hpp"
+
+namespace memest {
+
+/// The tree of the embedded file `path`, checked against `keys`.
+Value read_embedded(std::string_view path, std::span<const Key> keys);
+
+/// Embedded file of `folder` by its name, or the diagnostic that names the nearest one.
+Checked<Value> find_in_catalog(std::string_view folder, const std::string& name,
+                               std::span<const Key> keys);
+
+std::string text_at(const Value& table, std::string_view key);
+bool flag_at(const Value& table, std::string_view key);
+std::int64_t count_at(const Value& table, std::string_view key);
+std::optional<DType> type_at(const Value& table, std::string_view key);
+
+GpuSpec gpu_of(const Value& file);
+
+}  // namespace memest

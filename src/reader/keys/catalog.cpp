@@ -1,0 +1,168 @@
+// The keys of the files in configs/gpus, configs/recipes, configs/optimizers and configs/prices.
+#include "keys.hpp"
+
+namespace memest {
+namespace {
+
+constexpr Word kTags[] = {{"datasheet"}, {"computed"},  {"disputed"}, {"unverified"},
+                          {"measured"},  {"estimated"}, {"public"}};
+constexpr Key kTag = {
+    .name = "tag", .shapes = {choice(kTags)}, .doc = "How the value is known.", .required = true};
+constexpr Key kSource = {
+    .name = "source", .shapes = {text()}, .doc = "Where it was read.", .required = true};
+constexpr Key kNote = {.name = "note", .shapes = {text()}, .doc = "What to know about it."};
+
+constexpr Key fact_value(Shape shape) {
+  return {.name = "value", .shapes = {shape}, .doc = "The value.", .required = true};
+}
+constexpr Key kCountFact[] = {fact_value(count()), kTag, kSource, kNote};
+constexpr Key kSizeFact[] = {
+    fact_value(quantity(Dimension::size)),
+    kTag,
+    kSource,
+    kNote,
+    {.name = "low", .shapes = {quantity(Dimension::size)}, .doc = "Lower end."},
+    {.name = "high", .shapes = {quantity(Dimension::size)}, .doc = "Upper end."}};
+constexpr Key kFlopRateFact[] = {fact_value(quantity(Dimension::flop_rate)), kTag, kSource, kNote};
+constexpr Key kByteRateFact[] = {fact_value(quantity(Dimension::byte_rate)), kTag, kSource, kNote};
+constexpr Key kClockFact[] = {fact_value(quantity(Dimension::clock)), kTag, kSource, kNote};
+constexpr Key kPowerFact[] = {fact_value(quantity(Dimension::power)), kTag, kSource, kNote};
+
+constexpr Key kFactKeys[] = {
+    {.name = "sms", .shapes = {table(kCountFact)}, .doc = "Multiprocessors."},
+    {.name = "boost_clock", .shapes = {table(kClockFact)}, .doc = "Boost clock."},
+    {.name = "memory", .shapes = {table(kSizeFact)}, .doc = "The size on the card's label."},
+    {.name = "capacity",
+     .shapes = {table(kSizeFact)},
+     .doc = "The size that the driver reports.",
+     .required = true},
+    {.name = "memory_bandwidth", .shapes = {table(kByteRateFact)}, .doc = "Of the device memory."},
+    {.name = "l2", .shapes = {table(kSizeFact)}, .doc = "L2 cache."},
+    {.name = "fp32", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "tf32", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "bf16", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "fp16", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "fp8", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "int8", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "fp4", .shapes = {table(kFlopRateFact)}, .doc = "Dense peak."},
+    {.name = "link_bandwidth",
+     .shapes = {table(kByteRateFact)},
+     .doc = "To its peers, both directions together."},
+    {.name = "pcie_generation", .shapes = {table(kCountFact)}, .doc = "PCI Express."},
+    {.name = "power", .shapes = {table(kPowerFact)}, .doc = "Board power."},
+    {.name = "context",
+     .shapes = {table(kSizeFact)},
+     .doc = "CUDA context and modules, outside PyTorch's allocator."},
+};
+
+constexpr Shapes kText = {text()};
+constexpr Key kGpuKeys[] = {
+    {.name = "slug", .shapes = {text()}, .doc = "Name in a spec.", .required = true},
+    {.name = "name", .shapes = {text()}, .doc = "Name for people.", .required = true},
+    {.name = "vendor", .shapes = {text()}, .doc = "Who makes it.", .required = true},
+    {.name = "architecture", .shapes = {text()}, .doc = "Its generation.", .required = true},
+    {.name = "compute_capability", .shapes = {text()}, .doc = "\"9.0\", or \"gfx942\"."},
+    {.name = "aliases", .shapes = {list(kText)}, .doc = "Other names in a spec."},
+    {.name = "facts", .shapes = {table(kFactKeys)}, .doc = "Values.", .required = true},
+    {.name = "sources", .shapes = {document()}, .doc = "What the sources' letters mean."},
+};
+
+constexpr Word kTypes[] = {{"fp32"},  {"bf16"},  {"fp16"}, {"fp8"},   {"fp64"},
+                           {"int64"}, {"int32"}, {"int8"}, {"uint8"}, {"bool"}};
+constexpr Key type_key(std::string_view name, std::string_view doc, bool required) {
+  return {.name = name, .shapes = {choice(kTypes)}, .doc = doc, .required = required};
+}
+constexpr Key flag_key(std::string_view name, std::string_view doc) {
+  return {.name = name, .shapes = {flag()}, .fallback = "false", .doc = doc};
+}
+constexpr Key kName = {
+    .name = "name", .shapes = {text()}, .doc = "Name in a spec.", .required = true};
+constexpr Key kDescription = {
+    .name = "description", .shapes = {text()}, .doc = "One sentence.", .required = true};
+
+constexpr Key kRecipeKeys[] = {
+    kName,
+    kDescription,
+    kSource,
+    type_key("weights", "The model's own parameters.", true),
+    type_key("gradients", "What the backward pass leaves.", true),
+    type_key("master", "The optimizer's copy of the parameters.", false),
+    type_key("states", "The optimizer's states.", true),
+    type_key("compute", "Matmuls and activations.", true),
+    flag_key("autocast", "torch.autocast over the model."),
+    flag_key("gathered_units", "Shards are gathered unit by unit in the compute type."),
+    type_key("reduce", "Gradients while they are reduced.", false),
+    type_key("step_gradients", "A copy of the gradients for the step.", false),
+    {.name = "fp8_weight_copies",
+     .shapes = {count(0, 2)},
+     .fallback = "0",
+     .doc = "fp8 copies of matmul weights."},
+};
+
+constexpr Word kStateShapes[] = {
+    {"like-parameter"}, {"rows-and-columns"}, {"blockwise-8bit"}, {"square-factors"}, {"scalar"}};
+constexpr Key kStateKeys[] = {
+    {.name = "name", .shapes = {text()}, .doc = "PyTorch's name.", .required = true},
+    {.name = "shape", .shapes = {choice(kStateShapes)}, .doc = "Its shape.", .required = true},
+    type_key("dtype", "Its type; the recipe's where left out.", false),
+    flag_key("on_host", "It is kept in host memory."),
+    flag_key("matrices_only", "Parameters of two and more dimensions have it."),
+    flag_key("vectors_only", "Parameters of one dimension have it."),
+};
+constexpr Shapes kStates = {table(kStateKeys)};
+constexpr Word kImplementationNames[] = {{"foreach"}, {"fused"}, {"for-loop"}};
+constexpr Key kStepKeys[] = {
+    {.name = "name",
+     .shapes = {choice(kImplementationNames)},
+     .doc = "PyTorch's word.",
+     .required = true},
+    {.name = "whole_copies",
+     .shapes = {count(0, 100)},
+     .fallback = "0",
+     .doc = "Copies of all parameters at once."},
+    {.name = "largest_copies",
+     .shapes = {count(0, 100)},
+     .fallback = "0",
+     .doc = "Copies of the largest tensor."},
+    flag_key("running_pair", "Two copies of a tensor beside one of the one before."),
+    type_key("dtype", "Type of the copies.", false),
+    {.name = "states", .shapes = {list(kStates)}, .doc = "States of this implementation alone."},
+};
+constexpr Shapes kSteps = {table(kStepKeys)};
+constexpr Key kOptimizerFileKeys[] = {
+    kName,
+    kDescription,
+    kSource,
+    {.name = "states",
+     .shapes = {list(kStates)},
+     .doc = "What it keeps for a parameter.",
+     .required = true},
+    {.name = "implementations",
+     .shapes = {list(kSteps)},
+     .doc = "What a step allocates; the first is the default.",
+     .required = true},
+};
+
+constexpr Key kPriceKeys[] = {
+    {.name = "gpu", .shapes = {text()}, .doc = "Slug.", .required = true},
+    {.name = "price", .shapes = {quantity(Dimension::price)}, .doc = "One GPU.", .required = true},
+    {.name = "provider", .shapes = {text()}, .doc = "Who rents it out.", .required = true},
+    kSource,
+    {.name = "date", .shapes = {text()}, .doc = "Day of the price.", .required = true},
+    kTag,
+    flag_key("default", "An estimate uses this row."),
+    kNote,
+};
+constexpr Shapes kPrices = {table(kPriceKeys)};
+constexpr Key kPriceFileKeys[] = {
+    {.name = "prices", .shapes = {list(kPrices)}, .doc = "One row a price.", .required = true},
+};
+
+}  // namespace
+
+std::span<const Key> gpu_file_keys() { return kGpuKeys; }
+std::span<const Key> recipe_file_keys() { return kRecipeKeys; }
+std::span<const Key> optimizer_file_keys() { return kOptimizerFileKeys; }
+std::span<const Key> price_file_keys() { return kPriceFileKeys; }
+
+}  // namespace memest

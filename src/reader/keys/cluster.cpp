@@ -1,0 +1,156 @@
+// The keys of `parallelism`, `hardware`, `budget` and `allocator`.
+#include "keys.hpp"
+
+namespace memest {
+namespace {
+
+constexpr Key kDdpKeys[] = {
+    {.name = "bucket_mb",
+     .shapes = {count(1, 1'000'000)},
+     .fallback = "25",
+     .doc = "DistributedDataParallel's bucket_cap_mb."},
+    {.name = "gradient_as_bucket_view",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Gradients are views of the buckets."},
+};
+
+constexpr Word kReshards[] = {{"default"}, {"always"}, {"never"}};
+constexpr Word kUnits[] = {{"block"}};
+constexpr Key kFsdpKeys[] = {
+    {.name = "version", .shapes = {count(1, 2)}, .fallback = "2", .doc = "FSDP1 or FSDP2."},
+    {.name = "reshard_after_forward",
+     .shapes = {flag(), choice(kReshards)},
+     .fallback = "true",
+     .doc = "Whether a unit's weights are freed after its forward."},
+    {.name = "units",
+     .shapes = {choice(kUnits)},
+     .fallback = "block",
+     .doc = "What is gathered at once."},
+    {.name = "replicate",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "Replicas of the sharded model (HSDP)."},
+};
+
+constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"}, {"gpipe"}};
+
+constexpr Key kParallelismKeys[] = {
+    {.name = "data",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "Data-parallel ranks; all GPUs where `parallelism` is left out."},
+    {.name = "tensor",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "Tensor-parallel ranks.",
+     .later = "tensor parallelism"},
+    {.name = "pipeline",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "Pipeline stages.",
+     .later = "pipeline parallelism"},
+    {.name = "context",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "Context-parallel ranks.",
+     .later = "context parallelism"},
+    {.name = "expert",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "Expert-parallel ranks, within the data-parallel ones.",
+     .later = "expert parallelism"},
+    {.name = "zero",
+     .shapes = {count(0, 3)},
+     .fallback = "0",
+     .doc = "ZeRO stage: shards of the states (1), the gradients (2) and the weights (3)."},
+    {.name = "ddp", .shapes = {table(kDdpKeys)}, .doc = "DistributedDataParallel's own choices."},
+    {.name = "fsdp",
+     .shapes = {table(kFsdpKeys)},
+     .doc = "FullyShardedDataParallel.",
+     .later = "FSDP"},
+    {.name = "sequence",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Sequence parallelism beside tensor parallelism.",
+     .later = "sequence parallelism"},
+    {.name = "schedule",
+     .shapes = {choice(kSchedules)},
+     .fallback = "1f1b",
+     .doc = "Order of the pipeline's micro-steps.",
+     .later = "the pipeline schedule"},
+    {.name = "virtual_stages",
+     .shapes = {count(1, kMaxLayers)},
+     .fallback = "1",
+     .doc = "Stages a rank of an interleaved pipeline.",
+     .later = "virtual pipeline stages"},
+    {.name = "distributed_optimizer",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Megatron's distributed optimizer, which is ZeRO 1."},
+};
+
+constexpr Key kHardwareKeys[] = {
+    {.name = "gpu",
+     .shapes = {text()},
+     .fallback = "h100-sxm-80gb",
+     .doc = "A GPU's slug or alias (`memest gpus` lists them), or a file that describes one."},
+    {.name = "count",
+     .shapes = {count(1, kMaxRanks)},
+     .fallback = "1",
+     .doc = "GPUs; as many as `parallelism` asks for where left out."},
+    {.name = "gpus_per_node",
+     .shapes = {count(1, 1024)},
+     .fallback = "8",
+     .doc = "GPUs that share a node's fast links."},
+    {.name = "price",
+     .shapes = {quantity(Dimension::price)},
+     .doc = "USD a GPU-hour; from the price list where left out."},
+    {.name = "memory",
+     .shapes = {quantity(Dimension::size)},
+     .doc = "What the allocator may reserve, instead of the GPU's capacity."},
+};
+
+constexpr Key kBudgetKeys[] = {
+    {.name = "memory", .shapes = {quantity(Dimension::size)}, .doc = "Memory of a GPU."},
+    {.name = "step_time", .shapes = {quantity(Dimension::duration)}, .doc = "Time of a step."},
+    {.name = "cost_per_billion_tokens",
+     .shapes = {quantity(Dimension::money)},
+     .doc = "Cost of 10^9 tokens."},
+    {.name = "flops",
+     .shapes = {quantity(Dimension::flops)},
+     .doc = "Executed FLOPs of a step on a GPU."},
+    {.name = "margin",
+     .shapes = {quantity(Dimension::share)},
+     .fallback = "0 %",
+     .doc = "Share of each budget that is kept free."},
+};
+
+constexpr Key kAllocatorKeys[] = {
+    {.name = "expandable_segments",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Segments grow instead of multiplying.",
+     .later = "the allocator's expandable_segments"},
+    {.name = "max_split_size_mb",
+     .shapes = {count(20, kMaxCount)},
+     .doc = "Larger blocks are not split.",
+     .later = "the allocator's max_split_size_mb"},
+    {.name = "roundup_power2_divisions",
+     .shapes = {count(1, 1024), text()},
+     .doc = "Sizes are rounded up to divisions of powers of two.",
+     .later = "the allocator's roundup_power2_divisions"},
+    {.name = "garbage_collection_threshold",
+     .shapes = {number(0, 1)},
+     .doc = "Share of the memory above which cached blocks are freed.",
+     .later = "the allocator's garbage_collection_threshold"},
+};
+
+}  // namespace
+
+std::span<const Key> parallelism_keys() { return kParallelismKeys; }
+std::span<const Key> hardware_keys() { return kHardwareKeys; }
+std::span<const Key> budget_keys() { return kBudgetKeys; }
+std::span<const Key> allocator_keys() { return kAllocatorKeys; }
+
+}  // namespace memest

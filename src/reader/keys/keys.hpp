@@ -1,0 +1,130 @@
+// Every key of a spec, described once: its shape, its default, its meaning, and whether its
+// machinery is there. The reader's checks, the JSON schema and the starter spec are all written
+// from this table.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace memest {
+
+enum class Form : std::uint8_t {
+  none,      ///< fills an unused alternative
+  flag,      ///< true or false
+  count,     ///< a whole number within bounds
+  number,    ///< a real number within bounds
+  quantity,  ///< a number with its unit
+  choice,    ///< one of a few words
+  catalog,   ///< the name of a file in a folder of configs/
+  text,      ///< any text
+  table,     ///< a mapping with known keys
+  document,  ///< a mapping that another reader knows (a Hugging Face config)
+  list       ///< a sequence of one shape
+};
+
+enum class Dimension : std::uint8_t {
+  size,
+  duration,
+  flops,
+  money,
+  price,
+  share,
+  flop_rate,
+  byte_rate,
+  clock,
+  power
+};
+
+/// A word of a choice. `later` names what is not available yet, as a noun; empty where it is.
+struct Word {
+  std::string_view text;
+  std::string_view later = {};
+};
+
+struct Key;
+struct Shape;
+
+/// The alternatives of a value.
+using Shapes = std::array<Shape, 4>;
+
+/// One way to write a value.
+struct Shape {
+  Form form = Form::none;
+  std::int64_t least = 0;  ///< of a count
+  std::int64_t most = 0;
+  double low = 0;  ///< of a number
+  double high = 0;
+  Dimension dimension = Dimension::size;
+  std::string_view folder = {};  ///< of a catalog
+  std::span<const Word> words = {};
+  std::span<const Key> keys = {};
+  const Shapes* item = nullptr;  ///< of a list
+  bool one_key = false;          ///< of a table: exactly one of its keys stands there
+};
+
+struct Key {
+  std::string_view name;
+  Shapes shapes;                   ///< alternatives
+  std::string_view fallback = {};  ///< the default as written; empty where there is none to write
+  std::string_view doc;
+  std::string_view later =
+      {};  ///< what is not available yet, as a noun; any value but the default is refused
+  bool required = false;
+  bool decides = false;  ///< the others depend on it: where it is refused, they are not looked at
+};
+
+// Bounds: far above every real model, and low enough that a product of two stays within 64 bits.
+inline constexpr std::int64_t kMaxCount = 1'000'000'000;
+inline constexpr std::int64_t kMaxLayers = 100'000;
+inline constexpr std::int64_t kMaxRanks = 1'000'000;
+
+constexpr Shape flag() { return {.form = Form::flag}; }
+constexpr Shape count(std::int64_t least = 1, std::int64_t most = kMaxCount) {
+  return {.form = Form::count, .least = least, .most = most};
+}
+constexpr Shape number(double low, double high) {
+  return {.form = Form::number, .low = low, .high = high};
+}
+constexpr Shape quantity(Dimension dimension) {
+  return {.form = Form::quantity, .dimension = dimension};
+}
+constexpr Shape choice(std::span<const Word> words) {
+  return {.form = Form::choice, .words = words};
+}
+constexpr Shape catalog(std::string_view folder) {
+  return {.form = Form::catalog, .folder = folder};
+}
+constexpr Shape text() { return {.form = Form::text}; }
+constexpr Shape table(std::span<const Key> keys) { return {.form = Form::table, .keys = keys}; }
+/// A table of alternatives: `{every: 2}` or `{full: {...}}`, never both.
+constexpr Shape one_of(std::span<const Key> keys) {
+  return {.form = Form::table, .keys = keys, .one_key = true};
+}
+constexpr Shape document() { return {.form = Form::document}; }
+constexpr Shape list(const Shapes& item) { return {.form = Form::list, .item = &item}; }
+
+std::span<const Key> spec_keys();  ///< of a spec file
+std::span<const Key> parallelism_keys();
+std::span<const Key> hardware_keys();
+std::span<const Key> budget_keys();
+std::span<const Key> inference_keys();
+std::span<const Key> allocator_keys();
+std::span<const Key> training_keys();
+std::span<const Key> decoder_keys();     ///< of `model`, as a family
+std::span<const Key> hf_keys();          ///< of `model`, as a Hugging Face config
+std::span<const Key> layer_list_keys();  ///< of `model`, as a list of layers
+std::span<const Key> implementation_keys();
+std::span<const Word> framework_words();  ///< of `implementation`, where it is a name
+
+// Of the files in configs/.
+std::span<const Key> gpu_file_keys();
+std::span<const Key> recipe_file_keys();
+std::span<const Key> optimizer_file_keys();
+std::span<const Key> price_file_keys();
+
+/// Words of the decoder's `family`; the others are told apart before any key is checked.
+std::span<const Word> family_words();
+
+}  // namespace memest

@@ -1,0 +1,285 @@
+// The keys of `training`.
+#include "keys.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::int64_t kMaxSteps = 1'000'000;
+
+// `implementation`. What a framework's own default is, the reader knows; a part that it does not
+// have is refused there.
+constexpr Word kFrameworks[] = {{"transformers"},
+                                {"nanogpt"},
+                                {"textbook"},
+                                {"plain"},
+                                {"torchtitan", "the implementation 'torchtitan'"},
+                                {"megatron", "the implementation 'megatron'"}};
+constexpr Word kAttentions[] = {{"default"},
+                                {"sdpa"},
+                                {"sdpa-flash"},
+                                {"sdpa-efficient"},
+                                {"sdpa-math"},
+                                {"sdpa-cudnn"},
+                                {"eager"},
+                                {"unfused", "Megatron's unfused attention"},
+                                {"flash-2", "the attention kernel 'flash-2'"},
+                                {"flash-3", "the attention kernel 'flash-3'"},
+                                {"flex", "the attention kernel 'flex'"},
+                                {"te", "the attention kernel 'te'"}};
+constexpr Word kLosses[] = {{"upcast"},
+                            {"plain"},
+                            {"chunked", "the chunked loss"},
+                            {"fused-linear", "the fused linear loss"},
+                            {"vocab-parallel", "the vocabulary-parallel loss"}};
+constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
+constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
+constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
+constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
+constexpr Word kLoops[] = {{"plain"}, {"trainer", "the loop of the transformers Trainer"}};
+constexpr Word kCompiles[] = {{"off"}, {"blocks", "torch.compile"}, {"whole", "torch.compile"}};
+constexpr Word kTorches[] = {{"2.11"}};
+
+constexpr Key kImplementationKeys[] = {
+    {.name = "name",
+     .shapes = {choice(kFrameworks)},
+     .fallback = "transformers",
+     .doc = "Whose kernels run.",
+     .decides = true},
+    {.name = "attention",
+     .shapes = {choice(kAttentions)},
+     .doc = "What computes attention; `default` is the model's own choice, `sdpa` lets PyTorch "
+            "choose."},
+    {.name = "loss",
+     .shapes = {choice(kLosses)},
+     .doc = "Cross-entropy: over logits cast to fp32 (upcast) or as they are (plain)."},
+    {.name = "loss_parallel",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The loss over shards of the vocabulary.",
+     .later = "the parallel loss"},
+    {.name = "norm",
+     .shapes = {choice(kNormKernels)},
+     .doc = "Normalization operation by operation, or as one kernel."},
+    {.name = "activation",
+     .shapes = {choice(kActivationKernels)},
+     .fallback = "unfused",
+     .doc = "The gate's product as an operation of its own, or fused."},
+    {.name = "rotary",
+     .shapes = {choice(kRotaries)},
+     .fallback = "composite",
+     .doc = "Rotary positions operation by operation, or as one kernel."},
+    {.name = "layers",
+     .shapes = {choice(kLayerSpecs)},
+     .doc = "Megatron's layer specification.",
+     .later = "Megatron's layer specification"},
+    {.name = "loop",
+     .shapes = {choice(kLoops)},
+     .fallback = "plain",
+     .doc = "A plain training loop, or the transformers Trainer."},
+    {.name = "compile",
+     .shapes = {choice(kCompiles)},
+     .fallback = "off",
+     .doc = "What torch.compile compiles."},
+    {.name = "torch",
+     .shapes = {choice(kTorches)},
+     .fallback = "2.11",
+     .doc = "The version of PyTorch whose behaviour is modelled."},
+};
+
+constexpr Word kOptimizerImplementations[] = {{"foreach"}, {"fused"}, {"for-loop"}};
+constexpr Key kOptimizerKeys[] = {
+    {.name = "name",
+     .shapes = {catalog("optimizers")},
+     .fallback = "adamw",
+     .doc = "An optimizer's name; `memest optimizers` lists them."},
+    {.name = "implementation",
+     .shapes = {choice(kOptimizerImplementations)},
+     .doc = "PyTorch's implementation; its own default where left out."},
+};
+
+constexpr Word kSelectiveWords[] = {{"attention-core"},
+                                    {"feed-forward", "recompute of the feed-forward alone"},
+                                    {"moe-activation", "recompute of expert activations alone"},
+                                    {"norm", "recompute of the norms alone"}};
+constexpr Shapes kSelectiveItem = {choice(kSelectiveWords)};
+constexpr Word kMethods[] = {{"uniform"}, {"block"}};
+constexpr Key kFullKeys[] = {
+    {.name = "reentrant",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "torch.utils.checkpoint with use_reentrant=True."},
+    {.name = "method",
+     .shapes = {choice(kMethods)},
+     .doc = "Megatron's recompute_method.",
+     .later = "Megatron's recompute method"},
+    {.name = "layers",
+     .shapes = {count(1, kMaxLayers)},
+     .doc = "Megatron's recompute_num_layers.",
+     .later = "Megatron's number of recomputed layers"},
+    {.name = "distribute",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Megatron's distribute_saved_activations.",
+     .later = "Megatron's distribution of saved activations"},
+};
+constexpr Word kRecomputes[] = {{"none"}, {"full"}, {"selective"}, {"sqrt"}};
+constexpr Key kRecomputeKeys[] = {
+    {.name = "every",
+     .shapes = {count(1, kMaxLayers)},
+     .doc = "One checkpoint for every so many blocks."},
+    {.name = "full", .shapes = {table(kFullKeys)}, .doc = "Every block keeps its input only."},
+    {.name = "selective",
+     .shapes = {list(kSelectiveItem)},
+     .doc = "Which parts of a block are recomputed."},
+    {.name = "budget",
+     .shapes = {quantity(Dimension::size)},
+     .doc = "As little recompute as fits into so much memory.",
+     .later = "recompute to a memory budget"},
+};
+
+constexpr Word kZeroGrads[] = {{"set-to-none"}, {"zeros"}};
+constexpr Word kTrainingLosses[] = {{"cross-entropy"},
+                                    {"sum-of-logits", "the loss 'sum-of-logits'"}};
+constexpr Word kDropouts[] = {{"own"}, {"off"}};
+
+constexpr Word kNone[] = {{"none"}};
+constexpr Word kAdapterTypes[] = {{"fp32"}, {"model"}};
+constexpr Shapes kNames = {text()};
+constexpr Key kAdapterDtype = {.name = "dtype",
+                               .shapes = {choice(kAdapterTypes)},
+                               .fallback = "fp32",
+                               .doc = "Type of the adapters; `model` is that of the weights."};
+constexpr Key kAdapterTargets = {.name = "targets",
+                                 .shapes = {list(kNames)},
+                                 .doc = "Modules that get an adapter.",
+                                 .required = true};
+constexpr Key kLoraKeys[] = {
+    {.name = "rank", .shapes = {count()}, .doc = "Rank of the update.", .required = true},
+    kAdapterTargets,
+    {.name = "dropout",
+     .shapes = {number(0, 1)},
+     .fallback = "0.0",
+     .doc = "Dropout on the adapter's input."},
+    kAdapterDtype,
+    {.name = "modules_to_save", .shapes = {list(kNames)}, .doc = "Modules trained in full."},
+};
+constexpr Key kIa3Keys[] = {kAdapterTargets, kAdapterDtype};
+constexpr Key kPromptKeys[] = {
+    {.name = "virtual_tokens",
+     .shapes = {count()},
+     .doc = "Trained tokens in front of the prompt.",
+     .required = true},
+    kAdapterDtype,
+};
+constexpr Key kAdapterKeys[] = {
+    {.name = "lora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters."},
+    {.name = "qlora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters over 4-bit weights."},
+    {.name = "dora",
+     .shapes = {table(kLoraKeys)},
+     .doc = "Low-rank adapters with a trained magnitude."},
+    {.name = "ia3", .shapes = {table(kIa3Keys)}, .doc = "Trained scales."},
+    {.name = "prompt", .shapes = {table(kPromptKeys)}, .doc = "A trained prompt."},
+};
+
+constexpr Key kDataKeys[] = {
+    {.name = "workers", .shapes = {count(0, 10'000)}, .fallback = "0", .doc = "Loader processes."},
+    {.name = "prefetch", .shapes = {count()}, .doc = "Batches that each worker holds ready."},
+    {.name = "pin_memory",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Batches wait in page-locked memory."},
+    {.name = "sample_bytes",
+     .shapes = {quantity(Dimension::size)},
+     .doc = "Size of a sample in memory."},
+    {.name = "sample_seconds",
+     .shapes = {quantity(Dimension::duration)},
+     .doc = "Time to load a sample."},
+};
+
+constexpr Key kCacheKey = {.name = "use_cache",
+                           .shapes = {flag()},
+                           .fallback = "false",
+                           .doc = "The model fills its key-value cache during training.",
+                           .later = "the key-value cache during training"};
+
+}  // namespace
+
+std::span<const Key> implementation_keys() { return kImplementationKeys; }
+std::span<const Word> framework_words() { return kFrameworks; }
+
+std::span<const Key> training_keys() {
+  static constexpr Key kKeys[] = {
+      {.name = "seq_len",
+       .shapes = {count()},
+       .doc = "Tokens of a sequence; rows of a sample for a list of layers.",
+       .required = true},
+      {.name = "micro_batch",
+       .shapes = {count()},
+       .fallback = "1",
+       .doc = "Sequences a GPU and micro-step."},
+      {.name = "global_batch",
+       .shapes = {count()},
+       .doc = "Sequences a step over all GPUs; gradient accumulation follows."},
+      {.name = "gradient_accumulation",
+       .shapes = {count()},
+       .fallback = "1",
+       .doc = "Micro-steps a step; instead of global_batch."},
+      {.name = "precision",
+       .shapes = {catalog("recipes")},
+       .fallback = "amp-bf16",
+       .doc = "A precision recipe's name; `memest recipes` lists them."},
+      {.name = "optimizer",
+       .shapes = {catalog("optimizers"), table(kOptimizerKeys)},
+       .fallback = "adamw",
+       .doc = "An optimizer, with PyTorch's default arguments; `memest optimizers` lists them."},
+      {.name = "recompute",
+       .shapes = {choice(kRecomputes), one_of(kRecomputeKeys)},
+       .fallback = "none",
+       .doc = "What is computed again in the backward pass instead of kept."},
+      {.name = "implementation",
+       .shapes = {choice(kFrameworks), table(kImplementationKeys)},
+       .fallback = "transformers",
+       .doc = "Whose kernels run, and so what they keep for the backward pass."},
+      {.name = "clip_gradients",
+       .shapes = {flag()},
+       .fallback = "false",
+       .doc = "Gradients are clipped to norm 1.0 before the step."},
+      {.name = "zero_grad",
+       .shapes = {choice(kZeroGrads)},
+       .fallback = "set-to-none",
+       .doc = "Gradients are freed after a step, or set to zero."},
+      {.name = "hold_outputs",
+       .shapes = {flag()},
+       .fallback = "false",
+       .doc = "The logits stay alive until the next forward."},
+      kCacheKey,
+      {.name = "target_len",
+       .shapes = {count()},
+       .doc = "Target length of an encoder-decoder.",
+       .later = "the target length of an encoder-decoder"},
+      {.name = "loss",
+       .shapes = {choice(kTrainingLosses)},
+       .fallback = "cross-entropy",
+       .doc = "What the backward pass starts from."},
+      {.name = "dropout",
+       .shapes = {choice(kDropouts)},
+       .fallback = "own",
+       .doc = "The model's own probabilities, or none."},
+      {.name = "steps",
+       .shapes = {count(2, kMaxSteps)},
+       .fallback = "2",
+       .doc = "How many steps are looked at; the peak of the second is that of all later ones."},
+      {.name = "adapter",
+       .shapes = {choice(kNone), one_of(kAdapterKeys)},
+       .fallback = "none",
+       .doc = "Trains an adapter instead of the model.",
+       .later = "training of adapters"},
+      {.name = "data",
+       .shapes = {table(kDataKeys)},
+       .doc = "The data loader.",
+       .later = "the data loader"},
+  };
+  return kKeys;
+}
+
+}  // namespace memest

@@ -1,0 +1,152 @@
+#include "read_cluster.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "keys/keys.hpp"
+#include "memest/reader/catalog.hpp"
+#include "scalar.hpp"
+#include "source.hpp"
+
+namespace memest {
+namespace {
+
+const Value* find(const Value* table, std::string_view key) {
+  return table == nullptr ? nullptr : table->find(key);
+}
+
+/// A stage beyond 1 shards gradients too, beyond 2 weights as well.
+ZeroStage stage_of(std::int64_t zero) {
+  switch (zero) {
+    case 1:
+      return ZeroStage::optimizer;
+    case 2:
+      return ZeroStage::optimizer_gradients;
+    case 3:
+      return ZeroStage::optimizer_gradients_weights;
+    default:
+      return ZeroStage::none;
+  }
+}
+
+Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
+  Parallelism parallelism;
+  const Value* zero = find(written, "zero");
+  const Value* distributed = find(written, "distributed_optimizer");
+  parallelism.zero = stage_of(as_count(zero).value_or(0));
+  if (as_flag(distributed).value_or(false)) {
+    if (zero != nullptr && parallelism.zero != ZeroStage::optimizer) {
+      diagnostics.push_back(error_at(
+          distributed->span, "'distributed_optimizer' is ZeRO 1, and 'zero' is " + zero->text,
+          "leave one of them out"));
+    }
+    parallelism.zero = ZeroStage::optimizer;
+  }
+  const Value* ddp = find(written, "ddp");
+  if (const auto bucket = as_count(find(ddp, "bucket_mb"))) {
+    parallelism.ddp.bucket_cap = Bytes(kMiB) * *bucket;
+  }
+  parallelism.ddp.gradient_as_bucket_view =
+      as_flag(find(ddp, "gradient_as_bucket_view")).value_or(false);
+  return parallelism;
+}
+
+/// data x tensor x pipeline x context, with a text that shows those beyond 1.
+struct RankProduct {
+  std::int64_t ranks = 1;
+  std::string text;
+};
+RankProduct product_of_ranks(const Value* parallelism, std::int64_t data) {
+  RankProduct product{.ranks = data, .text = "data " + std::to_string(data)};
+  for (const std::string_view key : {"tensor", "pipeline", "context"}) {
+    const std::int64_t ranks = as_count(find(parallelism, key)).value_or(1);
+    if (ranks <= 1) continue;
+    product.ranks = checked_multiply(product.ranks, std::min(ranks, kMaxRanks));
+    product.text += " x " + std::string(key) + " " + std::to_string(ranks);
+  }
+  return product;
+}
+
+/// Data-parallel ranks and GPUs: each follows from the other where it is left out.
+void read_ranks(const ClusterSections& sections, Job& job, Diagnostics& diagnostics) {
+  const Value* data_value = find(sections.parallelism, "data");
+  const Value* count_value = find(sections.hardware, "count");
+  const std::optional<std::int64_t> count = as_count(count_value);
+  const std::int64_t when_left_out = sections.parallelism == nullptr ? count.value_or(1) : 1;
+  job.parallelism.data =
+      std::clamp<std::int64_t>(as_count(data_value).value_or(when_left_out), 1, kMaxRanks);
+  const RankProduct product = product_of_ranks(sections.parallelism, job.parallelism.data);
+  job.hardware.count = count.value_or(product.ranks);
+  if (product.ranks == job.hardware.count) return;
+  const std::string gpus = std::to_string(job.hardware.count);
+  diagnostics.push_back(error_at(
+      data_value != nullptr ? data_value->span : count_value->span,
+      "'parallelism' uses " + std::to_string(product.ranks) + " GPU" +
+          (product.ranks == 1 ? "" : "s") + " (" + product.text + "), 'hardware.count' is " + gpus,
+      data_value != nullptr ? "the product of the ranks is the count of the GPUs"
+                            : "set parallelism.data to " + gpus));
+}
+
+/// Diagnostics about a name point at the name; those within a file of its own keep their place.
+void append_at(const SourceSpan& span, const Diagnostics& found, Diagnostics& diagnostics) {
+  for (Diagnostic diagnostic : found) {
+    if (diagnostic.span.source == nullptr) diagnostic.span = span;
+    diagnostics.push_back(std::move(diagnostic));
+  }
+}
+
+void read_gpu(const Value* written, Hardware& hardware, Diagnostics& diagnostics) {
+  hardware.assumed = written == nullptr;
+  const std::optional<std::string> name = as_text(written);
+  if (written != nullptr && (!name || name->empty())) return;
+  Checked<GpuSpec> gpu = find_gpu(name.value_or(kDefaultGpu));
+  expect(gpu.ok() || written != nullptr, "the default GPU is in the catalog");
+  if (!gpu.ok()) return append_at(written->span, gpu.diagnostics(), diagnostics);
+  hardware.gpu = std::move(gpu).value();
+}
+
+void read_price(const Value* written, Hardware& hardware) {
+  if (const auto price = as_quantity(written, Dimension::price)) {
+    hardware.price = DollarsPerHour(*price);
+    hardware.price_source = "hardware.price";
+    return;
+  }
+  const std::optional<Price> listed = find_price(hardware.gpu.slug);
+  if (!listed) return;
+  hardware.price = listed->price;
+  hardware.price_source = listed->provider + ": " + listed->source;
+}
+
+}  // namespace
+
+void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagnostics) {
+  job.parallelism = read_parallelism(sections.parallelism, diagnostics);
+  job.zero_given = find(sections.parallelism, "zero") != nullptr ||
+                   find(sections.parallelism, "distributed_optimizer") != nullptr;
+  read_ranks(sections, job, diagnostics);
+  read_gpu(find(sections.hardware, "gpu"), job.hardware, diagnostics);
+  job.hardware.gpus_per_node = as_count(find(sections.hardware, "gpus_per_node")).value_or(8);
+  job.hardware.memory = as_bytes(find(sections.hardware, "memory"));
+  read_price(find(sections.hardware, "price"), job.hardware);
+}
+
+Budget read_budget(const Value* budget) {
+  Budget result;
+  result.memory = as_bytes(find(budget, "memory"));
+  if (const auto time = as_quantity(find(budget, "step_time"), Dimension::duration)) {
+    result.step_time = Seconds(*time);
+  }
+  if (const auto cost = as_quantity(find(budget, "cost_per_billion_tokens"), Dimension::money)) {
+    result.cost_per_billion_tokens = Dollars(*cost);
+  }
+  if (const auto flops = as_quantity(find(budget, "flops"), Dimension::flops)) {
+    result.flops = Flops(static_cast<Int128>(std::llround(*flops)));
+  }
+  result.margin = as_quantity(find(budget, "margin"), Dimension::share).value_or(0);
+  return result;
+}
+
+}  // namespace memest

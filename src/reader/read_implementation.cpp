@@ -1,0 +1,83 @@
+#include "read_implementation.hpp"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "scalar.hpp"
+
+namespace memest {
+namespace {
+
+/// What each framework does where the spec does not say otherwise.
+constexpr std::array<Implementation, 4> kImplementations = {
+    {{Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::composite},
+     {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
+     {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
+     {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused}}};
+
+std::optional<Implementation> implementation_named(std::string_view name) {
+  for (const Implementation& implementation : kImplementations) {
+    if (name_of(implementation.framework) == name) return implementation;
+  }
+  return std::nullopt;
+}
+
+template <class Kernel, std::size_t size>
+void override_with(const Value* word, const std::array<Kernel, size>& kernels, Kernel& kernel) {
+  if (word == nullptr) return;
+  for (const Kernel candidate : kernels) {
+    if (name_of(candidate) == word->text) kernel = candidate;
+  }
+}
+
+/// A norm kernel other than the framework's own has no lowering yet.
+void check_norm(const Value* norm, const Implementation& own, Diagnostics& diagnostics) {
+  if (norm == nullptr || norm->text == name_of(own.norm)) return;
+  const std::string framework(name_of(own.framework));
+  diagnostics.push_back(error_at(
+      norm->span,
+      "the norm " + quoted(norm->text) + " in " + quoted(framework) + " is not available yet",
+      "it comes with a later version; leave 'norm' out or set it to " +
+          std::string(name_of(own.norm))));
+}
+
+void check_model(const Value* name, Framework framework, const ModelSpec* model,
+                 Diagnostics& diagnostics) {
+  if (name == nullptr || model == nullptr) return;
+  const bool is_list = model->family == Family::layer_list;
+  if (is_list == (framework == Framework::plain)) return;
+  diagnostics.push_back(error_at(
+      name->span,
+      is_list ? "a list of layers has no implementation " + quoted(name->text)
+              : "'plain' is the implementation of a list of layers, not of a " +
+                    std::string(name_of(model->family)),
+      is_list ? "leave it out or set it to plain" : "use transformers, nanogpt or textbook"));
+}
+
+}  // namespace
+
+Implementation read_implementation(const Value* written, const ModelSpec* model,
+                                   Diagnostics& diagnostics) {
+  const bool is_list = model != nullptr && model->family == Family::layer_list;
+  const std::string_view fallback = name_of(is_list ? Framework::plain : Framework::transformers);
+  const bool is_map = written != nullptr && written->kind == ValueKind::mapping;
+  const Value* name = is_map ? written->find("name") : written;
+  const std::optional<Implementation> own =
+      implementation_named(as_text(name).value_or(std::string(fallback)));
+  if (!own) return {};  // refused by check_table
+  check_model(name, own->framework, model, diagnostics);
+  if (!is_map) return *own;
+  Implementation implementation = *own;
+  static constexpr std::array kAttentions = {
+      AttentionKernel::sdpa,      AttentionKernel::sdpa_flash, AttentionKernel::sdpa_efficient,
+      AttentionKernel::sdpa_math, AttentionKernel::sdpa_cudnn, AttentionKernel::eager};
+  static constexpr std::array kLosses = {LossKernel::upcast, LossKernel::plain};
+  override_with(written->find("attention"), kAttentions, implementation.attention);
+  override_with(written->find("loss"), kLosses, implementation.loss);
+  check_norm(written->find("norm"), *own, diagnostics);
+  return implementation;
+}
+
+}  // namespace memest

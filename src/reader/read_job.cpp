@@ -1,0 +1,173 @@
+#include "memest/reader/read_job.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "check.hpp"
+#include "keys/keys.hpp"
+#include "memest/reader/catalog.hpp"
+#include "merge.hpp"
+#include "read_cluster.hpp"
+#include "read_model.hpp"
+#include "read_training.hpp"
+#include "scalar.hpp"
+#include "source.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kPresetPrefix = "preset ";
+
+void append(const Diagnostics& more, Diagnostics& diagnostics) {
+  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+}
+
+SourcePointer preset_source(const std::string& name) {
+  return embedded_source("models/" + name + ".yaml", std::string(kPresetPrefix) + name);
+}
+
+/// The text behind an argument: a file, or a preset where it names no file.
+Checked<SourcePointer> find_source(const std::string& name) {
+  if (is_path(name) || file_exists(name)) return read_source(name);
+  if (SourcePointer preset = preset_source(name)) return preset;
+  const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
+  const std::string hint = suggestion(name, model_names());
+  return error_at({source, 0, 0, 0}, "neither a file nor a preset",
+                  hint.empty() ? "`memest models` lists the presets" : hint);
+}
+
+Checked<Value> read_tree(const SourcePointer& source) {
+  Checked<Value> tree = parse_source(source);
+  if (tree.ok() && tree.value().kind != ValueKind::mapping) {
+    return error_at(tree.value().span, "a spec is a mapping of keys",
+                    "`memest init` writes a starter spec");
+  }
+  return tree;
+}
+
+/// Puts the preset's own keys in place of its name, so that `--set model.layers=2` has something to
+/// override.
+void expand_preset(Value& root) {
+  for (Member& member : root.members) {
+    if (member.key != "model" || member.value.kind != ValueKind::scalar) continue;
+    const SourcePointer preset = preset_source(member.value.text);
+    if (preset == nullptr) return;  // check_table names the nearest
+    Checked<Value> tree = parse_yaml(preset);
+    expect(tree.ok() && tree.value().find("model") != nullptr, "a preset has a model");
+    Value model = *tree.value().find("model");
+    member.value = std::move(model);
+  }
+}
+
+/// What people call the model: the preset's or the file's name.
+std::string name_of_source(const SourceSpan& span) {
+  std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
+  if (name.starts_with(kPresetPrefix)) return std::string(name.substr(kPresetPrefix.size()));
+  return stem_of(name);
+}
+
+void note_given(const Value& training, Job& job) {
+  job.global_batch_given = training.find("global_batch") != nullptr;
+  job.micro_batch_given = training.find("micro_batch") != nullptr;
+  job.recompute_given = training.find("recompute") != nullptr;
+}
+
+/// In the order of the text, one a place: what check_table says of a value comes before what else
+/// may follow from it.
+void tidy(Diagnostics& diagnostics) {
+  std::vector<const SourceText*> sources;
+  for (const Diagnostic& diagnostic : diagnostics) {
+    const SourceText* source = diagnostic.span.source.get();
+    if (std::find(sources.begin(), sources.end(), source) == sources.end()) {
+      sources.push_back(source);
+    }
+  }
+  const auto place = [&sources](const Diagnostic& diagnostic) {
+    const SourceSpan& span = diagnostic.span;
+    const auto source = std::find(sources.begin(), sources.end(), span.source.get());
+    return std::tuple(source - sources.begin(), span.line, span.column);
+  };
+  std::stable_sort(
+      diagnostics.begin(), diagnostics.end(),
+      [&](const Diagnostic& left, const Diagnostic& right) { return place(left) < place(right); });
+  const auto repeated = std::unique(diagnostics.begin(), diagnostics.end(),
+                                    [&](const Diagnostic& left, const Diagnostic& right) {
+                                      return left.span.line > 0 && place(left) == place(right);
+                                    });
+  diagnostics.erase(repeated, diagnostics.end());
+}
+
+Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnostics) {
+  const std::size_t schema_errors = diagnostics.size();
+  const auto mapping = [&root](std::string_view key) {
+    const Value* value = root.find(key);
+    return value != nullptr && value->kind == ValueKind::mapping ? value : nullptr;
+  };
+  Job job;
+  job.name = std::move(name);
+  bool has_model = false;
+  if (const Value* model = mapping("model")) {
+    if (auto spec = read_model(*model, name_of_source(model->span), diagnostics)) {
+      job.model = *std::move(spec);
+      has_model = true;
+    }
+  }
+  read_cluster({.parallelism = mapping("parallelism"), .hardware = mapping("hardware")}, job,
+               diagnostics);
+  if (const Value* training = mapping("training")) {
+    const TrainingContext context{.model = has_model ? &job.model : nullptr,
+                                  .data_ranks = job.parallelism.data};
+    job.training = read_training(*training, context, diagnostics);
+    note_given(*training, job);
+  }
+  job.budget = read_budget(mapping("budget"));
+  const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {
+    return d.severity == Severity::error;
+  });
+  expect(failed || (has_model && schema_errors == 0), "a job without a model and without a reason");
+  tidy(diagnostics);
+  if (failed) return diagnostics;
+  return {std::move(job), std::move(diagnostics)};
+}
+
+Checked<Job> read_root(Value root, std::string name) {
+  expand_preset(root);
+  Diagnostics diagnostics;
+  check_table(root, spec_keys(), {root.span.source, 0, 0, 0}, diagnostics);
+  return build_job(root, std::move(name), std::move(diagnostics));
+}
+
+}  // namespace
+
+Checked<Job> read_job(const ReadRequest& request) {
+  expect(!request.files.empty(), "a request names at least one file");
+  Value root;
+  root.kind = ValueKind::mapping;
+  Diagnostics diagnostics;
+  for (const std::string& file : request.files) {
+    const Checked<SourcePointer> source = find_source(file);
+    append(source.diagnostics(), diagnostics);
+    if (!source.ok()) continue;
+    if (root.span.source == nullptr) root.span.source = source.value();
+    Checked<Value> tree = read_tree(source.value());
+    append(tree.diagnostics(), diagnostics);
+    if (tree.ok()) merge(root, std::move(tree).value());
+  }
+  expand_preset(root);
+  for (const std::string& text : request.overrides) {
+    Checked<Value> tree = parse_override(text);
+    append(tree.diagnostics(), diagnostics);
+    if (tree.ok()) merge(root, std::move(tree).value());
+  }
+  if (!diagnostics.empty()) return diagnostics;
+  return read_root(std::move(root), stem_of(request.files.front()));
+}
+
+Checked<Job> read_job(const std::shared_ptr<const SourceText>& source) {
+  Checked<Value> tree = read_tree(source);
+  if (!tree.ok()) return tree.diagnostics();
+  return read_root(std::move(tree).value(), stem_of(source->name));
+}
+
+}  // namespace memest

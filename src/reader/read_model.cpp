@@ -1,0 +1,67 @@
+#include "read_model.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "hf_config.hpp"
+#include "memest/reader/environment.hpp"
+#include "scalar.hpp"
+#include "source.hpp"
+
+namespace memest {
+namespace {
+
+/// A path in a spec is relative to the spec; a folder stands for the config.json in it.
+std::string config_path(const Value& hf) {
+  std::filesystem::path path = hf.text;
+  if (hf.span.source != nullptr) {
+    path = std::filesystem::path(hf.span.source->name).parent_path() / path;
+  }
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) path /= "config.json";
+  return path.string();
+}
+
+Checked<ModelSpec> read_hf_file(const Value& hf, const std::string& name) {
+  try {
+    const Checked<SourcePointer> source = read_source(config_path(hf));
+    if (!source.ok()) return source.diagnostics();
+    const Checked<Value> config = parse_json(source.value());
+    if (!config.ok()) return config.diagnostics();
+    return read_hf_config(config.value(), name);
+  } catch (const EnvironmentError& error) {
+    // A path inside of a spec is part of the spec, so its mistake has a place there.
+    return error_at(hf.span, error.what(), "a path is relative to the file that names it");
+  }
+}
+
+}  // namespace
+
+std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
+                                    Diagnostics& diagnostics) {
+  if (model.kind != ValueKind::mapping) return std::nullopt;
+  ModelSpec spec;
+  spec.name = name;
+  if (const Value* hf = model.find("hf")) {
+    Checked<ModelSpec> read =
+        hf->kind == ValueKind::mapping ? read_hf_config(*hf, name) : read_hf_file(*hf, name);
+    diagnostics.insert(diagnostics.end(), read.diagnostics().begin(), read.diagnostics().end());
+    if (!read.ok()) return std::nullopt;
+    return std::move(read).value();
+  }
+  const Value* layers = model.find("layers");
+  if (layers != nullptr && layers->kind == ValueKind::sequence) {
+    std::optional<LayerList> list = read_layer_list(model, diagnostics);
+    if (!list) return std::nullopt;
+    spec.family = Family::layer_list;
+    spec.architecture = *std::move(list);
+    return spec;
+  }
+  std::optional<DecoderSpec> decoder = read_decoder(model, diagnostics);
+  if (!decoder) return std::nullopt;
+  spec.family = Family::decoder;
+  spec.architecture = *std::move(decoder);
+  return spec;
+}
+
+}  // namespace memest

@@ -1,0 +1,156 @@
+#include "read_training.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "memest/reader/catalog.hpp"
+#include "read_implementation.hpp"
+#include "scalar.hpp"
+
+namespace memest {
+namespace {
+
+class TrainingReader {
+ public:
+  TrainingReader(const Value& training, const TrainingContext& context, Diagnostics& diagnostics)
+      : training_(training), context_(context), diagnostics_(diagnostics) {}
+
+  std::optional<TrainingSpec> read() {
+    const std::size_t before = diagnostics_.size();
+    TrainingSpec spec;
+    spec.seq_len = count("seq_len", 0);
+    spec.micro_batch = count("micro_batch", 1);
+    spec.gradient_accumulation = accumulation(spec.micro_batch);
+    read_recipe(spec);
+    read_optimizer(spec);
+    spec.recompute = recompute();
+    spec.implementation =
+        read_implementation(training_.find("implementation"), context_.model, diagnostics_);
+    spec.clip_gradients = flag("clip_gradients");
+    spec.zero_grad =
+        text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
+    spec.hold_outputs = flag("hold_outputs");
+    spec.dropout = text("dropout", "own") != "off";
+    check_positions(spec.seq_len);
+    if (diagnostics_.size() > before) return std::nullopt;
+    return spec;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t count(std::string_view key, std::int64_t fallback) const {
+    return as_count(training_.find(key)).value_or(fallback);
+  }
+  [[nodiscard]] bool flag(std::string_view key) const {
+    return as_flag(training_.find(key)).value_or(false);
+  }
+  [[nodiscard]] std::string text(std::string_view key, std::string_view fallback) const {
+    return as_text(training_.find(key)).value_or(std::string(fallback));
+  }
+  void error(std::string_view key, std::string message, std::string hint = {}) {
+    diagnostics_.push_back(
+        error_at(training_.find(key)->span, std::move(message), std::move(hint)));
+  }
+
+  /// Micro-steps a step: as written, or as the global batch asks for.
+  std::int64_t accumulation(std::int64_t micro_batch) {
+    const std::int64_t written = count("gradient_accumulation", 1);
+    const std::optional<std::int64_t> global = as_count(training_.find("global_batch"));
+    // Bounds of the keys keep the product of any two of them within 64 bits.
+    const std::int64_t ranks = context_.data_ranks;
+    if (!global || *global < 1 || micro_batch < 1 || micro_batch > kMaxCount || ranks < 1)
+      return written;
+    const std::int64_t at_once = micro_batch * ranks;
+    const std::string product =
+        "micro_batch " + std::to_string(micro_batch) + " x data " + std::to_string(ranks);
+    if (*global % at_once != 0) {
+      const std::int64_t below = *global / at_once * at_once;
+      error("global_batch",
+            "'global_batch' " + std::to_string(*global) + " is not a multiple of " + product +
+                " = " + std::to_string(at_once),
+            "use " + (below > 0 ? std::to_string(below) + " or " : "") +
+                std::to_string(below + at_once));
+      return written;
+    }
+    const std::int64_t needed = *global / at_once;
+    if (training_.find("gradient_accumulation") != nullptr && written != needed && written > 0) {
+      error("gradient_accumulation",
+            "'gradient_accumulation' " + std::to_string(written) +
+                " does not agree with 'global_batch' " + std::to_string(*global) + " and " +
+                product,
+            "leave one of them out; " + std::to_string(needed) + " would agree");
+    }
+    return needed;
+  }
+
+  void read_recipe(TrainingSpec& spec) {
+    Checked<Recipe> recipe = find_recipe(text("precision", "amp-bf16"));
+    if (recipe.ok()) spec.recipe = std::move(recipe).value();
+  }
+
+  void read_optimizer(TrainingSpec& spec) {
+    const Value* written = training_.find("optimizer");
+    const bool is_map = written != nullptr && written->kind == ValueKind::mapping;
+    const Value* name = is_map ? written->find("name") : written;
+    Checked<Optimizer> optimizer = find_optimizer(as_text(name).value_or("adamw"));
+    if (!optimizer.ok()) return;
+    spec.optimizer = std::move(optimizer).value();
+    const std::vector<ImplementationTransient>& known = spec.optimizer.implementations;
+    if (known.empty()) return;
+    spec.optimizer_implementation = known.front().implementation;
+    const Value* implementation = is_map ? written->find("implementation") : nullptr;
+    if (implementation == nullptr) return;
+    std::vector<std::string> words;
+    for (const ImplementationTransient& candidate : known) {
+      words.emplace_back(name_of(candidate.implementation));
+      if (words.back() != implementation->text) continue;
+      spec.optimizer_implementation = candidate.implementation;
+      return;
+    }
+    diagnostics_.push_back(error_at(
+        implementation->span,
+        quoted(spec.optimizer.name) + " has no implementation " + quoted(implementation->text),
+        "it has " + joined(words)));
+  }
+
+  [[nodiscard]] Recompute recompute() const {
+    const Value* written = training_.find("recompute");
+    if (written == nullptr) return NoRecompute{};
+    if (written->text == "full") return FullRecompute{};
+    if (written->text == "selective") return SelectiveRecompute{};
+    if (written->text == "sqrt") return SqrtRecompute{};
+    if (const Value* every = written->find("every")) {
+      return EveryRecompute{.every = as_count(every).value_or(1)};
+    }
+    if (const Value* full = written->find("full")) {
+      return FullRecompute{.reentrant = as_flag(full->find("reentrant")).value_or(false)};
+    }
+    const Value* parts = written->find("selective");
+    if (parts != nullptr && !parts->items.empty()) return SelectiveRecompute{};
+    return NoRecompute{};
+  }
+
+  /// A table of learned positions ends the sequence.
+  void check_positions(std::int64_t seq_len) {
+    const DecoderSpec* decoder = context_.model == nullptr
+                                     ? nullptr
+                                     : std::get_if<DecoderSpec>(&context_.model->architecture);
+    if (decoder == nullptr || !std::holds_alternative<LearnedPosition>(decoder->position)) return;
+    if (decoder->max_positions <= 0 || seq_len <= decoder->max_positions) return;
+    error("seq_len", "'seq_len' " + std::to_string(seq_len) + " is more than the " +
+                         std::to_string(decoder->max_positions) + " positions that the model has");
+  }
+
+  const Value& training_;
+  const TrainingContext& context_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
+                                          Diagnostics& diagnostics) {
+  return TrainingReader(training, context, diagnostics).read();
+}
+
+}  // namespace memest

@@ -1,0 +1,24 @@
+// `training` as a TrainingSpec, and what depends on how many ranks share the batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/model.hpp"
+#include "memest/spec/training.hpp"
+#include "value.hpp"
+
+namespace memest {
+
+/// What the training is read against. `model` is null where the model could not be read.
+struct TrainingContext {
+  const ModelSpec* model = nullptr;
+  std::int64_t data_ranks = 1;
+};
+
+/// Nothing where a diagnostic says why.
+std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
+                                          Diagnostics& diagnostics);
+
+}  // namespace memest

@@ -1,0 +1,93 @@
+#include "source.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "memest/reader/environment.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+/// The first bytes of the stream, one more than a text may have.
+std::string read_prefix(std::istream& stream) {
+  std::string text(kMaxTextSize + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text;
+}
+
+/// The extension of a file that we read. A dot alone makes none: presets have names like
+/// llama-3.1-8b.
+std::string_view extension_of(std::string_view path) {
+  for (const std::string_view extension : {".yaml", ".yml", ".json"}) {
+    if (path.ends_with(extension)) return path.substr(path.size() - extension.size());
+  }
+  return {};
+}
+
+[[noreturn]] void refuse_to_open(const std::string& path) {
+  throw EnvironmentError("cannot open '" + path + "': " + std::strerror(errno));
+}
+
+}  // namespace
+
+Checked<SourcePointer> read_source(const std::string& path) {
+  const auto whole_file = [&](std::string message, std::string hint) {
+    const auto source = std::make_shared<const SourceText>(SourceText{path, ""});
+    return Diagnostic{Severity::error, {source, 0, 0, 0}, std::move(message), std::move(hint)};
+  };
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) {
+    return whole_file("this is a directory", "name a file in it");
+  }
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) refuse_to_open(path);
+  std::string text = read_prefix(stream);
+  if (stream.bad()) refuse_to_open(path);
+  if (text.size() > kMaxTextSize) {
+    return whole_file("the file is larger than 4 MiB",
+                      "a spec or a model config is a few kilobytes");
+  }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return SourcePointer(std::make_shared<const SourceText>(SourceText{path, std::move(text)}));
+}
+
+const EmbeddedFile* find_embedded(std::string_view path) {
+  const std::span<const EmbeddedFile> files = embedded_configs();
+  const auto file = std::lower_bound(
+      files.begin(), files.end(), path,
+      [](const EmbeddedFile& left, std::string_view right) { return left.path < right; });
+  return file != files.end() && file->path == path ? &*file : nullptr;
+}
+
+SourcePointer embedded_source(std::string_view path, std::string name) {
+  const EmbeddedFile* file = find_embedded(path);
+  if (file == nullptr) return nullptr;
+  return std::make_shared<const SourceText>(SourceText{std::move(name), std::string(file->text)});
+}
+
+Checked<Value> parse_source(const SourcePointer& source) {
+  return source->name.ends_with(".json") ? parse_json(source) : parse_yaml(source);
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(path, unknown);
+}
+
+std::string stem_of(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);  // npos + 1 is 0
+  return std::string(path.substr(0, path.size() - extension_of(path).size()));
+}
+
+bool is_path(std::string_view name) {
+  return name.find('/') != std::string_view::npos || !extension_of(name).empty();
+}
+
+}  // namespace memest

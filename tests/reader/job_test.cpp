@@ -1,0 +1,173 @@
+#include <catch2/catch_test_macros.hpp>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "memest/reader/catalog.hpp"
+#include "memest/reader/read_job.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kModel =
+    "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
+    "training: {seq_len: 128}\n";
+
+Checked<Job> read_text(std::string text) {
+  return read_job(std::make_shared<const SourceText>(SourceText{"spec.yaml", std::move(text)}));
+}
+
+Job job_of(const std::string& text) {
+  Checked<Job> job = read_text(text);
+  for (const Diagnostic& diagnostic : job.diagnostics()) UNSCOPED_INFO(diagnostic.message);
+  REQUIRE(job.ok());
+  return std::move(job).value();
+}
+
+std::string first_error(const std::string& text) {
+  const Checked<Job> job = read_text(text);
+  return job.ok() ? "ok" : job.diagnostics().front().message;
+}
+
+const DecoderSpec& decoder_of(const Job& job) {
+  return std::get<DecoderSpec>(job.model.architecture);
+}
+
+}  // namespace
+
+TEST_CASE("what a spec leaves out has the documented default") {
+  const Job job = job_of(kModel);
+  const DecoderSpec& decoder = decoder_of(job);
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  CHECK(attention.kv_heads == 4);
+  CHECK(attention.head_dim == 16);
+  CHECK(std::get<RotaryPosition>(decoder.position).rotary_dim == 16);
+  REQUIRE(decoder.kinds.size() == 1);
+  const auto& feed_forward = std::get<DenseFeedForward>(decoder.kinds[0].feed_forward);
+  CHECK(feed_forward.size == 4 * 64);
+  CHECK_FALSE(feed_forward.gated);
+  CHECK(decoder.layers() == 2);
+  CHECK(job.name == "spec");
+  CHECK(job.model.name == "spec");
+  REQUIRE(job.training);
+  CHECK(job.training->micro_batch == 1);
+  CHECK(job.training->gradient_accumulation == 1);
+  CHECK(job.training->recipe.name == "amp-bf16");
+  CHECK(job.training->optimizer.name == "adamw");
+  CHECK(job.training->optimizer_implementation == OptimizerImplementation::foreach_);
+  CHECK(job.training->implementation.framework == Framework::transformers);
+  CHECK(job.training->implementation.norm == NormKernel::composite);
+  CHECK(job.hardware.assumed);
+  CHECK(job.hardware.gpu.slug == kDefaultGpu);
+  CHECK(job.hardware.price);
+  CHECK(job.hardware.count == 1);
+  CHECK_FALSE(job.global_batch_given);
+}
+
+TEST_CASE("GPUs and data-parallel ranks follow from each other") {
+  const std::string model = kModel;
+  CHECK(job_of(model + "hardware: {count: 8}\n").parallelism.data == 8);
+  CHECK(job_of(model + "parallelism: {data: 4}\n").hardware.count == 4);
+  CHECK(job_of(model + "parallelism: {}\n").hardware.count == 1);
+  CHECK(first_error(model + "parallelism: {}\nhardware: {count: 8}\n") ==
+        "'parallelism' uses 1 GPU (data 1), 'hardware.count' is 8");
+  CHECK(first_error(model + "parallelism: {data: 2}\nhardware: {count: 8}\n") ==
+        "'parallelism' uses 2 GPUs (data 2), 'hardware.count' is 8");
+  CHECK(job_of(model + "parallelism: {data: 2, distributed_optimizer: true}\n").parallelism.zero ==
+        ZeroStage::optimizer);
+}
+
+TEST_CASE("the global batch decides the accumulation, and both must agree") {
+  const std::string model = "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n";
+  const std::string four = "parallelism: {data: 4}\n";
+  const Job job =
+      job_of(model + four + "training: {seq_len: 8, micro_batch: 2, global_batch: 64}\n");
+  CHECK(job.training->gradient_accumulation == 8);
+  CHECK(job.global_batch() == 64);
+  CHECK(job.global_batch_given);
+  CHECK(job.micro_batch_given);
+  CHECK(first_error(model + four + "training: {seq_len: 8, micro_batch: 3, global_batch: 64}\n") ==
+        "'global_batch' 64 is not a multiple of micro_batch 3 x data 4 = 12");
+  CHECK(first_error(model + four +
+                    "training: {seq_len: 8, global_batch: 64, gradient_accumulation: 2}\n") ==
+        "'gradient_accumulation' 2 does not agree with 'global_batch' 64 and micro_batch 1 x data "
+        "4");
+  CHECK(
+      job_of(model + four + "training: {seq_len: 8, global_batch: 64, gradient_accumulation: 16}\n")
+          .global_batch() == 64);
+}
+
+TEST_CASE("a layer list keeps its repeats, and blocks within blocks are written out") {
+  const Job job = job_of(
+      "model: {layers: [{repeat: 8, block: [{linear: {in: 16, out: 16}}, {relu: {}}]},\n"
+      "  {repeat: 2, block: [{repeat: 3, block: [{softmax: {}}]}, {linear: {in: 16, out: 16, "
+      "bias: false}}]}]}\n"
+      "training: {seq_len: 4}\n");
+  const auto& list = std::get<LayerList>(job.model.architecture);
+  REQUIRE(list.blocks.size() == 2);
+  CHECK(list.blocks[0].repeat == 8);
+  CHECK(list.blocks[0].block.size() == 2);
+  CHECK(std::get<LinearLayer>(list.blocks[0].block[0]).bias);
+  CHECK(list.blocks[1].repeat == 2);
+  CHECK(list.blocks[1].block.size() == 4);
+  CHECK(job.training->implementation.framework == Framework::plain);
+  const std::string broken =
+      "model: {layers: [{linear: {in: 4, out: 8}}, {linear: {in: 4, out: 4}}]}";
+  CHECK(first_error(broken) == "the layer before gives 8 features, this one takes 4");
+  CHECK(first_error("model: {layers: [{repeat: 2, block: [{linear: {in: 4, out: 8}}]}]}") ==
+        "the block takes 4 features and gives 8, so it cannot repeat");
+  CHECK(first_error("model: {layers: [{repeat: 1000, block: [{repeat: 1000, block: [{repeat: "
+                    "1000, block: [{relu: {}}]}]}]}]}") == "a block of more than 100000 layers");
+}
+
+TEST_CASE("a key without machinery is refused by name unless it says its default") {
+  const std::string model = kModel;
+  for (const char* section :
+       {"parallelism: {tensor: 1, pipeline: 1, context: 1, expert: 1, sequence: false}",
+        "parallelism: {schedule: 1f1b, virtual_stages: 1, distributed_optimizer: false}",
+        "allocator: {expandable_segments: false}", "allocator: {}"}) {
+    INFO(section);
+    CHECK(first_error(model + section + "\n") == "ok");
+  }
+  for (const auto& [section, sentence] :
+       {std::pair{"parallelism: {tensor: 2}", "tensor parallelism is not available yet"},
+        std::pair{"parallelism: {fsdp: {version: 2}}", "FSDP is not available yet"},
+        std::pair{"parallelism: {schedule: gpipe}", "the pipeline schedule is not available yet"},
+        std::pair{"inference: {prompt: 1, generate: 1}", "inference is not available yet"},
+        std::pair{"allocator: {max_split_size_mb: 128}",
+                  "the allocator's max_split_size_mb is not available yet"}}) {
+    INFO(section);
+    CHECK(first_error(model + section + "\n") == sentence);
+  }
+  for (const char* key : {"implementation: {compile: off, rotary: composite, torch: 2.11}",
+                          "adapter: none", "use_cache: false", "loss: cross-entropy", "steps: 3"}) {
+    INFO(key);
+    CHECK(first_error("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
+                      "training: {seq_len: 128, " +
+                      std::string(key) + "}\n") == "ok");
+  }
+}
+
+TEST_CASE("every catalog file is read, and every name finds its own") {
+  CHECK(all_gpus().size() >= 40);
+  for (const GpuSpec& gpu : all_gpus()) {
+    INFO(gpu.slug);
+    CHECK(gpu.capacity.value.value() > 0);
+    CHECK_FALSE(gpu.capacity.source.empty());
+    for (const std::string& alias : gpu.aliases) CHECK(find_gpu(alias).value().slug == gpu.slug);
+  }
+  for (const Recipe& recipe : all_recipes()) CHECK(find_recipe(recipe.name).ok());
+  for (const Optimizer& optimizer : all_optimizers()) {
+    INFO(optimizer.name);
+    CHECK_FALSE(optimizer.implementations.empty());
+    CHECK(find_optimizer(optimizer.name).ok());
+  }
+  for (const Price& price : all_prices()) CHECK(find_gpu(price.gpu).ok());
+  const GpuSpec h100 = find_gpu("h100").value();
+  CHECK(h100.capacity.value == Bytes(81008 * kMiB));
+  CHECK(h100.peak.at(DType::bf16).value.value() == 989e12);
+  CHECK(h100.context_range);
+  CHECK_FALSE(find_gpu("h1000").ok());
+}
+
+}  // namespace memest
