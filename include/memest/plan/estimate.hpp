@@ -1,8 +1,10 @@
-// One job, answered whole: parameters, memory, FLOPs, time and money, each either a value or the sentence that says why not.
+// One job, answered whole: parameters, memory, FLOPs, time and money, each either a value or the
+// sentence that says why not.
 #pragma once
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/ledger.hpp"
@@ -35,7 +37,24 @@ struct JobEstimate {
   std::variant<FlopsEstimate, Unavailable> flops;
   std::variant<TimeEstimate, Unavailable> time;
   std::variant<CostEstimate, Unavailable> cost;
+  std::vector<std::string> assumptions;  ///< what the answer takes for granted, a sentence each:
+                                         ///< "gfx942 is no CUDA device: ..."
 };
+
+/// Compute capability × 10, as the lowering asks for it: "9.0" is 90. A GPU without one (AMD,
+/// unannounced) is taken for 8.0, where PyTorch's attention is flash; `assumed` then says so.
+struct Capability {
+  int value = 80;
+  bool assumed = false;
+};
+Capability capability_of(const GpuSpec& gpu);
+
+/// The money of a step of `seconds` at `price` a GPU-hour, all GPUs of `job` together.
+/// `job.training` is present.
+CostEstimate cost_of(const Job& job, DollarsPerHour price, Seconds seconds);
+
+/// What autograd keeps in one forward of `job`, as its recompute has it. Throws OverflowError.
+Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training);
 
 /// Throws OverflowError where a size leaves its range.
 JobEstimate estimate_job(const Job& job);

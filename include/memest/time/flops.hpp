@@ -1,4 +1,5 @@
-// FLOPs of a step, under every convention that the field quotes, each by name. A multiply-add is two FLOPs.
+// FLOPs of a step, under every convention that the field quotes, each by name. A multiply-add is
+// two FLOPs.
 #pragma once
 
 #include "memest/graph/graph.hpp"

@@ -1,0 +1,54 @@
+// The work of one training step as plain numbers: a graph's formulas evaluated once for a
+// micro-batch and a recompute policy, then timed on any number of GPUs in about a microsecond each.
+// Doubles: exact FLOPs are counted in flops.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// One execution of one pass of an operation.
+struct PassWork {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// An operation over one micro-step of one rank.
+struct OpWork {
+  std::size_t block = 0;      ///< index into Graph::blocks
+  const Op* op = nullptr;     ///< into the graph, which outlives this
+  double executions = 0;      ///< of the forward, and of the backward: one a layer
+  double recomputations = 0;  ///< of the forward, inside the backward pass
+  PassWork forward;
+  PassWork backward;
+};
+
+/// One rank's step before parallelism: no shard, no collective.
+struct StepWork {
+  const Graph* graph = nullptr;
+  std::vector<OpWork> ops;  ///< of one micro-step, in graph order
+  double micro_steps = 1;
+  double seq_len = 0;
+  double units = 1;  ///< layers that ZeRO 3 gathers one after another
+  double parameters = 0;
+  double trainable = 0;
+  double optimizer_bytes = 0;  ///< read and written by one optimizer step over all parameters
+  double clipping_bytes = 0;   ///< the same for clipping and zeroing the gradients
+};
+
+/// `job.training` is present. `graph` outlives the result. Throws OverflowError where a size leaves
+/// its range.
+StepWork work_of(const Graph& graph, const Job& job);
+
+/// The graph's symbols with the job's micro-batch and sequence length.
+Bindings sizes_of(const Graph& graph, const TrainingSpec& training);
+
+/// Layers that share one checkpoint under `recompute`; 0 where no whole layer is recomputed.
+std::int64_t layers_of_checkpoint(const Graph& graph, const Recompute& recompute);
+
+}  // namespace memest

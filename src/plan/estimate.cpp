@@ -1,0 +1,68 @@
+#include "memest/plan/estimate.hpp"
+
+#include <utility>
+
+#include "memest/graph/lower.hpp"
+#include "memest/time/work.hpp"
+
+namespace memest {
+namespace {
+
+/// Everything unavailable for one reason.
+JobEstimate without_step(const Job& job, const Unavailable& reason) {
+  return {.parameters = count_parameters(job.model),
+          .memory = reason,
+          .flops = reason,
+          .time = reason,
+          .cost = reason,
+          .assumptions = {}};
+}
+
+MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
+  MemoryAnswer answer;
+  answer.ledger = write_ledger(graph, job);
+  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
+  answer.capacity = capacity_of(job.hardware);
+  answer.verdict = judge(answer.estimate, answer.capacity);
+  answer.simple = simple_view(answer.ledger, answer.capacity);
+  answer.saved = saved_bytes_of(graph, *job.training);
+  return answer;
+}
+
+std::variant<CostEstimate, Unavailable> answer_cost(
+    const Job& job, const std::variant<TimeEstimate, Unavailable>& time) {
+  if (!job.hardware.price) {
+    return Unavailable{"no price is known for " + job.hardware.gpu.name +
+                       "; write hardware.price to give one"};
+  }
+  if (const auto* reason = std::get_if<Unavailable>(&time)) return *reason;
+  return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
+}
+
+}  // namespace
+
+JobEstimate estimate_job(const Job& job) {
+  if (!job.training) {
+    return without_step(job, {"the spec describes a model without training"});
+  }
+  const Capability capability = capability_of(job.hardware.gpu);
+  const auto lowered = lower(job.model, policy_of(*job.training, capability.value));
+  if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
+  const Graph& graph = std::get<Graph>(lowered);
+
+  JobEstimate estimate;
+  estimate.parameters = count_parameters(job.model);
+  estimate.memory = answer_memory(graph, job);
+  const FlopsEstimate flops = count_flops(graph, job);
+  estimate.flops = flops;
+  estimate.time = estimate_step_time(graph, job, flops);
+  estimate.cost = answer_cost(job, estimate.time);
+  if (capability.assumed) {
+    estimate.assumptions.push_back(job.hardware.gpu.name +
+                                   " has no CUDA compute capability: attention is taken to run and "
+                                   "keep what PyTorch's flash attention does on 8.0");
+  }
+  return estimate;
+}
+
+}  // namespace memest

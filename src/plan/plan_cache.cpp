@@ -1,0 +1,65 @@
+#include "plan_cache.hpp"
+
+#include <utility>
+
+#include "memest/graph/lower.hpp"
+#include "memest/plan/estimate.hpp"
+
+namespace memest {
+
+DeviceClass class_of(const GpuSpec& gpu) {
+  DeviceClass result;
+  result.capability = capability_of(gpu).value;
+  if (!gpu.context) return result;
+  result.context = gpu.context->value.value();
+  const BytesRange range =
+      gpu.context_range.value_or(BytesRange{gpu.context->value, gpu.context->value});
+  result.context_low = range.low.value();
+  result.context_high = range.high.value();
+  return result;
+}
+
+const std::variant<Graph, Unavailable>& PlanCache::graph_of(const Job& job) {
+  const int capability = capability_of(job.hardware.gpu).value;
+  const GraphKey key{capability, job.training->micro_batch > 1};
+  const auto found = graphs_.find(key);
+  if (found != graphs_.end()) return found->second;
+  return graphs_.emplace(key, lower(job.model, policy_of(*job.training, capability))).first->second;
+}
+
+LedgerEntry& PlanCache::ledger_of(const LedgerKey& key, const Graph& graph, const Job& job) {
+  const auto found = ledgers_.find(key);
+  if (found != ledgers_.end()) return found->second;
+  LedgerEntry entry;
+  entry.ledger = write_ledger(graph, job);
+  for (const std::uint16_t term : entry.ledger.outside_allocator) {
+    entry.outside += entry.ledger.terms[term].formula.bytes(entry.ledger.bindings);
+  }
+  return ledgers_.emplace(key, std::move(entry)).first->second;
+}
+
+const StepWork& PlanCache::work_of(const Graph& graph, const Job& job, std::size_t recompute) {
+  const WorkKey key{&graph, job.training->micro_batch, recompute};
+  auto found = works_.find(key);
+  if (found == works_.end()) found = works_.emplace(key, memest::work_of(graph, job)).first;
+  found->second.micro_steps = static_cast<double>(job.training->gradient_accumulation);
+  return found->second;
+}
+
+MemoryEstimate peak_of(LedgerEntry& entry, std::int64_t micro_batch, std::int64_t seq_len) {
+  auto peak = entry.peaks.find(micro_batch);
+  if (peak == entry.peaks.end()) {
+    const Bytes bytes =
+        peak_allocated(entry.ledger, bindings_at(entry.ledger, micro_batch, seq_len));
+    peak = entry.peaks.emplace(micro_batch, bytes).first;
+  }
+  MemoryEstimate estimate;
+  estimate.instants = {{.index = 0, .total = peak->second}};
+  estimate.margin = entry.ledger.margin;
+  estimate.outside = entry.outside;
+  estimate.outside_low = entry.ledger.outside_low;
+  estimate.outside_high = entry.ledger.outside_high;
+  return estimate;
+}
+
+}  // namespace memest

@@ -1,0 +1,73 @@
+// What candidates of a search share: a graph is lowered once for each kind of GPU, a ledger written
+// once for each policy, the work of a step evaluated once for each micro-batch. A candidate is then
+// a few look-ups.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <variant>
+
+#include "memest/graph/graph.hpp"
+#include "memest/memory/ledger.hpp"
+#include "memest/spec/job.hpp"
+#include "memest/time/work.hpp"
+
+namespace memest {
+
+/// What of a GPU decides the graph and the ledger: not its capacity and not its rates.
+struct DeviceClass {
+  int capability = 80;
+  std::int64_t context = 0;
+  std::int64_t context_low = 0;
+  std::int64_t context_high = 0;
+
+  auto operator<=>(const DeviceClass&) const = default;
+};
+DeviceClass class_of(const GpuSpec& gpu);
+
+/// What decides a ledger. `recompute` is an index into the search's choices.
+struct LedgerKey {
+  DeviceClass device;
+  bool several_sequences = false;  ///< lowering copies tensors for a micro-batch over 1
+  std::int64_t gpus = 1;
+  ZeroStage zero = ZeroStage::none;
+  std::size_t recompute = 0;
+
+  auto operator<=>(const LedgerKey&) const = default;
+};
+
+struct LedgerEntry {
+  Ledger ledger;
+  Bytes outside;                        ///< expected bytes outside the allocator
+  std::map<std::int64_t, Bytes> peaks;  ///< by micro-batch
+};
+
+class PlanCache {
+ public:
+  /// The graph for `job` (its GPU, sequence length and micro-batch), or why there is none.
+  const std::variant<Graph, Unavailable>& graph_of(const Job& job);
+  /// The ledger of `job`; `graph` is its graph.
+  LedgerEntry& ledger_of(const LedgerKey& key, const Graph& graph, const Job& job);
+  /// The work of one step of `job`; accumulation is the job's.
+  const StepWork& work_of(const Graph& graph, const Job& job, std::size_t recompute);
+
+ private:
+  using GraphKey = std::pair<int, bool>;
+  struct WorkKey {
+    const Graph* graph = nullptr;
+    std::int64_t micro_batch = 1;
+    std::size_t recompute = 0;
+
+    auto operator<=>(const WorkKey&) const = default;
+  };
+  std::map<GraphKey, std::variant<Graph, Unavailable>> graphs_;
+  std::map<LedgerKey, LedgerEntry> ledgers_;
+  std::map<WorkKey, StepWork> works_;
+};
+
+/// The memory of `entry` at the job's micro-batch with its peak alone, no terms: enough to judge.
+MemoryEstimate peak_of(LedgerEntry& entry, std::int64_t micro_batch, std::int64_t seq_len);
+
+}  // namespace memest

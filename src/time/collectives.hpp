@@ -1,0 +1,29 @@
+// The collectives of data parallelism, and the part of them that the step waits for.
+#pragma once
+
+#include "memest/spec/job.hpp"
+#include "memest/time/work.hpp"
+
+namespace memest {
+
+/// Seconds of one micro-step's passes.
+struct PassSeconds {
+  double forward = 0;
+  double backward = 0;  ///< recompute included
+};
+
+/// What the step waits for, over all its micro-steps.
+struct ExposedSeconds {
+  double gradients = 0;  ///< all-reduce or reduce-scatter
+  double weights = 0;    ///< all-gather
+};
+
+/// Rings over `link` B/s in one direction. Gradients are reduced while the backward pass runs, in
+/// buckets: what is left is what exceeds it, and the last bucket. ZeRO 0 and 1 reduce once a step
+/// (no_sync), 2 and 3 in every micro-step, since no rank keeps a whole gradient. ZeRO 1 and 2
+/// gather the stepped weights after the optimizer; ZeRO 3 gathers every unit in both passes of
+/// every micro-step, one unit ahead.
+ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
+                               double link);
+
+}  // namespace memest

@@ -1,0 +1,95 @@
+#include "memest/time/flops.hpp"
+
+#include <variant>
+
+#include "memest/diag/expect.hpp"
+#include "memest/graph/parameters.hpp"
+#include "memest/time/work.hpp"
+#include "recomputation.hpp"
+
+namespace memest {
+namespace {
+
+/// What the quoted conventions need to know of a model.
+struct ConventionSizes {
+  /// Σ over layers of heads · (query-key size + value size) / 2: a·d a layer where both are d.
+  std::int64_t attention_width = 0;
+  /// Weights that choose experts. Megatron's formula leaves them out.
+  std::int64_t routers = 0;
+};
+
+std::int64_t doubled_width_of(const Attention& attention) {
+  if (const auto* softmax = std::get_if<SoftmaxAttention>(&attention)) {
+    return checked_multiply(softmax->heads, 2 * softmax->head_dim);
+  }
+  const auto& latent = std::get<LatentAttention>(attention);
+  return checked_multiply(latent.heads,
+                          latent.qk_nope_head_dim + latent.qk_rope_head_dim + latent.v_head_dim);
+}
+
+std::int64_t router_of(const LayerKind& kind, std::int64_t hidden_size) {
+  const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+  if (experts == nullptr) return 0;
+  return checked_multiply(hidden_size, experts->experts + (experts->shared_gate ? 1 : 0));
+}
+
+ConventionSizes convention_sizes(const ModelSpec& model) {
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (decoder == nullptr) return {};
+  ConventionSizes sizes;
+  sizes.attention_width =
+      checked_multiply(decoder->layers(), doubled_width_of(decoder->attention)) / 2;
+  for (const LayerRun& run : decoder->order) {
+    const std::int64_t router = router_of(decoder->kinds[run.kind], decoder->hidden_size);
+    sizes.routers = checked_add(sizes.routers, checked_multiply(run.repeat, router));
+  }
+  return sizes;
+}
+
+/// 6 FLOPs a parameter and token: 2 forward, 4 backward.
+Flops six(std::int64_t parameters, Int128 tokens) {
+  return Flops(checked_multiply(checked_multiply(Int128{6}, Int128{parameters}), tokens));
+}
+
+}  // namespace
+
+FlopsEstimate count_flops(const Graph& graph, const Job& job) {
+  expect(job.training.has_value(), "a job without training has no step");
+  const TrainingSpec& training = *job.training;
+  const Bindings sizes = sizes_of(graph, training);
+  const Recomputations again = recomputations_of(graph, training);
+
+  FlopsEstimate result;
+  for (const BlockRun& run : graph.order) {
+    for (const Op& op : graph.blocks[run.block].ops) {
+      result.forward += op.forward.flops.flops(sizes) * run.repeat;
+      result.backward += op.backward.flops.flops(sizes) * run.repeat;
+    }
+  }
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    for (std::size_t op = 0; op < again[block].size(); ++op) {
+      if (again[block][op] == 0) continue;
+      result.backward += graph.blocks[block].ops[op].forward.flops.flops(sizes) * again[block][op];
+    }
+  }
+  result.forward = result.forward * training.gradient_accumulation;
+  result.backward = result.backward * training.gradient_accumulation;
+
+  const Int128 tokens =
+      checked_multiply(checked_multiply(Int128{training.micro_batch}, Int128{training.seq_len}),
+                       Int128{training.gradient_accumulation});
+  const ParameterCounts parameters = count_parameters(job.model);
+  const ConventionSizes shape = convention_sizes(job.model);
+  // 12·L·a·d·s a token: scores and values, forward and backward, every query with every key.
+  const Flops attention = six(
+      checked_multiply(std::int64_t{2}, checked_multiply(shape.attention_width, training.seq_len)),
+      tokens);
+  const Flops causal_attention =
+      six(checked_multiply(shape.attention_width, training.seq_len), tokens);
+  result.model = six(parameters.active, tokens);
+  result.palm = result.model + attention;
+  result.megatron = six(parameters.active_matmul - shape.routers, tokens) + causal_attention;
+  return result;
+}
+
+}  // namespace memest

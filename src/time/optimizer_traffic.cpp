@@ -1,0 +1,92 @@
+#include "optimizer_traffic.hpp"
+
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+namespace {
+
+/// foreach and for-loop AdamW run eight kernels that read or write 20 tensors of parameter size
+/// where the fused kernel moves 7 (reads p, g, m, v; writes p, m, v). Source: torch/optim/adamw.py,
+/// _multi_tensor_adamw against _fused_adamw.
+constexpr double kUnfusedPasses = 20.0 / 7.0;
+
+/// bitsandbytes: one fp32 scale for a block of 256 elements.
+constexpr double kBlockwiseBytes = 1.0 + 4.0 / 256.0;
+
+struct Tensor {
+  double elements = 1;
+  double rows = 1;
+  double columns = 1;
+  bool is_matrix = false;
+};
+
+Tensor tensor_of(const ParameterTensor& parameter) {
+  Tensor tensor;
+  for (const std::int64_t size : parameter.shape) tensor.elements *= static_cast<double>(size);
+  tensor.is_matrix = parameter.shape.size() >= 2;
+  if (tensor.is_matrix) {
+    tensor.rows = static_cast<double>(parameter.shape.front());
+    tensor.columns = tensor.elements / tensor.rows;
+  }
+  return tensor;
+}
+
+double state_bytes(const OptimizerState& state, const Tensor& tensor, DType recipe_type) {
+  if (state.matrices_only && !tensor.is_matrix) return 0;
+  if (state.vectors_only && tensor.is_matrix) return 0;
+  const auto size = static_cast<double>(size_of(state.dtype.value_or(recipe_type)));
+  const auto kept = [&](double dimension) {
+    const bool too_large =
+        state.largest_factor > 0 && dimension > static_cast<double>(state.largest_factor);
+    return too_large ? 0.0 : dimension * dimension;
+  };
+  switch (state.shape) {
+    case StateShape::like_parameter:
+      return tensor.elements * size;
+    case StateShape::rows_and_columns:
+      return (tensor.is_matrix ? tensor.rows + tensor.columns : tensor.elements) * size;
+    case StateShape::blockwise_8bit:
+      return tensor.elements * kBlockwiseBytes;
+    case StateShape::square_factors:
+      return (tensor.is_matrix ? kept(tensor.rows) + kept(tensor.columns) : tensor.elements) * size;
+    case StateShape::scalar:
+      return 0;
+  }
+  unreachable("every state has a shape");
+}
+
+}  // namespace
+
+double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training) {
+  const Recipe& recipe = training.recipe;
+  // The optimizers that keep a master copy (apex, DeepSpeed, Megatron) are fused.
+  const bool fused = recipe.master.has_value() ||
+                     training.optimizer_implementation == OptimizerImplementation::fused;
+  const auto weights = static_cast<double>(size_of(recipe.weights));
+  const auto gradients = static_cast<double>(size_of(recipe.gradients));
+  double bytes = 0;
+  for (const ParameterTensor& parameter : inventory.parameters) {
+    if (!parameter.trainable) continue;
+    const Tensor tensor = tensor_of(parameter);
+    double states = 0;
+    for (const OptimizerState& state : training.optimizer.states) {
+      states += state_bytes(state, tensor, recipe.states);
+    }
+    // With a master copy the weights are only written.
+    const double copies = recipe.master
+                              ? weights + 2.0 * static_cast<double>(size_of(*recipe.master))
+                              : 2.0 * weights;
+    bytes += static_cast<double>(parameter.count) *
+             (tensor.elements * (copies + gradients) + 2.0 * states);
+  }
+  return fused ? bytes : bytes * kUnfusedPasses;
+}
+
+double gradient_upkeep_bytes(double trainable, const TrainingSpec& training) {
+  // The norm reads the gradients; scaling reads and writes them; zeroing writes them.
+  const double passes =
+      (training.clip_gradients ? 3.0 : 0.0) + (training.zero_grad == ZeroGrad::zeros ? 1.0 : 0.0);
+  return passes * trainable * static_cast<double>(size_of(training.recipe.gradients));
+}
+
+}  // namespace memest

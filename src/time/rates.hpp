@@ -1,0 +1,49 @@
+// What a GPU reaches of its datasheet: one efficiency for each class of work, from published
+// measurements, with the interval in which they scatter. Derivation, numbers and sources:
+// docs/calibration.md.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// Which end of the interval: all efficiencies at their 90th percentile, median, or 10th
+/// percentile.
+enum class Outlook : std::uint8_t { fast, expected, slow };
+
+/// FLOP/s of one operand type; zero where the GPU has no rate for it.
+struct TypeRate {
+  double peak = 0;    ///< the datasheet's
+  double matmul = 0;  ///< what matrix products reach
+};
+
+/// Rates that kernels reach, in FLOP/s and B/s.
+struct Rates {
+  TypeRate fp32;
+  TypeRate half;
+  TypeRate fp8;
+  double attention_forward = 0;  ///< fraction of the operand type's peak, for long sequences
+  double attention_backward = 0;
+  double stream = 0;  ///< element-wise, copies, matmul operands, optimizer
+  double normalization_forward = 0;
+  double normalization_backward = 0;
+  double link = 0;    ///< one direction between the ranks; 0 for one rank
+  double launch = 0;  ///< seconds a kernel takes at least
+
+  [[nodiscard]] const TypeRate& of(DType type) const;
+};
+
+/// The rates of `hardware.gpu` for a ring over `ranks` GPUs, or why there are none: no rate for
+/// `compute`, no memory bandwidth, no link, several nodes.
+std::variant<Rates, Unavailable> rates_of(const Hardware& hardware, DType compute,
+                                          std::int64_t ranks, Outlook outlook);
+
+/// The rule in one sentence, with its source.
+std::string_view efficiency_rule();
+
+}  // namespace memest

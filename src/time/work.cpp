@@ -1,0 +1,71 @@
+#include "memest/time/work.hpp"
+
+#include <algorithm>
+
+#include "memest/diag/expect.hpp"
+#include "optimizer_traffic.hpp"
+#include "recomputation.hpp"
+
+namespace memest {
+namespace {
+
+PassWork evaluate(const Work& work, const Bindings& sizes) {
+  return {.flops = work.flops.flops(sizes).as_double(),
+          .bytes = work.bytes.bytes(sizes).as_double()};
+}
+
+void add_parameters(StepWork& work, const Inventory& inventory, const TrainingSpec& training) {
+  for (const ParameterTensor& parameter : inventory.parameters) {
+    double elements = static_cast<double>(parameter.count);
+    for (const std::int64_t size : parameter.shape) elements *= static_cast<double>(size);
+    work.parameters += elements;
+    if (parameter.trainable) work.trainable += elements;
+  }
+  work.optimizer_bytes = optimizer_bytes(inventory, training);
+  work.clipping_bytes = gradient_upkeep_bytes(work.trainable, training);
+}
+
+}  // namespace
+
+Bindings sizes_of(const Graph& graph, const TrainingSpec& training) {
+  Bindings sizes = graph.sizes;
+  bind_tokens(sizes, training.micro_batch, training.seq_len);
+  return sizes;
+}
+
+StepWork work_of(const Graph& graph, const Job& job) {
+  expect(job.training.has_value(), "a job without training has no step");
+  const TrainingSpec& training = *job.training;
+  const Bindings sizes = sizes_of(graph, training);
+  const Recomputations again = recomputations_of(graph, training);
+
+  std::vector<double> executions(graph.blocks.size(), 0);
+  for (const BlockRun& run : graph.order) {
+    executions[run.block] += static_cast<double>(run.repeat);
+  }
+
+  StepWork work;
+  work.graph = &graph;
+  work.micro_steps = static_cast<double>(training.gradient_accumulation);
+  work.seq_len = static_cast<double>(training.seq_len);
+  work.units = 0;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    if (graph.blocks[block].checkpointable) work.units += executions[block];
+  }
+  work.units = std::max(work.units, 1.0);
+  add_parameters(work, graph.parameters, training);
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    const std::vector<Op>& ops = graph.blocks[block].ops;
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      work.ops.push_back({.block = block,
+                          .op = &ops[op],
+                          .executions = executions[block],
+                          .recomputations = static_cast<double>(again[block][op]),
+                          .forward = evaluate(ops[op].forward, sizes),
+                          .backward = evaluate(ops[op].backward, sizes)});
+    }
+  }
+  return work;
+}
+
+}  // namespace memest

@@ -1,0 +1,170 @@
+#include "memest/time/step_time.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "small_graph.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Approx;
+using test::attention_op;
+using test::dropout_op;
+using test::linear_op;
+using test::stack_job;
+using test::stack_of;
+
+constexpr std::int64_t kLayers = 8;
+constexpr std::int64_t kHidden = 4096;
+
+TimeEstimate time_of(const Graph& graph, const Job& job) {
+  const auto answer = estimate_step_time(graph, job, count_flops(graph, job));
+  REQUIRE(std::holds_alternative<TimeEstimate>(answer));
+  return std::get<TimeEstimate>(answer);
+}
+
+std::string reason_of(const Graph& graph, const Job& job) {
+  const auto answer = estimate_step_time(graph, job, count_flops(graph, job));
+  REQUIRE(std::holds_alternative<Unavailable>(answer));
+  return std::get<Unavailable>(answer).sentence;
+}
+
+const OpTime& op_named(const TimeEstimate& time, std::string_view name) {
+  const auto found = std::find_if(time.ops.begin(), time.ops.end(),
+                                  [&](const OpTime& op) { return op.op == name; });
+  REQUIRE(found != time.ops.end());
+  return *found;
+}
+
+Graph linears() { return stack_of({linear_op("a", 0, 1)}, kLayers, kHidden); }
+
+}  // namespace
+
+TEST_CASE("The ridge point is the datasheet's FLOP/s over its B/s") {
+  CHECK(time_of(linears(), stack_job(kLayers, kHidden)).ridge_point == Approx(100));
+}
+
+TEST_CASE("A matmul of few rows is memory-bound, one of many compute-bound") {
+  Job few = stack_job(kLayers, kHidden);
+  few.training->micro_batch = 1;
+  few.training->seq_len = 1;
+  const TimeEstimate one_row = time_of(linears(), few);
+  CHECK(op_named(one_row, "a").bound == Bound::memory);
+  CHECK(op_named(one_row, "a").intensity == Approx(1).epsilon(0.01));
+  const TimeEstimate many_rows = time_of(linears(), stack_job(kLayers, kHidden));
+  CHECK(op_named(many_rows, "a").bound == Bound::compute);
+  CHECK(op_named(many_rows, "a").intensity > many_rows.ridge_point);
+}
+
+TEST_CASE("A tiny kernel is bound by its launch") {
+  const Graph graph = stack_of({linear_op("a", 0, 1)}, kLayers, 16);
+  Job job = stack_job(kLayers, 16);
+  job.training->seq_len = 16;
+  CHECK(op_named(time_of(graph, job), "a").bound == Bound::launch);
+}
+
+TEST_CASE("The interval holds the estimate, and parts add up to it") {
+  const Graph graph =
+      stack_of({linear_op("a", 0, 1), attention_op(1, 2), dropout_op(2, 3, 4)}, kLayers, kHidden);
+  Job job = stack_job(kLayers, kHidden);
+  job.hardware.count = 8;
+  job.parallelism.data = 8;
+  job.training->gradient_accumulation = 3;
+  const TimeEstimate time = time_of(graph, job);
+  CHECK(time.low < time.step);
+  CHECK(time.step < time.high);
+  double sum = 0;
+  for (const OpTime& op : time.ops) sum += op.seconds.value();
+  CHECK(sum == Approx(time.step.value()));
+  CHECK(std::is_sorted(
+      time.ops.begin(), time.ops.end(),
+      [](const OpTime& left, const OpTime& right) { return left.seconds > right.seconds; }));
+}
+
+TEST_CASE("HFU is MFU with the recomputed FLOPs") {
+  Job job = stack_job(kLayers, kHidden);
+  job.training->recompute = FullRecompute{.reentrant = true};
+  const Graph graph = linears();
+  const TimeEstimate time = time_of(graph, job);
+  const FlopsEstimate flops = count_flops(graph, job);
+  CHECK(time.hfu / time.mfu == Approx(flops.executed() / flops.model));
+  CHECK(time.hfu < 1);
+  CHECK(time.tokens_per_second_per_gpu * time.step.value() == Approx(2048));
+}
+
+TEST_CASE("fp32 matmuls run at the fp32 rate, not at the tensor cores'") {
+  Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  const double half = op_named(time_of(graph, job), "a").seconds.value();
+  for (Block& block : graph.blocks) {
+    for (Op& op : block.ops) op.compute = DType::fp32;
+  }
+  job.training->recipe.compute = DType::fp32;
+  CHECK(op_named(time_of(graph, job), "a").seconds.value() > 8 * half);
+}
+
+TEST_CASE("A GPU without a rate for the compute type has no time, and says which is missing") {
+  Job job = stack_job(kLayers, kHidden);
+  job.hardware.gpu.peak.erase(DType::bf16);
+  CHECK(reason_of(linears(), job) == "no bf16 rate is known for Round GPU");
+  job = stack_job(kLayers, kHidden);
+  job.hardware.gpu.memory_bandwidth.reset();
+  CHECK(reason_of(linears(), job) == "no memory bandwidth is known for Round GPU");
+  job = stack_job(kLayers, kHidden);
+  job.parallelism.data = 8;
+  job.hardware.count = 8;
+  job.hardware.gpu.link_bandwidth.reset();
+  CHECK(reason_of(linears(), job) == "neither a link nor a PCIe generation is known for Round GPU");
+  job.hardware.gpu = test::round_gpu();
+  job.parallelism.data = 16;
+  job.hardware.count = 16;
+  CHECK(reason_of(linears(), job) ==
+        "the network between nodes is not described, so collectives over 16 GPUs have no rate");
+}
+
+TEST_CASE("A causal fused attention takes half the time of a full one") {
+  Graph graph = stack_of({attention_op(0, 1)}, kLayers, kHidden);
+  const Job job = stack_job(kLayers, kHidden);
+  const double causal = op_named(time_of(graph, job), "attention").seconds.value();
+  graph.blocks.front().ops.front().causal = false;
+  CHECK(op_named(time_of(graph, job), "attention").seconds.value() == Approx(2 * causal));
+}
+
+TEST_CASE("Collectives hide behind the backward pass as far as it is long") {
+  const Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  job.parallelism.data = 8;
+  job.hardware.count = 8;
+  const double one = time_of(graph, stack_job(kLayers, kHidden)).step.value();
+  const double fast_link = time_of(graph, job).step.value();
+  CHECK(fast_link > one);  // the last bucket is never hidden
+  job.hardware.gpu.link_bandwidth->value = BytesPerSecond(2e9);
+  const TimeEstimate slow = time_of(graph, job);
+  CHECK(slow.ops.front().op == "gradients");
+  CHECK(slow.ops.front().bound == Bound::link);
+}
+
+TEST_CASE("ZeRO divides the optimizer step by the data-parallel degree", "[peers]") {
+  const Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  job.parallelism.data = 4;
+  job.hardware.count = 8;  // the world is larger than what ZeRO shards over
+  const double replicated = op_named(time_of(graph, job), "step").seconds.value();
+  job.parallelism.zero = ZeroStage::optimizer;
+  CHECK(op_named(time_of(graph, job), "step").seconds.value() == Approx(replicated / 4));
+}
+
+TEST_CASE("The fused optimizer moves each tensor once") {
+  const Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  const double foreach = op_named(time_of(graph, job), "step").seconds.value();
+  job.training->optimizer_implementation = OptimizerImplementation::fused;
+  const double fused = op_named(time_of(graph, job), "step").seconds.value();
+  CHECK(foreach / fused == Approx(20.0 / 7.0));
+  // 7 tensors of 2 B for each of the 9 · 4096² parameters at 0.86 TB/s.
+  CHECK(fused == Approx(7 * 2 * 9.0 * 4096 * 4096 / 0.86e12));
+}
+
+}  // namespace memest
