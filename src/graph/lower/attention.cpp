@@ -122,39 +122,25 @@ Heads rotate(BlockBuilder& block, const DecoderContext& context, std::string_vie
 
 /// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
 std::vector<TensorId> rotary_tables(BlockBuilder& block, const DecoderContext& context,
-                                    const LayerKind& kind, DType dtype) {
+                                    const LayerKind& kind) {
   if (context.textbook()) return {};
   const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
   const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
+  const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+  const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
   const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
-  return {block.shared(local ? "local cos" : "cos", shape, dtype),
-          block.shared(local ? "local sin" : "sin", shape, dtype)};
-}
-
-AttentionCall call_of(const BlockBuilder& block, const DecoderContext& context,
-                      const LayerKind& kind) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
-  const LoweringPolicy& policy = context.policy;
-  const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
-  AttentionCall call;
-  call.kernel = policy.implementation.attention;
-  call.dropout = context.dropout(context.decoder.dropout.attention);
-  call.dtype = block.precision().autocast ? block.precision().compute : block.precision().weights;
-  call.mask_by_head = alibi;
-  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window);
-  if (context.transformers() && context.habits.masks_always) call.masked = true;
-  if (context.transformers() && context.habits.eager_only) call.kernel = AttentionKernel::eager;
-  // transformers repeats keys and values where it passes a mask; Falcon repeats several heads
-  // itself and leaves a single one to broadcasting, which only the math fallback understands.
-  const bool single_left = context.transformers() && context.habits.splits_by_index;
-  call.grouped =
-      spec.kv_heads < spec.heads && (!call.masked || (single_left && spec.kv_heads == 1));
-  if (call.kernel == AttentionKernel::sdpa) {
-    call.kernel = call.grouped && call.masked
-                      ? AttentionKernel::sdpa_math
-                      : resolve_sdpa(call, spec.head_dim, policy.capability);
-  }
-  return call;
+  const std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
+                                        block.shared(local ? "local sin" : "sin", shape, dtype)};
+  if (!context.transformers() || !context.habits.tables_by_layer) return shared;
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = "interleave";
+  op.inputs = shared;
+  op.outputs = {block.make({"interleave", "cos"}, shape, dtype),
+                block.make({"interleave", "sin"}, shape, dtype)};
+  const std::vector<TensorId> own = op.outputs;
+  block.emit(std::move(op));
+  return own;
 }
 
 TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
@@ -177,6 +163,61 @@ TensorId run(BlockBuilder& block, const DecoderContext& context, const Attention
 
 }  // namespace
 
+AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind) {
+  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const LoweringPolicy& policy = context.policy;
+  const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
+  const bool habitual = context.transformers();
+  AttentionCall call;
+  call.kernel = policy.implementation.attention;
+  if (habitual && context.habits.eager_only) call.kernel = AttentionKernel::eager;
+  if (!habitual || alibi || context.habits.drops_attention) {
+    call.dropout = context.dropout(context.decoder.dropout.attention);
+  }
+  call.dtype = policy.autocast ? policy.compute : policy.weights;
+  call.mask_by_head = alibi;
+  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
+                (habitual && context.habits.masks_always);
+  call.broadcast = habitual && context.habits.splits_by_index && spec.kv_heads == 1 &&
+                   spec.kv_heads < spec.heads;
+  // transformers repeats keys and values where it passes a mask.
+  call.grouped = spec.kv_heads < spec.heads && !call.masked;
+  if (call.kernel == AttentionKernel::sdpa) {
+    call.kernel = call.broadcast ? AttentionKernel::sdpa_math
+                                 : resolve_sdpa(call, spec.head_dim, policy.capability);
+  }
+  return call;
+}
+
+std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind) {
+  const AttentionCall call = attention_call(context, kind);
+  const auto refuses = [](bool condition, const char* sentence) {
+    return condition ? std::optional<Unavailable>(Unavailable{sentence}) : std::nullopt;
+  };
+  constexpr std::int64_t kWidestFlash = 256;
+  const std::int64_t head_dim = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  switch (call.kernel) {
+    case AttentionKernel::sdpa_flash:
+      if (!is_half(call.dtype)) return refuses(true, "flash attention takes 16-bit types only");
+      if (head_dim > kWidestFlash) {
+        return refuses(true, "flash attention takes heads of 256 channels at most");
+      }
+      return refuses(call.masked, "flash attention takes no mask, and this model passes one");
+    case AttentionKernel::sdpa_efficient:
+      return refuses(call.grouped || call.broadcast,
+                     "the memory-efficient kernel takes no grouped heads (PyTorch 2.11)");
+    case AttentionKernel::sdpa_cudnn:
+      return refuses(!is_half(call.dtype) || call.broadcast,
+                     "cuDNN attention takes 16-bit types and no broadcast heads");
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::textbook:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
                    TensorId x) {
   const Dimensions& dims = context.dims;
@@ -184,12 +225,11 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   AttentionInputs inputs = Projections(block, context, spec).write(x);
   const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
   if (rotary != nullptr && kind.rotates) {
-    const std::vector<TensorId> tables =
-        rotary_tables(block, context, kind, block.precision().weights);
+    const std::vector<TensorId> tables = rotary_tables(block, context, kind);
     inputs.q = rotate(block, context, "q_rotary", inputs.q, tables);
     inputs.k = rotate(block, context, "k_rotary", inputs.k, tables);
   }
-  const TensorId mixed = run(block, context, call_of(block, context, kind), inputs);
+  const TensorId mixed = run(block, context, attention_call(context, kind), inputs);
   const bool separate_bias = context.transformers() && context.habits.separate_bias;
   return linear(
       block,

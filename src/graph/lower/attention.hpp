@@ -3,6 +3,8 @@
 // attention) and transformers 5.17 (integrations/sdpa_attention.py, eager_attention_forward).
 #pragma once
 
+#include <optional>
+
 #include "decoder_context.hpp"
 
 namespace memest {
@@ -27,9 +29,16 @@ struct AttentionCall {
   bool masked = false;        ///< an explicit mask is passed
   bool mask_by_head = false;  ///< of its own for every head (ALiBi)
   bool grouped = false;       ///< fewer key/value heads reach the kernel than query heads
+  bool broadcast = false;     ///< a single key/value head is left to broadcasting (Falcon)
   double dropout = 0;
   DType dtype = DType::bf16;  ///< of the operands
 };
+
+/// What attention of a layer of `kind` runs.
+AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind);
+
+/// Why PyTorch would refuse the kernel that the policy forces, or nothing.
+std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind);
 
 /// The kernel that `sdpa` means for these operands. Reference: which backend PyTorch 2.11 with
 /// cuDNN 9.19 takes, by capability, type, head size, mask and grouping.

@@ -123,15 +123,20 @@ void cudnn_scratch(BlockBuilder& block, const DecoderContext& context, Op& op) {
                                  {dims.b, dims.a, dims.s, dims.d + Expr(1)}, DType::fp32)};
 }
 
-/// A mask in the operands' type, its columns rounded up to 8 where the kernel wants that.
+/// A mask in the operands' type, its columns rounded up to 8 where the kernel wants that. Each
+/// layer makes its own from a boolean one; ALiBi's is ready unless it must be cast or widened.
 TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
                      const AttentionCall& call) {
+  constexpr std::int64_t kColumns = 8;
   const Dimensions& dims = context.dims;
-  const bool rounds = call.kernel == AttentionKernel::sdpa_efficient;
-  const Expr columns = rounds ? Expr(Symbol::seq_len_8) : dims.s;
-  const Expr heads = call.mask_by_head ? dims.a : Expr(1);
-  const TensorId mask =
-      block.make({"attention_mask"}, {dims.b, heads, dims.s, columns}, call.dtype);
+  const bool widens =
+      call.kernel == AttentionKernel::sdpa_efficient && context.policy.seq_len % kColumns != 0;
+  const Shape shape = {dims.b, call.mask_by_head ? dims.a : Expr(1), dims.s,
+                       widens ? Expr(Symbol::seq_len_8) : dims.s};
+  if (call.mask_by_head && !widens && !context.policy.autocast) {
+    return block.shared("alibi mask", shape, call.dtype);
+  }
+  const TensorId mask = block.make({"attention_mask"}, shape, call.dtype);
   Op op;
   op.kind = OpKind::mask;
   op.name = "attention_mask";
@@ -219,7 +224,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   if (call.kernel == AttentionKernel::sdpa_efficient) efficient_scratch(block, context, call, op);
   if (call.kernel == AttentionKernel::sdpa_cudnn) cudnn_scratch(block, context, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
-  const Expr product = score_flops(dims);
+  const Expr product = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
   block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});
 
   // The output lies as the queries do; efficient attention always writes [b, s, a, d].

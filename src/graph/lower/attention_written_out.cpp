@@ -81,13 +81,17 @@ TensorId join(BlockBuilder& block, const Dimensions& dims, TensorId mixed, DType
 
 /// The causal (or sliding, or ALiBi) mask added to the scores: two more score-sized tensors, gone
 /// after the softmax.
-TensorId masked_scores(BlockBuilder& block, TensorId scores) {
+TensorId masked_scores(BlockBuilder& block, const DecoderContext& context, TensorId scores) {
   const TensorId out = block.make({"mask"}, block.tensor(scores).shape, block.dtype_of(scores));
   Op op;
   op.kind = OpKind::mask;
   op.name = "mask";
   op.inputs = {scores};
   op.outputs = {out};
+  if (context.transformers() && context.habits.masks_by_fill) {
+    const Dimensions& dims = context.dims;
+    op.saved = {block.shared("boolean mask", {dims.b, Expr(1), dims.s, dims.s}, DType::boolean)};
+  }
   op.attention_core = true;
   op.causal = true;
   block.emit(std::move(op));
@@ -170,7 +174,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   const Heads v = repeat_heads(block, context, "v_repeat", inputs.v);
   TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k, call.dtype);
   if (spec.softcap) scores = core_softcap(block, scores);
-  scores = masked_scores(block, scores);
+  scores = masked_scores(block, context, scores);
   const bool in_type =
       context.transformers() && context.habits.softmax_in_type && !block.precision().autocast;
   TensorId probabilities = softmax(block, scores, in_type ? call.dtype : DType::fp32);
@@ -186,22 +190,27 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
 TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, AttentionInputs inputs) {
   const Dimensions& dims = context.dims;
-  // Half operands go to fp32; queries and keys are scaled, so always copies, with all heads.
-  const auto scaled = [&](std::string_view name, Heads x) {
-    const Heads typed = cast_heads(block, context, name, x, call.dtype);
-    return Heads{core_copy(block, {name, "scaled"}, typed.id, all_heads(dims), DType::fp32), true};
-  };
-  const Heads q = scaled("q_operand", inputs.q);
-  const Heads k = scaled("k_operand", inputs.k);
-  Heads v = cast_heads(block, context, "v_operand", inputs.v, call.dtype);
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
-  if (is_half(call.dtype) || spec.kv_heads < spec.heads) {
-    v = {core_copy(block, {"v_operand", "in fp32"}, v.id, all_heads(dims), DType::fp32), true};
+  const auto in_fp32 = [&](Place place, Heads x, const Expr& heads) {
+    const Heads typed = cast_heads(block, context, place.op, x, call.dtype);
+    return core_copy(block, place, typed.id, {dims.b, heads, dims.s, dims.d}, DType::fp32);
+  };
+  // Queries and keys are scaled, so always copies; keys of all heads, unless one is broadcast.
+  const Heads q = {in_fp32({"q_operand", "scaled"}, inputs.q, dims.a), true};
+  const auto key_or_value = [&](Place place, Heads x) {
+    if (!call.broadcast) return Heads{in_fp32(place, x, dims.a), true};
+    return product_operand(block, context, place.op, {in_fp32(place, x, dims.k), true, true});
+  };
+  const Heads k = key_or_value({"k_operand", "scaled"}, inputs.k);
+  Heads v = inputs.v;
+  if (is_half(call.dtype) || (spec.kv_heads < spec.heads && !call.broadcast)) {
+    v = key_or_value({"v_operand", "in fp32"}, v);
   } else {
+    v.expanded = call.broadcast;
     v = product_operand(block, context, "v_operand", v);
   }
   TensorId scores = scores_of(block, dims, q, k, DType::fp32);
-  scores = masked_scores(block, scores);
+  scores = masked_scores(block, context, scores);
   TensorId probabilities = softmax(block, scores, DType::fp32);
   probabilities = core_dropout(block, call.dropout, probabilities);
   const TensorId mixed = values_of(block, dims, probabilities, v, DType::fp32);

@@ -68,19 +68,34 @@ class LayerWriter {
     return norm(block_, context_, {name, context_.decoder.norm, {context_.dims.h}}, x);
   }
 
-  /// Dropout of a branch's output, and Granite's factor.
-  TensorId finish(std::string_view dropout_name, TensorId x) {
-    x = dropout(block_, dropout_name, context_.dropout(context_.decoder.dropout.residual), x);
-    return context_.decoder.scaled_residual ? scale(block_, dropout_name, x) : x;
+  /// One dropout for the sum of both branches, not one for each.
+  [[nodiscard]] bool drops_joined() const {
+    const BlockLayout layout = context_.decoder.layout;
+    return context_.transformers() && context_.habits.drops_joined_branches &&
+           (layout == BlockLayout::parallel_one_norm || layout == BlockLayout::parallel_two_norms);
+  }
+
+  TensorId drop(std::string_view name, TensorId x) {
+    return dropout(block_, name, context_.dropout(context_.decoder.dropout.residual), x);
+  }
+
+  /// Granite's factor.
+  TensorId factored(std::string_view name, TensorId x) {
+    return context_.decoder.scaled_residual ? scale(block_, name, x) : x;
   }
 
   TensorId attend(TensorId x) {
-    return finish("attention_output_dropout", attention(block_, context_, kind_, x));
+    const bool drops = !context_.transformers() || context_.habits.drops_attention_output;
+    TensorId out = attention(block_, context_, kind_, x);
+    if (drops && !drops_joined()) out = drop("attention_output_dropout", out);
+    return factored("attention_output_scale", out);
   }
 
   TensorId feed(TensorId x) {
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
-    return finish("feed_forward_dropout", feed_forward(block_, context_, part, x));
+    TensorId out = feed_forward(block_, context_, part, x);
+    if (!drops_joined()) out = drop("feed_forward_dropout", out);
+    return factored("feed_forward_scale", out);
   }
 
   TensorId residual(std::string_view name, TensorId x, TensorId branch) {
@@ -88,7 +103,9 @@ class LayerWriter {
   }
 
   void join(TensorId x, TensorId mixed, TensorId fed) {
-    add(block_, "feed_forward_residual", x, add(block_, "attention_residual", mixed, fed));
+    TensorId both = add(block_, "attention_residual", mixed, fed);
+    if (drops_joined()) both = drop("branches_dropout", both);
+    add(block_, "feed_forward_residual", x, both);
   }
 
   const DecoderContext& context_;

@@ -1,6 +1,10 @@
 #include "decoder_context.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+
+#include "attention.hpp"
 
 namespace memest {
 namespace {
@@ -66,7 +70,16 @@ std::variant<DecoderContext, Unavailable> context_of(const DecoderSpec& decoder,
                                                      std::string_view model_type,
                                                      const LoweringPolicy& policy) {
   if (auto refused = refusal(decoder, policy)) return *refused;
-  return DecoderContext{decoder, policy, habits_of(model_type), dimensions_of(decoder, policy)};
+  const Habits* habits = habits_of(model_type);
+  if (habits == nullptr) {
+    return Unavailable{"memory and time of model_type '" + std::string(model_type) +
+                       "' are not available yet; parameters and states are"};
+  }
+  DecoderContext context{decoder, policy, *habits, dimensions_of(decoder, policy)};
+  for (const LayerKind& kind : decoder.kinds) {
+    if (auto refused = kernel_refusal(context, kind)) return *refused;
+  }
+  return context;
 }
 
 }  // namespace memest

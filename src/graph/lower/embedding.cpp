@@ -65,20 +65,21 @@ TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, Ten
 
 /// The tables of cosines and sines of the batch's positions: a product of frequencies and
 /// positions, [r/2, 1] by [1, s], without gradient.
-void rotary_tables(BlockBuilder& block, const DecoderContext& context,
-                   const RotaryPosition& rotary) {
-  const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
+void rotary_tables(BlockBuilder& block, const DecoderContext& context, const Expr& channels,
+                   std::int64_t tables) {
+  const Shape shape = {Expr(1), context.dims.s, channels};
   const auto table = [&](std::string_view name, std::string_view cos, std::string_view sin) {
     Op op;
     op.kind = OpKind::rotary;
     op.name = name;
-    const DType dtype = block.precision().weights;
+    const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+    const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
     op.outputs = {block.make({name, cos}, shape, dtype, Role::buffer),
                   block.make({name, sin}, shape, dtype, Role::buffer)};
-    block.emit(std::move(op), {Expr(Symbol::rotary_dim) * context.dims.s, Expr()});
+    block.emit(std::move(op), {channels * context.dims.s, Expr()});
   };
   table("rotary_table", "cos", "sin");
-  if (rotary.tables > 1) table("local_rotary_table", "local cos", "local sin");
+  if (tables > 1) table("local_rotary_table", "local cos", "local sin");
 }
 
 }  // namespace
@@ -101,9 +102,16 @@ Block embedding_block(const DecoderContext& context) {
   if (decoder.embedding_norm) {
     x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);
   }
-  dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
-  const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
-  if (rotary != nullptr && !context.textbook()) rotary_tables(block, context, *rotary);
+  if (!context.transformers() || context.habits.drops_embedding) {
+    dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
+  }
+  if (context.textbook()) return std::move(block).take();
+  if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
+    rotary_tables(block, context, Symbol::rotary_dim, rotary->tables);
+  } else if (std::holds_alternative<AlibiPosition>(decoder.position) && context.transformers() &&
+             context.habits.rotates_unused) {
+    rotary_tables(block, context, dims.d, 1);
+  }
   return std::move(block).take();
 }
 

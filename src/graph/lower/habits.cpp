@@ -7,6 +7,18 @@ namespace memest {
 namespace {
 
 constexpr std::array kHabits = {
+    Habits{},
+    Habits{.model_type = "llama"},
+    Habits{.model_type = "mistral"},
+    Habits{.model_type = "qwen2"},
+    Habits{.model_type = "qwen3"},
+    Habits{.model_type = "smollm3"},
+    Habits{.model_type = "granite"},
+    Habits{.model_type = "phi"},
+    Habits{.model_type = "stablelm", .drops_attention_output = false},
+    Habits{.model_type = "starcoder2"},
+    Habits{.model_type = "gpt_neox"},
+    Habits{.model_type = "gpt_bigcode"},
     Habits{.model_type = "gpt2", .softmax_in_type = true},
     Habits{.model_type = "bloom", .eager_only = true},
     Habits{.model_type = "opt", .positions_by_batch = true},
@@ -14,11 +26,19 @@ constexpr std::array kHabits = {
            .softmax_in_type = true,
            .masks_always = true,
            .separate_bias = true,
-           .splits_by_index = true},
-    Habits{.model_type = "phi3", .rotates_by_cat = true},
-    Habits{.model_type = "olmo", .layer_norm = NormWriting::fp32},
-    Habits{.model_type = "olmo2", .rms_norm = NormWriting::gain_then_cast},
-    Habits{.model_type = "olmo3", .rms_norm = NormWriting::gain_then_cast},
+           .splits_by_index = true,
+           .rotates_unused = true,
+           .drops_joined_branches = true,
+           .drops_attention = false},
+    Habits{.model_type = "mpt", .eager_only = true, .masks_by_fill = true},
+    Habits{.model_type = "glm", .tables_by_layer = true},
+    Habits{.model_type = "glm4", .tables_by_layer = true},
+    Habits{.model_type = "ernie4_5", .tables_in_fp32 = true, .tables_by_layer = true},
+    Habits{.model_type = "nemotron", .layer_norm = NormWriting::one_plus_fused},
+    Habits{.model_type = "phi3", .rotates_by_cat = true, .drops_embedding = false},
+    Habits{.model_type = "olmo", .layer_norm = NormWriting::fp32, .tables_in_fp32 = true},
+    Habits{.model_type = "olmo2", .rms_norm = NormWriting::gain_then_cast, .tables_in_fp32 = true},
+    Habits{.model_type = "olmo3", .rms_norm = NormWriting::gain_then_cast, .tables_in_fp32 = true},
     Habits{.model_type = "cohere", .layer_norm = NormWriting::python_layer},
     Habits{.model_type = "cohere2", .layer_norm = NormWriting::python_layer},
     Habits{.model_type = "gemma", .rms_norm = NormWriting::one_plus_gain, .scale_is_tensor = true},
@@ -28,15 +48,13 @@ constexpr std::array kHabits = {
            .scale_is_tensor = true},
 };
 
-constexpr Habits kLlama;
-
 }  // namespace
 
-const Habits& habits_of(std::string_view model_type) {
+const Habits* habits_of(std::string_view model_type) {
   const auto* found = std::find_if(kHabits.begin(), kHabits.end(), [&](const Habits& habits) {
     return habits.model_type == model_type;
   });
-  return found == kHabits.end() ? kLlama : *found;
+  return found == kHabits.end() ? nullptr : found;
 }
 
 }  // namespace memest

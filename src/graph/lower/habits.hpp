@@ -17,7 +17,8 @@ enum class NormWriting {
   python_layer,    ///< layer norm op by op in fp32 (Cohere)
   cast_then_gain,  ///< RMS norm in fp32, cast, then times the gain (LLaMA)
   gain_then_cast,  ///< RMS norm and gain in fp32, then cast (OLMo 2)
-  one_plus_gain    ///< the same with 1 + gain (Gemma)
+  one_plus_gain,   ///< the same with 1 + gain (Gemma)
+  one_plus_fused   ///< one kernel with 1 + gain, under autocast in the compute type (Nemotron)
 };
 
 struct Habits {
@@ -25,16 +26,24 @@ struct Habits {
   NormWriting rms_norm = NormWriting::cast_then_gain;
   NormWriting layer_norm = NormWriting::fused;
   bool rotates_by_cat = false;   ///< rotated and other channels are joined even where all rotate
+  bool tables_in_fp32 = false;   ///< cos and sin stay in fp32
+  bool tables_by_layer = false;  ///< every layer makes cos and sin of its own from the shared ones
   bool softmax_in_type = false;  ///< eager softmax in the scores' type, not in fp32
   bool eager_only = false;       ///< no fused attention
   bool masks_always = false;     ///< passes an attention mask even where causality would do
-  bool separate_bias = false;    ///< x·Wᵀ + b as two operations
+  bool masks_by_fill = false;  ///< eager scores are filled by a shared boolean mask, and it is kept
+  bool separate_bias = false;  ///< x·Wᵀ + b as two operations
   bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
-  bool positions_by_batch = false;  ///< position ids of [b, s] instead of [1, s]
-  bool scale_is_tensor = false;     ///< the embedding's factor is a tensor, and kept
+  bool rotates_unused = false;   ///< computes rotary tables beside ALiBi
+  bool positions_by_batch = false;     ///< position ids of [b, s] instead of [1, s]
+  bool scale_is_tensor = false;        ///< the embedding's factor is a tensor, and kept
+  bool drops_embedding = true;         ///< applies the config's embedding dropout
+  bool drops_attention_output = true;  ///< applies residual dropout after attention too
+  bool drops_joined_branches = false;  ///< one dropout for both branches of a parallel block
+  bool drops_attention = true;         ///< applies attention dropout without ALiBi too
 };
 
-/// The habits of `model_type`; LLaMA's where it has none of its own.
-const Habits& habits_of(std::string_view model_type);
+/// The habits of `model_type`, LLaMA's for an empty one; null where they are not known.
+const Habits* habits_of(std::string_view model_type);
 
 }  // namespace memest

@@ -49,6 +49,14 @@ class NormWriter {
         scratch_like_input("normalized in fp32");
         if (has_gain()) keep_like_input("normalized", given);
         return finish(promoted(given, block_.precision().weights));
+      case NormWriting::one_plus_fused:
+        keep_input(to_compute(block_, part_.name, x_));
+        keep("1 + gain", part_.gain, block_.dtype_of(op_.inputs[0]));
+        if (part_.kind.bias && block_.precision().autocast) {
+          keep("cast bias", part_.gain, block_.precision().compute);
+        }
+        keep_statistics();
+        return finish(block_.dtype_of(op_.inputs[0]));
       case NormWriting::gain_then_cast:
       case NormWriting::one_plus_gain:
         keep_input(upcast());

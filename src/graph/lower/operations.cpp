@@ -223,7 +223,11 @@ TensorId activation(BlockBuilder& block, std::string_view name, ActivationFuncti
       return unary(block, {name}, OpKind::activation, Keeps::result, x);
     case ActivationFunction::relu2: {
       const TensorId positive = unary(block, {name, "relu"}, OpKind::activation, Keeps::result, x);
-      return unary(block, {name}, OpKind::activation, Keeps::input, positive);
+      // Autocast raises the power to fp32.
+      const TensorId base = block.precision().autocast
+                                ? cast(block, {name, "in fp32"}, positive, DType::fp32)
+                                : positive;
+      return unary(block, {name}, OpKind::activation, Keeps::input, base);
     }
     case ActivationFunction::gelu:
     case ActivationFunction::gelu_tanh:
