@@ -46,14 +46,8 @@ Bytes MemoryEstimate::high() const {
 }
 
 Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_t seq_len) {
-  const auto up_to = [seq_len](std::int64_t multiple) {
-    return checked_multiply(checked_add(seq_len, multiple - 1) / multiple, multiple);
-  };
   Bindings bindings = ledger.bindings;
-  bindings.set(Symbol::micro_batch, micro_batch)
-      .set(Symbol::seq_len, seq_len)
-      .set(Symbol::seq_len_32, up_to(32))
-      .set(Symbol::seq_len_128, up_to(128));
+  bind_tokens(bindings, micro_batch, seq_len);
   return bindings;
 }
 

@@ -82,29 +82,53 @@ void LedgerTerms::instant(std::string name, std::string kind, std::vector<std::u
   kinds_.push_back(std::move(kind));
 }
 
+std::vector<Sizes> LedgerTerms::size_grid() const {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 22;
+  constexpr std::int64_t kLongest = std::int64_t{1} << 17;
+  constexpr std::int64_t kLargestBatch = 1024;
+  std::vector<std::int64_t> lengths{ledger_.bindings.at(Symbol::seq_len)};
+  for (std::int64_t seq_len = 128; seq_len <= kLongest; seq_len *= 4) lengths.push_back(seq_len);
+  std::vector<Sizes> grid{sizes_in(ledger_.bindings)};
+  for (const std::int64_t seq_len : lengths) {
+    for (std::int64_t batch = 1; batch <= kLargestBatch && batch <= kMostTokens / seq_len;
+         batch *= 2) {
+      grid.push_back(sizes_in(bindings_at(ledger_, batch, seq_len)));
+    }
+  }
+  return grid;
+}
+
 std::vector<bool> LedgerTerms::possible_peaks() const {
-  std::vector<SizePolynomial> totals;
-  std::vector<std::int64_t> values;
-  const Sizes sizes = sizes_in(ledger_.bindings);
-  std::map<std::string, std::size_t> largest_of_kind;
-  for (std::size_t i = 0; i < ledger_.instants.size(); ++i) {
-    Expr total;
-    for (const std::uint16_t term : ledger_.instants[i].terms) {
-      total += ledger_.terms[term].formula;
+  std::vector<SizePolynomial> terms;
+  for (const LedgerTerm& term : ledger_.terms) terms.push_back(bound(term.formula));
+  std::vector<bool> kept(ledger_.instants.size(), false);
+  std::vector<std::int64_t> values(terms.size());
+  std::vector<std::int64_t> totals(ledger_.instants.size());
+  bool own_sizes = true;  // the grid begins with the job's own
+  for (const Sizes& sizes : size_grid()) {
+    for (std::size_t i = 0; i < terms.size(); ++i) values[i] = terms[i].evaluate(sizes);
+    for (std::size_t i = 0; i < totals.size(); ++i) {
+      totals[i] = 0;
+      for (const std::uint16_t term : ledger_.instants[i].terms) {
+        totals[i] = checked_add(totals[i], values[term]);
+      }
     }
-    totals.push_back(bound(total));
-    values.push_back(totals.back().evaluate(sizes));
-    const auto [largest, first] = largest_of_kind.emplace(kinds_[i], i);
-    if (!first && values[i] > values[largest->second]) largest->second = i;
+    kept[static_cast<std::size_t>(std::max_element(totals.begin(), totals.end()) -
+                                  totals.begin())] = true;
+    if (own_sizes) keep_largest_of_kinds(totals, kept);
+    own_sizes = false;
   }
-  std::vector<bool> kept(totals.size(), true);
-  for (std::size_t i = 0; i < totals.size(); ++i) {
-    for (std::size_t other = 0; other < totals.size() && kept[i]; ++other) {
-      if (other != i && kept[other] && totals[other].dominates(totals[i])) kept[i] = false;
-    }
-  }
-  for (const auto& [kind, index] : largest_of_kind) kept[index] = true;
   return kept;
+}
+
+void LedgerTerms::keep_largest_of_kinds(const std::vector<std::int64_t>& totals,
+                                        std::vector<bool>& kept) const {
+  std::map<std::string, std::size_t> largest;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    const auto [entry, first] = largest.emplace(kinds_[i], i);
+    if (!first && totals[i] > totals[entry->second]) entry->second = i;
+  }
+  for (const auto& [kind, index] : largest) kept[index] = true;
 }
 
 void LedgerTerms::keep_instants(const std::vector<bool>& kept) {

@@ -35,7 +35,13 @@ class LedgerTerms {
   Ledger take() &&;
 
  private:
+  /// The job's own sizes, then others that a search may ask for.
+  [[nodiscard]] std::vector<Sizes> size_grid() const;
+  /// The instants that are the largest of all somewhere on the grid, or of their kind at the job's
+  /// own sizes.
   [[nodiscard]] std::vector<bool> possible_peaks() const;
+  void keep_largest_of_kinds(const std::vector<std::int64_t>& totals,
+                             std::vector<bool>& kept) const;
   void keep_instants(const std::vector<bool>& kept);
   void drop_unused_terms();
 

@@ -41,6 +41,12 @@ Expr layer_input_bytes(const Graph& graph) {
   return {};
 }
 
+LedgerTerm held_logits_term(const Graph& graph) {
+  return {"logits held by the caller", TermGroup::activations,
+          input_bytes(graph.blocks[graph.order.back().block]),
+          "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
+}
+
 /// Indices of the polynomials that no other one dominates; of equal ones the first.
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {
   std::vector<std::size_t> result;
@@ -65,7 +71,13 @@ class LedgerWriter {
         checkpoint_(checkpoint_length(training_.recompute, layers_)),
         terms_(graph, job),
         shared_tables_(shared_bytes(graph)),
-        layer_input_(layer_input_bytes(graph)) {}
+        layer_input_(layer_input_bytes(graph)) {
+    for (const Block& block : graph.blocks) {
+      const BlockMoments all = moments_of(block, BlockPass::keep_all);
+      gradient_elements_.push_back(all.backward.empty() ? Expr()
+                                                        : all.backward.back().gradient_elements);
+    }
+  }
 
   Ledger write() && {
     write_residents();
@@ -113,7 +125,8 @@ class LedgerWriter {
     always(buffer_terms(graph_.parameters));
     always(workspace_terms(graph_, job_));
     always(resident_bucket_terms(job_));
-    all_gradients_ = terms_.add(gradient_term(job_));
+    if (training_.hold_outputs) always({held_logits_term(graph_)});
+    all_gradients_ = terms_.add(gradient_term(job_, graph_.parameters));
     persistent_gradients_ = gradients_persist(job_);
   }
 
@@ -132,15 +145,26 @@ class LedgerWriter {
 
   /// What the blocks before the site keep, and what the site's checkpoint has brought back.
   void add_kept(Alive& alive, const Site& site, bool second) {
+    Expr casts;
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
       const Block& block = graph_.blocks[i];
-      if (site.before[i] == 0 || (block.checkpointable && checkpoint_ > 0)) continue;
+      if (site.before[i] == 0) continue;
+      const bool dropped = block.checkpointable && checkpoint_ > 0;
+      // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
+      if (!(dropped && second)) casts += times(site.before[i]) * block.saved_cast_bytes();
+      if (dropped) continue;
       const Expr kept = pass_of(block, false) == BlockPass::keep_core_out
                             ? block.saved_bytes_without_attention_core()
                             : block.saved_bytes(false);
-      add_term(alive, {"activations: " + block.name, TermGroup::activations,
-                       times(site.before[i]) * kept, kSavedSource, ""});
+      add_term(alive,
+               {"activations: " + block.name, TermGroup::activations,
+                times(site.before[i]) * (kept - block.saved_cast_bytes()), kSavedSource, ""});
     }
+    add_term(alive,
+             {"weights cast by autocast", TermGroup::weights, casts,
+              "torch.autocast: a copy of every matmul weight in the compute type, from forward "
+              "to backward",
+              ""});
     add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
                      shared_tables_, kSavedSource, ""});
     if (checkpoint_ == 0) return;
@@ -171,31 +195,45 @@ class LedgerWriter {
   [[nodiscard]] Expr arriving_gradient(const Moment& moment) const {
     const Recipe& recipe = training_.recipe;
     if (recipe.gathered_units) return {};
-    const bool cast = recipe.compute != recipe.gradients;
-    const DType made = cast ? recipe.compute : recipe.gradients;
-    if (persistent_gradients_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients) {
-      return size_of(made) * moment.new_gradient_elements;
-    }
-    return cast ? size_of(made) * moment.new_matmul_elements : Expr();
+    const bool cast = recipe.compute != recipe.gradients && !recipe.autocast;
+    const bool beside =
+        cast || persistent_gradients_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
+    if (!beside) return {};
+    return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
   }
 
   /// Gradients of everything after the site, and what the site's own block has made by now.
   void add_gradients(Alive& alive, const Site& site, const Moment& moment) {
     const Recipe& recipe = training_.recipe;
+    Expr later;
+    Expr tied;  // of tied weights: they wait for the embedding's gradient, to be added to it
+    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+      later += times(site.after[i]) * gradient_elements_[i];
+      tied += times(site.after[i]) * (gradient_elements_[i] - graph_.blocks[i].parameters());
+    }
+    const std::string type(name_of(recipe.gradients));
     if (!persistent_gradients_) {
-      Expr elements;
-      for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-        elements += times(site.after[i]) * graph_.blocks[i].parameters();
-      }
-      const Expr later =
-          share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * elements);
-      add_term(alive, {"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
-                       TermGroup::gradients, later + own_gradients(moment),
-                       "PyTorch: a gradient appears when its operation's backward runs", ""});
+      add_term(alive,
+               {"gradients (" + type + ") so far", TermGroup::gradients,
+                share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * later) +
+                    own_gradients(moment),
+                "PyTorch: a gradient appears when its operation's backward runs", ""});
+    } else {
+      add_term(alive,
+               {"gradient of the tied head", TermGroup::gradients, size_of(recipe.gradients) * tied,
+                "PyTorch: it waits for the embedding's, to be added to it", ""});
     }
     add_term(alive, {"gradient of the running operation's weight", TermGroup::gradients,
                      arriving_gradient(moment),
-                     "PyTorch: made in the compute type, then cast or added to the gradient", ""});
+                     "PyTorch: made beside the gradient that stays, then cast or added", ""});
+    const bool summed = graph_.blocks[site.block].ops.front().kind == OpKind::embedding &&
+                        !tied.is_zero() && !recipe.autocast;
+    if (summed && !moment.new_gradient_elements.is_zero()) {
+      add_term(
+          alive,
+          {"sum of the tied gradients", TermGroup::gradients, size_of(recipe.gradients) * tied,
+           "PyTorch 2.11: the gradients of embedding and tied head are summed out of place", ""});
+    }
   }
 
   /// The moments of a block that can be a peak: at one site nothing else differs between them.
@@ -302,6 +340,7 @@ class LedgerWriter {
   Alive always_;
   std::uint16_t all_gradients_ = 0;
   bool persistent_gradients_ = false;
+  std::vector<Expr> gradient_elements_;  // of each block, tied weights included
   Expr shared_tables_;
   Expr layer_input_;
   std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;

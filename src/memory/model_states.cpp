@@ -28,7 +28,7 @@ constexpr std::int64_t round_up_quotient(std::int64_t value, std::int64_t diviso
 
 bool takes_part(const OptimizerState& state, const ParameterTensor& tensor) {
   const bool matrix = tensor.shape.size() >= 2;
-  return !(state.matrices_only && !matrix) && !(state.vectors_only && matrix);
+  return tensor.trainable && !(state.matrices_only && !matrix) && !(state.vectors_only && matrix);
 }
 
 std::int64_t blockwise_bytes(std::int64_t elements) {
@@ -183,6 +183,12 @@ Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
   return divided ? elements / Expr(Symbol::data) : elements;
 }
 
+Expr trained_parameters(const Inventory& inventory) {
+  const bool all = std::all_of(inventory.parameters.begin(), inventory.parameters.end(),
+                               [](const ParameterTensor& tensor) { return tensor.trainable; });
+  return all ? Symbol::parameters : Symbol::trainable;
+}
+
 DType stepped_type(const Recipe& recipe) { return recipe.master.value_or(recipe.weights); }
 
 std::vector<LedgerTerm> weight_terms(const Job& job) {
@@ -199,12 +205,12 @@ std::vector<LedgerTerm> weight_terms(const Job& job) {
   return terms;
 }
 
-LedgerTerm gradient_term(const Job& job) {
+LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
   return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
           TermGroup::gradients,
           share(job, ZeroStage::optimizer_gradients,
-                size_of(recipe.gradients) * Expr(Symbol::parameters)),
+                size_of(recipe.gradients) * trained_parameters(inventory)),
           recipe.source, ""};
 }
 
@@ -215,7 +221,7 @@ std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& invento
     const DType type = *training.recipe.master;
     terms.push_back({std::string("master weights (") + std::string(name_of(type)) + ")",
                      TermGroup::optimizer,
-                     share(job, ZeroStage::optimizer, size_of(type) * Expr(Symbol::parameters)),
+                     share(job, ZeroStage::optimizer, size_of(type) * trained_parameters(inventory)),
                      training.recipe.source, ""});
   }
   std::string names;
@@ -230,7 +236,7 @@ std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& invento
   }
   if (bytes > 0) {
     terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
-                     share(job, ZeroStage::optimizer, bytes * Expr(Symbol::parameters)),
+                     share(job, ZeroStage::optimizer, bytes * trained_parameters(inventory)),
                      training.optimizer.source, ""});
   }
   return terms;
@@ -268,7 +274,7 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
   if (recipe.step_gradients || widened) {
     const DType type = recipe.step_gradients.value_or(stepped_type(recipe));
     add(std::string(name_of(type)) + " copies of the gradients", TermGroup::optimizer,
-        size_of(type) * Expr(Symbol::parameters),
+        size_of(type) * trained_parameters(inventory),
         "the optimizer steps " + std::string(name_of(type)) +
             " weights with gradients of that type (" + recipe.source + ")");
   }
@@ -277,7 +283,7 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
   const std::int64_t bytes = size_of(transient.dtype.value_or(stepped_type(recipe)));
   if (transient.whole_copies > 0) {
     add("temporaries of the " + name + " step", TermGroup::optimizer,
-        transient.whole_copies * bytes * Expr(Symbol::parameters), training.optimizer.source);
+        transient.whole_copies * bytes * trained_parameters(inventory), training.optimizer.source);
   }
   if (transient.largest_copies > 0) {
     add("temporaries of the largest parameter's step", TermGroup::optimizer,
@@ -294,12 +300,15 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
 
 LedgerTerm clip_term(const Inventory& inventory) {
   std::int64_t largest = 0;
+  std::int64_t tensors = 0;
   for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.trainable) continue;
     largest = std::max(largest, elements_of(tensor));
+    tensors = checked_add(tensors, tensor.count);
   }
   const std::int64_t chunks = round_up_quotient(largest, kNormChunk);
   return {"partial sums of the gradient norm", TermGroup::gradients,
-          Expr(checked_multiply(kNormBytes, chunks)) * Expr(Symbol::tensors),
+          Expr(checked_multiply(checked_multiply(kNormBytes, chunks), tensors)),
           "PyTorch 2.11, clip_grad_norm_: the foreach norm keeps n · ⌈Φ1/65536⌉ fp32 partial sums",
           "4 B · n · ⌈Φ1/65536⌉"};
 }

@@ -23,7 +23,10 @@ DType stepped_type(const Recipe& recipe);
 std::vector<LedgerTerm> weight_terms(const Job& job);
 
 /// The gradients that the backward pass leaves, all of them.
-LedgerTerm gradient_term(const Job& job);
+LedgerTerm gradient_term(const Job& job, const Inventory& inventory);
+
+/// Elements that are trained: Φ, or Φt where some parameters are frozen.
+Expr trained_parameters(const Inventory& inventory);
 
 /// The master copy and the optimizer's states.
 std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& inventory);

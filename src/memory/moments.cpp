@@ -74,6 +74,7 @@ class BlockWalk {
   BlockMoments walk() {
     BlockMoments moments;
     for (std::size_t i = 0; i < forward_end(); ++i) moments.forward.push_back(forward(i));
+    receive_output_gradient();
     for (std::size_t i = block_.ops.size(); i-- > 0;) backward(i, moments.backward);
     return moments;
   }
@@ -84,11 +85,12 @@ class BlockWalk {
   [[nodiscard]] const Tensor& tensor(TensorId id) const { return block_.tensors[id]; }
   [[nodiscard]] TensorId storage(TensorId id) const { return tensor(id).storage; }
 
-  /// Whether the block's own memory holds this storage.
+  /// Whether the block's own memory holds this storage: not a parameter, not made outside the
+  /// block, not kept by the block before, not the input that a checkpoint keeps.
   [[nodiscard]] bool counts(TensorId id) const {
     const Tensor& base = tensor(storage(id));
     const bool callers = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::recompute;
-    return base.role != Role::parameter && !base.shared && !tensor(id).shared &&
+    return base.role != Role::parameter && !base.shared && !base.kept_before &&
            !(callers && storage(id) == storage(block_.input));
   }
 
@@ -109,8 +111,11 @@ class BlockWalk {
   /// Storages kept for the backward pass while operation `at` runs, forward or backward.
   [[nodiscard]] Storages saved_until(std::size_t at) const {
     Storages result;
-    if (pass_ == BlockPass::keep_nothing) return result;
     for (std::size_t i = 0; i <= at; ++i) {
+      if (pass_ == BlockPass::keep_nothing) {
+        keep_casts(block_.ops[i], result);
+        continue;
+      }
       const bool dropped =
           pass_ == BlockPass::keep_core_out && block_.ops[i].attention_core && at > last_core_;
       if (dropped) continue;
@@ -121,13 +126,22 @@ class BlockWalk {
     return result;
   }
 
+  /// A checkpoint drops what autograd would save, but not what autocast's cache holds.
+  void keep_casts(const Op& op, Storages& kept) const {
+    for (const TensorId id : op.outputs) {
+      if (tensor(id).role == Role::cast_parameter) kept.insert(storage(id));
+    }
+  }
+
   /// Storages made or received until `at` that this or a later operation reads, and what it writes.
   [[nodiscard]] Storages live_at(std::size_t at) const {
-    Storages made{storage(block_.input)};
+    const TensorId input = storage(block_.input);  // the caller's local holds it
+    Storages made{input};
     for (std::size_t i = 0; i <= at; ++i) {
       for (const TensorId id : block_.ops[i].outputs) made.insert(storage(id));
     }
     Storages result;
+    if (counts(input)) result.insert(input);
     for (const TensorId id : block_.ops[at].outputs) {
       if (counts(id)) result.insert(storage(id));
     }
@@ -145,12 +159,24 @@ class BlockWalk {
     Storages beside = live_at(at);
     for (const TensorId id : op.forward_scratch) beside.insert(storage(id));
     for (const TensorId id : saved) beside.erase(id);
-    return {op.name, bytes(saved), bytes(beside), {}, {}, {}};
+    return {op.name, bytes(saved), bytes(beside), {}, {}};
   }
 
   [[nodiscard]] bool has_gradient(TensorId id) const {
     const Tensor& base = tensor(id);
-    return is_float(base.dtype) && (base.role == Role::activation || base.role == Role::input);
+    return is_float(base.dtype) && !base.shared &&
+           (base.role == Role::activation || base.role == Role::input ||
+            base.role == Role::cast_parameter);
+  }
+
+  /// The block's output is what its last operation with one writes first.
+  void receive_output_gradient() {
+    for (std::size_t i = block_.ops.size(); i-- > 0;) {
+      const std::vector<TensorId>& outputs = block_.ops[i].outputs;
+      if (outputs.empty() || !has_gradient(outputs.front())) continue;
+      gradients_.make(outputs.front(), tensor(outputs.front()).bytes());
+      return;
+    }
   }
 
   /// Takes in the gradient of input `id`; what must stand beside the gradients that stay goes to
@@ -177,20 +203,17 @@ class BlockWalk {
   /// Views of an output take their gradients back to it: into a new buffer where they are parts.
   void gather_views(std::size_t at, std::vector<Moment>& moments, const Moment& at_work) {
     const Op& op = block_.ops[at];
-    const bool block_output = at + 1 == block_.ops.size();
     for (const TensorId output : op.outputs) {
-      if (!has_gradient(output) || gradients_.has(output)) continue;
+      if (!has_gradient(output)) continue;
       std::vector<TensorId> views;  // that are on their way
       for (TensorId id = 0; id < block_.tensors.size(); ++id) {
         if (id != output && storage(id) == storage(output) && gradients_.has(id)) {
           views.push_back(id);
         }
       }
-      if (views.empty()) {
-        if (block_output) gradients_.make(output, tensor(output).bytes());
-        continue;
-      }
-      if (views.size() == 1 && tensor(views[0]).bytes() == tensor(output).bytes()) {
+      if (views.empty()) continue;
+      if (gradients_.has(output)) {  // the views' gradients are added to it
+      } else if (views.size() == 1 && tensor(views[0]).bytes() == tensor(output).bytes()) {
         gradients_.share(output, views[0]);
       } else {
         gradients_.make(output, tensor(output).bytes());
@@ -203,7 +226,7 @@ class BlockWalk {
 
   void backward(std::size_t at, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
-    Moment moment{op.name, bytes(saved_until(at)), {}, gradient_elements_, {}, {}};
+    Moment moment{op.name, bytes(saved_until(at)), {}, gradient_elements_, {}};
     gather_views(at, moments, moment);
     Expr passing;
     for (const TensorId id : op.inputs) {
@@ -222,7 +245,6 @@ class BlockWalk {
       if (tensor(id).role != Role::parameter) continue;
       if (!has_parameter_gradient_.insert(storage(id)).second) continue;
       moment.new_gradient_elements += tensor(id).elements();
-      if (op.kind == OpKind::linear) moment.new_matmul_elements += tensor(id).elements();
     }
     gradient_elements_ += moment.new_gradient_elements;
     moment.gradient_elements = gradient_elements_;

@@ -19,7 +19,8 @@ namespace memest {
 enum class BlockPass {
   keep_all,       ///< everything that autograd saves stays
   keep_core_out,  ///< selective recompute: the attention core's tensors come back in its backward
-  keep_nothing,   ///< a checkpoint's first forward: nothing is saved, the input is the caller's
+  keep_nothing,   ///< a checkpoint's first forward: only autocast's copies stay; the input is the
+                  ///< caller's
   recompute       ///< a checkpoint's second forward and its backward: the input is the caller's
 };
 
@@ -30,7 +31,6 @@ struct Moment {
   Expr live;   ///< bytes beside: locals or gradients under way, and scratch
   Expr gradient_elements;      ///< backward: parameters of the block whose gradient exists by now
   Expr new_gradient_elements;  ///< backward: those of this operation
-  Expr new_matmul_elements;    ///< backward: those of this operation that a contraction reads
 };
 
 struct BlockMoments {

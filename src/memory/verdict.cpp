@@ -36,8 +36,8 @@ SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
   view.fixed = here - view.per_sequence * micro_batch;
   std::int64_t fitting = 0;
   std::int64_t refused = 1;
-  // An estimate grows at most linearly with the micro-batch, so the first that is refused is below twice the capacity: no size
-  // overflows on the way.
+  // An estimate grows at most linearly with the micro-batch, so the first that is refused is below
+  // twice the capacity: no size overflows on the way.
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
   while (refused < kMost && fits(refused)) {
     fitting = refused;

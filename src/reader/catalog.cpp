@@ -92,6 +92,7 @@ OptimizerState state_of(const Value& entry) {
   state.on_host = flag_at(entry, "on_host");
   state.matrices_only = flag_at(entry, "matrices_only");
   state.vectors_only = flag_at(entry, "vectors_only");
+  state.largest_factor = count_at(entry, "largest_factor");
   return state;
 }
 

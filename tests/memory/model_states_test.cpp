@@ -1,90 +1,130 @@
-// Worked numbers of the field's ledgers: 2Φ + 2Φ + KΦ and its relatives.
+// The field's ledgers of model states, recipe by recipe and ZeRO stage by ZeRO stage, in bytes.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "memest/memory/ledger.hpp"
+#include "jobs.hpp"
+#include "memest/graph/parameters.hpp"
 
 namespace memest {
 namespace {
 
-constexpr std::int64_t kGpt2Xl = 1557611200;
-constexpr std::int64_t kLlama3 = 8030261248;
+using namespace testing;
 
-Recipe mixed() {
-  Recipe recipe;
-  recipe.name = "mixed";
-  recipe.weights = recipe.gradients = recipe.compute = DType::bf16;
-  recipe.master = DType::fp32;
-  return recipe;
-}
-
-Optimizer adam() {
-  Optimizer optimizer;
-  optimizer.name = "adam";
-  optimizer.states.resize(2);
-  optimizer.states[0].name = "exp_avg";
-  optimizer.states[1].name = "exp_avg_sq";
-  optimizer.implementations.resize(1);
-  optimizer.implementations[0].transient.whole_copies = 1;
-  return optimizer;
-}
-
-Job job_of(const Recipe& recipe) {
-  Job job;
-  job.training.emplace();
-  job.training->recipe = recipe;
-  job.training->optimizer = adam();
-  job.training->seq_len = 1024;
+/// The textbook's ledger knows states and activations only.
+Job states_job(const std::string& recipe) {
+  Job job = job_of(recipe);
   job.training->implementation.framework = Framework::textbook;
   return job;
 }
 
-/// A model of one tensor, for ledgers that are linear in Φ.
-Graph states_only(std::int64_t parameters) {
-  Graph graph;
-  ParameterTensor all;
-  all.shape = {parameters};
-  graph.parameters.parameters.push_back(all);
-  graph.sizes.set(Symbol::micro_batch, 1).set(Symbol::seq_len, 1024);
-  Block empty;
-  empty.name = "nothing";
-  empty.tensors.emplace_back();
-  graph.blocks.push_back(empty);
-  graph.order.push_back({});
-  return graph;
+std::int64_t states_bytes(const Job& job, std::int64_t parameters) {
+  return estimate_of(write_ledger(states_only(one_tensor(parameters)), job)).allocated().value();
 }
 
-std::int64_t group_bytes(const Ledger& ledger, TermGroup group) {
-  std::int64_t total = 0;
-  for (const Term& term : estimate_memory(ledger, ledger.bindings).terms) {
-    if (ledger.terms[term.index].group == group) total += term.value.value();
+TEST_CASE("every recipe costs its bytes a parameter", "[memory]") {
+  struct Row {
+    std::string recipe;
+    std::int64_t weights;
+    std::int64_t gradients;
+    std::int64_t optimizer;
+  };
+  const std::vector<Row> rows{{"fp32", 4, 4, 8},       {"bf16", 2, 2, 4},
+                              {"fp16", 2, 2, 4},       {"amp-bf16", 4, 4, 8},
+                              {"amp-fp16", 4, 4, 8},   {"bf16-autocast", 2, 2, 4},
+                              {"mixed", 2, 2, 12},     {"mixed-fp32-grad", 2, 4, 12},
+                              {"megatron", 2, 4, 12},  {"megatron-bf16-grad", 2, 2, 12},
+                              {"fsdp2-bf16", 4, 4, 8}, {"accelerate-fsdp2-bf16", 4, 4, 8},
+                              {"fp8", 2 + 2, 4, 12}};  // a cast and a transposed fp8 copy
+  CHECK(rows.size() == all_recipes().size());
+  constexpr std::int64_t kParameters = 1000000;
+  for (const Row& row : rows) {
+    CAPTURE(row.recipe);
+    const Ledger ledger =
+        write_ledger(states_only(one_tensor(kParameters)), states_job(row.recipe));
+    CHECK(group_bytes(ledger, TermGroup::weights) == row.weights * kParameters);
+    CHECK(group_bytes(ledger, TermGroup::gradients) == row.gradients * kParameters);
+    CHECK(group_bytes(ledger, TermGroup::optimizer) == row.optimizer * kParameters);
   }
-  return total;
 }
 
-TEST_CASE("2Φ + 2Φ + 12Φ of GPT-2 XL is the field's 24 GB for 1.5 B", "[memory]") {
-  const Ledger ledger = write_ledger(states_only(kGpt2Xl), job_of(mixed()));
-  CHECK(group_bytes(ledger, TermGroup::weights) == 2 * kGpt2Xl);  // 3.1 GB
-  CHECK(group_bytes(ledger, TermGroup::gradients) == 2 * kGpt2Xl);
-  CHECK(group_bytes(ledger, TermGroup::optimizer) == 12 * kGpt2Xl);
-  CHECK(estimate_memory(ledger, ledger.bindings).allocated() == Bytes(16 * kGpt2Xl));
-  CHECK(16 * kGpt2Xl == 24921779200);
+TEST_CASE("GPT-2 XL takes 16Φ = 24.9 GB, its 16-bit weights 3.1, its fp32 gradients 6.2",
+          "[memory]") {
+  Job job = job_of("mixed");
+  const Ledger ledger = write_ledger(states_only(one_tensor(kGpt2Xl)), job);
+  CHECK(states_bytes(states_job("mixed"), kGpt2Xl) == 24921779200);
+  CHECK(named_bytes(ledger, "weights") == 3115222400);
+  CHECK(named_bytes(ledger, "fp32 copies of the gradients") == 6230444800);
+}
+
+TEST_CASE("Llama-3-8B counts its untied output head", "[memory]") {
+  const Inventory inventory = parameters_of(llama_3_8b());
+  const Ledger ledger = write_ledger(states_only(inventory), job_of("bf16"));
+  CHECK(ledger.bindings.at(Symbol::parameters) == kLlama3);
+  CHECK(named_bytes(ledger, "weights") == 2 * kLlama3);
 }
 
 TEST_CASE("ZeRO divides by the data-parallel degree, not by the number of GPUs", "[memory]") {
-  Job job = job_of(mixed());
+  Job job = states_job("mixed");
   job.hardware.count = 64;
   job.parallelism.data = 8;
-  const auto allocated = [&](ZeroStage stage) {
+  const auto states = [&](ZeroStage stage) {
     job.parallelism.zero = stage;
-    const Ledger ledger = write_ledger(states_only(kLlama3), job);
-    return estimate_memory(ledger, ledger.bindings).allocated().value();
+    return states_bytes(job, kLlama3);
   };
-  CHECK(allocated(ZeroStage::none) == 16 * kLlama3);
-  CHECK(allocated(ZeroStage::optimizer) == 4 * kLlama3 + 12 * kLlama3 / 8);
-  CHECK(allocated(ZeroStage::optimizer_gradients) == 2 * kLlama3 + 14 * kLlama3 / 8);
-  CHECK(allocated(ZeroStage::optimizer_gradients_weights) == 16 * kLlama3 / 8);
+  CHECK(states(ZeroStage::none) == 16 * kLlama3);
+  CHECK(states(ZeroStage::optimizer) == 4 * kLlama3 + 12 * kLlama3 / 8);
+  CHECK(states(ZeroStage::optimizer_gradients) == 2 * kLlama3 + 14 * kLlama3 / 8);
+  CHECK(states(ZeroStage::optimizer_gradients_weights) == 16 * kLlama3 / 8);
+}
+
+TEST_CASE("Megatron's distributed optimizer leaves 6 + 12/D, with bf16 gradients 4 + 12/D",
+          "[memory]") {
+  Job job = states_job("megatron");
+  job.parallelism.data = 16;
+  job.parallelism.zero = ZeroStage::optimizer;
+  CHECK(states_bytes(job, kLlama3) == 6 * kLlama3 + 12 * kLlama3 / 16);
+  Job bf16 = job_of("megatron-bf16-grad");
+  bf16.training->implementation.framework = Framework::megatron;
+  bf16.training->optimizer_implementation = OptimizerImplementation::fused;
+  bf16.parallelism = job.parallelism;
+  const Ledger ledger = write_ledger(states_only(one_tensor(kLlama3)), bf16);
+  CHECK(named_bytes(ledger, "fp32 copies of the gradients") == 4 * kLlama3 / 16);
+  bf16.training->implementation.framework = Framework::textbook;
+  bf16.training->optimizer_implementation = OptimizerImplementation::foreach_;
+  CHECK(states_bytes(bf16, kLlama3) == 4 * kLlama3 + 12 * kLlama3 / 16);
+}
+
+TEST_CASE("FSDP2 shards everything: 16/D", "[memory]") {
+  Job job = states_job("fsdp2-bf16");
+  job.parallelism.data = 8;
+  CHECK(states_bytes(job, kLlama3) == 16 * kLlama3 / 8);
+}
+
+TEST_CASE("frozen parameters have no gradient and no state", "[memory]") {
+  Inventory inventory = one_tensor(1000);
+  inventory.parameters.push_back(inventory.parameters.front());
+  inventory.parameters.back().trainable = false;
+  const Ledger ledger = write_ledger(states_only(inventory), states_job("fp32"));
+  CHECK(estimate_of(ledger).allocated() == Bytes(4 * 2000 + 4 * 1000 + 8 * 1000));
+}
+
+TEST_CASE("a higher ZeRO stage never takes more states", "[memory]") {
+  for (const Recipe& recipe : all_recipes()) {
+    for (const std::int64_t ranks : {1, 2, 3, 8, 7}) {
+      Job job = states_job(recipe.name);
+      job.parallelism.data = ranks;
+      std::int64_t before = states_bytes(job, kGpt2Xl);
+      for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::optimizer_gradients,
+                                    ZeroStage::optimizer_gradients_weights}) {
+        job.parallelism.zero = stage;
+        const std::int64_t now = states_bytes(job, kGpt2Xl);
+        CHECK(now <= before);
+        before = now;
+      }
+    }
+  }
 }
 
 }  // namespace

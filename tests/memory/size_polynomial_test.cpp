@@ -31,7 +31,8 @@ TEST_CASE("a bound formula has the value of the formula", "[memory]") {
   }
 }
 
-TEST_CASE("an unset symbol is a mistake of memest, a product out of range an overflow", "[memory]") {
+TEST_CASE("an unset symbol is a mistake of memest, a product out of range an overflow",
+          "[memory]") {
   CHECK_THROWS_AS(SizePolynomial(Expr(Symbol::vocab_size), sized()), InternalError);
   const SizePolynomial square(b * s * s, sized());
   CHECK_THROWS_AS(square.evaluate({std::int64_t{1} << 40, std::int64_t{1} << 40}), OverflowError);

@@ -11,9 +11,10 @@
 
 namespace memest {
 
-/// b, s, and s rounded up to 32 and to 128.
-inline constexpr std::array<Symbol, 4> kSizeSymbols{Symbol::micro_batch, Symbol::seq_len,
-                                                    Symbol::seq_len_32, Symbol::seq_len_128};
+/// b, s, and the roundings of s that kernels use.
+inline constexpr std::array<Symbol, 6> kSizeSymbols{Symbol::micro_batch, Symbol::seq_len,
+                                                    Symbol::seq_len_8,   Symbol::seq_len_32,
+                                                    Symbol::seq_len_64,  Symbol::seq_len_128};
 
 /// Values of kSizeSymbols.
 using Sizes = std::array<std::int64_t, kSizeSymbols.size()>;

@@ -108,6 +108,10 @@ constexpr Key kStateKeys[] = {
     flag_key("on_host", "It is kept in host memory."),
     flag_key("matrices_only", "Parameters of two and more dimensions have it."),
     flag_key("vectors_only", "Parameters of one dimension have it."),
+    {.name = "largest_factor",
+     .shapes = {count(0, 1000000000)},
+     .fallback = "0",
+     .doc = "Dimensions above it keep no square factor; 0 for no limit."},
 };
 constexpr Shapes kStates = {table(kStateKeys)};
 constexpr Word kImplementationNames[] = {{"foreach"}, {"fused"}, {"for-loop"}};
