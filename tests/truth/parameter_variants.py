@@ -213,3 +213,64 @@ decoder("gpt_oss", {}, {**GROUPED, "num_local_experts": 4}, {**GROUPED, "attenti
 decoder("phimoe", {}, {**GROUPED, "attention_bias": True, "lm_head_bias": True}, {**GROUPED, "num_local_experts": 3, "tie_word_embeddings": True})
 decoder("olmoe", {}, {**SMALL, "num_experts": 6, "num_experts_per_tok": 2}, {**GROUPED, "attention_bias": True})
 decoder("granitemoe", {}, {**GROUPED, "num_local_experts": 5, "attention_bias": True, "tie_word_embeddings": True})
+
+BERT = {"vocab_size": 300, "hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 40}
+
+
+def heads(model_type, prefix, config, names):
+    add(model_type, *({**config, **LABELS, "architectures": [prefix + name]} for name in names))
+
+
+CLASSIFIERS = ["Model", "ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice"]
+for model_type, prefix, more in (
+    ("bert", "Bert", ["ForPreTraining", "LMHeadModel", "ForNextSentencePrediction", "ForQuestionAnswering"]),
+    ("roberta", "Roberta", ["ForCausalLM", "ForQuestionAnswering"]),
+    ("xlm-roberta", "XLMRoberta", []),
+    ("electra", "Electra", ["ForPreTraining"]),
+    ("mpnet", "MPNet", []),
+    ("albert", "Albert", ["ForPreTraining", "ForQuestionAnswering"]),
+    ("deberta-v2", "DebertaV2", ["ForQuestionAnswering"]),
+):
+    add(model_type, {}, BERT, {**BERT, "tie_word_embeddings": False})
+    heads(model_type, prefix, BERT, CLASSIFIERS + more)
+add("bert", {**BERT, "type_vocab_size": 3, "architectures": ["BertForSequenceClassification"]})
+add("electra", {**BERT, "embedding_size": 48})
+add("albert", {**BERT, "embedding_size": 16, "num_hidden_groups": 2, "inner_group_num": 3})
+add(
+    "deberta-v2",
+    {**BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8, "norm_rel_ebd": "layer_norm",
+     "position_biased_input": False, "share_att_key": True, "max_relative_positions": -1},
+    {**BERT, "relative_attention": True, "pos_att_type": ["c2p"], "conv_kernel_size": 3, "type_vocab_size": 2},
+)
+DISTIL = {"vocab_size": 300, "dim": 48, "hidden_dim": 100, "n_layers": 3, "n_heads": 4, "max_position_embeddings": 40}
+add("distilbert", {}, DISTIL, {**DISTIL, "tie_word_embeddings": False})
+heads("distilbert", "DistilBert", DISTIL, CLASSIFIERS)
+MODERN = {"vocab_size": 300, "hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 5, "num_attention_heads": 4,
+          "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
+add("modernbert", {}, MODERN, {**MODERN, "tie_word_embeddings": False, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
+    {**MODERN, "decoder_bias": False, "classifier_bias": True, "global_attn_every_n_layers": 1})
+heads("modernbert", "ModernBert", MODERN, CLASSIFIERS)
+T5 = {"vocab_size": 300, "d_model": 48, "d_kv": 10, "d_ff": 100, "num_layers": 3, "num_heads": 5}
+add("t5", {}, T5, {**T5, "feed_forward_proj": "gated-gelu", "num_decoder_layers": 2, "tie_word_embeddings": False},
+    {**T5, "architectures": ["T5Model"]}, {**T5, "architectures": ["T5EncoderModel"]})
+add("mt5", {}, T5, {**T5, "feed_forward_proj": "relu"})
+BART = {"vocab_size": 300, "d_model": 48, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 6, "encoder_ffn_dim": 100, "decoder_ffn_dim": 90, "max_position_embeddings": 40,
+        "pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 2}
+add("bart", {}, BART, {**BART, "tie_word_embeddings": False}, {**BART, "architectures": ["BartModel"]},
+    {**BART, "architectures": ["BartForSequenceClassification"]}, {**BART, **LABELS, "architectures": ["BartForQuestionAnswering"]})
+add("mbart", {}, BART, {**BART, "architectures": ["MBartForSequenceClassification"]})
+add("pegasus", {}, BART)
+add("marian", {}, BART, {**BART, "architectures": ["MarianModel"]})
+add("whisper", {}, {**BART, "num_mel_bins": 20, "max_source_positions": 30, "max_target_positions": 20, "tie_word_embeddings": False},
+    {**BART, "architectures": ["WhisperModel"]})
+VIT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 100, "image_size": 32, "patch_size": 8}
+for model_type, prefix in (("vit", "ViT"), ("deit", "DeiT")):
+    add(model_type, {}, {**VIT, **LABELS}, {**VIT, "qkv_bias": False, "num_channels": 1, "image_size": [32, 64]},
+        {**VIT, "architectures": [prefix + "Model"]})
+add("dinov2", {}, {**VIT, **LABELS, "mlp_ratio": 3}, {**VIT, "use_swiglu_ffn": True, "use_mask_token": False, "qkv_bias": False},
+    {**VIT, "architectures": ["Dinov2Model"]})
+add("resnet", {}, {"embedding_size": 16, "hidden_sizes": [32, 64], "depths": [2, 1], **LABELS},
+    {"hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic"},
+    {"embedding_size": 32, "hidden_sizes": [32, 64], "depths": [2, 2], "downsample_in_first_stage": True, "architectures": ["ResNetModel"]})
+add("convnext", {}, {"hidden_sizes": [16, 32], "depths": [1, 2], "num_stages": 2, **LABELS, "patch_size": 2}, {"architectures": ["ConvNextModel"]})

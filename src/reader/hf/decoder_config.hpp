@@ -83,8 +83,8 @@ std::vector<bool> read_dense_layers(ConfigReader& config, const MoeKeys& keys, s
 /// language model without it.
 void read_decoder_head(ConfigReader& config, bool tied_by_default, DecoderSpec& decoder);
 
-/// Number of labels of a classification head: id2label, else num_labels, else 2.
-std::int64_t read_labels(ConfigReader& config);
+/// Number of labels of a classification head: id2label, else num_labels, else the class's own.
+std::int64_t read_labels(ConfigReader& config, std::int64_t fallback = 2);
 
 /// The first name of `architectures`; empty where there is none.
 std::string read_architecture(ConfigReader& config);

@@ -25,6 +25,7 @@ std::span<const ModelType> mixture_types();
 std::span<const ModelType> gpt_types();
 std::span<const ModelType> latent_types();
 std::span<const ModelType> encoder_types();
+std::span<const ModelType> modern_encoder_types();
 std::span<const ModelType> encoder_decoder_types();
 std::span<const ModelType> vision_types();
 std::span<const ModelType> other_types();

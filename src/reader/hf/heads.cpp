@@ -32,12 +32,12 @@ std::string read_architecture(ConfigReader& config) {
   return names.empty() ? "" : names.front();
 }
 
-std::int64_t read_labels(ConfigReader& config) {
+std::int64_t read_labels(ConfigReader& config, std::int64_t fallback) {
   const Value* const labels = config.find({"id2label"});
   if (labels != nullptr && labels->kind == ValueKind::mapping && !labels->members.empty()) {
     return static_cast<std::int64_t>(labels->members.size());
   }
-  return config.size({"num_labels"}, 2);
+  return config.size({"num_labels"}, fallback);
 }
 
 void read_decoder_head(ConfigReader& config, bool tied_by_default, DecoderSpec& decoder) {

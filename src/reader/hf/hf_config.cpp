@@ -13,9 +13,9 @@ using hf::ModelType;
 
 std::vector<ModelType> all_types() {
   std::vector<ModelType> types;
-  for (const auto group :
-       {hf::llama_like_types(), hf::mixture_types(), hf::gpt_types(), hf::latent_types(),
-        hf::encoder_types(), hf::encoder_decoder_types(), hf::vision_types(), hf::other_types()}) {
+  for (const auto group : {hf::llama_like_types(), hf::mixture_types(), hf::gpt_types(),
+                           hf::latent_types(), hf::encoder_types(), hf::modern_encoder_types(),
+                           hf::encoder_decoder_types(), hf::vision_types(), hf::other_types()}) {
     types.insert(types.end(), group.begin(), group.end());
   }
   std::sort(types.begin(), types.end(),
