@@ -71,10 +71,8 @@ class TableCheck {
       const auto key = std::find_if(shape.keys.begin(), shape.keys.end(),
                                     [&](const Key& k) { return k.name == member.key; });
       if (key == shape.keys.end()) {
-        const std::string hint = suggestion(member.key, known);
-        if (!hint.empty()) meant.push_back(hint);
-        diagnostics_.push_back(
-            error_at(member.key_span, "unknown key " + quoted(member.key), hint));
+        report_unknown(member, table, shape, known);
+        meant.push_back(suggestion(member.key, known));
       } else {
         check_member(member, *key);
       }
@@ -83,6 +81,22 @@ class TableCheck {
   }
 
  private:
+  void report_unknown(const Member& member, const Value& table, const Shape& shape,
+                      const std::vector<std::string>& known) {
+    const bool elsewhere = std::find(known.begin(), known.end(), member.key) != known.end();
+    if (!elsewhere) {
+      diagnostics_.push_back(error_at(member.key_span, "unknown key " + quoted(member.key),
+                                      suggestion(member.key, known)));
+      return;
+    }
+    for (const Key& key : shape.keys) {
+      if (table.find(key.name) == nullptr) continue;
+      diagnostics_.push_back(error_at(
+          member.key_span, quoted(member.key) + " has no meaning beside " + quoted(key.name)));
+      return;
+    }
+  }
+
   /// Reports the deciding key where it is refused.
   bool is_undecided(const Value& table, const Shape& shape) {
     const std::size_t before = diagnostics_.size();
@@ -180,29 +194,33 @@ class TableCheck {
   Diagnostics& diagnostics_;
 };
 
-/// How many keys of `mapping` the table knows, as written: a list where it takes lists.
-std::size_t known_keys(const Value& mapping, const Shape& shape) {
-  std::size_t known = 0;
-  for (const Member& member : mapping.members) {
-    for (const Key& key : shape.keys) {
-      if (key.name != member.key) continue;
-      const bool fits = std::any_of(key.shapes.begin(), key.shapes.end(), [&](const Shape& form) {
-        return kind_of(form.form) == member.value.kind;
-      });
-      known += fits ? 2U : 1U;
+/// How well the table explains `mapping`: its keys that are known, as written (a list where the
+/// table takes lists), count more than those that are missing.
+std::int64_t likeness(const Value& mapping, const Shape& shape) {
+  constexpr std::int64_t kKnown = 100;
+  std::int64_t score = 0;
+  for (const Key& key : shape.keys) {
+    const Value* value = mapping.find(key.name);
+    if (value == nullptr) {
+      if (key.required) --score;
+      continue;
     }
+    const bool fits = std::any_of(key.shapes.begin(), key.shapes.end(), [value](const Shape& form) {
+      return kind_of(form.form) == value->kind;
+    });
+    score += fits ? kKnown : kKnown / 2;
   }
-  return known;
+  return score;
 }
 
 }  // namespace
 
 const Shape& choose_table(const Value& mapping, const Shapes& shapes) {
   const Shape* chosen = nullptr;
-  std::size_t most = 0;
+  std::int64_t most = 0;
   for (const Shape& shape : shapes) {
     if (shape.form != Form::table) continue;
-    const std::size_t known = known_keys(mapping, shape);
+    const std::int64_t known = likeness(mapping, shape);
     if (chosen == nullptr || known > most) {
       chosen = &shape;
       most = known;

@@ -33,6 +33,7 @@ class TrainingReader {
     spec.hold_outputs = flag("hold_outputs");
     spec.dropout = text("dropout", "own") != "off";
     check_positions(spec.seq_len);
+    check_steps();
     if (diagnostics_.size() > before) return std::nullopt;
     return spec;
   }
@@ -139,6 +140,13 @@ class TrainingReader {
     if (decoder->max_positions <= 0 || seq_len <= decoder->max_positions) return;
     error("seq_len", "'seq_len' " + std::to_string(seq_len) + " is more than the " +
                          std::to_string(decoder->max_positions) + " positions that the model has");
+  }
+
+  /// The closed form is that of a step which finds the optimizer's states in place.
+  void check_steps() {
+    if (count("steps", 2) != 1) return;
+    error("steps", "the first step alone is not available yet",
+          "it comes with a later version; leave 'steps' out or set it to 2");
   }
 
   const Value& training_;

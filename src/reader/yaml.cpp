@@ -15,6 +15,8 @@
 namespace memest {
 namespace {
 
+constexpr const char* kKeyHint = "a list or a mapping is none; is a bracket not closed?";
+
 /// Ends the parse; `diagnostic` says why. Never leaves this file.
 struct Refusal {
   Diagnostic diagnostic;
@@ -111,7 +113,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     if (!open_.empty() && open_.back().value.kind == ValueKind::mapping &&
         !open_.back().awaits_value) {
-      refuse(offset, 1, "a key must be a word", "");
+      refuse(offset, 1, "a key must be a word", kKeyHint);
     }
     Open opened;
     opened.value.kind = kind;
@@ -150,7 +152,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void add_key(Open& mapping, Value key) {
     if (key.kind != ValueKind::scalar) {
-      throw Refusal{{Severity::error, key.span, "a key must be a word", ""}};
+      throw Refusal{{Severity::error, key.span, "a key must be a word", kKeyHint}};
     }
     if (key.text == "<<") {
       throw Refusal{{Severity::error, key.span, "merge keys are not supported",

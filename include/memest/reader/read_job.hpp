@@ -16,7 +16,7 @@ struct ReadRequest {
   /// merge, anything else replaces what stood before.
   std::vector<std::string> files;
   /// `training.micro_batch=4`, as `--set` takes them: a path of keys and a value in YAML.
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides = {};
 };
 
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.

@@ -1,0 +1,76 @@
+// Bad specs and the exact text that they must produce. A case is NAME.txt, the text, beside
+// NAME.yaml or NAME.json, the spec, or beside NAME.args, the arguments of the command line, one a
+// line.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "memest/reader/read_job.hpp"
+#include "memest/report/diagnostics.hpp"
+
+namespace memest {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  REQUIRE(stream);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> expected_texts() {
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(".")) {
+    if (entry.path().extension() == ".txt" && entry.path().stem() != "CMakeLists") {
+      paths.push_back(entry.path().filename());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+ReadRequest request_of(const fs::path& expected) {
+  ReadRequest request;
+  const fs::path arguments = fs::path(expected).replace_extension(".args");
+  if (fs::exists(arguments)) {
+    std::istringstream lines(text_of(arguments));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("--set ")) {
+        request.overrides.push_back(line.substr(6));
+      } else {
+        request.files.push_back(line);
+      }
+    }
+    return request;
+  }
+  for (const char* extension : {".yaml", ".json"}) {
+    const fs::path spec = fs::path(expected).replace_extension(extension);
+    if (fs::exists(spec)) request.files.push_back(spec.string());
+  }
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("every bad spec prints exactly the text that stands beside it") {
+  fs::current_path(MEMEST_ERROR_CASES);
+  const std::vector<fs::path> cases = expected_texts();
+  CHECK(cases.size() > 30);
+  for (const fs::path& expected : cases) {
+    INFO(expected.string());
+    const ReadRequest request = request_of(expected);
+    REQUIRE_FALSE(request.files.empty());
+    const Checked<Job> job = read_job(request);
+    CHECK_FALSE(job.ok());
+    CHECK(render(job.diagnostics(), {}) == text_of(expected));
+  }
+}
+
+}  // namespace memest
