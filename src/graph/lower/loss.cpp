@@ -25,6 +25,20 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context) {
   return block.make({"loss", "shifted labels"}, {count}, DType::int64, Role::input);
 }
 
+/// Keeps its result.
+TensorId log_softmax(BlockBuilder& block, TensorId scores) {
+  const TensorId out =
+      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::softmax;
+  op.name = "log_softmax";
+  op.inputs = {scores};
+  op.outputs = {out};
+  op.saved = {out};
+  block.emit(std::move(op));
+  return out;
+}
+
 }  // namespace
 
 Block head_block(const DecoderContext& context) {
@@ -50,25 +64,30 @@ Block loss_block(const DecoderContext& context) {
   const TensorId logits = block.block_input(shape, logits_type(context.policy));
   const bool upcasts = context.policy.implementation.loss == LossKernel::upcast;
   const TensorId scores = upcasts ? cast(block, {"logits_in_fp32"}, logits, DType::fp32) : logits;
-  // Autocast takes the log-softmax in fp32 and keeps the 16-bit logits as well.
-  const bool widens = context.policy.autocast && block.dtype_of(scores) != DType::fp32;
-  const DType inner = widens ? DType::fp32 : block.dtype_of(scores);
 
   Op op;
   op.kind = OpKind::cross_entropy;
   op.name = "loss";
   const TensorId targets = targets_of(block, context);
-  const TensorId log_softmax = block.make({"loss", "log-softmax"}, shape, inner);
-  const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, inner);
-  const TensorId loss = block.make({"loss"}, {Expr(1)}, inner);
-  op.inputs = {scores, targets};
-  op.outputs = {loss, log_softmax, weight};
-  op.saved = {log_softmax, targets, weight};
-  if (widens) {
-    op.saved.push_back(scores);
-    op.forward_scratch = {scratch(block, {"loss", "logits in fp32"}, shape, DType::fp32)};
+  if (context.policy.autocast && block.dtype_of(scores) != DType::fp32) {
+    // Autocast leaves the log-softmax in 16 bit and takes the likelihood in fp32: both are kept.
+    const TensorId narrow = log_softmax(block, scores);
+    const TensorId wide = cast(block, {"log_softmax_in_fp32"}, narrow, DType::fp32);
+    const TensorId loss = block.make({"loss"}, {Expr(1)}, DType::fp32);
+    const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, DType::fp32);
+    op.inputs = {wide, targets};
+    op.outputs = {loss, weight};
+    op.saved = {wide, targets, weight};
+  } else {
+    const DType inner = block.dtype_of(scores);
+    const TensorId kept = block.make({"loss", "log-softmax"}, shape, inner);
+    const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, inner);
+    const TensorId loss = block.make({"loss"}, {Expr(1)}, inner);
+    op.inputs = {scores, targets};
+    op.outputs = {loss, kept, weight};
+    op.saved = {kept, targets, weight};
+    op.backward_scratch = {scratch(block, {"loss", "log-softmax gradient"}, shape, inner)};
   }
-  op.backward_scratch = {scratch(block, {"loss", "log-softmax gradient"}, shape, inner)};
   block.emit(std::move(op));
   return std::move(block).take();
 }

@@ -55,6 +55,11 @@ class LayerListWriter {
     op.saved = {x};
     op.forward_scratch = {
         scratch(block_, {"loss", "squares"}, block_.tensor(x).shape, block_.dtype_of(x))};
+    // The mean's gradient, the power of x and its double stand beside the product of them.
+    for (const char* name : {"mean gradient", "power", "power times exponent"}) {
+      op.backward_scratch.push_back(
+          scratch(block_, {"loss", name}, block_.tensor(x).shape, block_.dtype_of(x)));
+    }
     block_.emit(std::move(op));
   }
 
