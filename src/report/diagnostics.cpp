@@ -14,6 +14,8 @@ namespace memest {
 namespace {
 
 constexpr std::size_t kLineNumberColumns = 3;
+constexpr std::size_t kMessageIndent = 4;
+constexpr std::size_t kHintIndent = 12;  // under the hint's first word
 constexpr std::string_view kCut = "...";
 /// Bytes of a source line that are looked at on either side of the caret: a line of 100 MB is not
 /// decoded to print 94 columns of it.
@@ -118,6 +120,16 @@ Excerpt excerpt_of(const Neighbourhood& near, std::size_t columns, const RenderO
   return result;
 }
 
+/// `text` in lines, those after the first behind `indent` spaces.
+std::string hung(std::string_view text, std::size_t indent, const RenderOptions& options) {
+  std::string result;
+  for (const std::string& line : lines_of(text, {options.columns, indent, false})) {
+    if (!result.empty()) result += '\n' + std::string(indent, ' ');
+    result += line;
+  }
+  return result;
+}
+
 std::string place_of(const SourceSpan& span) {
   if (!span.source) return {};
   if (span.line < 1) return span.source->name + ": ";
@@ -139,8 +151,8 @@ void append(std::string& out, const Diagnostic& diagnostic, const RenderOptions&
   const std::string place = printable(place_of(diagnostic.span), options);
   const std::string head = fmt::format("{}{}: ", place, severity.word);
   const std::string message = printable(diagnostic.message, options);
-  // Wrapped as one text, then the head is painted: escape sequences take no columns.
-  const std::string text = wrapped(head + message, options.columns, "    ");
+  // Broken into lines as one text, then the head is painted: escape sequences take no columns.
+  const std::string text = hung(head + message, kMessageIndent, options);
   if (options.color && text.compare(0, head.size(), head) == 0) {
     out += painted(place, Paint::bold, options);
     out += painted(fmt::format("{}: ", severity.word), severity.paint, options);
@@ -153,8 +165,7 @@ void append(std::string& out, const Diagnostic& diagnostic, const RenderOptions&
   if (span.source && span.line > 0 && !span.source->text.empty())
     append_excerpt(out, span, options);
   if (!diagnostic.hint.empty()) {
-    const std::string hint = "    = hint: " + printable(diagnostic.hint, options);
-    out += wrapped(hint, options.columns, "            ") + '\n';
+    out += hung("    = hint: " + printable(diagnostic.hint, options), kHintIndent, options) + '\n';
   }
 }
 

@@ -125,6 +125,50 @@ DisplayCell cell_at(std::string_view text, std::size_t begin, const RenderOption
   return cell;
 }
 
+/// Bytes of the longest start of `text` that takes at most `columns`; at least one character.
+std::size_t fitting_prefix(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t used = 0; end < text.size();) {
+    const Decoded character = decode(text.substr(end));
+    used += character.valid ? columns_of(character.code) : 1;
+    if (used > columns && end > 0) break;
+    end += character.length;
+  }
+  return end;
+}
+
+/// Where to end a line that may hold `fitting` bytes of `text`: before a space, else, where words
+/// may be split, after a sign of a formula; 0 where no place is good.
+std::size_t break_before(std::string_view text, std::size_t fitting, const LineShape& shape) {
+  const std::size_t space = text.rfind(' ', fitting);
+  if (space != std::string_view::npos && text.find_first_not_of(' ') < space) return space;
+  if (!shape.split_words) return 0;
+  for (const std::string_view sign :
+       {std::string_view("·"), std::string_view("*"), std::string_view("+"), std::string_view("/"),
+        std::string_view(","), std::string_view("-")}) {
+    if (fitting <= sign.size()) continue;
+    const std::size_t at = text.rfind(sign, fitting - sign.size());
+    if (at != std::string_view::npos && at > 0) return at + sign.size();
+  }
+  return fitting;
+}
+
+/// Adds the lines of `text`, which holds no line break.
+void append_lines(std::vector<std::string>& lines, std::string_view text, const LineShape& shape) {
+  while (true) {
+    const std::size_t hanging = lines.empty() ? 0 : shape.hanging;
+    const std::size_t columns = shape.columns > hanging ? shape.columns - hanging : 1;
+    const std::size_t fitting = fitting_prefix(text, columns);
+    if (fitting == text.size()) break;
+    std::size_t end = break_before(text, fitting, shape);
+    if (end == 0) end = text.find(' ', fitting);
+    if (end == std::string_view::npos) break;
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(text.find_first_not_of(' ', end), text.size()));
+  }
+  lines.emplace_back(text);
+}
+
 }  // namespace
 
 std::vector<DisplayCell> display_cells(std::string_view text, const RenderOptions& options) {
@@ -182,29 +226,15 @@ std::string to_ascii(std::string_view text) {
   return result;
 }
 
-std::string wrapped(std::string_view text, std::size_t columns, std::string_view indent) {
-  std::string result;
-  std::size_t used = 0;
-  bool line_has_word = false;
-  const auto new_line = [&] {
-    result += '\n';
-    result += indent;
-    used = display_width(indent);
-    line_has_word = false;
-  };
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    const std::size_t width = display_width(word);
-    if (line_has_word && used + 1 + width > columns) new_line();
-    if (line_has_word) result += ' ';
-    result += word;
-    used += width + (line_has_word ? 1 : 0);
-    line_has_word = true;
-    if (end < text.size() && text[end] == '\n') new_line();
-    begin = end + 1;
+std::vector<std::string> lines_of(std::string_view text, const LineShape& shape) {
+  std::vector<std::string> lines;
+  for (bool more = true; more;) {
+    const std::size_t line_break = text.find('\n');
+    more = line_break != std::string_view::npos;
+    append_lines(lines, text.substr(0, line_break), shape);
+    if (more) text.remove_prefix(line_break + 1);
   }
-  return result;
+  return lines;
 }
 
 }  // namespace memest

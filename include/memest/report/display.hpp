@@ -36,8 +36,15 @@ std::string padded_left(std::string_view text, std::size_t columns);
 /// `text` without UTF-8: the signs that memest prints become ASCII words, others `?`.
 std::string to_ascii(std::string_view text);
 
-/// The words of `text` broken into lines of at most `columns`, each after the first begun with
-/// `indent`. A word longer than a line stands alone. Line breaks in `text` are kept.
-std::string wrapped(std::string_view text, std::size_t columns, std::string_view indent);
+/// How text is broken into lines.
+struct LineShape {
+  std::size_t columns = kTextColumns;
+  std::size_t hanging = 0;   ///< the lines after the first have that many columns less
+  bool split_words = false;  ///< a word longer than a line is split after a sign of a formula
+};
+
+/// The lines of `text`, which is printable already, without the spaces that they were broken at.
+/// Line breaks in `text` are kept.
+std::vector<std::string> lines_of(std::string_view text, const LineShape& shape);
 
 }  // namespace memest

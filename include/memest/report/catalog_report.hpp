@@ -1,0 +1,32 @@
+// What memest knows, listed with its sources: the answers of `memest gpus`, `models`, `recipes` and
+// `optimizers`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memest/report/report.hpp"
+#include "memest/spec/gpu.hpp"
+#include "memest/spec/model.hpp"
+#include "memest/spec/optimizer.hpp"
+#include "memest/spec/recipe.hpp"
+
+namespace memest {
+
+Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& prices);
+
+/// Every fact of one GPU with its tag, source and note, and its prices.
+Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices);
+
+struct NamedModel {
+  std::string name;  ///< of the preset
+  ModelSpec model;
+};
+Report report_models(const std::vector<NamedModel>& models);
+
+Report report_recipes(const std::vector<Recipe>& recipes);
+
+Report report_optimizers(const std::vector<Optimizer>& optimizers);
+
+}  // namespace memest

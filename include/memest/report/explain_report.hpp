@@ -1,0 +1,40 @@
+// The answer of `memest explain`: every number as formula, formula with values, value and source.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/report/report.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// One number of an answer and why it is that number. A formula that is no polynomial (a maximum
+/// over operations) is written in words.
+struct Explanation {
+  std::string group;  ///< "weights", "memory", "flops", "time", "money"
+  std::string name;
+  Expr expression;  ///< zero where the formula is words
+  std::string formula;
+  std::string substituted;
+  std::string value;  ///< with its unit
+  std::variant<Bytes, Flops, double> number;
+  std::string unit;  ///< of `number`
+  std::string source;
+};
+
+/// Every number of the answer, in its order.
+std::vector<Explanation> explain(const Job& job, const JobEstimate& estimate);
+
+/// The explanations whose name or group holds `term`, all where it is empty; a word that matches
+/// none is an error with the nearest name.
+Checked<std::vector<Explanation>> select(std::vector<Explanation> explanations,
+                                         const std::string& term);
+
+Report report_explanations(const Job& job, const JobEstimate& estimate,
+                           const std::vector<Explanation>& explanations, const Question& question);
+
+}  // namespace memest

@@ -1,0 +1,59 @@
+// A page is an answer before its format is chosen: headings, paragraphs and tables. The same page
+// is printed for a terminal and as markdown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "memest/report/render_options.hpp"
+
+namespace memest {
+
+enum class Align : std::uint8_t { left, right };
+enum class Tone : std::uint8_t { plain, strong, faint, good, bad, uncertain };
+
+struct Column {
+  std::string title;
+  Align align = Align::left;
+};
+
+struct Row {
+  std::vector<std::string> cells;  ///< as many as columns; fewer: the last one takes the rest
+  std::string marker;              ///< a sign before the row: "▸", "✗"
+  Tone tone = Tone::plain;
+};
+
+/// A table whose titles are all empty is printed without them.
+struct Table {
+  std::vector<Column> columns;
+  std::vector<Row> rows;
+};
+
+struct Heading {
+  std::string text;
+};
+
+struct Paragraph {
+  std::string text;
+  Tone tone = Tone::plain;
+};
+
+using Part = std::variant<Heading, Paragraph, Table>;
+
+struct Page {
+  std::vector<Part> parts;
+};
+
+/// The page for a terminal: no line is wider than `options.columns`; cells are broken into lines
+/// where they must.
+std::string text_of(const Page& page, const RenderOptions& options);
+
+/// The page as GitHub-flavoured markdown, UTF-8.
+std::string markdown_of(const Page& page);
+
+/// The table as RFC 4180 CSV with a header line, UTF-8, lines ended by a newline alone.
+std::string csv_of(const Table& table);
+
+}  // namespace memest

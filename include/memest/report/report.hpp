@@ -1,0 +1,26 @@
+// A report is one answer in every format: a page for people, records for spreadsheets, JSON for
+// programs (docs/json.md). Each function report_... makes one; cli only chooses the format.
+#pragma once
+
+#include <string>
+
+#include "memest/report/page.hpp"
+
+namespace memest {
+
+struct Report {
+  Page page;         ///< text and markdown
+  Table records;     ///< csv: raw numbers, the unit in the column's name
+  std::string json;  ///< one object, ended by a newline
+};
+
+/// Where an answer comes from, and how its reader asks on.
+struct Question {
+  std::string spec;     ///< what stood after the command: "model.yaml --set training.micro_batch=2"
+  std::string version;  ///< of memest
+};
+
+/// Version of every JSON answer's form; it changes when a key changes its meaning or goes away.
+inline constexpr int kFormatVersion = 1;
+
+}  // namespace memest

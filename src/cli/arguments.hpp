@@ -1,0 +1,26 @@
+// A command line, read: which command, which words, which flags.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace memest {
+
+enum class Format : std::uint8_t { text, json, markdown, csv, github, junit };
+
+enum class ColorWhen : std::uint8_t { automatic, always, never };
+
+struct Arguments {
+  std::vector<std::string> words;      ///< what is no flag: spec files, names
+  std::vector<std::string> gpus;       ///< --gpu NAME[,NAME]
+  std::vector<std::int64_t> counts;    ///< --gpus N[,N]
+  std::vector<std::string> overrides;  ///< --set KEY=VALUE
+  Format format = Format::text;
+  std::string output;  ///< --output FILE; empty: standard output
+  ColorWhen color = ColorWhen::automatic;
+  bool quiet = false;
+  bool help = false;
+};
+
+}  // namespace memest

@@ -1,0 +1,73 @@
+// A command: what it is called, what it takes, and the function that answers. The table of all
+// commands is what the parser, the help pages and main read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "arguments.hpp"
+#include "exit_code.hpp"
+#include "memest/diag/diagnostic.hpp"
+#include "memest/report/render_options.hpp"
+
+namespace memest {
+
+/// What a command needs to know of the world: how to print on its two streams.
+struct Surroundings {
+  RenderOptions out;
+  RenderOptions err;
+  std::string_view version;
+};
+
+/// A command's answer. Nothing is printed before it is complete.
+struct Outcome {
+  ExitCode code = ExitCode::yes;
+  std::string out;
+  Diagnostics diagnostics;  ///< for standard error
+};
+
+/// The flags that a command takes beside --help, one bit each.
+enum Flags : std::uint8_t {
+  kNoFlags = 0,
+  kSpecFlags = 1,    ///< --gpu, --gpus, --set: how a spec is read
+  kFormatFlags = 2,  ///< --format text|json|markdown|csv
+  kCheckFormats = 4  ///< --format text|json|markdown|csv|github|junit
+};
+
+inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;  ///< one line, no full stop
+  std::string_view words;    ///< "SPEC...", as in the usage line
+  std::size_t least_words = 0;
+  std::size_t most_words = 0;
+  unsigned flags = kNoFlags;
+  std::string_view description;  ///< paragraphs of the help page
+  std::string_view example;      ///< a command line that works in the repository
+  Outcome (*run)(const Arguments& arguments, const Surroundings& surroundings);
+};
+
+/// Every command, in the order of the help page.
+std::span<const Command> commands();
+
+/// The command of that name, null where there is none.
+const Command* find_command(std::string_view name);
+
+Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_estimate(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_models(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_recipes(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_optimizers(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_init(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_schema(const Arguments& arguments, const Surroundings& surroundings);
+
+}  // namespace memest

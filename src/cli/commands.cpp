@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <array>
+
+#include "command.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kSpecWords = "SPEC...";
+
+constexpr std::array<Command, 8> kCommands = {{
+    {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
+     "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
+     "right. Without --gpu the spec's own GPU is considered, else every GPU of the catalog (--gpu "
+     "all in any case); without --gpus 1, 2, 4 and 8 of them. What the spec writes itself "
+     "(micro_batch, recompute, zero) is kept, the rest is searched.\n"
+     "Exit code 1 says that nothing fits.",
+     "memest plan configs/models/llama-3-8b.yaml --gpus 8", run_plan},
+    {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
+     kAnyNumber, kSpecFlags | kFormatFlags,
+     "--gpu and --gpus replace the spec's hardware, with as many data-parallel ranks.\n"
+     "Exit code 1 says that it does not fit.",
+     "memest estimate configs/models/llama-3-8b.yaml --set training.micro_batch=2", run_estimate},
+    {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,
+     2, kSpecFlags | kFormatFlags, "TERM is a part of a number's name: memory, optimizer, step.",
+     "memest explain configs/models/llama-3-8b.yaml optimizer", run_explain},
+    {"check", "Whether each file stays within its budget", kSpecWords, 1, kAnyNumber,
+     kSpecFlags | kCheckFormats,
+     "Each file is held to its own section `budget` and to the capacity of the GPU that it names.\n"
+     "Exit code 0: all within; 1: one is over; 2: one is no spec, or its budget cannot be "
+     "estimated.",
+     "memest check configs/models/llama-3-8b.yaml --format github", run_check},
+    {"gpus", "The GPUs that memest knows, or every fact of one with its source", "[NAME]", 0, 1,
+     kFormatFlags, "", "memest gpus h100-sxm-80gb", run_gpus},
+    {"models", "The models that memest knows by name", "", 0, 0, kFormatFlags, "", "memest models",
+     run_models},
+    {"recipes", "The precision recipes, with their sources", "", 0, 0, kFormatFlags, "",
+     "memest recipes", run_recipes},
+    {"optimizers", "The optimizers and the states that they keep, with their sources", "", 0, 0,
+     kFormatFlags, "", "memest optimizers --format markdown", run_optimizers},
+}};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+const Command* find_command(std::string_view name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [name](const Command& row) { return row.name == name; });
+  return found == kCommands.end() ? nullptr : &*found;
+}
+
+}  // namespace memest

@@ -1,0 +1,14 @@
+#pragma once
+
+namespace memest {
+
+/// What the shell learns.
+enum class ExitCode {
+  yes = 0,
+  no = 1,           ///< a true "no": does not fit, over budget
+  bad_input = 2,    ///< a spec, a flag or a number that is out of range
+  environment = 3,  ///< a file that cannot be read or written
+  internal = 70     ///< a bug in memest (EX_SOFTWARE of sysexits.h)
+};
+
+}  // namespace memest

@@ -1,0 +1,23 @@
+#include <utility>
+
+#include "command.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/report/explain_report.hpp"
+#include "spec.hpp"
+
+namespace memest {
+
+Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings) {
+  const std::vector<std::string> files = {arguments.words[0]};
+  const std::string term = arguments.words.size() > 1 ? arguments.words[1] : "";
+  const Checked<Job> job = read_configuration(arguments, files);
+  if (!job.ok()) return refused(job.diagnostics());
+  const JobEstimate estimate = estimate_job(job.value());
+  const Checked<std::vector<Explanation>> chosen = select(explain(job.value(), estimate), term);
+  if (!chosen.ok()) return refused(chosen.diagnostics());
+  const Report report = report_explanations(job.value(), estimate, chosen.value(),
+                                            question_of(arguments, files, surroundings));
+  return {ExitCode::yes, formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+}
+
+}  // namespace memest

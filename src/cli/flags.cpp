@@ -1,0 +1,44 @@
+#include "flags.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace memest {
+namespace {
+
+constexpr std::array<FlagRow, 8> kFlags = {{
+    {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
+    {"--gpus", "N[,N]", "how many of them", kSpecFlags},
+    {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
+    {"--format", "NAME", "", kFormatFlags | kCheckFormats},
+    {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
+    {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags},
+    {"--quiet", "", "prints errors only; the exit code is the answer", kNoFlags},
+    {"--help", "", "prints this page", kNoFlags},
+}};
+
+constexpr std::array<FormatName, 6> kFormats = {{
+    {"text", Format::text, kFormatFlags | kCheckFormats},
+    {"json", Format::json, kFormatFlags | kCheckFormats},
+    {"markdown", Format::markdown, kFormatFlags | kCheckFormats},
+    {"csv", Format::csv, kFormatFlags | kCheckFormats},
+    {"github", Format::github, kCheckFormats},
+    {"junit", Format::junit, kCheckFormats},
+}};
+
+}  // namespace
+
+std::span<const FlagRow> flag_rows() { return kFlags; }
+
+bool takes(const Command& command, const FlagRow& flag) {
+  return flag.group == kNoFlags || (command.flags & flag.group) != 0;
+}
+
+std::vector<FormatName> formats_of(const Command& command) {
+  std::vector<FormatName> result;
+  std::copy_if(kFormats.begin(), kFormats.end(), std::back_inserter(result),
+               [&](const FormatName& row) { return (command.flags & row.group) != 0; });
+  return result;
+}
+
+}  // namespace memest

@@ -1,0 +1,21 @@
+#include "command.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/report/catalog_report.hpp"
+#include "spec.hpp"
+
+namespace memest {
+
+Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings) {
+  if (arguments.words.empty()) {
+    return {ExitCode::yes,
+            formatted(report_gpus(all_gpus(), all_prices()), arguments.format, surroundings.out),
+            {}};
+  }
+  const Checked<GpuSpec> gpu = find_gpu(arguments.words[0]);
+  if (!gpu.ok()) return refused(gpu.diagnostics());
+  return {ExitCode::yes,
+          formatted(report_gpu(gpu.value(), all_prices()), arguments.format, surroundings.out),
+          {}};
+}
+
+}  // namespace memest

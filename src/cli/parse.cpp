@@ -1,0 +1,144 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string>
+
+#include "flags.hpp"
+
+namespace memest {
+namespace {
+
+/// The flags as CLI11 delivers them, before their words mean anything.
+struct RawArguments {
+  Arguments arguments;
+  std::vector<std::string> counts;
+  std::string format;
+  std::string color;
+};
+
+void bind(CLI::App& app, const Command& command, RawArguments& raw) {
+  Arguments& arguments = raw.arguments;
+  app.add_option("words", arguments.words);
+  app.add_flag("--quiet", arguments.quiet);
+  app.add_flag("--help,-h", arguments.help);
+  app.add_option("--output,-o", arguments.output);
+  app.add_option("--color", raw.color);
+  if ((command.flags & kSpecFlags) != 0) {
+    app.add_option("--gpu", arguments.gpus)->delimiter(',')->allow_extra_args(false);
+    app.add_option("--gpus", raw.counts)->delimiter(',')->allow_extra_args(false);
+    app.add_option("--set", arguments.overrides)->allow_extra_args(false);
+  }
+  if (!formats_of(command).empty()) app.add_option("--format", raw.format);
+}
+
+Diagnostic wrong(std::string message, std::string hint) {
+  return {Severity::error, {}, std::move(message), std::move(hint)};
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known,
+                         std::string otherwise) {
+  const std::string nearest = nearest_name(word, known);
+  return nearest.empty() ? std::move(otherwise) : "did you mean '" + nearest + "'?";
+}
+
+std::string help_hint(const Command& command) {
+  return "see memest " + std::string(command.name) + " --help";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string result;
+  for (const std::string& word : words) result += (result.empty() ? "" : ", ") + word;
+  return result;
+}
+
+void read_format(const Command& command, RawArguments& raw, Diagnostics& errors) {
+  if (raw.format.empty()) return;
+  std::vector<std::string> known;
+  for (const FormatName& row : formats_of(command)) {
+    known.emplace_back(row.name);
+    if (row.name == raw.format) {
+      raw.arguments.format = row.format;
+      return;
+    }
+  }
+  errors.push_back(
+      wrong("memest " + std::string(command.name) + " has no format '" + raw.format + "'",
+            did_you_mean(raw.format, known, "one of " + joined(known))));
+}
+
+void read_color(RawArguments& raw, Diagnostics& errors) {
+  if (raw.color.empty() || raw.color == "auto") return;
+  if (raw.color == "always") {
+    raw.arguments.color = ColorWhen::always;
+  } else if (raw.color == "never") {
+    raw.arguments.color = ColorWhen::never;
+  } else {
+    errors.push_back(wrong("--color is auto, always or never, not '" + raw.color + "'", ""));
+  }
+}
+
+void read_counts(RawArguments& raw, Diagnostics& errors) {
+  constexpr std::int64_t kMost = 1'000'000;  // more GPUs than any machine has
+  for (const std::string& word : raw.counts) {
+    std::int64_t count = 0;
+    const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), count);
+    const bool whole = status == std::errc{} && end == word.data() + word.size();
+    if (whole && count >= 1 && count <= kMost) {
+      raw.arguments.counts.push_back(count);
+    } else {
+      errors.push_back(
+          wrong("--gpus takes counts from 1 to 1,000,000, not '" + word + "'",
+                "GPU types are chosen with --gpu, as in --gpu h100-sxm-80gb --gpus 8"));
+    }
+  }
+}
+
+void refuse_unknown(const Command& command, const std::vector<std::string>& extras,
+                    Diagnostics& errors) {
+  std::vector<std::string> known;
+  for (const FlagRow& flag : flag_rows()) {
+    if (takes(command, flag)) known.emplace_back(flag.name);
+  }
+  for (const std::string& word : extras) {
+    const std::string name = word.substr(0, word.find('='));
+    errors.push_back(wrong("memest " + std::string(command.name) + " has no flag '" + name + "'",
+                           did_you_mean(name, known, help_hint(command))));
+  }
+}
+
+void check_words(const Command& command, const Arguments& arguments, Diagnostics& errors) {
+  const std::size_t count = arguments.words.size();
+  if (count < command.least_words) {
+    errors.push_back(
+        wrong("memest " + std::string(command.name) + " needs " + std::string(command.words),
+              "for example " + std::string(command.example)));
+  } else if (count > command.most_words) {
+    errors.push_back(wrong("memest " + std::string(command.name) + " has no use for '" +
+                               arguments.words[command.most_words] + "'",
+                           help_hint(command)));
+  }
+}
+
+}  // namespace
+
+Checked<Arguments> parse_arguments(const Command& command, std::span<const std::string> words) {
+  RawArguments raw;
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  bind(app, command, raw);
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+  app.parse(reversed);
+
+  Diagnostics errors;
+  refuse_unknown(command, app.remaining(), errors);
+  read_format(command, raw, errors);
+  read_color(raw, errors);
+  read_counts(raw, errors);
+  if (!raw.arguments.help) check_words(command, raw.arguments, errors);
+  if (!errors.empty()) return errors;
+  return std::move(raw.arguments);
+}
+
+}  // namespace memest

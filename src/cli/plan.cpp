@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <utility>
+
+#include "command.hpp"
+#include "memest/plan/search.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/reader/read_job.hpp"
+#include "memest/report/plan_report.hpp"
+#include "spec.hpp"
+
+namespace memest {
+namespace {
+
+/// `--gpu all` is the whole catalog even where the spec names a GPU.
+constexpr const char* kAllGpus = "all";
+
+/// The GPUs of one node where nobody says how many.
+const std::vector<std::int64_t> kUsualCounts = {1, 2, 4, 8};
+
+/// Those of --gpu, else the spec's own, else the catalog.
+Checked<std::vector<GpuSpec>> gpus_to_consider(const Arguments& arguments, const Job& job) {
+  const std::vector<std::string>& names = arguments.gpus;
+  if (std::find(names.begin(), names.end(), kAllGpus) != names.end()) return all_gpus();
+  if (names.empty() && job.hardware.assumed) return all_gpus();
+  if (names.empty()) return std::vector<GpuSpec>{job.hardware.gpu};
+  std::vector<GpuSpec> gpus;
+  Diagnostics errors;
+  for (const std::string& name : names) {
+    Checked<GpuSpec> gpu = find_gpu(name);
+    if (gpu.ok()) {
+      gpus.push_back(std::move(gpu).value());
+    } else {
+      errors.insert(errors.end(), gpu.diagnostics().begin(), gpu.diagnostics().end());
+    }
+  }
+  if (!errors.empty()) return errors;
+  return gpus;
+}
+
+std::vector<std::int64_t> counts_to_consider(const Arguments& arguments, const Job& job) {
+  if (!arguments.counts.empty()) return arguments.counts;
+  if (job.hardware.count > 1) return {job.hardware.count};
+  return kUsualCounts;
+}
+
+ExitCode code_of(const PlanAnswer& answer) {
+  if (std::holds_alternative<Unavailable>(answer.unavailable)) return ExitCode::bad_input;
+  return answer.best.empty() ? ExitCode::no : ExitCode::yes;
+}
+
+}  // namespace
+
+Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
+  const Checked<Job> job = read_job({arguments.words, arguments.overrides});
+  if (!job.ok()) return refused(job.diagnostics());
+  Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job.value());
+  if (!gpus.ok()) return refused(gpus.diagnostics());
+  const PlanRequest request{job.value(), std::move(gpus).value(),
+                            counts_to_consider(arguments, job.value()), all_prices()};
+  const PlanAnswer answer = search_plans(request);
+  Arguments chosen = arguments;  // the next command names the GPU that was found
+  chosen.gpus.clear();
+  chosen.counts.clear();
+  const Report report =
+      report_plan(request, answer, question_of(chosen, arguments.words, surroundings));
+  return {code_of(answer), formatted(report, arguments.format, surroundings.out),
+          job.diagnostics()};
+}
+
+}  // namespace memest

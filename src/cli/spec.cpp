@@ -1,0 +1,82 @@
+#include "spec.hpp"
+
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "memest/reader/read_job.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kShellSafe =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+@%-";
+
+Diagnostic too_many(const char* flag) {
+  return {Severity::error,
+          {},
+          std::string(flag) + " takes one value here: the command answers for one configuration",
+          "memest plan compares several"};
+}
+
+}  // namespace
+
+Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files) {
+  Diagnostics errors;
+  if (arguments.gpus.size() > 1) errors.push_back(too_many("--gpu"));
+  if (arguments.counts.size() > 1) errors.push_back(too_many("--gpus"));
+  if (!errors.empty()) return errors;
+  ReadRequest request{files, arguments.overrides};
+  for (const std::string& gpu : arguments.gpus) request.overrides.push_back("hardware.gpu=" + gpu);
+  for (const std::int64_t count : arguments.counts) {
+    request.overrides.push_back("hardware.count=" + std::to_string(count));
+    request.overrides.push_back("parallelism.data=" + std::to_string(count));
+  }
+  return read_job(request);
+}
+
+Question question_of(const Arguments& arguments, const std::vector<std::string>& files,
+                     const Surroundings& surroundings) {
+  std::string spec;
+  const auto add = [&spec](const std::string& word) { spec += (spec.empty() ? "" : " ") + word; };
+  for (const std::string& file : files) add(shell_quoted(file));
+  for (const std::string& gpu : arguments.gpus) add("--gpu " + shell_quoted(gpu));
+  for (const std::int64_t count : arguments.counts) add("--gpus " + std::to_string(count));
+  for (const std::string& override_ : arguments.overrides) add("--set " + shell_quoted(override_));
+  return {std::move(spec), std::string(surroundings.version)};
+}
+
+std::string formatted(const Report& report, Format format, const RenderOptions& options) {
+  switch (format) {
+    case Format::text:
+      return text_of(report.page, options);
+    case Format::json:
+      return report.json;
+    case Format::markdown:
+      return markdown_of(report.page);
+    case Format::csv:
+      return csv_of(report.records);
+    case Format::github:
+    case Format::junit:
+      break;
+  }
+  unreachable("a format that the command's flags do not allow");
+}
+
+Outcome refused(Diagnostics diagnostics) {
+  return {ExitCode::bad_input, "", std::move(diagnostics)};
+}
+
+std::string shell_quoted(const std::string& word) {
+  if (!word.empty() && word.find_first_not_of(kShellSafe) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char sign : word) {
+    if (sign == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += sign;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace memest

@@ -1,0 +1,30 @@
+// From the words of a command line to a job, and from a report to the text that was asked for.
+#pragma once
+
+#include <string>
+
+#include "command.hpp"
+#include "memest/diag/diagnostic.hpp"
+#include "memest/report/report.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// The job that `words` and --set describe, on the GPU of --gpu and --gpus: one configuration, so
+/// one GPU type and one count.
+Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files);
+
+/// `files` and the flags that chose the job, as they would be typed again.
+Question question_of(const Arguments& arguments, const std::vector<std::string>& files,
+                     const Surroundings& surroundings);
+
+/// The report in the format of --format; `format` is one of text, json, markdown, csv.
+std::string formatted(const Report& report, Format format, const RenderOptions& options);
+
+/// Exit code 2 with what is wrong.
+Outcome refused(Diagnostics diagnostics);
+
+/// `word` as a shell reads it back.
+std::string shell_quoted(const std::string& word);
+
+}  // namespace memest

@@ -1,0 +1,54 @@
+#include "terminal.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace memest {
+namespace {
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+/// POSIX: the first of these that is set and not empty names the character set.
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string_view value = environment(name);
+    if (value.empty()) continue;
+    for (const std::string_view spelling : {"UTF-8", "utf-8", "UTF8", "utf8"}) {
+      if (value.find(spelling) != std::string_view::npos) return true;
+    }
+    return false;
+  }
+  return false;
+}
+
+/// https://no-color.org: set and not empty.
+bool wants_color(Stream stream, ColorWhen when) {
+  switch (when) {
+    case ColorWhen::always:
+      return true;
+    case ColorWhen::never:
+      return false;
+    case ColorWhen::automatic:
+      break;
+  }
+  const int descriptor = stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO;
+  return environment("NO_COLOR").empty() && environment("TERM") != "dumb" &&
+         isatty(descriptor) == 1;
+}
+
+}  // namespace
+
+RenderOptions render_options_of(Stream stream, ColorWhen when) {
+  RenderOptions options;
+  options.color = wants_color(stream, when);
+  options.unicode = locale_is_utf8();
+  return options;
+}
+
+}  // namespace memest

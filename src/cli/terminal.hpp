@@ -1,0 +1,15 @@
+// What stands at the other end of a stream, as the environment and the terminal tell.
+#pragma once
+
+#include "arguments.hpp"
+#include "memest/report/render_options.hpp"
+
+namespace memest {
+
+enum class Stream { out, err };
+
+/// Colours where the stream is a terminal that knows them and NO_COLOR is not set, or as `when`
+/// says; UTF-8 where the locale of the environment says so.
+RenderOptions render_options_of(Stream stream, ColorWhen when);
+
+}  // namespace memest

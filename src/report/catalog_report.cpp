@@ -1,0 +1,102 @@
+#include "memest/report/catalog_report.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "json.hpp"
+#include "memest/graph/parameters.hpp"
+#include "memest/report/numbers.hpp"
+
+namespace memest {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string result;
+  for (const std::string& word : words) result += (result.empty() ? "" : ", ") + word;
+  return result;
+}
+
+/// The same table as page, records and JSON: a list says the same in every format. `key` names the
+/// rows in JSON, whose members are the titles.
+Report listing(const Table& table, const char* key, std::string closing) {
+  Json json = new_answer();
+  json[key] = Json::array();
+  for (const Row& row : table.rows) {
+    Json entry;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      entry[table.columns[i].title] = row.cells[i];
+    }
+    json[key].push_back(std::move(entry));
+  }
+  return {{{table, Paragraph{std::move(closing), Tone::plain}}}, table, text_of(json)};
+}
+
+std::string bytes_a_parameter(const Recipe& recipe) {
+  const auto size = [](DType type) { return std::to_string(size_of(type)); };
+  return fmt::format("{} + {} + {}", size(recipe.weights), size(recipe.gradients),
+                     recipe.master ? size(*recipe.master) : "0");
+}
+
+}  // namespace
+
+Report report_models(const std::vector<NamedModel>& models) {
+  Table table{{{"model"}, {"family"}, {"parameters", Align::right}, {"active", Align::right}}, {}};
+  Json json = new_answer();
+  json["models"] = Json::array();
+  Table records{{{"model"}, {"family"}, {"parameters"}, {"active_parameters"}}, {}};
+  for (const NamedModel& named : models) {
+    const ParameterCounts counts = count_parameters(named.model);
+    const std::string family(name_of(named.model.family));
+    table.rows.push_back(
+        {{named.name, family, count_text(static_cast<double>(counts.total)),
+          counts.active == counts.total ? "" : count_text(static_cast<double>(counts.active))},
+         "",
+         {}});
+    records.rows.push_back(
+        {{named.name, family, std::to_string(counts.total), std::to_string(counts.active)},
+         "",
+         {}});
+    json["models"].push_back({{"model", named.name},
+                              {"family", family},
+                              {"parameters", counts.total},
+                              {"active_parameters", counts.active}});
+  }
+  Page page{{std::move(table), Paragraph{"What one needs: memest plan NAME", Tone::plain}}};
+  return {std::move(page), std::move(records), text_of(json)};
+}
+
+Report report_recipes(const std::vector<Recipe>& recipes) {
+  Table table{{{"recipe"}, {"bytes"}, {"compute"}, {"description"}, {"source"}}, {}};
+  for (const Recipe& recipe : recipes) {
+    table.rows.push_back({{recipe.name, bytes_a_parameter(recipe),
+                           std::string(name_of(recipe.compute)), recipe.description, recipe.source},
+                          "",
+                          {}});
+  }
+  return listing(
+      table, "recipes",
+      "Bytes a parameter: weights + gradients + master copy; the optimizer's states come on "
+      "top. In a spec: training.precision.");
+}
+
+Report report_optimizers(const std::vector<Optimizer>& optimizers) {
+  Table table{{{"optimizer"}, {"states"}, {"implementations"}, {"description"}, {"source"}}, {}};
+  for (const Optimizer& optimizer : optimizers) {
+    std::vector<std::string> states;
+    for (const OptimizerState& state : optimizer.states) states.push_back(state.name);
+    std::vector<std::string> implementations;
+    for (const ImplementationTransient& row : optimizer.implementations) {
+      implementations.emplace_back(name_of(row.implementation));
+    }
+    table.rows.push_back({{optimizer.name, joined(states), joined(implementations),
+                           optimizer.description, optimizer.source},
+                          "",
+                          {}});
+  }
+  return listing(
+      table, "optimizers",
+      "The first implementation is the framework's default. In a spec: training.optimizer.");
+}
+
+}  // namespace memest

@@ -1,0 +1,172 @@
+#include "estimate_json.hpp"
+
+#include <string>
+
+#include "title.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kNoReplay =
+    "the closed form does not replay the allocator; interval_bytes covers what it reserves";
+constexpr const char* kNoTimeline =
+    "the closed form knows the moments of one step, not its timeline";
+
+Json json_of(const ParameterCounts& counts) {
+  Json json{{"total", counts.total}, {"trainable", counts.trainable}, {"active", counts.active}};
+  put(json, "buffer_bytes", counts.buffers);
+  json["matmul"] = counts.matmul;
+  json["embedding"] = counts.embedding;
+  json["tensors"] = counts.tensors;
+  return json;
+}
+
+Json json_of(const MemoryAnswer& answer, const Term& term) {
+  const LedgerTerm& meaning = answer.ledger.terms[term.index];
+  Json json{{"name", meaning.name}, {"group", name_of(meaning.group)}};
+  put(json, "bytes", term.value);
+  json["formula"] = meaning.formula.text();
+  if (!meaning.rule.empty()) json["rule"] = meaning.rule;
+  json["source"] = meaning.source;
+  return json;
+}
+
+/// The closed form's peak: a moment, and its terms in place of tensors.
+Json peak_json(const MemoryAnswer& answer) {
+  Json json;
+  put_null(json, "step", kNoTimeline);
+  const std::uint16_t index = answer.estimate.instants[answer.estimate.peak].index;
+  json["op"] = answer.ledger.instants[index].name;
+  json["alive"] = Json::array();
+  for (const Term& term : answer.estimate.terms) {
+    Json alive{{"tensor", answer.ledger.terms[term.index].name}};
+    put(alive, "bytes", term.value);
+    json["alive"].push_back(std::move(alive));
+  }
+  return json;
+}
+
+Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
+  Json json{{"name", "every rank"}, {"count", ranks}, {"terms", Json::array()}};
+  for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
+  put(json, "allocated_peak_bytes", answer.estimate.allocated());
+  put_null(json, "reserved_peak_bytes", kNoReplay);
+  put(json, "device_bytes", answer.estimate.device());
+  json["interval_bytes"] = {answer.estimate.low().value(), answer.estimate.high().value()};
+  put(json, "saved_bytes", answer.saved, [](Bytes bytes) { return Json(bytes.value()); });
+  put_null(json, "saved_bytes_per_layer", kNoTimeline);
+  put_null(json, "phases", kNoTimeline);
+  json["moments"] = Json::array();
+  for (const InstantTotal& instant : answer.estimate.instants) {
+    json["moments"].push_back({{"name", answer.ledger.instants[instant.index].name},
+                               {"allocated_bytes", instant.total.value()}});
+  }
+  json["peak"] = peak_json(answer);
+  return json;
+}
+
+Json json_of(const MemoryAnswer& answer, std::int64_t ranks) {
+  Json json{{"ranks", Json::array({rank_json(answer, ranks)})}};
+  put(json, "capacity_bytes", answer.capacity.bytes);
+  json["capacity_is_allocator_limit"] = answer.capacity.allocator_limit;
+  json["verdict"] = name_of(answer.verdict);
+  json["fixed_bytes"] = answer.simple.fixed.value();
+  json["bytes_per_sequence"] = answer.simple.per_sequence.value();
+  json["largest_micro_batch"] = answer.simple.largest_micro_batch;
+  return json;
+}
+
+Json json_of(const FlopsEstimate& flops) {
+  Json json;
+  put(json, "forward", flops.forward);
+  put(json, "backward", flops.backward);
+  put(json, "executed", flops.executed());
+  Json conventions;
+  put(conventions, "model", flops.model);
+  put(conventions, "palm", flops.palm);
+  put(conventions, "megatron", flops.megatron);
+  json["conventions"] = std::move(conventions);
+  return json;
+}
+
+Json spec_json(const Job& job) {
+  Json json{{"name", job.name}, {"model", job.model.name}, {"family", name_of(job.model.family)}};
+  if (job.training) {
+    const TrainingSpec& training = *job.training;
+    json["seq_len"] = training.seq_len;
+    json["micro_batch"] = training.micro_batch;
+    json["gradient_accumulation"] = training.gradient_accumulation;
+    json["global_batch"] = job.global_batch();
+    json["precision"] = training.recipe.name;
+    json["optimizer"] = training.optimizer.name;
+    json["recompute"] = text_of(training.recompute);
+    json["implementation"] = name_of(training.implementation.framework);
+  } else {
+    put_null(json, "training", "the spec describes a model alone");
+  }
+  json["zero"] = static_cast<int>(job.parallelism.zero);
+  json["gpu"] = job.hardware.gpu.slug;
+  json["gpu_assumed"] = job.hardware.assumed;
+  json["gpus"] = job.hardware.count;
+  return json;
+}
+
+Json provenance_json(const Job& job, const JobEstimate& estimate, const Question& question) {
+  const GpuSpec& gpu = job.hardware.gpu;
+  Json tags{{"capacity", name_of(gpu.capacity.provenance)}};
+  if (gpu.memory_bandwidth) tags["memory_bandwidth"] = name_of(gpu.memory_bandwidth->provenance);
+  if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
+    tags["time"] = name_of(time->provenance);
+  }
+  Json json{{"method", "closed form"}};
+  put_null(json, "profile",
+           "no measured profile of " + gpu.slug + "; its rates are the datasheet's");
+  json["tags"] = std::move(tags);
+  json["assumptions"] = estimate.assumptions;
+  json["versions"] = {{"memest", question.version}};
+  return json;
+}
+
+}  // namespace
+
+Json json_of(const TimeEstimate& time) {
+  Json json{{"step_seconds", time.step.value()},
+            {"interval_seconds", {time.low.value(), time.high.value()}},
+            {"tokens_per_second_per_gpu", time.tokens_per_second_per_gpu},
+            {"mfu", time.mfu},
+            {"hfu", time.hfu},
+            {"ridge_flops_per_byte", time.ridge_point},
+            {"bound", Json::array()}};
+  for (const OpTime& op : time.ops) {
+    json["bound"].push_back({{"op", std::string(op.block) + " " + std::string(op.op)},
+                             {"seconds", op.seconds.value()},
+                             {"by", name_of(op.bound)},
+                             {"flops_per_byte", op.intensity}});
+  }
+  json["provenance"] = name_of(time.provenance);
+  json["rule"] = time.rule;
+  return json;
+}
+
+Json json_of(const CostEstimate& cost) {
+  return {{"per_hour", cost.per_hour.value()},
+          {"per_step", cost.per_step.value()},
+          {"per_billion_tokens", cost.per_billion_tokens.value()},
+          {"currency", "USD"},
+          {"source", cost.source}};
+}
+
+Json json_of(const Job& job, const JobEstimate& estimate, const Question& question) {
+  Json json = new_answer();
+  json["spec"] = spec_json(job);
+  json["parameters"] = json_of(estimate.parameters);
+  put(json, "memory", estimate.memory,
+      [&](const MemoryAnswer& answer) { return json_of(answer, job.hardware.count); });
+  put(json, "flops", estimate.flops, [](const FlopsEstimate& flops) { return json_of(flops); });
+  put(json, "time", estimate.time, [](const TimeEstimate& time) { return json_of(time); });
+  put(json, "cost", estimate.cost, [](const CostEstimate& cost) { return json_of(cost); });
+  json["provenance"] = provenance_json(job, estimate, question);
+  return json;
+}
+
+}  // namespace memest

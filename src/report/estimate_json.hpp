@@ -1,0 +1,16 @@
+// The parts of an estimate's JSON that other answers hold as well.
+#pragma once
+
+#include "json.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+Json json_of(const TimeEstimate& time);
+Json json_of(const CostEstimate& cost);
+
+/// The whole answer of `memest estimate`.
+Json json_of(const Job& job, const JobEstimate& estimate, const Question& question);
+
+}  // namespace memest

@@ -1,0 +1,18 @@
+// The parts of an estimate's page; each adds its headings, tables and sentences.
+#pragma once
+
+#include "memest/plan/estimate.hpp"
+#include "memest/report/page.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
+void add_flops(Page& page, const FlopsEstimate& flops);
+void add_time(Page& page, const TimeEstimate& time);
+void add_cost(Page& page, const CostEstimate& cost);
+
+/// The sentence that stands in a section's place.
+void add_unavailable(Page& page, const char* heading, const Unavailable& unavailable);
+
+}  // namespace memest

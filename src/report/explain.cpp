@@ -1,0 +1,217 @@
+// The numbers of an answer, each with its formula.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "memest/report/explain_report.hpp"
+#include "memest/report/numbers.hpp"
+#include "memest/units/text.hpp"
+
+namespace memest {
+namespace {
+
+std::string bytes_text(Bytes bytes) {
+  return fmt::format("{} B ({})", grouped(bytes.value()), sized_text(bytes));
+}
+
+Explanation of_bytes(std::string group, std::string name, Bytes value) {
+  Explanation result;
+  result.group = std::move(group);
+  result.name = std::move(name);
+  result.value = bytes_text(value);
+  result.number = value;
+  result.unit = "B";
+  return result;
+}
+
+/// A sum over named parts: "weights + gradients", "2,147,483,648 + 1,024".
+struct Sum {
+  std::string names;
+  std::string values;
+
+  void add(const std::string& name, Bytes value) {
+    const char* plus = names.empty() ? "" : " + ";
+    names += plus + name;
+    values += plus + grouped(value.value());
+  }
+};
+
+Explanation of_sum(std::string name, Bytes value, Sum sum, std::string source) {
+  Explanation result = of_bytes("memory", std::move(name), value);
+  result.formula = std::move(sum.names);
+  result.substituted = std::move(sum.values);
+  result.source = std::move(source);
+  return result;
+}
+
+void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
+  Sum allocated;
+  Sum device;
+  device.add("allocated", answer.estimate.allocated());
+  const std::vector<std::uint16_t>& outside = answer.ledger.outside_allocator;
+  for (const Term& term : answer.estimate.terms) {
+    const LedgerTerm& meaning = answer.ledger.terms[term.index];
+    Explanation row = of_bytes(std::string(name_of(meaning.group)), meaning.name, term.value);
+    row.expression = meaning.formula;
+    row.formula = meaning.rule.empty()
+                      ? meaning.formula.text()
+                      : fmt::format("{}: {}", meaning.formula.text(), meaning.rule);
+    row.substituted = meaning.formula.substituted(answer.ledger.bindings);
+    row.source = meaning.source;
+    out.push_back(std::move(row));
+    const bool is_outside = std::find(outside.begin(), outside.end(), term.index) != outside.end();
+    (is_outside ? device : allocated).add(meaning.name, term.value);
+  }
+  const std::uint16_t peak = answer.estimate.instants[answer.estimate.peak].index;
+  out.push_back(of_sum("allocated", answer.estimate.allocated(), std::move(allocated),
+                       "the terms alive at the peak: " + answer.ledger.instants[peak].name));
+  out.push_back(of_sum("device", answer.estimate.device(), std::move(device),
+                       "what nvidia-smi shows if nothing is fragmented"));
+  const Margin& margin = answer.estimate.margin;
+  Explanation interval = of_bytes("memory", "interval", answer.estimate.high());
+  interval.value = fmt::format("{} to {}", bytes_text(answer.estimate.low()),
+                               bytes_text(answer.estimate.high()));
+  interval.formula = "allocated · (1 − low) to allocated · (1 + high), and what is outside";
+  interval.substituted =
+      fmt::format("low {}, high {}", percent_text(margin.low), percent_text(margin.high));
+  interval.source = fmt::format("{}; {} records", margin.source, margin.records);
+  out.push_back(std::move(interval));
+}
+
+Explanation of_flops(std::string name, Flops flops, std::string formula, std::string source) {
+  Explanation result;
+  result.group = "flops";
+  result.name = std::move(name);
+  result.formula = std::move(formula);
+  result.value = fmt::format("{} FLOP ({})", grouped(flops.value()), flops_text(flops));
+  result.number = flops;
+  result.unit = "FLOP";
+  result.source = std::move(source);
+  return result;
+}
+
+/// 6·Φ·tokens, of experts the active ones.
+Explanation model_flops(const Job& job, const JobEstimate& estimate, Flops flops) {
+  const TrainingSpec& training = *job.training;
+  Explanation row = of_flops("model", flops, "", "the field's 6·Φ·tokens (docs/model.md)");
+  row.expression =
+      Expr(6) * Symbol::parameters * Symbol::micro_batch * Symbol::seq_len * Symbol::micro_batches;
+  Bindings bindings;
+  bindings.set(Symbol::parameters, estimate.parameters.active)
+      .set(Symbol::micro_batch, training.micro_batch)
+      .set(Symbol::seq_len, training.seq_len)
+      .set(Symbol::micro_batches, training.gradient_accumulation);
+  row.formula = row.expression.text();
+  row.substituted = row.expression.substituted(bindings);
+  return row;
+}
+
+void add_flops(std::vector<Explanation>& out, const Job& job, const JobEstimate& estimate,
+               const FlopsEstimate& flops) {
+  out.push_back(of_flops("forward", flops.forward, "2·m·n·k over every contraction, m micro-steps",
+                         "torch.utils.flop_counter; no causal halving"));
+  out.push_back(of_flops("backward", flops.backward,
+                         "both gradients of every contraction, and what is recomputed",
+                         "torch.utils.flop_counter; no causal halving"));
+  Explanation executed =
+      of_flops("executed", flops.executed(), "forward + backward", "HFU counts these");
+  executed.substituted =
+      fmt::format("{} + {}", grouped(flops.forward.value()), grouped(flops.backward.value()));
+  out.push_back(std::move(executed));
+  out.push_back(model_flops(job, estimate, flops.model));
+  out.push_back(of_flops("palm", flops.palm, "model + 12·L·a·d·s a token",
+                         "Chowdhery et al., PaLM, appendix B (arXiv 2204.02311)"));
+  out.push_back(of_flops("megatron", flops.megatron, "matmuls, and the causal half of attention",
+                         "Narayanan et al., section 5.1 (arXiv 2104.04473), causal half"));
+}
+
+Explanation of_number(std::string group, std::string name, double value, std::string unit) {
+  Explanation result;
+  result.group = std::move(group);
+  result.name = std::move(name);
+  result.number = value;
+  result.unit = std::move(unit);
+  return result;
+}
+
+void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
+  Explanation step = of_number("time", "step", time.step.value(), "s");
+  step.value = fmt::format("{} ({} to {})", seconds_text(time.step), seconds_text(time.low),
+                           seconds_text(time.high));
+  step.formula = "over every operation, the slower of its FLOPs and its bytes, and its launches";
+  step.source = std::string(time.rule);
+  out.push_back(std::move(step));
+  const auto utilisation = [&](const char* name, double value, const char* work) {
+    Explanation row = of_number("time", name, value, "");
+    row.value = percent_text(value);
+    row.formula = fmt::format("{} FLOPs / (step · peak rate)", work);
+    row.source = "peak: the datasheet's dense rate of the compute type";
+    out.push_back(std::move(row));
+  };
+  utilisation("MFU", time.mfu, "model");
+  utilisation("HFU", time.hfu, "executed");
+}
+
+void add_cost(std::vector<Explanation>& out, const Job& job, const CostEstimate& cost) {
+  Explanation per_step = of_number("money", "cost of a step", cost.per_step.value(), "USD");
+  per_step.value = dollars_text(cost.per_step);
+  per_step.formula = "price · GPUs · step / 3600";
+  if (job.hardware.price) {
+    per_step.substituted =
+        fmt::format("{} USD/h · {} · step / 3600", significant_text(job.hardware.price->value()),
+                    job.hardware.count);
+  }
+  per_step.source = cost.source;
+  out.push_back(std::move(per_step));
+  Explanation tokens =
+      of_number("money", "cost of a billion tokens", cost.per_billion_tokens.value(), "USD");
+  tokens.value = dollars_text(cost.per_billion_tokens);
+  tokens.formula = "cost of a step · 10⁹ / tokens of a step";
+  tokens.source = cost.source;
+  out.push_back(std::move(tokens));
+}
+
+std::string lowercase(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
+}
+
+}  // namespace
+
+std::vector<Explanation> explain(const Job& job, const JobEstimate& estimate) {
+  std::vector<Explanation> out;
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) add_memory(out, *memory);
+  const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops);
+  if (flops != nullptr) add_flops(out, job, estimate, *flops);
+  if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) add_time(out, *time);
+  if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) add_cost(out, job, *cost);
+  return out;
+}
+
+Checked<std::vector<Explanation>> select(std::vector<Explanation> explanations,
+                                         const std::string& term) {
+  const std::string wanted = lowercase(term);
+  std::vector<std::string> known;
+  std::vector<Explanation> chosen;
+  for (const Explanation& row : explanations) {
+    known.push_back(row.name);
+    const bool matches = lowercase(row.name).find(wanted) != std::string::npos ||
+                         lowercase(row.group).find(wanted) != std::string::npos;
+    if (matches) chosen.push_back(row);
+  }
+  if (!chosen.empty() || explanations.empty()) return chosen;
+  const std::string nearest = nearest_name(term, known);
+  std::string names;
+  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  return Diagnostic{Severity::error,
+                    {},
+                    "no number of this answer is called '" + term + "'",
+                    nearest.empty() ? "there are " + names : "did you mean '" + nearest + "'?"};
+}
+
+}  // namespace memest

@@ -1,0 +1,140 @@
+// An estimate's memory: the ledger at the peak, the moments, the verdict, the simple view.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimate_sections.hpp"
+#include "memest/diag/expect.hpp"
+#include "memest/report/numbers.hpp"
+#include "memest/units/text.hpp"
+#include "title.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::size_t kShownInstants = 6;
+constexpr std::string_view kTermIndent = "  ";
+
+constexpr std::array<TermGroup, 6> kGroups = {TermGroup::weights,   TermGroup::gradients,
+                                              TermGroup::optimizer, TermGroup::activations,
+                                              TermGroup::buffers,   TermGroup::overhead};
+
+Row total_row(std::string name, Bytes bytes, std::string remark) {
+  return {{std::move(name), gib_text(bytes), grouped(bytes.value()), std::move(remark)},
+          "",
+          Tone::strong};
+}
+
+std::string formula_of(const LedgerTerm& term) {
+  return term.rule.empty() ? term.formula.text() : term.rule;
+}
+
+Table ledger_table(const MemoryAnswer& answer) {
+  Table table{{{"term"}, {"GiB", Align::right}, {"bytes", Align::right}, {"formula"}}, {}};
+  for (const TermGroup group : kGroups) {
+    Bytes sum;
+    std::vector<Row> rows;
+    for (const Term& term : answer.estimate.terms) {
+      const LedgerTerm& meaning = answer.ledger.terms[term.index];
+      if (meaning.group != group) continue;
+      sum += term.value;
+      rows.push_back({{std::string(kTermIndent) + meaning.name, gib_text(term.value),
+                       grouped(term.value.value()), formula_of(meaning)},
+                      "",
+                      Tone::plain});
+    }
+    if (rows.empty()) continue;
+    if (rows.size() == 1) {
+      rows[0].cells[0].erase(0, kTermIndent.size());
+    } else {
+      table.rows.push_back(total_row(std::string(name_of(group)), sum, ""));
+    }
+    table.rows.insert(table.rows.end(), rows.begin(), rows.end());
+  }
+  const MemoryEstimate& estimate = answer.estimate;
+  table.rows.push_back(
+      total_row("allocated", estimate.allocated(), "by PyTorch's allocator, at the peak"));
+  table.rows.push_back(
+      total_row("device", estimate.device(),
+                fmt::format("{} to {} GiB", gib_text(estimate.low()), gib_text(estimate.high()))));
+  return table;
+}
+
+/// The highest moments, the peak marked.
+Table instant_table(const MemoryAnswer& answer) {
+  std::vector<InstantTotal> instants = answer.estimate.instants;
+  const std::uint16_t peak = answer.estimate.instants[answer.estimate.peak].index;
+  std::stable_sort(
+      instants.begin(), instants.end(),
+      [](const InstantTotal& left, const InstantTotal& right) { return left.total > right.total; });
+  if (instants.size() > kShownInstants) instants.resize(kShownInstants);
+  Table table{{{"moment"}, {"allocated, GiB", Align::right}}, {}};
+  for (const InstantTotal& instant : instants) {
+    const bool is_peak = instant.index == peak;
+    table.rows.push_back({{answer.ledger.instants[instant.index].name, gib_text(instant.total)},
+                          is_peak ? "▸" : "",
+                          is_peak ? Tone::strong : Tone::plain});
+  }
+  return table;
+}
+
+std::string capacity_text(const Job& job, const Capacity& capacity) {
+  if (capacity.allocator_limit) {
+    return fmt::format("the {} that hardware.memory allows", sized_text(capacity.bytes));
+  }
+  return fmt::format("the {} of {}", sized_text(capacity.bytes), job.hardware.gpu.slug);
+}
+
+/// An allocator's limit holds what is allocated; a device's capacity the context as well.
+Bytes outside_of(const MemoryAnswer& answer, Bytes outside) {
+  return answer.capacity.allocator_limit ? outside : Bytes();
+}
+
+Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
+  const Bytes low = answer.estimate.low() - outside_of(answer, answer.estimate.outside_low);
+  const Bytes high = answer.estimate.high() - outside_of(answer, answer.estimate.outside_high);
+  const Bytes room = answer.capacity.bytes;
+  const std::string capacity = capacity_text(job, answer.capacity);
+  switch (answer.verdict) {
+    case Verdict::fits:
+      return {fmt::format("Fits: at most {} of {}, {} to spare.", sized_text(high), capacity,
+                          sized_text(room - high)),
+              Tone::good};
+    case Verdict::does_not_fit:
+      return {fmt::format("Does not fit: at least {} of {}, {} too much.", sized_text(low),
+                          capacity, sized_text(low - room)),
+              Tone::bad};
+    case Verdict::too_close_to_call:
+      return {fmt::format("Too close to call: {} to {} of {}.", sized_text(low), sized_text(high),
+                          capacity),
+              Tone::uncertain};
+  }
+  unreachable("a verdict beyond the enum");
+}
+
+std::string simple_text(const SimpleView& simple) {
+  const std::string sum = fmt::format("{} fixed + {} a sequence of the micro-batch",
+                                      sized_text(simple.fixed), sized_text(simple.per_sequence));
+  if (simple.largest_micro_batch < 1) return sum + "; no micro-batch fits.";
+  return fmt::format("{}; the largest micro-batch that fits is {}.", sum,
+                     simple.largest_micro_batch);
+}
+
+}  // namespace
+
+void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
+  page.parts.emplace_back(
+      Heading{fmt::format("Memory of one GPU ({})", margin_text(answer.estimate))});
+  page.parts.emplace_back(ledger_table(answer));
+  page.parts.emplace_back(verdict_of(job, answer));
+  page.parts.emplace_back(Paragraph{simple_text(answer.simple), Tone::plain});
+  page.parts.emplace_back(Heading{"Highest moments of the step"});
+  page.parts.emplace_back(instant_table(answer));
+}
+
+}  // namespace memest

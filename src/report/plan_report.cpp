@@ -1,0 +1,216 @@
+#include "memest/report/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "memest/graph/parameters.hpp"
+#include "memest/report/numbers.hpp"
+#include "plan_json.hpp"
+#include "title.hpp"
+
+namespace memest {
+namespace {
+
+// Rows that people read; the other formats hold all of them.
+constexpr std::size_t kShownBest = 12;
+constexpr std::size_t kShownRefused = 4;
+
+std::vector<std::string> settings_of(const PlanCandidate& candidate) {
+  return {fmt::format("{} × {}", candidate.gpus, candidate.gpu->slug),
+          std::to_string(candidate.micro_batch), text_of(candidate.recompute),
+          std::string(stage_of(candidate.zero))};
+}
+
+/// A cell of a value that may be missing.
+template <class T, class Write>
+std::string cell(const std::variant<T, Unavailable>& value, const Write& write) {
+  const T* present = std::get_if<T>(&value);
+  return present == nullptr ? "–" : write(*present);
+}
+
+Row best_row(const PlanVerdict& verdict, bool cheapest) {
+  std::vector<std::string> cells = settings_of(verdict.candidate);
+  const auto time = [&](const auto& write) { cells.push_back(cell(verdict.time, write)); };
+  cells.push_back(gib_text(verdict.device));
+  cells.push_back(gib_text(verdict.high));
+  cells.push_back(gib_text(verdict.capacity));
+  time([](const TimeEstimate& value) { return seconds_text(value.step); });
+  time([&](const TimeEstimate& value) {
+    return count_text(value.tokens_per_second_per_gpu *
+                      static_cast<double>(verdict.candidate.gpus));
+  });
+  time([](const TimeEstimate& value) { return percent_text(value.mfu); });
+  cells.push_back(cell(verdict.cost, [](const CostEstimate& value) {
+    return significant_text(value.per_billion_tokens.value());
+  }));
+  if (verdict.verdict == Verdict::too_close_to_call)
+    return {std::move(cells), "±", Tone::uncertain};
+  return {std::move(cells), cheapest ? "▸" : "", cheapest ? Tone::good : Tone::plain};
+}
+
+Row refused_row(const PlanVerdict& verdict) {
+  const PlanCandidate& candidate = verdict.candidate;
+  std::vector<std::string> cells = {settings_of(candidate).front()};
+  std::string why =
+      fmt::format("micro-batch {}, recompute {}, ZeRO {}: {}", candidate.micro_batch,
+                  text_of(candidate.recompute), stage_of(candidate.zero), verdict.reason);
+  if (!verdict.lever.empty()) why += (why.empty() ? "" : "; ") + verdict.lever;
+  cells.push_back(std::move(why));
+  return {std::move(cells), "✗", Tone::bad};
+}
+
+/// The refusals that lack least, those first.
+std::vector<const PlanVerdict*> nearest_misses(const PlanAnswer& answer) {
+  std::vector<const PlanVerdict*> refused;
+  for (const PlanVerdict& verdict : answer.refused) refused.push_back(&verdict);
+  std::stable_sort(refused.begin(), refused.end(),
+                   [](const PlanVerdict* left, const PlanVerdict* right) {
+                     return left->high - left->capacity < right->high - right->capacity;
+                   });
+  if (refused.size() > kShownRefused) refused.resize(kShownRefused);
+  return refused;
+}
+
+Table table_of(const PlanAnswer& answer) {
+  Table table{{{"GPUs"},
+               {"micro", Align::right},
+               {"recompute"},
+               {"ZeRO"},
+               {"peak", Align::right},
+               {"at most", Align::right},
+               {"of GiB", Align::right},
+               {"step", Align::right},
+               {"tokens/s", Align::right},
+               {"MFU", Align::right},
+               {"USD/B tok", Align::right}},
+              {}};
+  const std::size_t best = std::min(answer.best.size(), kShownBest);
+  for (std::size_t i = 0; i < best; ++i) table.rows.push_back(best_row(answer.best[i], i == 0));
+  for (const PlanVerdict* refused : nearest_misses(answer)) {
+    table.rows.push_back(refused_row(*refused));
+  }
+  return table;
+}
+
+std::string left_out_text(const PlanAnswer& answer) {
+  const std::size_t best = answer.best.size() - std::min(answer.best.size(), kShownBest);
+  const std::size_t refused =
+      answer.refused.size() - std::min(answer.refused.size(), kShownRefused);
+  if (best == 0 && refused == 0) return {};
+  return fmt::format("Not shown: {} more that fit, {} more that do not; --format csv has all. ",
+                     best, refused);
+}
+
+/// The `--set` words that make a spec this candidate.
+std::string command_of(const PlanCandidate& candidate, const Question& question) {
+  std::string recompute = text_of(candidate.recompute);
+  if (const auto* every = std::get_if<EveryRecompute>(&candidate.recompute)) {
+    recompute = fmt::format("'{{every: {}}}'", every->every);
+  }
+  return fmt::format(
+      "memest explain {} --gpu {} --gpus {} --set training.micro_batch={} --set "
+      "training.recompute={} --set parallelism.zero={}",
+      question.spec, candidate.gpu->slug, candidate.gpus, candidate.micro_batch, recompute,
+      stage_of(candidate.zero));
+}
+
+Paragraph conclusion_of(const PlanAnswer& answer) {
+  if (answer.best.empty()) return {"Nothing fits.", Tone::bad};
+  const PlanVerdict& first = answer.best.front();
+  if (first.verdict != Verdict::fits) {
+    return {"Nothing surely fits: the rows marked ± are too close to call.", Tone::uncertain};
+  }
+  const auto* cost = std::get_if<CostEstimate>(&first.cost);
+  const std::string name = fmt::format("{} × {}", first.candidate.gpus, first.candidate.gpu->slug);
+  if (cost == nullptr) return {fmt::format("No price is known; first: {}.", name), Tone::strong};
+  return {fmt::format("Cheapest: {}, {} per billion tokens.", name,
+                      dollars_text(cost->per_billion_tokens)),
+          Tone::strong};
+}
+
+std::string provenance_of(const PlanAnswer& answer) {
+  const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
+  const double device = first.device.as_double();
+  std::string text = fmt::format(
+      "{} candidates. Memory: closed form, −{} / +{}; what is within that of the capacity is too "
+      "close to call.",
+      answer.candidates, percent_text(1 - first.low.as_double() / device),
+      percent_text(first.high.as_double() / device - 1));
+  if (const auto* time = std::get_if<TimeEstimate>(&first.time)) {
+    text += fmt::format(" Step times: {} rates, {} to {} times the value.",
+                        name_of(time->provenance), significant_text(time->low / time->step, 2),
+                        significant_text(time->high / time->step, 2));
+  }
+  if (const auto* cost = std::get_if<CostEstimate>(&first.cost)) {
+    text += fmt::format(" Price of {}: {}.", first.candidate.gpu->slug, cost->source);
+  }
+  return text;
+}
+
+Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Question& question) {
+  Page page;
+  page.parts.emplace_back(
+      Heading{title_of(request.job, count_parameters(request.job.model).total)});
+  if (const auto* missing = std::get_if<Unavailable>(&answer.unavailable)) {
+    page.parts.emplace_back(Paragraph{"Not available: " + missing->sentence, Tone::plain});
+    return page;
+  }
+  if (answer.best.empty() && answer.refused.empty()) return page;
+  page.parts.emplace_back(table_of(answer));
+  page.parts.emplace_back(conclusion_of(answer));
+  page.parts.emplace_back(Paragraph{left_out_text(answer) + provenance_of(answer), Tone::faint});
+  const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
+  page.parts.emplace_back(
+      Paragraph{"Why these numbers: " + command_of(first.candidate, question), Tone::plain});
+  return page;
+}
+
+Row record_of(const PlanVerdict& verdict) {
+  const PlanCandidate& candidate = verdict.candidate;
+  std::vector<std::string> cells = {candidate.gpu->slug,
+                                    std::to_string(candidate.gpus),
+                                    std::to_string(candidate.micro_batch),
+                                    std::to_string(candidate.gradient_accumulation),
+                                    text_of(candidate.recompute),
+                                    std::string(stage_of(candidate.zero)),
+                                    std::string(name_of(verdict.verdict)),
+                                    std::to_string(verdict.device.value()),
+                                    std::to_string(verdict.low.value()),
+                                    std::to_string(verdict.high.value()),
+                                    std::to_string(verdict.capacity.value())};
+  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
+  const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
+  cells.push_back(time == nullptr ? "" : exact_text(time->step.value()));
+  cells.push_back(time == nullptr ? "" : exact_text(time->tokens_per_second_per_gpu));
+  cells.push_back(time == nullptr ? "" : exact_text(time->mfu));
+  cells.push_back(cost == nullptr ? "" : exact_text(cost->per_billion_tokens.value()));
+  cells.push_back(verdict.reason);
+  cells.push_back(verdict.lever);
+  return {std::move(cells), "", {}};
+}
+
+Table records_of(const PlanAnswer& answer) {
+  Table table;
+  for (const char* title :
+       {"gpu", "gpus", "micro_batch", "gradient_accumulation", "recompute", "zero", "verdict",
+        "device_bytes", "low_bytes", "high_bytes", "capacity_bytes", "step_seconds",
+        "tokens_per_second_per_gpu", "mfu", "usd_per_billion_tokens", "reason", "lever"}) {
+    table.columns.push_back({title});
+  }
+  for (const PlanVerdict& verdict : answer.best) table.rows.push_back(record_of(verdict));
+  for (const PlanVerdict& verdict : answer.refused) table.rows.push_back(record_of(verdict));
+  return table;
+}
+
+}  // namespace
+
+Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question) {
+  return {page_of(request, answer, question), records_of(answer),
+          text_of(plan_json(answer, question))};
+}
+
+}  // namespace memest

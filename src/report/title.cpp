@@ -1,0 +1,85 @@
+#include "title.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+#include <vector>
+
+#include "memest/diag/expect.hpp"
+#include "memest/report/numbers.hpp"
+#include "memest/units/text.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kBetween = " · ";
+
+std::string joined(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, kBetween));
+}
+
+}  // namespace
+
+std::string_view stage_of(ZeroStage stage) {
+  switch (stage) {
+    case ZeroStage::none:
+      return "0";
+    case ZeroStage::optimizer:
+      return "1";
+    case ZeroStage::optimizer_gradients:
+      return "2";
+    case ZeroStage::optimizer_gradients_weights:
+      return "3";
+  }
+  unreachable("a ZeRO stage beyond the enum");
+}
+
+std::string title_of(const Job& job, std::int64_t parameters) {
+  std::vector<std::string> parts = {job.model.name.empty() ? job.name : job.model.name,
+                                    count_text(static_cast<double>(parameters)) + " parameters"};
+  if (job.training) {
+    const TrainingSpec& training = *job.training;
+    parts.push_back(training.recipe.name);
+    parts.push_back(training.optimizer.name);
+    parts.push_back(fmt::format("{} tokens × {} sequences", training.seq_len, job.global_batch()));
+    parts.emplace_back(name_of(training.implementation.framework));
+  }
+  return joined(parts);
+}
+
+std::string setting_of(const Job& job) {
+  std::vector<std::string> parts = {
+      fmt::format("{} × {}", job.hardware.count, job.hardware.gpu.slug)};
+  if (job.parallelism.zero != ZeroStage::none) {
+    parts.push_back(fmt::format("ZeRO {}", stage_of(job.parallelism.zero)));
+  }
+  if (job.training) {
+    parts.push_back(fmt::format("micro-batch {} × {} accumulation steps", job.training->micro_batch,
+                                job.training->gradient_accumulation));
+    parts.push_back("recompute " + text_of(job.training->recompute));
+  }
+  return joined(parts);
+}
+
+std::string margin_text(const MemoryEstimate& estimate) {
+  const double device = estimate.device().as_double();
+  const double below = 1 - estimate.low().as_double() / device;
+  const double above = estimate.high().as_double() / device - 1;
+  return fmt::format("closed form, −{} / +{}", percent_text(below), percent_text(above));
+}
+
+std::string provenance_text(const Job& job) {
+  const GpuSpec& gpu = job.hardware.gpu;
+  std::string text;
+  if (job.hardware.assumed) {
+    text += fmt::format("The spec names no GPU: {} is assumed. ", gpu.slug);
+  }
+  text += fmt::format("Rates of {}: {}, no measured profile. Capacity: {}.", gpu.slug,
+                      gpu.memory_bandwidth ? name_of(gpu.memory_bandwidth->provenance)
+                                           : std::string_view("none known"),
+                      name_of(gpu.capacity.provenance));
+  return text;
+}
+
+}  // namespace memest

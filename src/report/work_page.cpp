@@ -1,0 +1,85 @@
+// An estimate's FLOPs, time and money.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "estimate_sections.hpp"
+#include "memest/report/numbers.hpp"
+#include "memest/units/text.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::size_t kShownOps = 3;
+
+Row flops_row(std::string name, Flops flops, std::string meaning) {
+  return {{std::move(name), flops_text(flops), grouped(flops.value()), std::move(meaning)}, "", {}};
+}
+
+Table op_table(const TimeEstimate& time) {
+  Table table{{{"most expensive operation"},
+               {"seconds", Align::right},
+               {"of the step", Align::right},
+               {"bound by"},
+               {"FLOP/B", Align::right}},
+              {}};
+  const std::size_t shown = std::min(kShownOps, time.ops.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const OpTime& op = time.ops[i];
+    table.rows.push_back({{fmt::format("{} {}", op.block, op.op), seconds_text(op.seconds),
+                           percent_text(op.seconds / time.step), std::string(name_of(op.bound)),
+                           significant_text(op.intensity)},
+                          "",
+                          {}});
+  }
+  return table;
+}
+
+}  // namespace
+
+void add_flops(Page& page, const FlopsEstimate& flops) {
+  page.parts.emplace_back(Heading{"FLOPs of one GPU and step"});
+  Table table{{{"count"}, {"", Align::right}, {"FLOPs", Align::right}, {"what it counts"}}, {}};
+  table.rows = {
+      flops_row("forward", flops.forward, "as torch's FlopCounterMode counts"),
+      flops_row("backward", flops.backward, "the same, recompute included"),
+      flops_row("executed", flops.executed(), "forward + backward; over the peak: HFU"),
+      flops_row("model", flops.model, "6 · active parameters · tokens; over the peak: MFU"),
+      flops_row("palm", flops.palm, "model + 12 · L · a · d · s a token"),
+      flops_row("megatron", flops.megatron, "matmuls, causal attention halved"),
+  };
+  page.parts.emplace_back(std::move(table));
+}
+
+void add_time(Page& page, const TimeEstimate& time) {
+  page.parts.emplace_back(Heading{"Time"});
+  page.parts.emplace_back(
+      Paragraph{fmt::format("{} a step ({} to {}), {} tokens/s a GPU, MFU {}, HFU {}.",
+                            seconds_text(time.step), seconds_text(time.low),
+                            seconds_text(time.high), count_text(time.tokens_per_second_per_gpu),
+                            percent_text(time.mfu), percent_text(time.hfu)),
+                Tone::strong});
+  page.parts.emplace_back(op_table(time));
+  page.parts.emplace_back(
+      Paragraph{fmt::format("Compute and memory bind alike at {} FLOP/B. Rates: {}.",
+                            significant_text(time.ridge_point), std::string(time.rule)),
+                Tone::plain});
+}
+
+void add_cost(Page& page, const CostEstimate& cost) {
+  page.parts.emplace_back(Heading{"Money, all GPUs together"});
+  page.parts.emplace_back(Paragraph{
+      fmt::format("{} an hour, {} a step, {} per billion tokens ({}).", dollars_text(cost.per_hour),
+                  dollars_text(cost.per_step), dollars_text(cost.per_billion_tokens), cost.source),
+      Tone::plain});
+}
+
+void add_unavailable(Page& page, const char* heading, const Unavailable& unavailable) {
+  page.parts.emplace_back(Heading{heading});
+  page.parts.emplace_back(Paragraph{"Not available: " + unavailable.sentence, Tone::plain});
+}
+
+}  // namespace memest
