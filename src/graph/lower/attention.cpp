@@ -14,7 +14,10 @@ class Projections {
       : block_(block), context_(context), dims_(context.dims), spec_(spec) {}
 
   AttentionInputs write(TensorId x) {
-    return spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
+    // nanoGPT has one matrix for all three, whatever the spec says of their storage.
+    const bool joins = context_.policy.implementation.framework == Framework::nanogpt &&
+                       spec_.q_bias == spec_.kv_bias && spec_.qk_norm != QkNorm::full_width;
+    return joins || spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
   }
 
  private:

@@ -182,10 +182,12 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
   if (capability < 80) return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
   const std::int64_t widest_cudnn = capability / 10 == 9 ? 256 : capability / 10 == 10 ? 128 : 0;
   if (head_dim <= widest_cudnn && head_dim % 8 == 0) return AttentionKernel::sdpa_cudnn;
-  constexpr std::int64_t kWidestFlashOfSmallShared = 192;
-  const std::int64_t widest_flash =
-      has_large_shared_memory(capability) ? kWidestFlash : kWidestFlashOfSmallShared;
-  if (!call.masked && head_dim <= widest_flash) return AttentionKernel::sdpa_flash;
+  // Flash attention's backward of wide heads needs more shared memory than small chips have.
+  constexpr std::int64_t kLastOfSmallShared = 192;
+  constexpr std::int64_t kFirstWithoutDropout = 225;
+  const bool fits = has_large_shared_memory(capability) || head_dim <= kLastOfSmallShared ||
+                    (head_dim >= kFirstWithoutDropout && call.dropout <= 0);
+  if (!call.masked && head_dim <= kWidestFlash && fits) return AttentionKernel::sdpa_flash;
   return fallback;
 }
 
