@@ -1,7 +1,7 @@
 // A formula is evaluated once a term and plan, thousands of times in a search; it is printed once.
-#include "memest/symbolic/expr.hpp"
-
 #include <benchmark/benchmark.h>
+
+#include "memest/symbolic/expr.hpp"
 
 namespace memest {
 namespace {
