@@ -41,6 +41,24 @@ Expr layer_input_bytes(const Graph& graph) {
   return {};
 }
 
+/// The step's batch, which the loop holds.
+LedgerTerm batch_term(const Graph& graph) {
+  return {"batch", TermGroup::buffers, input_bytes(graph.blocks[graph.order.front().block]),
+          "the loop holds the batch until the next one", ""};
+}
+
+/// Whether autograd keeps the batch anyway: token ids, or what the first operation reads.
+bool batch_is_kept(const Graph& graph) {
+  const Block& block = graph.blocks[graph.order.front().block];
+  if (block.tensors[block.input].shared) return true;
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.saved) {
+      if (block.tensors[id].storage == block.input) return true;
+    }
+  }
+  return false;
+}
+
 LedgerTerm held_logits_term(const Graph& graph) {
   return {"logits held by the caller", TermGroup::activations,
           input_bytes(graph.blocks[graph.order.back().block]),
@@ -98,7 +116,9 @@ class LedgerWriter {
 
  private:
   [[nodiscard]] BlockPass pass_of(const Block& block, bool second) const {
-    if (!block.checkpointable) return BlockPass::keep_all;
+    if (!block.checkpointable) {
+      return checkpoint_ > 0 ? BlockPass::keep_input_too : BlockPass::keep_all;
+    }
     if (checkpoint_ > 0) return second ? BlockPass::recompute : BlockPass::keep_nothing;
     if (std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
       return BlockPass::keep_core_out;
@@ -165,6 +185,7 @@ class LedgerWriter {
               "torch.autocast: a copy of every matmul weight in the compute type, from forward "
               "to backward",
               ""});
+    if (!batch_is_kept(graph_) && checkpoint_ == 0) add_term(alive, batch_term(graph_));
     add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
                      shared_tables_, kSavedSource, ""});
     if (checkpoint_ == 0) return;
@@ -309,6 +330,7 @@ class LedgerWriter {
   void write_steps() {
     Alive after_backward = always_;
     after_backward.push_back(all_gradients_);
+    add_term(after_backward, batch_term(graph_));
     if (training_.clip_gradients) {
       Alive alive = after_backward;
       add_term(alive, clip_term(graph_.parameters));

@@ -219,10 +219,10 @@ std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& invento
   std::vector<LedgerTerm> terms;
   if (training.recipe.master) {
     const DType type = *training.recipe.master;
-    terms.push_back({std::string("master weights (") + std::string(name_of(type)) + ")",
-                     TermGroup::optimizer,
-                     share(job, ZeroStage::optimizer, size_of(type) * trained_parameters(inventory)),
-                     training.recipe.source, ""});
+    terms.push_back(
+        {std::string("master weights (") + std::string(name_of(type)) + ")", TermGroup::optimizer,
+         share(job, ZeroStage::optimizer, size_of(type) * trained_parameters(inventory)),
+         training.recipe.source, ""});
   }
   std::string names;
   std::int64_t bytes = 0;  // a parameter, of all states that are like the parameter

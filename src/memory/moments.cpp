@@ -90,7 +90,8 @@ class BlockWalk {
   [[nodiscard]] bool counts(TensorId id) const {
     const Tensor& base = tensor(storage(id));
     const bool callers = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::recompute;
-    return base.role != Role::parameter && !base.shared && !base.kept_before &&
+    return base.role != Role::parameter && !base.shared &&
+           (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
            !(callers && storage(id) == storage(block_.input));
   }
 

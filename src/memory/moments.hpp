@@ -17,11 +17,12 @@ namespace memest {
 
 /// How the block is run.
 enum class BlockPass {
-  keep_all,       ///< everything that autograd saves stays
-  keep_core_out,  ///< selective recompute: the attention core's tensors come back in its backward
-  keep_nothing,   ///< a checkpoint's first forward: only autocast's copies stay; the input is the
-                  ///< caller's
-  recompute       ///< a checkpoint's second forward and its backward: the input is the caller's
+  keep_all,        ///< everything that autograd saves stays
+  keep_input_too,  ///< the same after a checkpoint, which keeps nothing for the block that follows
+  keep_core_out,   ///< selective recompute: the attention core's tensors come back in its backward
+  keep_nothing,    ///< a checkpoint's first forward: only autocast's copies stay; the input is the
+                   ///< caller's
+  recompute        ///< a checkpoint's second forward and its backward: the input is the caller's
 };
 
 /// One operation at work. Shared tables and parameters are not counted.

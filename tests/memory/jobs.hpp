@@ -62,6 +62,7 @@ inline Graph states_only(Inventory inventory) {
   Block nothing;
   nothing.name = "nothing";
   nothing.tensors.emplace_back();
+  nothing.tensors.front().shared = true;  // no batch either
   graph.blocks.push_back(nothing);
   graph.order.push_back({});
   return graph;
