@@ -4,13 +4,15 @@
 
 #include <string>
 
-#include "memest/diag/diagnostic.hpp"
-#include "memest/spec/model.hpp"
+#include "memest/reader/hf_config.hpp"
 #include "value.hpp"
 
 namespace memest {
 
 /// The model that `config` describes, called `name`; every mistake at its place.
 Checked<ModelSpec> read_hf_config(const Value& config, std::string name);
+
+/// The same, keeping the keys that decided it.
+Checked<ImportedModel> import_hf_config(const Value& config, std::string name);
 
 }  // namespace memest

@@ -39,26 +39,31 @@ std::optional<Number> parsed(const std::string& text) {
 const Value* ConfigReader::find(Keys keys) const {
   for (const std::string_view key : keys) {
     const Value* const value = config_->find(key);
-    if (value != nullptr && value->kind != ValueKind::null) return value;
+    if (value == nullptr || value->kind == ValueKind::null) continue;
+    reading_->used.insert(value);
+    return value;
   }
   return nullptr;
 }
 
 bool ConfigReader::has(Keys keys) const {
   for (const std::string_view key : keys) {
-    if (config_->find(key) != nullptr) return true;
+    const Value* const value = config_->find(key);
+    if (value == nullptr) continue;
+    reading_->used.insert(value);
+    return true;
   }
   return false;
 }
 
 ConfigReader ConfigReader::section(std::string_view key) {
   const Value* const value = find({key});
-  if (value == nullptr) return {kNoSection, *diagnostics_};
+  if (value == nullptr) return {kNoSection, *reading_};
   if (value->kind != ValueKind::mapping) {
     error_at(value->span, quoted(key) + " must be a mapping, not " + shown(*value));
-    return {kNoSection, *diagnostics_};
+    return {kNoSection, *reading_};
   }
-  return {*value, *diagnostics_};
+  return {*value, *reading_};
 }
 
 std::string ConfigReader::written_key(Keys keys) const {
@@ -69,7 +74,7 @@ std::string ConfigReader::written_key(Keys keys) const {
 }
 
 void ConfigReader::error_at(const SourceSpan& span, std::string message, std::string hint) {
-  diagnostics_->push_back({Severity::error, span, std::move(message), std::move(hint)});
+  reading_->diagnostics.push_back({Severity::error, span, std::move(message), std::move(hint)});
 }
 
 void ConfigReader::error(Keys keys, std::string message, std::string hint) {

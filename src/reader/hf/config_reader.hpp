@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "../value.hpp"
@@ -18,11 +19,17 @@ namespace memest::hf {
 /// The spellings of one key, first the class's own (transformers' attribute_map).
 using Keys = std::initializer_list<std::string_view>;
 
+/// What came of reading so far.
+struct Reading {
+  Diagnostics diagnostics;
+  std::unordered_set<const Value*>
+      used;  ///< values that were looked at: the keys that decide the model
+};
+
 class ConfigReader {
  public:
   /// Both outlive the reader.
-  ConfigReader(const Value& config, Diagnostics& diagnostics)
-      : config_(&config), diagnostics_(&diagnostics) {}
+  ConfigReader(const Value& config, Reading& reading) : config_(&config), reading_(&reading) {}
 
   /// The value of the first of `keys` that is written and not null.
   [[nodiscard]] const Value* find(Keys keys) const;
@@ -51,7 +58,7 @@ class ConfigReader {
   void error(Keys keys, std::string message, std::string hint = {});
   void error_at(const SourceSpan& span, std::string message, std::string hint = {});
   /// No error so far: relations between values are only checked then.
-  [[nodiscard]] bool ok() const { return diagnostics_->empty(); }
+  [[nodiscard]] bool ok() const { return reading_->diagnostics.empty(); }
 
  private:
   std::optional<std::int64_t> whole_number(Keys keys, std::int64_t least);
@@ -60,7 +67,7 @@ class ConfigReader {
   [[nodiscard]] std::string written_key(Keys keys) const;
 
   const Value* config_;
-  Diagnostics* diagnostics_;
+  Reading* reading_;
 };
 
 /// No dimension, count or number of layers of a real model comes near these; they keep products

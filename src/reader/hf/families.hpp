@@ -13,6 +13,8 @@ namespace memest::hf {
 struct ReadModel {
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
+  std::string_view text_model_type =
+      {};  ///< of a part that is read in place of the whole (Gemma 3's text model)
 };
 
 struct ModelType {

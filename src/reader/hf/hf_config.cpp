@@ -1,10 +1,12 @@
 #include "../hf_config.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
+#include "../source.hpp"
 #include "families.hpp"
-#include "memest/reader/hf_config.hpp"
+#include "used_keys.hpp"
 
 namespace memest {
 namespace {
@@ -45,7 +47,7 @@ std::vector<std::string> known_hf_model_types() {
   return names;
 }
 
-Checked<ModelSpec> read_hf_config(const Value& config, std::string name) {
+Checked<ImportedModel> import_hf_config(const Value& config, std::string name) {
   if (config.kind != ValueKind::mapping) {
     return Diagnostic{Severity::error, config.span, "a Hugging Face config is a mapping", ""};
   }
@@ -59,18 +61,49 @@ Checked<ModelSpec> read_hf_config(const Value& config, std::string name) {
     return candidate.name == model_type->text;
   });
   if (type == types.end()) return unknown_model_type(*model_type);
-  Diagnostics diagnostics;
-  hf::ConfigReader reader(config, diagnostics);
+  hf::Reading reading;
+  hf::ConfigReader reader(config, reading);
   hf::ReadModel model = type->read(reader);
   const bool failed = std::any_of(
-      diagnostics.begin(), diagnostics.end(),
+      reading.diagnostics.begin(), reading.diagnostics.end(),
       [](const Diagnostic& diagnostic) { return diagnostic.severity == Severity::error; });
-  if (failed) return diagnostics;
-  return {ModelSpec{.name = std::move(name),
-                    .model_type = model_type->text,
-                    .family = model.family,
-                    .architecture = std::move(model.architecture)},
-          std::move(diagnostics)};
+  if (failed) return reading.diagnostics;
+  reading.used.insert(model_type);
+  return {ImportedModel{ModelSpec{.name = std::move(name),
+                                  .model_type = model.text_model_type.empty()
+                                                    ? model_type->text
+                                                    : std::string(model.text_model_type),
+                                  .family = model.family,
+                                  .architecture = std::move(model.architecture)},
+                        hf::used_keys(config, reading)},
+          std::move(reading.diagnostics)};
+}
+
+Checked<ModelSpec> read_hf_config(const Value& config, std::string name) {
+  Checked<ImportedModel> imported = import_hf_config(config, std::move(name));
+  if (!imported.ok()) return imported.diagnostics();
+  Diagnostics warnings = imported.diagnostics();
+  return {std::move(imported).value().model, std::move(warnings)};
+}
+
+Checked<ImportedModel> import_hf_config_file(const std::string& path) {
+  std::filesystem::path file = path;
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file, unknown)) file /= "config.json";
+  const Checked<SourcePointer> source = read_source(file.string());
+  if (!source.ok()) return source.diagnostics();
+  const Checked<Value> config = parse_json(source.value());
+  if (!config.ok()) return config.diagnostics();
+  std::string name = file.stem().string();
+  if (name == "config" && file.has_parent_path()) name = file.parent_path().filename().string();
+  return import_hf_config(config.value(), std::move(name));
+}
+
+Checked<ModelSpec> read_hf_config_file(const std::string& path) {
+  Checked<ImportedModel> imported = import_hf_config_file(path);
+  if (!imported.ok()) return imported.diagnostics();
+  Diagnostics warnings = imported.diagnostics();
+  return {std::move(imported).value().model, std::move(warnings)};
 }
 
 }  // namespace memest
