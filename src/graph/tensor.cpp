@@ -8,6 +8,10 @@ Expr Tensor::elements() const {
   return product;
 }
 
-Expr Tensor::bytes() const { return elements() * Expr(size_of(dtype)); }
+Expr Tensor::bytes() const {
+  Expr product(size_of(dtype));
+  for (const Expr& dimension : shape) product *= dimension;
+  return product;
+}
 
 }  // namespace memest

@@ -41,6 +41,19 @@ std::vector<Monomial> merged(const std::vector<Monomial>& left, const std::vecto
   return result;
 }
 
+/// Adds `term` to `sum`, sorted by falling exponents.
+void insert(std::vector<Monomial>& sum, Monomial term) {
+  const auto place = std::find_if(sum.begin(), sum.end(), [&term](const Monomial& monomial) {
+    return monomial.exponents <= term.exponents;
+  });
+  if (place == sum.end() || place->exponents != term.exponents) {
+    sum.insert(place, std::move(term));
+    return;
+  }
+  place->coefficient = place->coefficient + term.coefficient;
+  if (place->coefficient.numerator() == 0) sum.erase(place);
+}
+
 Monomial reciprocal(const Monomial& monomial) {
   Monomial result{Rational(1) / monomial.coefficient, {}};
   for (std::size_t i = 0; i < kSymbolCount; ++i) {
@@ -112,7 +125,11 @@ Expr::Expr(Symbol symbol) {
 }
 
 Expr& Expr::operator+=(const Expr& other) {
-  monomials_ = merged(monomials_, other.monomials_, 1);
+  if (other.monomials_.size() == 1) {
+    insert(monomials_, Monomial(other.monomials_[0]));
+  } else {
+    monomials_ = merged(monomials_, other.monomials_, 1);
+  }
   return *this;
 }
 
@@ -121,16 +138,19 @@ Expr& Expr::operator-=(const Expr& other) {
   return *this;
 }
 
-Expr& Expr::operator*=(const Expr& other) { return *this = *this * other; }
+Expr& Expr::operator*=(const Expr& other) {
+  if (other.monomials_.size() != 1) return *this = *this * other;
+  // A product with one monomial keeps the order: exponents shift alike.
+  const Monomial factor = other.monomials_[0];
+  for (Monomial& monomial : monomials_) monomial = product(monomial, factor);
+  return *this;
+}
 
 Expr operator*(const Expr& left, const Expr& right) {
   Expr result;
   for (const Monomial& factor : right.monomials_) {
-    Expr partial;
-    partial.monomials_.reserve(left.monomials_.size());
-    // A product with one monomial keeps the order: exponents shift alike.
-    for (const Monomial& monomial : left.monomials_)
-      partial.monomials_.push_back(product(monomial, factor));
+    Expr partial = left;
+    for (Monomial& monomial : partial.monomials_) monomial = product(monomial, factor);
     if (right.monomials_.size() == 1) return partial;
     result += partial;
   }

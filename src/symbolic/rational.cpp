@@ -19,6 +19,11 @@ Rational reduced(Int128 numerator, Int128 denominator) {
   return {narrow_to_int64(numerator / divisor), narrow_to_int64(denominator / divisor)};
 }
 
+/// Most coefficients are whole numbers, and those need no reduction.
+bool whole(Rational left, Rational right) {
+  return left.denominator() == 1 && right.denominator() == 1;
+}
+
 }  // namespace
 
 Rational::Rational(std::int64_t numerator, std::int64_t denominator) {
@@ -31,18 +36,21 @@ Rational::Rational(std::int64_t numerator, std::int64_t denominator) {
 // Products of two 64-bit numbers fit in 127 bits, and the sum of two such products in 128:
 // reduced() narrows after.
 Rational operator+(Rational left, Rational right) {
+  if (whole(left, right)) return checked_add(left.numerator_, right.numerator_);
   return reduced(
       Int128{left.numerator_} * right.denominator_ + Int128{right.numerator_} * left.denominator_,
       Int128{left.denominator_} * right.denominator_);
 }
 
 Rational operator-(Rational left, Rational right) {
+  if (whole(left, right)) return checked_subtract(left.numerator_, right.numerator_);
   return reduced(
       Int128{left.numerator_} * right.denominator_ - Int128{right.numerator_} * left.denominator_,
       Int128{left.denominator_} * right.denominator_);
 }
 
 Rational operator*(Rational left, Rational right) {
+  if (whole(left, right)) return checked_multiply(left.numerator_, right.numerator_);
   return reduced(Int128{left.numerator_} * right.numerator_,
                  Int128{left.denominator_} * right.denominator_);
 }

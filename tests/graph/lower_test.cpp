@@ -1,0 +1,155 @@
+// Which blocks a model becomes, which kernel `sdpa` means, and what has no graph.
+#include "memest/graph/lower.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "models.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+DecoderSpec& decoder_of(ModelSpec& model) { return std::get<DecoderSpec>(model.architecture); }
+
+std::string refusal_of(const ModelSpec& model, const LoweringPolicy& policy) {
+  const auto result = lower(model, policy);
+  const auto* why = std::get_if<Unavailable>(&result);
+  return why == nullptr ? std::string() : why->sentence;
+}
+
+bool keeps(const Block& block, std::string_view op, std::string_view name) {
+  for (const Op& each : block.ops) {
+    for (const TensorId id : each.saved) {
+      if (block.tensors[id].op == op && block.tensors[id].name == name) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("adjacent layers of one kind are a run, and a kind is lowered once") {
+  ModelSpec model = llama();
+  DecoderSpec& decoder = decoder_of(model);
+  decoder.kinds.push_back(decoder.kinds[0]);
+  decoder.kinds[1].sliding_window = 128;
+  decoder.order = {{0, 2}, {1, 1}, {0, 3}, {0, 1}};
+  const Graph graph = lowered(model, policy_for(Framework::transformers, AttentionKernel::sdpa));
+  REQUIRE(graph.blocks.size() == 5);
+  std::vector<std::int64_t> repeats;
+  for (const BlockRun& run : graph.order) repeats.push_back(run.repeat);
+  REQUIRE(repeats == std::vector<std::int64_t>{1, 2, 1, 4, 1, 1});
+  REQUIRE(graph.order[1].block == graph.order[3].block);
+  REQUIRE(graph.blocks[graph.order[2].block].name == "layer (sliding window)");
+}
+
+TEST_CASE("a window that the sequence fills takes a mask and repeated heads") {
+  ModelSpec model = llama();
+  decoder_of(model).kinds[0].sliding_window = 2048;
+  LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  REQUIRE(keeps(layer(lowered(model, policy)), "attention_mask", "out"));
+  policy.seq_len = 2047;
+  REQUIRE_FALSE(keeps(layer(lowered(model, policy)), "attention_mask", "out"));
+}
+
+TEST_CASE("sdpa is cuDNN on 9.0, flash on 8.0, math for fp32 with grouped heads") {
+  LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  const auto kept_beside = [&policy] {
+    const Block block = layer(lowered(llama(), policy));
+    for (const Op& op : block.ops) {
+      if (op.kind == OpKind::attention) return op.saved.size() - 4;
+    }
+    return std::size_t{0};
+  };
+  // Flash and cuDNN keep log-sum-exp, seed and offset; flash has a seed of two words.
+  REQUIRE(kept_beside() == 3);
+  const Expr cudnn = layer(lowered(llama(), policy)).saved_bytes(false);
+  policy.capability = 80;
+  REQUIRE(layer(lowered(llama(), policy)).saved_bytes(false) == cudnn + 8);
+  policy.weights = DType::fp32;
+  policy.compute = DType::fp32;
+  REQUIRE(kept_beside() == 0);
+}
+
+TEST_CASE("the efficient kernel keeps its sums in rows of 32 and works in tiles of 64") {
+  const LoweringPolicy policy =
+      policy_for(Framework::transformers, AttentionKernel::sdpa_efficient);
+  const Block block = layer(lowered(gpt2(), policy));
+  const Expr heads = Expr(Symbol::micro_batch) * Symbol::heads;
+  for (const Op& op : block.ops) {
+    if (op.kind != OpKind::attention) continue;
+    REQUIRE(block.tensors[op.saved.back()].bytes() == 4 * heads * Symbol::seq_len_32);
+    REQUIRE(block.tensors[op.backward_scratch.back()].bytes() ==
+            heads * Symbol::seq_len_64 / 64 * (16 + 4 * 64 * 64));
+  }
+}
+
+TEST_CASE("roundings of the sequence are bound with it") {
+  Bindings sizes;
+  bind_tokens(sizes, 3, 130);
+  REQUIRE(sizes.at(Symbol::micro_batch) == 3);
+  REQUIRE(sizes.at(Symbol::seq_len_8) == 136);
+  REQUIRE(sizes.at(Symbol::seq_len_32) == 160);
+  REQUIRE(sizes.at(Symbol::seq_len_64) == 192);
+  REQUIRE(sizes.at(Symbol::seq_len_128) == 256);
+  REQUIRE_THROWS_AS(bind_tokens(sizes, 1, std::numeric_limits<std::int64_t>::max()), OverflowError);
+}
+
+TEST_CASE("what has no graph yet is refused with a sentence") {
+  const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+
+  ModelSpec experts = llama();
+  decoder_of(experts).kinds[0].feed_forward = MixtureOfExperts{};
+  CHECK_THAT(refusal_of(experts, policy), ContainsSubstring("mixtures of experts"));
+
+  ModelSpec latent = llama();
+  decoder_of(latent).attention = LatentAttention{};
+  CHECK_THAT(refusal_of(latent, policy), ContainsSubstring("latent attention"));
+
+  ModelSpec sinks = llama();
+  std::get<SoftmaxAttention>(decoder_of(sinks).attention).sinks = true;
+  CHECK_THAT(refusal_of(sinks, policy), ContainsSubstring("sinks"));
+
+  ModelSpec strange = llama();
+  strange.model_type = "gptj";
+  CHECK_THAT(refusal_of(strange, policy), ContainsSubstring("'gptj'"));
+
+  ModelSpec inventory;
+  inventory.architecture = Inventory{};
+  CHECK_THAT(refusal_of(inventory, policy), ContainsSubstring("this family"));
+}
+
+TEST_CASE("a kernel that PyTorch would refuse is refused") {
+  LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa_efficient);
+  CHECK_THAT(refusal_of(llama(), policy), ContainsSubstring("grouped heads"));
+
+  policy.implementation.attention = AttentionKernel::sdpa_flash;
+  ModelSpec windowed = llama();
+  decoder_of(windowed).kinds[0].sliding_window = 16;
+  CHECK_THAT(refusal_of(windowed, policy), ContainsSubstring("no mask"));
+
+  policy.weights = DType::fp32;
+  policy.compute = DType::fp32;
+  CHECK_THAT(refusal_of(llama(), policy), ContainsSubstring("16-bit"));
+}
+
+TEST_CASE("a layer list counts the first block apart: its input needs no gradient") {
+  LayerList list;
+  list.blocks = {{4, {LinearLayer{64, 64, true}, ActivationLayer{ActivationFunction::relu}}}};
+  ModelSpec model;
+  model.architecture = list;
+  const Graph graph = lowered(model, policy_for(Framework::plain, AttentionKernel::sdpa));
+  REQUIRE(graph.order.size() == 3);
+  REQUIRE(graph.order[0].repeat == 1);
+  REQUIRE(graph.order[1].repeat == 3);
+  const Expr rows = Expr(Symbol::micro_batch) * Symbol::seq_len;
+  const Expr product = 2 * rows * 64 * 64;
+  REQUIRE(graph.forward_flops() == 4 * product);
+  REQUIRE(graph.backward_flops() == 7 * product);
+  // Each ReLU's result is the next layer's input and the loss's: one storage.
+  REQUIRE(graph.saved_bytes() == 5 * rows * 64 * 2);
+}
+
+}  // namespace memest
