@@ -78,21 +78,27 @@ std::string sum_text(const std::vector<Monomial>& monomials, const SymbolText& s
   return result;
 }
 
-/// The symbol of exponent 1 that most monomials share, at least half of them, and none divides by;
-/// kSymbolCount for none.
+/// Whether the monomial without `taken` is a bare number.
+bool is_number_beside(const Monomial& monomial, const Exponents& taken) {
+  return monomial.exponents == taken;
+}
+
+/// The symbol of exponent 1 that most monomials share, at least half of them, that none divides by
+/// and whose pulling out leaves no number over it; kSymbolCount for none.
 std::size_t most_shared(const std::vector<Monomial>& monomials, const Exponents& taken) {
   std::size_t best = kSymbolCount;
   std::size_t best_count = (monomials.size() - 1) / 2;
   for (std::size_t i = 0; i < kSymbolCount; ++i) {
     if (taken[i] != 0) continue;
     std::size_t count = 0;
-    bool only_zero_or_one = true;
+    bool can_be_pulled = true;
     for (const Monomial& monomial : monomials) {
-      count += monomial.exponents[i] == 1 ? 1 : 0;
-      only_zero_or_one =
-          only_zero_or_one && (monomial.exponents[i] == 0 || monomial.exponents[i] == 1);
+      const int exponent = monomial.exponents[i];
+      count += exponent == 1 ? 1 : 0;
+      can_be_pulled =
+          can_be_pulled && (exponent == 1 || (exponent == 0 && !is_number_beside(monomial, taken)));
     }
-    if (only_zero_or_one && count > best_count) {
+    if (can_be_pulled && count > best_count) {
       best = i;
       best_count = count;
     }
@@ -100,23 +106,55 @@ std::size_t most_shared(const std::vector<Monomial>& monomials, const Exponents&
   return best;
 }
 
+/// The lowest positive power of every symbol that all of `monomials` share.
+Exponents shared_powers(const std::vector<Monomial>& monomials) {
+  Exponents shared{};
+  for (std::size_t i = 0; i < kSymbolCount; ++i) {
+    int least = monomials[0].exponents[i];
+    for (const Monomial& monomial : monomials) least = std::min<int>(least, monomial.exponents[i]);
+    if (least > 0) shared[i] = static_cast<std::int8_t>(least);
+  }
+  return shared;
+}
+
+std::ptrdiff_t letters_of(const Exponents& exponents) {
+  return std::count_if(exponents.begin(), exponents.end(), [](std::int8_t e) { return e != 0; });
+}
+
 /// What to write in front of the brackets: the symbols of every monomial, and one more that most
 /// share (34·h + 5·a·s is written h·(34 + 5·a·s/h)). A single shared letter reads better inside:
 /// 2·Φ + 12·Φ/D.
 Exponents common_factor(const std::vector<Monomial>& monomials) {
-  Exponents factor{};
-  int shared = 0;
-  for (std::size_t i = 0; i < kSymbolCount; ++i) {
-    int least = monomials[0].exponents[i];
-    for (const Monomial& monomial : monomials) least = std::min<int>(least, monomial.exponents[i]);
-    if (least <= 0) continue;
-    factor[i] = static_cast<std::int8_t>(least);
-    ++shared;
-  }
-  if (shared < 2) return Exponents{};
+  Exponents factor = shared_powers(monomials);
+  if (letters_of(factor) < 2) return Exponents{};
   const std::size_t more = most_shared(monomials, factor);
   if (more < kSymbolCount) factor[more] = 1;
   return factor;
+}
+
+/// Moves monomials without one of two letters that three quarters of all share out of `monomials`,
+/// so that the others have a factor to write in front: b·s·L·(16·h + 8·f + 8) + 16·L.
+std::vector<Monomial> take_strangers(std::vector<Monomial>& monomials) {
+  const auto is_common = [&](std::size_t i) {
+    const auto with =
+        std::count_if(monomials.begin(), monomials.end(),
+                      [i](const Monomial& monomial) { return monomial.exponents[i] > 0; });
+    return 4 * static_cast<std::size_t>(with) >= 3 * monomials.size();
+  };
+  std::vector<std::size_t> common;
+  for (std::size_t i = 0; i < kSymbolCount; ++i) {
+    if (is_common(i)) common.push_back(i);
+  }
+  const auto stranger = std::stable_partition(
+      monomials.begin(), monomials.end(), [&common](const Monomial& monomial) {
+        return std::all_of(common.begin(), common.end(),
+                           [&monomial](std::size_t i) { return monomial.exponents[i] > 0; });
+      });
+  const bool worth_it = common.size() >= 2 && std::distance(monomials.begin(), stranger) >= 2;
+  if (!worth_it) return {};
+  std::vector<Monomial> strangers(stranger, monomials.end());
+  monomials.erase(stranger, monomials.end());
+  return strangers;
 }
 
 bool has_fraction(const Monomial& monomial) {
@@ -124,8 +162,8 @@ bool has_fraction(const Monomial& monomial) {
                      [](std::int8_t e) { return e < 0; });
 }
 
-std::string written(const std::vector<Monomial>& monomials, const SymbolText& symbol_text) {
-  if (monomials.empty()) return "0";
+/// factor·(rest of each monomial), fractions last; a plain sum where there is no factor.
+std::string factored(const std::vector<Monomial>& monomials, const SymbolText& symbol_text) {
   if (monomials.size() == 1) return sum_text(monomials, symbol_text);
   const Exponents factor = common_factor(monomials);
   std::vector<Monomial> inner = monomials;
@@ -139,6 +177,15 @@ std::string written(const std::vector<Monomial>& monomials, const SymbolText& sy
   const std::string front = symbol_product(factor, 1, symbol_text);
   if (front.empty()) return sum_text(inner, symbol_text);
   return front + std::string(kTimes) + "(" + sum_text(inner, symbol_text) + ")";
+}
+
+std::string written(std::vector<Monomial> monomials, const SymbolText& symbol_text) {
+  if (monomials.empty()) return "0";
+  const std::vector<Monomial> strangers = take_strangers(monomials);
+  const std::string front = factored(monomials, symbol_text);
+  if (strangers.empty()) return front;
+  const std::string rest = sum_text(strangers, symbol_text);
+  return front + (rest[0] == '-' ? " - " + rest.substr(1) : " + " + rest);
 }
 
 }  // namespace

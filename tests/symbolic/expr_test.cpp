@@ -120,6 +120,8 @@ TEST_CASE("formulas print as people write them") {
   CHECK((s * b * h * (10 + 24 / t + 5 * a * s / (h * t))).text() ==
         "b·s·h·(10 + 5·s·a/(h·t) + 24/t)");
   CHECK((a * s * s * b / 2).text() == "b·s²·a/2");
+  CHECK((s * b * (16 * h + 4 * a + 8) + 16 * a).text() == "b·s·(16·h + 4·a + 8) + 16·a");
+  CHECK((s * b * (8 * h + 4)).text() == "b·s·(8·h + 4)");
   CHECK((h - 3 * s).text() == "-3·s + h");
 }
 
