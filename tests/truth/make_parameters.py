@@ -76,7 +76,7 @@ def record(name, config):
         shapes[f"{short_name(parameter_name)} {shape}" if named else shape] += 1
     parameters = list(model.parameters())
     try:
-        embedding = model.get_input_embeddings().weight
+        embedding = getattr(model, "text_model", model).get_input_embeddings().weight
         embedding = embedding.numel() if embedding.dim() == 2 else 0
     except (NotImplementedError, AttributeError):
         embedding = 0

@@ -274,3 +274,11 @@ add("resnet", {}, {"embedding_size": 16, "hidden_sizes": [32, 64], "depths": [2,
     {"hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic"},
     {"embedding_size": 32, "hidden_sizes": [32, 64], "depths": [2, 2], "downsample_in_first_stage": True, "architectures": ["ResNetModel"]})
 add("convnext", {}, {"hidden_sizes": [16, 32], "depths": [1, 2], "num_stages": 2, **LABELS, "patch_size": 2}, {"architectures": ["ConvNextModel"]})
+TOWER = {"hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 2, "num_attention_heads": 4}
+add("clip", {}, {"text_config": {**TOWER, "vocab_size": 300, "max_position_embeddings": 20},
+                 "vision_config": {**TOWER, "image_size": 32, "patch_size": 8, "hidden_size": 64}, "projection_dim": 40})
+add("siglip", {}, {"text_config": {**TOWER, "vocab_size": 300, "max_position_embeddings": 20, "projection_size": 30},
+                   "vision_config": {**TOWER, "image_size": 32, "patch_size": 8, "hidden_size": 64}})
+add("mamba", {}, {"hidden_size": 40, "num_hidden_layers": 3, "vocab_size": 200, "expand": 3, "state_size": 5, "use_bias": True},
+    {"hidden_size": 40, "time_step_rank": 7, "use_conv_bias": False, "tie_word_embeddings": False, "conv_kernel": 3},
+    {"hidden_size": 40, "architectures": ["MambaModel"]})

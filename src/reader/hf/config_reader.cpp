@@ -1,5 +1,6 @@
 #include "config_reader.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -74,7 +75,20 @@ std::string ConfigReader::written_key(Keys keys) const {
 }
 
 void ConfigReader::error_at(const SourceSpan& span, std::string message, std::string hint) {
-  reading_->diagnostics.push_back({Severity::error, span, std::move(message), std::move(hint)});
+  Diagnostics& told = reading_->diagnostics;
+  const bool again = std::any_of(told.begin(), told.end(), [&](const Diagnostic& other) {
+    return other.span.line == span.line && other.span.column == span.column &&
+           other.message == message;
+  });
+  if (again) return;
+  told.push_back({Severity::error, span, std::move(message), std::move(hint)});
+  ++reading_->errors;
+}
+
+void ConfigReader::warning(const Value* value, std::string message, std::string hint) {
+  reading_->diagnostics.push_back({Severity::warning,
+                                   value == nullptr ? config_->span : value->span,
+                                   std::move(message), std::move(hint)});
 }
 
 void ConfigReader::error(Keys keys, std::string message, std::string hint) {

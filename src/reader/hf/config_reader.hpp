@@ -22,6 +22,7 @@ using Keys = std::initializer_list<std::string_view>;
 /// What came of reading so far.
 struct Reading {
   Diagnostics diagnostics;
+  int errors = 0;
   std::unordered_set<const Value*>
       used;  ///< values that were looked at: the keys that decide the model
 };
@@ -54,11 +55,15 @@ class ConfigReader {
   std::vector<std::int64_t> sizes(Keys keys, std::vector<std::int64_t> fallback);
   std::vector<std::string> words(Keys keys);
 
-  /// Reports a mistake at `keys`' value, or at the config's start where it is not written.
+  /// Reports a mistake, once however often it is met, at `keys`' value, or at the config's start
+  /// where it is not written.
   void error(Keys keys, std::string message, std::string hint = {});
   void error_at(const SourceSpan& span, std::string message, std::string hint = {});
+  /// Reports what the user should know though the config is valid; at `value`, or at the config's
+  /// start where it is null.
+  void warning(const Value* value, std::string message, std::string hint);
   /// No error so far: relations between values are only checked then.
-  [[nodiscard]] bool ok() const { return reading_->diagnostics.empty(); }
+  [[nodiscard]] bool ok() const { return reading_->errors == 0; }
 
  private:
   std::optional<std::int64_t> whole_number(Keys keys, std::int64_t least);

@@ -30,6 +30,10 @@ std::span<const ModelType> encoder_types();
 std::span<const ModelType> modern_encoder_types();
 std::span<const ModelType> encoder_decoder_types();
 std::span<const ModelType> vision_types();
-std::span<const ModelType> other_types();
+std::span<const ModelType> tower_types();
+std::span<const ModelType> mamba_types();
+
+/// Reads `config` as `model_type`, which is known.
+ReadModel read_model_type(std::string_view model_type, ConfigReader& config);
 
 }  // namespace memest::hf

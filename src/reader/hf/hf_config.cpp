@@ -6,6 +6,7 @@
 
 #include "../source.hpp"
 #include "families.hpp"
+#include "memest/diag/expect.hpp"
 #include "used_keys.hpp"
 
 namespace memest {
@@ -15,9 +16,10 @@ using hf::ModelType;
 
 std::vector<ModelType> all_types() {
   std::vector<ModelType> types;
-  for (const auto group : {hf::llama_like_types(), hf::mixture_types(), hf::gpt_types(),
-                           hf::latent_types(), hf::encoder_types(), hf::modern_encoder_types(),
-                           hf::encoder_decoder_types(), hf::vision_types(), hf::other_types()}) {
+  for (const auto group :
+       {hf::llama_like_types(), hf::mixture_types(), hf::gpt_types(), hf::latent_types(),
+        hf::encoder_types(), hf::modern_encoder_types(), hf::encoder_decoder_types(),
+        hf::vision_types(), hf::tower_types(), hf::mamba_types()}) {
     types.insert(types.end(), group.begin(), group.end());
   }
   std::sort(types.begin(), types.end(),
@@ -47,6 +49,15 @@ std::vector<std::string> known_hf_model_types() {
   return names;
 }
 
+hf::ReadModel hf::read_model_type(std::string_view model_type, ConfigReader& config) {
+  const std::vector<ModelType> types = all_types();
+  const auto type = std::find_if(types.begin(), types.end(), [&](const ModelType& candidate) {
+    return candidate.name == model_type;
+  });
+  expect(type != types.end(), "a family that stands for another names a known one");
+  return type->read(config);
+}
+
 Checked<ImportedModel> import_hf_config(const Value& config, std::string name) {
   if (config.kind != ValueKind::mapping) {
     return Diagnostic{Severity::error, config.span, "a Hugging Face config is a mapping", ""};
@@ -64,10 +75,7 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name) {
   hf::Reading reading;
   hf::ConfigReader reader(config, reading);
   hf::ReadModel model = type->read(reader);
-  const bool failed = std::any_of(
-      reading.diagnostics.begin(), reading.diagnostics.end(),
-      [](const Diagnostic& diagnostic) { return diagnostic.severity == Severity::error; });
-  if (failed) return reading.diagnostics;
+  if (!reader.ok()) return reading.diagnostics;
   reading.used.insert(model_type);
   return {ImportedModel{ModelSpec{.name = std::move(name),
                                   .model_type = model.text_model_type.empty()

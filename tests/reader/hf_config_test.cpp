@@ -1,0 +1,126 @@
+// What a wrong config.json is told: every mistake at its place, all in one run.
+#include "memest/reader/hf_config.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memest/graph/parameters.hpp"
+#include "memest/reader/environment.hpp"
+#include "reader/hf_config.hpp"
+#include "reader/value.hpp"
+
+namespace memest {
+namespace {
+
+Checked<ModelSpec> read(const std::string& text) {
+  const Checked<Value> tree =
+      parse_json(std::make_shared<const SourceText>(SourceText{"config.json", text}));
+  REQUIRE(tree.ok());
+  return read_hf_config(tree.value(), "model");
+}
+
+/// `line:column message` of every diagnostic.
+std::vector<std::string> faults(const std::string& text) {
+  std::vector<std::string> lines;
+  const Checked<ModelSpec> result = read(text);
+  for (const Diagnostic& diagnostic : result.diagnostics()) {
+    lines.push_back(std::to_string(diagnostic.span.line) + ":" +
+                    std::to_string(diagnostic.span.column) + " " + diagnostic.message);
+  }
+  return lines;
+}
+
+using Faults = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("every wrong value of a config is told, each at its place") {
+  CHECK(faults("{\"model_type\": \"llama\",\n"
+               " \"hidden_size\": -64,\n"
+               " \"num_hidden_layers\": 0,\n"
+               " \"vocab_size\": \"32000\",\n"
+               " \"intermediate_size\": 1.5,\n"
+               " \"attention_bias\": 1,\n"
+               " \"num_attention_heads\": [4],\n"
+               " \"hidden_act\": \"sliu\"}") ==
+        Faults{"2:17 'hidden_size' must be positive, not -64",
+               "4:16 'vocab_size' must be a whole number, not \"32000\"",
+               "7:25 'num_attention_heads' must be a whole number, not a list",
+               "6:20 'attention_bias' must be true or false, not 1",
+               "3:23 'num_hidden_layers' must be positive, not 0", "8:16 unknown activation 'sliu'",
+               "5:23 'intermediate_size' must be a whole number, not 1.5"});
+}
+
+TEST_CASE("values that contradict each other are told") {
+  CHECK(faults(R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 8})") ==
+        Faults{"1:68 8 heads do not divide the hidden size 100"});
+  CHECK(faults(R"({"model_type": "llama", "num_attention_heads": 8, "num_key_value_heads": 3})") ==
+        Faults{"1:74 3 key-value heads do not divide 8 heads"});
+  CHECK(faults(R"({"model_type": "llama", "num_attention_heads": 8, "num_key_value_heads": 16})")
+            .size() == 1);
+  CHECK(faults(R"({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5})") ==
+        Faults{"1:74 a token cannot use 5 of 4 experts"});
+  CHECK(
+      faults(
+          R"({"model_type": "gemma2", "num_hidden_layers": 3, "layer_types": ["full_attention"]})") ==
+      Faults{"1:65 'layer_types' names 1 layers of 3"});
+  CHECK(
+      faults(R"({"model_type": "qwen2", "num_attention_heads": 14, "hidden_size": 896})").size() ==
+      1);  // the class's default of 32 key-value heads does not divide 14
+  CHECK(faults(R"({"model_type": "resnet", "depths": [1, 2], "hidden_sizes": [64]})").size() == 1);
+}
+
+TEST_CASE("an unknown model type names its nearest") {
+  const Checked<ModelSpec> result = read(R"({"model_type": "lama"})");
+  REQUIRE_FALSE(result.ok());
+  const Diagnostic& fault = result.diagnostics().front();
+  CHECK(fault.message == "unknown model_type 'lama'");
+  CHECK(fault.hint.starts_with("did you mean 'llama'? known are albert, bart, bert, "));
+  CHECK(fault.span.column == 16);
+}
+
+TEST_CASE("a class whose head is not known is refused, never counted without it") {
+  CHECK(faults(R"({"model_type": "gpt2", "architectures": ["GPT2DoubleHeadsModel"]})") ==
+        Faults{"1:41 unknown head of a decoder: 'GPT2DoubleHeadsModel'"});
+  CHECK(faults(R"({"model_type": "bert", "architectures": ["BertForFun"]})") ==
+        Faults{"1:41 unknown class 'BertForFun'"});
+  CHECK(faults(R"({"model_type": "gpt2", "add_cross_attention": true})").size() == 1);
+}
+
+TEST_CASE("what is no config at all is told") {
+  CHECK(faults("[]") == Faults{"1:1 a Hugging Face config is a mapping"});
+  CHECK(faults("{}") == Faults{"1:1 the config has no 'model_type'"});
+  CHECK_THROWS_AS(read_hf_config_file("/no/such/config.json"), EnvironmentError);
+}
+
+TEST_CASE("keys that decide nothing are passed over") {
+  CHECK(faults(R"({"model_type": "llama", "eos_token_id": [1, 2], "torch_dtype": "bfloat16",
+                   "quantization_config": {"bits": 4}, "auto_map": {"a": "b"}})")
+            .empty());
+}
+
+TEST_CASE("a multimodal config gives its text model and says so") {
+  const Checked<ModelSpec> model =
+      read(R"({"model_type": "gemma3", "text_config": {"hidden_size": 96, "head_dim": 16}})");
+  REQUIRE(model.ok());
+  CHECK(model.value().model_type == "gemma3_text");
+  REQUIRE(model.diagnostics().size() == 1);
+  CHECK(model.diagnostics().front().severity == Severity::warning);
+  const Checked<ModelSpec> text =
+      read(R"({"model_type": "gemma3_text", "hidden_size": 96, "head_dim": 16})");
+  CHECK(count_parameters(model.value()).total == count_parameters(text.value()).total);
+}
+
+TEST_CASE("a file is read by its path or its folder") {
+  const std::string folder = std::string(MEMEST_TRUTH) + "/configs/gpt2";
+  for (const std::string& path : {folder, folder + "/config.json"}) {
+    const Checked<ModelSpec> model = read_hf_config_file(path);
+    REQUIRE(model.ok());
+    CHECK(model.value().name == "gpt2");
+    CHECK(count_parameters(model.value()).total == 124'439'808);
+  }
+}
+
+}  // namespace memest
