@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "graph_terms.hpp"
 #include "ledger_terms.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
@@ -24,61 +25,6 @@ constexpr const char* kSavedSource = "PyTorch 2.11: what autograd saves, each st
 constexpr const char* kLiveSource =
     "PyTorch 2.11: locals, gradients under way and scratch of the operation";
 
-/// Tables made once for the whole model and kept by the first block that uses them.
-Expr shared_bytes(const Graph& graph) {
-  Expr shared = graph.saved_bytes();
-  for (const BlockRun& run : graph.order) {
-    shared -= run.repeat * graph.blocks[run.block].saved_bytes(false);
-  }
-  return shared;
-}
-
-/// Bytes of the input of a checkpointable block: the residual stream.
-Expr layer_input_bytes(const Graph& graph) {
-  for (const Block& block : graph.blocks) {
-    if (block.checkpointable) return input_bytes(block);
-  }
-  return {};
-}
-
-/// The step's batch, which the loop holds.
-LedgerTerm batch_term(const Graph& graph) {
-  return {"batch", TermGroup::buffers, input_bytes(graph.blocks[graph.order.front().block]),
-          "the loop holds the batch until the next one", ""};
-}
-
-/// Whether autograd keeps the batch anyway: token ids, or what the first operation reads.
-bool batch_is_kept(const Graph& graph) {
-  const Block& block = graph.blocks[graph.order.front().block];
-  if (block.tensors[block.input].shared) return true;
-  for (const Op& op : block.ops) {
-    for (const TensorId id : op.saved) {
-      if (block.tensors[id].storage == block.input) return true;
-    }
-  }
-  return false;
-}
-
-LedgerTerm held_logits_term(const Graph& graph) {
-  return {"logits held by the caller", TermGroup::activations,
-          input_bytes(graph.blocks[graph.order.back().block]),
-          "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
-}
-
-/// Indices of the polynomials that no other one dominates; of equal ones the first.
-std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {
-  std::vector<std::size_t> result;
-  for (std::size_t i = 0; i < totals.size(); ++i) {
-    bool dominated = false;
-    for (std::size_t other = 0; other < totals.size() && !dominated; ++other) {
-      if (other == i || !totals[other].dominates(totals[i])) continue;
-      dominated = other < i || !totals[i].dominates(totals[other]);
-    }
-    if (!dominated) result.push_back(i);
-  }
-  return result;
-}
-
 class LedgerWriter {
  public:
   LedgerWriter(const Graph& graph, const Job& job)
@@ -92,6 +38,7 @@ class LedgerWriter {
         layer_input_(layer_input_bytes(graph)) {
     for (const Block& block : graph.blocks) {
       const BlockMoments all = moments_of(block, BlockPass::keep_all);
+      if (!block.checkpointable) root_elements_ += block.parameters();
       gradient_elements_.push_back(all.backward.empty() ? Expr()
                                                         : all.backward.back().gradient_elements);
     }
@@ -203,12 +150,25 @@ class LedgerWriter {
               "torch.utils.checkpoint: a checkpoint of several layers comes back whole", ""});
   }
 
-  /// Bytes of the block's own gradients by this moment.
-  [[nodiscard]] Expr own_gradients(const Moment& moment) const {
-    const bool counted = !persistent_gradients_ && !training_.recipe.gathered_units;
-    if (!counted) return {};
-    return share(job_, ZeroStage::optimizer_gradients,
-                 size_of(training_.recipe.gradients) * moment.gradient_elements);
+  /// Whether the block's gradients stay whole until the end of the backward pass: FSDP2's root
+  /// unit.
+  [[nodiscard]] bool in_root_unit(const Block& block) const {
+    return training_.recipe.gathered_units && !block.checkpointable;
+  }
+
+  /// Bytes of gradients of `elements` of the block: whole in FSDP2's root unit, else a rank's
+  /// share.
+  [[nodiscard]] Expr gradient_bytes(const Block& block, const Expr& elements) const {
+    const Recipe& recipe = training_.recipe;
+    if (in_root_unit(block)) return size_of(recipe.compute) * elements;
+    return share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * elements);
+  }
+
+  /// Bytes of the block's own gradients by this moment; a unit's are among its gathered tensors.
+  [[nodiscard]] Expr own_gradients(const Block& block, const Moment& moment) const {
+    const bool in_unit = training_.recipe.gathered_units && block.checkpointable;
+    if (persistent_gradients_ || in_unit) return {};
+    return gradient_bytes(block, moment.gradient_elements);
   }
 
   /// Bytes of the running operation's weight gradient where it stands beside the one that stays:
@@ -223,36 +183,45 @@ class LedgerWriter {
     return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
   }
 
-  /// Gradients of everything after the site, and what the site's own block has made by now.
-  void add_gradients(Alive& alive, const Site& site, const Moment& moment) {
-    const Recipe& recipe = training_.recipe;
-    Expr later;
-    Expr tied;  // of tied weights: they wait for the embedding's gradient, to be added to it
+  /// Gradients of everything after the site.
+  [[nodiscard]] Expr later_gradients(const Site& site) const {
+    Expr bytes;
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-      later += times(site.after[i]) * gradient_elements_[i];
+      bytes += times(site.after[i]) * gradient_bytes(graph_.blocks[i], gradient_elements_[i]);
+    }
+    return bytes;
+  }
+
+  /// Elements of tied weights whose gradient waits for the embedding's, to be added to it.
+  [[nodiscard]] Expr waiting_elements(const Site& site) const {
+    Expr tied;
+    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
       tied += times(site.after[i]) * (gradient_elements_[i] - graph_.blocks[i].parameters());
     }
-    const std::string type(name_of(recipe.gradients));
+    return tied;
+  }
+
+  /// Gradients at a moment of the backward pass; `later` are those of everything after the site.
+  void add_gradients(Alive& alive, const Site& site, const Moment& moment, const Expr& later) {
+    const Recipe& recipe = training_.recipe;
+    const Block& block = graph_.blocks[site.block];
+    const Expr tied = size_of(recipe.gradients) * waiting_elements(site);
     if (!persistent_gradients_) {
-      add_term(alive,
-               {"gradients (" + type + ") so far", TermGroup::gradients,
-                share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * later) +
-                    own_gradients(moment),
-                "PyTorch: a gradient appears when its operation's backward runs", ""});
+      add_term(alive, {"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
+                       TermGroup::gradients, later + own_gradients(block, moment),
+                       "PyTorch: a gradient appears when its operation's backward runs", ""});
     } else {
-      add_term(alive,
-               {"gradient of the tied head", TermGroup::gradients, size_of(recipe.gradients) * tied,
-                "PyTorch: it waits for the embedding's, to be added to it", ""});
+      add_term(alive, {"gradient of the tied head", TermGroup::gradients, tied,
+                       "PyTorch: it waits for the embedding's, to be added to it", ""});
     }
     add_term(alive, {"gradient of the running operation's weight", TermGroup::gradients,
                      arriving_gradient(moment),
                      "PyTorch: made beside the gradient that stays, then cast or added", ""});
-    const bool summed = graph_.blocks[site.block].ops.front().kind == OpKind::embedding &&
-                        !tied.is_zero() && !recipe.autocast;
+    const bool summed = block.ops.front().kind == OpKind::embedding && !recipe.autocast;
     if (summed && !moment.new_gradient_elements.is_zero()) {
       add_term(
           alive,
-          {"sum of the tied gradients", TermGroup::gradients, size_of(recipe.gradients) * tied,
+          {"sum of the tied gradients", TermGroup::gradients, tied,
            "PyTorch 2.11: the gradients of embedding and tied head are summed out of place", ""});
     }
   }
@@ -263,16 +232,16 @@ class LedgerWriter {
     const auto [entry, is_new] = moments_.try_emplace({block, pass});
     if (!is_new) return entry->second;
     entry->second = moments_of(graph_.blocks[block], pass);
-    keep_possible_peaks(entry->second.forward);
-    keep_possible_peaks(entry->second.backward);
+    keep_possible_peaks(graph_.blocks[block], entry->second.forward);
+    keep_possible_peaks(graph_.blocks[block], entry->second.backward);
     return entry->second;
   }
 
-  void keep_possible_peaks(std::vector<Moment>& moments) const {
+  void keep_possible_peaks(const Block& block, std::vector<Moment>& moments) const {
     std::vector<SizePolynomial> totals;
     std::vector<Moment> kept;
     for (const Moment& moment : moments) {
-      totals.push_back(terms_.bound(moment.saved + moment.live + own_gradients(moment) +
+      totals.push_back(terms_.bound(moment.saved + moment.live + own_gradients(block, moment) +
                                     arriving_gradient(moment)));
     }
     for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
@@ -287,19 +256,34 @@ class LedgerWriter {
                      kLiveSource, ""});
   }
 
+  [[nodiscard]] Place place_of(const Site& site) const {
+    if (graph_.blocks[site.block].checkpointable) return Place::layer;
+    return site.layers_before == 0 && layers_ > 0 ? Place::before_layers : Place::after_layers;
+  }
+
   void write_site(const Site& site) {
-    const Block& block = graph_.blocks[site.block];
+    Alive base = residents();
+    add_kept(base, site, false);
+    add_terms(base, forward_gather_terms(job_, place_of(site), root_elements_));
     for (const Moment& moment : moments(site.block, false).forward) {
-      Alive alive = residents();
-      add_kept(alive, site, false);
+      Alive alive = base;
       add_moment(alive, moment, site, "forward");
-      add_terms(alive, forward_gather_terms(job_));
       write_instant("forward", site, moment, std::move(alive));
     }
+    write_backward(site);
+  }
+
+  void write_backward(const Site& site) {
+    Alive base = residents();
+    add_kept(base, site, true);
+    add_terms(base, backward_bucket_terms(job_));
+    add_terms(base, backward_gather_terms(job_, place_of(site), root_elements_));
+    const Expr later = later_gradients(site);
     const BlockMoments& second = moments(site.block, true);
-    if (pass_of(block, true) == BlockPass::recompute) {
+    if (pass_of(graph_.blocks[site.block], true) == BlockPass::recompute) {
       for (const Moment& moment : second.forward) {
-        Alive alive = backward_residents(site, moment);
+        Alive alive = base;
+        add_gradients(alive, site, moment, later);
         add_term(alive, {"gradient of the layer's output", TermGroup::activations, layer_input_,
                          kLiveSource, ""});
         add_moment(alive, moment, site, "forward");
@@ -307,7 +291,8 @@ class LedgerWriter {
       }
     }
     for (const Moment& moment : second.backward) {
-      Alive alive = backward_residents(site, moment);
+      Alive alive = base;
+      add_gradients(alive, site, moment, later);
       add_moment(alive, moment, site, "backward");
       write_instant("backward", site, moment, std::move(alive));
     }
@@ -316,15 +301,6 @@ class LedgerWriter {
   void write_instant(const std::string& pass, const Site& site, const Moment& moment, Alive alive) {
     terms_.instant(pass + ": " + site.name + ", " + std::string(moment.op),
                    pass + ": " + graph_.blocks[site.block].name, std::move(alive));
-  }
-
-  Alive backward_residents(const Site& site, const Moment& moment) {
-    Alive alive = residents();
-    add_kept(alive, site, true);
-    add_gradients(alive, site, moment);
-    add_terms(alive, backward_bucket_terms(job_));
-    add_terms(alive, backward_gather_terms(job_));
-    return alive;
   }
 
   void write_steps() {
@@ -363,6 +339,7 @@ class LedgerWriter {
   std::uint16_t all_gradients_ = 0;
   bool persistent_gradients_ = false;
   std::vector<Expr> gradient_elements_;  // of each block, tied weights included
+  Expr root_elements_;                   // of the blocks that are no layers
   Expr shared_tables_;
   Expr layer_input_;
   std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "model_states.hpp"
 
@@ -99,12 +100,16 @@ std::vector<LedgerTerm> backward_bucket_terms(const Job& job) {
            "bytes of a gradient · min(500,000,000, Φ)"}};
 }
 
-std::vector<LedgerTerm> forward_gather_terms(const Job& job) {
+std::vector<LedgerTerm> forward_gather_terms(const Job& job, Place place, const Expr& root) {
   const Recipe& recipe = job.training->recipe;
   const Expr unit(Symbol::largest_unit);
   if (recipe.gathered_units) {
-    return {{"gathered weights of the running and the next unit", TermGroup::weights,
-             2 * size_of(recipe.compute) * unit, kFsdpSource, ""}};
+    // While a unit runs the next one's all-gather is under way.
+    const std::int64_t units = place == Place::layer ? 2 : place == Place::before_layers ? 1 : 0;
+    return {{"gathered weights outside the layers", TermGroup::weights,
+             size_of(recipe.compute) * root, kFsdpSource, ""},
+            {"gathered weights of the running and the next layer", TermGroup::weights,
+             units * size_of(recipe.compute) * unit, kFsdpSource, ""}};
   }
   if (zero_stage_of(job) < ZeroStage::optimizer_gradients_weights || !shards_by_deepspeed(job)) {
     return {};
@@ -114,15 +119,33 @@ std::vector<LedgerTerm> forward_gather_terms(const Job& job) {
            "two copies of a unit while it is gathered, and the prefetch bucket"}};
 }
 
-std::vector<LedgerTerm> backward_gather_terms(const Job& job) {
+std::vector<LedgerTerm> backward_gather_terms(const Job& job, Place place, const Expr& root) {
   const Recipe& recipe = job.training->recipe;
-  if (!recipe.gathered_units) return forward_gather_terms(job);
-  return {
-      {"gathered weights and gradients of the running units", TermGroup::weights,
-       (3 * size_of(recipe.compute) + size_of(recipe.reduce)) * Expr(Symbol::largest_unit),
-       "torch.distributed.fsdp.fully_shard, PyTorch 2.11: weights of the unit, of the next one, "
-       "the unit's gradients, and the previous unit's reduce-scatter input",
-       ""}};
+  if (!recipe.gathered_units) return forward_gather_terms(job, place, root);
+  const std::int64_t weights = size_of(recipe.compute);
+  const std::int64_t reduced = size_of(recipe.reduce);
+  const Expr unit(Symbol::largest_unit);
+  const LedgerTerm outside{"gathered weights outside the layers", TermGroup::weights,
+                           weights * root, kFsdpSource, ""};
+  switch (place) {
+    case Place::after_layers:
+      return {outside,
+              {"gathered weights of the last layer", TermGroup::weights, weights * unit,
+               kFsdpSource, ""}};
+    case Place::layer:
+      return {outside,
+              {"gathered weights and gradients of the running layers", TermGroup::weights,
+               (3 * weights + reduced) * unit,
+               "torch.distributed.fsdp.fully_shard, PyTorch 2.11: weights of the layer and of the "
+               "next, the layer's gradients, the previous layer's reduce-scatter input",
+               ""}};
+    case Place::before_layers:
+      return {{"reduce-scatter input outside the layers", TermGroup::gradients, reduced * root,
+               "torch.distributed.fsdp.fully_shard, PyTorch 2.11: the root's weights are freed "
+               "before its gradients are copied to be reduced",
+               ""}};
+  }
+  unreachable("every place has its gathered tensors");
 }
 
 OutsideTerms outside_terms(const Job& job) {

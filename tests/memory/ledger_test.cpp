@@ -135,6 +135,25 @@ TEST_CASE("DDP's buckets are a second copy of the gradients unless they are view
   CHECK(formula_at(ledger, "forward: loss, loss", "gradients") == 2 * Expr(Symbol::parameters));
 }
 
+TEST_CASE("FSDP2 gathers layer by layer and keeps what is outside the layers gathered",
+          "[memory]") {
+  // Recorded: Llama-3-8B, 8 shards, b = 1, s = 4096, full recompute, fused AdamW: 22,165,456,896 B.
+  Job job = llama_job("fsdp2-bf16");
+  job.training->micro_batch = 1;
+  job.training->optimizer_implementation = OptimizerImplementation::fused;
+  job.training->recompute = FullRecompute{};
+  job.parallelism.data = 8;
+  job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+  const Ledger ledger = ledger_of(job);
+  const std::int64_t allocated = estimate_of(ledger).allocated().value();
+  CHECK(allocated > 22165456896 * 99 / 100);
+  CHECK(allocated <= 22165456896);
+  const std::int64_t layer = 218112000;
+  CHECK(ledger.bindings.at(Symbol::largest_unit) == layer);
+  CHECK(named_bytes(ledger, "gathered weights and gradients") == 10 * layer);
+  CHECK(named_bytes(ledger, "gathered weights outside") == 2 * (kLlama3 - 32 * layer));
+}
+
 TEST_CASE("the workspaces follow the compute capability", "[memory]") {
   Job job = llama_job();
   CHECK(named_bytes(ledger_of(job), "cuBLAS workspaces") == 2 * 32 * kMiB);
@@ -155,9 +174,8 @@ TEST_CASE("the textbook's ledger is states and activations, nothing else", "[mem
   job.training->implementation.framework = Framework::textbook;
   const Graph graph = lowered(job);
   const Ledger ledger = write_ledger(graph, job);
-  CHECK(estimate_of(ledger).allocated() ==
-        Bytes(16 * kLlama3 + named_bytes(ledger, "buffers")) +
-            graph.saved_bytes().bytes(graph.sizes));
+  CHECK(estimate_of(ledger).allocated() == Bytes(16 * kLlama3 + named_bytes(ledger, "buffers")) +
+                                               graph.saved_bytes().bytes(graph.sizes));
 }
 
 TEST_CASE("the peak never falls with the micro-batch or the sequence length", "[memory]") {

@@ -1,0 +1,29 @@
+// What the ledger reads off a graph as a whole: tables, the batch, the residual stream, the logits.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "memest/memory/ledger.hpp"
+
+namespace memest {
+
+/// Bytes of tables made once for the whole model and kept by the first block that uses them.
+Expr shared_bytes(const Graph& graph);
+
+/// Bytes of the input of a checkpointable block: the residual stream.
+Expr layer_input_bytes(const Graph& graph);
+
+/// The step's batch, which the loop holds.
+LedgerTerm batch_term(const Graph& graph);
+
+/// Whether autograd keeps the batch anyway: token ids, or what the first operation reads.
+bool batch_is_kept(const Graph& graph);
+
+/// The logits where the loop keeps the model's outputs.
+LedgerTerm held_logits_term(const Graph& graph);
+
+/// Indices of the polynomials that no other one dominates; of equal ones the first.
+std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals);
+
+}  // namespace memest
