@@ -117,12 +117,26 @@ class BlockWalk {
         keep_casts(block_.ops[i], result);
         continue;
       }
+      const Op& op = block_.ops[i];
       const bool dropped =
-          pass_ == BlockPass::keep_core_out && block_.ops[i].attention_core && at > last_core_;
-      if (dropped) continue;
-      for (const TensorId id : block_.ops[i].saved) {
+          pass_ == BlockPass::keep_core_out && op.attention_core && at > last_core_;
+      for (const TensorId id : dropped ? entering_core(op) : op.saved) {
         if (counts(id)) result.insert(storage(id));
       }
+    }
+    return result;
+  }
+
+  /// What selective recompute keeps of a core operation: the inputs that no core operation makes.
+  [[nodiscard]] std::vector<TensorId> entering_core(const Op& op) const {
+    std::vector<TensorId> result;
+    for (const TensorId id : op.inputs) {
+      const auto makes = [&](const Op& other) {
+        return other.attention_core &&
+               std::any_of(other.outputs.begin(), other.outputs.end(),
+                           [&](TensorId output) { return storage(output) == storage(id); });
+      };
+      if (std::none_of(block_.ops.begin(), block_.ops.end(), makes)) result.push_back(id);
     }
     return result;
   }
@@ -213,14 +227,14 @@ class BlockWalk {
         }
       }
       if (views.empty()) continue;
-      if (gradients_.has(output)) {  // the views' gradients are added to it
-      } else if (views.size() == 1 && tensor(views[0]).bytes() == tensor(output).bytes()) {
+      const bool whole = views.size() == 1 && tensor(views[0]).bytes() == tensor(output).bytes();
+      if (!gradients_.has(output) && whole) {
         gradients_.share(output, views[0]);
-      } else {
+      } else if (!gradients_.has(output)) {
         gradients_.make(output, tensor(output).bytes());
         moments.push_back(at_work);
         moments.back().live = gradients_.bytes();
-      }
+      }  // else the views' gradients are added to the output's own
       for (const TensorId id : views) gradients_.drop(id);
     }
   }

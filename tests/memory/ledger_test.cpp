@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "../../src/memory/moments.hpp"
 #include "jobs.hpp"
 
 namespace memest {
@@ -83,6 +84,20 @@ TEST_CASE("recompute saves memory, and longer checkpoints bring more back at onc
   CHECK(allocated(FullRecompute{}) < kept);
   CHECK(allocated(EveryRecompute{2}) < kept);
   CHECK(allocated(SelectiveRecompute{}) <= kept);
+}
+
+TEST_CASE("selective recompute keeps what enters the attention core, and nothing it makes",
+          "[memory]") {
+  Job job = llama_job();
+  job.training->recompute = SelectiveRecompute{};
+  const Graph graph = lowered(job);
+  const Block& layer = graph.blocks[1];
+  const Ledger ledger = write_ledger(graph, job);
+  const Expr kept = formula_at(ledger, kLossBackward, "activations: layer");
+  CHECK(kept == L * layer.saved_bytes_without_attention_core());
+  const BlockMoments moments = moments_of(layer, BlockPass::keep_core_out);
+  // The last operation goes backward with the core still gone.
+  CHECK(moments.backward.front().saved == layer.saved_bytes_without_attention_core());
 }
 
 TEST_CASE("grouped key/value heads and a gated feed-forward change the activations", "[memory]") {
