@@ -1,0 +1,110 @@
+// Counts that people quote, from specs small enough to count by hand.
+#include "memest/graph/parameters.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Two layers of hidden size 8, two heads of four channels, feed-forward of 16 with a gate, 10
+/// words.
+DecoderSpec small_decoder() {
+  DecoderSpec decoder;
+  decoder.hidden_size = 8;
+  decoder.embedding_size = 8;
+  decoder.vocab_size = 10;
+  decoder.kinds = {LayerKind{.feed_forward = DenseFeedForward{.size = 16}}};
+  decoder.order = {{0, 2}};
+  decoder.attention = SoftmaxAttention{.heads = 2, .kv_heads = 1, .head_dim = 4};
+  decoder.position = RotaryPosition{.rotary_dim = 4};
+  return decoder;
+}
+
+ParameterCounts counts_of(const DecoderSpec& decoder) {
+  return count_parameters({"small", "", Family::decoder, decoder});
+}
+
+// q and output 8x8, k and v 4x8; gate, up and down 16x8; two norms of 8
+constexpr std::int64_t kMatricesOfLayer = 2 * 64 + 2 * 32 + 3 * 128;
+constexpr std::int64_t kLayer = kMatricesOfLayer + 2 * 8;
+
+}  // namespace
+
+TEST_CASE("a decoder's parameters are those of its parts") {
+  const ParameterCounts counts = counts_of(small_decoder());
+  CHECK(counts.total == 80 + 2 * kLayer + 8 + 80);
+  CHECK(counts.trainable == counts.total);
+  CHECK(counts.active == counts.total);
+  CHECK(counts.matmul == 2 * kMatricesOfLayer + 80);
+  CHECK(counts.embedding == 80);
+  CHECK(counts.tensors == 1 + 2 * 9 + 1 + 1);
+  CHECK(counts.largest == 128);
+  CHECK(counts.buffers.value() == 2 * 2 * 4);  // frequencies and their original, 2 of fp32 each
+}
+
+TEST_CASE("a tied head is counted once and contracts all the same") {
+  DecoderSpec decoder = small_decoder();
+  const ParameterCounts untied = counts_of(decoder);
+  decoder.tied_embeddings = true;
+  const ParameterCounts tied = counts_of(decoder);
+  CHECK(tied.total == untied.total - 80);
+  CHECK(tied.tensors == untied.tensors - 1);
+  CHECK(tied.matmul == untied.matmul);
+}
+
+TEST_CASE("of experts a token uses top-k") {
+  DecoderSpec decoder = small_decoder();
+  decoder.kinds = {
+      LayerKind{.feed_forward = MixtureOfExperts{.experts = 4, .top_k = 1, .expert_size = 16}}};
+  const ParameterCounts counts = counts_of(decoder);
+  const std::int64_t router = 4 * 8;
+  CHECK(counts.total == 80 + 2 * (kLayer + 3 * 384 + router) + 8 + 80);
+  CHECK(counts.active == counts.total - 2 * 3 * 384);
+  CHECK(counts.active_matmul == counts.matmul - 2 * 3 * 384);
+  CHECK(counts.largest == 4 * 2 * 16 * 8);  // gate and up of all experts are one tensor
+}
+
+TEST_CASE("other heads stand in the language model's place") {
+  DecoderSpec decoder = small_decoder();
+  decoder.head = DecoderHead::classification;
+  decoder.labels = 3;
+  CHECK(counts_of(decoder).total == 80 + 2 * kLayer + 8 + 24);
+  decoder.head_bias = true;
+  CHECK(counts_of(decoder).total == 80 + 2 * kLayer + 8 + 27);
+  decoder.head = DecoderHead::none;
+  CHECK(counts_of(decoder).total == 80 + 2 * kLayer + 8);
+}
+
+TEST_CASE("a layer list's parameters follow its repeats") {
+  const LayerList layers{{{1, {EmbeddingLayer{100, 4}}},
+                          {3,
+                           {LinearLayer{4, 6, true}, ActivationLayer{}, LinearLayer{6, 4, false},
+                            NormLayer{NormKind::rmsnorm, 4, true}, DropoutLayer{}}},
+                          {1, {NormLayer{NormKind::layernorm, 4, true}, SoftmaxLayer{}}}}};
+  const ParameterCounts counts = count_parameters({"list", "", Family::layer_list, layers});
+  CHECK(counts.total == 400 + 3 * (30 + 24 + 4) + 8);
+  CHECK(counts.matmul == 3 * 48);
+  CHECK(counts.embedding == 400);
+  CHECK(counts.tensors == 1 + 3 * 4 + 2);
+  CHECK(counts.buffers.value() == 0);
+}
+
+TEST_CASE("frozen tables are parameters that are not trained") {
+  const Inventory inventory{.parameters = {{.name = "a", .shape = {5, 2}, .trainable = false},
+                                           {.name = "b", .shape = {3}}},
+                            .buffers = {{.name = "ids", .shape = {1, 4}, .dtype = DType::int64}}};
+  const ParameterCounts counts = count_parameters({"frozen", "", Family::encoder, inventory});
+  CHECK(counts.total == 13);
+  CHECK(counts.trainable == 3);
+  CHECK(counts.buffers.value() == 32);
+}
+
+TEST_CASE("what leaves 64 bits throws instead of wrapping") {
+  DecoderSpec decoder = small_decoder();
+  decoder.vocab_size = std::int64_t{1} << 62;
+  CHECK_THROWS_AS(counts_of(decoder), OverflowError);
+}
+
+}  // namespace memest
