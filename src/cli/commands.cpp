@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 8> kCommands = {{
+constexpr std::array<Command, 11> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -31,6 +31,11 @@ constexpr std::array<Command, 8> kCommands = {{
      "Exit code 0: all within; 1: one is over; 2: one is no spec, or its budget cannot be "
      "estimated.",
      "memest check configs/models/llama-3-8b.yaml --format github", run_check},
+    {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kNoFlags,
+     "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
+     "with --output, to a file.",
+     "memest import tests/truth/configs/llama-3-8b/config.json --output llama-3-8b.yaml",
+     run_import},
     {"gpus", "The GPUs that memest knows, or every fact of one with its source", "[NAME]", 0, 1,
      kFormatFlags, "", "memest gpus h100-sxm-80gb", run_gpus},
     {"models", "The models that memest knows by name", "", 0, 0, kFormatFlags, "", "memest models",
@@ -39,6 +44,10 @@ constexpr std::array<Command, 8> kCommands = {{
      "memest recipes", run_recipes},
     {"optimizers", "The optimizers and the states that they keep, with their sources", "", 0, 0,
      kFormatFlags, "", "memest optimizers --format markdown", run_optimizers},
+    {"init", "A commented starter spec", "", 0, 0, kNoFlags, "", "memest init --output model.yaml",
+     run_init},
+    {"schema", "The JSON schema of the spec, for editors", "", 0, 0, kNoFlags, "",
+     "memest schema --output memest.schema.json", run_schema},
 }};
 
 }  // namespace
