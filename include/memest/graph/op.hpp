@@ -48,7 +48,8 @@ struct Work {
 
 struct Op {
   OpKind kind = OpKind::linear;
-  std::string_view name;         ///< a literal, unique in its block: "q_proj"
+  std::string_view
+      name;  ///< a literal: "q_proj"; the casts and copies that feed an op share its name
   std::vector<TensorId> inputs;  ///< parameters included
   std::vector<TensorId> outputs;
   std::vector<TensorId> saved;            ///< kept until this op's backward has run

@@ -97,14 +97,16 @@ class Projections {
   const SoftmaxAttention& spec_;
 };
 
+struct Rotation {
+  std::vector<TensorId> tables;  ///< cos and sin; none where they are not counted
+  bool by_cat = false;           ///< rotated and other channels are joined: the result is packed
+  bool casts_back = false;       ///< who keeps fp32 tables casts the sum back
+};
+
 /// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
-Heads rotate(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x,
-             const std::vector<TensorId>& tables) {
-  const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
-  const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
-  const bool by_cat = context.transformers() &&
-                      (context.habits.rotates_by_cat || rotary.rotary_dim != attention.head_dim);
-  const DType dtype = tables.empty()
+Heads rotate(BlockBuilder& block, std::string_view name, Heads x, const Rotation& rotation) {
+  const std::vector<TensorId>& tables = rotation.tables;
+  const DType dtype = tables.empty() || rotation.casts_back
                           ? block.dtype_of(x.id)
                           : promoted(block.dtype_of(x.id), block.dtype_of(tables.front()));
   const Shape shape = block.tensor(x.id).shape;
@@ -120,7 +122,7 @@ Heads rotate(BlockBuilder& block, const DecoderContext& context, std::string_vie
                         scratch(block, {name, "cosine product"}, shape, dtype),
                         scratch(block, {name, "sine product"}, shape, dtype)};
   block.emit(std::move(op));
-  return {out, by_cat};
+  return {out, rotation.by_cat};
 }
 
 /// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
@@ -166,6 +168,10 @@ TensorId run(BlockBuilder& block, const DecoderContext& context, const Attention
 
 }  // namespace
 
+DType operand_type(const LoweringPolicy& policy) {
+  return policy.autocast ? policy.compute : policy.weights;
+}
+
 AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind) {
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   const LoweringPolicy& policy = context.policy;
@@ -177,7 +183,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   if (!habitual || alibi || context.habits.drops_attention) {
     call.dropout = context.dropout(context.decoder.dropout.attention);
   }
-  call.dtype = policy.autocast ? policy.compute : policy.weights;
+  call.dtype = operand_type(policy);
   call.mask_by_head = alibi;
   call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
                 (habitual && context.habits.masks_always);
@@ -228,9 +234,13 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   AttentionInputs inputs = Projections(block, context, spec).write(x);
   const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
   if (rotary != nullptr && kind.rotates) {
-    const std::vector<TensorId> tables = rotary_tables(block, context, kind);
-    inputs.q = rotate(block, context, "q_rotary", inputs.q, tables);
-    inputs.k = rotate(block, context, "k_rotary", inputs.k, tables);
+    const bool habitual = context.transformers();
+    const Rotation rotation = {
+        rotary_tables(block, context, kind),
+        habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim),
+        habitual && context.habits.tables_in_fp32};
+    inputs.q = rotate(block, "q_rotary", inputs.q, rotation);
+    inputs.k = rotate(block, "k_rotary", inputs.k, rotation);
   }
   const TensorId mixed = run(block, context, attention_call(context, kind), inputs);
   const bool separate_bias = context.transformers() && context.habits.separate_bias;

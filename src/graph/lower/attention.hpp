@@ -34,6 +34,9 @@ struct AttentionCall {
   DType dtype = DType::bf16;  ///< of the operands
 };
 
+/// The type in which attention runs: autocast's, or the model's.
+DType operand_type(const LoweringPolicy& policy);
+
 /// What attention of a layer of `kind` runs.
 AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind);
 
@@ -58,16 +61,12 @@ TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
 /// Keys or values repeated to all query heads: a copy, but one head is only seen a times.
 Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                    Heads x);
-/// `x` in `dtype`; an expanded tensor is written out by the cast.
-Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x,
-                 DType dtype);
+/// `x` in the operands' type; an expanded tensor is written out by the cast.
+Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                 Heads x);
 /// `x` as a batched product reads it: a transposed view of several sequences is copied first.
 Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                       Heads x);
-
-/// Batched product of FLOPs `flops` inside the attention core.
-TensorId core_product(BlockBuilder& block, std::string_view name, std::vector<TensorId> operands,
-                      TensorId out, const Expr& flops);
 
 /// FLOPs of queries times keys, and of probabilities times values: 2·b·a·s·s·d each.
 Expr score_flops(const Dimensions& dims);

@@ -200,7 +200,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   }
   const bool flash = call.kernel == AttentionKernel::sdpa_flash;
   const auto prepare = [&](std::string_view name, Heads x) {
-    const Heads typed = cast_heads(block, context, name, x, call.dtype);
+    const Heads typed = cast_heads(block, context, name, x);
     return flash ? padded(block, context, name, typed) : typed;
   };
   inputs.q = prepare("q_operand", inputs.q);

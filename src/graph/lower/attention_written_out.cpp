@@ -8,8 +8,15 @@ namespace {
 
 Shape all_heads(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.d}; }
 
-TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Shape shape, DType dtype) {
-  const TensorId out = block.make(place, std::move(shape), dtype);
+/// What a tensor of the core is made as.
+struct Form {
+  Shape shape;
+  DType dtype = DType::bf16;
+};
+
+TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form) {
+  const DType dtype = form.dtype;
+  const TensorId out = block.make(place, std::move(form.shape), dtype);
   Op op;
   op.kind = block.dtype_of(x) == dtype ? OpKind::copy : OpKind::cast;
   op.name = place.op;
@@ -56,15 +63,30 @@ TensorId core_dropout(BlockBuilder& block, double probability, TensorId x) {
   return out;
 }
 
-TensorId scores_of(BlockBuilder& block, const Dimensions& dims, Heads q, Heads k, DType dtype) {
-  const TensorId out = block.make({"scores"}, score_shape(dims), dtype);
-  return core_product(block, "scores", {q.id, k.id}, out, score_flops(dims));
+/// A batched product of FLOPs `flops` into `out`; both operands are kept.
+TensorId core_product(BlockBuilder& block, std::vector<TensorId> operands, TensorId out,
+                      const Expr& flops) {
+  Op op;
+  op.kind = OpKind::batched_matmul;
+  op.name = block.tensor(out).op;
+  op.compute = block.dtype_of(operands.front());
+  op.saved = operands;
+  op.inputs = std::move(operands);
+  op.outputs = {out};
+  op.attention_core = true;
+  op.causal = true;
+  block.emit(std::move(op), {flops, Expr(2) * flops});
+  return out;
 }
 
-TensorId values_of(BlockBuilder& block, const Dimensions& dims, TensorId probabilities, Heads v,
-                   DType dtype) {
-  const TensorId out = block.make({"values"}, all_heads(dims), dtype);
-  return core_product(block, "values", {probabilities, v.id}, out, score_flops(dims));
+TensorId scores_of(BlockBuilder& block, const Dimensions& dims, Heads q, Heads k) {
+  const TensorId out = block.make({"scores"}, score_shape(dims), block.dtype_of(q.id));
+  return core_product(block, {q.id, k.id}, out, score_flops(dims));
+}
+
+TensorId values_of(BlockBuilder& block, const Dimensions& dims, TensorId probabilities, Heads v) {
+  const TensorId out = block.make({"values"}, all_heads(dims), block.dtype_of(v.id));
+  return core_product(block, {probabilities, v.id}, out, score_flops(dims));
 }
 
 /// The mixed values as [b, s, a·d]: a transposed copy.
@@ -93,7 +115,6 @@ TensorId masked_scores(BlockBuilder& block, const DecoderContext& context, Tenso
     op.saved = {block.shared("boolean mask", {dims.b, Expr(1), dims.s, dims.s}, DType::boolean)};
   }
   op.attention_core = true;
-  op.causal = true;
   block.emit(std::move(op));
   return out;
 }
@@ -126,14 +147,15 @@ Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::stri
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   if (spec.kv_heads == spec.heads) return x;
   if (spec.kv_heads == 1) return {x.id, x.packed, true};
-  return {core_copy(block, {name}, x.id, all_heads(context.dims), block.dtype_of(x.id)), true};
+  return {core_copy(block, {name}, x.id, {all_heads(context.dims), block.dtype_of(x.id)}), true};
 }
 
-Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x,
-                 DType dtype) {
+Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                 Heads x) {
+  const DType dtype = operand_type(context.policy);
   if (block.dtype_of(x.id) == dtype) return x;
   if (x.expanded) {
-    return {core_copy(block, {name}, x.id, all_heads(context.dims), dtype), true};
+    return {core_copy(block, {name}, x.id, {all_heads(context.dims), dtype}), true};
   }
   return {cast(block, {name}, x.id, dtype), x.packed};
 }
@@ -145,22 +167,7 @@ Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::s
                      (spec.heads == 1 && !x.expanded);
   if (as_is) return x;
   const Shape shape = x.expanded ? all_heads(context.dims) : block.tensor(x.id).shape;
-  return {core_copy(block, {name}, x.id, shape, block.dtype_of(x.id)), true};
-}
-
-TensorId core_product(BlockBuilder& block, std::string_view name, std::vector<TensorId> operands,
-                      TensorId out, const Expr& flops) {
-  Op op;
-  op.kind = OpKind::batched_matmul;
-  op.name = name;
-  op.compute = block.dtype_of(operands.front());
-  op.saved = operands;
-  op.inputs = std::move(operands);
-  op.outputs = {out};
-  op.attention_core = true;
-  op.causal = true;
-  block.emit(std::move(op), {flops, Expr(2) * flops});
-  return out;
+  return {core_copy(block, {name}, x.id, {shape, block.dtype_of(x.id)}), true};
 }
 
 TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
@@ -168,11 +175,11 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   const auto operand = [&](std::string_view name, Heads x) {
-    return product_operand(block, context, name, cast_heads(block, context, name, x, call.dtype));
+    return product_operand(block, context, name, cast_heads(block, context, name, x));
   };
   const Heads k = operand("k_operand", repeat_heads(block, context, "k_repeat", inputs.k));
   const Heads v = repeat_heads(block, context, "v_repeat", inputs.v);
-  TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k, call.dtype);
+  TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k);
   if (spec.softcap) scores = core_softcap(block, scores);
   scores = masked_scores(block, context, scores);
   const bool in_type =
@@ -180,10 +187,10 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   TensorId probabilities = softmax(block, scores, in_type ? call.dtype : DType::fp32);
   if (block.dtype_of(probabilities) != call.dtype) {
     probabilities =
-        core_copy(block, {"probabilities"}, probabilities, score_shape(dims), call.dtype);
+        core_copy(block, {"probabilities"}, probabilities, {score_shape(dims), call.dtype});
   }
   probabilities = core_dropout(block, call.dropout, probabilities);
-  const TensorId mixed = values_of(block, dims, probabilities, operand("v_operand", v), call.dtype);
+  const TensorId mixed = values_of(block, dims, probabilities, operand("v_operand", v));
   return join(block, dims, mixed, call.dtype);
 }
 
@@ -192,8 +199,8 @@ TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   const auto in_fp32 = [&](Place place, Heads x, const Expr& heads) {
-    const Heads typed = cast_heads(block, context, place.op, x, call.dtype);
-    return core_copy(block, place, typed.id, {dims.b, heads, dims.s, dims.d}, DType::fp32);
+    const Heads typed = cast_heads(block, context, place.op, x);
+    return core_copy(block, place, typed.id, {{dims.b, heads, dims.s, dims.d}, DType::fp32});
   };
   // Queries and keys are scaled, so always copies; keys of all heads, unless one is broadcast.
   const Heads q = {in_fp32({"q_operand", "scaled"}, inputs.q, dims.a), true};
@@ -209,21 +216,21 @@ TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
     v.expanded = call.broadcast;
     v = product_operand(block, context, "v_operand", v);
   }
-  TensorId scores = scores_of(block, dims, q, k, DType::fp32);
+  TensorId scores = scores_of(block, dims, q, k);
   scores = masked_scores(block, context, scores);
   TensorId probabilities = softmax(block, scores, DType::fp32);
   probabilities = core_dropout(block, call.dropout, probabilities);
-  const TensorId mixed = values_of(block, dims, probabilities, v, DType::fp32);
+  const TensorId mixed = values_of(block, dims, probabilities, v);
   return join(block, dims, mixed, call.dtype);
 }
 
 TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
                             const AttentionCall& call, AttentionInputs inputs) {
   const Dimensions& dims = context.dims;
-  const TensorId scores = scores_of(block, dims, inputs.q, inputs.k, call.dtype);
+  const TensorId scores = scores_of(block, dims, inputs.q, inputs.k);
   TensorId probabilities = softmax(block, scores, call.dtype);
   probabilities = core_dropout(block, call.dropout, probabilities);
-  const TensorId mixed = values_of(block, dims, probabilities, inputs.v, call.dtype);
+  const TensorId mixed = values_of(block, dims, probabilities, inputs.v);
   return block.view({"values", "joined"}, mixed, {dims.b, dims.s, dims.a * dims.d});
 }
 

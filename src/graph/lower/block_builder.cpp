@@ -89,6 +89,8 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     needs_gradient_[id] = trains;
   }
   op.forward.flops = flow.forward;
+  // A look-up reads the rows that it copies, not the table.
+  if (op.kind == OpKind::embedding) read = written + block_.tensors[op.inputs.front()].bytes();
   op.forward.bytes = read + written;
   if (trains) {
     // Backward reads what was saved and the outputs' gradients, and writes the inputs' gradients.

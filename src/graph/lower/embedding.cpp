@@ -7,10 +7,18 @@
 namespace memest {
 namespace {
 
+/// Indices into a table of `table_rows`.
+struct LookUp {
+  TensorId indices = 0;
+  TensorId table = 0;
+  std::int64_t table_rows = 0;
+};
+
 /// A table look-up: keeps the indices. Its backward writes the whole gradient of the table and, for
 /// more than 3072 indices, sums partial rows in fp32 (PyTorch, EmbeddingBackwardKernel.cu).
 TensorId look_up(BlockBuilder& block, const DecoderContext& context, std::string_view name,
-                 TensorId indices, TensorId table, std::int64_t table_rows) {
+                 const LookUp& part) {
+  const auto [indices, table, table_rows] = part;
   const Expr width = block.tensor(table).shape.back();
   Shape shape = block.tensor(indices).shape;
   shape.push_back(width);
@@ -49,7 +57,7 @@ TensorId add_positions(BlockBuilder& block, const DecoderContext& context,
                        DType::int64, Role::input);
   const TensorId table =
       block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, dims.h});
-  const TensorId rows = look_up(block, context, "position_embedding", ids, table, learned.rows);
+  const TensorId rows = look_up(block, context, "position_embedding", {ids, table, learned.rows});
   return add(block, "add_positions", x, rows);
 }
 
@@ -91,7 +99,7 @@ Block embedding_block(const DecoderContext& context) {
                      {context.policy.weights, context.policy.compute, context.policy.autocast});
   const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
   const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
-  TensorId x = look_up(block, context, "embedding", ids, table, decoder.vocab_size);
+  TensorId x = look_up(block, context, "embedding", {ids, table, decoder.vocab_size});
   if (decoder.embedding_size != decoder.hidden_size) {
     x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
   }

@@ -9,15 +9,16 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   const Expr size = context.feed_forward_size(part.size);
   const Shape rows = dims.rows();
   const bool separate_bias = context.transformers() && context.habits.separate_bias;
-  const ActivationWriting writing =
-      context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel;
+  const ActivationPart function = {
+      "activation", part.activation,
+      context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel};
   const auto up_to = [&](std::string_view name, const Expr& out) {
     return linear(block, {name, dims.h, out, part.bias, false, separate_bias}, rows, x);
   };
 
   TensorId hidden = 0;
   if (!part.gated) {
-    hidden = activation(block, "activation", part.activation, writing, up_to("up_proj", size));
+    hidden = activation(block, function, up_to("up_proj", size));
   } else {
     TensorId gate = 0;
     TensorId up = 0;
@@ -29,8 +30,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
       gate = up_to("gate_proj", size);
       up = up_to("up_proj", size);
     }
-    hidden = multiply(block, "gate_times_up",
-                      activation(block, "activation", part.activation, writing, gate), up);
+    hidden = multiply(block, "gate_times_up", activation(block, function, gate), up);
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);

@@ -201,13 +201,13 @@ TensorId factored(BlockBuilder& block, std::string_view name, std::size_t factor
 
 }  // namespace
 
-TensorId activation(BlockBuilder& block, std::string_view name, ActivationFunction function,
-                    ActivationWriting writing, TensorId x) {
+TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x) {
   // gelu_fast: 0.5·x, 0.7978·x, 0.044715·x, 1 + 0.044715·x², the tangent, 1 + tangent.
   constexpr std::size_t kGeluFastFactors = 6;
   constexpr std::size_t kQuickGeluFactors = 1;  // the sigmoid
-  const bool python = writing == ActivationWriting::python;
-  switch (function) {
+  const std::string_view name = part.name;
+  const bool python = part.writing == ActivationWriting::python;
+  switch (part.function) {
     case ActivationFunction::gelu_new:
       if (python) return gelu_new(block, name, x);
       break;

@@ -42,8 +42,12 @@ enum class ActivationWriting {
   one_kernel,
   python  ///< gelu_new, gelu_fast and quick_gelu op by op
 };
-TensorId activation(BlockBuilder& block, std::string_view name, ActivationFunction function,
-                    ActivationWriting writing, TensorId x);
+struct ActivationPart {
+  std::string_view name;
+  ActivationFunction function = ActivationFunction::gelu;
+  ActivationWriting writing = ActivationWriting::one_kernel;
+};
+TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x);
 
 /// A tensor that lives within one pass of one op.
 TensorId scratch(BlockBuilder& block, Place place, Shape shape, DType dtype);

@@ -91,7 +91,7 @@ class LayerListWriter {
 
   void write(const ActivationLayer& layer) {
     const TensorId given = x_;
-    x_ = activation(block_, "activation", layer.function, ActivationWriting::one_kernel, x_);
+    x_ = activation(block_, {"activation", layer.function, ActivationWriting::one_kernel}, x_);
     if (layer.in_place) block_.tensor(x_).storage = block_.tensor(given).storage;
     switch (layer.function) {
       case ActivationFunction::relu:
