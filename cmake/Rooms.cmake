@@ -7,18 +7,6 @@
 function(memest_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "" "" "SOURCES;USES;PRIVATELY")
   set(target memest_${name})
-  if(NOT room_SOURCES)
-    add_library(${target} INTERFACE)
-    add_library(memest::${name} ALIAS ${target})
-    target_include_directories(
-      ${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
-    )
-    target_compile_features(${target} INTERFACE cxx_std_20)
-    target_link_libraries(${target} INTERFACE ${room_USES})
-    set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-    set_property(GLOBAL APPEND PROPERTY memest_installed_targets ${target})
-    return()
-  endif()
   add_library(${target} STATIC ${room_SOURCES})
   add_library(memest::${name} ALIAS ${target})
   target_compile_features(${target} PUBLIC cxx_std_20)
