@@ -53,6 +53,15 @@ TEST_CASE("every wrong value of a config is told, each at its place") {
                "5:23 'intermediate_size' must be a whole number, not 1.5"});
 }
 
+TEST_CASE("numbers beyond every model are refused before they overflow") {
+  CHECK(faults(R"({"model_type": "llama", "hidden_size": 4000000000})") ==
+        Faults{"1:40 'hidden_size' is beyond every model: 4000000000"});
+  CHECK(faults(R"({"model_type": "llama", "num_hidden_layers": 20000})").size() == 1);
+  CHECK(faults(R"({"model_type": "dinov2", "mlp_ratio": 1e300})").size() == 1);
+  CHECK(faults(R"({"model_type": "mamba", "expand": -2})").size() == 1);
+  CHECK(faults(R"({"model_type": "vit", "id2label": 3})").size() == 1);
+}
+
 TEST_CASE("values that contradict each other are told") {
   CHECK(faults(R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 8})") ==
         Faults{"1:68 8 heads do not divide the hidden size 100"});

@@ -151,6 +151,15 @@ double ConfigReader::number(Keys keys, double fallback) {
   return optional_number(keys).value_or(fallback);
 }
 
+std::int64_t ConfigReader::scaled_size(Keys keys, double fallback, std::int64_t size) {
+  double ratio = number(keys, fallback);
+  if (!(ratio > 0 && ratio <= kLargestRatio)) {
+    error(keys, quoted(written_key(keys)) + " must be positive and no more than a million");
+    ratio = fallback;
+  }
+  return static_cast<std::int64_t>(static_cast<double>(size) * ratio);
+}
+
 double ConfigReader::probability(Keys keys, double fallback) {
   const double value = number(keys, fallback);
   if (value >= 0 && value <= 1) return value;

@@ -48,6 +48,8 @@ class ConfigReader {
   /// A finite number.
   double number(Keys keys, double fallback);
   std::optional<double> optional_number(Keys keys);
+  /// `size` times the positive number under `keys`, rounded down as Python's int() does.
+  std::int64_t scaled_size(Keys keys, double fallback, std::int64_t size);
   /// A probability: 0 to 1.
   double probability(Keys keys, double fallback);
   bool flag(Keys keys, bool fallback);
@@ -75,9 +77,10 @@ class ConfigReader {
   Reading* reading_;
 };
 
-/// No dimension, count or number of layers of a real model comes near these; they keep products
-/// inside 128 bits.
-inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;
+/// No dimension or count of a real model comes near this; the product of two stays inside 64 bits.
+inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
+/// Nor does a ratio of two of them.
+inline constexpr double kLargestRatio = 1e6;
 inline constexpr std::int64_t kMostLayers = 10'000;
 
 }  // namespace memest::hf

@@ -34,7 +34,9 @@ std::string read_architecture(ConfigReader& config) {
 
 std::int64_t read_labels(ConfigReader& config, std::int64_t fallback) {
   const Value* const labels = config.find({"id2label"});
-  if (labels != nullptr && labels->kind == ValueKind::mapping && !labels->members.empty()) {
+  if (labels != nullptr && labels->kind != ValueKind::mapping) {
+    config.error({"id2label"}, "'id2label' must be a mapping of numbers to names");
+  } else if (labels != nullptr && !labels->members.empty()) {
     return static_cast<std::int64_t>(labels->members.size());
   }
   return config.size({"num_labels"}, fallback);

@@ -25,8 +25,7 @@ struct MambaSizes {
 MambaSizes read_mamba_sizes(ConfigReader& config) {
   MambaSizes sizes;
   sizes.hidden = config.size({"hidden_size"}, 768);
-  sizes.inner =
-      static_cast<std::int64_t>(config.number({"expand"}, 2) * static_cast<double>(sizes.hidden));
+  sizes.inner = config.scaled_size({"expand"}, 2, sizes.hidden);
   sizes.state = config.size({"state_size"}, 16);
   const bool automatic = config.word({"time_step_rank"}, "auto") == "auto";
   const std::int64_t rank = (sizes.hidden + 15) / 16;

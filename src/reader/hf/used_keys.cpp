@@ -67,7 +67,7 @@ class KeyWriter {
   /// A key with its value; nothing where no part of a mapping was looked at.
   [[nodiscard]] std::string line(const Member& member) const {
     if (!reading_.used.contains(&member.value)) return {};
-    if (member.key == "id2label") {
+    if (member.key == "id2label" && !member.value.members.empty()) {
       return "num_labels: " + std::to_string(member.value.members.size()) + "\n";
     }
     const std::string value = flow(member.value);

@@ -104,8 +104,7 @@ ReadModel read_vit(ConfigReader& config) {
 
 void write_dinov2_feed_forward(ConfigReader& config, InventoryBuilder& inventory,
                                std::int64_t hidden, std::int64_t layers) {
-  const double ratio = config.number({"mlp_ratio"}, 4);
-  const auto ffn = static_cast<std::int64_t>(static_cast<double>(hidden) * ratio);
+  const std::int64_t ffn = config.scaled_size({"mlp_ratio"}, 4, hidden);
   if (config.flag({"use_swiglu_ffn"}, false)) {
     // int(ffn * 2 / 3), rounded up to a multiple of 8
     const std::int64_t gated = (ffn * 2 / 3 + 7) / 8 * 8;
