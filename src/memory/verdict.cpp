@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -29,11 +30,6 @@ SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
   const auto fits = [&](std::int64_t micro_batch) {
     return judge(estimate_at(micro_batch), capacity) == Verdict::fits;
   };
-  const std::int64_t micro_batch = ledger.bindings.at(Symbol::micro_batch);
-  const Bytes here = estimate_at(micro_batch).allocated();
-  SimpleView view;
-  view.per_sequence = estimate_at(micro_batch + 1).allocated() - here;
-  view.fixed = here - view.per_sequence * micro_batch;
   std::int64_t fitting = 0;
   std::int64_t refused = 1;
   // An estimate grows at most linearly with the micro-batch, so the first that is refused is below
@@ -47,7 +43,15 @@ SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
     const std::int64_t middle = fitting + (refused - fitting) / 2;
     (fits(middle) ? fitting : refused) = middle;
   }
+  // The moment that grows is the one that binds where the batch is too large, not an optimizer step
+  // that may be the peak of a small one.
+  const std::int64_t beyond = std::max(fitting, ledger.bindings.at(Symbol::micro_batch)) + 1;
+  const MemoryEstimate binding = estimate_at(beyond);
+  const Bytes more = estimate_at(beyond + 1).instants[binding.peak].total;
+  SimpleView view;
   view.largest_micro_batch = fitting;
+  view.per_sequence = more - binding.allocated();
+  view.fixed = binding.allocated() - view.per_sequence * beyond;
   return view;
 }
 

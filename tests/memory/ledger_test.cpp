@@ -265,7 +265,9 @@ TEST_CASE("the largest micro-batch fits and the next one does not", "[memory]") 
   };
   CHECK(verdict(view.largest_micro_batch) == Verdict::fits);
   CHECK(verdict(view.largest_micro_batch + 1) != Verdict::fits);
-  CHECK(view.fixed + view.per_sequence * 2 == estimate_of(ledger).allocated());
+  const std::int64_t beyond = view.largest_micro_batch + 1;
+  CHECK(view.fixed + view.per_sequence * beyond ==
+        estimate_memory(ledger, bindings_at(ledger, beyond, 4096)).allocated());
   job.hardware.memory = Bytes(kGiB);
   CHECK(simple_view(ledger, capacity_of(job.hardware)).largest_micro_batch == 0);
 }

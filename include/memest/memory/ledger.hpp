@@ -116,11 +116,11 @@ Capacity capacity_of(const Hardware& hardware);
 /// `fits` only where the whole interval fits, `does-not-fit` only where none of it does.
 Verdict judge(const MemoryEstimate& estimate, const Capacity& capacity);
 
-/// The simple view: bytes that do not depend on the micro-batch, bytes a further sequence, and the
-/// largest micro-batch whose whole interval fits (0: none).
+/// The simple view, `fixed + per_sequence · b`, of the moment that binds at the first micro-batch
+/// that does not fit; and the largest micro-batch whose whole interval fits (0: none).
 struct SimpleView {
-  Bytes fixed;         ///< the peak's terms without b
-  Bytes per_sequence;  ///< the peak at one sequence more, less the peak
+  Bytes fixed;
+  Bytes per_sequence;
   std::int64_t largest_micro_batch = 0;
 };
 SimpleView simple_view(const Ledger& ledger, const Capacity& capacity);
