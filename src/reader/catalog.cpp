@@ -161,8 +161,10 @@ Checked<T> read_named(Checked<Value> file, T (*read)(const Value&)) {
 
 }  // namespace
 
-Checked<GpuSpec> find_gpu(const std::string& name) {
-  if (is_path(name)) return read_gpu_file(name);
+Checked<GpuSpec> find_gpu(const std::string& written) {
+  if (is_path(written)) return read_gpu_file(written);
+  std::string name = written;  // people write H100, slugs and aliases are in small letters
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   std::string slug = name;
   if (find_embedded("gpus/" + name + ".yaml") == nullptr) {
     for (const EmbeddedFile& file : embedded_configs()) {
@@ -172,7 +174,7 @@ Checked<GpuSpec> find_gpu(const std::string& name) {
   const std::string path = "gpus/" + slug + ".yaml";
   if (find_embedded(path) != nullptr) return gpu_of(read_embedded(path, gpu_file_keys()));
   const std::string hint = suggestion(name, all_gpu_names());
-  return error_at({}, "unknown GPU " + quoted(name),
+  return error_at({}, "unknown GPU " + quoted(written),
                   hint.empty() ? "`memest gpus` lists what is known" : hint);
 }
 

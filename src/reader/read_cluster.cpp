@@ -8,6 +8,7 @@
 
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
+#include "memest/reader/environment.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
 
@@ -98,11 +99,22 @@ void append_at(const SourceSpan& span, const Diagnostics& found, Diagnostics& di
   }
 }
 
+/// A path inside of a spec is part of the spec, so its mistake has a place there.
+Checked<GpuSpec> find_gpu_of_spec(const Value* written) {
+  if (written == nullptr) return find_gpu(kDefaultGpu);
+  if (!is_path(written->text)) return find_gpu(written->text);
+  try {
+    return find_gpu(path_beside(written->span, written->text));
+  } catch (const EnvironmentError& error) {
+    return error_at(written->span, error.what(), "a path is relative to the file that names it");
+  }
+}
+
 void read_gpu(const Value* written, Hardware& hardware, Diagnostics& diagnostics) {
   hardware.assumed = written == nullptr;
   const std::optional<std::string> name = as_text(written);
   if (written != nullptr && (!name || name->empty())) return;
-  Checked<GpuSpec> gpu = find_gpu(name.value_or(kDefaultGpu));
+  Checked<GpuSpec> gpu = find_gpu_of_spec(written);
   expect(gpu.ok() || written != nullptr, "the default GPU is in the catalog");
   if (!gpu.ok()) return append_at(written->span, gpu.diagnostics(), diagnostics);
   hardware.gpu = std::move(gpu).value();

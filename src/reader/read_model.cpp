@@ -13,10 +13,7 @@ namespace {
 
 /// A path in a spec is relative to the spec; a folder stands for the config.json in it.
 std::string config_path(const Value& hf) {
-  std::filesystem::path path = hf.text;
-  if (hf.span.source != nullptr) {
-    path = std::filesystem::path(hf.span.source->name).parent_path() / path;
-  }
+  std::filesystem::path path = path_beside(hf.span, hf.text);
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) path /= "config.json";
   return path.string();

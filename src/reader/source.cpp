@@ -86,6 +86,11 @@ std::string stem_of(std::string_view path) {
   return std::string(path.substr(0, path.size() - extension_of(path).size()));
 }
 
+std::string path_beside(const SourceSpan& span, const std::string& path) {
+  if (span.source == nullptr) return path;
+  return (std::filesystem::path(span.source->name).parent_path() / path).string();
+}
+
 bool is_path(std::string_view name) {
   return name.find('/') != std::string_view::npos || !extension_of(name).empty();
 }

@@ -33,6 +33,9 @@ bool file_exists(const std::string& path);
 /// "models/llama-3-8b.yaml" is "llama-3-8b".
 std::string stem_of(std::string_view path);
 
+/// A path that a spec names is relative to that spec's folder.
+std::string path_beside(const SourceSpan& span, const std::string& path);
+
 /// Whether a name can only be a path: it has a slash or a known extension.
 bool is_path(std::string_view name);
 

@@ -167,7 +167,10 @@ TEST_CASE("every catalog file is read, and every name finds its own") {
   CHECK(h100.capacity.value == Bytes(81008 * kMiB));
   CHECK(h100.peak.at(DType::bf16).value.value() == 989e12);
   CHECK(h100.context_range);
+  CHECK(find_gpu("H100").value().slug == h100.slug);
   CHECK_FALSE(find_gpu("h1000").ok());
+  CHECK(first_error(std::string(kModel) + "hardware: {gpu: nowhere/gpu.yaml}\n") ==
+        "cannot open 'nowhere/gpu.yaml': No such file or directory");
 }
 
 }  // namespace memest

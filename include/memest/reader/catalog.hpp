@@ -16,8 +16,8 @@ namespace memest {
 /// The GPU of a spec that names none.
 inline constexpr const char* kDefaultGpu = "h100-sxm-80gb";
 
-/// A GPU by slug, by alias, or by the path of a file in the form of configs/gpus. A path is what
-/// has a slash or ends in
+/// A GPU by slug, by alias (in letters of either case), or by the path of a file in the form of
+/// configs/gpus. A path is what has a slash or ends in
 /// `.yaml`; throws EnvironmentError where it cannot be opened.
 Checked<GpuSpec> find_gpu(const std::string& name);
 Checked<Recipe> find_recipe(const std::string& name);
