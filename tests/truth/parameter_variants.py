@@ -282,3 +282,6 @@ add("siglip", {}, {"text_config": {**TOWER, "vocab_size": 300, "max_position_emb
 add("mamba", {}, {"hidden_size": 40, "num_hidden_layers": 3, "vocab_size": 200, "expand": 3, "state_size": 5, "use_bias": True},
     {"hidden_size": 40, "time_step_rank": 7, "use_conv_bias": False, "tie_word_embeddings": False, "conv_kernel": 3},
     {"hidden_size": 40, "architectures": ["MambaModel"]})
+add("swin", {}, {"embed_dim": 24, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "image_size": 64, **LABELS},
+    {"embed_dim": 24, "depths": [1, 2, 1], "num_heads": [2, 4, 8], "mlp_ratio": 2.5, "qkv_bias": False, "use_absolute_embeddings": True},
+    {"architectures": ["SwinModel"]})

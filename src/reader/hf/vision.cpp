@@ -5,6 +5,7 @@
 
 #include "decoder_config.hpp"
 #include "inventory_config.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest::hf {
 namespace {
@@ -252,10 +253,71 @@ ReadModel read_convnext(ConfigReader& config) {
   return {Family::convnet, std::move(inventory).take()};
 }
 
+/// The width doubles from stage to stage.
+constexpr std::size_t kMostSwinStages = 16;
+
+struct SwinStage {
+  std::int64_t width = 0;
+  std::int64_t depth = 0;
+  std::int64_t heads = 0;
+};
+
+void write_swin_stage(ConfigReader& config, InventoryBuilder& inventory, const SwinStage& stage) {
+  const auto [width, depth, heads] = stage;
+  const std::int64_t window = config.size({"window_size"}, 7);
+  const bool qkv_bias = config.flag({"qkv_bias"}, true);
+  const std::int64_t ffn = config.scaled_size({"mlp_ratio"}, 4, width);
+  for (const char* part : {"attention.q_proj", "attention.k_proj", "attention.v_proj"}) {
+    inventory.projection(part, {width, width, qkv_bias}, depth);
+  }
+  inventory.projection("attention.o_proj", {width, width, true}, depth);
+  const std::string table = "attention.relative_position_bias.relative_position_";
+  write_other(inventory, table + "bias_table",
+              {checked_multiply(2 * window - 1, 2 * window - 1), heads}, depth);
+  inventory.add(BufferTensor{.name = table + "index",
+                             .shape = {window * window, window * window},
+                             .dtype = DType::int64,
+                             .count = depth});
+  inventory.layer_norm("layernorm_before", width, depth);
+  inventory.layer_norm("layernorm_after", width, depth);
+  inventory.projection("mlp.fc1", {ffn, width, true}, depth);
+  inventory.projection("mlp.fc2", {width, ffn, true}, depth);
+}
+
+ReadModel read_swin(ConfigReader& config) {
+  InventoryBuilder inventory;
+  const HeadRow& head = choose_head(config, kHeads);
+  const Patches patches = read_patches(config, 224, 4);
+  const std::vector<std::int64_t> depths = config.sizes({"depths"}, {2, 2, 6, 2});
+  const std::vector<std::int64_t> heads = config.sizes({"num_heads"}, {3, 6, 12, 24});
+  std::int64_t width = config.size({"embed_dim"}, 96);
+  if (depths.empty() || depths.size() != heads.size() || depths.size() > kMostSwinStages) {
+    config.error({"depths"}, "'depths' and 'num_heads' must describe the same few stages");
+    return {Family::vision, std::move(inventory).take()};
+  }
+  write_patch_embedding(inventory, "embeddings.patch_embeddings.projection", width, patches);
+  inventory.layer_norm("embeddings.norm", width);
+  if (config.flag({"use_absolute_embeddings"}, false)) {
+    write_other(inventory, "embeddings.position_embeddings", {1, patches.count, width});
+  }
+  for (std::size_t stage = 0; stage < depths.size(); ++stage) {
+    write_swin_stage(config, inventory, {width, depths[stage], heads[stage]});
+    if (stage + 1 == depths.size()) break;
+    inventory.projection("downsample.reduction", {2 * width, 4 * width});
+    inventory.layer_norm("downsample.norm", 4 * width);
+    width *= 2;
+  }
+  inventory.layer_norm("layernorm", width);
+  if (head.part == classifier) {
+    inventory.projection("classifier", {read_labels(config), width, true});
+  }
+  return {Family::vision, std::move(inventory).take()};
+}
+
 constexpr std::array kTypes = {
     ModelType{"vit", read_vit<false>},    ModelType{"deit", read_vit<true>},
     ModelType{"dinov2", read_dinov2},     ModelType{"resnet", read_resnet},
-    ModelType{"convnext", read_convnext},
+    ModelType{"convnext", read_convnext}, ModelType{"swin", read_swin},
 };
 
 }  // namespace
