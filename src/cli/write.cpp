@@ -18,7 +18,7 @@ namespace {
 
 struct OpenFile {
   explicit OpenFile(const std::string& path) : stream(std::fopen(path.c_str(), "wb")) {
-    if (stream == nullptr) fail("cannot write " + path, errno);
+    if (stream == nullptr) fail("cannot write '" + path + "'", errno);
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
@@ -51,7 +51,7 @@ struct FileBeside {
 
 void write_all(OpenFile& file, std::string_view text, const std::string& path) {
   if (std::fwrite(text.data(), 1, text.size(), file.stream) != text.size() || !file.close()) {
-    fail("cannot write " + path, errno);
+    fail("cannot write '" + path + "'", errno);
   }
 }
 
@@ -71,10 +71,14 @@ void write_file(const std::string& path, std::string_view text) {
     write_all(file, text, path);
     return;
   }
-  FileBeside beside(path);
+  // A link stays a link: the file that it points to is replaced.
+  const std::string target =
+      std::filesystem::exists(status) ? std::filesystem::canonical(path).string() : path;
+  FileBeside beside(target);
   OpenFile file(beside.name);
   write_all(file, text, path);
-  if (std::rename(beside.name.c_str(), path.c_str()) != 0) fail("cannot write " + path, errno);
+  if (std::rename(beside.name.c_str(), target.c_str()) != 0)
+    fail("cannot write '" + path + "'", errno);
   beside.name.clear();
 }
 

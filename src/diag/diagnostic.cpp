@@ -6,17 +6,24 @@
 namespace memest {
 namespace {
 
-/// Levenshtein distance: single-character insertions, deletions and substitutions.
+/// Edits from one word to the other: a letter inserted, left out, replaced, or two neighbours
+/// swapped (the optimal string alignment distance).
 std::size_t edit_distance(const std::string& left, const std::string& right) {
-  std::vector<std::size_t> row(right.size() + 1);
-  for (std::size_t j = 0; j <= right.size(); ++j) row[j] = j;
+  const std::size_t columns = right.size() + 1;
+  std::vector<std::size_t> before(columns);  // two rows up
+  std::vector<std::size_t> above(columns);
+  std::vector<std::size_t> row(columns);
+  for (std::size_t j = 0; j < columns; ++j) row[j] = j;
   for (std::size_t i = 1; i <= left.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before.swap(above);
+    above.swap(row);
     row[0] = i;
-    for (std::size_t j = 1; j <= right.size(); ++j) {
-      const std::size_t substituted = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    for (std::size_t j = 1; j < columns; ++j) {
+      const std::size_t replaced = above[j - 1] + (left[i - 1] == right[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
+      const bool swapped =
+          i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row.back();

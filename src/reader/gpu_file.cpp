@@ -57,6 +57,9 @@ GpuSpec gpu_of(const Value& file) {
   if (const Value* aliases = file.find("aliases")) {
     for (const Value& alias : aliases->items) gpu.aliases.push_back(alias.text);
   }
+  if (const Value* sources = file.find("sources")) {
+    for (const Member& source : sources->members) gpu.sources[source.key] = source.value.text;
+  }
   gpu.capacity = bytes_at(facts, "capacity").value_or(Fact<Bytes>{});
   gpu.nominal_memory = bytes_at(facts, "memory");
   gpu.l2_cache = bytes_at(facts, "l2");

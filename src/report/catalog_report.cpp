@@ -17,19 +17,29 @@ std::string joined(const std::vector<std::string>& words) {
   return result;
 }
 
-/// The same table as page, records and JSON: a list says the same in every format. `key` names the
-/// rows in JSON, whose members are the titles.
+/// A list that says the same in every format. `key` names the rows in JSON, whose members are the
+/// titles; on the page the last two columns, which are prose, stand under the rest of their row.
 Report listing(const Table& table, const char* key, std::string closing) {
+  const std::size_t short_columns = table.columns.size() - 2;
+  Table shown;
   Json json = new_answer();
   json[key] = Json::array();
+  for (std::size_t i = 0; i < short_columns; ++i) shown.columns.push_back(table.columns[i]);
   for (const Row& row : table.rows) {
+    Row head;
     Json entry;
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       entry[table.columns[i].title] = row.cells[i];
+      if (i < short_columns) head.cells.push_back(row.cells[i]);
+    }
+    head.tone = Tone::strong;
+    shown.rows.push_back(std::move(head));
+    for (std::size_t i = short_columns; i < table.columns.size(); ++i) {
+      shown.rows.push_back({{"", row.cells[i]}, "", {}});
     }
     json[key].push_back(std::move(entry));
   }
-  return {{{table, Paragraph{std::move(closing), Tone::plain}}}, table, text_of(json)};
+  return {{{std::move(shown), Paragraph{std::move(closing), Tone::plain}}}, table, text_of(json)};
 }
 
 std::string bytes_a_parameter(const Recipe& recipe) {

@@ -23,15 +23,47 @@ std::string parameters_text(const ParameterCounts& counts) {
                             sized_text(counts.buffers));
 }
 
-/// Adds a section, or the sentence in its place.
-template <class T, class Add>
-void add(Page& page, const char* heading, const std::variant<T, Unavailable>& value,
-         const Add& add_value) {
-  if (const auto* missing = std::get_if<Unavailable>(&value)) {
-    add_unavailable(page, heading, *missing);
-  } else {
-    add_value(std::get<T>(value));
+/// The sections of a page in their order. Neighbours that are missing for the same reason share
+/// one.
+class Sections {
+ public:
+  explicit Sections(Page& page) : page_(page) {}
+  ~Sections() { flush(); }
+  Sections(const Sections&) = delete;
+  Sections& operator=(const Sections&) = delete;
+
+  template <class T, class Add>
+  void add(const char* name, const std::variant<T, Unavailable>& value, const Add& add_value) {
+    const auto* missing = std::get_if<Unavailable>(&value);
+    if (missing == nullptr) {
+      flush();
+      add_value(std::get<T>(value));
+      return;
+    }
+    if (!names_.empty() && missing->sentence != sentence_) flush();
+    names_ += (names_.empty() ? "" : ", ") + std::string(name);
+    sentence_ = missing->sentence;
   }
+
+ private:
+  void flush() {
+    if (!names_.empty()) add_unavailable(page_, names_, {sentence_});
+    names_.clear();
+  }
+
+  Page& page_;
+  std::string names_;
+  std::string sentence_;
+};
+
+void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
+  Sections sections(page);
+  sections.add("Memory", estimate.memory,
+               [&](const MemoryAnswer& answer) { add_memory(page, job, answer); });
+  sections.add("FLOPs", estimate.flops,
+               [&](const FlopsEstimate& flops) { add_flops(page, flops); });
+  sections.add("Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });
+  sections.add("Money", estimate.cost, [&](const CostEstimate& cost) { add_cost(page, cost); });
 }
 
 Page page_of(const Job& job, const JobEstimate& estimate, const Question& question) {
@@ -39,11 +71,7 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
   page.parts.emplace_back(Heading{title_of(job, estimate.parameters.total)});
   page.parts.emplace_back(
       Paragraph{setting_of(job) + "\n" + parameters_text(estimate.parameters), Tone::plain});
-  add(page, "Memory", estimate.memory,
-      [&](const MemoryAnswer& answer) { add_memory(page, job, answer); });
-  add(page, "FLOPs", estimate.flops, [&](const FlopsEstimate& flops) { add_flops(page, flops); });
-  add(page, "Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });
-  add(page, "Money", estimate.cost, [&](const CostEstimate& cost) { add_cost(page, cost); });
+  add_sections(page, job, estimate);
   for (const std::string& assumption : estimate.assumptions) {
     page.parts.emplace_back(Paragraph{"Assumed: " + assumption, Tone::uncertain});
   }

@@ -1,6 +1,8 @@
 // The parts of an estimate's page; each adds its headings, tables and sentences.
 #pragma once
 
+#include <string>
+
 #include "memest/plan/estimate.hpp"
 #include "memest/report/page.hpp"
 #include "memest/spec/job.hpp"
@@ -13,6 +15,6 @@ void add_time(Page& page, const TimeEstimate& time);
 void add_cost(Page& page, const CostEstimate& cost);
 
 /// The sentence that stands in a section's place.
-void add_unavailable(Page& page, const char* heading, const Unavailable& unavailable);
+void add_unavailable(Page& page, const std::string& heading, const Unavailable& unavailable);
 
 }  // namespace memest

@@ -199,7 +199,9 @@ Checked<std::vector<Explanation>> select(std::vector<Explanation> explanations,
   std::vector<std::string> known;
   std::vector<Explanation> chosen;
   for (const Explanation& row : explanations) {
-    known.push_back(row.name);
+    for (const std::string& word : {row.name.substr(0, row.name.find(" (")), row.group}) {
+      if (std::find(known.begin(), known.end(), word) == known.end()) known.push_back(word);
+    }
     const bool matches = lowercase(row.name).find(wanted) != std::string::npos ||
                          lowercase(row.group).find(wanted) != std::string::npos;
     if (matches) chosen.push_back(row);

@@ -95,6 +95,7 @@ Json json_of(const GpuSpec& gpu, const std::vector<Price>& prices) {
             {"architecture", gpu.architecture},
             {"compute_capability", gpu.compute_capability},
             {"aliases", gpu.aliases},
+            {"sources", gpu.sources},
             {"facts", Json::object()},
             {"prices", Json::array()}};
   for (const FactRow& fact : facts_of(gpu)) {
@@ -126,6 +127,15 @@ Table records_of(const std::vector<GpuSpec>& gpus) {
                             "",
                             {}});
     }
+  }
+  return table;
+}
+
+/// What the letters of the facts' sources stand for.
+Table source_table(const GpuSpec& gpu) {
+  Table table{{{"source"}, {"is"}}, {}};
+  for (const auto& [letters, source] : gpu.sources) {
+    table.rows.push_back({{letters, source}, "", {}});
   }
   return table;
 }
@@ -195,6 +205,7 @@ Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices) {
   } else {
     page.parts.emplace_back(std::move(priced));
   }
+  if (!gpu.sources.empty()) page.parts.emplace_back(source_table(gpu));
   Json json = new_answer();
   json["gpu"] = json_of(gpu, prices);
   return {std::move(page), records_of({gpu}), text_of(json)};

@@ -77,7 +77,7 @@ void add_cost(Page& page, const CostEstimate& cost) {
       Tone::plain});
 }
 
-void add_unavailable(Page& page, const char* heading, const Unavailable& unavailable) {
+void add_unavailable(Page& page, const std::string& heading, const Unavailable& unavailable) {
   page.parts.emplace_back(Heading{heading});
   page.parts.emplace_back(Paragraph{"Not available: " + unavailable.sentence, Tone::plain});
 }

@@ -15,6 +15,12 @@ TEST_CASE("a slip finds the name that was meant") {
   CHECK(nearest_name("hiden_size", kKeys) == "hidden_size");
   CHECK(nearest_name("head", kKeys) == "heads");
   CHECK(nearest_name("layer", kKeys) == "layers");
+  CHECK(nearest_name("haeds", kKeys) == "heads");
+}
+
+TEST_CASE("two swapped letters are one slip") {
+  CHECK(nearest_name("plna", {"explain", "plan"}) == "plan");
+  CHECK(nearest_name("--gpsu", {"--gpu", "--gpus"}) == "--gpu");
 }
 
 TEST_CASE("a word far from every name suggests nothing") {

@@ -48,6 +48,7 @@ struct GpuSpec {
   std::string architecture;
   std::string compute_capability;  ///< "9.0"; AMD: "gfx942"
   std::vector<std::string> aliases;
+  std::map<std::string, std::string> sources;  ///< what the letters of a fact's source stand for
   Fact<Bytes> capacity;                              ///< what the driver reports, not the name on the card
   std::optional<Fact<Bytes>> nominal_memory;         ///< the name on the card
   std::optional<Fact<BytesPerSecond>> memory_bandwidth;

@@ -1,0 +1,246 @@
+// The program as its users meet it: exit codes, streams, flags, pages. What the answers say is
+// tested in report and, word for word, in tests/golden.
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+#include "memest/report/display.hpp"
+#include "shell.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+
+const std::string kFits =
+    "configs/models/llama-3-8b.yaml --gpu h200 --gpus 8 --set parallelism.zero=3";
+const std::string kTooLarge = "configs/models/llama-3-8b.yaml --gpu t4";
+
+/// A folder that goes away with the test.
+struct Scratch {
+  Scratch()
+      : path(std::filesystem::temp_directory_path() / ("memest-cli-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { std::filesystem::remove_all(path); }
+  [[nodiscard]] std::string file(const char* name) const { return (path / name).string(); }
+
+  std::filesystem::path path;
+};
+
+void check_lines_fit(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(display_width(line) <= kTextColumns);
+  }
+}
+
+TEST_CASE("exit code 0 is yes, 1 a true no, 2 bad input, 3 the environment") {
+  CHECK(run_shell("memest estimate " + kFits).code == 0);
+  CHECK(run_shell("memest estimate " + kTooLarge).code == 1);
+  CHECK(run_shell("memest plan configs/models/llama-3-8b.yaml --gpu h100 --gpus 8").code == 0);
+  CHECK(run_shell("memest plan configs/models/llama-3-8b.yaml --gpu t4 --gpus 1").code == 1);
+  CHECK(run_shell("memest estimate configs/models/llama-3-8b.yaml --set model.hiden_size=1").code ==
+        2);
+  CHECK(run_shell("memest estimate no/such/file.yaml").code == 3);
+  CHECK(run_shell("memest init --output no/such/folder/file.yaml").code == 3);
+  CHECK(run_shell("memest init > /dev/full").code == 3);
+}
+
+TEST_CASE("an error is on standard error, an answer on standard output, never both mixed") {
+  const Ran bad = run_shell("memest estimate configs/models/llama-3-8b.yaml --set training.oops=1");
+  CHECK(bad.out.empty());
+  CHECK_THAT(bad.err, ContainsSubstring("error: "));
+  const Ran good = run_shell("memest estimate " + kFits);
+  CHECK(good.err.empty());
+  CHECK_THAT(good.out, StartsWith("llama-3-8b"));
+}
+
+TEST_CASE("wrong words are named with the nearest right one") {
+  CHECK_THAT(run_shell("memest plna x").err, ContainsSubstring("did you mean 'plan'?"));
+  CHECK_THAT(run_shell("memest gpus --fromat json").err,
+             ContainsSubstring("did you mean '--format'?"));
+  CHECK_THAT(run_shell("memest gpus --format jsn").err, ContainsSubstring("did you mean 'json'?"));
+  CHECK_THAT(run_shell("memest gpus h100-sxm-80g").err,
+             ContainsSubstring("did you mean 'h100-sxm-80gb'?"));
+  CHECK_THAT(run_shell("memest explain " + kFits.substr(0, kFits.find(' ')) + " wieghts").err,
+             ContainsSubstring("did you mean 'weights'?"));
+  for (const char* command : {"memest", "memest plan", "memest gpus a b",
+                              "memest estimate x --gpus 0", "memest estimate llama-3-8b --gpu a,b",
+                              "memest plan x --gpus", "memest init --color pink"}) {
+    INFO(command);
+    CHECK(run_shell(command).code == 2);
+  }
+}
+
+TEST_CASE("sizes that no number holds are bad input with a sentence") {
+  const Ran ran = run_shell(
+      "memest estimate configs/models/llama-3-8b.yaml --set training.seq_len=1000000000000");
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, StartsWith("--set:1:") || StartsWith("error: "));
+}
+
+TEST_CASE("every help page fits, and its example works") {
+  const std::string name = GENERATE("plan", "estimate", "explain", "check", "import", "gpus",
+                                    "models", "recipes", "optimizers", "init", "schema");
+  const Ran help = run_shell("memest " + name + " --help");
+  CHECK(help.code == 0);
+  CHECK(run_shell("memest help " + name).out == help.out);
+  check_lines_fit(help.out);
+  const std::string mark = "Example:\n  ";
+  const std::size_t begin = help.out.find(mark);
+  REQUIRE(begin != std::string::npos);
+  std::string example = help.out.substr(begin + mark.size());
+  example = example.substr(0, example.find('\n'));
+  CHECK_THAT(example, StartsWith("memest " + name));
+  const std::size_t output = example.find(" --output");
+  const Ran ran = run_shell(example.substr(0, output));
+  INFO(example);
+  INFO(ran.err);
+  CHECK(ran.code <= 1);
+}
+
+TEST_CASE("the overview lists every command and fits") {
+  const Ran ran = run_shell("memest --help");
+  CHECK(ran.code == 0);
+  check_lines_fit(ran.out);
+  CHECK_THAT(ran.out, ContainsSubstring("memest plan configs/models/llama-3-8b.yaml --gpus 8"));
+}
+
+TEST_CASE("text fits 100 columns in every command") {
+  const std::string command =
+      GENERATE("plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
+               "estimate resnet-50", "check llama-3-8b gpt2", "gpus", "gpus h100", "models",
+               "recipes", "optimizers");
+  const Ran ran = run_shell("memest " + command);
+  INFO(command << '\n' << ran.err);
+  CHECK(ran.code <= 2);
+  check_lines_fit(ran.out);
+  check_lines_fit(ran.err);
+}
+
+TEST_CASE("without UTF-8 every byte is ASCII, and no sign is lost") {
+  for (const char* locale :
+       {"LC_ALL=C", "LC_ALL= LC_CTYPE=POSIX LANG=de_DE.UTF-8", "LC_ALL= LANG="}) {
+    const Ran ran = run_shell("export " + std::string(locale) +
+                              "; memest plan llama-3-8b; memest explain llama-3-8b");
+    CHECK(ran.out == to_ascii(ran.out));
+    CHECK_THAT(ran.out, !ContainsSubstring("?"));
+    check_lines_fit(ran.out);
+  }
+  CHECK_THAT(run_shell("export LC_ALL= LANG=de_DE.utf8; memest explain llama-3-8b").out,
+             ContainsSubstring("Φ"));
+}
+
+TEST_CASE("colour is for terminals without NO_COLOR, and for who asks for it") {
+  const auto colored = [](const std::string& command) {
+    return run_shell(command).out.find('\x1b') != std::string::npos;
+  };
+  CHECK_FALSE(colored("memest estimate " + kFits));
+  CHECK(colored("memest estimate --color always " + kFits));
+  CHECK(colored("NO_COLOR=1 memest estimate --color always " + kFits));
+  const bool has_script = run_shell("command -v script").code == 0;
+  if (!has_script) SKIP("script(1) gives the terminal of this test");
+  const std::string terminal =
+      "TERM=xterm script -qec '" MEMEST_BINARY " estimate " + kFits + "' /dev/null";
+  CHECK(colored(terminal));
+  CHECK_FALSE(colored("export NO_COLOR=1; " + terminal));
+}
+
+TEST_CASE("a reader that goes away is no error") {
+  const Ran ran = run_shell("{ memest gpus --format json; echo \"code $?\" >&2; } | head -c 1");
+  CHECK(ran.out == "{");
+  CHECK(ran.err == "code 0\n");
+}
+
+TEST_CASE("--quiet answers by the exit code alone") {
+  const Ran fits = run_shell("memest estimate --quiet " + kFits);
+  CHECK(fits.code == 0);
+  CHECK(fits.out.empty());
+  const Ran too_large = run_shell("memest estimate --quiet " + kTooLarge);
+  CHECK(too_large.code == 1);
+  CHECK(too_large.out.empty());
+  CHECK_FALSE(run_shell("memest estimate --quiet x.yaml").err.empty());
+}
+
+TEST_CASE("--output writes the whole answer or leaves the old file, and nothing beside it") {
+  const Scratch scratch;
+  const std::string file = scratch.file("answer.json");
+  const Ran good = run_shell("memest estimate --format json --output '" + file + "' " + kFits);
+  CHECK(good.code == 0);
+  CHECK(good.out.empty());
+  const std::string answer = file_text(file);
+  CHECK(answer == run_shell("memest estimate --format json " + kFits).out);
+
+  CHECK(run_shell("memest estimate --output '" + file + "' --set training.oops=1 " + kFits).code ==
+        2);
+  CHECK(file_text(file) == answer);
+  const Ran full =
+      run_shell("ulimit -f 0; trap '' XFSZ; memest gpus --format json --output '" + file + "'");
+  CHECK(full.code == 3);
+  CHECK(file_text(file) == answer);
+  const auto files = std::filesystem::directory_iterator(scratch.path);
+  CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+TEST_CASE("--output through a link writes where the link points") {
+  const Scratch scratch;
+  const std::string target = scratch.file("target");
+  const std::string link = scratch.file("link");
+  run_shell("echo old > '" + target + "' && ln -s '" + target + "' '" + link +
+            "' && memest init --output '" + link + "'");
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(file_text(target) == run_shell("memest init").out);
+}
+
+TEST_CASE("check answers for several files, by its code and in the formats of CI") {
+  const Scratch scratch;
+  const std::string over = scratch.file("over.yaml");
+  run_shell("{ cat configs/models/gpt2.yaml; echo 'budget: {memory: 1 GiB}'; } > '" + over + "'");
+  const std::string within = scratch.file("within.yaml");
+  run_shell("{ cat configs/models/gpt2.yaml; echo 'budget: {memory: 1 TiB}'; } > '" + within + "'");
+  CHECK(run_shell("memest check '" + within + "'").code == 0);
+  const Ran both = run_shell("memest check '" + within + "' '" + over + "'");
+  CHECK(both.code == 1);
+  CHECK_THAT(both.out, ContainsSubstring("over budget"));
+  CHECK_THAT(both.out, ContainsSubstring("within budget"));
+  const Ran github = run_shell("memest check --format github '" + within + "' '" + over + "'");
+  CHECK_THAT(github.out, StartsWith("::error file=" + over + ",title=over budget::memory: "));
+  const Ran junit = run_shell("memest check --format junit '" + within + "' '" + over + "'");
+  CHECK_THAT(junit.out, ContainsSubstring("tests=\"2\" failures=\"1\" errors=\"0\""));
+  CHECK_THAT(run_shell("memest check configs/models/gpt2.yaml").out,
+             ContainsSubstring("no budget"));
+  CHECK(run_shell("memest check '" + over + "' --set training.oops=1").code == 2);
+}
+
+TEST_CASE("what import writes is a spec of the same model") {
+  const Scratch scratch;
+  const std::string config = scratch.file("config.json");
+  run_shell("echo '{\"model_type\": \"gpt2\"}' > '" + config + "'");
+  const std::string spec = scratch.file("model.yaml");
+  CHECK(run_shell("memest import '" + config + "' --output '" + spec + "'").code == 0);
+  const Ran ran = run_shell("memest estimate '" + spec + "'");
+  CHECK(ran.code <= 1);
+  CHECK_THAT(ran.out, ContainsSubstring("124,439,808 parameters"));
+  CHECK(run_shell("memest import no-such-config.json").code == 3);
+}
+
+TEST_CASE("what init writes is a spec, and schema is one JSON text") {
+  const Scratch scratch;
+  const std::string file = scratch.file("model.yaml");
+  CHECK(run_shell("memest init --output '" + file + "'").code == 0);
+  CHECK(run_shell("memest estimate '" + file + "'").code <= 1);
+  CHECK_THAT(run_shell("memest schema").out, StartsWith("{"));
+}
+
+}  // namespace
+}  // namespace memest

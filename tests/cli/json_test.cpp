@@ -1,0 +1,96 @@
+// Every JSON answer has the form that docs/answer.schema.json documents.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "shell.hpp"
+
+namespace memest {
+namespace {
+
+using nlohmann::json;
+
+const json& schema() {
+  static const json text = json::parse(file_text(MEMEST_SOURCE_DIR "/docs/answer.schema.json"));
+  return text;
+}
+
+bool is_of_type(const json& value, const std::string& type) {
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number();
+  return type == value.type_name();
+}
+
+bool has_type(const json& value, const json& rule) {
+  if (!rule.contains("type")) return true;
+  const json& types = rule["type"];
+  if (types.is_string()) return is_of_type(value, types);
+  return std::any_of(types.begin(), types.end(),
+                     [&](const json& type) { return is_of_type(value, type); });
+}
+
+/// The part of JSON Schema that the document uses: type, enum, required, properties, items, $ref.
+void check_form(const json& value, const json& rule, const std::string& path) {
+  INFO(path);
+  if (rule.contains("$ref")) {
+    const std::string reference = rule["$ref"];
+    return check_form(value, schema().at(json::json_pointer(reference.substr(1))), path);
+  }
+  CHECK(has_type(value, rule));
+  if (rule.contains("enum")) {
+    const json& allowed = rule["enum"];
+    CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end());
+  }
+  if (value.is_object()) {
+    for (const json& key : rule.value("required", json::array())) {
+      INFO(key);
+      CHECK(value.contains(key.get<std::string>()));
+    }
+    for (const auto& [key, member] : value.items()) {
+      if (rule.contains("properties") && rule["properties"].contains(key)) {
+        check_form(member, rule["properties"][key], path + "/" + key);
+      }
+    }
+  }
+  if (value.is_array() && rule.contains("items")) {
+    for (const json& item : value) check_form(item, rule["items"], path + "/items");
+  }
+}
+
+/// What is null has a sentence beside it, everywhere.
+void check_nulls(const json& value, const std::string& path) {
+  INFO(path);
+  if (value.is_array()) {
+    for (const json& item : value) check_nulls(item, path + "/items");
+  }
+  if (!value.is_object()) return;
+  for (const auto& [key, member] : value.items()) {
+    INFO(key);
+    if (member.is_null()) CHECK(value.value(key + "_unavailable", "").size() > 10);
+    check_nulls(member, path + "/" + key);
+  }
+}
+
+TEST_CASE("every JSON answer has the documented form, and a sentence for every null") {
+  const std::string command = GENERATE(
+      "estimate llama-3-8b --gpu h100 --gpus 8", "estimate mixtral-8x7b", "estimate resnet-50",
+      "estimate llama-3.1-405b --set training.global_batch=100000000", "plan llama-3-8b --gpus 8",
+      "plan t5-small", "explain llama-3-8b", "check gpt2 llama-3-8b", "gpus", "models", "recipes",
+      "optimizers");
+  const Ran ran = run_shell("memest " + command + " --format json");
+  INFO(command << '\n' << ran.err);
+  const json answer = json::parse(ran.out);
+  CHECK(answer["format_version"] == 1);
+  const std::string name = command.substr(0, command.find(' '));
+  check_form(answer, schema()["$defs"][name], name);
+  check_nulls(answer, name);
+}
+
+TEST_CASE("JSON is UTF-8 and the same in every locale") {
+  CHECK(run_shell("LC_ALL=C memest explain gpt2 --format json").out ==
+        run_shell("memest explain gpt2 --format json").out);
+}
+
+}  // namespace
+}  // namespace memest

@@ -1,0 +1,1 @@
+memest estimate configs/models/gpt2.yaml --gpu rtx-4090

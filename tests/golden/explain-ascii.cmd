@@ -1,0 +1,1 @@
+LC_ALL=C memest explain configs/models/gpt2.yaml activations

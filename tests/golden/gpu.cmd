@@ -1,0 +1,1 @@
+memest gpus l4

@@ -1,0 +1,1 @@
+memest estimate resnet-50

@@ -1,0 +1,1 @@
+memest estimat configs/models/gpt2.yaml
