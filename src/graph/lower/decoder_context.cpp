@@ -11,7 +11,7 @@ namespace {
 
 Unavailable unavailable(const char* what) {
   return {std::string("memory and time of ") + what +
-          " are not available yet; parameters and states are"};
+          " are not available yet; parameter counts are"};
 }
 
 /// Why the attention has no graph, or nothing.
@@ -73,7 +73,7 @@ std::variant<DecoderContext, Unavailable> context_of(const DecoderSpec& decoder,
   const Habits* habits = habits_of(model_type);
   if (habits == nullptr) {
     return Unavailable{"memory and time of model_type '" + std::string(model_type) +
-                       "' are not available yet; parameters and states are"};
+                       "' are not available yet; parameter counts are"};
   }
   DecoderContext context{decoder, policy, *habits, dimensions_of(decoder, policy)};
   for (const LayerKind& kind : decoder.kinds) {
