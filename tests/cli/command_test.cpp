@@ -96,6 +96,8 @@ TEST_CASE("every help page fits, and its example works") {
   CHECK(help.code == 0);
   CHECK(run_shell("memest help " + name).out == help.out);
   check_lines_fit(help.out);
+  CHECK_THAT(file_text(MEMEST_SOURCE_DIR "/docs/commands/" + name + ".md"),
+             ContainsSubstring(help.out));
   const std::string mark = "Example:\n  ";
   const std::size_t begin = help.out.find(mark);
   REQUIRE(begin != std::string::npos);
