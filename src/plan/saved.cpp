@@ -6,20 +6,9 @@
 namespace memest {
 namespace {
 
-/// Blocks kept whole, and the tables that all layers share.
-Expr saved_outside_checkpoints(const Graph& graph) {
-  Expr saved;
-  for (const BlockRun& run : graph.order) {
-    const Block& block = graph.blocks[run.block];
-    if (!block.checkpointable) saved += run.repeat * block.saved_bytes(false);
-  }
-  return saved;
-}
-
-/// One input for every `length` layers. What a layer's function closes over (cos and sin tables) is
-/// not saved by autograd.
-Expr saved_inputs(const Graph& graph, std::int64_t length) {
-  Expr saved;
+/// Inputs of checkpointable layers that are not kept where `length` layers share one checkpoint.
+Expr inputs_without_checkpoint(const Graph& graph, std::int64_t length) {
+  Expr dropped;
   std::int64_t layer = 0;
   for (const BlockRun& run : graph.order) {
     const Block& block = graph.blocks[run.block];
@@ -28,9 +17,9 @@ Expr saved_inputs(const Graph& graph, std::int64_t length) {
     layer += run.repeat;
     const std::int64_t checkpoints = (layer + length - 1) / length - before;
     const Tensor& input = block.tensors[block.input];
-    saved += checkpoints * block.tensors[input.storage].bytes();
+    dropped += (run.repeat - checkpoints) * block.tensors[input.storage].bytes();
   }
-  return saved;
+  return dropped;
 }
 
 Expr saved_without_attention_core(const Graph& graph) {
@@ -54,7 +43,8 @@ Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training) {
     return saved_without_attention_core(graph).bytes(sizes);
   }
   const std::int64_t length = layers_of_checkpoint(graph, training.recompute);
-  return (saved_outside_checkpoints(graph) + saved_inputs(graph, length)).bytes(sizes);
+  return (graph.saved_bytes_with_full_recompute() - inputs_without_checkpoint(graph, length))
+      .bytes(sizes);
 }
 
 }  // namespace memest

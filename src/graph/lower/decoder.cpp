@@ -50,13 +50,15 @@ class LayerWriter {
       }
       case BlockLayout::parallel_one_norm: {
         const TensorId normalized = normalize("input_norm", x);
-        join(x, attend(normalized), feed(normalized));
+        const TensorId mixed = attend(normalized);  // named: the order of arguments is not fixed
+        join(x, mixed, feed(normalized));
         break;
       }
       case BlockLayout::parallel_two_norms: {
         const TensorId for_attention = normalize("attention_norm", x);
         const TensorId for_feed_forward = normalize("feed_forward_norm", x);
-        join(x, attend(for_attention), feed(for_feed_forward));
+        const TensorId mixed = attend(for_attention);
+        join(x, mixed, feed(for_feed_forward));
         break;
       }
     }
