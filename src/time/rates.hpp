@@ -1,6 +1,6 @@
-// What a GPU reaches of its datasheet: one efficiency for each class of work, from published
-// measurements, with the interval in which they scatter. Derivation, numbers and sources:
-// docs/calibration.md.
+// What a GPU reaches of its datasheet within a training step: one efficiency for each class of
+// work, from published measurements, and the interval in which recorded steps scatter. Derivation,
+// numbers and sources: docs/calibration.md.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace memest {
 
-/// Which end of the interval: all efficiencies at their 90th percentile, median, or 10th
-/// percentile.
+/// Which end of the interval.
 enum class Outlook : std::uint8_t { fast, expected, slow };
 
 /// FLOP/s of one operand type; zero where the GPU has no rate for it.

@@ -9,9 +9,26 @@
 namespace memest {
 namespace {
 
-PassWork evaluate(const Work& work, const Bindings& sizes) {
+/// Temporaries of an op that the framework writes as several kernels: each is written and read
+/// again.
+double temporary_bytes(const Block& block, const std::vector<TensorId>& scratch,
+                       const Bindings& sizes) {
+  double bytes = 0;
+  for (const TensorId id : scratch) bytes += 2 * block.tensors[id].bytes().bytes(sizes).as_double();
+  return bytes;
+}
+
+PassWork evaluate(const Work& work, double temporaries, const Bindings& sizes) {
   return {.flops = work.flops.flops(sizes).as_double(),
-          .bytes = work.bytes.bytes(sizes).as_double()};
+          .bytes = work.bytes.bytes(sizes).as_double() + temporaries};
+}
+
+OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes) {
+  OpWork work;
+  work.op = &op;
+  work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
+  work.backward = evaluate(op.backward, temporary_bytes(block, op.backward_scratch, sizes), sizes);
+  return work;
 }
 
 void add_parameters(StepWork& work, const Inventory& inventory, const TrainingSpec& training) {
@@ -55,14 +72,13 @@ StepWork work_of(const Graph& graph, const Job& job) {
   work.units = std::max(work.units, 1.0);
   add_parameters(work, graph.parameters, training);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    const std::vector<Op>& ops = graph.blocks[block].ops;
-    for (std::size_t op = 0; op < ops.size(); ++op) {
-      work.ops.push_back({.block = block,
-                          .op = &ops[op],
-                          .executions = executions[block],
-                          .recomputations = static_cast<double>(again[block][op]),
-                          .forward = evaluate(ops[op].forward, sizes),
-                          .backward = evaluate(ops[op].backward, sizes)});
+    const Block& described = graph.blocks[block];
+    for (std::size_t op = 0; op < described.ops.size(); ++op) {
+      OpWork evaluated = evaluate(described, described.ops[op], sizes);
+      evaluated.block = block;
+      evaluated.executions = executions[block];
+      evaluated.recomputations = static_cast<double>(again[block][op]);
+      work.ops.push_back(evaluated);
     }
   }
   return work;

@@ -163,8 +163,9 @@ TEST_CASE("The fused optimizer moves each tensor once") {
   job.training->optimizer_implementation = OptimizerImplementation::fused;
   const double fused = op_named(time_of(graph, job), "step").seconds.value();
   CHECK(foreach / fused == Approx(20.0 / 7.0));
-  // 7 tensors of 2 B for each of the 9 · 4096² parameters at 0.86 TB/s.
-  CHECK(fused == Approx(7 * 2 * 9.0 * 4096 * 4096 / 0.86e12));
+  // 7 tensors of 2 B for each of the 9 · 4096² parameters at 0.86 TB/s, of which a step on 8.0
+  // reaches 0.85.
+  CHECK(fused == Approx(7 * 2 * 9.0 * 4096 * 4096 / (0.86e12 * 0.85)));
 }
 
 }  // namespace memest

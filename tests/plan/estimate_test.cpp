@@ -1,0 +1,161 @@
+#include "memest/plan/estimate.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "jobs.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Approx;
+using test::gpt2;
+using test::llama;
+
+const FlopsEstimate& flops_of(const JobEstimate& estimate) {
+  return std::get<FlopsEstimate>(estimate.flops);
+}
+const MemoryAnswer& memory_of(const JobEstimate& estimate) {
+  return std::get<MemoryAnswer>(estimate.memory);
+}
+const TimeEstimate& time_of(const JobEstimate& estimate) {
+  return std::get<TimeEstimate>(estimate.time);
+}
+Bytes saved_of(const JobEstimate& estimate) { return std::get<Bytes>(memory_of(estimate).saved); }
+
+GpuSpec gpu_of_capability(std::string capability) {
+  GpuSpec gpu;
+  gpu.compute_capability = std::move(capability);
+  return gpu;
+}
+
+}  // namespace
+
+// Recorded with torch 2.11 FlopCounterMode and saved-tensor hooks, transformers 5.17.
+TEST_CASE("GPT-2's FLOPs and saved bytes are those recorded") {
+  const JobEstimate estimate =
+      estimate_job(gpt2("seq_len: 1024, micro_batch: 8, precision: fp32, implementation: "
+                        "{name: transformers, attention: sdpa}",
+                        "hardware: {gpu: h200-sxm-141gb}"));
+  CHECK(flops_of(estimate).forward == Flops(2333186457600));
+  CHECK(flops_of(estimate).backward == Flops(4820991737856));
+  CHECK(saved_of(estimate) == Bytes(10316652548));
+}
+
+TEST_CASE("Llama-3-8B: every parameter, and the conventions in closed form") {
+  const JobEstimate estimate = estimate_job(llama("seq_len: 8192, precision: bf16"));
+  CHECK(estimate.parameters.total == 8'030'261'248);
+  const std::int64_t tokens = 8192;
+  CHECK(flops_of(estimate).model == Flops(6 * Int128{8'030'261'248} * tokens));
+  CHECK(flops_of(estimate).palm - flops_of(estimate).model ==
+        Flops(Int128{12} * 32 * 32 * 128 * 8192 * tokens));
+  CHECK(
+      flops_of(estimate).megatron ==
+      Flops((6 * Int128{estimate.parameters.matmul} + Int128{6} * 32 * 32 * 128 * 8192) * tokens));
+  // Twice the forward, and half a forward more for the attention's scores; the rotary table has no
+  // gradient.
+  const Int128 attention = Int128{4} * 32 * 32 * 128 * 8192 * tokens;
+  const Int128 matmuls = Int128{2} * estimate.parameters.matmul * tokens;
+  CHECK(flops_of(estimate).backward.value() == 2 * matmuls + 5 * attention / 2);
+  CHECK(flops_of(estimate).forward.value() == matmuls + attention + 128 * tokens);
+}
+
+TEST_CASE("Recompute keeps inputs alone, and runs the layers again up to the last saved tensor") {
+  const std::string training = "seq_len: 2048, micro_batch: 2, precision: bf16, recompute: ";
+  const JobEstimate none = estimate_job(llama(training + "none"));
+  const JobEstimate full = estimate_job(llama(training + "full"));
+  const std::int64_t tokens = 2 * 2048;
+  const std::int64_t inputs = std::int64_t{32} * 2 * tokens * 4096;
+  const std::int64_t logits = std::int64_t{4} * tokens * 128256;
+  const std::int64_t outside =
+      logits + 6 * tokens * 4096 + 4 * tokens + 2 * tokens * 4096 + 2 * 8 * tokens + 4;
+  CHECK(saved_of(full) == Bytes(inputs + outside));
+  CHECK(saved_of(full) < saved_of(none));
+  // The down projection is the last to save, and only its input: it is not run again.
+  const Int128 down = Int128{2} * tokens * 14336 * 4096;
+  const Int128 head = Int128{2} * tokens * 4096 * 128256;
+  const Int128 rotary = Int128{2} * 64 * 2048;
+  const Int128 forward = flops_of(none).forward.value();
+  CHECK(flops_of(full).backward.value() - flops_of(none).backward.value() ==
+        forward - head - rotary - 32 * down);
+}
+
+TEST_CASE("Activations shrink with grouped-query attention", "[peers]") {
+  const auto saved_with = [](int kv_heads) {
+    return saved_of(estimate_job(test::job_from(
+        "model: {family: decoder, layers: 4, hidden_size: 1024, heads: 16, kv_heads: " +
+        std::to_string(kv_heads) +
+        ", vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope}\n"
+        "training: {seq_len: 512, precision: bf16, implementation: {name: transformers, "
+        "attention: sdpa-flash}}\n")));
+  };
+  // Keys and values of 16 against 4 heads of 64 in bf16, over 512 tokens and 4 layers.
+  CHECK(saved_with(16) - saved_with(4) == Bytes(std::int64_t{2} * 2 * 12 * 64 * 512 * 4));
+}
+
+TEST_CASE("A larger micro-batch is as many FLOPs a token, and accumulation multiplies the step") {
+  const auto flops_with = [](const std::string& batch) {
+    return flops_of(estimate_job(gpt2("seq_len: 512, precision: bf16, " + batch)));
+  };
+  const FlopsEstimate one = flops_with("micro_batch: 1");
+  CHECK(flops_with("micro_batch: 4").forward == one.forward * 4);
+  CHECK(flops_with("micro_batch: 1, gradient_accumulation: 4").backward == one.backward * 4);
+}
+
+TEST_CASE("Money is price times time times all GPUs") {
+  const JobEstimate estimate =
+      estimate_job(gpt2("seq_len: 1024, micro_batch: 8, gradient_accumulation: 2",
+                        "parallelism: {data: 4}\n"
+                        "hardware: {gpu: h100-sxm-80gb, count: 4, price: 3 USD/h}"));
+  const auto& cost = std::get<CostEstimate>(estimate.cost);
+  CHECK(cost.per_hour.value() == Approx(12));
+  CHECK(cost.per_step.value() == Approx(12 * time_of(estimate).step.value() / 3600));
+  const double tokens = 8.0 * 1024 * 2 * 4;
+  CHECK(cost.per_billion_tokens.value() == Approx(cost.per_step.value() * 1e9 / tokens));
+}
+
+TEST_CASE("Without a price or a rate the answer says so and keeps the rest") {
+  Job job = gpt2("seq_len: 1024, precision: bf16", "hardware: {gpu: gb10}");
+  job.hardware.price.reset();
+  const JobEstimate estimate = estimate_job(job);
+  CHECK(std::holds_alternative<MemoryAnswer>(estimate.memory));
+  CHECK(std::holds_alternative<FlopsEstimate>(estimate.flops));
+  CHECK(std::get<Unavailable>(estimate.time).sentence.starts_with("no bf16 rate is known for"));
+  CHECK(std::get<Unavailable>(estimate.cost).sentence.starts_with("no price is known for"));
+  job.hardware.price = DollarsPerHour(1);
+  CHECK(std::get<Unavailable>(estimate_job(job).cost).sentence.starts_with("no bf16 rate"));
+}
+
+TEST_CASE("A model without training has parameters and nothing else") {
+  Job job = gpt2("seq_len: 1024");
+  job.training.reset();
+  const JobEstimate estimate = estimate_job(job);
+  CHECK(estimate.parameters.total == 124'439'808);
+  CHECK(std::get<Unavailable>(estimate.memory).sentence ==
+        "the spec describes a model without training");
+  CHECK(std::holds_alternative<Unavailable>(estimate.cost));
+}
+
+TEST_CASE("Compute capability is read, and assumed aloud where there is none") {
+  CHECK(capability_of(gpu_of_capability("9.0")).value == 90);
+  CHECK(capability_of(gpu_of_capability("10.3")).value == 103);
+  CHECK(capability_of(gpu_of_capability("7.5")).value == 75);
+  CHECK_FALSE(capability_of(gpu_of_capability("7.5")).assumed);
+  for (const char* unknown : {"gfx942", "", "9", "9.x", ".0"}) {
+    CHECK(capability_of(gpu_of_capability(unknown)).assumed);
+    CHECK(capability_of(gpu_of_capability(unknown)).value == 80);
+  }
+  const JobEstimate amd =
+      estimate_job(gpt2("seq_len: 1024, precision: bf16", "hardware: {gpu: mi300x}"));
+  CHECK(amd.assumptions.size() == 1);
+  CHECK(estimate_job(gpt2("seq_len: 1024")).assumptions.empty());
+}
+
+TEST_CASE("The memory verdict follows the capacity, not the name on the card", "[peers]") {
+  const JobEstimate estimate = estimate_job(
+      llama("seq_len: 8192, precision: bf16, micro_batch: 4", "hardware: {gpu: rtx-4090}"));
+  CHECK(memory_of(estimate).verdict == Verdict::does_not_fit);
+  CHECK(memory_of(estimate).capacity.bytes == Bytes(25253904384));
+}
+
+}  // namespace memest
