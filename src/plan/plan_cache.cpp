@@ -1,11 +1,24 @@
 #include "plan_cache.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
 
 namespace memest {
+namespace {
+
+/// Whether two graphs differ at most in the sizes bound to their letters.
+bool same_formulas(const std::variant<Graph, Unavailable>& left,
+                   const std::variant<Graph, Unavailable>& right) {
+  const auto* graph = std::get_if<Graph>(&left);
+  const auto* other = std::get_if<Graph>(&right);
+  return graph != nullptr && other != nullptr && graph->order == other->order &&
+         graph->blocks == other->blocks;
+}
+
+}  // namespace
 
 DeviceClass class_of(const GpuSpec& gpu) {
   DeviceClass result;
@@ -21,10 +34,17 @@ DeviceClass class_of(const GpuSpec& gpu) {
 
 const std::variant<Graph, Unavailable>& PlanCache::graph_of(const Job& job) {
   const int capability = capability_of(job.hardware.gpu).value;
-  const GraphKey key{capability, job.training->micro_batch > 1};
+  const GraphKey key{capability, job.training->micro_batch};
   const auto found = graphs_.find(key);
-  if (found != graphs_.end()) return found->second;
-  return graphs_.emplace(key, lower(job.model, policy_of(*job.training, capability))).first->second;
+  if (found != graphs_.end()) return *found->second;
+  auto lowered = lower(job.model, policy_of(*job.training, capability));
+  const auto equal = std::find_if(
+      distinct_graphs_.begin(), distinct_graphs_.end(),
+      [&](const std::variant<Graph, Unavailable>& other) { return same_formulas(other, lowered); });
+  const std::variant<Graph, Unavailable>& graph =
+      equal != distinct_graphs_.end() ? *equal : distinct_graphs_.emplace_back(std::move(lowered));
+  graphs_.emplace(key, &graph);
+  return graph;
 }
 
 LedgerEntry& PlanCache::ledger_of(const LedgerKey& key, const Graph& graph, const Job& job) {

@@ -5,14 +5,17 @@
 
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <optional>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "memest/graph/graph.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/time/work.hpp"
+#include "refusal.hpp"
 
 namespace memest {
 
@@ -30,7 +33,8 @@ DeviceClass class_of(const GpuSpec& gpu);
 /// What decides a ledger. `recompute` is an index into the search's choices.
 struct LedgerKey {
   DeviceClass device;
-  bool several_sequences = false;  ///< lowering copies tensors for a micro-batch over 1
+  const Graph* graph = nullptr;
+  bool accumulates = false;  ///< more than one micro-step: gradients outlive the backward
   std::int64_t gpus = 1;
   ZeroStage zero = ZeroStage::none;
   std::size_t recompute = 0;
@@ -40,8 +44,9 @@ struct LedgerKey {
 
 struct LedgerEntry {
   Ledger ledger;
-  Bytes outside;                        ///< expected bytes outside the allocator
-  std::map<std::int64_t, Bytes> peaks;  ///< by micro-batch
+  Bytes outside;                                      ///< expected bytes outside the allocator
+  std::map<std::int64_t, Bytes> peaks;                ///< by micro-batch
+  std::map<std::int64_t, std::vector<Lever>> levers;  ///< by micro-batch
 };
 
 class PlanCache {
@@ -54,7 +59,8 @@ class PlanCache {
   const StepWork& work_of(const Graph& graph, const Job& job, std::size_t recompute);
 
  private:
-  using GraphKey = std::pair<int, bool>;
+  /// By capability and micro-batch.
+  using GraphKey = std::pair<int, std::int64_t>;
   struct WorkKey {
     const Graph* graph = nullptr;
     std::int64_t micro_batch = 1;
@@ -62,7 +68,10 @@ class PlanCache {
 
     auto operator<=>(const WorkKey&) const = default;
   };
-  std::map<GraphKey, std::variant<Graph, Unavailable>> graphs_;
+  /// Most micro-batches and many capabilities lower alike: the keys of equal formulas share one
+  /// graph.
+  std::map<GraphKey, const std::variant<Graph, Unavailable>*> graphs_;
+  std::deque<std::variant<Graph, Unavailable>> distinct_graphs_;
   std::map<LedgerKey, LedgerEntry> ledgers_;
   std::map<WorkKey, StepWork> works_;
 };

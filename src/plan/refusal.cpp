@@ -115,20 +115,29 @@ std::string reason_of(const PlanVerdict& verdict) {
   return verdict.largest_terms.size() > shown ? reason + ", ..." : reason;
 }
 
-std::string lever_of(const Job& job, const MemoryEstimate& estimate, const Capacity& capacity) {
-  std::string best;
-  Bytes best_saved;
+std::vector<Lever> levers_of(const Job& job) {
+  std::vector<Lever> levers;
   for (const Change& change : changes_of(job)) {
     Job changed = job;
     change.apply(changed);
-    const std::optional<MemoryEstimate> after = memory_of(changed);
-    if (!after || after->device() >= estimate.device()) continue;
-    const Bytes saved = estimate.device() - after->device();
-    const std::string text = change.name + " saves " + gibibytes(saved) + " GiB";
-    if (judge(*after, capacity) == Verdict::fits) return text + " and fits";
-    if (saved > best_saved) {
+    std::optional<MemoryEstimate> after = memory_of(changed);
+    if (after) levers.push_back({change.name, *std::move(after)});
+  }
+  return levers;
+}
+
+std::string lever_text(const std::vector<Lever>& levers, const MemoryEstimate& estimate,
+                       const Capacity& capacity) {
+  std::string best;
+  Bytes most_saved;
+  for (const Lever& lever : levers) {
+    if (lever.after.device() >= estimate.device()) continue;
+    const Bytes saved = estimate.device() - lever.after.device();
+    const std::string text = lever.name + " saves " + gibibytes(saved) + " GiB";
+    if (judge(lever.after, capacity) == Verdict::fits) return text + " and fits";
+    if (saved > most_saved) {
       best = text;
-      best_saved = saved;
+      most_saved = saved;
     }
   }
   return best;

@@ -16,9 +16,18 @@ std::vector<NamedBytes> largest_terms(const Ledger& ledger, const MemoryEstimate
 /// between 78.2 and 80.9 of 79.3 GiB".
 std::string reason_of(const PlanVerdict& verdict);
 
-/// The first change, from the least to the greatest, that makes `job` fit; else the one that saves
-/// most: "full recompute saves 12.3 GiB". Empty where nothing helps. `estimate` is the job's own,
-/// `capacity` its device's.
-std::string lever_of(const Job& job, const MemoryEstimate& estimate, const Capacity& capacity);
+/// A change that makes a job need less, and what it needs then.
+struct Lever {
+  std::string name;  ///< "full recompute", "ZeRO 3", "adamw-8bit"
+  MemoryEstimate after;
+};
+
+/// From the least change of what is trained to the greatest. Each is lowered and written anew.
+std::vector<Lever> levers_of(const Job& job);
+
+/// The first lever that makes the job fit; else the one that saves most: "full recompute saves 12.3
+/// GiB". Empty where none helps. `estimate` is the job's own, `capacity` its device's.
+std::string lever_text(const std::vector<Lever>& levers, const MemoryEstimate& estimate,
+                       const Capacity& capacity);
 
 }  // namespace memest

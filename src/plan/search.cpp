@@ -116,7 +116,8 @@ class PlanSearch {
 
   LedgerEntry& ledger_of(const Graph& graph, const Evaluated& evaluated) {
     const LedgerKey key{.device = device_,
-                        .several_sequences = evaluated.candidate.micro_batch > 1,
+                        .graph = &graph,
+                        .accumulates = evaluated.candidate.gradient_accumulation > 1,
                         .gpus = evaluated.candidate.gpus,
                         .zero = evaluated.candidate.zero,
                         .recompute = evaluated.recompute};
@@ -165,7 +166,8 @@ class PlanSearch {
   PlanVerdict describe(const Evaluated& evaluated) {
     apply(evaluated.candidate);
     const Graph& graph = std::get<Graph>(cache_.graph_of(job_));
-    const Ledger& ledger = ledger_of(graph, evaluated).ledger;
+    LedgerEntry& entry = ledger_of(graph, evaluated);
+    const Ledger& ledger = entry.ledger;
     const MemoryEstimate memory = estimate_memory(
         ledger, bindings_at(ledger, job_.training->micro_batch, job_.training->seq_len));
     const Capacity capacity = capacity_of(job_.hardware);
@@ -184,9 +186,16 @@ class PlanSearch {
     verdict.cost = cost(verdict.time);
     if (verdict.verdict != Verdict::fits) {
       verdict.reason = reason_of(verdict);
-      verdict.lever = lever_of(job_, memory, capacity);
+      verdict.lever = lever_text(levers(entry), memory, capacity);
     }
     return verdict;
+  }
+
+  const std::vector<Lever>& levers(LedgerEntry& entry) {
+    const std::int64_t micro_batch = job_.training->micro_batch;
+    const auto found = entry.levers.find(micro_batch);
+    if (found != entry.levers.end()) return found->second;
+    return entry.levers.emplace(micro_batch, levers_of(job_)).first->second;
   }
 
   [[nodiscard]] std::variant<CostEstimate, Unavailable> cost(

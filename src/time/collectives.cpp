@@ -14,6 +14,11 @@ double exposed(double transfer, double compute, double tail) {
 
 }  // namespace
 
+ZeroStage stage_of(const Job& job) {
+  return job.training->recipe.gathered_units ? ZeroStage::optimizer_gradients_weights
+                                             : job.parallelism.zero;
+}
+
 ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
                                double link) {
   const auto ranks = static_cast<double>(job.parallelism.data);
@@ -27,7 +32,7 @@ ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassS
   const double gather = hops * work.parameters * static_cast<double>(size_of(gathered)) / link;
   const double bucket = job.parallelism.ddp.bucket_cap.as_double() * hops / link;
 
-  switch (job.parallelism.zero) {
+  switch (stage_of(job)) {
     case ZeroStage::none:
       return {.gradients = exposed(2 * scatter, passes.backward, 2 * bucket), .weights = 0};
     case ZeroStage::optimizer:

@@ -6,6 +6,9 @@
 
 namespace memest {
 
+/// The job's stage; a recipe whose weights live in shards is stage 3 by itself.
+ZeroStage stage_of(const Job& job);
+
 /// Seconds of one micro-step's passes.
 struct PassSeconds {
   double forward = 0;

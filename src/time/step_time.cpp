@@ -26,7 +26,7 @@ struct StepParts {
 /// ZeRO shards the optimizer step over the ranks.
 double optimizer_seconds(const StepWork& work, const Job& job, const Rates& rates) {
   const double ranks =
-      job.parallelism.zero == ZeroStage::none ? 1.0 : static_cast<double>(job.parallelism.data);
+      stage_of(job) == ZeroStage::none ? 1.0 : static_cast<double>(job.parallelism.data);
   return (work.optimizer_bytes + work.clipping_bytes) / ranks / rates.stream;
 }
 

@@ -35,11 +35,15 @@ struct Block {
   /// FLOPs of one pass of the block.
   [[nodiscard]] Expr forward_flops() const;
   [[nodiscard]] Expr backward_flops() const;
+
+  friend bool operator==(const Block&, const Block&) = default;
 };
 
 struct BlockRun {
   std::size_t block = 0;  ///< index into Graph::blocks
   std::int64_t repeat = 1;
+
+  friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
 struct Graph {

@@ -44,6 +44,8 @@ struct Work {
   Expr flops;  ///< 2·m·n·k of contractions (an attention's by torch's FlopCounterMode, no causal
                ///< halving); zero for the rest
   Expr bytes;  ///< read and written once, as the kernel would without cache misses
+
+  friend bool operator==(const Work&, const Work&) = default;
 };
 
 struct Op {
@@ -63,6 +65,8 @@ struct Op {
       false;  ///< scores, softmax, dropout, values: what selective recompute runs again
   bool causal =
       false;  ///< an attention contraction whose masked half some conventions do not count
+
+  friend bool operator==(const Op&, const Op&) = default;
 };
 
 }  // namespace memest

@@ -41,6 +41,8 @@ struct Tensor {
 
   [[nodiscard]] Expr elements() const;
   [[nodiscard]] Expr bytes() const;
+
+  friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
 }  // namespace memest
