@@ -76,10 +76,12 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
     page.parts.emplace_back(Paragraph{"Assumed: " + assumption, Tone::uncertain});
   }
   page.parts.emplace_back(Paragraph{provenance_text(job), Tone::faint});
-  page.parts.emplace_back(Paragraph{
-      fmt::format("Why these numbers: memest explain {}\nWhat else would do: memest plan {}",
-                  question.spec, question.spec),
-      Tone::plain});
+  if (std::holds_alternative<MemoryAnswer>(estimate.memory)) {
+    page.parts.emplace_back(Paragraph{
+        fmt::format("Why these numbers: memest explain {}\nWhat else would do: memest plan {}",
+                    question.spec, question.spec),
+        Tone::plain});
+  }
   return page;
 }
 

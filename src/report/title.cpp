@@ -19,6 +19,13 @@ std::string joined(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, kBetween));
 }
 
+/// Images have no length in tokens.
+std::string batch_of(const Job& job) {
+  const bool images = job.model.family == Family::vision || job.model.family == Family::convnet;
+  if (images) return fmt::format("{} images a step", job.global_batch());
+  return fmt::format("{} tokens × {} sequences", job.training->seq_len, job.global_batch());
+}
+
 }  // namespace
 
 std::string_view stage_of(ZeroStage stage) {
@@ -42,7 +49,7 @@ std::string title_of(const Job& job, std::int64_t parameters) {
     const TrainingSpec& training = *job.training;
     parts.push_back(training.recipe.name);
     parts.push_back(training.optimizer.name);
-    parts.push_back(fmt::format("{} tokens × {} sequences", training.seq_len, job.global_batch()));
+    parts.push_back(batch_of(job));
     parts.emplace_back(name_of(training.implementation.framework));
   }
   return joined(parts);
