@@ -26,6 +26,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
   answer.verdict = judge(answer.estimate, answer.capacity);
   answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.saved = saved_bytes_of(graph, *job.training);
+  answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
   return answer;
 }
 

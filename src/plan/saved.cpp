@@ -1,4 +1,7 @@
+#include <cstddef>
+#include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "memest/plan/estimate.hpp"
 #include "memest/time/work.hpp"
@@ -45,6 +48,24 @@ Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training) {
   const std::int64_t length = layers_of_checkpoint(graph, training.recompute);
   return (graph.saved_bytes_with_full_recompute() - inputs_without_checkpoint(graph, length))
       .bytes(sizes);
+}
+
+std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& training) {
+  const bool selective = std::holds_alternative<SelectiveRecompute>(training.recompute);
+  if (!selective && !std::holds_alternative<NoRecompute>(training.recompute)) return {};
+  const Bindings sizes = sizes_of(graph, training);
+  const std::vector<Expr> saved = graph.saved_bytes_by_block();
+  std::vector<Bytes> layers;
+  std::size_t next = 0;
+  for (const BlockRun& run : graph.order) {
+    const Block& block = graph.blocks[run.block];
+    Expr dropped;
+    if (selective) dropped = block.saved_bytes(false) - block.saved_bytes_without_attention_core();
+    for (std::int64_t layer = 0; layer < run.repeat; ++layer, ++next) {
+      if (block.checkpointable) layers.push_back((saved[next] - dropped).bytes(sizes));
+    }
+  }
+  return layers;
 }
 
 }  // namespace memest

@@ -1,6 +1,8 @@
 #include "estimate_json.hpp"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "title.hpp"
 
@@ -46,6 +48,16 @@ Json peak_json(const MemoryAnswer& answer) {
   return json;
 }
 
+/// One number where all layers are equal, else a list in order.
+Json layers_json(const std::vector<Bytes>& layers) {
+  const bool equal =
+      std::equal(layers.begin() + (layers.empty() ? 0 : 1), layers.end(), layers.begin());
+  if (!layers.empty() && equal) return layers.front().value();
+  Json list = Json::array();
+  for (const Bytes layer : layers) list.push_back(layer.value());
+  return list;
+}
+
 Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
   Json json{{"name", "every rank"}, {"count", ranks}, {"terms", Json::array()}};
   for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
@@ -54,7 +66,7 @@ Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
   put(json, "device_bytes", answer.estimate.device());
   json["interval_bytes"] = {answer.estimate.low().value(), answer.estimate.high().value()};
   put(json, "saved_bytes", answer.saved, [](Bytes bytes) { return Json(bytes.value()); });
-  put_null(json, "saved_bytes_per_layer", kNoTimeline);
+  json["saved_bytes_per_layer"] = layers_json(answer.saved_by_layer);
   put_null(json, "phases", kNoTimeline);
   json["moments"] = Json::array();
   for (const InstantTotal& instant : answer.estimate.instants) {

@@ -60,6 +60,27 @@ TEST_CASE("Llama-3-8B: every parameter, and the conventions in closed form") {
   CHECK(flops_of(estimate).forward.value() == matmuls + attention + 128 * tokens);
 }
 
+TEST_CASE("What the layers keep is what the model keeps, less embedding, head and loss") {
+  const JobEstimate none =
+      estimate_job(test::gpt2("seq_len: 1024, micro_batch: 8, precision: bf16"));
+  const std::vector<Bytes>& layers = memory_of(none).saved_by_layer;
+  REQUIRE(layers.size() == 12);
+  Bytes together;
+  for (const Bytes layer : layers) together += layer;
+  CHECK(together < saved_of(none));
+  CHECK(layers[1] == layers[11]);
+  const JobEstimate selective = estimate_job(
+      test::gpt2("seq_len: 1024, micro_batch: 8, precision: bf16, recompute: selective, "
+                 "implementation: {name: transformers, attention: eager}"));
+  const JobEstimate eager =
+      estimate_job(test::gpt2("seq_len: 1024, micro_batch: 8, precision: bf16, "
+                              "implementation: {name: transformers, attention: eager}"));
+  CHECK(memory_of(selective).saved_by_layer[1] < memory_of(eager).saved_by_layer[1]);
+  const JobEstimate full =
+      estimate_job(test::gpt2("seq_len: 1024, micro_batch: 8, precision: bf16, recompute: full"));
+  CHECK(memory_of(full).saved_by_layer.empty());
+}
+
 TEST_CASE("Recompute keeps inputs alone, and runs the layers again up to the last saved tensor") {
   const std::string training = "seq_len: 2048, micro_batch: 2, precision: bf16, recompute: ";
   const JobEstimate none = estimate_job(llama(training + "none"));

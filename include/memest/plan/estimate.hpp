@@ -29,6 +29,8 @@ struct MemoryAnswer {
   Verdict verdict = Verdict::too_close_to_call;
   SimpleView simple;
   std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
+  /// The same of each layer, in order; empty where every layer is recomputed.
+  std::vector<Bytes> saved_by_layer;
 };
 
 struct JobEstimate {
@@ -55,6 +57,9 @@ CostEstimate cost_of(const Job& job, DollarsPerHour price, Seconds seconds);
 
 /// What autograd keeps in one forward of `job`, as its recompute has it. Throws OverflowError.
 Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training);
+
+/// The same of each layer, what it is the first to keep; empty where layers are recomputed.
+std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& training);
 
 /// Throws OverflowError where a size leaves its range.
 JobEstimate estimate_job(const Job& job);
