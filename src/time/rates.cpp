@@ -88,16 +88,23 @@ std::optional<double> pcie_rate(std::int64_t generation) {
   }
 }
 
-/// By slug first: what was measured on this very GPU is better than on its kind.
+/// By slug first: what was measured on this very GPU is better than on its kind. Null where neither
+/// was.
 template <std::size_t kRows>
-Efficiency efficiency_of(const GpuSpec& gpu, const std::array<GpuRow, kRows>& rows,
-                         const Efficiency& elsewhere) {
+const Efficiency* row_of(const GpuSpec& gpu, const std::array<GpuRow, kRows>& rows) {
   for (const std::string* key : {&gpu.slug, &gpu.compute_capability}) {
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const GpuRow& other) { return other.gpu == *key; });
-    if (row != rows.end()) return row->efficiency;
+    if (row != rows.end()) return &row->efficiency;
   }
-  return elsewhere;
+  return nullptr;
+}
+
+template <std::size_t kRows>
+Efficiency efficiency_of(const GpuSpec& gpu, const std::array<GpuRow, kRows>& rows,
+                         const Efficiency& elsewhere) {
+  const Efficiency* row = row_of(gpu, rows);
+  return row != nullptr ? *row : elsewhere;
 }
 
 double peak_of(const GpuSpec& gpu, DType type) {
@@ -160,12 +167,19 @@ std::variant<Rates, Unavailable> rates_of(const Hardware& hardware, DType comput
   return rates;
 }
 
-std::string_view efficiency_rule() {
+std::string_view efficiency_rule(const GpuSpec& gpu) {
+  if (row_of(gpu, kStepShareRows) != nullptr) {
+    return "datasheet peak times the efficiency of published kernel measurements, one for each "
+           "class "
+           "of work, times the share of recorded training steps that kernels explain; the interval "
+           "holds four of five of those steps (docs/calibration.md)";
+  }
   return "datasheet peak times the efficiency of published kernel measurements, one for each class "
          "of "
-         "work, times the share of recorded training steps that kernels explain; the interval is "
-         "the "
-         "10th to 90th percentile of those steps (docs/calibration.md)";
+         "work, times the share that kernels explain of training steps recorded on A100 and H100; "
+         "no "
+         "step was recorded on this kind of GPU, so the interval is unchecked "
+         "(docs/calibration.md)";
 }
 
 }  // namespace memest

@@ -42,7 +42,7 @@ struct Rates {
 std::variant<Rates, Unavailable> rates_of(const Hardware& hardware, DType compute,
                                           std::int64_t ranks, Outlook outlook);
 
-/// The rule in one sentence, with its source.
-std::string_view efficiency_rule();
+/// The rule in one sentence, with its source: whether steps were recorded on this kind of GPU.
+std::string_view efficiency_rule(const GpuSpec& gpu);
 
 }  // namespace memest

@@ -135,7 +135,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
   estimate.ops = op_times(work, parts, rates);
   estimate.provenance = Provenance::datasheet;
-  estimate.rule = efficiency_rule();
+  estimate.rule = efficiency_rule(job.hardware.gpu);
   return estimate;
 }
 

@@ -124,6 +124,16 @@ TEST_CASE("A GPU without a rate for the compute type has no time, and says which
         "the network between nodes is not described, so collectives over 16 GPUs have no rate");
 }
 
+TEST_CASE("The rule says whether steps were recorded on this kind of GPU") {
+  Job job = stack_job(kLayers, kHidden);
+  const TimeEstimate recorded = time_of(linears(), job);
+  CHECK(recorded.rule.find("unchecked") == std::string_view::npos);
+  job.hardware.gpu.compute_capability = "8.9";
+  const TimeEstimate elsewhere = time_of(linears(), job);
+  CHECK(elsewhere.rule.find("unchecked") != std::string_view::npos);
+  CHECK(elsewhere.high / elsewhere.low > recorded.high / recorded.low);
+}
+
 TEST_CASE("A causal fused attention takes half the time of a full one") {
   Graph graph = stack_of({attention_op(0, 1)}, kLayers, kHidden);
   const Job job = stack_job(kLayers, kHidden);
