@@ -1,5 +1,5 @@
-// A search evaluates a ledger thousands of times, writes one for each recompute mode and ZeRO stage,
-// and prints none. The aim: 200,000 evaluations a second on one core, everything included.
+// A search evaluates a ledger thousands of times, writes one for each recompute mode and ZeRO
+// stage, and prints none. The aim: 200,000 evaluations a second on one core, everything included.
 #include <benchmark/benchmark.h>
 
 #include <memory>

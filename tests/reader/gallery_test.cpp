@@ -1,4 +1,5 @@
-// configs/models against the counts of transformers (tests/truth/gallery.csv) and against the full configs where there are.
+// configs/models against the counts of transformers (tests/truth/gallery.csv) and against the full
+// configs where there are.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>

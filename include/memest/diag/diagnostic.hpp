@@ -1,5 +1,6 @@
-// A diagnostic is one sentence about the user's text, tied to the characters that it is about. Checked<T> is a value or a
-// non-empty list of diagnostics, so that every mistake of a file comes in one run.
+// A diagnostic is one sentence about the user's text, tied to the characters that it is about.
+// Checked<T> is a value or a non-empty list of diagnostics, so that every mistake of a file comes
+// in one run.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct SourceText {
   std::string text;
 };
 
-/// Where a token stands. Lines and columns count from 1, columns in bytes; `length` in bytes, 0 for "here".
+/// Where a token stands. Lines and columns count from 1, columns in bytes; `length` in bytes, 0 for
+/// "here".
 struct SourceSpan {
   std::shared_ptr<const SourceText> source;  ///< null: no text to show (a computed value)
   std::int32_t line = 0;
@@ -42,12 +44,16 @@ using Diagnostics = std::vector<Diagnostic>;
 template <class T>
 class Checked {
  public:
-  Checked(T value, Diagnostics warnings = {})  // NOLINT(google-explicit-constructor): a value is a Checked value
+  // Implicit, so that a function returns a value or its diagnostics as they are.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Checked(T value, Diagnostics warnings = {})
       : value_(std::move(value)), diagnostics_(std::move(warnings)) {}
-  Checked(Diagnostics errors) : diagnostics_(std::move(errors)) {  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Checked(Diagnostics errors) : diagnostics_(std::move(errors)) {
     expect(!diagnostics_.empty(), "a failed Checked carries at least one diagnostic");
   }
-  Checked(Diagnostic error) : diagnostics_{std::move(error)} {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Checked(Diagnostic error) : diagnostics_{std::move(error)} {}
 
   [[nodiscard]] bool ok() const { return value_.has_value(); }
   [[nodiscard]] const T& value() const& {
@@ -65,7 +71,8 @@ class Checked {
   Diagnostics diagnostics_;
 };
 
-/// The name of `candidates` nearest to `word` by edit distance, where it is near enough to be a slip; empty otherwise.
+/// The name of `candidates` nearest to `word` by edit distance, where it is near enough to be a
+/// slip; empty otherwise.
 std::string nearest_name(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace memest

@@ -1,4 +1,5 @@
-// Our own mistakes: an expectation that no input can break. Its failure is a bug in memest, exit code 70.
+// Our own mistakes: an expectation that no input can break. Its failure is a bug in memest, exit
+// code 70.
 #pragma once
 
 #include <source_location>

@@ -1,5 +1,5 @@
-// A decoder-only transformer. Its parts are types, never strings: what a family does differently is a value here, and the
-// lowering reads it. Defaults are those of a LLaMA-like model.
+// A decoder-only transformer. Its parts are types, never strings: what a family does differently is
+// a value here, and the lowering reads it. Defaults are those of a LLaMA-like model.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,18 @@ struct BufferTensor {
   bool operator==(const BufferTensor&) const = default;
 };
 
-/// The function, and where frameworks write it as several operations, which (they keep different tensors).
+/// The function, and where frameworks write it as several operations, which (they keep different
+/// tensors).
 enum class ActivationFunction : std::uint8_t {
-  gelu,         ///< exact, one kernel
-  gelu_tanh,    ///< tanh approximation, one kernel ("gelu_pytorch_tanh")
-  gelu_new,     ///< tanh approximation written op by op in Python (GPT-2's "gelu_new"); one kernel elsewhere
-  gelu_fast,    ///< "gelu_fast" of transformers, op by op
-  gelu_bloom,   ///< BLOOM's own autograd function: keeps its input only
-  quick_gelu,   ///< x·sigmoid(1.702x), op by op
+  gelu,        ///< exact, one kernel
+  gelu_tanh,   ///< tanh approximation, one kernel ("gelu_pytorch_tanh")
+  gelu_new,    ///< tanh approximation written op by op in Python (GPT-2's "gelu_new"); one kernel
+               ///< elsewhere
+  gelu_fast,   ///< "gelu_fast" of transformers, op by op
+  gelu_bloom,  ///< BLOOM's own autograd function: keeps its input only
+  quick_gelu,  ///< x·sigmoid(1.702x), op by op
   relu,
-  relu2,        ///< relu squared
+  relu2,  ///< relu squared
   silu,
   sigmoid,
   tanh
@@ -54,12 +56,13 @@ struct Norm {
 
 /// Where a block normalizes.
 enum class BlockLayout : std::uint8_t {
-  pre_norm,            ///< x + f(norm(x)), attention then feed-forward: GPT-2, LLaMA
-  post_norm,           ///< norm(x + f(x)): OPT-350m
-  sandwich,            ///< x + norm(f(norm(x))): Gemma 2, Gemma 3
-  output_norm,         ///< x + norm(f(x)): OLMo 2
-  parallel_one_norm,   ///< x + attention(n) + feed_forward(n), n = norm(x): Phi, Cohere, Falcon-7B, GPT-J
-  parallel_two_norms   ///< x + attention(norm1(x)) + feed_forward(norm2(x)): GPT-NeoX, Falcon-40B
+  pre_norm,           ///< x + f(norm(x)), attention then feed-forward: GPT-2, LLaMA
+  post_norm,          ///< norm(x + f(x)): OPT-350m
+  sandwich,           ///< x + norm(f(norm(x))): Gemma 2, Gemma 3
+  output_norm,        ///< x + norm(f(x)): OLMo 2
+  parallel_one_norm,  ///< x + attention(n) + feed_forward(n), n = norm(x): Phi, Cohere, Falcon-7B,
+                      ///< GPT-J
+  parallel_two_norms  ///< x + attention(norm1(x)) + feed_forward(norm2(x)): GPT-NeoX, Falcon-40B
 };
 
 struct LearnedPosition {
@@ -68,8 +71,9 @@ struct LearnedPosition {
 };
 struct RotaryPosition {
   std::int64_t rotary_dim = 0;  ///< channels of a head that rotate; head_dim unless partial
-  /// cos/sin tables computed a forward (Gemma 3: local and global), each from a buffer of frequencies and its original;
-  /// 0 where every layer holds ready sines and cosines instead, which are then among DecoderSpec::buffers (GPT-J, CodeGen).
+  /// cos/sin tables computed a forward (Gemma 3: local and global), each from a buffer of
+  /// frequencies and its original; 0 where every layer holds ready sines and cosines instead, which
+  /// are then among DecoderSpec::buffers (GPT-J, CodeGen).
   std::int64_t tables = 1;
   bool operator==(const RotaryPosition&) const = default;
 };
@@ -90,9 +94,9 @@ enum class QkvLayout : std::uint8_t {
 /// Normalization of queries and keys.
 enum class QkNorm : std::uint8_t {
   none,
-  per_head,        ///< one gain of head_dim, shared by the heads (Qwen 3, Gemma 3)
-  per_head_own,    ///< head_dim gains of each head's own (StableLM, Cohere)
-  full_width       ///< over all heads together (OLMo 2)
+  per_head,      ///< one gain of head_dim, shared by the heads (Qwen 3, Gemma 3)
+  per_head_own,  ///< head_dim gains of each head's own (StableLM, Cohere)
+  full_width     ///< over all heads together (OLMo 2)
 };
 
 /// Softmax attention: multi-head where kv_heads = heads, multi-query where 1, grouped between.
@@ -106,8 +110,8 @@ struct SoftmaxAttention {
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::none;
   Norm qk_norm_kind{};
-  bool sinks = false;                 ///< one learned logit a head (GPT-OSS)
-  std::optional<double> softcap = {};      ///< tanh cap on scores (Gemma 2)
+  bool sinks = false;                  ///< one learned logit a head (GPT-OSS)
+  std::optional<double> softcap = {};  ///< tanh cap on scores (Gemma 2)
   bool operator==(const SoftmaxAttention&) const = default;
 };
 
@@ -127,7 +131,7 @@ using Attention = std::variant<SoftmaxAttention, LatentAttention>;
 struct DenseFeedForward {
   std::int64_t size = 0;
   ActivationFunction activation = ActivationFunction::silu;
-  bool gated = true;        ///< down(act(gate(x)) · up(x)); otherwise down(act(up(x)))
+  bool gated = true;           ///< down(act(gate(x)) · up(x)); otherwise down(act(up(x)))
   bool fused_gate_up = false;  ///< gate and up are one matrix (Phi-3)
   bool bias = false;
   bool operator==(const DenseFeedForward&) const = default;
@@ -136,17 +140,17 @@ struct DenseFeedForward {
 struct MixtureOfExperts {
   std::int64_t experts = 0;
   std::int64_t top_k = 0;
-  std::int64_t expert_size = 0;        ///< feed-forward size of one expert
+  std::int64_t expert_size = 0;  ///< feed-forward size of one expert
   ActivationFunction activation = ActivationFunction::silu;
   bool gated = true;
-  bool expert_bias = false;            ///< GPT-OSS
-  bool router_bias = false;            ///< GPT-OSS
-  std::int64_t shared_size = 0;        ///< feed-forward size of all shared experts together; 0 for none
-  bool shared_bias = false;            ///< biases in the shared experts (DeepSeek V2 with mlp_bias)
-  bool shared_gate = false;            ///< a sigmoid gate on the shared experts (Qwen2-MoE)
-  bool correction_bias_buffer = false; ///< one fp32 routing bias an expert, a buffer (DeepSeek V3)
-  double capacity_factor = 0;          ///< 0: dropless
-  double imbalance = 1.0;              ///< tokens of the fullest rank over the mean
+  bool expert_bias = false;      ///< GPT-OSS
+  bool router_bias = false;      ///< GPT-OSS
+  std::int64_t shared_size = 0;  ///< feed-forward size of all shared experts together; 0 for none
+  bool shared_bias = false;      ///< biases in the shared experts (DeepSeek V2 with mlp_bias)
+  bool shared_gate = false;      ///< a sigmoid gate on the shared experts (Qwen2-MoE)
+  bool correction_bias_buffer = false;  ///< one fp32 routing bias an expert, a buffer (DeepSeek V3)
+  double capacity_factor = 0;           ///< 0: dropless
+  double imbalance = 1.0;               ///< tokens of the fullest rank over the mean
   bool operator==(const MixtureOfExperts&) const = default;
 };
 using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;
@@ -155,7 +159,8 @@ using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;
 struct LayerKind {
   std::optional<std::int64_t> sliding_window = {};  ///< tokens; none: full attention
   FeedForward feed_forward;
-  bool rotates = true;  ///< false: this kind applies no rotary position though the model has one (SmolLM 3, Cohere 2)
+  bool rotates = true;  ///< false: this kind applies no rotary position though the model has one
+                        ///< (SmolLM 3, Cohere 2)
   bool operator==(const LayerKind&) const = default;
 };
 
@@ -168,8 +173,8 @@ struct LayerRun {
 
 struct Dropout {
   double embedding = 0;
-  double attention = 0;  ///< on the attention probabilities
-  double residual = 0;   ///< on the outputs of attention and feed-forward
+  double attention = 0;     ///< on the attention probabilities
+  double residual = 0;      ///< on the outputs of attention and feed-forward
   double feed_forward = 0;  ///< inside the feed-forward, on the activation
   bool operator==(const Dropout&) const = default;
 };
@@ -177,25 +182,26 @@ struct Dropout {
 /// What stands on top of the last layer.
 enum class DecoderHead : std::uint8_t {
   language_model,  ///< logits over the vocabulary, `tied_embeddings` or a matrix of its own
-  classification,  ///< `labels` scores from a matrix of its own (sequence and token classification, question answering)
+  classification,  ///< `labels` scores from a matrix of its own (sequence and token classification,
+                   ///< question answering)
   none             ///< hidden states only
 };
 
 struct DecoderSpec {
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t embedding_size = 0;      ///< width of the table; hidden_size unless projected (OPT-350m)
-  std::vector<LayerKind> kinds;         ///< at least one
-  std::vector<LayerRun> order;          ///< first layer first
+  std::int64_t embedding_size = 0;  ///< width of the table; hidden_size unless projected (OPT-350m)
+  std::vector<LayerKind> kinds;     ///< at least one
+  std::vector<LayerRun> order;      ///< first layer first
   Attention attention;
   Position position;
   Norm norm{};
   BlockLayout layout = BlockLayout::pre_norm;
-  bool embedding_norm = false;          ///< BLOOM
+  bool embedding_norm = false;  ///< BLOOM
   bool final_norm = true;
   bool tied_embeddings = false;
   DecoderHead head = DecoderHead::language_model;
-  std::int64_t labels = 0;              ///< of a classification head
+  std::int64_t labels = 0;  ///< of a classification head
   bool head_bias = false;
   bool scaled_embedding = false;        ///< embedding output times a constant (Gemma, Granite)
   bool scaled_residual = false;         ///< branch outputs times a constant (Granite)
@@ -203,7 +209,8 @@ struct DecoderSpec {
   std::optional<double> logit_softcap;  ///< tanh cap on the logits (Gemma 2)
   std::int64_t max_positions = 0;       ///< 0: no limit stated
   Dropout dropout{};
-  std::vector<BufferTensor> buffers;    ///< what the model holds beside rotary frequencies and routing biases
+  std::vector<BufferTensor>
+      buffers;  ///< what the model holds beside rotary frequencies and routing biases
 
   /// Number of layers: the sum of the runs.
   [[nodiscard]] std::int64_t layers() const;

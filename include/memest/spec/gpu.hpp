@@ -15,13 +15,13 @@ namespace memest {
 
 /// Where a value comes from, best first.
 enum class Provenance : std::uint8_t {
-  measured,    ///< on such a GPU, by memest
-  public_,     ///< published measurement
-  datasheet,   ///< the vendor's
-  computed,    ///< from datasheet values (cores × clock)
-  disputed,    ///< sources disagree
-  estimated,   ///< by a stated rule
-  unverified   ///< no source read
+  measured,   ///< on such a GPU, by memest
+  public_,    ///< published measurement
+  datasheet,  ///< the vendor's
+  computed,   ///< from datasheet values (cores × clock)
+  disputed,   ///< sources disagree
+  estimated,  ///< by a stated rule
+  unverified  ///< no source read
 };
 
 /// "measured", "public", "datasheet", ...
@@ -42,25 +42,27 @@ struct BytesRange {
 };
 
 struct GpuSpec {
-  std::string slug;                ///< "h100-sxm-80gb"
-  std::string name;                ///< "H100 SXM5 80GB"
+  std::string slug;  ///< "h100-sxm-80gb"
+  std::string name;  ///< "H100 SXM5 80GB"
   std::string vendor;
   std::string architecture;
   std::string compute_capability;  ///< "9.0"; AMD: "gfx942"
   std::vector<std::string> aliases;
   std::map<std::string, std::string> sources;  ///< what the letters of a fact's source stand for
-  Fact<Bytes> capacity;                              ///< what the driver reports, not the name on the card
-  std::optional<Fact<Bytes>> nominal_memory;         ///< the name on the card
+  Fact<Bytes> capacity;                       ///< what the driver reports, not the name on the card
+  std::optional<Fact<Bytes>> nominal_memory;  ///< the name on the card
   std::optional<Fact<BytesPerSecond>> memory_bandwidth;
-  std::map<DType, Fact<FlopsPerSecond>> peak;        ///< dense peaks of fp32 and the tensor-core types, by operand type
-  std::optional<Fact<FlopsPerSecond>> tf32_peak;     ///< fp32 operands on tensor cores
+  std::map<DType, Fact<FlopsPerSecond>>
+      peak;  ///< dense peaks of fp32 and the tensor-core types, by operand type
+  std::optional<Fact<FlopsPerSecond>> tf32_peak;  ///< fp32 operands on tensor cores
   std::optional<Fact<std::int64_t>> multiprocessors;
   std::optional<Fact<Hertz>> boost_clock;
   std::optional<Fact<Bytes>> l2_cache;
   std::optional<Fact<BytesPerSecond>> link_bandwidth;  ///< to its peers, both directions summed
   std::optional<Fact<std::int64_t>> pcie_generation;
   std::optional<Fact<Watts>> power;
-  std::optional<Fact<Bytes>> context;                ///< CUDA context and loaded modules, outside PyTorch's allocator
+  std::optional<Fact<Bytes>>
+      context;  ///< CUDA context and loaded modules, outside PyTorch's allocator
   std::optional<BytesRange> context_range;
 };
 

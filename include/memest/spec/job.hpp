@@ -19,9 +19,9 @@ struct DataParallelBuckets {
 
 /// What ZeRO shards over the data-parallel ranks.
 enum class ZeroStage : std::uint8_t {
-  none,                   ///< 0: everything replicated
-  optimizer,              ///< 1: optimizer states and master weights
-  optimizer_gradients,    ///< 2: and gradients
+  none,                        ///< 0: everything replicated
+  optimizer,                   ///< 1: optimizer states and master weights
+  optimizer_gradients,         ///< 2: and gradients
   optimizer_gradients_weights  ///< 3: and weights
 };
 
@@ -33,12 +33,14 @@ struct Parallelism {
 
 struct Hardware {
   GpuSpec gpu;
-  bool assumed = false;  ///< the spec named no GPU; `gpu` is the default one, and the answer says so
+  bool assumed =
+      false;  ///< the spec named no GPU; `gpu` is the default one, and the answer says so
   std::int64_t count = 1;
   std::int64_t gpus_per_node = 8;
   std::optional<DollarsPerHour> price;  ///< one GPU; from the spec, else from the price list
   std::string price_source;             ///< empty where there is no price
-  std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity, overheads are not taken off
+  std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity,
+                                        ///< overheads are not taken off
 };
 
 /// What `memest check` holds the file to.
@@ -46,8 +48,8 @@ struct Budget {
   std::optional<Bytes> memory;  ///< a GPU
   std::optional<Seconds> step_time;
   std::optional<Dollars> cost_per_billion_tokens;
-  std::optional<Flops> flops;   ///< executed FLOPs a step, a GPU
-  double margin = 0;            ///< fraction kept free of each budget: 0.05 for `5 %`
+  std::optional<Flops> flops;  ///< executed FLOPs a step, a GPU
+  double margin = 0;           ///< fraction kept free of each budget: 0.05 for `5 %`
 };
 
 struct Job {
@@ -60,10 +62,11 @@ struct Job {
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
   // What the file wrote itself (the reader sets these): a search keeps it and varies the rest.
-  bool global_batch_given = false;  ///< `training.global_batch`: a search keeps it and chooses micro_batch
-  bool micro_batch_given = false;   ///< `training.micro_batch`
-  bool recompute_given = false;     ///< `training.recompute`
-  bool zero_given = false;          ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
+  bool global_batch_given =
+      false;  ///< `training.global_batch`: a search keeps it and chooses micro_batch
+  bool micro_batch_given = false;  ///< `training.micro_batch`
+  bool recompute_given = false;    ///< `training.recompute`
+  bool zero_given = false;         ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
 };
 
 }  // namespace memest

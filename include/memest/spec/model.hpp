@@ -1,8 +1,10 @@
-// A model as mathematics: which layers, which sizes. Which kernels compute it, and so what stays in memory for the backward
-// pass, is the implementation's affair (spec/training.hpp). Sizes are elements; every count is positive unless said otherwise.
+// A model as mathematics: which layers, which sizes. Which kernels compute it, and so what stays in
+// memory for the backward pass, is the implementation's affair (spec/training.hpp). Sizes are
+// elements; every count is positive unless said otherwise.
 //
-// Three kinds of model: a decoder-only transformer, a plain list of layers, and an inventory, which is a model known by its
-// parameters alone (encoders, encoder-decoders, vision): it has counts and states but no graph, so no activations and no time.
+// Three kinds of model: a decoder-only transformer, a plain list of layers, and an inventory, which
+// is a model known by its parameters alone (encoders, encoder-decoders, vision): it has counts and
+// states but no graph, so no activations and no time.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +28,16 @@ enum class ParameterRole : std::uint8_t {
 
 /// `count` tensors of one shape.
 struct ParameterTensor {
-  std::string name;                 ///< as in the state dict, without the layer index: "self_attn.q_proj.weight"
+  std::string name;  ///< as in the state dict, without the layer index: "self_attn.q_proj.weight"
   std::vector<std::int64_t> shape;  ///< as stored; [out, in] for torch.nn.Linear
   ParameterRole role = ParameterRole::matmul;
-  std::int64_t count = 1;           ///< how many of them (layers × blocks)
-  std::int64_t active_numerator = 1;    ///< of `active_denominator` such tensors, how many one token uses (experts: K of E)
+  std::int64_t count = 1;  ///< how many of them (layers × blocks)
+  std::int64_t active_numerator =
+      1;  ///< of `active_denominator` such tensors, how many one token uses (experts: K of E)
   std::int64_t active_denominator = 1;
   bool output_head = false;  ///< an embedding that is the output head's matrix as well (tied)
-  bool trainable = true;     ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
+  bool trainable =
+      true;  ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
 };
 
 enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, convnet, layer_list };
@@ -41,32 +45,56 @@ enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, co
 /// "decoder", "encoder-decoder", ...
 std::string_view name_of(Family family);
 
-/// A model known by its parameters. The first parameter of role `embedding` is the input embedding table.
+/// A model known by its parameters. The first parameter of role `embedding` is the input embedding
+/// table.
 struct Inventory {
   std::vector<ParameterTensor> parameters;
   std::vector<BufferTensor> buffers;
 };
 
 // A plain list of layers. The input has micro_batch · seq_len rows.
-struct LinearLayer { std::int64_t in = 0; std::int64_t out = 0; bool bias = true; };
-struct ActivationLayer { ActivationFunction function = ActivationFunction::relu; bool in_place = false; };
-struct NormLayer { NormKind kind = NormKind::layernorm; std::int64_t size = 0; bool bias = true; };
+struct LinearLayer {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  bool bias = true;
+};
+struct ActivationLayer {
+  ActivationFunction function = ActivationFunction::relu;
+  bool in_place = false;
+};
+struct NormLayer {
+  NormKind kind = NormKind::layernorm;
+  std::int64_t size = 0;
+  bool bias = true;
+};
 struct SoftmaxLayer {};
-struct DropoutLayer { double probability = 0.5; bool in_place = false; };
-struct EmbeddingLayer { std::int64_t rows = 0; std::int64_t size = 0; };
+struct DropoutLayer {
+  double probability = 0.5;
+  bool in_place = false;
+};
+struct EmbeddingLayer {
+  std::int64_t rows = 0;
+  std::int64_t size = 0;
+};
 
-using PlainLayer = std::variant<LinearLayer, ActivationLayer, NormLayer, SoftmaxLayer, DropoutLayer, EmbeddingLayer>;
+using PlainLayer = std::variant<LinearLayer, ActivationLayer, NormLayer, SoftmaxLayer, DropoutLayer,
+                                EmbeddingLayer>;
 
-/// `repeat` times the layers of `block`, in order. A layer that stands alone is a block of one, repeated once.
-struct LayerBlock { std::int64_t repeat = 1; std::vector<PlainLayer> block; };
+/// `repeat` times the layers of `block`, in order. A layer that stands alone is a block of one,
+/// repeated once.
+struct LayerBlock {
+  std::int64_t repeat = 1;
+  std::vector<PlainLayer> block;
+};
 
 struct LayerList {
   std::vector<LayerBlock> blocks;
 };
 
 struct ModelSpec {
-  std::string name;        ///< for people: "llama-3-8b", "gpt2 (config.json)"
-  std::string model_type;  ///< Hugging Face's word where the model came from a config; empty otherwise
+  std::string name;  ///< for people: "llama-3-8b", "gpt2 (config.json)"
+  std::string
+      model_type;  ///< Hugging Face's word where the model came from a config; empty otherwise
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
 };

@@ -1,4 +1,5 @@
-// An optimizer as data (configs/optimizers): which states it keeps for a parameter tensor, and what one step allocates on top.
+// An optimizer as data (configs/optimizers): which states it keeps for a parameter tensor, and what
+// one step allocates on top.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace memest {
 enum class StateShape : std::uint8_t {
   like_parameter,    ///< as many elements as the parameter
   rows_and_columns,  ///< n + m for matrices (Adafactor's factors), like the parameter for vectors
-  blockwise_8bit,    ///< 1 B an element + 4 B a block of 256; fp32 below 4096 elements (bitsandbytes)
-  square_factors,    ///< n² + m² for matrices, like the parameter for vectors (Shampoo, SOAP)
-  scalar             ///< one fp32 a tensor on the device (fused AdamW's step)
+  blockwise_8bit,  ///< 1 B an element + 4 B a block of 256; fp32 below 4096 elements (bitsandbytes)
+  square_factors,  ///< n² + m² for matrices, like the parameter for vectors (Shampoo, SOAP)
+  scalar           ///< one fp32 a tensor on the device (fused AdamW's step)
 };
 
 struct OptimizerState {
@@ -26,15 +27,18 @@ struct OptimizerState {
   bool on_host = false;        ///< paged variants: host-backed, not on the device
   bool matrices_only = false;  ///< only parameters of two and more dimensions (Muon's momentum)
   bool vectors_only = false;   ///< only the others (Muon's AdamW part)
-  std::int64_t largest_factor = 0;  ///< square factors: dimensions above it keep none (SOAP: 10,000); 0: no limit
+  std::int64_t largest_factor =
+      0;  ///< square factors: dimensions above it keep none (SOAP: 10,000); 0: no limit
 };
 
 /// Bytes that one step needs beside the states, in copies of what is stepped.
 struct StepTransient {
-  std::int64_t whole_copies = 0;    ///< copies of all stepped parameters at once (foreach AdamW: 1)
-  std::int64_t largest_copies = 0;  ///< copies of the largest tensor alone (Adafactor: 3, Muon's temporaries)
-  bool running_pair = false;        ///< max over i of 2·s_i + s_(i−1) in order of parameters (for-loop AdamW)
-  std::optional<DType> dtype;       ///< none: the type of the stepped parameters
+  std::int64_t whole_copies = 0;  ///< copies of all stepped parameters at once (foreach AdamW: 1)
+  std::int64_t largest_copies =
+      0;  ///< copies of the largest tensor alone (Adafactor: 3, Muon's temporaries)
+  bool running_pair =
+      false;  ///< max over i of 2·s_i + s_(i−1) in order of parameters (for-loop AdamW)
+  std::optional<DType> dtype;  ///< none: the type of the stepped parameters
 };
 
 enum class OptimizerImplementation : std::uint8_t { foreach_, fused, for_loop };
@@ -45,11 +49,12 @@ std::string_view name_of(OptimizerImplementation implementation);
 struct ImplementationTransient {
   OptimizerImplementation implementation = OptimizerImplementation::foreach_;
   StepTransient transient;
-  std::vector<OptimizerState> extra_states;  ///< states that only this implementation keeps on the device
+  std::vector<OptimizerState>
+      extra_states;  ///< states that only this implementation keeps on the device
 };
 
 struct Optimizer {
-  std::string name;         ///< "adamw"
+  std::string name;  ///< "adamw"
   std::string description;
   std::string source;
   std::vector<OptimizerState> states;

@@ -1,4 +1,5 @@
-// One training step as asked for: sizes, precision, optimizer, recompute and the framework whose kernels run.
+// One training step as asked for: sizes, precision, optimizer, recompute and the framework whose
+// kernels run.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +12,24 @@
 
 namespace memest {
 
-enum class Framework : std::uint8_t { transformers, torchtitan, megatron, nanogpt, textbook, plain };
+enum class Framework : std::uint8_t {
+  transformers,
+  torchtitan,
+  megatron,
+  nanogpt,
+  textbook,
+  plain
+};
 
 /// What computes softmax attention, and so what it keeps for the backward pass.
 enum class AttentionKernel : std::uint8_t {
-  sdpa,            ///< PyTorch chooses by capability, type, mask and grouping
+  sdpa,  ///< PyTorch chooses by capability, type, mask and grouping
   sdpa_flash,
   sdpa_efficient,
   sdpa_math,
   sdpa_cudnn,
-  eager,           ///< matmul, softmax, matmul written out
-  textbook         ///< the field's paper formula: scores, softmax and dropout kept in 16 bit
+  eager,    ///< matmul, softmax, matmul written out
+  textbook  ///< the field's paper formula: scores, softmax and dropout kept in 16 bit
 };
 
 enum class LossKernel : std::uint8_t {
@@ -49,11 +57,16 @@ struct Implementation {
 
 // What is recomputed in the backward pass instead of kept.
 struct NoRecompute {};
-struct FullRecompute { bool reentrant = false; };       ///< every block keeps its input only
-struct SelectiveRecompute {};                           ///< the attention core (scores, softmax, dropout) is recomputed
-struct EveryRecompute { std::int64_t every = 1; };      ///< one checkpoint for every `every` blocks
-struct SqrtRecompute {};                                ///< ⌈√L⌉ checkpoints
-using Recompute = std::variant<NoRecompute, FullRecompute, SelectiveRecompute, EveryRecompute, SqrtRecompute>;
+struct FullRecompute {
+  bool reentrant = false;
+};                             ///< every block keeps its input only
+struct SelectiveRecompute {};  ///< the attention core (scores, softmax, dropout) is recomputed
+struct EveryRecompute {
+  std::int64_t every = 1;
+};                        ///< one checkpoint for every `every` blocks
+struct SqrtRecompute {};  ///< ⌈√L⌉ checkpoints
+using Recompute =
+    std::variant<NoRecompute, FullRecompute, SelectiveRecompute, EveryRecompute, SqrtRecompute>;
 
 /// "none", "full", "selective", "every 2", "sqrt".
 std::string text_of(const Recompute& recompute);
@@ -65,8 +78,8 @@ enum class ZeroGrad : std::uint8_t {
 
 struct TrainingSpec {
   std::int64_t seq_len = 0;
-  std::int64_t micro_batch = 1;             ///< sequences a GPU and micro-step
-  std::int64_t gradient_accumulation = 1;   ///< micro-steps a step
+  std::int64_t micro_batch = 1;            ///< sequences a GPU and micro-step
+  std::int64_t gradient_accumulation = 1;  ///< micro-steps a step
   Recipe recipe;
   Optimizer optimizer;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::foreach_;
@@ -74,8 +87,8 @@ struct TrainingSpec {
   Implementation implementation;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;
-  bool hold_outputs = false;                ///< the logits stay referenced until the next forward
-  bool dropout = true;                      ///< false: the model's dropout probabilities count as zero
+  bool hold_outputs = false;  ///< the logits stay referenced until the next forward
+  bool dropout = true;        ///< false: the model's dropout probabilities count as zero
 };
 
 }  // namespace memest

@@ -1,4 +1,5 @@
-// An exact fraction of 64-bit integers, always reduced, denominator positive. Overflow throws OverflowError.
+// An exact fraction of 64-bit integers, always reduced, denominator positive. Overflow throws
+// OverflowError.
 #pragma once
 
 #include <compare>
@@ -10,7 +11,9 @@ namespace memest {
 class Rational {
  public:
   constexpr Rational() = default;
-  constexpr Rational(std::int64_t whole) : numerator_(whole) {}  // NOLINT(google-explicit-constructor): integers are rationals
+  // Implicit: integers are rationals.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Rational(std::int64_t whole) : numerator_(whole) {}
   /// `denominator` is not zero.
   Rational(std::int64_t numerator, std::int64_t denominator);
 

@@ -1,12 +1,5 @@
-// The letters of the formulas, and what they stand for. One letter has one meaning in every formula of memest.
-//
-//   b  micro-batch: sequences a GPU and micro-step      a  query heads             D  data-parallel degree
-//   s  sequence length in tokens                        k  key/value heads         t  tensor-parallel degree
-//   h  hidden size                                      d  head size               p  pipeline degree
-//   f  feed-forward size                                v  vocabulary size         c  context-parallel degree
-//   L  layers                                           E  experts                 x  expert-parallel degree
-//   m  micro-batches a step                             K  experts a token (top-K)
-//   Φ  parameters      Φw  matmul weights (cast under autocast)      Φe  input embedding      Φu  largest unit
+// The letters of the formulas, and what they stand for. One letter has one meaning in every formula
+// of memest; the enumerators carry the letters, meaning() the legend.
 #pragma once
 
 #include <array>
@@ -20,32 +13,32 @@ namespace memest {
 
 /// One letter of a formula.
 enum class Symbol : std::uint8_t {
-  micro_batch,        // b
-  seq_len,            // s
-  hidden_size,        // h
-  heads,              // a
-  kv_heads,           // k
-  head_dim,           // d
-  ffn_size,           // f
-  vocab_size,         // v
-  layers,             // L
-  experts,            // E
-  top_k,              // K
-  expert_ffn_size,    // g
-  rotary_dim,         // r
-  max_positions,      // P
-  seq_len_8,          // s8: s rounded up to 8 (columns of an attention mask)
-  seq_len_32,         // s32: s rounded up to 32 (rows of the memory-efficient attention's log-sum-exp)
-  seq_len_64,         // s64: s rounded up to 64 (tiles of the memory-efficient attention's backward)
-  seq_len_128,        // s128: s rounded up to 128 (rows of flash attention's backward sums)
-  micro_batches,      // m
-  data,               // D
-  tensor,             // t
-  pipeline,           // p
-  context,            // c
-  expert,             // x
-  parameters,         // Φ
-  trainable,          // Φt: trainable parameters
+  micro_batch,      // b
+  seq_len,          // s
+  hidden_size,      // h
+  heads,            // a
+  kv_heads,         // k
+  head_dim,         // d
+  ffn_size,         // f
+  vocab_size,       // v
+  layers,           // L
+  experts,          // E
+  top_k,            // K
+  expert_ffn_size,  // g
+  rotary_dim,       // r
+  max_positions,    // P
+  seq_len_8,        // s8: s rounded up to 8 (columns of an attention mask)
+  seq_len_32,     // s32: s rounded up to 32 (rows of the memory-efficient attention's log-sum-exp)
+  seq_len_64,     // s64: s rounded up to 64 (tiles of the memory-efficient attention's backward)
+  seq_len_128,    // s128: s rounded up to 128 (rows of flash attention's backward sums)
+  micro_batches,  // m
+  data,           // D
+  tensor,         // t
+  pipeline,       // p
+  context,        // c
+  expert,         // x
+  parameters,     // Φ
+  trainable,      // Φt: trainable parameters
   matmul_parameters,  // Φw: weights that autocast copies to the compute type
   embedding,          // Φe: parameters of the input embedding
   largest_unit,       // Φu: parameters of the largest FSDP unit
@@ -73,10 +66,14 @@ class Bindings {
   }
   [[nodiscard]] bool has(Symbol symbol) const { return (set_ & bit(symbol)) != 0; }
   /// The value; `has(symbol)` holds.
-  [[nodiscard]] std::int64_t at(Symbol symbol) const { return values_[static_cast<std::size_t>(symbol)]; }
+  [[nodiscard]] std::int64_t at(Symbol symbol) const {
+    return values_[static_cast<std::size_t>(symbol)];
+  }
 
  private:
-  static constexpr std::uint64_t bit(Symbol symbol) { return std::uint64_t{1} << static_cast<unsigned>(symbol); }
+  static constexpr std::uint64_t bit(Symbol symbol) {
+    return std::uint64_t{1} << static_cast<unsigned>(symbol);
+  }
   std::array<std::int64_t, kSymbolCount> values_{};
   std::uint64_t set_ = 0;
 };

@@ -1,4 +1,5 @@
-// A 128-bit signed integer: wide enough for every product of two 64-bit quantities, and for the FLOPs of any step.
+// A 128-bit signed integer: wide enough for every product of two 64-bit quantities, and for the
+// FLOPs of any step.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace memest {
 
 __extension__ using Int128 = __int128;
 
-/// Thrown when an exact quantity leaves its range. The reader bounds its inputs and turns this into a diagnostic.
+/// Thrown when an exact quantity leaves its range. The reader bounds its inputs and turns this into
+/// a diagnostic.
 class OverflowError : public std::overflow_error {
  public:
   using std::overflow_error::overflow_error;
@@ -28,7 +30,8 @@ constexpr Int checked_add(Int left, Int right) {
 template <class Int>
 constexpr Int checked_subtract(Int left, Int right) {
   Int result{};
-  if (__builtin_sub_overflow(left, right, &result)) throw OverflowError("integer difference overflows");
+  if (__builtin_sub_overflow(left, right, &result))
+    throw OverflowError("integer difference overflows");
   return result;
 }
 
@@ -36,13 +39,15 @@ constexpr Int checked_subtract(Int left, Int right) {
 template <class Int>
 constexpr Int checked_multiply(Int left, Int right) {
   Int result{};
-  if (__builtin_mul_overflow(left, right, &result)) throw OverflowError("integer product overflows");
+  if (__builtin_mul_overflow(left, right, &result))
+    throw OverflowError("integer product overflows");
   return result;
 }
 
 /// The same number in 64 bits; throws OverflowError where it does not fit.
 constexpr std::int64_t narrow_to_int64(Int128 value) {
-  if (value > std::numeric_limits<std::int64_t>::max() || value < std::numeric_limits<std::int64_t>::min()) {
+  if (value > std::numeric_limits<std::int64_t>::max() ||
+      value < std::numeric_limits<std::int64_t>::min()) {
     throw OverflowError("integer does not fit in 64 bits");
   }
   return static_cast<std::int64_t>(value);

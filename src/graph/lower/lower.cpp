@@ -8,8 +8,8 @@
 namespace memest {
 
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy) {
-  std::variant<Graph, Unavailable> result = Unavailable{
-      "memory and time of this family are not available yet; parameter counts are"};
+  std::variant<Graph, Unavailable> result =
+      Unavailable{"memory and time of this family are not available yet; parameter counts are"};
   if (const auto* decoder = std::get_if<DecoderSpec>(&model.architecture)) {
     result = lower_decoder(*decoder, model.model_type, policy);
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
