@@ -150,8 +150,8 @@ TEST_CASE("colour is for terminals without NO_COLOR, and for who asks for it") {
   CHECK_FALSE(colored("memest estimate " + kFits));
   CHECK(colored("memest estimate --color always " + kFits));
   CHECK(colored("NO_COLOR=1 memest estimate --color always " + kFits));
-  const bool has_script = run_shell("command -v script").code == 0;
-  if (!has_script) SKIP("script(1) gives the terminal of this test");
+  const bool has_terminals = run_shell("script -qec true /dev/null").code == 0;
+  if (!has_terminals) SKIP("this test needs script(1) and pseudo-terminals");
   const std::string terminal =
       "TERM=xterm script -qec '" MEMEST_BINARY " estimate " + kFits + "' /dev/null";
   CHECK(colored(terminal));
