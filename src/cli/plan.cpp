@@ -51,7 +51,7 @@ ExitCode code_of(const PlanAnswer& answer) {
 }  // namespace
 
 Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
-  const Checked<Job> job = read_job({arguments.words, arguments.overrides});
+  const Checked<Job> job = read_job(request_of(arguments, arguments.words));
   if (!job.ok()) return refused(job.diagnostics());
   Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job.value());
   if (!gpus.ok()) return refused(gpus.diagnostics());

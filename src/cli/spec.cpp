@@ -20,16 +20,24 @@ Diagnostic too_many(const char* flag) {
 
 }  // namespace
 
+ReadRequest request_of(const Arguments& arguments, const std::vector<std::string>& files) {
+  ReadRequest request{files};
+  for (const std::string& text : arguments.overrides) request.overrides.push_back({"--set", text});
+  return request;
+}
+
 Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files) {
   Diagnostics errors;
   if (arguments.gpus.size() > 1) errors.push_back(too_many("--gpu"));
   if (arguments.counts.size() > 1) errors.push_back(too_many("--gpus"));
   if (!errors.empty()) return errors;
-  ReadRequest request{files, arguments.overrides};
-  for (const std::string& gpu : arguments.gpus) request.overrides.push_back("hardware.gpu=" + gpu);
+  ReadRequest request = request_of(arguments, files);
+  for (const std::string& gpu : arguments.gpus) {
+    request.overrides.push_back({"--gpu", "hardware.gpu=" + gpu});
+  }
   for (const std::int64_t count : arguments.counts) {
-    request.overrides.push_back("hardware.count=" + std::to_string(count));
-    request.overrides.push_back("parallelism.data=" + std::to_string(count));
+    request.overrides.push_back({"--gpus", "hardware.count=" + std::to_string(count)});
+    request.overrides.push_back({"--gpus", "parallelism.data=" + std::to_string(count)});
   }
   return read_job(request);
 }

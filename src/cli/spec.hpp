@@ -5,10 +5,14 @@
 
 #include "command.hpp"
 #include "memest/diag/diagnostic.hpp"
+#include "memest/reader/read_job.hpp"
 #include "memest/report/report.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
+
+/// `files` with what --set says of them.
+ReadRequest request_of(const Arguments& arguments, const std::vector<std::string>& files);
 
 /// The job that `words` and --set describe, on the GPU of --gpu and --gpus: one configuration, so
 /// one GPU type and one count.

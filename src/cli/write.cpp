@@ -17,7 +17,9 @@ namespace {
 }
 
 struct OpenFile {
-  explicit OpenFile(const std::string& path) : stream(std::fopen(path.c_str(), "wb")) {
+  /// Opens `name`; a failure is told of `path`, which is what the user asked for.
+  OpenFile(const std::string& name, const std::string& path)
+      : stream(std::fopen(name.c_str(), "wb")) {
     if (stream == nullptr) fail("cannot write '" + path + "'", errno);
   }
   OpenFile(const OpenFile&) = delete;
@@ -67,7 +69,7 @@ void write_file(const std::string& path, std::string_view text) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    OpenFile file(path);
+    OpenFile file(path, path);
     write_all(file, text, path);
     return;
   }
@@ -75,7 +77,7 @@ void write_file(const std::string& path, std::string_view text) {
   const std::string target =
       std::filesystem::exists(status) ? std::filesystem::canonical(path).string() : path;
   FileBeside beside(target);
-  OpenFile file(beside.name);
+  OpenFile file(beside.name, path);
   write_all(file, text, path);
   if (std::rename(beside.name.c_str(), target.c_str()) != 0)
     fail("cannot write '" + path + "'", errno);

@@ -55,8 +55,9 @@ void merge(Value& base, Value over) {
   }
 }
 
-Checked<Value> parse_override(const std::string& text) {
-  const auto source = std::make_shared<const SourceText>(SourceText{"--set", text});
+Checked<Value> parse_override(const SourceText& override_) {
+  const std::string& text = override_.text;
+  const auto source = std::make_shared<const SourceText>(override_);
   const auto place = [&](std::size_t offset, std::size_t length) {
     return SourceSpan{source, 1, static_cast<std::int32_t>(offset + 1),
                       static_cast<std::int32_t>(length)};

@@ -1,8 +1,6 @@
 // Several texts as one tree. Every value keeps the place where it was written.
 #pragma once
 
-#include <string>
-
 #include "memest/diag/diagnostic.hpp"
 #include "value.hpp"
 
@@ -12,6 +10,6 @@ namespace memest {
 void merge(Value& base, Value over);
 
 /// The tree that `training.micro_batch=4` stands for, with places in the text of the override.
-Checked<Value> parse_override(const std::string& text);
+Checked<Value> parse_override(const SourceText& override_);
 
 }  // namespace memest

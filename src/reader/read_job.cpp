@@ -155,8 +155,8 @@ Checked<Job> read_job(const ReadRequest& request) {
     if (tree.ok()) merge(root, std::move(tree).value());
   }
   expand_preset(root);
-  for (const std::string& text : request.overrides) {
-    Checked<Value> tree = parse_override(text);
+  for (const SourceText& override_ : request.overrides) {
+    Checked<Value> tree = parse_override(override_);
     append(tree.diagnostics(), diagnostics);
     if (tree.ok()) merge(root, std::move(tree).value());
   }

@@ -52,7 +52,12 @@ TEST_CASE("exit code 0 is yes, 1 a true no, 2 bad input, 3 the environment") {
   CHECK(run_shell("memest estimate configs/models/llama-3-8b.yaml --set model.hiden_size=1").code ==
         2);
   CHECK(run_shell("memest estimate no/such/file.yaml").code == 3);
-  CHECK(run_shell("memest init --output no/such/folder/file.yaml").code == 3);
+  const Ran lost = run_shell("memest init --output no/such/folder/file.yaml");
+  CHECK(lost.code == 3);
+  CHECK_THAT(lost.err, ContainsSubstring("cannot write 'no/such/folder/file.yaml': "));
+  const Ran unknown = run_shell("memest estimate --gpu nope gpt2");
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("--gpu:1:14: error: unknown GPU 'nope'"));
   CHECK(run_shell("memest init > /dev/full").code == 3);
 }
 

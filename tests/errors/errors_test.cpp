@@ -43,7 +43,7 @@ ReadRequest request_of(const fs::path& expected) {
     std::istringstream lines(text_of(arguments));
     for (std::string line; std::getline(lines, line);) {
       if (line.starts_with("--set ")) {
-        request.overrides.push_back(line.substr(6));
+        request.overrides.push_back({"--set", line.substr(6)});
       } else {
         request.files.push_back(line);
       }

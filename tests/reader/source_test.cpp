@@ -78,8 +78,10 @@ TEST_CASE("files merge from left to right, and overrides come last") {
 
   const Checked<Job> overridden =
       read_job({.files = {model, cluster},
-                .overrides = {"training.micro_batch=3", "training.recompute={every: 2}",
-                              "hardware.gpu=a100", "hardware.memory=40 GiB"}});
+                .overrides = {{"--set", "training.micro_batch=3"},
+                              {"--set", "training.recompute={every: 2}"},
+                              {"--gpu", "hardware.gpu=a100"},
+                              {"--set", "hardware.memory=40 GiB"}}});
   REQUIRE(overridden.ok());
   CHECK(overridden.value().training->micro_batch == 3);
   CHECK(text_of(overridden.value().training->recompute) == "every 2");
@@ -118,10 +120,10 @@ TEST_CASE("an override of any length and depth ends in a sentence") {
   const std::string model = folder.write("model.yaml", kModel);
   std::string deep = "a";
   for (int i = 0; i < 100'000; ++i) deep += ".a";
-  CHECK(first_error({.files = {model}, .overrides = {deep + "=1"}}) ==
+  CHECK(first_error({.files = {model}, .overrides = {{"--set", deep + "=1"}}}) ==
         "nested more than 64 levels deep");
-  CHECK(first_error(
-            {.files = {model}, .overrides = {"model.layers=" + std::string(5'000'000, '1')}}) ==
+  CHECK(first_error({.files = {model},
+                     .overrides = {{"--set", "model.layers=" + std::string(5'000'000, '1')}}}) ==
         "an override is KEY=VALUE");
 }
 

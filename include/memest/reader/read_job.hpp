@@ -15,8 +15,9 @@ struct ReadRequest {
   /// Paths of spec files (YAML; JSON where the name ends in `.json`) or names of presets. Mappings
   /// merge, anything else replaces what stood before.
   std::vector<std::string> files;
-  /// `training.micro_batch=4`, as `--set` takes them: a path of keys and a value in YAML.
-  std::vector<std::string> overrides = {};
+  /// `training.micro_batch=4`: a path of keys and a value in YAML; each named after the flag that
+  /// the user wrote, `--set` or one that stands for a key.
+  std::vector<SourceText> overrides = {};
 };
 
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.
