@@ -42,12 +42,12 @@ std::vector<Monomial> merged(const std::vector<Monomial>& left, const std::vecto
 }
 
 /// Adds `term` to `sum`, sorted by falling exponents.
-void insert(std::vector<Monomial>& sum, Monomial term) {
+void insert(std::vector<Monomial>& sum, const Monomial& term) {
   const auto place = std::find_if(sum.begin(), sum.end(), [&term](const Monomial& monomial) {
     return monomial.exponents <= term.exponents;
   });
   if (place == sum.end() || place->exponents != term.exponents) {
-    sum.insert(place, std::move(term));
+    sum.insert(place, term);
     return;
   }
   place->coefficient = place->coefficient + term.coefficient;
@@ -188,6 +188,7 @@ bool Expr::uses(Symbol symbol) const {
 Int128 Expr::evaluate(const Bindings& bindings) const {
   Fraction total;
   for (const Monomial& monomial : monomials_) add(total, value_of(monomial, bindings));
+  if (total.denominator == 0) unreachable("no symbol that a formula divides by is zero");
   const Int128 quotient = total.numerator / total.denominator;
   return total.numerator % total.denominator > 0 ? quotient + 1 : quotient;
 }

@@ -182,7 +182,7 @@ std::string factored(const std::vector<Monomial>& monomials, const SymbolText& s
 std::string written(std::vector<Monomial> monomials, const SymbolText& symbol_text) {
   if (monomials.empty()) return "0";
   const std::vector<Monomial> strangers = take_strangers(monomials);
-  const std::string front = factored(monomials, symbol_text);
+  std::string front = factored(monomials, symbol_text);
   if (strangers.empty()) return front;
   const std::string rest = sum_text(strangers, symbol_text);
   return front + (rest[0] == '-' ? " - " + rest.substr(1) : " + " + rest);

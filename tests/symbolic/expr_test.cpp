@@ -96,6 +96,7 @@ TEST_CASE("overflow and unset symbols are errors") {
   CHECK_THROWS_AS((s * s).bytes(large), OverflowError);
   CHECK_THROWS_AS((s * s * s).evaluate(large), OverflowError);
   CHECK_THROWS_AS(h.evaluate(large), InternalError);
+  CHECK_THROWS_AS((s / t).evaluate(Bindings(large).set(Symbol::tensor, 0)), InternalError);
   CHECK_THROWS_AS(Expr(std::numeric_limits<std::int64_t>::max()) * 2, OverflowError);
 }
 
