@@ -295,7 +295,10 @@ std::optional<Diagnostic> find_bracket_tower(const LineIndex& lines) {
 Diagnostic explain(const YAML::Exception& error, const TreeBuilder& builder,
                    const LineIndex& lines) {
   std::string hint;
-  const std::string_view message = error.msg;
+  std::string_view message = error.msg;
+  // yaml-cpp 0.8 adds the anchor's name, which the carets show already.
+  constexpr std::string_view kUnknownAnchor = "the referenced anchor is not defined";
+  if (message.starts_with(kUnknownAnchor)) message = kUnknownAnchor;
   if (message.find("illegal map value") != std::string_view::npos) {
     hint = "a second ':' in the line, or a wrong indentation above it";
   } else if (message.find("end of map") != std::string_view::npos ||
@@ -303,7 +306,7 @@ Diagnostic explain(const YAML::Exception& error, const TreeBuilder& builder,
     hint = "a bracket that is not closed, or a wrong indentation";
   }
   return {Severity::error, lines.span(builder.offset_of(error.mark), 1),
-          "this is not YAML: " + error.msg, hint};
+          "this is not YAML: " + std::string(message), hint};
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class Projections {
 
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
-    TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
     const TensorId q = block_.view({"qkv_proj", "q"}, both, by_head(dims_.a));
     TensorId k = block_.view({"qkv_proj", "k"}, both, by_head(dims_.k));
     TensorId v = block_.view({"qkv_proj", "v"}, both, by_head(dims_.k));
@@ -134,8 +134,8 @@ std::vector<TensorId> rotary_tables(BlockBuilder& block, const DecoderContext& c
   const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
   const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
   const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
-  const std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
-                                        block.shared(local ? "local sin" : "sin", shape, dtype)};
+  std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
+                                  block.shared(local ? "local sin" : "sin", shape, dtype)};
   if (!context.transformers() || !context.habits.tables_by_layer) return shared;
   Op op;
   op.kind = OpKind::copy;
@@ -143,7 +143,7 @@ std::vector<TensorId> rotary_tables(BlockBuilder& block, const DecoderContext& c
   op.inputs = shared;
   op.outputs = {block.make({"interleave", "cos"}, shape, dtype),
                 block.make({"interleave", "sin"}, shape, dtype)};
-  const std::vector<TensorId> own = op.outputs;
+  std::vector<TensorId> own = op.outputs;
   block.emit(std::move(op));
   return own;
 }
