@@ -144,7 +144,7 @@ std::int64_t running_pair_elements(const Inventory& inventory) {
   std::size_t layer_begin = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (i > 0 && tensors[i].count != tensors[i - 1].count) layer_begin = i;
-    std::int64_t previous = i > 0 ? elements_of(tensors[i - 1]) : 0;
+    const std::int64_t previous = i > 0 ? elements_of(tensors[i - 1]) : 0;
     const bool layer_ends = i + 1 == tensors.size() || tensors[i + 1].count != tensors[i].count;
     most = std::max(
         most, checked_add(checked_multiply(elements_of(tensors[i]), std::int64_t{2}), previous));

@@ -1,4 +1,6 @@
 #include <charconv>
+#include <memory>
+#include <optional>
 #include <string_view>
 
 #include "memest/plan/estimate.hpp"
@@ -8,23 +10,24 @@ namespace {
 
 constexpr Capability kAssumed{.value = 80, .assumed = true};
 
+std::optional<int> whole_number(std::string_view text) {
+  int value = 0;
+  const char* const end = std::to_address(text.end());
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 Capability capability_of(const GpuSpec& gpu) {
   const std::string_view text = gpu.compute_capability;
   const std::size_t point = text.find('.');
   if (point == std::string_view::npos) return kAssumed;
-  int major = 0;
-  int minor = 0;
-  const char* const begin = text.data();
-  const char* const dot = begin + point;
-  const char* const end = begin + text.size();
-  const auto whole = std::from_chars(begin, dot, major);
-  const auto tenth = std::from_chars(dot + 1, end, minor);
-  if (whole.ec != std::errc() || whole.ptr != dot || tenth.ec != std::errc() || tenth.ptr != end) {
-    return kAssumed;
-  }
-  return {.value = major * 10 + minor, .assumed = false};
+  const std::optional<int> major = whole_number(text.substr(0, point));
+  const std::optional<int> minor = whole_number(text.substr(point + 1));
+  if (!major || !minor) return kAssumed;
+  return {.value = *major * 10 + *minor, .assumed = false};
 }
 
 }  // namespace memest

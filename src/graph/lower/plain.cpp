@@ -76,10 +76,10 @@ class LayerListWriter {
   }
 
  private:
-  [[nodiscard]] Shape rows() const { return {Symbol::micro_batch, Symbol::seq_len}; }
+  [[nodiscard]] static Shape rows() { return {Symbol::micro_batch, Symbol::seq_len}; }
   [[nodiscard]] Shape shape() const {
     Shape result = rows();
-    if (stream_.width > 0) result.push_back(Expr(stream_.width));
+    if (stream_.width > 0) result.emplace_back(stream_.width);
     return result;
   }
 
@@ -118,7 +118,7 @@ class LayerListWriter {
     const TensorId x =
         policy_.autocast && layer_norm ? cast(block_, {"norm", "in fp32"}, x_, DType::fp32) : x_;
     Shape statistics = rows();
-    statistics.push_back(Expr(1));
+    statistics.emplace_back(1);
     Op op;
     op.kind = layer_norm ? OpKind::layernorm : OpKind::rmsnorm;
     op.name = "norm";
