@@ -1,0 +1,147 @@
+// Where a block comes from: the pool, a new segment, or what others give back for it.
+#include <algorithm>
+
+#include "blocks.hpp"
+
+namespace memest {
+namespace {
+
+std::int64_t segment_size(std::int64_t size) {
+  if (size <= kSmallSize) return kSmallBuffer;
+  return size < kMinLargeAlloc ? kLargeBuffer : round_up(size, kRoundLarge);
+}
+
+}  // namespace
+
+/// The smallest free block of the stream that is large enough, taken out of the pool.
+CachingAllocator::Index CachingAllocator::best_fit(StreamPool& pool, std::int64_t size) {
+  ++searches_[index_of(pool.kind)];
+  FreeBlocks::Place place = pool.free.first_of_at_least(size);
+  const FreeBlock* found = pool.free.at(place);
+  if (found == nullptr) return kNoBlock;
+  if (settings_.expandable_segments) {  // a block counts with the tail that it can grow into
+    std::int64_t room = expandable_size(blocks_[found->block]);
+    for (place = pool.free.next(place);; place = pool.free.next(place)) {
+      const FreeBlock* larger = pool.free.at(place);
+      if (larger == nullptr || expandable_size(blocks_[larger->block]) >= room) break;
+      found = larger;
+      room = expandable_size(blocks_[found->block]);
+    }
+  }
+  if (size < max_split_size_ && found->size >= max_split_size_) return kNoBlock;
+  if (size >= max_split_size_ && found->size >= size + kNonSplitRounding) return kNoBlock;
+  const Index block = found->block;
+  take_out(block);
+  return block;
+}
+
+/// A block from the device, in no list: at once, or after cached memory was given back to it.
+CachingAllocator::Index CachingAllocator::obtain(StreamPool& pool, std::int64_t size) {
+  if (limit_ && settings_.garbage_collection_threshold) collect_garbage();
+  Index block = grow(pool, size);
+  if (block == kNoBlock && release_oversize(pool, size)) block = grow(pool, size);
+  if (block == kNoBlock) {
+    ++statistics_.retries;
+    release_cached();
+    block = grow(pool, size);
+  }
+  return block;
+}
+
+CachingAllocator::Index CachingAllocator::grow(StreamPool& pool, std::int64_t size) {
+  const std::int64_t segment = segment_size(size);
+  if (limit_ && statistics_.reserved.current + Bytes(segment) > *limit_) return kNoBlock;
+  return settings_.expandable_segments ? map_more(pool, size) : new_segment(pool, segment);
+}
+
+CachingAllocator::Index CachingAllocator::new_segment(StreamPool& pool, std::int64_t size) {
+  const std::optional<Address> address = device_.allocate(Bytes(size), pool.stream);
+  if (!address) return kNoBlock;
+  const Index index = new_block();
+  Block& block = blocks_[index];
+  block.address = *address;
+  block.size = size;
+  block.stream = pool.stream;
+  block.kind = pool.kind;
+  block.use = Use::free;
+  ++statistics_.segments;
+  change_reserved(size);
+  return index;
+}
+
+/// The block is a whole free segment.
+void CachingAllocator::release_segment(Index block) {
+  take_out(block);
+  Block& released = blocks_[block];
+  device_.release(released.range());
+  --statistics_.segments;
+  change_reserved(-released.size);
+  released.use = Use::unused;
+  spare_blocks_.push_back(block);
+}
+
+/// Everything that can be given back is: whole free segments, or whole free pages of expandable
+/// ones.
+void CachingAllocator::release_cached() {
+  for (std::vector<StreamPool>& pools : pools_) {
+    scratch_.clear();
+    for (const StreamPool& pool : pools) pool.free.append_to(scratch_);
+    for (const Index block : scratch_) {
+      if (blocks_[block].space != kNoSpace) {
+        unmap_pages(block);
+      } else if (is_whole(blocks_[block])) {
+        release_segment(block);
+      }
+    }
+  }
+}
+
+/// With max_split_size, before everything is given back: the smallest cached segment that is large
+/// enough, or else the largest ones until they are together. Blocks of that size are whole
+/// segments, because they are never cut.
+bool CachingAllocator::release_oversize(StreamPool& pool, std::int64_t size) {
+  if (!settings_.max_split_size || settings_.expandable_segments) return false;
+  const std::int64_t wanted = std::max(size, max_split_size_);
+  if (const FreeBlock* enough = pool.free.at(pool.free.first_of_at_least(wanted))) {
+    release_segment(enough->block);
+    return true;
+  }
+  std::int64_t released = 0;
+  while (released < wanted) {
+    const FreeBlock* largest = pool.free.largest();
+    if (largest == nullptr || largest->size < max_split_size_) return false;
+    released += largest->size;
+    release_segment(largest->block);
+  }
+  return true;
+}
+
+/// Above the threshold: whole free segments of the large pool whose age (searches of the pool since
+/// they became free) is at least the mean of those that are left, until enough is given back.
+void CachingAllocator::collect_garbage() {
+  const auto threshold =
+      static_cast<std::int64_t>(*settings_.garbage_collection_threshold * limit_->as_double());
+  std::int64_t excess = statistics_.reserved.current.value() - threshold;
+  if (excess <= 0 || settings_.expandable_segments) return;
+  const std::int64_t now = searches_[index_of(PoolKind::large)];
+  const auto age = [&](Index block) { return now - blocks_[block].born; };
+  scratch_.clear();
+  for (const StreamPool& pool : pools_[index_of(PoolKind::large)]) pool.free.append_to(scratch_);
+  std::erase_if(scratch_, [&](Index block) { return !is_whole(blocks_[block]); });
+  std::int64_t ages = 0;
+  for (const Index block : scratch_) ages += age(block);
+  while (excess > 0 && !scratch_.empty()) {
+    const auto count = static_cast<std::int64_t>(scratch_.size());
+    const std::int64_t sum = ages;
+    for (Index& block : scratch_) {
+      if (age(block) * count < sum) continue;
+      ages -= age(block);
+      excess -= blocks_[block].size;
+      release_segment(block);
+      block = kNoBlock;
+    }
+    std::erase(scratch_, kNoBlock);
+  }
+}
+
+}  // namespace memest
