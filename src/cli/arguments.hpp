@@ -18,6 +18,8 @@ struct Arguments {
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
   Format format = Format::text;
   std::string output;  ///< --output FILE; empty: standard output
+  std::string lines;   ///< --lines FILE; empty: none
+  std::string plot;    ///< --plot FILE; empty: none
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool help = false;

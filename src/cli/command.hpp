@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "arguments.hpp"
 #include "exit_code.hpp"
@@ -23,19 +24,27 @@ struct Surroundings {
   std::string_view version;
 };
 
-/// A command's answer. Nothing is printed before it is complete.
+/// A file that an answer has beside its text.
+struct FileBesideAnswer {
+  std::string path;
+  std::string text;
+};
+
+/// A command's answer. Nothing is printed or written before it is complete.
 struct Outcome {
   ExitCode code = ExitCode::yes;
   std::string out;
-  Diagnostics diagnostics;  ///< for standard error
+  Diagnostics diagnostics;                   ///< for standard error
+  std::vector<FileBesideAnswer> files = {};  ///< written before the answer is printed
 };
 
 /// The flags that a command takes beside --help, one bit each.
 enum Flags : std::uint8_t {
   kNoFlags = 0,
-  kSpecFlags = 1,    ///< --gpu, --gpus, --set: how a spec is read
-  kFormatFlags = 2,  ///< --format text|json|markdown|csv
-  kCheckFormats = 4  ///< --format text|json|markdown|csv|github|junit
+  kSpecFlags = 1,     ///< --gpu, --gpus, --set: how a spec is read
+  kFormatFlags = 2,   ///< --format text|json|markdown|csv
+  kCheckFormats = 4,  ///< --format text|json|markdown|csv|github|junit
+  kRecordFlags = 8    ///< --lines, --plot: what records are held to
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -62,6 +71,7 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_estimate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_models(const Arguments& arguments, const Surroundings& surroundings);

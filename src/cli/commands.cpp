@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 11> kCommands = {{
+constexpr std::array<Command, 12> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -31,6 +31,12 @@ constexpr std::array<Command, 11> kCommands = {{
      "Exit code 0: all within; 1: one is over; 2: one is no spec, or its budget cannot be "
      "estimated.",
      "memest check configs/models/llama-3-8b.yaml --format github", run_check},
+    {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
+     1, kAnyNumber, kFormatFlags | kRecordFlags,
+     "FILE holds records, a line of JSON each: a spec beside what was measured. A record that asks "
+     "for what is not available yet is counted with the sentence that says so.\n"
+     "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
+     "memest validate tests/truth/nanogpt.records.jsonl", run_validate},
     {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kNoFlags,
      "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
      "with --output, to a file.",

@@ -45,6 +45,7 @@ Diagnostics errors_of(const Diagnostics& diagnostics) {
 /// Prints an outcome; its code is the program's.
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(Stream::err, arguments.color);
+  for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
   if (!arguments.output.empty() && outcome.code != ExitCode::bad_input) {
     write_file(arguments.output, outcome.out);

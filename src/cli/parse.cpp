@@ -29,6 +29,10 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--gpus", raw.counts)->delimiter(',')->allow_extra_args(false);
     app.add_option("--set", arguments.overrides)->allow_extra_args(false);
   }
+  if ((command.flags & kRecordFlags) != 0) {
+    app.add_option("--lines", arguments.lines);
+    app.add_option("--plot", arguments.plot);
+  }
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }
 

@@ -118,8 +118,7 @@ class TableCheck {
       hint +=
           "; leave '" + std::string(key.name) + "' out or set it to " + std::string(key.fallback);
     }
-    diagnostics_.push_back(
-        error_at(member.key_span, std::string(key.later) + " is not available yet", hint));
+    diagnostics_.push_back(unavailable_at(member.key_span, std::string(key.later), hint));
   }
 
   void check_value(const Value& value, const Shapes& shapes, const std::string& name,

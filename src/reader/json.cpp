@@ -43,6 +43,9 @@ void append_utf8(std::string& text, std::uint32_t code) {
 class JsonParser {
  public:
   explicit JsonParser(const LineIndex& lines) : lines_(lines), text_(lines.source()->text) {}
+  /// One line of the text: what stands in [begin, end).
+  JsonParser(const LineIndex& lines, std::size_t begin, std::size_t end)
+      : lines_(lines), text_(std::string_view(lines.source()->text).substr(0, end)), at_(begin) {}
 
   Value parse() {
     Value value = parse_value(0);
@@ -269,12 +272,7 @@ class JsonParser {
   Diagnostics errors_;
 };
 
-}  // namespace
-
-Checked<Value> parse_json(const std::shared_ptr<const SourceText>& source) {
-  const LineIndex lines(source);
-  if (std::optional<Diagnostic> fault = find_text_fault(lines)) return *std::move(fault);
-  JsonParser parser(lines);
+Checked<Value> run(JsonParser parser) {
   Value root;
   try {
     root = parser.parse();
@@ -283,6 +281,33 @@ Checked<Value> parse_json(const std::shared_ptr<const SourceText>& source) {
   }
   if (!parser.errors().empty()) return std::move(parser.errors());
   return root;
+}
+
+}  // namespace
+
+Checked<Value> parse_json(const std::shared_ptr<const SourceText>& source) {
+  const LineIndex lines(source);
+  if (std::optional<Diagnostic> fault = find_text_fault(lines)) return *std::move(fault);
+  return run(JsonParser(lines));
+}
+
+Checked<std::vector<Value>> parse_json_lines(const std::shared_ptr<const SourceText>& source) {
+  const LineIndex lines(source);
+  if (auto fault = find_text_fault(lines, kRecordsText)) return *std::move(fault);
+  const std::string_view text = source->text;
+  std::vector<Value> values;
+  Diagnostics errors;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (text.substr(begin, end - begin).find_first_not_of(" \t\r") != std::string_view::npos) {
+      Checked<Value> value = run(JsonParser(lines, begin, end));
+      errors.insert(errors.end(), value.diagnostics().begin(), value.diagnostics().end());
+      if (value.ok()) values.push_back(std::move(value).value());
+    }
+    begin = end + 1;
+  }
+  if (!errors.empty()) return errors;
+  return values;
 }
 
 }  // namespace memest

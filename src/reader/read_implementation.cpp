@@ -36,11 +36,10 @@ void override_with(const Value* word, const std::array<Kernel, size>& kernels, K
 void check_norm(const Value* norm, const Implementation& own, Diagnostics& diagnostics) {
   if (norm == nullptr || norm->text == name_of(own.norm)) return;
   const std::string framework(name_of(own.framework));
-  diagnostics.push_back(error_at(
-      norm->span,
-      "the norm " + quoted(norm->text) + " in " + quoted(framework) + " is not available yet",
-      "it comes with a later version; leave 'norm' out or set it to " +
-          std::string(name_of(own.norm))));
+  diagnostics.push_back(
+      unavailable_at(norm->span, "the norm " + quoted(norm->text) + " in " + quoted(framework),
+                     "it comes with a later version; leave 'norm' out or set it to " +
+                         std::string(name_of(own.norm))));
 }
 
 void check_model(const Value* name, Framework framework, const ModelSpec* model,

@@ -1,4 +1,4 @@
-#include "memest/reader/read_job.hpp"
+#include "read_job.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -131,14 +131,14 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   return {std::move(job), std::move(diagnostics)};
 }
 
-Checked<Job> read_root(Value root, std::string name) {
+}  // namespace
+
+Checked<Job> read_job(Value root, std::string name) {
   expand_preset(root);
   Diagnostics diagnostics;
   check_table(root, spec_keys(), {root.span.source, 0, 0, 0}, diagnostics);
   return build_job(root, std::move(name), std::move(diagnostics));
 }
-
-}  // namespace
 
 Checked<Job> read_job(const ReadRequest& request) {
   expect(!request.files.empty(), "a request names at least one file");
@@ -161,13 +161,13 @@ Checked<Job> read_job(const ReadRequest& request) {
     if (tree.ok()) merge(root, std::move(tree).value());
   }
   if (!diagnostics.empty()) return diagnostics;
-  return read_root(std::move(root), stem_of(request.files.front()));
+  return read_job(std::move(root), stem_of(request.files.front()));
 }
 
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source) {
   Checked<Value> tree = read_tree(source);
   if (!tree.ok()) return tree.diagnostics();
-  return read_root(std::move(tree).value(), stem_of(source->name));
+  return read_job(std::move(tree).value(), stem_of(source->name));
 }
 
 }  // namespace memest

@@ -145,8 +145,9 @@ class TrainingReader {
   /// The closed form is that of a step which finds the optimizer's states in place.
   void check_steps() {
     if (count("steps", 2) != 1) return;
-    error("steps", "the first step alone is not available yet",
-          "it comes with a later version; leave 'steps' out or set it to 2");
+    diagnostics_.push_back(
+        unavailable_at(training_.find("steps")->span, "the first step alone",
+                       "it comes with a later version; leave 'steps' out or set it to 2"));
   }
 
   const Value& training_;

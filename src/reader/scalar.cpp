@@ -158,6 +158,12 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+Diagnostic unavailable_at(const SourceSpan& span, const std::string& what, std::string hint) {
+  Diagnostic diagnostic = error_at(span, what + " is not available yet", std::move(hint));
+  diagnostic.unavailable = true;
+  return diagnostic;
+}
+
 Diagnostic error_at(const SourceSpan& span, std::string message, std::string hint) {
   return {Severity::error, span, std::move(message), std::move(hint)};
 }

@@ -49,6 +49,9 @@ std::string joined(const std::vector<std::string>& words);
 
 Diagnostic error_at(const SourceSpan& span, std::string message, std::string hint = {});
 
+/// "`what` is not available yet": a refusal by name, no mistake.
+Diagnostic unavailable_at(const SourceSpan& span, const std::string& what, std::string hint);
+
 /// "did you mean 'x'?" or nothing.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 

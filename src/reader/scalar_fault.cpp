@@ -149,8 +149,7 @@ Fault find_choice_fault(const Value& value, const Shape& shape, const std::strin
                     hint.empty() ? "known: " + joined(names) : hint);
   }
   if (word->later.empty()) return {};
-  return error_at(value.span, std::string(word->later) + " is not available yet",
-                  "it comes with a later version");
+  return unavailable_at(value.span, std::string(word->later), "it comes with a later version");
 }
 
 Fault find_catalog_fault(const Value& value, const Shape& shape, const std::string& name) {

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// The first bytes of the stream, one more than a text may have.
-std::string read_prefix(std::istream& stream) {
-  std::string text(kMaxTextSize + 1, '\0');
+std::string read_prefix(std::istream& stream, std::size_t most_bytes) {
+  std::string text(most_bytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
   return text;
@@ -36,7 +36,7 @@ std::string_view extension_of(std::string_view path) {
 
 }  // namespace
 
-Checked<SourcePointer> read_source(const std::string& path) {
+Checked<SourcePointer> read_source(const std::string& path, const TextKind& kind) {
   const auto whole_file = [&](std::string message, std::string hint) {
     const auto source = std::make_shared<const SourceText>(SourceText{path, ""});
     return Diagnostic{Severity::error, {source, 0, 0, 0}, std::move(message), std::move(hint)};
@@ -48,11 +48,10 @@ Checked<SourcePointer> read_source(const std::string& path) {
   errno = 0;
   std::ifstream stream(path, std::ios::binary);
   if (!stream) refuse_to_open(path);
-  std::string text = read_prefix(stream);
+  std::string text = read_prefix(stream, kind.most_bytes);
   if (stream.bad()) refuse_to_open(path);
-  if (text.size() > kMaxTextSize) {
-    return whole_file("the file is larger than 4 MiB",
-                      "a spec or a model config is a few kilobytes");
+  if (text.size() > kind.most_bytes) {
+    return whole_file(too_large_text("file", kind), std::string(kind.large_hint));
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return SourcePointer(std::make_shared<const SourceText>(SourceText{path, std::move(text)}));

@@ -8,6 +8,7 @@
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/reader/embedded_configs.hpp"
+#include "text.hpp"
 #include "value.hpp"
 
 namespace memest {
@@ -17,7 +18,7 @@ using SourcePointer = std::shared_ptr<const SourceText>;
 /// The text of a file, without a byte-order mark. Reads no more than a reader takes. A directory or
 /// a file that is too large is a diagnostic; throws EnvironmentError for a file that cannot be
 /// opened.
-Checked<SourcePointer> read_source(const std::string& path);
+Checked<SourcePointer> read_source(const std::string& path, const TextKind& kind = kSpecText);
 
 /// The embedded file `path` ("gpus/h100-sxm-80gb.yaml"), named `name` in diagnostics; null where
 /// there is none.

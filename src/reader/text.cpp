@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "memest/units/quantity.hpp"
 #include "value.hpp"
 
 namespace memest {
@@ -43,7 +44,7 @@ SourceSpan LineIndex::span(std::size_t offset, std::size_t length) const {
   offset = std::min(offset, text.size());
   const auto next = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
   const auto line = static_cast<std::size_t>(next - line_starts_.begin());
-  std::size_t line_end = std::min(text.find('\n', offset), text.size());
+  std::size_t line_end = next == line_starts_.end() ? text.size() : *next - 1;
   if (line_end > offset && text[line_end - 1] == '\r') --line_end;
   const std::size_t column = offset - line_starts_[line - 1] + 1;
   return {.source = source_,
@@ -70,22 +71,27 @@ std::size_t utf8_length(std::string_view text) {
   return overlong || beyond ? 0 : length;
 }
 
-std::optional<Diagnostic> find_text_fault(const LineIndex& lines) {
+std::string too_large_text(std::string_view noun, const TextKind& kind) {
+  return "the " + std::string(noun) + " is larger than " +
+         std::to_string(kind.most_bytes / static_cast<std::size_t>(kMiB)) + " MiB";
+}
+
+std::optional<Diagnostic> find_text_fault(const LineIndex& lines, const TextKind& kind) {
   const std::string_view text = lines.source()->text;
   const auto fault = [&](std::size_t offset, std::string message, std::string hint) {
     return Diagnostic{Severity::error, lines.span(offset, 0), std::move(message), std::move(hint)};
   };
   const Diagnostic whole{Severity::error, {lines.source(), 0, 0, 0}, "", ""};
-  if (text.size() > kMaxTextSize) {
+  if (text.size() > kind.most_bytes) {
     Diagnostic large = whole;
-    large.message = "the text is larger than 4 MiB";
-    large.hint = "a spec or a model config is a few kilobytes";
+    large.message = too_large_text("text", kind);
+    large.hint = kind.large_hint;
     return large;
   }
   if (is_blank(text)) {
     Diagnostic empty = whole;
     empty.message = "the file is empty";
-    empty.hint = "`memest init` writes a starter spec";
+    empty.hint = kind.empty_hint;
     return empty;
   }
   for (std::size_t offset = 0; offset < text.size();) {

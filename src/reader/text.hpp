@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
+#include "value.hpp"
 
 namespace memest {
 
@@ -25,9 +28,23 @@ class LineIndex {
   std::vector<std::size_t> line_starts_;
 };
 
-/// Why the text cannot be read at all: empty, larger than kMaxTextSize, binary, not UTF-8. None for
-/// a text.
-std::optional<Diagnostic> find_text_fault(const LineIndex& lines);
+/// How large a text may be, and what to say of one that is larger or empty.
+struct TextKind {
+  std::size_t most_bytes;
+  std::string_view large_hint;
+  std::string_view empty_hint;
+};
+inline constexpr TextKind kSpecText{kMaxTextSize, "a spec or a model config is a few kilobytes",
+                                    "`memest init` writes a starter spec"};
+inline constexpr TextKind kRecordsText{std::size_t{64} << 20, "records may stand in several files",
+                                       "a record is a line of JSON"};
+
+/// "the file is larger than 4 MiB".
+std::string too_large_text(std::string_view noun, const TextKind& kind);
+
+/// Why the text cannot be read at all: empty, larger than `kind` allows, binary, not UTF-8. None
+/// for a text.
+std::optional<Diagnostic> find_text_fault(const LineIndex& lines, const TextKind& kind = kSpecText);
 
 /// Bytes of the UTF-8 sequence that starts `text`; 0 where there is no valid one (RFC 3629:
 /// shortest form, no surrogates).

@@ -45,6 +45,10 @@ Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source);
 /// Parses one JSON text (RFC 8259, nothing beyond it), with the same limits.
 Checked<Value> parse_json(const std::shared_ptr<const SourceText>& source);
 
+/// Parses a JSON text a line (JSON Lines); blank lines are passed over. The limits of a document
+/// hold for each line.
+Checked<std::vector<Value>> parse_json_lines(const std::shared_ptr<const SourceText>& source);
+
 inline constexpr int kMaxDepth = 64;                ///< levels of sequences and mappings
 inline constexpr std::size_t kMaxValues = 100'000;  ///< of a document, aliases expanded
 inline constexpr std::size_t kMaxTextSize = std::size_t{4} << 20;  ///< bytes of a document

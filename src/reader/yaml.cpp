@@ -313,7 +313,8 @@ Diagnostic explain(const YAML::Exception& error, const TreeBuilder& builder,
 
 Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source) {
   const LineIndex lines(source);
-  for (const auto find_fault : {find_text_fault, find_tab, find_bracket_tower}) {
+  const auto find_spec_fault = [](const LineIndex& index) { return find_text_fault(index); };
+  for (const auto find_fault : {+find_spec_fault, find_tab, find_bracket_tower}) {
     if (std::optional<Diagnostic> fault = find_fault(lines)) return *std::move(fault);
   }
   TreeBuilder builder(lines);

@@ -7,37 +7,15 @@
 
 #include "check_text.hpp"
 #include "memest/report/check_report.hpp"
-#include "memest/report/display.hpp"
+#include "replaced.hpp"
 
 namespace memest {
 namespace {
-
-struct Replacement {
-  char sign;
-  std::string_view text;
-};
-
-template <std::size_t kSize>
-std::string replaced(std::string_view text, const Replacement (&replacements)[kSize]) {
-  std::string result;
-  for (const char sign : text) {
-    std::string_view shown(&sign, 1);
-    for (const Replacement& row : replacements) {
-      if (row.sign == sign) shown = row.text;
-    }
-    result += shown;
-  }
-  return result;
-}
 
 // As the runner unescapes them: actions/toolkit, packages/core/src/command.ts.
 constexpr Replacement kMessageSigns[] = {{'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}};
 constexpr Replacement kPropertySigns[] = {
     {'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}, {':', "%3A"}, {',', "%2C"}};
-constexpr Replacement kXmlSigns[] = {
-    {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\n', " "}};
-
-std::string xml(std::string_view text) { return replaced(printable(text, {}), kXmlSigns); }
 
 struct Annotation {
   std::string_view level;

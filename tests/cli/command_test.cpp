@@ -95,8 +95,8 @@ TEST_CASE("sizes that no number holds are bad input with a sentence") {
 }
 
 TEST_CASE("every help page fits, and its example works") {
-  const std::string name = GENERATE("plan", "estimate", "explain", "check", "import", "gpus",
-                                    "models", "recipes", "optimizers", "init", "schema");
+  const std::string name = GENERATE("plan", "estimate", "explain", "check", "validate", "import",
+                                    "gpus", "models", "recipes", "optimizers", "init", "schema");
   const Ran help = run_shell("memest " + name + " --help");
   CHECK(help.code == 0);
   CHECK(run_shell("memest help " + name).out == help.out);
@@ -126,7 +126,8 @@ TEST_CASE("the overview lists every command and fits") {
 TEST_CASE("text fits 100 columns in every command") {
   const std::string command =
       GENERATE("plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
-               "estimate resnet-50", "check llama-3-8b gpt2", "gpus", "gpus h100", "models",
+               "estimate resnet-50", "check llama-3-8b gpt2",
+               "validate tests/truth/transformers.records.jsonl", "gpus", "gpus h100", "models",
                "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command);
   INFO(command << '\n' << ran.err);
@@ -227,6 +228,25 @@ TEST_CASE("check answers for several files, by its code and in the formats of CI
   CHECK_THAT(run_shell("memest check configs/models/gpt2.yaml").out,
              ContainsSubstring("no budget"));
   CHECK(run_shell("memest check '" + over + "' --set training.oops=1").code == 2);
+}
+
+TEST_CASE("validate says no where a line breaks, points at it, and writes its plot") {
+  const Scratch scratch;
+  const std::string records = "tests/truth/nanogpt.records.jsonl";
+  const std::string lines = scratch.file("lines.yaml");
+  run_shell("echo 'lines: [{metric: parameters, equal: true}]' > '" + lines + "'");
+  const std::string plot = scratch.file("plot.svg");
+  CHECK(run_shell("memest validate " + records + " --lines '" + lines + "' --plot '" + plot + "'")
+            .code == 0);
+  CHECK_THAT(file_text(plot), StartsWith("<svg "));
+  run_shell("echo 'lines: [{metric: parameters, equal: true, least_rows: 1000}]' > '" + lines +
+            "'");
+  const Ran ran = run_shell("memest validate " + records + " --lines '" + lines + "'");
+  CHECK(ran.code == 1);
+  CHECK_THAT(ran.out, ContainsSubstring("Lines broken: 1."));
+  CHECK_THAT(ran.err, ContainsSubstring("lines.yaml:1:18: error: 23 rows of parameters"));
+  CHECK(run_shell("memest validate " + records + " --lines no-such-lines.yaml").code == 3);
+  CHECK(run_shell("memest validate configs/models/gpt2.yaml").code == 2);
 }
 
 TEST_CASE("what import writes is a spec of the same model") {

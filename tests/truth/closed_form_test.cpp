@@ -1,20 +1,20 @@
 // The closed form held to recorded runs: how far allocated peaks lie from it, and that the margins
 // of memory/margin.cpp are the quantiles that they claim to be. `truth_test "[table]"` prints every
 // residual and the quantiles by group: run it to write the margins anew when records are added.
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
-#include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <variant>
 
 #include "memest/graph/lower.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
-#include "memest/reader/read_job.hpp"
-#include "records.hpp"
+#include "memest/plan/validation.hpp"
+#include "memest/reader/record.hpp"
 
 namespace memest {
 namespace {
@@ -30,28 +30,23 @@ struct Residual {
 
 /// None where the record ran out of memory, or has what memest refuses by name.
 std::optional<Residual> residual_of(const Record& record) {
-  const auto allocated = record.number("allocated_peak_bytes");
-  const auto reserved = record.number("reserved_peak_bytes");
-  if (!allocated || !reserved || json_member(record.measured, "outcome") != "\"ok\"") {
-    return std::nullopt;
-  }
-  const auto source =
-      std::make_shared<const SourceText>(SourceText{record.id + ".json", record.spec});
-  const Checked<Job> job = read_job(source);
-  if (!job.ok() || !job.value().training) return std::nullopt;
-  const TrainingSpec& training = *job.value().training;
-  const int capability = capability_of(job.value().hardware.gpu).value;
-  const auto lowered = lower(job.value().model, policy_of(training, capability));
+  const auto& [allocated, reserved] =
+      std::tie(record.measured.allocated_peak, record.measured.reserved_peak);
+  if (!allocated || !reserved || record.measured.outcome != RunOutcome::ok) return std::nullopt;
+  if (!record.job || !record.job->training) return std::nullopt;
+  const TrainingSpec& training = *record.job->training;
+  const int capability = capability_of(record.job->hardware.gpu).value;
+  const auto lowered = lower(record.job->model, policy_of(training, capability));
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return std::nullopt;
-  const Ledger ledger = write_ledger(*graph, job.value());
+  const Ledger ledger = write_ledger(*graph, *record.job);
   const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
   const double closed_form = estimate.allocated().as_double();
   return Residual{.id = record.id,
                   .recomputes = !std::holds_alternative<NoRecompute>(training.recompute),
                   .margin = ledger.margin,
-                  .allocated = static_cast<double>(*allocated) / closed_form - 1,
-                  .reserved = static_cast<double>(*reserved) / closed_form - 1,
+                  .allocated = allocated->as_double() / closed_form - 1,
+                  .reserved = reserved->as_double() / closed_form - 1,
                   .instant = ledger.instants[estimate.peak].name};
 }
 
@@ -59,22 +54,14 @@ const std::vector<Residual>& residuals() {
   static const std::vector<Residual> kResiduals = [] {
     std::vector<Residual> result;
     for (const char* file : {"transformers.records.jsonl", "nanogpt.records.jsonl"}) {
-      for (const Record& record : read_records(file)) {
+      const auto records = read_records(std::string(MEMEST_TRUTH_FOLDER "/") + file);
+      for (const Record& record : records.value()) {
         if (auto residual = residual_of(record)) result.push_back(*std::move(residual));
       }
     }
     return result;
   }();
   return kResiduals;
-}
-
-/// The `share` quantile, linear between neighbours.
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (values[above] - values[below]) * (at - std::floor(at));
 }
 
 std::vector<Residual> group(bool recomputes) {

@@ -36,6 +36,8 @@ struct Diagnostic {
   SourceSpan span;
   std::string message;  ///< one sentence, no full stop: "unknown key 'hiden_size'"
   std::string hint;     ///< what to do: "did you mean 'hidden_size'?"; empty for none
+  /// Nothing is wrong with the text: what it asks for is known by name and not there yet.
+  bool unavailable = false;
 };
 
 using Diagnostics = std::vector<Diagnostic>;

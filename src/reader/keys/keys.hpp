@@ -124,6 +124,11 @@ std::span<const Key> recipe_file_keys();
 std::span<const Key> optimizer_file_keys();
 std::span<const Key> price_file_keys();
 
+// Of recorded runs, and of the lines that predictions of them are held to.
+std::span<const Key> record_keys();    ///< of a record
+std::span<const Key> measured_keys();  ///< of its `measured`, and of each of its ranks
+std::span<const Key> accuracy_file_keys();
+
 /// Words of the decoder's `family`; the others are told apart before any key is checked.
 std::span<const Word> family_words();
 

@@ -1,0 +1,92 @@
+// Predictions held against recorded runs: for every figure that was measured what the estimate
+// says, and for every group of runs how far off it is.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memest/plan/estimate.hpp"
+#include "memest/spec/accuracy.hpp"
+#include "memest/spec/job.hpp"
+#include "memest/spec/observables.hpp"
+
+namespace memest {
+
+/// What the estimate says of everything that a record can have measured. What it does not know is
+/// absent.
+Observables predict(const Job& job, const JobEstimate& estimate);
+
+/// A figure of a record beside its prediction. Counts, bytes and FLOPs are whole; the outcome is 0
+/// for `ok`, 1 for `oom`.
+struct Comparison {
+  Metric metric = Metric::allocated_peak_bytes;
+  std::string part;  ///< "step2.forward_peak", "layer 3", "rank 1"; empty for the run as a whole
+  std::variant<Int128, double> measured;
+  std::variant<std::monostate, Int128, double> predicted;  ///< nothing where there is none
+
+  [[nodiscard]] bool is_predicted() const;
+  /// The same number on both sides.
+  [[nodiscard]] bool equal() const;
+  /// predicted / measured - 1, for people: lines of equality ask equal(). Infinite where only the
+  /// measured figure is zero.
+  [[nodiscard]] double error() const;
+};
+
+/// Every measured figure, in the order of Metric. Lists of layers are one comparison: of the first
+/// layer that differs, else of the first.
+std::vector<Comparison> compare(const Observables& measured, const Observables& predicted);
+
+/// What a run was, in words of its spec.
+struct RunTraits {
+  std::string model;  ///< Hugging Face's model type, else the family
+  std::string precision;
+  std::string attention;
+  std::string recompute;
+};
+
+/// A record after comparison.
+struct ValidatedRun {
+  std::string id;
+  std::string group;  ///< "transformers training, no recompute"; empty where there is no job
+  RunTraits traits;
+  std::vector<Comparison> comparisons;
+  std::string refusal;  ///< why memory, FLOPs and time are not predicted; empty where they are
+
+  /// The comparison of `metric` that is farthest off; null where there is none with a prediction.
+  [[nodiscard]] const Comparison* worst(Metric metric) const;
+};
+
+/// The runs that are judged together: one implementation, with or without recompute.
+std::string group_of(const Job& job);
+
+/// Estimates `job` and compares. Throws OverflowError where a size leaves its range.
+ValidatedRun validate_run(std::string id, const Job& job, const Observables& measured);
+
+/// One metric over the runs of a group.
+struct MetricSummary {
+  std::string group;
+  Metric metric = Metric::allocated_peak_bytes;
+  std::int64_t compared = 0;
+  std::int64_t equal = 0;
+  std::int64_t not_predicted = 0;  ///< measured, in runs that are not refused
+  // Of the distances |error|; zero where nothing was compared.
+  double median = 0;
+  double p90 = 0;
+  double maximum = 0;
+  std::string worst;  ///< id of the run that is farthest off
+};
+
+/// A summary for each group and metric that was measured; groups by name, metrics in their order.
+std::vector<MetricSummary> summarize(const std::vector<ValidatedRun>& runs);
+
+/// Whatever breaks a line, at its place in the file of lines; empty where every line holds.
+Diagnostics hold_to_lines(const std::vector<ValidatedRun>& runs, const AccuracyLines& lines);
+
+/// The `share` quantile of `values`, which are not empty, linear between neighbours.
+double quantile(std::vector<double> values, double share);
+
+}  // namespace memest

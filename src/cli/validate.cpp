@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <utility>
+
+#include "command.hpp"
+#include "memest/plan/validation.hpp"
+#include "memest/reader/accuracy.hpp"
+#include "memest/reader/record.hpp"
+#include "memest/report/validation_report.hpp"
+#include "spec.hpp"
+
+namespace memest {
+namespace {
+
+ValidatedRun validated(Record record) {
+  if (record.job) return validate_run(std::move(record.id), *record.job, record.measured);
+  ValidatedRun run;
+  run.id = std::move(record.id);
+  run.refusal = std::move(record.refusal);
+  return run;
+}
+
+void append(const Diagnostics& more, Diagnostics& diagnostics) {
+  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings) {
+  Diagnostics mistakes;
+  Diagnostics warnings;
+  std::vector<Record> records;
+  for (const std::string& file : arguments.words) {
+    Checked<std::vector<Record>> read = read_records(file);
+    append(read.diagnostics(), read.ok() ? warnings : mistakes);
+    if (!read.ok()) continue;
+    for (Record& record : std::move(read).value()) records.push_back(std::move(record));
+  }
+  AccuracyLines lines;
+  if (!arguments.lines.empty()) {
+    Checked<AccuracyLines> read = read_accuracy_lines(arguments.lines);
+    append(read.diagnostics(), mistakes);
+    if (read.ok()) lines = std::move(read).value();
+  }
+  if (!mistakes.empty()) return refused(std::move(mistakes));
+
+  ValidationAnswer answer;
+  answer.held = !arguments.lines.empty();
+  answer.runs.reserve(records.size());
+  for (Record& record : records) answer.runs.push_back(validated(std::move(record)));
+  if (answer.held) answer.broken = hold_to_lines(answer.runs, lines);
+  const Report report =
+      report_validation(answer, question_of(arguments, arguments.words, surroundings));
+  Outcome outcome{answer.broken.empty() ? ExitCode::yes : ExitCode::no,
+                  formatted(report, arguments.format, surroundings.out), std::move(warnings)};
+  append(answer.broken, outcome.diagnostics);
+  if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, scatter_of(answer.runs)});
+  return outcome;
+}
+
+}  // namespace memest

@@ -1,0 +1,226 @@
+#include "memest/plan/validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "memest/graph/parameters.hpp"
+
+namespace memest {
+namespace {
+
+using Figure = std::variant<Int128, double>;
+
+double as_double(const Figure& figure) {
+  return std::visit([](auto number) { return static_cast<double>(number); }, figure);
+}
+
+Figure figure_of(Bytes bytes) { return Int128{bytes.value()}; }
+Figure figure_of(Flops flops) { return flops.value(); }
+Figure figure_of(Seconds seconds) { return seconds.value(); }
+Figure figure_of(std::int64_t count) { return Int128{count}; }
+Figure figure_of(double number) { return number; }
+Figure figure_of(RunOutcome outcome) { return static_cast<Int128>(outcome); }
+
+/// Collects the comparisons of one run, rank by rank.
+class Comparer {
+ public:
+  explicit Comparer(std::string part) : part_(std::move(part)) {}
+
+  [[nodiscard]] std::vector<Comparison> compare(const Observables& measured,
+                                                const Observables& predicted) && {
+    add(Metric::allocated_peak_bytes, measured.allocated_peak, predicted.allocated_peak);
+    add(Metric::reserved_peak_bytes, measured.reserved_peak, predicted.reserved_peak);
+    add(Metric::device_bytes, measured.device, predicted.device);
+    add(Metric::step_seconds, measured.step, predicted.step);
+    add(Metric::tokens_per_second_per_gpu, measured.tokens_per_second_per_gpu,
+        predicted.tokens_per_second_per_gpu);
+    add(Metric::parameters, measured.parameters, predicted.parameters);
+    add(Metric::trainable_parameters, measured.trainable_parameters,
+        predicted.trainable_parameters);
+    add(Metric::buffer_bytes, measured.buffers, predicted.buffers);
+    add(Metric::saved_bytes, measured.saved, predicted.saved);
+    add_layers(measured.saved_by_layer, predicted.saved_by_layer);
+    add(Metric::forward_flops, measured.forward, predicted.forward);
+    add(Metric::backward_flops, measured.backward, predicted.backward);
+    add_phases(measured.phases, predicted.phases);
+    add(Metric::outcome, measured.outcome, predicted.outcome);
+    add_ranks(measured.ranks, predicted.ranks);
+    return std::move(comparisons_);
+  }
+
+ private:
+  [[nodiscard]] std::string named(const std::string& part) const {
+    return part_.empty() || part.empty() ? part_ + part : part_ + " " + part;
+  }
+
+  template <class T>
+  void add(Metric metric, const std::optional<T>& measured, const std::optional<T>& predicted,
+           const std::string& part = {}) {
+    if (!measured) return;
+    Comparison comparison{metric, named(part), figure_of(*measured), {}};
+    if (predicted) {
+      std::visit([&](auto number) { comparison.predicted = number; }, figure_of(*predicted));
+    }
+    comparisons_.push_back(std::move(comparison));
+  }
+
+  void add_layers(const std::optional<std::vector<Bytes>>& measured,
+                  const std::optional<std::vector<Bytes>>& predicted) {
+    constexpr Metric kMetric = Metric::saved_bytes_per_layer;
+    using Count = std::optional<std::int64_t>;
+    if (!measured) return;
+    const auto size_of = [](const std::vector<Bytes>& layers) {
+      return static_cast<std::int64_t>(layers.size());
+    };
+    if (!predicted) return add(kMetric, Count(size_of(*measured)), Count(), "layers");
+    std::vector<Bytes> expected = *measured;
+    if (expected.size() == 1) expected.resize(predicted->size(), expected.front());
+    if (expected.empty() || expected.size() != predicted->size()) {
+      return add(kMetric, Count(size_of(expected)), Count(size_of(*predicted)), "layers");
+    }
+    const auto [at, beside] = std::mismatch(expected.begin(), expected.end(), predicted->begin());
+    const bool all_equal = at == expected.end();
+    const auto layer = all_equal ? 0 : static_cast<std::size_t>(at - expected.begin());
+    add(kMetric, std::optional(expected[layer]), std::optional((*predicted)[layer]),
+        "layer " + std::to_string(layer + 1));
+  }
+
+  void add_phases(const std::vector<PhaseBytes>& measured,
+                  const std::vector<PhaseBytes>& predicted) {
+    for (const PhaseBytes& phase : measured) {
+      const auto found =
+          std::find_if(predicted.begin(), predicted.end(),
+                       [&](const PhaseBytes& other) { return other.name == phase.name; });
+      add(Metric::phases, std::optional(phase.bytes),
+          found == predicted.end() ? std::nullopt : std::optional(found->bytes), phase.name);
+    }
+  }
+
+  void add_ranks(const std::vector<RankObservables>& measured,
+                 const std::vector<RankObservables>& predicted) {
+    static const Observables kNothing;
+    for (const RankObservables& rank : measured) {
+      const auto found =
+          std::find_if(predicted.begin(), predicted.end(),
+                       [&](const RankObservables& other) { return other.rank == rank.rank; });
+      std::vector<Comparison> of_rank =
+          Comparer("rank " + std::to_string(rank.rank))
+              .compare(rank.observed, found == predicted.end() ? kNothing : found->observed);
+      std::move(of_rank.begin(), of_rank.end(), std::back_inserter(comparisons_));
+    }
+  }
+
+  std::string part_;
+  std::vector<Comparison> comparisons_;
+};
+
+RunTraits traits_of(const Job& job) {
+  RunTraits traits;
+  traits.model =
+      job.model.model_type.empty() ? std::string(name_of(job.model.family)) : job.model.model_type;
+  if (job.training) {
+    traits.precision = job.training->recipe.name;
+    traits.attention = name_of(job.training->implementation.attention);
+    traits.recompute = text_of(job.training->recompute);
+  }
+  return traits;
+}
+
+}  // namespace
+
+bool Comparison::is_predicted() const { return !std::holds_alternative<std::monostate>(predicted); }
+
+bool Comparison::equal() const {
+  const auto* whole = std::get_if<Int128>(&predicted);
+  const auto* expected = std::get_if<Int128>(&measured);
+  if (whole != nullptr && expected != nullptr) return *whole == *expected;
+  return is_predicted() && error() == 0;
+}
+
+double Comparison::error() const {
+  const auto* whole = std::get_if<Int128>(&predicted);
+  const auto* count = std::get_if<Int128>(&measured);
+  const double expected = as_double(measured);
+  // Whole numbers are subtracted as such: near ones would lose what tells them apart.
+  const double difference =
+      whole != nullptr && count != nullptr
+          ? static_cast<double>(*whole - *count)
+          : (whole != nullptr ? static_cast<double>(*whole) : std::get<double>(predicted)) -
+                expected;
+  if (difference == 0) return 0;
+  return expected == 0 ? std::numeric_limits<double>::infinity() : difference / expected;
+}
+
+Observables predict(const Job& job, const JobEstimate& estimate) {
+  Observables predicted;
+  predicted.parameters = estimate.parameters.total;
+  predicted.trainable_parameters = estimate.parameters.trainable;
+  predicted.buffers = estimate.parameters.buffers;
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    predicted.allocated_peak = memory->estimate.allocated();
+    predicted.device = memory->estimate.device();
+    predicted.outcome =
+        memory->verdict == Verdict::does_not_fit ? RunOutcome::out_of_memory : RunOutcome::ok;
+    if (const auto* saved = std::get_if<Bytes>(&memory->saved)) {
+      predicted.saved = *saved;
+      predicted.saved_by_layer = memory->saved_by_layer;
+    }
+  }
+  if (const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops)) {
+    // Every micro-step has as many, so nothing is lost.
+    const std::int64_t micro_steps = job.training->gradient_accumulation;
+    predicted.forward = Flops(flops->forward.value() / micro_steps);
+    predicted.backward = Flops(flops->backward.value() / micro_steps);
+  }
+  if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
+    predicted.step = time->step;
+    predicted.tokens_per_second_per_gpu = time->tokens_per_second_per_gpu;
+  }
+  return predicted;
+}
+
+std::vector<Comparison> compare(const Observables& measured, const Observables& predicted) {
+  std::vector<Comparison> comparisons = Comparer("").compare(measured, predicted);
+  std::stable_sort(
+      comparisons.begin(), comparisons.end(),
+      [](const Comparison& left, const Comparison& right) { return left.metric < right.metric; });
+  return comparisons;
+}
+
+const Comparison* ValidatedRun::worst(Metric metric) const {
+  const Comparison* found = nullptr;
+  for (const Comparison& comparison : comparisons) {
+    if (comparison.metric != metric || !comparison.is_predicted()) continue;
+    const bool farther = found == nullptr ||
+                         std::abs(comparison.error()) > std::abs(found->error()) ||
+                         (found->equal() && !comparison.equal());
+    if (farther) found = &comparison;
+  }
+  return found;
+}
+
+std::string group_of(const Job& job) {
+  if (!job.training) return std::string(name_of(job.model.family)) + " without training";
+  const TrainingSpec& training = *job.training;
+  const bool keeps = std::holds_alternative<NoRecompute>(training.recompute);
+  return std::string(name_of(training.implementation.framework)) +
+         (keeps ? " training, no recompute" : " training, recompute");
+}
+
+ValidatedRun validate_run(std::string id, const Job& job, const Observables& measured) {
+  const JobEstimate estimate = estimate_job(job);
+  ValidatedRun run;
+  run.id = std::move(id);
+  run.group = group_of(job);
+  run.traits = traits_of(job);
+  run.comparisons = compare(measured, predict(job, estimate));
+  if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {
+    run.refusal = missing->sentence;
+  }
+  return run;
+}
+
+}  // namespace memest

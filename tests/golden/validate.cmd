@@ -1,0 +1,1 @@
+memest validate tests/golden/validate.records.jsonl --lines tests/golden/validate.lines.yaml
