@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -30,8 +31,12 @@ enum class OpKind : std::uint8_t {
   cast,
   mask,
   rotary,
+  power,
+  reduce,     // mean, sum
   embedding,  // movement
-  copy
+  copy,
+  concatenate,
+  view  ///< no kernel: another shape, or a part, of the same storage
 };
 
 OpClass class_of(OpKind kind);
@@ -48,6 +53,44 @@ struct Work {
   friend bool operator==(const Work&, const Work&) = default;
 };
 
+/// A tensor that an op's backward makes: as many elements as `like` has, in `dtype`.
+struct BackwardTensor {
+  TensorId like = 0;
+  DType dtype = DType::fp32;
+
+  friend bool operator==(const BackwardTensor&, const BackwardTensor&) = default;
+};
+
+enum class StepKind : std::uint8_t { allocate, free };
+
+/// One allocation or free of an op's backward.
+struct Step {
+  StepKind kind = StepKind::allocate;
+  std::uint8_t tensor = 0;  ///< index into Op::backward_tensors
+
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// How a gradient comes to the op that made the tensor. Autograd adds a second gradient in place
+/// only where nothing else holds the first one's storage, and a view's base does.
+enum class Reach : std::uint8_t { directly, through_view };
+
+/// Where the gradient of one input comes from.
+struct InputGradient {
+  /// In place of an index: the gradient of the op's output itself.
+  static constexpr std::uint8_t kHandedOn = std::numeric_limits<std::uint8_t>::max();
+
+  TensorId input = 0;
+  std::uint8_t tensor = kHandedOn;  ///< index into Op::backward_tensors
+  Reach reach = Reach::directly;
+
+  friend bool operator==(const InputGradient&, const InputGradient&) = default;
+};
+
+/// What a library keeps from the first call of a thread on.
+enum class Workspace : std::uint8_t { none, cublas, cublas_lt };
+
+/// One call of the framework's dispatcher: PyTorch's ATen operator, or an equal of it.
 struct Op {
   OpKind kind = OpKind::linear;
   std::string_view
@@ -55,9 +98,16 @@ struct Op {
   std::vector<TensorId> inputs;  ///< parameters included
   std::vector<TensorId> outputs;
   std::vector<TensorId> saved;            ///< kept until this op's backward has run
-  std::vector<TensorId> forward_scratch;  ///< alive during the forward only
-  std::vector<TensorId>
-      backward_scratch;  ///< alive during the backward only, beside saved tensors and gradients
+  std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them
+  /// The backward, step by step: what it makes beside saved tensors and incoming gradients.
+  std::vector<BackwardTensor> backward_tensors;
+  std::vector<Step> backward_steps;
+  /// Gradients that leave the backward, in the order of the edges; of inputs that want one.
+  std::vector<InputGradient> gradients;
+  /// Storages whose last reference from the running program ends after the forward: temporaries
+  /// with their last use, locals with their function's end.
+  std::vector<TensorId> releases;
+  Workspace workspace = Workspace::none;  ///< asked for after the outputs are made
   Work forward;
   Work backward;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate

@@ -35,6 +35,8 @@ struct Tensor {
   /// Made once for the whole model outside the block, known by its name (cos and sin tables, token
   /// ids, a tied weight): the block that first keeps it counts it.
   bool shared = false;
+  /// Made in this block and known to later ones by its name, until one of their ops releases it.
+  bool outlives_block = false;
   /// The previous block keeps this storage already (its last op saves its result): this block
   /// counts nothing for it.
   bool kept_before = false;
