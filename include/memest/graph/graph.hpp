@@ -20,6 +20,8 @@ struct Block {
   std::vector<Op> ops;
   /// The block's input as the previous block left it, kept by a checkpoint of the block.
   TensorId input = 0;
+  /// What the next block takes as its input.
+  TensorId output = 0;
   bool checkpointable = false;  ///< a transformer layer: recompute applies to it
 
   /// Elements of the block's own parameters; a tied weight belongs to the block that has it first.

@@ -1,11 +1,38 @@
 #include "block_builder.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "memest/diag/expect.hpp"
 
 namespace memest {
+
+BackwardWriter::Made BackwardWriter::make(TensorId like, DType dtype) {
+  const auto made = static_cast<Made>(op_.backward_tensors.size());
+  op_.backward_tensors.push_back({like, dtype});
+  op_.backward_steps.push_back({StepKind::allocate, made});
+  return made;
+}
+
+void BackwardWriter::drop(Made tensor) { op_.backward_steps.push_back({StepKind::free, tensor}); }
+
+void BackwardWriter::give(TensorId input, Made tensor, Reach reach) {
+  op_.gradients.push_back({input, tensor, reach});
+}
+
+void BackwardWriter::hand_on(TensorId input, Reach reach) {
+  op_.gradients.push_back({input, InputGradient::kHandedOn, reach});
+}
+
+Frame::~Frame() {
+  // A frame around no op (an identity) ends where the op before it does.
+  const std::size_t last = block_.block_.ops.empty() ? 0 : block_.block_.ops.size() - 1;
+  for (const TensorId id : locals_) {
+    block_.held_.push_back({block_.block_.tensors[id].storage, last});
+  }
+}
 
 BlockBuilder::BlockBuilder(std::string name, const Precision& precision) : precision_(precision) {
   block_.name = std::move(name);
@@ -68,12 +95,22 @@ TensorId BlockBuilder::make(Place place, Shape shape, DType dtype, Role role) {
   return add(std::move(tensor), false);
 }
 
-TensorId BlockBuilder::view(Place place, TensorId base, Shape shape) {
+TensorId BlockBuilder::alias(Place place, TensorId base, Shape shape) {
   const TensorId id =
       make(place, std::move(shape), block_.tensors[base].dtype, block_.tensors[base].role);
   block_.tensors[id].storage = block_.tensors[base].storage;
   needs_gradient_[id] = needs_gradient_[base];
   return id;
+}
+
+void BlockBuilder::outlive(TensorId id, std::string_view name) {
+  Tensor& owner = block_.tensors[block_.tensors[id].storage];
+  owner.name = name;
+  owner.outlives_block = true;
+}
+
+void BlockBuilder::let_go(std::string_view name, Shape shape, DType dtype) {
+  block_.ops.back().releases.push_back(shared(name, std::move(shape), dtype));
 }
 
 void BlockBuilder::emit(Op op, const Flow& flow) {
@@ -91,24 +128,73 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
   op.forward.flops = flow.forward;
   // A look-up reads the rows that it copies, not the table.
   if (op.kind == OpKind::embedding) read = written + block_.tensors[op.inputs.front()].bytes();
-  op.forward.bytes = read + written;
+  if (op.kind != OpKind::view) op.forward.bytes = read + written;
   if (trains) {
     // Backward reads what was saved and the outputs' gradients, and writes the inputs' gradients.
     op.backward.flops = flow.backward;
-    op.backward.bytes = written;
-    for (const TensorId id : op.saved) op.backward.bytes += block_.tensors[id].bytes();
-    for (const TensorId id : op.inputs) {
-      if (needs_gradient_[id]) op.backward.bytes += block_.tensors[id].bytes();
-    }
+    if (!op.backward_tensors.empty()) op.backward.bytes = backward_traffic(op, written);
   } else {
     op.saved.clear();
-    op.backward_scratch.clear();
+    op.backward_tensors.clear();
+    op.backward_steps.clear();
+    op.gradients.clear();
   }
   block_.ops.push_back(std::move(op));
 }
 
-Block BlockBuilder::take(bool checkpointable) && {
+Expr BlockBuilder::backward_traffic(const Op& op, const Expr& written) const {
+  Expr traffic = written;
+  for (const TensorId id : op.saved) traffic += block_.tensors[id].bytes();
+  for (const TensorId id : op.inputs) {
+    if (needs_gradient_[id]) traffic += block_.tensors[id].bytes();
+  }
+  return traffic;
+}
+
+void BlockBuilder::write_releases() {
+  constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> last(block_.tensors.size(), kNever);
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    for (const TensorId id : block_.ops[i].outputs) last[block_.tensors[id].storage] = i;
+    for (const TensorId id : block_.ops[i].inputs) last[block_.tensors[id].storage] = i;
+  }
+  std::vector<Held> ends;
+  std::vector<bool> held(block_.tensors.size(), false);
+  for (const Held& local : held_) held[local.storage] = true;
+  const auto made_here = [this](TensorId storage) {
+    const Tensor& tensor = block_.tensors[storage];
+    return tensor.storage == storage && !tensor.shared && !tensor.outlives_block &&
+           tensor.role != Role::parameter;
+  };
+  const std::size_t end = block_.ops.size() - 1;
+  const TensorId result = block_.tensors[block_.output].storage;
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    if (!held[id] && last[id] != kNever && id != result && id != block_.input && made_here(id)) {
+      ends.push_back({id, last[id]});
+    }
+  }
+  for (auto at = held_.begin(); at != held_.end(); ++at) {
+    const Held& local = *at;
+    // A storage that several functions hold ends with the last of them.
+    const bool later = std::any_of(std::next(at), held_.end(), [&local](const Held& other) {
+      return other.storage == local.storage;
+    });
+    if (later || local.storage == result || !made_here(local.storage)) continue;
+    const std::size_t used = last[local.storage];
+    ends.push_back({local.storage, used == kNever ? local.op : std::max(local.op, used)});
+  }
+  // The caller's local holds the block's input until the block returns.
+  const Tensor& input = block_.tensors[block_.input];
+  if (input.role == Role::input && !input.shared && !held[block_.input]) {
+    ends.push_back({block_.input, end});
+  }
+  for (const Held& release : ends) block_.ops[release.op].releases.push_back(release.storage);
+}
+
+Block BlockBuilder::take(TensorId output, bool checkpointable) && {
+  block_.output = output;
   block_.checkpointable = checkpointable;
+  write_releases();
   return std::move(block_);
 }
 

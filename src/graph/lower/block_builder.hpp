@@ -3,6 +3,8 @@
 // need a gradient follows from the inputs, as in autograd.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,25 @@ struct Flow {
   Expr backward;
 };
 
+/// Writes an op's backward step by step into the op.
+class BackwardWriter {
+ public:
+  /// Index of a tensor that the backward makes.
+  using Made = std::uint8_t;
+
+  explicit BackwardWriter(Op& op) : op_(op) {}
+
+  /// Makes as many elements as `like` has.
+  Made make(TensorId like, DType dtype);
+  void drop(Made tensor);
+  void give(TensorId input, Made tensor, Reach reach = Reach::directly);
+  /// The output's gradient is the input's.
+  void hand_on(TensorId input, Reach reach = Reach::directly);
+
+ private:
+  Op& op_;
+};
+
 class BlockBuilder {
  public:
   BlockBuilder(std::string name, const Precision& precision);
@@ -49,8 +70,12 @@ class BlockBuilder {
   /// A new storage that an op writes.
   TensorId make(Place place, Shape shape, DType dtype);
   TensorId make(Place place, Shape shape, DType dtype, Role role);
-  /// The same storage in another shape.
-  TensorId view(Place place, TensorId base, Shape shape);
+  /// The same storage in another shape, without an op of its own: gradients do not pass.
+  TensorId alias(Place place, TensorId base, Shape shape);
+  /// Makes `id` known to later blocks as `name`, a literal, until one of them lets it go.
+  void outlive(TensorId id, std::string_view name);
+  /// The last op so far ends the reference of the program to what earlier blocks know as `name`.
+  void let_go(std::string_view name, Shape shape, DType dtype);
 
   /// Appends `op`; its work's FLOPs are `flow`'s, its bytes are those of the tensors it names.
   void emit(Op op, const Flow& flow = {});
@@ -61,14 +86,44 @@ class BlockBuilder {
   [[nodiscard]] bool needs_gradient(TensorId id) const { return needs_gradient_[id]; }
   void set_needs_gradient(TensorId id, bool needs) { needs_gradient_[id] = needs; }
 
-  [[nodiscard]] Block take(bool checkpointable = false) &&;
+  /// Answers `output` to the next block.
+  [[nodiscard]] Block take(TensorId output, bool checkpointable = false) &&;
 
  private:
+  friend class Frame;
+  /// A storage whose reference ends with op `op` at the earliest.
+  struct Held {
+    TensorId storage;
+    std::size_t op;
+  };
+
   TensorId add(Tensor tensor, bool needs_gradient);
+  [[nodiscard]] Expr backward_traffic(const Op& op, const Expr& written) const;
+  void write_releases();
 
   Precision precision_;
   Block block_;
   std::vector<bool> needs_gradient_;
+  std::vector<Held> held_;  // in the order in which their functions return
+};
+
+/// A function of the model's program: its locals live until it returns, other tensors until their
+/// last use.
+class Frame {
+ public:
+  explicit Frame(BlockBuilder& block) : block_(block) {}
+  ~Frame();
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  TensorId local(TensorId id) {
+    locals_.push_back(id);
+    return id;
+  }
+
+ private:
+  BlockBuilder& block_;
+  std::vector<TensorId> locals_;
 };
 
 }  // namespace memest

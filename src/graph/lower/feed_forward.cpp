@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "decoder_context.hpp"
 #include "operations.hpp"
 
@@ -16,21 +18,24 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
     return linear(block, {name, dims.h, out, part.bias, false, separate_bias}, rows, x);
   };
 
+  Frame frame(block);
+  frame.local(x);
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));
   } else {
-    TensorId gate = 0;
-    TensorId up = 0;
     if (part.fused_gate_up) {
       const TensorId both = up_to("gate_up_proj", Expr(2) * size);
-      gate = block.view({"gate_up_proj", "gate"}, both, {dims.b, dims.s, size});
-      up = block.view({"gate_up_proj", "up"}, both, {dims.b, dims.s, size});
+      const Shape half = {dims.b, dims.s, size};
+      const std::vector<TensorId> parts =
+          split(block, "gate_up_proj", both,
+                {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
+      const TensorId gated = activation(block, function, parts[0]);
+      hidden = multiply(block, {"gate_times_up"}, gated, parts[1]);
     } else {
-      gate = up_to("gate_proj", size);
-      up = up_to("up_proj", size);
+      const TensorId gated = activation(block, function, up_to("gate_proj", size));
+      hidden = multiply(block, {"gate_times_up"}, gated, up_to("up_proj", size));
     }
-    hidden = multiply(block, "gate_times_up", activation(block, function, gate), up);
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);

@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "decoder_context.hpp"
@@ -15,119 +16,183 @@ NormWriting writing_of(const DecoderContext& context, NormKind kind) {
   return kind == NormKind::rmsnorm ? context.habits.rms_norm : context.habits.layer_norm;
 }
 
-/// One normalization being written: `x` as the kernel reads it, and its op.
+/// One normalization being written, its parts named after it.
 class NormWriter {
  public:
   NormWriter(BlockBuilder& block, const NormPart& part, TensorId x)
-      : block_(block), part_(part), x_(x), rows_(block.tensor(x).shape) {
-    rows_.back() = Expr(1);
-    op_.kind = part.kind.kind == NormKind::rmsnorm ? OpKind::rmsnorm : OpKind::layernorm;
-    op_.name = part.name;
-  }
+      : block_(block), part_(part), x_(x), given_(block.dtype_of(x)) {}
 
   TensorId write(NormWriting writing) {
-    const DType given = block_.dtype_of(x_);
     switch (writing) {
       case NormWriting::textbook:
-        keep_input(x_);
-        return finish(given);
+        return kernel(x_, affine(), Statistics::none);
       case NormWriting::fused:
         // Autocast runs layer_norm in fp32 and leaves rms_norm alone.
-        keep_input(block_.precision().autocast && op_.kind == OpKind::layernorm ? upcast() : x_);
-        keep_statistics();
-        return finish(block_.dtype_of(op_.inputs[0]));
+        return kernel(block_.precision().autocast && !is_rms() ? in_fp32(x_) : x_, gain(), bias(),
+                      Statistics::kept);
       case NormWriting::fp32:
-        keep_input(upcast());
-        keep_statistics();
-        return cast(block_, {part_.name}, finish(DType::fp32), given);
-      case NormWriting::python_layer:
-        write_python_layer();
-        return cast(block_, {part_.name}, finish(DType::fp32), given);
-      case NormWriting::cast_then_gain:
-        keep_input(upcast());
-        keep_row("reciprocal rms");
-        scratch_like_input("normalized in fp32");
-        if (has_gain()) keep_like_input("normalized", given);
-        return finish(promoted(given, block_.precision().weights));
+        return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept),
+                    given_);
       case NormWriting::one_plus_fused:
-        keep_input(to_compute(block_, part_.name, x_));
-        keep("1 + gain", part_.gain, block_.dtype_of(op_.inputs[0]));
-        if (part_.kind.bias && block_.precision().autocast) {
-          keep("cast bias", part_.gain, block_.precision().compute);
-        }
-        keep_statistics();
-        return finish(block_.dtype_of(op_.inputs[0]));
+        return one_plus_fused();
+      case NormWriting::python_layer:
+        return python_layer();
+      case NormWriting::cast_then_gain:
+        return cast_then_gain();
       case NormWriting::gain_then_cast:
+        return gain_then_cast();
       case NormWriting::one_plus_gain:
-        keep_input(upcast());
-        keep_row("reciprocal rms");
-        if (writing == NormWriting::one_plus_gain) keep("1 + gain", part_.gain, DType::fp32);
-        if (has_gain()) keep_like_input("normalized", DType::fp32);
-        return cast(block_, {part_.name}, finish(DType::fp32), given);
+        return one_plus_gain();
     }
     return x_;
   }
 
  private:
-  bool has_gain() const { return part_.kind.gain != NormGain::none; }
+  enum class Statistics { none, kept };
 
-  TensorId upcast() { return cast(block_, {part_.name, "in fp32"}, x_, DType::fp32); }
+  [[nodiscard]] bool is_rms() const { return part_.kind.kind == NormKind::rmsnorm; }
+  [[nodiscard]] bool has_gain() const { return part_.kind.gain != NormGain::none; }
+  [[nodiscard]] Place at(std::string_view name) const { return {part_.name, name}; }
 
-  void keep_input(TensorId input) {
-    op_.inputs.push_back(input);
-    op_.saved.push_back(input);
+  TensorId in_fp32(TensorId x) { return cast(block_, at("in fp32"), x, DType::fp32); }
+  struct Affine {
+    std::optional<TensorId> gain;
+    std::optional<TensorId> bias;
+  };
+  Affine affine() {
+    Affine result;
+    if (!has_gain()) return result;
+    result.gain = block_.parameter(at("weight"), part_.gain);
+    if (part_.kind.bias) result.bias = block_.parameter(at("bias"), part_.gain);
+    return result;
   }
 
-  void keep(std::string_view name, Shape shape, DType dtype) {
-    const TensorId id = block_.make({part_.name, name}, std::move(shape), dtype);
-    op_.outputs.push_back(id);
-    op_.saved.push_back(id);
+  /// layer_norm or rms_norm as one kernel.
+  TensorId kernel(TensorId x, const Affine& affine, Statistics statistics) {
+    Shape rows = block_.tensor(x).shape;
+    rows.back() = Expr(1);
+    Op op;
+    op.kind = is_rms() ? OpKind::rmsnorm : OpKind::layernorm;
+    op.name = part_.name;
+    op.inputs = {x};
+    op.saved = {x};
+    const TensorId out = block_.make(at("out"), block_.tensor(x).shape, block_.dtype_of(x));
+    op.outputs = {out};
+    const auto keep_row = [&](std::string_view name) {
+      op.outputs.push_back(block_.make(at(name), rows, DType::fp32));
+      op.saved.push_back(op.outputs.back());
+    };
+    if (statistics == Statistics::kept) {
+      if (!is_rms()) keep_row("mean");
+      keep_row("reciprocal deviation");
+    }
+    BackwardWriter backward(op);
+    if (block_.needs_gradient(x)) backward.give(x, backward.make(x, block_.dtype_of(x)));
+    if (affine.gain) op.saved.push_back(*affine.gain);
+    for (const std::optional<TensorId>& parameter : {affine.gain, affine.bias}) {
+      if (!parameter) continue;
+      op.inputs.push_back(*parameter);
+      if (block_.needs_gradient(*parameter)) {
+        backward.give(*parameter, backward.make(*parameter, block_.dtype_of(*parameter)));
+      }
+    }
+    block_.emit(std::move(op));
+    return out;
   }
 
-  void keep_row(std::string_view name) { keep(name, rows_, DType::fp32); }
-
-  void keep_like_input(std::string_view name, DType dtype) {
-    keep(name, block_.tensor(x_).shape, dtype);
+  /// x·rsqrt(mean(x²) + ε).
+  TensorId over_rms(TensorId x, Frame& frame, bool names_variance) {
+    const TensorId variance =
+        mean_of_rows(block_, at("variance"), power(block_, at("square"), x));
+    if (names_variance) frame.local(variance);
+    const TensorId root = reciprocal_root(block_, at("reciprocal rms"),
+                                          add_number(block_, at("variance + epsilon"), variance));
+    return multiply(block_, at("normalized in fp32"), x, root);
   }
 
-  void scratch_like_input(std::string_view name) {
-    op_.forward_scratch.push_back(
-        scratch(block_, {part_.name, name}, block_.tensor(x_).shape, DType::fp32));
+  TensorId times_gain(TensorId x) {
+    if (!has_gain()) return x;
+    return multiply(block_, at("out"), block_.parameter(at("weight"), part_.gain), x);
   }
 
-  void keep_statistics() {
-    if (op_.kind == OpKind::layernorm) keep_row("mean");
-    keep_row("reciprocal deviation");
+  TensorId cast_then_gain() {
+    Frame frame(block_);
+    const TensorId wide = in_fp32(x_);
+    const TensorId normalized = over_rms(wide, frame, true);
+    frame.local(normalized);
+    return times_gain(cast(block_, at("normalized"), normalized, given_));
+  }
+
+  TensorId gain_then_cast() {
+    Frame frame(block_);
+    const TensorId wide = in_fp32(x_);
+    const TensorId normalized = over_rms(wide, frame, true);
+    frame.local(normalized);
+    return cast(block_, at("out in type"), times_gain(normalized), given_);
+  }
+
+  TensorId one_plus_gain() {
+    Frame frame(block_);
+    const TensorId normalized = over_rms(in_fp32(x_), frame, false);
+    if (!has_gain()) return cast(block_, at("out in type"), normalized, given_);
+    const TensorId weight = block_.parameter(at("weight"), part_.gain);
+    const TensorId raised = add_number(
+        block_, at("1 + gain"), cast(block_, at("gain in fp32"), weight, DType::fp32));
+    const TensorId out = frame.local(multiply(block_, at("out"), normalized, raised));
+    return cast(block_, at("out in type"), out, given_);
+  }
+
+  TensorId one_plus_fused() {
+    Affine given = affine();
+    given.gain = add_number(block_, at("1 + gain"), *given.gain);
+    if (!block_.precision().autocast) return kernel(x_, given, Statistics::kept);
+    const DType compute = block_.precision().compute;
+    const TensorId x = cast(block_, at("cast input"), x_, compute);
+    given.gain = cast(block_, at("cast gain"), *given.gain, compute);
+    if (given.bias) given.bias = cast(block_, at("cast bias"), *given.bias, compute);
+    return kernel(x, given, Statistics::kept);
+  }
+
+  TensorId subtract_mean(std::string_view name, TensorId x, TensorId mean) {
+    const TensorId out = block_.make(at(name), block_.tensor(x).shape, block_.dtype_of(x));
+    Op op;
+    op.kind = OpKind::add;
+    op.name = part_.name;
+    op.inputs = {x, mean};
+    op.outputs = {out};
+    BackwardWriter backward(op);
+    const auto negated = backward.make(out, block_.dtype_of(out));
+    backward.hand_on(x);
+    give_settled(block_, backward, mean, negated, out);
+    block_.emit(std::move(op));
+    return out;
   }
 
   /// (x - mean) twice, for the variance and for the product, and the normalized rows for the gain.
-  void write_python_layer() {
-    op_.inputs.push_back(upcast());
-    keep_like_input("centered for the variance", DType::fp32);
-    keep_row("reciprocal deviation");
-    keep_like_input("centered", DType::fp32);
-    if (!has_gain()) return;
-    keep_like_input("normalized", DType::fp32);
-    if (block_.precision().weights != DType::fp32) keep("gain in fp32", part_.gain, DType::fp32);
-  }
-
-  TensorId finish(DType dtype) {
+  TensorId python_layer() {
+    Frame frame(block_);
+    const TensorId x = in_fp32(x_);
+    const TensorId mean = mean_of_rows(block_, at("mean"), x);
+    const TensorId spread = subtract_mean("centered for the variance", x, mean);
+    const TensorId variance =
+        mean_of_rows(block_, at("variance"), power(block_, at("square"), spread));
+    const TensorId centered = subtract_mean("centered", x, mean);
+    const TensorId root = reciprocal_root(block_, at("reciprocal deviation"),
+                                          add_number(block_, at("variance + epsilon"), variance));
+    TensorId out = multiply(block_, at("normalized"), centered, root);
     if (has_gain()) {
-      op_.inputs.push_back(block_.parameter({part_.name, "weight"}, part_.gain));
-      op_.saved.push_back(op_.inputs.back());
-      if (part_.kind.bias) op_.inputs.push_back(block_.parameter({part_.name, "bias"}, part_.gain));
+      const TensorId weight = block_.parameter(at("weight"), part_.gain);
+      out = multiply(block_, at("out"),
+                     cast(block_, at("gain in fp32"), weight, DType::fp32), out);
     }
-    const TensorId out = block_.make({part_.name}, block_.tensor(x_).shape, dtype);
-    op_.outputs.insert(op_.outputs.begin(), out);
-    block_.emit(std::move(op_));
-    return out;
+    for (const TensorId local : {out, mean, variance}) frame.local(local);
+    return cast(block_, at("out in type"), out, given_);
   }
 
   BlockBuilder& block_;
   const NormPart& part_;
   TensorId x_;
-  Shape rows_;
-  Op op_;
+  DType given_;
 };
 
 }  // namespace

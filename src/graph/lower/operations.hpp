@@ -1,8 +1,10 @@
 // The operations that every family is written in, each with its autograd rule (what PyTorch's
-// derivatives.yaml saves) and autocast's casts. A function emits its op and answers the output.
+// derivatives.yaml saves and makes) and autocast's casts. A function emits its ops and answers the
+// output.
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "block_builder.hpp"
 #include "memest/spec/decoder.hpp"
@@ -13,6 +15,9 @@ namespace memest {
 TensorId cast(BlockBuilder& block, Place place, TensorId x, DType dtype);
 /// `x` as a contraction takes it: under autocast in the compute type, a copy for every consumer.
 TensorId to_compute(BlockBuilder& block, std::string_view op, TensorId x);
+/// A parameter as a contraction reads it: under autocast a copy in the compute type that autocast
+/// keeps for the whole forward.
+TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter);
 
 /// A matrix product with a parameter of [out, in].
 struct Projection2d {
@@ -28,10 +33,41 @@ struct Projection2d {
 /// first.
 TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x);
 
-TensorId add(BlockBuilder& block, std::string_view name, TensorId left, TensorId right);
-TensorId multiply(BlockBuilder& block, std::string_view name, TensorId left, TensorId right);
-/// `x` times a Python number: nothing is kept.
-TensorId scale(BlockBuilder& block, std::string_view name, TensorId x);
+/// Element by element; the narrower operand is broadcast and its gradient summed.
+TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right);
+TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId right);
+/// `x` and a Python number: nothing is kept.
+TensorId scale(BlockBuilder& block, Place place, TensorId x);
+TensorId add_number(BlockBuilder& block, Place place, TensorId x);
+/// `x` to the power of a number: keeps x.
+TensorId power(BlockBuilder& block, Place place, TensorId x);
+/// 1/√x: keeps its result.
+TensorId reciprocal_root(BlockBuilder& block, Place place, TensorId x);
+/// The mean over the last dimension, which stays with size 1.
+TensorId mean_of_rows(BlockBuilder& block, Place place, TensorId x);
+/// An element-wise function whose backward is one kernel.
+enum class Keeps { nothing, input, result };
+TensorId function(BlockBuilder& block, Place place, Keeps keeps, TensorId x);
+
+/// Another shape of the same storage.
+TensorId view(BlockBuilder& block, Place place, TensorId x, Shape shape);
+/// The same where the gradient cannot be seen in the old shape and is copied.
+TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape shape);
+/// A part of `x`: its gradient is a zero tensor of the whole, filled in part.
+TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape);
+/// Parts of `x` along a dimension; their gradients are joined by one copy.
+struct Part {
+  Place place;
+  Shape shape;
+};
+std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId x,
+                            const std::vector<Part>& parts);
+/// The parts joined along a dimension; their gradients are views.
+TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
+                     Shape shape);
+/// `x` written out in another shape or order.
+TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape);
+
 /// cap·tanh(x/cap): the hyperbolic tangent is kept.
 TensorId softcap(BlockBuilder& block, std::string_view name, TensorId x);
 /// `x` with each element zeroed with `probability`; `x` itself for 0.
@@ -54,5 +90,10 @@ TensorId scratch(BlockBuilder& block, Place place, Shape shape, DType dtype);
 
 /// The wider of two floating types, as PyTorch promotes.
 DType promoted(DType left, DType right);
+
+/// The gradient `made` of `input`, which has the output's shape and type, as the engine hands it
+/// on: summed where the input was broadcast, cast where it is of another type.
+void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
+                  BackwardWriter::Made made, TensorId output);
 
 }  // namespace memest

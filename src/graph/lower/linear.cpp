@@ -1,0 +1,90 @@
+// Matrix products with parameters.
+#include <utility>
+
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+Expr product(const Shape& shape) {
+  Expr result(1);
+  for (const Expr& dimension : shape) result *= dimension;
+  return result;
+}
+
+/// Gradients of a product with a matrix. With a bias (addmm) the input's comes first, without (mm)
+/// the matrix's. The bias's gradient is the output's, summed by the engine.
+void write_backward(BlockBuilder& block, Op& op, TensorId input, TensorId matrix, TensorId bias) {
+  BackwardWriter backward(op);
+  const bool biased = bias != matrix;
+  BackwardWriter::Made of_input = 0;
+  const bool wants_input = block.needs_gradient(input);
+  const auto make_input = [&] {
+    if (wants_input) of_input = backward.make(input, block.dtype_of(input));
+  };
+  if (biased) make_input();
+  const bool wants_matrix = block.needs_gradient(matrix);
+  const auto of_matrix = wants_matrix ? backward.make(matrix, block.dtype_of(matrix)) : 0;
+  if (!biased) make_input();
+  if (biased && block.needs_gradient(bias)) {
+    backward.give(bias, backward.make(bias, block.dtype_of(bias)));
+  }
+  if (wants_input) backward.give(input, of_input, Reach::through_view);
+  if (wants_matrix) {
+    backward.give(matrix, static_cast<BackwardWriter::Made>(of_matrix), Reach::through_view);
+  }
+}
+
+}  // namespace
+
+TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter) {
+  const Precision& precision = block.precision();
+  if (!precision.autocast || precision.weights == precision.compute) return parameter;
+  const TensorId copy =
+      block.make(place, block.tensor(parameter).shape, precision.compute, Role::cast_parameter);
+  Op op;
+  op.kind = OpKind::cast;
+  op.name = place.op;
+  op.inputs = {parameter};
+  op.outputs = {copy};
+  BackwardWriter backward(op);
+  backward.give(parameter, backward.make(parameter, precision.weights));
+  block.emit(std::move(op));
+  return copy;
+}
+
+TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x) {
+  const Place weight_place{shape.name, "weight"};
+  const TensorId weight = shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
+                                     : block.parameter(weight_place, {shape.out, shape.in});
+  // Autocast casts a call's arguments from the last to the first.
+  const bool biased = shape.bias && !shape.separate_bias;
+  TensorId bias = 0;
+  if (shape.bias) bias = block.parameter({shape.name, "bias"}, {shape.out});
+  const TensorId added =
+      biased ? parameter_in_compute(block, {shape.name, "cast bias"}, bias) : bias;
+  const TensorId matrix = parameter_in_compute(block, {shape.name, "cast weight"}, weight);
+  const TensorId input = to_compute(block, shape.name, x);
+  Shape out_shape = shape.scattered_to.empty() ? rows : shape.scattered_to;
+  out_shape.push_back(shape.out);
+  const TensorId out = block.make({shape.name, shape.separate_bias ? "product" : "out"}, out_shape,
+                                  block.dtype_of(matrix));
+  Op op;
+  op.kind = OpKind::linear;
+  op.name = shape.name;
+  op.compute = block.dtype_of(matrix);
+  op.inputs = {input, matrix};
+  if (biased) op.inputs.push_back(added);
+  op.outputs = {out};
+  op.saved = {input};
+  if (block.needs_gradient(input)) op.saved.push_back(matrix);
+  op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
+  write_backward(block, op, input, matrix, biased ? added : matrix);
+  const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
+  const Expr gradients(block.needs_gradient(input) ? 2 : 1);
+  block.emit(std::move(op), {flops, gradients * flops});
+  if (!shape.bias || !shape.separate_bias) return out;
+  return add(block, {shape.name}, out, bias);
+}
+
+}  // namespace memest
