@@ -22,9 +22,14 @@ OpClass class_of(OpKind kind) {
     case OpKind::cast:
     case OpKind::mask:
     case OpKind::rotary:
+    case OpKind::power:
       return OpClass::elementwise;
+    case OpKind::reduce:
+      return OpClass::normalization;
     case OpKind::embedding:
     case OpKind::copy:
+    case OpKind::concatenate:
+    case OpKind::view:
       return OpClass::movement;
   }
   return OpClass::elementwise;
@@ -68,6 +73,14 @@ std::string_view name_of(OpKind kind) {
       return "embedding";
     case OpKind::copy:
       return "copy";
+    case OpKind::power:
+      return "power";
+    case OpKind::reduce:
+      return "reduce";
+    case OpKind::concatenate:
+      return "concatenate";
+    case OpKind::view:
+      return "view";
   }
   return {};
 }

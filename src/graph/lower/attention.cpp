@@ -54,23 +54,37 @@ class Projections {
     const TensorId k =
         full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
     const TensorId v = project("v_proj", kv_width, spec_.kv_bias, x);
-    return split(block_.view({"q_proj", "heads"}, q, by_head(dims_.a)),
-                 block_.view({"k_proj", "heads"}, k, by_head(dims_.k)),
-                 block_.view({"v_proj", "heads"}, v, by_head(dims_.k)));
+    return by_heads(heads("q_proj", q, dims_.a), heads("k_proj", k, dims_.k),
+                    heads("v_proj", v, dims_.k));
+  }
+
+  /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation gives back gradients that lie by heads,
+  /// which the old shape cannot show.
+  TensorId heads(std::string_view name, TensorId x, const Expr& count) {
+    const bool packed_gradient = std::holds_alternative<RotaryPosition>(context_.decoder.position) &&
+                                 name != "v_proj" && spec_.qk_norm != QkNorm::per_head;
+    if (packed_gradient && count != Expr(1)) {
+      return view_copied_back(block_, {name, "heads"}, x, by_head(count));
+    }
+    return view(block_, {name, "heads"}, x, by_head(count));
   }
 
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
     const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
-    const TensorId q = block_.view({"qkv_proj", "q"}, both, by_head(dims_.a));
-    TensorId k = block_.view({"qkv_proj", "k"}, both, by_head(dims_.k));
-    TensorId v = block_.view({"qkv_proj", "v"}, both, by_head(dims_.k));
+    const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
+                                              {{{"qkv_proj", "q"}, by_head(dims_.a)},
+                                               {{"qkv_proj", "k"}, by_head(dims_.k)},
+                                               {{"qkv_proj", "v"}, by_head(dims_.k)}});
+    const TensorId q = parts[0];
+    TensorId k = parts[1];
+    TensorId v = parts[2];
     if (context_.transformers() && context_.habits.splits_by_index &&
         spec_.kv_heads < spec_.heads) {
       k = index_out("k_split", k);
       v = index_out("v_split", v);
     }
-    return split(q, k, v);
+    return by_heads(q, k, v);
   }
 
   /// Advanced indexing copies, and keeps its index.
@@ -83,11 +97,13 @@ class Projections {
     op.inputs = {x};
     op.outputs = {out, index};
     op.saved = {index};
+    BackwardWriter backward(op);
+    backward.give(x, backward.make(x, block_.dtype_of(x)));
     block_.emit(std::move(op));
     return out;
   }
 
-  AttentionInputs split(TensorId q, TensorId k, TensorId v) {
+  AttentionInputs by_heads(TensorId q, TensorId k, TensorId v) {
     return {head_norm("q_norm", dims_.a, q), head_norm("k_norm", dims_.k, k), {v}};
   }
 
@@ -106,22 +122,18 @@ struct Rotation {
 /// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
 Heads rotate(BlockBuilder& block, std::string_view name, Heads x, const Rotation& rotation) {
   const std::vector<TensorId>& tables = rotation.tables;
-  const DType dtype = tables.empty() || rotation.casts_back
-                          ? block.dtype_of(x.id)
-                          : promoted(block.dtype_of(x.id), block.dtype_of(tables.front()));
   const Shape shape = block.tensor(x.id).shape;
-  const TensorId out = block.make({name}, shape, dtype);
-  Op op;
-  op.kind = OpKind::rotary;
-  op.name = name;
-  op.inputs = {x.id};
-  op.inputs.insert(op.inputs.end(), tables.begin(), tables.end());
-  op.outputs = {out};
-  op.saved = tables;
-  op.forward_scratch = {scratch(block, {name, "half turned"}, shape, block.dtype_of(x.id)),
-                        scratch(block, {name, "cosine product"}, shape, dtype),
-                        scratch(block, {name, "sine product"}, shape, dtype)};
-  block.emit(std::move(op));
+  if (tables.empty()) return {function(block, {name}, Keeps::nothing, x.id), rotation.by_cat};
+  Shape half = shape;
+  half.back() = half.back() / Expr(2);
+  const TensorId cosine = multiply(block, {name, "cosine product"}, x.id, tables[0]);
+  const TensorId low = slice(block, {name, "low half"}, x.id, half);
+  const TensorId high = slice(block, {name, "high half"}, x.id, half);
+  const TensorId negated = scale(block, {name, "negated half"}, high);
+  const TensorId turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
+  const TensorId sine = multiply(block, {name, "sine product"}, turned, tables[1]);
+  TensorId out = add(block, {name}, cosine, sine);
+  if (rotation.casts_back) out = cast(block, {name, "in type"}, out, block.dtype_of(x.id));
   return {out, rotation.by_cat};
 }
 
@@ -137,15 +149,8 @@ std::vector<TensorId> rotary_tables(BlockBuilder& block, const DecoderContext& c
   std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
                                   block.shared(local ? "local sin" : "sin", shape, dtype)};
   if (!context.transformers() || !context.habits.tables_by_layer) return shared;
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = "interleave";
-  op.inputs = shared;
-  op.outputs = {block.make({"interleave", "cos"}, shape, dtype),
-                block.make({"interleave", "sin"}, shape, dtype)};
-  std::vector<TensorId> own = op.outputs;
-  block.emit(std::move(op));
-  return own;
+  return {compute(block, OpKind::copy, {shared[0]}, {{"interleave", "cos"}, shape, dtype}),
+          compute(block, OpKind::copy, {shared[1]}, {{"interleave", "sin"}, shape, dtype})};
 }
 
 TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
@@ -231,6 +236,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
                    TensorId x) {
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  Frame frame(block);
   AttentionInputs inputs = Projections(block, context, spec).write(x);
   const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
   if (rotary != nullptr && kind.rotates) {
@@ -239,9 +245,12 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
         rotary_tables(block, context, kind),
         habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim),
         habitual && context.habits.tables_in_fp32};
+    Frame rotating(block);
+    for (const TensorId raw : {inputs.q.id, inputs.k.id}) rotating.local(raw);
     inputs.q = rotate(block, "q_rotary", inputs.q, rotation);
     inputs.k = rotate(block, "k_rotary", inputs.k, rotation);
   }
+  for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, attention_call(context, kind), inputs);
   const bool separate_bias = context.transformers() && context.habits.separate_bias;
   return linear(

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "attention.hpp"
 #include "operations.hpp"
@@ -9,21 +11,26 @@
 namespace memest {
 namespace {
 
-/// The extra tensors that a fused kernel keeps beside q, k, v and its output.
-void keep_statistics(BlockBuilder& block, const DecoderContext& context, AttentionKernel kernel,
-                     Op& op) {
+/// The output and what a fused kernel keeps beside q, k, v and it, in the order in which it makes
+/// them.
+void make_outputs(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                  TensorId out, Op& op) {
   const Dimensions& dims = context.dims;
-  const Expr rows = kernel == AttentionKernel::sdpa_efficient ? Expr(Symbol::seq_len_32) : dims.s;
-  std::vector<TensorId> kept = {
-      block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, rows}, DType::fp32)};
-  if (kernel == AttentionKernel::sdpa_flash || kernel == AttentionKernel::sdpa_cudnn) {
-    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
-    const std::int64_t words = kernel == AttentionKernel::sdpa_flash ? 2 : 1;
-    kept.push_back(block.make({"attention", "seed"}, {Expr(words)}, DType::int64));
-    kept.push_back(block.make({"attention", "offset"}, {Expr(1)}, DType::int64));
+  const bool efficient = call.kernel == AttentionKernel::sdpa_efficient;
+  const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
+  const TensorId sums =
+      block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, rows}, DType::fp32);
+  op.outputs = {out, sums};
+  if (!efficient || call.dropout > 0) {
+    // Philox state: flash keeps two words of seed, the others one; all one word of offset.
+    const bool flash = call.kernel == AttentionKernel::sdpa_flash;
+    const TensorId seed =
+        block.make({"attention", "seed"}, {Expr(flash ? 2 : 1)}, DType::int64);
+    const TensorId offset = block.make({"attention", "offset"}, {Expr(1)}, DType::int64);
+    const bool first = call.kernel == AttentionKernel::sdpa_cudnn;
+    op.outputs.insert(first ? op.outputs.begin() : op.outputs.end(), {seed, offset});
   }
-  op.outputs.insert(op.outputs.end(), kept.begin(), kept.end());
-  op.saved.insert(op.saved.end(), kept.begin(), kept.end());
+  op.saved.insert(op.saved.end(), op.outputs.begin(), op.outputs.end());
 }
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
@@ -38,22 +45,26 @@ Expr head_size(const DecoderContext& context, std::int64_t size) {
 
 /// Flash attention's backward: row sums, the fp32 accumulator of the query gradient, and with
 /// grouped heads the key and value gradients of every query head.
-void flash_scratch(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
-                   Op& op) {
+void flash_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                    BackwardWriter& backward) {
   const Dimensions& dims = context.dims;
   const std::int64_t d = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
   constexpr std::int64_t kWideHead = 128;
   const Expr d_rounded = head_size(context, rounded_up(d, d > kWideHead ? 64 : 32));
   const Expr s_rounded = Symbol::seq_len_128;
-  op.backward_scratch = {
-      scratch(block, {"attention", "row sums"}, {dims.b, dims.a, s_rounded}, DType::fp32),
-      scratch(block, {"attention", "query gradient in fp32"},
-              {dims.b, s_rounded, dims.a, d_rounded}, DType::fp32)};
-  if (!call.grouped) return;
-  for (const char* name : {"key gradient by query head", "value gradient by query head"}) {
-    op.backward_scratch.push_back(
-        scratch(block, {"attention", name}, {dims.b, dims.s, dims.a, dims.d}, call.dtype));
+  std::vector<BackwardWriter::Made> made;
+  const auto make = [&](std::string_view name, Shape shape, DType dtype) {
+    const TensorId like = scratch(block, {"attention", name}, std::move(shape), dtype);
+    made.push_back(backward.make(like, dtype));
+  };
+  make("row sums", {dims.b, dims.a, s_rounded}, DType::fp32);
+  make("query gradient in fp32", {dims.b, s_rounded, dims.a, d_rounded}, DType::fp32);
+  if (call.grouped) {
+    const Shape by_query_head = {dims.b, dims.s, dims.a, dims.d};
+    make("key gradient by query head", by_query_head, call.dtype);
+    make("value gradient by query head", by_query_head, call.dtype);
   }
+  for (; !made.empty(); made.pop_back()) backward.drop(made.back());
 }
 
 /// Tile of the memory-efficient backward kernel: rows, columns, and whether it accumulates the key
@@ -95,8 +106,8 @@ EfficientTile efficient_tile(DType dtype, std::int64_t head_dim, int capability)
 }
 
 /// b·a·(⌈s/rows⌉·⌈d/columns⌉·(16 + 4·rows·columns) + A) bytes.
-void efficient_scratch(BlockBuilder& block, const DecoderContext& context,
-                       const AttentionCall& call, Op& op) {
+void efficient_backward(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, BackwardWriter& backward) {
   const Dimensions& dims = context.dims;
   const LoweringPolicy& policy = context.policy;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
@@ -111,16 +122,63 @@ void efficient_scratch(BlockBuilder& block, const DecoderContext& context,
         std::min(rounded_up(policy.seq_len, 64) / 64, std::max<std::int64_t>(1, 200 / heads));
     bytes_a_head += Expr(2 * splits * 64 * rounded_up(spec.head_dim, tile.rows) * 4);
   }
-  op.backward_scratch = {
-      scratch(block, {"attention", "row sums"}, {dims.b, dims.a, dims.s}, DType::fp32),
-      scratch(block, {"attention", "accumulators"}, {dims.b, dims.a, bytes_a_head}, DType::uint8)};
+  const TensorId sums =
+      scratch(block, {"attention", "row sums"}, {dims.b, dims.a, dims.s}, DType::fp32);
+  const TensorId accumulators =
+      scratch(block, {"attention", "accumulators"}, {dims.b, dims.a, bytes_a_head}, DType::uint8);
+  BackwardWriter::Made delta = 0;
+  if (is_half(call.dtype)) {
+    delta = backward.make(sums, DType::fp32);
+  } else {
+    // fp32 sums gradient · output in two kernels.
+    const TensorId product =
+        scratch(block, {"attention", "gradient times output"},
+                {dims.b, dims.s, dims.a, dims.d}, DType::fp32);
+    const auto products = backward.make(product, DType::fp32);
+    const auto strided = backward.make(sums, DType::fp32);
+    delta = backward.make(sums, DType::fp32);
+    backward.drop(strided);
+    backward.drop(products);
+  }
+  const auto workspace = backward.make(accumulators, DType::uint8);
+  backward.drop(delta);
+  backward.drop(workspace);
 }
 
 /// The workspace that cuDNN's frontend asks for in the backward: 4·b·a·s·d + 4·b·a·s bytes.
-void cudnn_scratch(BlockBuilder& block, const DecoderContext& context, Op& op) {
+void cudnn_backward(BlockBuilder& block, const DecoderContext& context, BackwardWriter& backward) {
   const Dimensions& dims = context.dims;
-  op.backward_scratch = {scratch(block, {"attention", "workspace"},
-                                 {dims.b, dims.a, dims.s, dims.d + Expr(1)}, DType::fp32)};
+  const TensorId workspace = scratch(block, {"attention", "workspace"},
+                                     {dims.b, dims.a, dims.s, dims.d + Expr(1)}, DType::fp32);
+  backward.drop(backward.make(workspace, DType::fp32));
+}
+
+void write_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                    Op& op) {
+  BackwardWriter backward(op);
+  std::array<BackwardWriter::Made, 3> gradients{};
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    gradients[i] = backward.make(op.inputs[i], call.dtype);
+  }
+  switch (call.kernel) {
+    case AttentionKernel::sdpa_flash:
+      flash_backward(block, context, call, backward);
+      break;
+    case AttentionKernel::sdpa_efficient:
+      efficient_backward(block, context, call, backward);
+      break;
+    case AttentionKernel::sdpa_cudnn:
+      cudnn_backward(block, context, backward);
+      break;
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::textbook:
+      break;
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    backward.give(op.inputs[i], gradients[i], Reach::through_view);
+  }
 }
 
 /// A mask in the operands' type, its columns rounded up to 8 where the kernel wants that. Each
@@ -136,13 +194,7 @@ TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
   if (call.mask_by_head && !widens && !context.policy.autocast) {
     return block.shared("alibi mask", shape, call.dtype);
   }
-  const TensorId mask = block.make({"attention_mask"}, shape, call.dtype);
-  Op op;
-  op.kind = OpKind::mask;
-  op.name = "attention_mask";
-  op.outputs = {mask};
-  block.emit(std::move(op));
-  return mask;
+  return compute(block, OpKind::mask, {}, {{"attention_mask"}, shape, call.dtype});
 }
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
@@ -157,19 +209,9 @@ Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_vie
   op.name = name;
   op.inputs = {x.id};
   op.outputs = {out};
+  BackwardWriter(op).hand_on(x.id, Reach::through_view);
   block.emit(std::move(op));
   return {out, x.packed};
-}
-
-TensorId copied(BlockBuilder& block, std::string_view name, TensorId x, Shape shape) {
-  const TensorId out = block.make({name}, std::move(shape), block.dtype_of(x));
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {out};
-  block.emit(std::move(op));
-  return out;
 }
 
 }  // namespace
@@ -215,16 +257,13 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   op.causal = true;
   op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
   const TensorId out = block.make({"attention"}, block.tensor(inputs.q.id).shape, call.dtype);
-  op.outputs = {out};
-  op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out};
+  op.saved = op.inputs;
   if (call.masked) {
     op.inputs.push_back(mask_tensor(block, context, call));
     op.saved.push_back(op.inputs.back());
   }
-  keep_statistics(block, context, call.kernel, op);
-  if (flash) flash_scratch(block, context, call, op);
-  if (call.kernel == AttentionKernel::sdpa_efficient) efficient_scratch(block, context, call, op);
-  if (call.kernel == AttentionKernel::sdpa_cudnn) cudnn_scratch(block, context, op);
+  make_outputs(block, context, call, out, op);
+  write_backward(block, context, call, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
   const Expr product = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
   block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});
@@ -234,9 +273,9 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   const bool sliced =
       flash && std::get<SoftmaxAttention>(context.decoder.attention).head_dim % 8 != 0;
   if (sliced || (inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient)) {
-    return copied(block, "join_heads", out, joined);
+    return copy(block, {"join_heads"}, out, joined);
   }
-  return block.view({"attention", "joined"}, out, joined);
+  return view(block, {"attention", "joined"}, out, joined);
 }
 
 }  // namespace memest

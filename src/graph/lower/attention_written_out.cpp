@@ -16,13 +16,22 @@ struct Form {
 
 TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form) {
   const DType dtype = form.dtype;
+  const bool casts = block.dtype_of(x) != dtype;
   const TensorId out = block.make(place, std::move(form.shape), dtype);
   Op op;
-  op.kind = block.dtype_of(x) == dtype ? OpKind::copy : OpKind::cast;
+  op.kind = casts ? OpKind::cast : OpKind::copy;
   op.name = place.op;
   op.inputs = {x};
   op.outputs = {out};
   op.attention_core = true;
+  BackwardWriter backward(op);
+  if (casts) {
+    backward.give(x, backward.make(x, block.dtype_of(x)));
+  } else if (block.tensor(x).shape == block.tensor(out).shape) {
+    backward.hand_on(x, Reach::through_view);
+  } else {
+    backward.give(x, backward.make(x, dtype));
+  }
   block.emit(std::move(op));
   return out;
 }
@@ -41,7 +50,17 @@ TensorId softmax(BlockBuilder& block, TensorId scores, DType dtype) {
   if (block.dtype_of(scores) != dtype) {
     op.forward_scratch = {scratch(block, {"softmax", "scores in fp32"}, shape, dtype)};
   }
-  op.backward_scratch = {scratch(block, {"softmax", "gradient times result"}, shape, dtype)};
+  BackwardWriter backward(op);
+  // A cast inside the kernel is a step of its own on the way back.
+  const auto gradient = backward.make(out, dtype);
+  backward.drop(backward.make(out, dtype));
+  if (block.dtype_of(scores) == dtype) {
+    backward.give(scores, gradient);
+  } else {
+    const auto narrow = backward.make(scores, block.dtype_of(scores));
+    backward.drop(gradient);
+    backward.give(scores, narrow);
+  }
   block.emit(std::move(op));
   return out;
 }
@@ -56,9 +75,11 @@ TensorId core_dropout(BlockBuilder& block, double probability, TensorId x) {
   op.kind = OpKind::dropout;
   op.name = "attention_dropout";
   op.inputs = {x};
-  op.outputs = {out, mask};
+  op.outputs = {mask, out};
   op.saved = {mask};
   op.attention_core = true;
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));
   return out;
 }
@@ -73,6 +94,13 @@ TensorId core_product(BlockBuilder& block, std::vector<TensorId> operands, Tenso
   op.saved = operands;
   op.inputs = std::move(operands);
   op.outputs = {out};
+  op.workspace = Workspace::cublas;
+  BackwardWriter backward(op);
+  // The second operand's gradient comes first.
+  const auto second = backward.make(op.inputs[1], block.dtype_of(op.inputs[1]));
+  const auto first = backward.make(op.inputs[0], block.dtype_of(op.inputs[0]));
+  backward.give(op.inputs[0], first, Reach::through_view);
+  backward.give(op.inputs[1], second, Reach::through_view);
   op.attention_core = true;
   op.causal = true;
   block.emit(std::move(op), {flops, Expr(2) * flops});
@@ -97,6 +125,8 @@ TensorId join(BlockBuilder& block, const Dimensions& dims, TensorId mixed, DType
   op.name = "join_heads";
   op.inputs = {mixed};
   op.outputs = {out};
+  BackwardWriter backward(op);
+  backward.give(mixed, backward.make(mixed, block.dtype_of(mixed)));
   block.emit(std::move(op));
   return out;
 }
@@ -115,6 +145,7 @@ TensorId masked_scores(BlockBuilder& block, const DecoderContext& context, Tenso
     op.saved = {block.shared("boolean mask", {dims.b, Expr(1), dims.s, dims.s}, DType::boolean)};
   }
   op.attention_core = true;
+  BackwardWriter(op).hand_on(scores);
   block.emit(std::move(op));
   return out;
 }
@@ -130,6 +161,8 @@ TensorId core_softcap(BlockBuilder& block, TensorId scores) {
   op.outputs = {out, tangent};
   op.saved = {tangent};
   op.attention_core = true;
+  BackwardWriter backward(op);
+  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
   block.emit(std::move(op));
   return out;
 }
@@ -231,7 +264,7 @@ TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
   TensorId probabilities = softmax(block, scores, call.dtype);
   probabilities = core_dropout(block, call.dropout, probabilities);
   const TensorId mixed = values_of(block, dims, probabilities, inputs.v);
-  return block.view({"values", "joined"}, mixed, {dims.b, dims.s, dims.a * dims.d});
+  return view(block, {"values", "joined"}, mixed, {dims.b, dims.s, dims.a * dims.d});
 }
 
 }  // namespace memest

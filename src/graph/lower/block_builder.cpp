@@ -109,8 +109,8 @@ void BlockBuilder::outlive(TensorId id, std::string_view name) {
   owner.outlives_block = true;
 }
 
-void BlockBuilder::let_go(std::string_view name, Shape shape, DType dtype) {
-  block_.ops.back().releases.push_back(shared(name, std::move(shape), dtype));
+void BlockBuilder::let_go(std::string_view name) {
+  block_.ops.back().releases.push_back(shared(name, {Expr(1)}, DType::fp32));
 }
 
 void BlockBuilder::emit(Op op, const Flow& flow) {

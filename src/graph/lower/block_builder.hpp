@@ -74,8 +74,9 @@ class BlockBuilder {
   TensorId alias(Place place, TensorId base, Shape shape);
   /// Makes `id` known to later blocks as `name`, a literal, until one of them lets it go.
   void outlive(TensorId id, std::string_view name);
-  /// The last op so far ends the reference of the program to what earlier blocks know as `name`.
-  void let_go(std::string_view name, Shape shape, DType dtype);
+  /// The last op so far ends the reference of the program to what earlier blocks know as `name`,
+  /// if any does.
+  void let_go(std::string_view name);
 
   /// Appends `op`; its work's FLOPs are `flow`'s, its bytes are those of the tensors it names.
   void emit(Op op, const Flow& flow = {});

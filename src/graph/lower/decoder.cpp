@@ -18,20 +18,24 @@ class LayerWriter {
                {context.policy.weights, context.policy.compute, context.policy.autocast}) {}
 
   Block write() && {
+    const TensorId out = written();
+    return std::move(block_).take(out, true);
+  }
+
+ private:
+  TensorId written() {
     const Dimensions& dims = context_.dims;
     const TensorId x = block_.block_input({dims.b, dims.stream_s, dims.h}, context_.policy.weights);
     switch (context_.decoder.layout) {
       case BlockLayout::pre_norm: {
         const TensorId y =
             residual("attention_residual", x, attend(normalize("attention_norm", x)));
-        residual("feed_forward_residual", y, feed(normalize("feed_forward_norm", y)));
-        break;
+        return residual("feed_forward_residual", y, feed(normalize("feed_forward_norm", y)));
       }
       case BlockLayout::post_norm: {
         const TensorId y =
             normalize("attention_norm", residual("attention_residual", x, attend(x)));
-        normalize("feed_forward_norm", residual("feed_forward_residual", y, feed(y)));
-        break;
+        return normalize("feed_forward_norm", residual("feed_forward_residual", y, feed(y)));
       }
       case BlockLayout::sandwich: {
         const TensorId mixed =
@@ -39,33 +43,29 @@ class LayerWriter {
         const TensorId y = residual("attention_residual", x, mixed);
         const TensorId fed =
             normalize("feed_forward_output_norm", feed(normalize("feed_forward_norm", y)));
-        residual("feed_forward_residual", y, fed);
-        break;
+        return residual("feed_forward_residual", y, fed);
       }
       case BlockLayout::output_norm: {
         const TensorId y =
             residual("attention_residual", x, normalize("attention_output_norm", attend(x)));
-        residual("feed_forward_residual", y, normalize("feed_forward_output_norm", feed(y)));
-        break;
+        return residual("feed_forward_residual", y,
+                        normalize("feed_forward_output_norm", feed(y)));
       }
       case BlockLayout::parallel_one_norm: {
         const TensorId normalized = normalize("input_norm", x);
         const TensorId mixed = attend(normalized);  // named: the order of arguments is not fixed
-        join(x, mixed, feed(normalized));
-        break;
+        return join(x, mixed, feed(normalized));
       }
       case BlockLayout::parallel_two_norms: {
         const TensorId for_attention = normalize("attention_norm", x);
         const TensorId for_feed_forward = normalize("feed_forward_norm", x);
         const TensorId mixed = attend(for_attention);
-        join(x, mixed, feed(for_feed_forward));
-        break;
+        return join(x, mixed, feed(for_feed_forward));
       }
     }
-    return std::move(block_).take(true);
+    return x;
   }
 
- private:
   TensorId normalize(std::string_view name, TensorId x) {
     return norm(block_, context_, {name, context_.decoder.norm, {context_.dims.h}}, x);
   }
@@ -83,7 +83,7 @@ class LayerWriter {
 
   /// Granite's factor.
   TensorId factored(std::string_view name, TensorId x) {
-    return context_.decoder.scaled_residual ? scale(block_, name, x) : x;
+    return context_.decoder.scaled_residual ? scale(block_, {name}, x) : x;
   }
 
   TensorId attend(TensorId x) {
@@ -101,13 +101,13 @@ class LayerWriter {
   }
 
   TensorId residual(std::string_view name, TensorId x, TensorId branch) {
-    return add(block_, name, x, branch);
+    return add(block_, {name}, x, branch);
   }
 
-  void join(TensorId x, TensorId mixed, TensorId fed) {
-    TensorId both = add(block_, "attention_residual", mixed, fed);
+  TensorId join(TensorId x, TensorId mixed, TensorId fed) {
+    TensorId both = add(block_, {"attention_residual"}, mixed, fed);
     if (drops_joined()) both = drop("branches_dropout", both);
-    add(block_, "feed_forward_residual", x, both);
+    return add(block_, {"feed_forward_residual"}, x, both);
   }
 
   const DecoderContext& context_;

@@ -3,6 +3,7 @@
 
 #include "decoder_context.hpp"
 #include "operations.hpp"
+#include "positions.hpp"
 
 namespace memest {
 namespace {
@@ -14,8 +15,41 @@ struct LookUp {
   std::int64_t table_rows = 0;
 };
 
-/// A table look-up: keeps the indices. Its backward writes the whole gradient of the table and, for
-/// more than 3072 indices, sums partial rows in fp32 (PyTorch, EmbeddingBackwardKernel.cu).
+/// The whole gradient of the table and, for more than 3072 indices, partial rows in fp32 (PyTorch,
+/// EmbeddingBackwardKernel.cu).
+void write_backward(BlockBuilder& block, const DecoderContext& context, const LookUp& part,
+                    Op& op) {
+  constexpr std::int64_t kSortedFrom = 3072;
+  constexpr std::int64_t kRowsAPartial = 10;
+  const Shape shape = block.tensor(part.indices).shape;
+  const bool by_batch = shape.size() > 1 && shape.front() == context.dims.b;
+  const LoweringPolicy& policy = context.policy;
+  const std::int64_t count =
+      by_batch ? checked_multiply(policy.micro_batch, policy.seq_len) : policy.seq_len;
+  BackwardWriter backward(op);
+  const DType dtype = block.dtype_of(part.table);
+  if (count <= kSortedFrom) {
+    backward.give(part.table, backward.make(part.table, dtype));
+    return;
+  }
+  const Expr tokens = block.tensor(part.indices).elements();
+  const Expr distinct =
+      count < part.table_rows ? tokens : block.tensor(part.table).shape.front();
+  const TensorId sorted =
+      scratch(block, {op.name, "sorted indices"}, {Expr(4) * tokens}, DType::int64);
+  const TensorId partial =
+      scratch(block, {op.name, "partial rows in fp32"},
+              {tokens / Expr(kRowsAPartial) + distinct, block.tensor(part.table).shape.back()},
+              DType::fp32);
+  const auto indices = backward.make(sorted, DType::int64);
+  const auto gradient = backward.make(part.table, dtype);
+  const auto rows = backward.make(partial, DType::fp32);
+  backward.drop(rows);
+  backward.drop(indices);
+  backward.give(part.table, gradient);
+}
+
+/// A table look-up: keeps the indices.
 TensorId look_up(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                  const LookUp& part) {
   const auto [indices, table, table_rows] = part;
@@ -29,65 +63,30 @@ TensorId look_up(BlockBuilder& block, const DecoderContext& context, std::string
   op.inputs = {indices, table};
   op.outputs = {out};
   op.saved = {indices};
-  constexpr std::int64_t kSortedFrom = 3072;
-  constexpr std::int64_t kRowsAPartial = 10;
-  const LoweringPolicy& policy = context.policy;
-  const std::int64_t count = checked_multiply(policy.micro_batch, policy.seq_len);
-  if (name == "embedding" && count > kSortedFrom) {
-    const Expr tokens = block.tensor(indices).elements();
-    const Expr distinct = count < table_rows ? tokens : block.tensor(table).shape.front();
-    op.backward_scratch = {
-        scratch(block, {name, "sorted indices"}, {Expr(4) * tokens}, DType::int64),
-        scratch(block, {name, "partial rows in fp32"},
-                {tokens / Expr(kRowsAPartial) + distinct, width}, DType::fp32)};
-  }
+  write_backward(block, context, part, op);
   block.emit(std::move(op));
   return out;
 }
 
 /// The positions' rows of the learned table, added to the tokens'.
-TensorId add_positions(BlockBuilder& block, const DecoderContext& context,
-                       const LearnedPosition& learned, TensorId x) {
-  const Dimensions& dims = context.dims;
-  const bool by_batch = context.transformers() && context.habits.positions_by_batch;
-  const TensorId ids =
-      context.textbook()
-          ? block.make({"position_embedding", "ids"}, {dims.s}, DType::int64, Role::input)
-          : block.make({"position_embedding", "ids"}, {by_batch ? dims.b : Expr(1), dims.s},
-                       DType::int64, Role::input);
+TensorId add_positions(BlockBuilder& block, const DecoderContext& context, TensorId ids,
+                       TensorId x) {
+  const auto& learned = std::get<LearnedPosition>(context.decoder.position);
   const TensorId table =
-      block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, dims.h});
+      block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.dims.h});
   const TensorId rows = look_up(block, context, "position_embedding", {ids, table, learned.rows});
-  return add(block, "add_positions", x, rows);
+  if (context.transformers()) block.outlive(rows, "position rows");
+  return add(block, {"add_positions"}, x, rows);
 }
 
 /// Multiplies by √h as a tensor in the residual stream's type (Gemma), or by a number (Granite).
 TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, TensorId x) {
   if (!context.transformers() || !context.habits.scale_is_tensor) {
-    return scale(block, "embedding_scale", x);
+    return scale(block, {"embedding_scale"}, x);
   }
   const TensorId factor =
       block.make({"embedding_scale", "factor"}, {Expr(1)}, block.dtype_of(x), Role::buffer);
-  return multiply(block, "embedding_scale", x, factor);
-}
-
-/// The tables of cosines and sines of the batch's positions: a product of frequencies and
-/// positions, [r/2, 1] by [1, s], without gradient.
-void rotary_tables(BlockBuilder& block, const DecoderContext& context, const Expr& channels,
-                   std::int64_t tables) {
-  const Shape shape = {Expr(1), context.dims.s, channels};
-  const auto table = [&](std::string_view name, std::string_view cos, std::string_view sin) {
-    Op op;
-    op.kind = OpKind::rotary;
-    op.name = name;
-    const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
-    const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
-    op.outputs = {block.make({name, cos}, shape, dtype, Role::buffer),
-                  block.make({name, sin}, shape, dtype, Role::buffer)};
-    block.emit(std::move(op), {channels * context.dims.s, Expr()});
-  };
-  table("rotary_table", "cos", "sin");
-  if (tables > 1) table("local_rotary_table", "local cos", "local sin");
+  return multiply(block, {"embedding_scale"}, x, factor);
 }
 
 }  // namespace
@@ -97,30 +96,42 @@ Block embedding_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("embedding",
                      {context.policy.weights, context.policy.compute, context.policy.autocast});
-  const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
+  const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
   const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
-  TensorId x = look_up(block, context, "embedding", {ids, table, decoder.vocab_size});
+  TensorId x = look_up(block, context, "embedding", {tokens, table, decoder.vocab_size});
   if (decoder.embedding_size != decoder.hidden_size) {
     x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
   }
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
-  if (const auto* learned = std::get_if<LearnedPosition>(&decoder.position)) {
-    x = add_positions(block, context, *learned, x);
+  if (context.transformers()) block.outlive(x, "input embeddings");
+  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
+  TensorId ids = 0;
+  if (context.transformers()) {
+    ids = position_ids(block, context);
+  } else if (learned) {
+    ids = compute(block, OpKind::copy, {},
+                  {{"position_ids", "arange"}, {dims.s}, DType::int64});
+    block.outlive(ids, "position ids");
   }
+  if (learned) x = add_positions(block, context, ids, x);
   if (decoder.embedding_norm) {
     x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);
   }
+  if (context.transformers()) {
+    find_packed_sequences(block, context, ids);
+    attention_masks(block, context);
+  }
   if (!context.transformers() || context.habits.drops_embedding) {
-    dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
+    x = dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
   }
-  if (context.textbook()) return std::move(block).take();
-  if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
-    rotary_tables(block, context, Symbol::rotary_dim, rotary->tables);
-  } else if (std::holds_alternative<AlibiPosition>(decoder.position) && context.transformers() &&
-             context.habits.rotates_unused) {
-    rotary_tables(block, context, dims.d, 1);
+  if (!context.textbook()) {
+    const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
+    const bool unused = std::holds_alternative<AlibiPosition>(decoder.position) &&
+                        context.transformers() && context.habits.rotates_unused;
+    if (rotary != nullptr) rotary_tables(block, context, ids, Symbol::rotary_dim);
+    if (unused) rotary_tables(block, context, ids, dims.d);
   }
-  return std::move(block).take();
+  return std::move(block).take(x);
 }
 
 }  // namespace memest

@@ -1,3 +1,5 @@
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "decoder_context.hpp"
@@ -10,33 +12,62 @@ Precision precision_of(const DecoderContext& context) {
   return {context.policy.weights, context.policy.compute, context.policy.autocast};
 }
 
+/// What the model's forward holds in locals until its last norm has run.
+constexpr std::array<std::string_view, 9> kModelLocals = {
+    "position ids", "causal mask", "sliding mask", "input embeddings", "position rows",
+    "cos",          "sin",         "local cos",    "local sin"};
+
 /// The type of the logits as the head leaves them.
 DType logits_type(const LoweringPolicy& policy) {
   return policy.autocast ? policy.compute : policy.weights;
 }
 
-/// The targets: the labels shifted into a padded copy, of which b = 1 keeps one token more since it
-/// is then a view (transformers); the batch's own tensor elsewhere.
-TensorId targets_of(BlockBuilder& block, const DecoderContext& context) {
+/// The targets: the labels shifted in a padded copy (transformers), of which b = 1 is then a view,
+/// others are copied; the batch's own tensor elsewhere.
+TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& frame) {
   const Dimensions& dims = context.dims;
-  if (!context.transformers()) return block.shared("token ids", dims.rows(), DType::int64);
-  const Expr tokens = dims.b * dims.s;
-  const Expr count = context.policy.micro_batch == 1 ? tokens + Expr(1) : tokens;
-  return block.make({"loss", "shifted labels"}, {count}, DType::int64, Role::input);
+  const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
+  if (!context.transformers()) return ids;
+  const TensorId padded =
+      frame.local(compute(block, OpKind::copy, {ids},
+                          {{"loss", "padded labels"}, {dims.b, dims.s + Expr(1)}, DType::int64}));
+  const Shape tokens = {dims.b * dims.s};
+  if (context.policy.micro_batch == 1) return view(block, {"loss", "shifted labels"}, padded, tokens);
+  return compute(block, OpKind::copy, {padded},
+                 {{"loss", "shifted labels"}, tokens, DType::int64});
 }
 
 /// Keeps its result.
 TensorId log_softmax(BlockBuilder& block, TensorId scores) {
   const TensorId out =
-      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
+      block.make({"loss", "log-softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
   Op op;
   op.kind = OpKind::softmax;
-  op.name = "log_softmax";
+  op.name = "loss";
   op.inputs = {scores};
   op.outputs = {out};
   op.saved = {out};
+  BackwardWriter backward(op);
+  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
   block.emit(std::move(op));
   return out;
+}
+
+/// Keeps its input, the targets and the weight.
+TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
+  const DType dtype = block.dtype_of(log_probabilities);
+  const TensorId loss = block.make({"loss"}, {Expr(1)}, dtype);
+  const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, dtype);
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = "loss";
+  op.inputs = {log_probabilities, targets};
+  op.outputs = {loss, weight};
+  op.saved = {log_probabilities, targets, weight};
+  BackwardWriter backward(op);
+  backward.give(log_probabilities, backward.make(log_probabilities, dtype));
+  block.emit(std::move(op));
+  return loss;
 }
 
 }  // namespace
@@ -46,15 +77,23 @@ Block head_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("head", precision_of(context));
   TensorId x = block.block_input({dims.b, dims.stream_s, dims.h}, context.policy.weights);
-  if (decoder.final_norm) x = norm(block, context, {"final_norm", decoder.norm, {dims.h}}, x);
-  if (decoder.embedding_size != decoder.hidden_size) {
-    x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
+  {
+    Frame model(block);
+    model.local(x);
+    if (decoder.final_norm) x = norm(block, context, {"final_norm", decoder.norm, {dims.h}}, x);
+    if (decoder.embedding_size != decoder.hidden_size) {
+      x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
+    }
+  }
+  if (context.transformers()) {
+    if (decoder.final_norm) block.outlive(x, "last hidden state");
+    for (const std::string_view name : kModelLocals) block.let_go(name);
   }
   x = linear(block, {"lm_head", dims.embedding, dims.v, decoder.head_bias, decoder.tied_embeddings},
              dims.rows(), x);
-  if (decoder.scaled_logits) x = scale(block, "logit_scale", x);
-  if (decoder.logit_softcap) softcap(block, "logit_softcap", x);
-  return std::move(block).take();
+  if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);
+  if (decoder.logit_softcap) x = softcap(block, "logit_softcap", x);
+  return std::move(block).take(x);
 }
 
 Block loss_block(const DecoderContext& context) {
@@ -62,34 +101,23 @@ Block loss_block(const DecoderContext& context) {
   BlockBuilder block("loss", precision_of(context));
   const Shape shape = {dims.b, dims.s, dims.v};
   const TensorId logits = block.block_input(shape, logits_type(context.policy));
-  const bool upcasts = context.policy.implementation.loss == LossKernel::upcast;
-  const TensorId scores = upcasts ? cast(block, {"logits_in_fp32"}, logits, DType::fp32) : logits;
-
-  Op op;
-  op.kind = OpKind::cross_entropy;
-  op.name = "loss";
-  const TensorId targets = targets_of(block, context);
-  if (context.policy.autocast && block.dtype_of(scores) != DType::fp32) {
-    // Autocast leaves the log-softmax in 16 bit and takes the likelihood in fp32: both are kept.
-    const TensorId narrow = log_softmax(block, scores);
-    const TensorId wide = cast(block, {"log_softmax_in_fp32"}, narrow, DType::fp32);
-    const TensorId loss = block.make({"loss"}, {Expr(1)}, DType::fp32);
-    const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, DType::fp32);
-    op.inputs = {wide, targets};
-    op.outputs = {loss, weight};
-    op.saved = {wide, targets, weight};
-  } else {
-    const DType inner = block.dtype_of(scores);
-    const TensorId kept = block.make({"loss", "log-softmax"}, shape, inner);
-    const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, inner);
-    const TensorId loss = block.make({"loss"}, {Expr(1)}, inner);
-    op.inputs = {scores, targets};
-    op.outputs = {loss, kept, weight};
-    op.saved = {kept, targets, weight};
-    op.backward_scratch = {scratch(block, {"loss", "log-softmax gradient"}, shape, inner)};
+  TensorId loss = 0;
+  {
+    Frame frame(block);
+    const bool upcasts = context.policy.implementation.loss == LossKernel::upcast;
+    TensorId scores = logits;
+    if (upcasts) {
+      scores = cast(block, {"logits_in_fp32"}, logits, DType::fp32);
+      if (scores != logits) frame.local(scores);
+    }
+    const TensorId targets = targets_of(block, context, frame);
+    TensorId kept = log_softmax(block, scores);
+    // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
+    if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
+    loss = negative_likelihood(block, kept, targets);
   }
-  block.emit(std::move(op));
-  return std::move(block).take();
+  if (context.transformers()) block.let_go("last hidden state");
+  return std::move(block).take(loss);
 }
 
 }  // namespace memest

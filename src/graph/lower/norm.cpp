@@ -28,7 +28,7 @@ class NormWriter {
         return kernel(x_, affine(), Statistics::none);
       case NormWriting::fused:
         // Autocast runs layer_norm in fp32 and leaves rms_norm alone.
-        return kernel(block_.precision().autocast && !is_rms() ? in_fp32(x_) : x_, gain(), bias(),
+        return kernel(block_.precision().autocast && !is_rms() ? in_fp32(x_) : x_, affine(),
                       Statistics::kept);
       case NormWriting::fp32:
         return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept),

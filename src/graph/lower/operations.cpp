@@ -191,6 +191,16 @@ TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   return out;
 }
 
+TensorId compute(BlockBuilder& block, OpKind kind, const std::vector<TensorId>& inputs,
+                 const Made& made) {
+  const TensorId out = block.make(made.place, made.shape, made.dtype);
+  Op op = op_of(kind, made.place);
+  op.inputs = inputs;
+  op.outputs = {out};
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId softcap(BlockBuilder& block, std::string_view name, TensorId x) {
   const TensorId inner = scale(block, {name, "quotient"}, x);
   const TensorId bounded = function(block, {name, "tanh"}, Keeps::result, inner);

@@ -68,6 +68,16 @@ TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorI
 /// `x` written out in another shape or order.
 TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape);
 
+/// What a computation without gradient makes.
+struct Made {
+  Place place;
+  Shape shape;
+  DType dtype = DType::fp32;
+};
+/// A computation of `kind` without gradient: ids, masks, tables.
+TensorId compute(BlockBuilder& block, OpKind kind, const std::vector<TensorId>& inputs,
+                 const Made& made);
+
 /// cap·tanh(x/cap): the hyperbolic tangent is kept.
 TensorId softcap(BlockBuilder& block, std::string_view name, TensorId x);
 /// `x` with each element zeroed with `probability`; `x` itself for 0.

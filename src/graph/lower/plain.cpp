@@ -47,19 +47,15 @@ class LayerListWriter {
   /// The mean square of the output; autocast takes the square in fp32.
   void write_loss() {
     const TensorId x = policy_.autocast ? cast(block_, {"loss", "in fp32"}, x_, DType::fp32) : x_;
+    const TensorId squares = power(block_, {"loss", "squares"}, x);
     Op op;
     op.kind = OpKind::mean_square;
     op.name = "loss";
-    op.inputs = {x};
-    op.outputs = {block_.make({"loss"}, {Expr(1)}, block_.dtype_of(x))};
-    op.saved = {x};
-    op.forward_scratch = {
-        scratch(block_, {"loss", "squares"}, block_.tensor(x).shape, block_.dtype_of(x))};
-    // The mean's gradient, the power of x and its double stand beside the product of them.
-    for (const char* name : {"mean gradient", "power", "power times exponent"}) {
-      op.backward_scratch.push_back(
-          scratch(block_, {"loss", name}, block_.tensor(x).shape, block_.dtype_of(x)));
-    }
+    op.inputs = {squares};
+    x_ = block_.make({"loss"}, {Expr(1)}, block_.dtype_of(x));
+    op.outputs = {x_};
+    BackwardWriter backward(op);
+    backward.give(squares, backward.make(squares, block_.dtype_of(squares)));
     block_.emit(std::move(op));
   }
 
@@ -72,7 +68,7 @@ class LayerListWriter {
   }
 
   [[nodiscard]] Block take(bool checkpointable) && {
-    return std::move(block_).take(checkpointable);
+    return std::move(block_).take(x_, checkpointable);
   }
 
  private:
@@ -131,6 +127,7 @@ class LayerListWriter {
     op.outputs = {x_};
     if (layer_norm) keep(op, block_.make({"norm", "mean"}, statistics, DType::fp32));
     keep(op, block_.make({"norm", "reciprocal deviation"}, statistics, DType::fp32));
+    give_each(op);
     block_.emit(std::move(op));
     kept_ = false;
   }
@@ -144,6 +141,7 @@ class LayerListWriter {
     x_ = block_.make({"softmax"}, block_.tensor(x_).shape, dtype);
     op.outputs = {x_};
     op.saved = {x_};
+    give_each(op);
     block_.emit(std::move(op));
     kept_ = block_.needs_gradient(x_);
   }
@@ -167,8 +165,17 @@ class LayerListWriter {
     op.saved = {x_};
     x_ = block_.make({"embedding"}, shape(), policy_.weights);
     op.outputs = {x_};
+    give_each(op);
     block_.emit(std::move(op));
     kept_ = false;
+  }
+
+  /// One new tensor for the gradient of each input that wants one.
+  void give_each(Op& op) {
+    BackwardWriter backward(op);
+    for (const TensorId id : op.inputs) {
+      if (block_.needs_gradient(id)) backward.give(id, backward.make(id, block_.dtype_of(id)));
+    }
   }
 
   static void keep(Op& op, TensorId id) {

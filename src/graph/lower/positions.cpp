@@ -1,0 +1,135 @@
+#include "positions.hpp"
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "attention.hpp"
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+/// arange(s) + an offset.
+TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
+  const TensorId range =
+      compute(block, OpKind::copy, {}, {{op, "arange"}, {shape.back()}, DType::int64});
+  return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
+}
+
+/// A boolean mask of [b, 1, s, s] from broadcast indices; in `dtype` where the scores are added to
+/// it.
+TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
+                         std::optional<DType> dtype) {
+  const TensorId batch =
+      compute(block, OpKind::copy, {}, {{name, "batch index"}, {dims.b}, DType::int64});
+  const TensorId head =
+      compute(block, OpKind::copy, {}, {{name, "head index"}, {Expr(1)}, DType::int64});
+  const TensorId queries = counted(block, name, {dims.s});
+  const TensorId keys = counted(block, name, {dims.s});
+  const Shape shape = {dims.b, Expr(1), dims.s, dims.s};
+  const TensorId allowed = compute(block, OpKind::mask, {batch, head, queries, keys},
+                                   {{name, "boolean"}, shape, DType::boolean});
+  if (!dtype) return allowed;
+  const TensorId zero = compute(block, OpKind::copy, {}, {{name, "zero"}, {Expr(1)}, *dtype});
+  const TensorId lowest =
+      compute(block, OpKind::copy, {}, {{name, "lowest value"}, {Expr(1)}, *dtype});
+  return compute(block, OpKind::mask, {allowed, zero, lowest}, {{name, "additive"}, shape, *dtype});
+}
+
+}  // namespace
+
+TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
+  const TensorId ids = counted(block, "position_ids", {Expr(1), context.dims.s});
+  block.outlive(ids, "position ids");
+  return ids;
+}
+
+void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
+  const Dimensions& dims = context.dims;
+  constexpr std::string_view kName = "packed_sequences";
+  const Shape rows = {dims.b, dims.s};
+  const Shape row = {dims.b, Expr(1)};
+  Frame frame(block);
+  const TensorId first =
+      frame.local(compute(block, OpKind::add, {ids}, {{kName, "first"}, row, DType::int64}));
+  const TensorId joined = compute(block, OpKind::concatenate, {first, ids},
+                                  {{kName, "joined"}, {dims.b, dims.s + Expr(1)}, DType::int64});
+  const TensorId steps = frame.local(
+      compute(block, OpKind::add, {joined}, {{kName, "steps"}, rows, DType::int64}));
+  const TensorId breaks =
+      compute(block, OpKind::mask, {steps}, {{kName, "breaks"}, rows, DType::boolean});
+  // The sum reads the booleans through a copy.
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = kName;
+  op.inputs = {breaks};
+  const TensorId wide = block.make({kName, "breaks as numbers"}, rows, DType::int64);
+  const TensorId sums = frame.local(block.make({kName, "sums"}, rows, DType::int64));
+  op.outputs = {sums, wide};
+  block.emit(std::move(op));
+  const TensorId last =
+      compute(block, OpKind::mask, {sums}, {{kName, "last"}, {dims.b}, DType::boolean});
+  compute(block, OpKind::reduce, {last}, {{kName, "all"}, {Expr(1)}, DType::boolean});
+}
+
+void attention_masks(BlockBuilder& block, const DecoderContext& context) {
+  bool full = false;
+  bool sliding = false;
+  const bool eager = context.policy.implementation.attention == AttentionKernel::eager ||
+                     context.habits.eager_only;
+  for (const LayerKind& kind : context.decoder.kinds) {
+    const AttentionCall call = attention_call(context, kind);
+    if (call.mask_by_head || (!eager && !call.masked)) continue;
+    bool& made = kind.sliding_window ? sliding : full;
+    if (std::exchange(made, true)) continue;
+    const std::string_view name = kind.sliding_window ? "sliding mask" : "causal mask";
+    const std::optional<DType> dtype =
+        eager ? std::optional<DType>(context.policy.weights) : std::nullopt;
+    block.outlive(mask_of_indices(block, context.dims, name, dtype), name);
+  }
+}
+
+void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids,
+                   const Expr& channels) {
+  const Dimensions& dims = context.dims;
+  const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
+    Frame frame(block);
+    const TensorId positions = frame.local(
+        compute(block, OpKind::cast, {ids}, {{op, "positions"}, {Expr(1), dims.s}, DType::fp32}));
+    Op product;
+    product.kind = OpKind::rotary;
+    product.name = op;
+    product.inputs = {positions};
+    const TensorId angles = frame.local(
+        block.make({op, "frequencies"}, {Expr(1), dims.s, channels / Expr(2)}, DType::fp32));
+    product.outputs = {angles};
+    product.workspace = Workspace::cublas;
+    block.emit(std::move(product), {channels * dims.s, Expr()});
+    const Shape shape = {Expr(1), dims.s, channels};
+    const TensorId both =
+        frame.local(compute(block, OpKind::concatenate, {angles}, {{op, "angles"}, shape, DType::fp32}));
+    const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+    const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
+    std::array<TensorId, 2> scaled{};
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      const std::string_view name = i == 0 ? "cosines" : "sines";
+      const TensorId raw = compute(block, OpKind::activation, {both}, {{op, name}, shape, DType::fp32});
+      scaled[i] = compute(block, OpKind::scale, {raw},
+                          {{op, i == 0 ? "scaled cosines" : "scaled sines"}, shape, DType::fp32});
+    }
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      const TensorId out = cast(block, {op, i == 0 ? "cos in type" : "sin in type"}, scaled[i], dtype);
+      if (out != scaled[i]) frame.local(scaled[i]);
+      block.outlive(out, i == 0 ? cos : sin);
+    }
+  };
+  table("rotary_table", "cos", "sin");
+  const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
+  if (rotary != nullptr && rotary->tables > 1) {
+    table("local_rotary_table", "local cos", "local sin");
+  }
+}
+
+}  // namespace memest

@@ -1,0 +1,24 @@
+// What a model makes of the batch's shape before its layers: position ids, the test for packed
+// sequences, masks, and the tables of cosines and sines. None has a gradient.
+#pragma once
+
+#include "decoder_context.hpp"
+
+namespace memest {
+
+/// Position ids of [1, s], known to the model's end.
+TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
+
+/// The test of the position ids for packed sequences (transformers, masking_utils.py,
+/// find_packed_sequence_indices).
+void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, TensorId ids);
+
+/// The masks that the layers' attention takes, one for each kind of layer.
+void attention_masks(BlockBuilder& block, const DecoderContext& context);
+
+/// The tables of cosines and sines of the positions, in the type of the residual stream unless the
+/// model keeps them in fp32.
+void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids,
+                   const Expr& channels);
+
+}  // namespace memest
