@@ -3,63 +3,58 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 namespace memest {
 namespace {
 
-bool is_float(DType type) {
-  switch (type) {
-    case DType::fp64:
-    case DType::fp32:
-    case DType::bf16:
-    case DType::fp16:
-    case DType::fp8:
-      return true;
-    case DType::int64:
-    case DType::int32:
-    case DType::int8:
-    case DType::uint8:
-    case DType::boolean:
-      return false;
-  }
-  return false;
+/// No value of the letters makes `formula` negative.
+bool never_negative(const Expr& formula) {
+  const std::vector<Monomial>& monomials = formula.monomials();
+  return std::all_of(monomials.begin(), monomials.end(), [](const Monomial& monomial) {
+    return monomial.coefficient.numerator() >= 0;
+  });
 }
-
-/// Operations whose backward hands on the incoming gradient instead of making a new tensor.
-bool passes_gradient_on(OpKind kind) { return kind == OpKind::add || kind == OpKind::copy; }
 
 /// The gradients on their way through a block. Tensors whose gradient is one buffer share a slot.
 class GradientSlots {
  public:
   [[nodiscard]] bool has(TensorId id) const { return slot_of_.contains(id); }
 
-  void make(TensorId id, const Expr& bytes) {
+  void make(TensorId id, const Expr& bytes, Reach reach) {
     slot_of_[id] = slots_.size();
-    slots_.push_back(bytes);
+    slots_.push_back({bytes, reach});
   }
-  void share(TensorId id, TensorId with) { slot_of_[id] = slot_of_.at(with); }
+  void share(TensorId id, std::size_t slot) { slot_of_[id] = slot; }
+  [[nodiscard]] std::size_t slot(TensorId id) const { return slot_of_.at(id); }
+  [[nodiscard]] const Expr& bytes_of(std::size_t slot) const { return slots_[slot].bytes; }
   void drop(TensorId id) { slot_of_.erase(id); }
 
-  /// Whether another tensor's gradient is the same buffer, so that nothing may be added in place.
-  [[nodiscard]] bool is_shared(TensorId id) const {
+  /// Whether a second gradient is added in place: nothing else holds the first one's storage.
+  [[nodiscard]] bool adds_in_place(TensorId id) const {
     const std::size_t slot = slot_of_.at(id);
-    return std::count_if(slot_of_.begin(), slot_of_.end(),
-                         [slot](const auto& entry) { return entry.second == slot; }) > 1;
+    return slots_[slot].reach == Reach::directly &&
+           std::count_if(slot_of_.begin(), slot_of_.end(),
+                         [slot](const auto& entry) { return entry.second == slot; }) == 1;
   }
 
   [[nodiscard]] Expr bytes() const {
     std::set<std::size_t> held;
     for (const auto& [id, slot] : slot_of_) held.insert(slot);
     Expr total;
-    for (const std::size_t slot : held) total += slots_[slot];
+    for (const std::size_t slot : held) total += slots_[slot].bytes;
     return total;
   }
 
  private:
+  struct Slot {
+    Expr bytes;
+    Reach reach = Reach::directly;
+  };
   std::map<TensorId, std::size_t> slot_of_;
-  std::vector<Expr> slots_;
+  std::vector<Slot> slots_;
 };
 
 class BlockWalk {
@@ -148,24 +143,19 @@ class BlockWalk {
     }
   }
 
-  /// Storages made or received until `at` that this or a later operation reads, and what it writes.
+  /// Storages that the running program refers to while operation `at` runs.
   [[nodiscard]] Storages live_at(std::size_t at) const {
+    Storages live;
     const TensorId input = storage(block_.input);  // the caller's local holds it
-    Storages made{input};
+    if (counts(input)) live.insert(input);
     for (std::size_t i = 0; i <= at; ++i) {
-      for (const TensorId id : block_.ops[i].outputs) made.insert(storage(id));
-    }
-    Storages result;
-    if (counts(input)) result.insert(input);
-    for (const TensorId id : block_.ops[at].outputs) {
-      if (counts(id)) result.insert(storage(id));
-    }
-    for (std::size_t i = at; i < block_.ops.size(); ++i) {
-      for (const TensorId id : block_.ops[i].inputs) {
-        if (counts(id) && made.contains(storage(id))) result.insert(storage(id));
+      for (const TensorId id : block_.ops[i].outputs) {
+        if (counts(id)) live.insert(storage(id));
       }
+      if (i == at) break;
+      for (const TensorId id : block_.ops[i].releases) live.erase(storage(id));
     }
-    return result;
+    return live;
   }
 
   [[nodiscard]] Moment forward(std::size_t at) const {
@@ -177,86 +167,104 @@ class BlockWalk {
     return {op.name, bytes(saved), bytes(beside), {}, {}};
   }
 
-  [[nodiscard]] bool has_gradient(TensorId id) const {
-    const Tensor& base = tensor(id);
-    return is_float(base.dtype) && !base.shared &&
-           (base.role == Role::activation || base.role == Role::input ||
-            base.role == Role::cast_parameter);
-  }
-
-  /// The block's output is what its last operation with one writes first.
+  /// The gradient of the block's output comes from the block behind; a loss's is a number.
   void receive_output_gradient() {
-    for (std::size_t i = block_.ops.size(); i-- > 0;) {
-      const std::vector<TensorId>& outputs = block_.ops[i].outputs;
-      if (outputs.empty() || !has_gradient(outputs.front())) continue;
-      gradients_.make(outputs.front(), tensor(outputs.front()).bytes());
-      return;
-    }
+    const Tensor& output = tensor(block_.output);
+    gradients_.make(block_.output, output.bytes(), Reach::directly);
   }
 
-  /// Takes in the gradient of input `id`; what must stand beside the gradients that stay goes to
-  /// `passing`.
-  void receive(TensorId id, const Op& op, Expr& passing) {
-    const Expr bytes = tensor(id).bytes();
-    const bool handed_on = passes_gradient_on(op.kind) && gradients_.has(op.outputs.front()) &&
-                           bytes == tensor(op.outputs.front()).bytes();
-    if (!gradients_.has(id)) {
-      if (handed_on) {
-        gradients_.share(id, op.outputs.front());
+  [[nodiscard]] Expr bytes(const BackwardTensor& made) const {
+    return tensor(made.like).elements() * Expr(size_of(made.dtype));
+  }
+
+  /// Tensors of the backward that become parameters' gradients: they are counted in elements, since
+  /// a recipe may keep them in another type.
+  [[nodiscard]] static bool stays(const Block& block, const Op& op, std::size_t made) {
+    return std::any_of(op.gradients.begin(), op.gradients.end(), [&](const InputGradient& gradient) {
+      return gradient.tensor == made && block.tensors[gradient.input].role == Role::parameter;
+    });
+  }
+
+  /// The local maxima of the bytes that the op's backward makes; those that another exceeds anyway
+  /// are left out.
+  [[nodiscard]] std::vector<Expr> peaks_of_steps(const Op& op) const {
+    std::vector<Expr> peaks;
+    Expr now;
+    bool rising = true;
+    const auto note = [&] {
+      if (!rising) return;
+      const auto exceeds = [&now](const Expr& peak) { return never_negative(peak - now); };
+      if (std::any_of(peaks.begin(), peaks.end(), exceeds)) return;
+      std::erase_if(peaks, [&now](const Expr& peak) { return never_negative(now - peak); });
+      peaks.push_back(now);
+    };
+    for (const Step& step : op.backward_steps) {
+      if (stays(block_, op, step.tensor)) continue;
+      const Expr size = bytes(op.backward_tensors[step.tensor]);
+      if (step.kind == StepKind::allocate) {
+        now += size;
       } else {
-        gradients_.make(id, bytes);
+        note();
+        now -= size;
       }
-      return;
+      rising = step.kind == StepKind::allocate;
     }
-    if (!handed_on) passing += bytes;  // the second arrives beside the first, then adds
-    if (gradients_.is_shared(id)) {
-      gradients_.drop(id);
-      gradients_.make(id, bytes);
-    }
-  }
-
-  /// Views of an output take their gradients back to it: into a new buffer where they are parts.
-  void gather_views(std::size_t at, std::vector<Moment>& moments, const Moment& at_work) {
-    const Op& op = block_.ops[at];
-    for (const TensorId output : op.outputs) {
-      if (!has_gradient(output)) continue;
-      std::vector<TensorId> views;  // that are on their way
-      for (TensorId id = 0; id < block_.tensors.size(); ++id) {
-        if (id != output && storage(id) == storage(output) && gradients_.has(id)) {
-          views.push_back(id);
-        }
-      }
-      if (views.empty()) continue;
-      const bool whole = views.size() == 1 && tensor(views[0]).bytes() == tensor(output).bytes();
-      if (!gradients_.has(output) && whole) {
-        gradients_.share(output, views[0]);
-      } else if (!gradients_.has(output)) {
-        gradients_.make(output, tensor(output).bytes());
-        moments.push_back(at_work);
-        moments.back().live = gradients_.bytes();
-      }  // else the views' gradients are added to the output's own
-      for (const TensorId id : views) gradients_.drop(id);
-    }
+    note();
+    return peaks;
   }
 
   void backward(std::size_t at, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
+    const bool reached = std::any_of(op.outputs.begin(), op.outputs.end(),
+                                     [this](TensorId id) { return gradients_.has(id); });
+    if (!reached) return;
     Moment moment{op.name, bytes(saved_until(at)), {}, gradient_elements_, {}};
-    gather_views(at, moments, moment);
-    Expr passing;
-    for (const TensorId id : op.inputs) {
-      if (has_gradient(id)) receive(id, op, passing);
-    }
-    Storages scratch;
-    for (const TensorId id : op.backward_scratch) scratch.insert(storage(id));
-    moment.live = gradients_.bytes() + passing + bytes(scratch);
-    for (const TensorId id : op.outputs) gradients_.drop(id);
     count_parameters(op, moment);
-    moments.push_back(std::move(moment));
+    const Expr under_way = gradients_.bytes();
+    if (op.kind != OpKind::view || !op.backward_steps.empty()) {
+      for (const Expr& peak : peaks_of_steps(op)) {
+        moments.push_back(moment);
+        moments.back().live = under_way + peak;
+      }
+    }
+    hand_over(op, moment, moments);
+  }
+
+  /// The op's gradients take their places; a sum that cannot be made in place is a moment of its
+  /// own.
+  void hand_over(const Op& op, const Moment& moment, std::vector<Moment>& moments) {
+    std::optional<std::size_t> incoming;
+    for (const TensorId id : op.outputs) {
+      if (!gradients_.has(id)) continue;
+      if (!incoming) incoming = gradients_.slot(id);
+      gradients_.drop(id);
+    }
+    for (const InputGradient& gradient : op.gradients) {
+      if (tensor(gradient.input).role == Role::parameter) continue;
+      const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
+      const Expr size = handed_on ? gradients_.bytes_of(*incoming)
+                                  : bytes(op.backward_tensors[gradient.tensor]);
+      if (!gradients_.has(gradient.input)) {
+        if (handed_on && gradient.reach == Reach::directly) {
+          gradients_.share(gradient.input, *incoming);
+        } else {
+          gradients_.make(gradient.input, size, gradient.reach);
+        }
+        continue;
+      }
+      const Expr whole = tensor(gradient.input).bytes();
+      const bool in_place = gradients_.adds_in_place(gradient.input);
+      moments.push_back(moment);
+      moments.back().live = gradients_.bytes() + size + (in_place ? Expr() : whole);
+      if (in_place) continue;
+      gradients_.drop(gradient.input);
+      gradients_.make(gradient.input, whole, Reach::directly);
+    }
   }
 
   void count_parameters(const Op& op, Moment& moment) {
-    for (const TensorId id : op.inputs) {
+    for (const InputGradient& gradient : op.gradients) {
+      const TensorId id = gradient.input;
       if (tensor(id).role != Role::parameter) continue;
       if (!has_parameter_gradient_.insert(storage(id)).second) continue;
       moment.new_gradient_elements += tensor(id).elements();

@@ -18,6 +18,18 @@ double temporary_bytes(const Block& block, const std::vector<TensorId>& scratch,
   return bytes;
 }
 
+double backward_temporary_bytes(const Block& block, const Op& op, const Bindings& sizes) {
+  double bytes = 0;
+  for (const Step& step : op.backward_steps) {
+    if (step.kind == StepKind::allocate) continue;
+    const BackwardTensor& made = op.backward_tensors[step.tensor];
+    bytes += 2 * static_cast<double>(size_of(made.dtype)) *
+             Bytes(narrow_to_int64(block.tensors[made.like].elements().evaluate(sizes)))
+                 .as_double();
+  }
+  return bytes;
+}
+
 PassWork evaluate(const Work& work, double temporaries, const Bindings& sizes) {
   return {.flops = work.flops.flops(sizes).as_double(),
           .bytes = work.bytes.bytes(sizes).as_double() + temporaries};
@@ -27,7 +39,7 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes) {
   OpWork work;
   work.op = &op;
   work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
-  work.backward = evaluate(op.backward, temporary_bytes(block, op.backward_scratch, sizes), sizes);
+  work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
   return work;
 }
 

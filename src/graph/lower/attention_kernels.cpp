@@ -21,8 +21,8 @@ void make_outputs(BlockBuilder& block, const DecoderContext& context, const Atte
   const TensorId sums =
       block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, rows}, DType::fp32);
   op.outputs = {out, sums};
-  if (!efficient || call.dropout > 0) {
-    // Philox state: flash keeps two words of seed, the others one; all one word of offset.
+  if (!efficient) {
+    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
     const bool flash = call.kernel == AttentionKernel::sdpa_flash;
     const TensorId seed =
         block.make({"attention", "seed"}, {Expr(flash ? 2 : 1)}, DType::int64);

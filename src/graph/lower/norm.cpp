@@ -88,10 +88,10 @@ class NormWriter {
     }
     BackwardWriter backward(op);
     if (block_.needs_gradient(x)) backward.give(x, backward.make(x, block_.dtype_of(x)));
-    if (affine.gain) op.saved.push_back(*affine.gain);
     for (const std::optional<TensorId>& parameter : {affine.gain, affine.bias}) {
       if (!parameter) continue;
       op.inputs.push_back(*parameter);
+      op.saved.push_back(*parameter);
       if (block_.needs_gradient(*parameter)) {
         backward.give(*parameter, backward.make(*parameter, block_.dtype_of(*parameter)));
       }

@@ -41,7 +41,8 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
 }  // namespace
 
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
-  const TensorId ids = counted(block, "position_ids", {Expr(1), context.dims.s});
+  const Expr rows = context.habits.positions_by_batch ? context.dims.b : Expr(1);
+  const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
   block.outlive(ids, "position ids");
   return ids;
 }

@@ -6,7 +6,7 @@
 
 namespace memest {
 
-/// Position ids of [1, s], known to the model's end.
+/// Position ids of [1, s], or [b, s] by the model's habit, known to the model's end.
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 
 /// The test of the position ids for packed sequences (transformers, masking_utils.py,
