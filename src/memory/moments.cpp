@@ -180,9 +180,10 @@ class BlockWalk {
   /// Tensors of the backward that become parameters' gradients: they are counted in elements, since
   /// a recipe may keep them in another type.
   [[nodiscard]] static bool stays(const Block& block, const Op& op, std::size_t made) {
-    return std::any_of(op.gradients.begin(), op.gradients.end(), [&](const InputGradient& gradient) {
-      return gradient.tensor == made && block.tensors[gradient.input].role == Role::parameter;
-    });
+    return std::any_of(
+        op.gradients.begin(), op.gradients.end(), [&](const InputGradient& gradient) {
+          return gradient.tensor == made && block.tensors[gradient.input].role == Role::parameter;
+        });
   }
 
   /// The local maxima of the bytes that the op's backward makes; those that another exceeds anyway
@@ -242,8 +243,8 @@ class BlockWalk {
     for (const InputGradient& gradient : op.gradients) {
       if (tensor(gradient.input).role == Role::parameter) continue;
       const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
-      const Expr size = handed_on ? gradients_.bytes_of(*incoming)
-                                  : bytes(op.backward_tensors[gradient.tensor]);
+      const Expr size =
+          handed_on ? gradients_.bytes_of(*incoming) : bytes(op.backward_tensors[gradient.tensor]);
       if (!gradients_.has(gradient.input)) {
         if (handed_on && gradient.reach == Reach::directly) {
           gradients_.share(gradient.input, *incoming);

@@ -23,9 +23,9 @@ double backward_temporary_bytes(const Block& block, const Op& op, const Bindings
   for (const Step& step : op.backward_steps) {
     if (step.kind == StepKind::allocate) continue;
     const BackwardTensor& made = op.backward_tensors[step.tensor];
-    bytes += 2 * static_cast<double>(size_of(made.dtype)) *
-             Bytes(narrow_to_int64(block.tensors[made.like].elements().evaluate(sizes)))
-                 .as_double();
+    bytes +=
+        2 * static_cast<double>(size_of(made.dtype)) *
+        Bytes(narrow_to_int64(block.tensors[made.like].elements().evaluate(sizes))).as_double();
   }
   return bytes;
 }

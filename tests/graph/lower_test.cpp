@@ -81,7 +81,7 @@ TEST_CASE("the efficient kernel keeps its sums in rows of 32 and works in tiles 
   for (const Op& op : block.ops) {
     if (op.kind != OpKind::attention) continue;
     REQUIRE(block.tensors[op.saved.back()].bytes() == 4 * heads * Symbol::seq_len_32);
-    REQUIRE(block.tensors[op.backward_scratch.back()].bytes() ==
+    REQUIRE(block.tensors[op.backward_tensors.back().like].bytes() ==
             heads * Symbol::seq_len_64 / 64 * (16 + 4 * 64 * 64));
   }
 }

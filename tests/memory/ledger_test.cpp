@@ -47,16 +47,19 @@ const Expr h(Symbol::hidden_size);
 const Expr v(Symbol::vocab_size);
 const Expr L(Symbol::layers);
 
-const char* const kLossBackward = "backward: loss, loss";
+const char* const kLossBackward = "backward: loss, log_softmax";
 
 TEST_CASE("twelve bytes a logit are alive when the loss goes backward", "[memory]") {
   const Ledger ledger = ledger_of(llama_job());
+  // The log-softmax, the likelihood's gradient, the logits' gradient; the loss's own is 4 B.
   const Expr loss = formula_at(ledger, kLossBackward, "activations: loss") +
-                    formula_at(ledger, kLossBackward, "loss, backward");
-  CHECK(loss == 12 * b * s * v + 8 * b * s + 8);
-  CHECK(formula_at(ledger, "forward: loss, loss", "activations: loss") +
-            formula_at(ledger, "forward: loss, loss", "loss, forward") ==
-        10 * b * s * v + 8 * b * s + 8);
+                    formula_at(ledger, kLossBackward, "log_softmax, backward");
+  CHECK(loss == 12 * b * s * v);
+  // bf16 and fp32 logits and the log-softmax; the labels padded, and shifted in a copy.
+  const char* const forward = "forward: loss, nll_loss";
+  const Expr made = formula_at(ledger, forward, "activations: loss") +
+                    formula_at(ledger, forward, "nll_loss, forward");
+  CHECK(made == 10 * b * s * v + 8 * b * s + 8 * b * (s + 1) + 8);
 }
 
 TEST_CASE("a checkpoint keeps every layer's input: 2·b·s·h a layer", "[memory]") {
@@ -121,15 +124,15 @@ TEST_CASE("autocast's copies of all matmul weights are alive at the end of the f
     Job job = llama_job("amp-bf16");
     job.training->recompute = recompute;
     const Ledger ledger = ledger_of(job);
-    const Expr kept = formula_at(ledger, "forward: loss, loss", "weights cast by autocast");
+    const Expr kept = formula_at(ledger, "forward: loss, nll_loss", "weights cast by autocast");
     CHECK(kept.evaluate(ledger.bindings) == 2 * matmul);
   }
-  CHECK(formula_at(ledger_of(llama_job()), "forward: loss, loss", "weights cast").is_zero());
+  CHECK(formula_at(ledger_of(llama_job()), "forward: loss, nll_loss", "weights cast").is_zero());
 }
 
 TEST_CASE("gradients are alive in the forward only where they accumulate or stay", "[memory]") {
   Job job = llama_job();
-  const std::string forward = "forward: loss, loss";
+  const std::string forward = "forward: loss, nll_loss";
   CHECK(formula_at(ledger_of(job), forward, "gradients").is_zero());
   const Expr all = 2 * Expr(Symbol::parameters);
   job.training->gradient_accumulation = 2;
@@ -147,7 +150,7 @@ TEST_CASE("DDP's buckets are a second copy of the gradients unless they are view
   job.parallelism.ddp.gradient_as_bucket_view = true;
   const Ledger ledger = ledger_of(job);
   CHECK(named_bytes(ledger, "gradient buckets") == 0);
-  CHECK(formula_at(ledger, "forward: loss, loss", "gradients") == 2 * Expr(Symbol::parameters));
+  CHECK(formula_at(ledger, "forward: loss, nll_loss", "gradients") == 2 * Expr(Symbol::parameters));
 }
 
 TEST_CASE("FSDP2 gathers layer by layer and keeps what is outside the layers gathered",

@@ -61,8 +61,9 @@ class Projections {
   /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation gives back gradients that lie by heads,
   /// which the old shape cannot show.
   TensorId heads(std::string_view name, TensorId x, const Expr& count) {
-    const bool packed_gradient = std::holds_alternative<RotaryPosition>(context_.decoder.position) &&
-                                 name != "v_proj" && spec_.qk_norm != QkNorm::per_head;
+    const bool packed_gradient =
+        std::holds_alternative<RotaryPosition>(context_.decoder.position) && name != "v_proj" &&
+        spec_.qk_norm != QkNorm::per_head;
     if (packed_gradient && count != Expr(1)) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));
     }

@@ -24,8 +24,7 @@ void make_outputs(BlockBuilder& block, const DecoderContext& context, const Atte
   if (!efficient) {
     // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
     const bool flash = call.kernel == AttentionKernel::sdpa_flash;
-    const TensorId seed =
-        block.make({"attention", "seed"}, {Expr(flash ? 2 : 1)}, DType::int64);
+    const TensorId seed = block.make({"attention", "seed"}, {Expr(flash ? 2 : 1)}, DType::int64);
     const TensorId offset = block.make({"attention", "offset"}, {Expr(1)}, DType::int64);
     const bool first = call.kernel == AttentionKernel::sdpa_cudnn;
     op.outputs.insert(first ? op.outputs.begin() : op.outputs.end(), {seed, offset});
@@ -131,9 +130,8 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
     delta = backward.make(sums, DType::fp32);
   } else {
     // fp32 sums gradient · output in two kernels.
-    const TensorId product =
-        scratch(block, {"attention", "gradient times output"},
-                {dims.b, dims.s, dims.a, dims.d}, DType::fp32);
+    const TensorId product = scratch(block, {"attention", "gradient times output"},
+                                     {dims.b, dims.s, dims.a, dims.d}, DType::fp32);
     const auto products = backward.make(product, DType::fp32);
     const auto strided = backward.make(sums, DType::fp32);
     delta = backward.make(sums, DType::fp32);

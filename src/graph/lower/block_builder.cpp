@@ -110,7 +110,8 @@ void BlockBuilder::outlive(TensorId id, std::string_view name) {
 }
 
 void BlockBuilder::let_go(std::string_view name) {
-  block_.ops.back().releases.push_back(shared(name, {Expr(1)}, DType::fp32));
+  const TensorId id = shared(name, {Expr(1)}, DType::fp32);
+  (block_.ops.empty() ? let_go_first_ : block_.ops.back().releases).push_back(id);
 }
 
 void BlockBuilder::emit(Op op, const Flow& flow) {
@@ -140,6 +141,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     op.gradients.clear();
   }
   block_.ops.push_back(std::move(op));
+  block_.ops.back().releases = std::exchange(let_go_first_, {});
 }
 
 Expr BlockBuilder::backward_traffic(const Op& op, const Expr& written) const {

@@ -74,8 +74,8 @@ class BlockBuilder {
   TensorId alias(Place place, TensorId base, Shape shape);
   /// Makes `id` known to later blocks as `name`, a literal, until one of them lets it go.
   void outlive(TensorId id, std::string_view name);
-  /// The last op so far ends the reference of the program to what earlier blocks know as `name`,
-  /// if any does.
+  /// The last op so far (or the first one) ends the reference of the program to what earlier blocks
+  /// know as `name`, if any does.
   void let_go(std::string_view name);
 
   /// Appends `op`; its work's FLOPs are `flow`'s, its bytes are those of the tensors it names.
@@ -105,7 +105,8 @@ class BlockBuilder {
   Precision precision_;
   Block block_;
   std::vector<bool> needs_gradient_;
-  std::vector<Held> held_;  // in the order in which their functions return
+  std::vector<TensorId> let_go_first_;  // named before there is an op
+  std::vector<Held> held_;              // in the order in which their functions return
 };
 
 /// A function of the model's program: its locals live until it returns, other tensors until their

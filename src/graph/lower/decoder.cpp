@@ -48,8 +48,7 @@ class LayerWriter {
       case BlockLayout::output_norm: {
         const TensorId y =
             residual("attention_residual", x, normalize("attention_output_norm", attend(x)));
-        return residual("feed_forward_residual", y,
-                        normalize("feed_forward_output_norm", feed(y)));
+        return residual("feed_forward_residual", y, normalize("feed_forward_output_norm", feed(y)));
       }
       case BlockLayout::parallel_one_norm: {
         const TensorId normalized = normalize("input_norm", x);

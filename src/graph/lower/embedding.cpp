@@ -33,8 +33,7 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const Lo
     return;
   }
   const Expr tokens = block.tensor(part.indices).elements();
-  const Expr distinct =
-      count < part.table_rows ? tokens : block.tensor(part.table).shape.front();
+  const Expr distinct = count < part.table_rows ? tokens : block.tensor(part.table).shape.front();
   const TensorId sorted =
       scratch(block, {op.name, "sorted indices"}, {Expr(4) * tokens}, DType::int64);
   const TensorId partial =
@@ -109,8 +108,7 @@ Block embedding_block(const DecoderContext& context) {
   if (context.transformers()) {
     ids = position_ids(block, context);
   } else if (learned) {
-    ids = compute(block, OpKind::copy, {},
-                  {{"position_ids", "arange"}, {dims.s}, DType::int64});
+    ids = compute(block, OpKind::copy, {}, {{"position_ids", "arange"}, {dims.s}, DType::int64});
     block.outlive(ids, "position ids");
   }
   if (learned) x = add_positions(block, context, ids, x);

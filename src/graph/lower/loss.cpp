@@ -30,20 +30,21 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& f
   if (!context.transformers()) return ids;
   const TensorId padded =
       frame.local(compute(block, OpKind::copy, {ids},
-                          {{"loss", "padded labels"}, {dims.b, dims.s + Expr(1)}, DType::int64}));
+                          {{"shift_labels", "padded"}, {dims.b, dims.s + Expr(1)}, DType::int64}));
   const Shape tokens = {dims.b * dims.s};
-  if (context.policy.micro_batch == 1) return view(block, {"loss", "shifted labels"}, padded, tokens);
+  if (context.policy.micro_batch == 1)
+    return view(block, {"shift_labels", "shifted"}, padded, tokens);
   return compute(block, OpKind::copy, {padded},
-                 {{"loss", "shifted labels"}, tokens, DType::int64});
+                 {{"shift_labels", "shifted"}, tokens, DType::int64});
 }
 
 /// Keeps its result.
 TensorId log_softmax(BlockBuilder& block, TensorId scores) {
   const TensorId out =
-      block.make({"loss", "log-softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
+      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
   Op op;
   op.kind = OpKind::softmax;
-  op.name = "loss";
+  op.name = "log_softmax";
   op.inputs = {scores};
   op.outputs = {out};
   op.saved = {out};
@@ -56,11 +57,11 @@ TensorId log_softmax(BlockBuilder& block, TensorId scores) {
 /// Keeps its input, the targets and the weight.
 TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
   const DType dtype = block.dtype_of(log_probabilities);
-  const TensorId loss = block.make({"loss"}, {Expr(1)}, dtype);
-  const TensorId weight = block.make({"loss", "total weight"}, {Expr(1)}, dtype);
+  const TensorId loss = block.make({"nll_loss"}, {Expr(1)}, dtype);
+  const TensorId weight = block.make({"nll_loss", "total weight"}, {Expr(1)}, dtype);
   Op op;
   op.kind = OpKind::cross_entropy;
-  op.name = "loss";
+  op.name = "nll_loss";
   op.inputs = {log_probabilities, targets};
   op.outputs = {loss, weight};
   op.saved = {log_probabilities, targets, weight};

@@ -31,8 +31,7 @@ class NormWriter {
         return kernel(block_.precision().autocast && !is_rms() ? in_fp32(x_) : x_, affine(),
                       Statistics::kept);
       case NormWriting::fp32:
-        return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept),
-                    given_);
+        return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept), given_);
       case NormWriting::one_plus_fused:
         return one_plus_fused();
       case NormWriting::python_layer:
@@ -102,8 +101,7 @@ class NormWriter {
 
   /// x·rsqrt(mean(x²) + ε).
   TensorId over_rms(TensorId x, Frame& frame, bool names_variance) {
-    const TensorId variance =
-        mean_of_rows(block_, at("variance"), power(block_, at("square"), x));
+    const TensorId variance = mean_of_rows(block_, at("variance"), power(block_, at("square"), x));
     if (names_variance) frame.local(variance);
     const TensorId root = reciprocal_root(block_, at("reciprocal rms"),
                                           add_number(block_, at("variance + epsilon"), variance));
@@ -112,7 +110,10 @@ class NormWriter {
 
   TensorId times_gain(TensorId x) {
     if (!has_gain()) return x;
-    return multiply(block_, at("out"), block_.parameter(at("weight"), part_.gain), x);
+    const TensorId scaled =
+        multiply(block_, at("scaled"), block_.parameter(at("weight"), part_.gain), x);
+    if (!part_.kind.bias) return scaled;
+    return add(block_, at("out"), scaled, block_.parameter(at("bias"), part_.gain));
   }
 
   TensorId cast_then_gain() {
@@ -136,14 +137,18 @@ class NormWriter {
     const TensorId normalized = over_rms(in_fp32(x_), frame, false);
     if (!has_gain()) return cast(block_, at("out in type"), normalized, given_);
     const TensorId weight = block_.parameter(at("weight"), part_.gain);
-    const TensorId raised = add_number(
-        block_, at("1 + gain"), cast(block_, at("gain in fp32"), weight, DType::fp32));
-    const TensorId out = frame.local(multiply(block_, at("out"), normalized, raised));
+    const TensorId raised =
+        add_number(block_, at("1 + gain"), cast(block_, at("gain in fp32"), weight, DType::fp32));
+    TensorId out = multiply(block_, at("scaled"), normalized, raised);
+    if (part_.kind.bias)
+      out = add(block_, at("out"), out, block_.parameter(at("bias"), part_.gain));
+    frame.local(out);
     return cast(block_, at("out in type"), out, given_);
   }
 
   TensorId one_plus_fused() {
     Affine given = affine();
+    if (!given.gain) return kernel(to_compute(block_, part_.name, x_), given, Statistics::kept);
     given.gain = add_number(block_, at("1 + gain"), *given.gain);
     if (!block_.precision().autocast) return kernel(x_, given, Statistics::kept);
     const DType compute = block_.precision().compute;
@@ -182,8 +187,11 @@ class NormWriter {
     TensorId out = multiply(block_, at("normalized"), centered, root);
     if (has_gain()) {
       const TensorId weight = block_.parameter(at("weight"), part_.gain);
-      out = multiply(block_, at("out"),
-                     cast(block_, at("gain in fp32"), weight, DType::fp32), out);
+      out = multiply(block_, at("scaled"), cast(block_, at("gain in fp32"), weight, DType::fp32),
+                     out);
+      if (part_.kind.bias) {
+        out = add(block_, at("out"), out, block_.parameter(at("bias"), part_.gain));
+      }
     }
     for (const TensorId local : {out, mean, variance}) frame.local(local);
     return cast(block_, at("out in type"), out, given_);

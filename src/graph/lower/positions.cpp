@@ -57,8 +57,8 @@ void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, T
       frame.local(compute(block, OpKind::add, {ids}, {{kName, "first"}, row, DType::int64}));
   const TensorId joined = compute(block, OpKind::concatenate, {first, ids},
                                   {{kName, "joined"}, {dims.b, dims.s + Expr(1)}, DType::int64});
-  const TensorId steps = frame.local(
-      compute(block, OpKind::add, {joined}, {{kName, "steps"}, rows, DType::int64}));
+  const TensorId steps =
+      frame.local(compute(block, OpKind::add, {joined}, {{kName, "steps"}, rows, DType::int64}));
   const TensorId breaks =
       compute(block, OpKind::mask, {steps}, {{kName, "breaks"}, rows, DType::boolean});
   // The sum reads the booleans through a copy.
@@ -109,19 +109,21 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
     product.workspace = Workspace::cublas;
     block.emit(std::move(product), {channels * dims.s, Expr()});
     const Shape shape = {Expr(1), dims.s, channels};
-    const TensorId both =
-        frame.local(compute(block, OpKind::concatenate, {angles}, {{op, "angles"}, shape, DType::fp32}));
+    const TensorId both = frame.local(
+        compute(block, OpKind::concatenate, {angles}, {{op, "angles"}, shape, DType::fp32}));
     const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
     const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
     std::array<TensorId, 2> scaled{};
     for (std::size_t i = 0; i < scaled.size(); ++i) {
       const std::string_view name = i == 0 ? "cosines" : "sines";
-      const TensorId raw = compute(block, OpKind::activation, {both}, {{op, name}, shape, DType::fp32});
+      const TensorId raw =
+          compute(block, OpKind::activation, {both}, {{op, name}, shape, DType::fp32});
       scaled[i] = compute(block, OpKind::scale, {raw},
                           {{op, i == 0 ? "scaled cosines" : "scaled sines"}, shape, DType::fp32});
     }
     for (std::size_t i = 0; i < scaled.size(); ++i) {
-      const TensorId out = cast(block, {op, i == 0 ? "cos in type" : "sin in type"}, scaled[i], dtype);
+      const TensorId out =
+          cast(block, {op, i == 0 ? "cos in type" : "sin in type"}, scaled[i], dtype);
       if (out != scaled[i]) frame.local(scaled[i]);
       block.outlive(out, i == 0 ? cos : sin);
     }
