@@ -31,11 +31,6 @@ bool takes_part(const OptimizerState& state, const ParameterTensor& tensor) {
   return tensor.trainable && !(state.matrices_only && !matrix) && !(state.vectors_only && matrix);
 }
 
-std::int64_t blockwise_bytes(std::int64_t elements) {
-  if (elements < kSmallest8bitTensor) return checked_multiply(elements, size_of(DType::fp32));
-  return checked_add(elements, kScaleBytes * round_up_quotient(elements, kBlock8bit));
-}
-
 /// [rows, all other dimensions], as the factored optimizers see a tensor.
 std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
   return {tensor.shape.front(), elements_of(tensor) / tensor.shape.front()};
@@ -45,32 +40,41 @@ std::int64_t square_elements(std::int64_t size, std::int64_t largest) {
   return largest > 0 && size > largest ? 0 : checked_multiply(size, size);
 }
 
-/// Bytes of `state` for one tensor; `bytes` is the size of an element where the state has one.
-std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
-                         std::int64_t bytes) {
+/// The tensors that `state` is for one parameter; `bytes` is the size of an element where the state
+/// has one.
+std::vector<std::int64_t> tensors_of(const OptimizerState& state, const ParameterTensor& tensor,
+                                     std::int64_t bytes) {
   const std::int64_t elements = elements_of(tensor);
   const bool matrix = tensor.shape.size() >= 2;
+  const auto whole = [&] { return std::vector<std::int64_t>{checked_multiply(elements, bytes)}; };
   switch (state.shape) {
     case StateShape::like_parameter:
-      return checked_multiply(elements, bytes);
+      return whole();
     case StateShape::rows_and_columns: {
-      if (!matrix) return checked_multiply(elements, bytes);
+      if (!matrix) return whole();
       const auto [rows, columns] = matrix_of(tensor);
-      return checked_multiply(checked_add(rows, columns), bytes);
+      return {checked_multiply(rows, bytes), checked_multiply(columns, bytes)};
     }
     case StateShape::blockwise_8bit:
-      return blockwise_bytes(elements);
+      if (elements < kSmallest8bitTensor) return {checked_multiply(elements, size_of(DType::fp32))};
+      return {elements, kScaleBytes * round_up_quotient(elements, kBlock8bit)};
     case StateShape::square_factors: {
-      if (!matrix) return checked_multiply(elements, bytes);
+      if (!matrix) return whole();
       const auto [rows, columns] = matrix_of(tensor);
-      return checked_multiply(checked_add(square_elements(rows, state.largest_factor),
-                                          square_elements(columns, state.largest_factor)),
-                              bytes);
+      return {checked_multiply(square_elements(rows, state.largest_factor), bytes),
+              checked_multiply(square_elements(columns, state.largest_factor), bytes)};
     }
     case StateShape::scalar:
-      return size_of(DType::fp32);
+      return {size_of(DType::fp32)};
   }
   unreachable("every state shape has a size");
+}
+
+std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
+                         std::int64_t bytes) {
+  std::int64_t total = 0;
+  for (const std::int64_t one : tensors_of(state, tensor, bytes)) total = checked_add(total, one);
+  return total;
 }
 
 std::string rule_of(const OptimizerState& state, DType type) {
@@ -112,15 +116,6 @@ LedgerTerm counted_state(const Job& job, const Inventory& inventory, const Optim
   return {"optimizer states: " + state.name, TermGroup::optimizer,
           share(job, ZeroStage::optimizer, bytes), job.training->optimizer.source,
           rule_of(state, type)};
-}
-
-const ImplementationTransient& implementation_of(const TrainingSpec& training) {
-  const auto& all = training.optimizer.implementations;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const ImplementationTransient& one) {
-    return one.implementation == training.optimizer_implementation;
-  });
-  expect(found != all.end(), "a job's optimizer has the implementation that the job names");
-  return *found;
 }
 
 /// The states of the optimizer and of its implementation that are on the device.
@@ -171,6 +166,26 @@ std::int64_t elements_of(const Inventory& inventory) {
     result = checked_add(result, checked_multiply(elements_of(tensor), tensor.count));
   }
   return result;
+}
+
+const ImplementationTransient& implementation_of(const TrainingSpec& training) {
+  const auto& all = training.optimizer.implementations;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const ImplementationTransient& one) {
+    return one.implementation == training.optimizer_implementation;
+  });
+  expect(found != all.end(), "a job's optimizer has the implementation that the job names");
+  return *found;
+}
+
+std::vector<std::int64_t> state_tensors(const OptimizerState& state, const ParameterTensor& tensor,
+                                        const Recipe& recipe) {
+  if (!takes_part(state, tensor)) return {};
+  return tensors_of(state, tensor, size_of(type_of(state, recipe)));
+}
+
+std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
+  return checked_multiply(checked_multiply(kNormBytes, round_up_quotient(largest, kNormChunk)),
+                          tensors);
 }
 
 ZeroStage zero_stage_of(const Job& job) {
@@ -306,9 +321,8 @@ LedgerTerm clip_term(const Inventory& inventory) {
     largest = std::max(largest, elements_of(tensor));
     tensors = checked_add(tensors, tensor.count);
   }
-  const std::int64_t chunks = round_up_quotient(largest, kNormChunk);
   return {"partial sums of the gradient norm", TermGroup::gradients,
-          Expr(checked_multiply(checked_multiply(kNormBytes, chunks), tensors)),
+          Expr(partial_norm_bytes(tensors, largest)),
           "PyTorch 2.11, clip_grad_norm_: the foreach norm keeps n · ⌈Φ1/65536⌉ fp32 partial sums",
           "4 B · n · ⌈Φ1/65536⌉"};
 }

@@ -43,6 +43,16 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory);
 /// What clipping the gradient norm allocates.
 LedgerTerm clip_term(const Inventory& inventory);
 
+/// What the job's optimizer allocates in the implementation that the job names.
+const ImplementationTransient& implementation_of(const TrainingSpec& training);
+
+/// Bytes of the tensors that `state` is for one parameter: none, one or two.
+std::vector<std::int64_t> state_tensors(const OptimizerState& state, const ParameterTensor& tensor,
+                                        const Recipe& recipe);
+
+/// What the norm of `tensors` gradients, the largest of `largest` elements, sums into.
+std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest);
+
 /// Elements of one tensor, and of all tensors.
 std::int64_t elements_of(const ParameterTensor& tensor);
 std::int64_t elements_of(const Inventory& inventory);

@@ -11,13 +11,9 @@
 namespace memest {
 namespace {
 
-// PyTorch 2.11 (aten/src/ATen/cuda/CublasHandlePool.cpp): 32 MiB on compute capability 9.0, else
-// 4096 KiB · 2 + 16 KiB · 8; one each for the forward and the autograd thread. cublasLt keeps 1 MiB
-// of its own from the first addmm with a one-dimensional bias.
 constexpr std::int64_t kCublasWorkspaces = 2;
 constexpr std::int64_t kCublasWorkspaceHopper = 32 * kMiB;
 constexpr std::int64_t kCublasWorkspace = 8519680;
-constexpr std::int64_t kCublasLtWorkspace = kMiB;
 
 // DeepSpeed's defaults (deepspeed/runtime/zero/config.py), in elements.
 constexpr std::int64_t kReduceBucket = 500000000;
@@ -63,12 +59,15 @@ constexpr const char* kDeepSpeedSource =
 
 }  // namespace
 
+std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
+  return gpu.compute_capability == "9.0" ? kCublasWorkspaceHopper : kCublasWorkspace;
+}
+
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
   if (job.training->implementation.framework == Framework::textbook) return {};
-  const bool hopper = job.hardware.gpu.compute_capability == "9.0";
   std::vector<LedgerTerm> terms{
       {"cuBLAS workspaces", TermGroup::overhead,
-       Expr(kCublasWorkspaces * (hopper ? kCublasWorkspaceHopper : kCublasWorkspace)),
+       Expr(kCublasWorkspaces * cublas_workspace_bytes(job.hardware.gpu)),
        "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
        "capability 9.0, 8,519,680 B elsewhere",
        ""}};

@@ -127,6 +127,7 @@ Optimizer optimizer_of(const Value& file) {
   optimizer.description = text_at(file, "description");
   optimizer.source = text_at(file, "source");
   optimizer.states = states_at(file);
+  optimizer.states_in_constructor = flag_at(file, "states_in_constructor");
   for (const Value& entry : file.find("implementations")->items) {
     optimizer.implementations.push_back(implementation_of(entry));
   }

@@ -31,6 +31,7 @@ class TrainingReader {
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
     spec.hold_outputs = flag("hold_outputs");
+    spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
     check_positions(spec.seq_len);
     check_steps();

@@ -58,6 +58,7 @@ struct Optimizer {
   std::string description;
   std::string source;
   std::vector<OptimizerState> states;
+  bool states_in_constructor = false;  ///< made before the first step (Adagrad), not in it
   std::vector<ImplementationTransient> implementations;  ///< the first is the framework's default
 };
 

@@ -88,6 +88,7 @@ struct TrainingSpec {
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
+  std::int64_t steps = 2;     ///< how many the timeline replays
   bool dropout = true;        ///< false: the model's dropout probabilities count as zero
 };
 

@@ -141,6 +141,7 @@ constexpr Key kOptimizerFileKeys[] = {
      .shapes = {list(kStates)},
      .doc = "What it keeps for a parameter.",
      .required = true},
+    flag_key("states_in_constructor", "They are made before the first step, not in it."),
     {.name = "implementations",
      .shapes = {list(kSteps)},
      .doc = "What a step allocates; the first is the default.",

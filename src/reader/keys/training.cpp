@@ -4,7 +4,7 @@
 namespace memest {
 namespace {
 
-constexpr std::int64_t kMaxSteps = 1'000'000;
+constexpr std::int64_t kMaxSteps = 100;  // every one is replayed
 
 // `implementation`. What a framework's own default is, the reader knows; a part that it does not
 // have is refused there.

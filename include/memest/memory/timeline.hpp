@@ -1,0 +1,148 @@
+// The timeline: every allocation and free of N training steps, in the order in which eager PyTorch
+// 2.11 makes them, written from the graph by the rules of its autograd engine. It knows sizes and
+// names, no addresses: the allocator's replay (memory/replay.hpp) does the rest.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// Index into Timeline::storages.
+using StorageId = std::uint32_t;
+inline constexpr StorageId kNoStorage = 0xFFFF'FFFF;
+
+enum class Phase : std::uint8_t {
+  model,  ///< weights and buffers, and what an optimizer makes in its constructor
+  batch,  ///< the micro-batch goes to the device
+  forward,
+  backward,
+  clip,
+  optimizer,
+  zero_grad
+};
+/// "model", "batch", "forward", ...
+std::string_view name_of(Phase phase);
+
+/// What a storage is to the ledger.
+enum class Holding : std::uint8_t {
+  weights,
+  buffers,
+  gradients,  ///< of parameters, from the moment a backward makes them
+  optimizer_states,
+  batch,
+  activations,
+  cast_weights,         ///< autocast's copies
+  passing_gradients,  ///< of activations and casts, on their way to the op that made them
+  temporaries,          ///< gone before their op, the clipping or the optimizer's step ends
+  workspaces            ///< kept by libraries
+};
+/// "weights", "optimizer states", ...
+std::string_view name_of(Holding holding);
+
+/// What made a storage, and so what the numbers of its label mean.
+enum class Origin : std::uint8_t {
+  forward,    ///< place: index into Timeline::places; op and tensor: of its block
+  recompute,  ///< the same, of a checkpoint's second forward
+  backward,   ///< the same; tensor: whose gradient it is like
+  parameter,  ///< place: index into Timeline::parameters; tensor: 0 the tensor itself, kMasterCopy,
+              ///< or a state of the optimizer, counted from 1
+  buffer,     ///< place: index into Timeline::buffers
+  loop        ///< tensor: a LoopTensor
+};
+
+/// What the training loop makes itself.
+enum class LoopTensor : std::uint16_t {
+  batch,
+  batch_copy,  ///< made and dropped at once (labels that are the inputs)
+  scaled_loss,
+  loss_gradient,
+  partial_norms,
+  norm_of_a_tensor,
+  stacked_norms,
+  norm,
+  clip_coefficient,
+  scaler_state,
+  gradient_in_master_type,
+  step_temporary,
+  cublas_workspace,
+  cublas_lt_workspace
+};
+std::string_view name_of(LoopTensor tensor);
+
+/// Label::tensor of the optimizer's own copy of a parameter.
+inline constexpr std::uint16_t kMasterCopy = 0xFFFF;
+
+struct Label {
+  Holding holding = Holding::activations;
+  Origin origin = Origin::loop;
+  Phase phase = Phase::model;
+  std::uint16_t step = 0;  ///< from 1 on; 0 before the first
+  std::uint32_t place = 0;
+  std::uint16_t op = 0;
+  std::uint16_t tensor = 0;
+};
+
+struct Storage {
+  std::int64_t bytes = 0;  ///< as asked for, before any rounding
+  Label label;
+};
+
+enum class EventKind : std::uint8_t { allocate, free };
+
+struct Event {
+  EventKind kind = EventKind::allocate;
+  StorageId storage = 0;
+
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+/// The events of one phase: [begin, end).
+struct Span {
+  Phase phase = Phase::model;
+  std::uint16_t step = 0;
+  std::uint16_t micro_step = 0;  ///< from 1 on; 0 outside micro-steps
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
+/// A block of the forward order.
+struct BlockPlace {
+  std::uint32_t block = 0;  ///< index into Graph::blocks
+  std::int64_t layer = 0;   ///< from 1 on among the checkpointable blocks; 0: none of them
+};
+
+/// A parameter or buffer tensor of the model.
+struct TensorPlace {
+  std::uint32_t row = 0;    ///< of the inventory
+  std::int64_t copy = 0;    ///< which of the row's `count`
+  std::int64_t elements = 0;
+};
+
+struct Timeline {
+  std::vector<Storage> storages;
+  std::vector<Event> events;
+  std::vector<Span> spans;  ///< in order; what happens between two phases is in none
+  std::vector<BlockPlace> places;
+  std::vector<TensorPlace> parameters;  ///< in the order of Module.parameters()
+  std::vector<TensorPlace> buffers;
+  std::int64_t layers = 0;
+};
+
+/// The timeline of `job`'s training (present) on one GPU over `graph`, or why there is none.
+/// Throws OverflowError.
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job);
+
+/// "layer 3 of 32", "head".
+std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place);
+/// What the storage is, for people: "layer 3 of 32, q_proj, out", "gradient of layer 3 of 32,
+/// q_proj, weight".
+std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId storage);
+
+}  // namespace memest

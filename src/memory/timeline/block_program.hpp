@@ -1,0 +1,76 @@
+// A block compiled for running: every size evaluated once, every list flat, so that equal layers
+// cost no more than their events.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memest/memory/timeline.hpp"
+
+namespace memest {
+
+/// [begin, end) of one of a program's lists.
+struct Slice {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
+/// A storage that a forward makes.
+struct MadeStorage {
+  TensorId tensor = 0;
+  std::int64_t bytes = 0;
+  Holding holding = Holding::activations;
+};
+
+/// A storage that a backward makes.
+struct MadeGradient {
+  TensorId like = 0;
+  std::int64_t bytes = 0;
+  Holding holding = Holding::temporaries;
+};
+
+/// A gradient on its way to the op that made `input`.
+struct HandedGradient {
+  TensorId input = 0;
+  std::uint8_t tensor = InputGradient::kHandedOn;
+  Reach reach = Reach::directly;
+  bool last = true;            ///< no later gradient of the op is the same storage
+  bool to_parameter = false;
+  std::int64_t sum_bytes = 0;  ///< of the sum where it cannot be added in place
+};
+
+struct OpProgram {
+  Slice scratch;    ///< of `made`
+  Slice made;       ///< outputs that own their storage
+  Slice outputs;    ///< of `tensors`: all outputs, views too
+  Slice saved;      ///< of `tensors`: distinct storages, without parameters
+  Slice released;   ///< of `tensors`: storages
+  Slice gradients;  ///< of `made_gradients`, what `steps` count from
+  Slice steps;
+  Slice handed;
+  Workspace workspace = Workspace::none;
+  bool trains = false;        ///< has a backward
+  bool keeps = false;         ///< its node saves something, be it a parameter
+  bool keeps_result = false;  ///< the last thing saved exists only after the op has run
+  bool hands_on = false;      ///< an output's gradient goes on to an input
+  bool casts = false;         ///< makes autocast's copy of `parameter`
+  TensorId parameter = 0;
+};
+
+struct BlockProgram {
+  std::vector<std::int64_t> elements;  ///< of every tensor
+  std::vector<OpProgram> ops;
+  std::vector<MadeStorage> made;
+  std::vector<TensorId> tensors;
+  std::vector<MadeGradient> made_gradients;
+  std::vector<Step> steps;
+  std::vector<HandedGradient> handed;
+};
+
+BlockProgram compile(const Block& block, const Bindings& sizes);
+
+/// The tensor that the next block's input is: the first output of the last op.
+TensorId output_of(const Block& block);
+
+}  // namespace memest

@@ -1,0 +1,92 @@
+#include "checkpoints.hpp"
+
+#include <optional>
+#include <variant>
+
+#include "../sites.hpp"
+
+namespace memest {
+namespace {
+
+/// The ops of one block instance in ForwardOrder::sites().
+struct Stretch {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  bool layer = false;
+};
+
+std::vector<Stretch> stretches_of(const Graph& graph, const ForwardOrder& order) {
+  std::vector<Stretch> stretches;
+  std::uint32_t begin = 0;
+  for (const BlockInstance& instance : order.instances()) {
+    const Block& block = graph.blocks[instance.block];
+    const auto end = begin + static_cast<std::uint32_t>(block.ops.size());
+    stretches.push_back({begin, end, block.checkpointable});
+    begin = end;
+  }
+  return stretches;
+}
+
+Checkpoint checkpoint_of(const Graph& graph, const ForwardOrder& order, std::uint32_t begin,
+                         std::uint32_t end) {
+  Checkpoint checkpoint{begin, end, end, end, order.inputs_of(graph, begin, end)};
+  for (std::uint32_t i = begin; i < end; ++i) {
+    if (!order.op(order.sites()[i]).keeps) continue;
+    if (checkpoint.first_kept == end) checkpoint.first_kept = i;
+    checkpoint.last_kept = i;
+  }
+  return checkpoint;
+}
+
+std::vector<Checkpoint> by_layers(const Graph& graph, const ForwardOrder& order,
+                                  std::int64_t length) {
+  std::vector<Checkpoint> list;
+  const std::vector<Stretch> stretches = stretches_of(graph, order);
+  for (std::size_t i = 0; i < stretches.size();) {
+    if (!stretches[i].layer) {
+      ++i;
+      continue;
+    }
+    const std::uint32_t begin = stretches[i].begin;
+    std::uint32_t end = begin;
+    for (std::int64_t n = 0; n < length && i < stretches.size() && stretches[i].layer; ++n, ++i) {
+      end = stretches[i].end;
+    }
+    list.push_back(checkpoint_of(graph, order, begin, end));
+  }
+  return list;
+}
+
+/// Around the attention core of every layer.
+std::vector<Checkpoint> around_attention(const Graph& graph, const ForwardOrder& order) {
+  std::vector<Checkpoint> list;
+  for (const Stretch& stretch : stretches_of(graph, order)) {
+    if (!stretch.layer) continue;
+    std::optional<std::uint32_t> begin;
+    std::uint32_t end = 0;
+    for (std::uint32_t i = stretch.begin; i < stretch.end; ++i) {
+      const OpSite& site = order.sites()[i];
+      const Block& block = graph.blocks[order.instances()[site.instance].block];
+      if (!block.ops[site.op].attention_core) continue;
+      if (!begin) begin = i;
+      end = i + 1;
+    }
+    if (begin) list.push_back(checkpoint_of(graph, order, *begin, end));
+  }
+  return list;
+}
+
+}  // namespace
+
+Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
+                           const Recompute& recompute) {
+  if (std::holds_alternative<SelectiveRecompute>(recompute)) {
+    return {around_attention(graph, order), false};
+  }
+  const std::int64_t length = checkpoint_length(recompute, layers_of(graph));
+  if (length == 0) return {};
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  return {by_layers(graph, order, length), full != nullptr && full->reentrant};
+}
+
+}  // namespace memest

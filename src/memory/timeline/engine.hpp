@@ -1,0 +1,120 @@
+// Eager PyTorch at work on one micro-step: the forward op by op, and the autograd engine's backward.
+//
+//   forward   An op makes its outputs. What its node saves stays until the node has run; the
+//             program's own references end where the graph says.
+//   backward  Nodes run in reverse order of creation. A node makes what its formula makes, its
+//             incoming gradients and saved tensors go, and its gradients are put where the nodes
+//             before it wait for them: added where one waits already, in place if nothing else
+//             holds it. A parameter's gradient is complete when every use has brought its share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "checkpoints.hpp"
+#include "forward_order.hpp"
+#include "recorder.hpp"
+
+namespace memest {
+
+/// Bytes of the libraries' workspaces.
+struct WorkspaceSizes {
+  std::int64_t cublas = 0;
+  std::int64_t cublas_lt = 0;
+};
+
+struct EngineSettings {
+  Recompute recompute;
+  WorkspaceSizes workspaces;
+  std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
+};
+
+class Engine {
+ public:
+  Engine(const Graph& graph, const ForwardOrder& order, const EngineSettings& settings,
+         Recorder& recorder);
+
+  /// The model's forward over `batch`. The loss and the logits stay held by the caller: see
+  /// loss() and logits().
+  void forward(StorageId batch);
+  /// Closes the autocast context of the forward.
+  void end_autocast();
+  [[nodiscard]] StorageId loss() const { return storages_[order_.loss_cell()]; }
+  [[nodiscard]] StorageId logits() const { return storages_[order_.logits_cell()]; }
+
+  /// The backward, from the loss's gradient, of which the caller gives up one reference.
+  void backward(StorageId loss_gradient);
+
+  /// The gradient of each of ForwardOrder::parameters(), kNoStorage where there is none.
+  [[nodiscard]] StorageId gradient(std::size_t parameter) const {
+    return parameters_[parameter].gradient;
+  }
+  /// zero_grad(set_to_none=True).
+  void drop_gradients();
+
+ private:
+  enum class Thread : std::uint8_t { forward, autograd };
+  struct Slot {
+    StorageId storage = kNoStorage;
+    Reach reach = Reach::directly;
+  };
+  struct ParameterState {
+    StorageId gradient = kNoStorage;
+    StorageId cast = kNoStorage;  ///< in autocast's cache
+    Slot slot;
+    std::int64_t arrived = 0;
+  };
+  struct Incoming {
+    Slot slot;
+    bool arrived = false;
+  };
+
+  // engine_forward.cpp
+  void run_forward(const OpSite& site, bool saves);
+  void make_outputs(const OpSite& site, const OpProgram& op);
+  void save(const OpSite& site, const OpProgram& op);
+  void end_references(const OpSite& site, const OpProgram& op);
+  StorageId use_cast(std::uint32_t parameter, std::int64_t bytes, const Label& label);
+  void use_workspace(Workspace workspace);
+  [[nodiscard]] Label label_of(const OpSite& site, const MadeStorage& made) const;
+
+  // engine_backward.cpp
+  bool run_backward(const OpSite& site);
+  Incoming take_incoming(const OpSite& site, const OpProgram& op);
+  void run_steps(const OpSite& site, const OpProgram& op);
+  void drop_saved(const OpSite& site, const OpProgram& op);
+  void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming);
+  void put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label);
+  void accumulate(std::uint32_t parameter);
+  StorageId in_gradient_type(std::uint32_t parameter, StorageId arrived);
+  [[nodiscard]] Label label_of(const OpSite& site, const MadeGradient& made) const;
+  [[nodiscard]] Label sum_label(const OpSite& site, const HandedGradient& handed) const;
+
+  // engine_checkpoint.cpp
+  void hold_inputs(const Checkpoint& checkpoint);
+  void drop_inputs(std::size_t checkpoint);
+  void recompute(const Checkpoint& checkpoint);
+  void end_references_of(const Checkpoint& checkpoint, std::uint32_t end);
+  void backward_of(std::size_t checkpoint);
+  void backward_of_reentrant(std::size_t checkpoint);
+
+  const ForwardOrder& order_;
+  EngineSettings settings_;
+  Recorder& recorder_;
+  Checkpoints checkpoints_;
+  std::vector<StorageId> storages_;   // by cell
+  std::vector<std::uint8_t> held_;    // by cell: references of the running program
+  std::vector<Slot> slots_;           // by cell
+  std::vector<ParameterState> parameters_;
+  std::vector<std::uint32_t> cast_;   // parameters in autocast's cache
+  std::vector<StorageId> inputs_;     // of all checkpoints
+  std::vector<Slice> inputs_of_;      // by checkpoint
+  std::vector<StorageId> made_;       // of the running backward node
+  std::vector<StorageId> extra_incoming_;
+  std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
+  Thread thread_ = Thread::forward;
+  Origin origin_ = Origin::forward;
+};
+
+}  // namespace memest

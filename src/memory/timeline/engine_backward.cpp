@@ -1,0 +1,172 @@
+#include "engine.hpp"
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+
+void Engine::backward(StorageId loss_gradient) {
+  thread_ = Thread::autograd;
+  slots_[order_.loss_cell()] = {loss_gradient, Reach::directly};
+  std::size_t before = checkpoints_.list.size();
+  auto i = static_cast<std::uint32_t>(order_.sites().size());
+  while (i > 0) {
+    if (before > 0 && i == checkpoints_.list[before - 1].end) {
+      --before;
+      i = checkpoints_.list[before].begin;
+      if (checkpoints_.reentrant) {
+        backward_of_reentrant(before);
+      } else {
+        backward_of(before);
+      }
+      continue;
+    }
+    --i;
+    run_backward(order_.sites()[i]);
+  }
+}
+
+/// False where no gradient arrives: the node is not part of the loss's graph.
+bool Engine::run_backward(const OpSite& site) {
+  const OpProgram& op = order_.op(site);
+  if (!op.trains) return false;
+  const Incoming incoming = take_incoming(site, op);
+  if (incoming.arrived) run_steps(site, op);
+  if (!op.hands_on) recorder_.release(incoming.slot.storage);
+  drop_saved(site, op);
+  if (incoming.arrived) hand_gradients(site, op, incoming.slot);
+  return incoming.arrived;
+}
+
+/// The gradients of the outputs leave their slots; only one of an op's outputs is differentiable,
+/// or the others' gradients (statistics') never arrive.
+Engine::Incoming Engine::take_incoming(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  Incoming incoming;
+  for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
+    Slot& slot = slots_[order_.cell(site.instance, program.tensors[i])];
+    if (slot.storage == kNoStorage) continue;
+    if (incoming.arrived) {
+      extra_incoming_.push_back(slot.storage);
+    } else {
+      incoming = {slot, true};
+    }
+    slot = {};
+  }
+  return incoming;
+}
+
+void Engine::run_steps(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
+  bool asks = op.workspace != Workspace::none;
+  for (std::uint32_t i = op.steps.begin; i < op.steps.end; ++i) {
+    const Step& step = program.steps[i];
+    if (step.kind == StepKind::free) {
+      recorder_.release(made_[step.tensor]);
+      made_[step.tensor] = kNoStorage;
+      continue;
+    }
+    const MadeGradient& gradient = program.made_gradients[op.gradients.begin + step.tensor];
+    made_[step.tensor] = recorder_.allocate(gradient.bytes, label_of(site, gradient));
+    // The backward of a product is two plain products, whatever library the forward called.
+    if (asks) use_workspace(Workspace::cublas);
+    asks = false;
+  }
+}
+
+void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  for (const StorageId storage : extra_incoming_) recorder_.release(storage);
+  extra_incoming_.clear();
+  for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
+    recorder_.release(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
+  }
+}
+
+void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming) {
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
+    const HandedGradient& handed = program.handed[i];
+    const bool on = handed.tensor == InputGradient::kHandedOn;
+    Slot gradient{on ? incoming.storage : made_[handed.tensor], handed.reach};
+    if (on && incoming.reach == Reach::through_view) gradient.reach = Reach::through_view;
+    if (!handed.last) recorder_.retain(gradient.storage);
+    const Cell target = order_.cell(site.instance, handed.input);
+    const Label label = sum_label(site, handed);
+    if (!handed.to_parameter) {
+      put(slots_[target], gradient, handed.sum_bytes, label);
+      continue;
+    }
+    ParameterState& parameter = parameters_[target];
+    put(parameter.slot, gradient, handed.sum_bytes, label);
+    if (++parameter.arrived == order_.parameters()[target].contributions) accumulate(target);
+  }
+}
+
+/// torch/csrc/autograd/input_buffer.cpp: a second gradient is added in place only where nothing
+/// but the slot holds the first one's storage.
+void Engine::put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label) {
+  if (slot.storage == kNoStorage) {
+    slot = gradient;
+    return;
+  }
+  if (slot.reach == Reach::directly && recorder_.references(slot.storage) == 1) {
+    recorder_.release(gradient.storage);
+    return;
+  }
+  const StorageId sum = recorder_.allocate(sum_bytes, label);
+  recorder_.release(slot.storage);
+  recorder_.release(gradient.storage);
+  slot = {sum, Reach::directly};
+}
+
+/// AccumulateGrad: the first gradient is adopted as it is, a later one added in place.
+void Engine::accumulate(std::uint32_t index) {
+  ParameterState& parameter = parameters_[index];
+  StorageId arrived = parameter.slot.storage;
+  parameter.slot = {};
+  parameter.arrived = 0;
+  if (settings_.gradient_bytes > 0) arrived = in_gradient_type(index, arrived);
+  if (parameter.gradient == kNoStorage) {
+    parameter.gradient = arrived;
+  } else {
+    recorder_.release(arrived);
+  }
+}
+
+/// Recipes whose gradients are wider than the weights cast each as it arrives.
+StorageId Engine::in_gradient_type(std::uint32_t index, StorageId arrived) {
+  const ParameterUse& use = order_.parameters()[index];
+  Label label;
+  label.holding = Holding::gradients;
+  label.origin = Origin::backward;
+  label.place = use.instance;
+  label.tensor = static_cast<std::uint16_t>(use.tensor);
+  const StorageId cast = recorder_.allocate(use.elements * settings_.gradient_bytes, label);
+  recorder_.release(arrived);
+  return cast;
+}
+
+void Engine::drop_gradients() {
+  for (ParameterState& parameter : parameters_) {
+    recorder_.release(parameter.gradient);
+    parameter.gradient = kNoStorage;
+  }
+}
+
+Label Engine::label_of(const OpSite& site, const MadeGradient& made) const {
+  Label label;
+  label.holding = made.holding;
+  label.origin = Origin::backward;
+  label.place = site.instance;
+  label.op = static_cast<std::uint16_t>(site.op);
+  label.tensor = static_cast<std::uint16_t>(made.like);
+  return label;
+}
+
+Label Engine::sum_label(const OpSite& site, const HandedGradient& handed) const {
+  return label_of(site, MadeGradient{handed.input, handed.sum_bytes,
+                                     handed.to_parameter ? Holding::gradients
+                                                         : Holding::passing_gradients});
+}
+
+}  // namespace memest

@@ -1,0 +1,86 @@
+// torch.utils.checkpoint, PyTorch 2.11: use_reentrant=False (saved-tensor hooks) and True (an
+// autograd function with a backward of its own).
+#include "engine.hpp"
+
+namespace memest {
+
+void Engine::hold_inputs(const Checkpoint& checkpoint) {
+  for (const Cell cell : checkpoint.inputs) {
+    recorder_.retain(storages_[cell]);
+    inputs_.push_back(storages_[cell]);
+  }
+}
+
+void Engine::drop_inputs(std::size_t checkpoint) {
+  const Slice slice = inputs_of_[checkpoint];
+  for (std::uint32_t i = slice.begin; i < slice.end; ++i) recorder_.release(inputs_[i]);
+}
+
+/// The first node that unpacks a saved tensor runs the forward again. What is then saved is let go
+/// node by node; the inputs go with the last node that kept something.
+void Engine::backward_of(std::size_t index) {
+  const Checkpoint& checkpoint = checkpoints_.list[index];
+  bool done = false;
+  for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
+    const OpSite& site = order_.sites()[i - 1];
+    if (!done && order_.op(site).keeps) {
+      recompute(checkpoint);
+      done = true;
+    }
+    run_backward(site);
+    if (i - 1 == checkpoint.first_kept) drop_inputs(index);
+  }
+  if (!done) drop_inputs(index);
+}
+
+/// Up to where the last tensor is saved: what an op reads is saved before it runs, what it makes
+/// after.
+void Engine::recompute(const Checkpoint& checkpoint) {
+  origin_ = Origin::recompute;
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.last_kept; ++i) {
+    run_forward(order_.sites()[i], true);
+  }
+  const OpSite& last = order_.sites()[checkpoint.last_kept];
+  const OpProgram& op = order_.op(last);
+  if (op.keeps_result) make_outputs(last, op);
+  save(last, op);
+  end_references_of(checkpoint, checkpoint.last_kept + 1);
+  end_autocast();
+}
+
+/// The functions that ran again return, or are left by the early stop: their locals go.
+void Engine::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) {
+  for (std::uint32_t i = checkpoint.begin; i < end; ++i) {
+    const OpSite& site = order_.sites()[i];
+    const BlockProgram& program = order_.program(site);
+    const OpProgram& op = order_.op(site);
+    for (std::uint32_t k = op.made.begin; k < op.made.end; ++k) {
+      const Cell cell = order_.storage_cell(site.instance, program.made[k].tensor);
+      for (; held_[cell] > 0; --held_[cell]) recorder_.release(storages_[cell]);
+    }
+  }
+}
+
+/// The function's backward runs the whole forward again, holds its inputs, its outputs and the
+/// incoming gradient, and runs a backward of its own through it.
+void Engine::backward_of_reentrant(std::size_t index) {
+  const Checkpoint& checkpoint = checkpoints_.list[index];
+  const OpSite& last = order_.sites()[checkpoint.end - 1];
+  const BlockProgram& program = order_.program(last);
+  const TensorId output = program.tensors[order_.op(last).outputs.begin];
+  const StorageId incoming = slots_[order_.cell(last.instance, output)].storage;
+  recorder_.retain(incoming);
+  origin_ = Origin::recompute;
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {
+    run_forward(order_.sites()[i], true);
+  }
+  end_autocast();
+  for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
+    run_backward(order_.sites()[i - 1]);
+  }
+  end_references_of(checkpoint, checkpoint.end);
+  recorder_.release(incoming);
+  drop_inputs(index);
+}
+
+}  // namespace memest

@@ -1,0 +1,128 @@
+#include "engine.hpp"
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+
+Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettings& settings,
+               Recorder& recorder)
+    : order_(order),
+      settings_(settings),
+      recorder_(recorder),
+      checkpoints_(checkpoints_of(graph, order, settings.recompute)),
+      storages_(order.cells(), kNoStorage),
+      held_(order.cells(), 0),
+      slots_(order.cells()),
+      parameters_(order.parameters().size()),
+      inputs_of_(checkpoints_.list.size()) {}
+
+void Engine::forward(StorageId batch) {
+  thread_ = Thread::forward;
+  origin_ = Origin::forward;
+  inputs_.clear();
+  for (const Cell cell : order_.batch_cells()) storages_[cell] = batch;
+  const auto& sites = order_.sites();
+  std::size_t next = 0;
+  for (std::uint32_t i = 0; i < sites.size(); ++i) {
+    const bool ahead = next < checkpoints_.list.size();
+    const bool inside = ahead && i >= checkpoints_.list[next].begin;
+    if (ahead && i == checkpoints_.list[next].begin) {
+      const auto begin = static_cast<std::uint32_t>(inputs_.size());
+      hold_inputs(checkpoints_.list[next]);
+      inputs_of_[next] = {begin, static_cast<std::uint32_t>(inputs_.size())};
+    }
+    run_forward(sites[i], !inside);
+    if (inside && i + 1 == checkpoints_.list[next].end) ++next;
+  }
+}
+
+void Engine::run_forward(const OpSite& site, bool saves) {
+  const OpProgram& op = order_.op(site);
+  make_outputs(site, op);
+  if (saves) save(site, op);
+  end_references(site, op);
+}
+
+void Engine::make_outputs(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) {
+    const MadeStorage& made = program.made[i];
+    storages_[order_.cell(site.instance, made.tensor)] =
+        recorder_.allocate(made.bytes, label_of(site, made));
+  }
+  for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) {
+    const MadeStorage& made = program.made[i];
+    const Cell cell = order_.cell(site.instance, made.tensor);
+    const Label label = label_of(site, made);
+    storages_[cell] = op.casts ? use_cast(order_.cell(site.instance, op.parameter), made.bytes,
+                                          label)
+                               : recorder_.allocate(made.bytes, label);
+    held_[cell] = 1;
+  }
+  use_workspace(op.workspace);
+  for (std::uint32_t i = op.scratch.end; i > op.scratch.begin; --i) {
+    recorder_.release(storages_[order_.cell(site.instance, program.made[i - 1].tensor)]);
+  }
+}
+
+void Engine::save(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
+    recorder_.retain(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
+  }
+}
+
+void Engine::end_references(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.released.begin; i < op.released.end; ++i) {
+    const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
+    // A recomputed block does not hold what it was given; the logits are the caller's to drop.
+    if (held_[cell] == 0 || cell == order_.logits_cell()) continue;
+    --held_[cell];
+    recorder_.release(storages_[cell]);
+  }
+}
+
+/// Autocast's copy of a parameter: made at its first use in an autocast context, and held by the
+/// context's cache.
+StorageId Engine::use_cast(std::uint32_t parameter, std::int64_t bytes, const Label& label) {
+  StorageId& cast = parameters_[parameter].cast;
+  if (cast == kNoStorage) {
+    cast = recorder_.allocate(bytes, label);
+    cast_.push_back(parameter);
+  }
+  recorder_.retain(cast);
+  return cast;
+}
+
+void Engine::end_autocast() {
+  for (const std::uint32_t parameter : cast_) {
+    recorder_.release(parameters_[parameter].cast);
+    parameters_[parameter].cast = kNoStorage;
+  }
+  cast_.clear();
+}
+
+void Engine::use_workspace(Workspace workspace) {
+  if (workspace == Workspace::none) return;
+  const bool lt = workspace == Workspace::cublas_lt;
+  bool& made = workspaces_[static_cast<std::size_t>(thread_)][lt ? 1 : 0];
+  if (made) return;
+  made = true;
+  Label label;
+  label.holding = Holding::workspaces;
+  label.tensor = static_cast<std::uint16_t>(lt ? LoopTensor::cublas_lt_workspace
+                                               : LoopTensor::cublas_workspace);
+  recorder_.allocate(lt ? settings_.workspaces.cublas_lt : settings_.workspaces.cublas, label);
+}
+
+Label Engine::label_of(const OpSite& site, const MadeStorage& made) const {
+  Label label;
+  label.holding = made.holding;
+  label.origin = origin_;
+  label.place = site.instance;
+  label.op = static_cast<std::uint16_t>(site.op);
+  label.tensor = static_cast<std::uint16_t>(made.tensor);
+  return label;
+}
+
+}  // namespace memest

@@ -1,0 +1,151 @@
+#include "forward_order.hpp"
+
+#include <algorithm>
+
+#include "memest/diag/expect.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kTokenIds = "token ids";
+
+bool is_leaf_parameter(const Tensor& tensor, TensorId id) {
+  return tensor.role == Role::parameter && tensor.storage == id;
+}
+
+/// The input embedding's table, which a tied output head shares: the first that is looked up.
+TensorId embedding_table(const Block& block) {
+  for (const Op& op : block.ops) {
+    if (op.kind != OpKind::embedding) continue;
+    for (const TensorId id : op.inputs) {
+      if (is_leaf_parameter(block.tensors[id], id)) return id;
+    }
+  }
+  unreachable("a tied weight has an embedding to be tied to");
+}
+
+}  // namespace
+
+ForwardOrder::ForwardOrder(const Graph& graph) {
+  programs_.reserve(graph.blocks.size());
+  for (const Block& block : graph.blocks) programs_.push_back(compile(block, graph.sizes));
+  for (const BlockRun& run : graph.order) {
+    const auto block = static_cast<std::uint32_t>(run.block);
+    for (std::int64_t i = 0; i < run.repeat; ++i) {
+      instances_.push_back({block, cells_});
+      cells_ += static_cast<std::uint32_t>(graph.blocks[block].tensors.size());
+    }
+  }
+  cell_of_.resize(cells_);
+  storage_cell_of_.resize(cells_);
+  for (std::uint32_t i = 0; i < instances_.size(); ++i) link(graph, i);
+  count_contributions();
+  find_ends(graph);
+}
+
+void ForwardOrder::link(const Graph& graph, std::uint32_t instance) {
+  const auto [index, first] = instances_[instance];
+  const Block& block = graph.blocks[index];
+  for (TensorId id = 0; id < block.tensors.size(); ++id) {
+    const Tensor& tensor = block.tensors[id];
+    Cell& cell = cell_of_[first + id];
+    Cell& storage = storage_cell_of_[first + id];
+    if (tensor.storage != id) {
+      cell = first + id;
+      continue;  // the storage's cell follows below: a view may come before its base
+    }
+    if (tensor.role == Role::parameter) {
+      cell = storage = parameter_index(graph, instance, id);
+    } else if (tensor.shared || tensor.outlives_block) {
+      cell = storage = named_cell(tensor.name);
+    } else if (id == block.input && tensor.role == Role::input && instance > 0) {
+      const Block& previous = graph.blocks[instances_[instance - 1].block];
+      cell = this->cell(instance - 1, output_of(previous));
+      storage = storage_cell(instance - 1, output_of(previous));
+    } else {
+      cell = storage = first + id;
+    }
+  }
+  for (TensorId id = 0; id < block.tensors.size(); ++id) {
+    const TensorId base = block.tensors[id].storage;
+    if (base != id) storage_cell_of_[first + id] = storage_cell_of_[first + base];
+  }
+  const auto ops = static_cast<std::uint32_t>(block.ops.size());
+  for (std::uint32_t op = 0; op < ops; ++op) sites_.push_back({instance, op});
+}
+
+Cell ForwardOrder::named_cell(std::string_view name) {
+  const auto known = std::find_if(named_.begin(), named_.end(),
+                                  [name](const NamedCell& one) { return one.name == name; });
+  if (known != named_.end()) return known->cell;
+  named_.push_back({name, cells_});
+  return cells_++;
+}
+
+std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t instance,
+                                            TensorId tensor) {
+  const Block& block = graph.blocks[instances_[instance].block];
+  if (block.tensors[tensor].shared) {
+    return cell(0, embedding_table(graph.blocks[instances_.front().block]));
+  }
+  const BlockProgram& compiled = programs_[instances_[instance].block];
+  parameters_.push_back({instance, tensor, compiled.elements[tensor], 0});
+  return static_cast<std::uint32_t>(parameters_.size() - 1);
+}
+
+void ForwardOrder::count_contributions() {
+  for (const OpSite& site : sites_) {
+    const BlockProgram& block = program(site);
+    const Slice handed = op(site).handed;
+    for (std::uint32_t i = handed.begin; i < handed.end; ++i) {
+      if (!block.handed[i].to_parameter) continue;
+      ++parameters_[cell(site.instance, block.handed[i].input)].contributions;
+    }
+  }
+}
+
+void ForwardOrder::find_ends(const Graph& graph) {
+  const Block& first = graph.blocks[instances_.front().block];
+  const Tensor& input = first.tensors[first.input];
+  if (!input.shared && input.role == Role::input) {
+    batch_cells_.push_back(cell(0, first.input));
+    batch_bytes_ = input.bytes().bytes(graph.sizes).value();
+  }
+  for (const NamedCell& named : named_) {
+    if (named.name != kTokenIds) continue;
+    batch_cells_.push_back(named.cell);
+    const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+    batch_bytes_ = (tokens * Expr(size_of(DType::int64))).bytes(graph.sizes).value();
+    batch_is_token_ids_ = true;
+  }
+  const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
+  const Block& loss = graph.blocks[instances_[last].block];
+  const TensorId output = output_of(loss);
+  loss_cell_ = cell(last, output);
+  loss_bytes_ = loss.tensors[output].bytes().bytes(graph.sizes).value();
+  logits_cell_ = storage_cell(last, loss.input);
+}
+
+std::vector<Cell> ForwardOrder::inputs_of(const Graph& graph, std::uint32_t begin,
+                                          std::uint32_t end) const {
+  std::vector<Cell> made;
+  std::vector<Cell> inputs;
+  const auto has = [](const std::vector<Cell>& list, Cell cell_) {
+    return std::find(list.begin(), list.end(), cell_) != list.end();
+  };
+  for (std::uint32_t i = begin; i < end; ++i) {
+    const OpSite& site = sites_[i];
+    const Block& block = graph.blocks[instances_[site.instance].block];
+    const Op& op = block.ops[site.op];
+    for (const TensorId id : op.inputs) {
+      if (block.tensors[block.tensors[id].storage].role == Role::parameter) continue;
+      const Cell found = storage_cell(site.instance, id);
+      if (!has(made, found) && !has(inputs, found)) inputs.push_back(found);
+    }
+    for (const TensorId id : op.outputs) made.push_back(storage_cell(site.instance, id));
+  }
+  return inputs;
+}
+
+}  // namespace memest

@@ -1,0 +1,141 @@
+#include <string>
+#include <string_view>
+
+#include "memest/diag/expect.hpp"
+#include "memest/memory/timeline.hpp"
+
+namespace memest {
+namespace {
+
+std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {
+  if (count == 1) return name;
+  return name + " " + std::to_string(place.copy + 1) + " of " + std::to_string(count);
+}
+
+std::string graph_name(const Timeline& timeline, const Graph& graph, const Label& label) {
+  const Block& block = graph.blocks[timeline.places[label.place].block];
+  const Tensor& tensor = block.tensors[label.tensor];
+  return place_name(timeline, graph, label.place) + ", " + std::string(tensor.op) + ", " +
+         std::string(tensor.name);
+}
+
+std::string parameter_name(const Timeline& timeline, const Graph& graph, const Label& label) {
+  const TensorPlace& place = timeline.parameters[label.place];
+  const ParameterTensor& row = graph.parameters.parameters[place.row];
+  const std::string name = with_layer(row.name, place, row.count);
+  if (label.tensor == 0) return name;
+  if (label.tensor == kMasterCopy) return "master copy of " + name;
+  return "optimizer state of " + name;
+}
+
+}  // namespace
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::model:
+      return "model";
+    case Phase::batch:
+      return "batch";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::clip:
+      return "clip";
+    case Phase::optimizer:
+      return "optimizer";
+    case Phase::zero_grad:
+      return "zero_grad";
+  }
+  unreachable("every phase has a name");
+}
+
+std::string_view name_of(Holding holding) {
+  switch (holding) {
+    case Holding::weights:
+      return "weights";
+    case Holding::buffers:
+      return "buffers";
+    case Holding::gradients:
+      return "gradients";
+    case Holding::optimizer_states:
+      return "optimizer states";
+    case Holding::batch:
+      return "batch";
+    case Holding::activations:
+      return "activations";
+    case Holding::cast_weights:
+      return "cast weights";
+    case Holding::passing_gradients:
+      return "gradients of activations";
+    case Holding::temporaries:
+      return "temporaries";
+    case Holding::workspaces:
+      return "library workspaces";
+  }
+  unreachable("every holding has a name");
+}
+
+std::string_view name_of(LoopTensor tensor) {
+  switch (tensor) {
+    case LoopTensor::batch:
+      return "batch";
+    case LoopTensor::batch_copy:
+      return "second copy of the batch";
+    case LoopTensor::scaled_loss:
+      return "scaled loss";
+    case LoopTensor::loss_gradient:
+      return "gradient of the loss";
+    case LoopTensor::partial_norms:
+      return "partial sums of the gradient norms";
+    case LoopTensor::norm_of_a_tensor:
+      return "gradient norm of a tensor";
+    case LoopTensor::stacked_norms:
+      return "stacked gradient norms";
+    case LoopTensor::norm:
+      return "gradient norm";
+    case LoopTensor::clip_coefficient:
+      return "clipping coefficient";
+    case LoopTensor::scaler_state:
+      return "gradient scaler";
+    case LoopTensor::gradient_in_master_type:
+      return "gradient in the master copy's type";
+    case LoopTensor::step_temporary:
+      return "temporary of the optimizer step";
+    case LoopTensor::cublas_workspace:
+      return "cuBLAS workspace";
+    case LoopTensor::cublas_lt_workspace:
+      return "cublasLt workspace";
+  }
+  unreachable("every tensor of the loop has a name");
+}
+
+std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place) {
+  const BlockPlace& at = timeline.places[place];
+  if (at.layer == 0) return graph.blocks[at.block].name;
+  return "layer " + std::to_string(at.layer) + " of " + std::to_string(timeline.layers);
+}
+
+std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId storage) {
+  const Label& label = timeline.storages[storage].label;
+  switch (label.origin) {
+    case Origin::forward:
+      return graph_name(timeline, graph, label);
+    case Origin::recompute:
+      return graph_name(timeline, graph, label) + " (recomputed)";
+    case Origin::backward:
+      return "gradient of " + graph_name(timeline, graph, label);
+    case Origin::parameter:
+      return parameter_name(timeline, graph, label);
+    case Origin::buffer: {
+      const TensorPlace& place = timeline.buffers[label.place];
+      const BufferTensor& row = graph.parameters.buffers[place.row];
+      return with_layer(row.name, place, row.count);
+    }
+    case Origin::loop:
+      return std::string(name_of(static_cast<LoopTensor>(label.tensor)));
+  }
+  unreachable("every origin has a name");
+}
+
+}  // namespace memest

@@ -1,0 +1,128 @@
+#include "optimizer_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "../model_states.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+Label state_label(const SteppedTensor& tensor, std::uint16_t state) {
+  Label label;
+  label.holding = Holding::optimizer_states;
+  label.origin = Origin::parameter;
+  label.place = tensor.parameter;
+  label.tensor = state;
+  return label;
+}
+
+Label loop_label(LoopTensor tensor, Holding holding, std::uint32_t place) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  label.place = place;
+  return label;
+}
+
+}  // namespace
+
+OptimizerRun::OptimizerRun(const Job& job, std::vector<SteppedTensor> tensors, Recorder& recorder)
+    : training_(*job.training),
+      implementation_(implementation_of(training_)),
+      tensors_(std::move(tensors)),
+      recorder_(recorder) {}
+
+void OptimizerRun::construct() {
+  if (training_.recipe.master) {
+    const std::int64_t bytes = size_of(*training_.recipe.master);
+    for (const SteppedTensor& tensor : tensors_) {
+      recorder_.allocate(checked_multiply(tensor.elements, bytes),
+                         state_label(tensor, kMasterCopy));
+    }
+  }
+  if (!training_.optimizer.states_in_constructor) return;
+  for (const SteppedTensor& tensor : tensors_) make_states(tensor);
+  has_states_ = true;
+}
+
+void OptimizerRun::make_states(const SteppedTensor& tensor) {
+  std::uint16_t index = 0;
+  const auto make = [&](const std::vector<OptimizerState>& states) {
+    for (const OptimizerState& state : states) {
+      ++index;
+      if (state.on_host) continue;
+      for (const std::int64_t bytes : state_tensors(state, *tensor.row, training_.recipe)) {
+        recorder_.allocate(bytes, state_label(tensor, index));
+      }
+    }
+  };
+  make(implementation_.extra_states);
+  make(training_.optimizer.states);
+}
+
+/// Sixteen-bit gradients for a step in the master copies' type.
+void OptimizerRun::widen_gradients() {
+  const Recipe& recipe = training_.recipe;
+  const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
+  if (!recipe.step_gradients && !widened) return;
+  const std::int64_t bytes = size_of(recipe.step_gradients.value_or(stepped_type(recipe)));
+  for (const SteppedTensor& tensor : tensors_) {
+    wide_gradients_.push_back(recorder_.allocate(
+        checked_multiply(tensor.elements, bytes),
+        loop_label(LoopTensor::gradient_in_master_type, Holding::temporaries, tensor.parameter)));
+  }
+}
+
+void OptimizerRun::step() {
+  widen_gradients();
+  if (!has_states_) {
+    for (const SteppedTensor& tensor : tensors_) make_states(tensor);
+    has_states_ = true;
+  }
+  step_lists();
+  step_one_by_one();
+  if (!training_.recipe.step_gradients) zero_grad();
+}
+
+void OptimizerRun::zero_grad() {
+  for (const StorageId gradient : wide_gradients_) recorder_.release(gradient);
+  wide_gradients_.clear();
+}
+
+StorageId OptimizerRun::temporary(const SteppedTensor& tensor) {
+  const DType type = implementation_.transient.dtype.value_or(stepped_type(training_.recipe));
+  return recorder_.allocate(
+      checked_multiply(tensor.elements, size_of(type)),
+      loop_label(LoopTensor::step_temporary, Holding::temporaries, tensor.parameter));
+}
+
+/// foreach: each temporary is a list over all tensors.
+void OptimizerRun::step_lists() {
+  std::vector<StorageId> made;
+  for (std::int64_t copy = 0; copy < implementation_.transient.whole_copies; ++copy) {
+    for (const SteppedTensor& tensor : tensors_) made.push_back(temporary(tensor));
+  }
+  std::for_each(made.rbegin(), made.rend(),
+                [this](StorageId storage) { recorder_.release(storage); });
+}
+
+/// A loop over tensors. The last temporary of a tensor is a local that stays until the next
+/// tensor's takes its name; AdamW's quotient replaces it only after its own root is made and gone.
+void OptimizerRun::step_one_by_one() {
+  const StepTransient& transient = implementation_.transient;
+  const std::int64_t copies = transient.running_pair ? 2 : transient.largest_copies - 1;
+  if (copies <= 0) return;
+  StorageId kept = kNoStorage;
+  std::vector<StorageId> made;
+  for (const SteppedTensor& tensor : tensors_) {
+    made.clear();
+    for (std::int64_t copy = 0; copy < copies; ++copy) made.push_back(temporary(tensor));
+    for (std::size_t i = 0; i + 1 < made.size(); ++i) recorder_.release(made[i]);
+    recorder_.release(std::exchange(kept, made.back()));
+  }
+  recorder_.release(kept);
+}
+
+}  // namespace memest

@@ -1,0 +1,108 @@
+#include <utility>
+
+#include "../overheads.hpp"
+#include "engine.hpp"
+#include "loop.hpp"
+#include "memest/memory/timeline.hpp"
+#include "model_tensors.hpp"
+#include "optimizer_run.hpp"
+#include "recorder.hpp"
+
+namespace memest {
+namespace {
+
+Label model_label(Holding holding, Origin origin, std::size_t place) {
+  Label label;
+  label.holding = holding;
+  label.origin = origin;
+  label.place = static_cast<std::uint32_t>(place);
+  return label;
+}
+
+bool is_head(const ParameterTensor& row) {
+  return row.name.starts_with("lm_head.") || row.name.starts_with("score.");
+}
+
+void name_places(const Graph& graph, const ForwardOrder& order, Timeline& timeline) {
+  for (const BlockInstance& instance : order.instances()) {
+    const bool layer = graph.blocks[instance.block].checkpointable;
+    timeline.places.push_back({instance.block, layer ? ++timeline.layers : 0});
+  }
+  timeline.parameters = parameters_one_by_one(graph.parameters);
+  timeline.buffers = buffers_one_by_one(graph.parameters);
+}
+
+/// Module.to(): the layers' tensors in order; buffers outside the layers stand before the head.
+void place_model(const Graph& graph, const Recipe& recipe, Timeline& timeline, Recorder& recorder) {
+  const auto& rows = graph.parameters.parameters;
+  const std::int64_t bytes = size_of(recipe.weights);
+  const auto place_buffers = [&] {
+    for (std::size_t i = 0; i < timeline.buffers.size(); ++i) {
+      const TensorPlace& buffer = timeline.buffers[i];
+      const DType type = graph.parameters.buffers[buffer.row].dtype;
+      recorder.allocate(checked_multiply(buffer.elements, size_of(type)),
+                        model_label(Holding::buffers, Origin::buffer, i));
+    }
+  };
+  bool placed = false;
+  for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
+    const TensorPlace& tensor = timeline.parameters[i];
+    if (!placed && is_head(rows[tensor.row])) {
+      place_buffers();
+      placed = true;
+    }
+    recorder.allocate(checked_multiply(tensor.elements, bytes),
+                      model_label(Holding::weights, Origin::parameter, i));
+    for (int copy = 0; copy < recipe.fp8_weight_copies; ++copy) {
+      if (rows[tensor.row].role != ParameterRole::matmul) continue;
+      recorder.allocate(tensor.elements, model_label(Holding::weights, Origin::parameter, i));
+    }
+  }
+  if (!placed) place_buffers();
+}
+
+std::vector<SteppedTensor> trained(const Graph& graph, const Timeline& timeline) {
+  std::vector<SteppedTensor> tensors;
+  for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
+    const TensorPlace& place = timeline.parameters[i];
+    const ParameterTensor& row = graph.parameters.parameters[place.row];
+    if (row.trainable) tensors.push_back({static_cast<std::uint32_t>(i), place.elements, &row});
+  }
+  return tensors;
+}
+
+EngineSettings settings_of(const Job& job) {
+  const TrainingSpec& training = *job.training;
+  const Recipe& recipe = training.recipe;
+  EngineSettings settings;
+  settings.recompute = training.recompute;
+  settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace};
+  if (recipe.gradients != recipe.weights) settings.gradient_bytes = size_of(recipe.gradients);
+  return settings;
+}
+
+}  // namespace
+
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job) {
+  if (job.hardware.count > 1) {
+    return Unavailable{"the timeline of several GPUs is not available yet"};
+  }
+  if (job.training->recipe.gathered_units) {
+    return Unavailable{"the timeline of gathered units (FSDP2) is not available yet"};
+  }
+  Timeline timeline;
+  const ForwardOrder order(graph);
+  name_places(graph, order, timeline);
+  Recorder recorder(timeline);
+  OptimizerRun optimizer(job, trained(graph, timeline), recorder);
+  recorder.begin(Phase::model);
+  place_model(graph, job.training->recipe, timeline, recorder);
+  recorder.end();
+  optimizer.construct();
+  Engine engine(graph, order, settings_of(job), recorder);
+  TrainingLoop loop(job, order, engine, optimizer, recorder);
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  return timeline;
+}
+
+}  // namespace memest
