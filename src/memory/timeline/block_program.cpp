@@ -20,6 +20,7 @@ class Compiler {
   BlockProgram compile() && {
     program_.ops.reserve(block_.ops.size());
     for (const Op& op : block_.ops) program_.ops.push_back(compile(op));
+    program_.output = block_.output;
     return std::move(program_);
   }
 
@@ -73,7 +74,11 @@ class Compiler {
   }
 
   void make(TensorId id, Holding holding) {
-    program_.made.push_back({id, bytes(id, block_.tensors[id].dtype), holding});
+    // The block's result has a second name where later blocks know it by one.
+    const bool twice = block_.tensors[id].outlives_block &&
+                       block_.tensors[block_.output].storage == id;
+    program_.made.push_back({id, bytes(id, block_.tensors[id].dtype), holding,
+                             static_cast<std::uint8_t>(twice ? 2 : 1)});
   }
 
   void append_saved(const Op& op, OpProgram& made) {
@@ -135,11 +140,6 @@ class Compiler {
 
 BlockProgram compile(const Block& block, const Bindings& sizes) {
   return Compiler(block, sizes).compile();
-}
-
-TensorId output_of(const Block& block) {
-  expect(!block.ops.empty() && !block.ops.back().outputs.empty(), "a block has an output");
-  return block.ops.back().outputs.front();
 }
 
 }  // namespace memest

@@ -21,6 +21,7 @@ struct MadeStorage {
   TensorId tensor = 0;
   std::int64_t bytes = 0;
   Holding holding = Holding::activations;
+  std::uint8_t held = 1;  ///< references of the running program
 };
 
 /// A storage that a backward makes.
@@ -66,11 +67,9 @@ struct BlockProgram {
   std::vector<MadeGradient> made_gradients;
   std::vector<Step> steps;
   std::vector<HandedGradient> handed;
+  TensorId output = 0;
 };
 
 BlockProgram compile(const Block& block, const Bindings& sizes);
-
-/// The tensor that the next block's input is: the first output of the last op.
-TensorId output_of(const Block& block);
 
 }  // namespace memest

@@ -66,9 +66,7 @@ void Engine::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) 
 void Engine::backward_of_reentrant(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints_.list[index];
   const OpSite& last = order_.sites()[checkpoint.end - 1];
-  const BlockProgram& program = order_.program(last);
-  const TensorId output = program.tensors[order_.op(last).outputs.begin];
-  const StorageId incoming = slots_[order_.cell(last.instance, output)].storage;
+  const StorageId incoming = slots_[order_.output_cell(last.instance)].storage;
   recorder_.retain(incoming);
   origin_ = Origin::recompute;
   for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {

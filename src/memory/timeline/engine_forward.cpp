@@ -56,7 +56,8 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op) {
     storages_[cell] = op.casts ? use_cast(order_.cell(site.instance, op.parameter), made.bytes,
                                           label)
                                : recorder_.allocate(made.bytes, label);
-    held_[cell] = 1;
+    held_[cell] = made.held;
+    if (made.held > 1) recorder_.retain(storages_[cell]);
   }
   use_workspace(op.workspace);
   for (std::uint32_t i = op.scratch.end; i > op.scratch.begin; --i) {

@@ -61,8 +61,8 @@ void ForwardOrder::link(const Graph& graph, std::uint32_t instance) {
       cell = storage = named_cell(tensor.name);
     } else if (id == block.input && tensor.role == Role::input && instance > 0) {
       const Block& previous = graph.blocks[instances_[instance - 1].block];
-      cell = this->cell(instance - 1, output_of(previous));
-      storage = storage_cell(instance - 1, output_of(previous));
+      cell = this->cell(instance - 1, previous.output);
+      storage = storage_cell(instance - 1, previous.output);
     } else {
       cell = storage = first + id;
     }
@@ -121,7 +121,7 @@ void ForwardOrder::find_ends(const Graph& graph) {
   }
   const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
   const Block& loss = graph.blocks[instances_[last].block];
-  const TensorId output = output_of(loss);
+  const TensorId output = loss.output;
   loss_cell_ = cell(last, output);
   loss_bytes_ = loss.tensors[output].bytes().bytes(graph.sizes).value();
   logits_cell_ = storage_cell(last, loss.input);

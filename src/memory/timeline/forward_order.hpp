@@ -57,6 +57,11 @@ class ForwardOrder {
     return storage_cell_of_[instances_[instance].first_cell + tensor];
   }
 
+  /// The cell of what the block answers.
+  [[nodiscard]] Cell output_cell(std::uint32_t instance) const {
+    return cell(instance, programs_[instances_[instance].block].output);
+  }
+
   /// The storages that the ops of [begin, end) of sites() read and did not make, parameters
   /// excluded.
   [[nodiscard]] std::vector<Cell> inputs_of(const Graph& graph, std::uint32_t begin,

@@ -1,0 +1,42 @@
+// A predicted timeline held against a recorded one, event by event: where they part first.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memest/memory/timeline.hpp"
+
+namespace memest {
+
+/// An event of a recorded run.
+struct RecordedEvent {
+  EventKind kind = EventKind::allocate;
+  std::uint32_t block = 0;  ///< counts allocations from 0 on
+  std::int64_t bytes = 0;   ///< of an allocation, as asked for
+  std::uint32_t line = 0;   ///< of the trace file
+};
+
+struct TimelineDifference {
+  enum class Kind : std::uint8_t {
+    size,      ///< both allocate, not the same
+    allocate,  ///< the record allocates where the prediction frees or ends
+    free,      ///< the record frees or ends where the prediction allocates
+    freed      ///< both free, not the same blocks
+  };
+  Kind kind = Kind::size;
+  std::uint32_t event = 0;  ///< of the prediction, or their number where it ended
+  std::uint32_t line = 0;   ///< of the record, 0 where it ended
+  std::int64_t recorded_bytes = 0;
+  StorageId predicted = kNoStorage;  ///< what the prediction allocates there
+  /// Of frees that do not agree: what only one of both frees before its next allocation.
+  std::vector<StorageId> freed_by_record;
+  std::vector<StorageId> freed_by_prediction;
+};
+
+/// The first difference; none where all events agree. The order of frees between two allocations
+/// does not count: no allocator can tell.
+std::optional<TimelineDifference> first_difference(const Timeline& predicted,
+                                                   const std::vector<RecordedEvent>& recorded);
+
+}  // namespace memest
