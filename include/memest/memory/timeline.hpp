@@ -38,10 +38,10 @@ enum class Holding : std::uint8_t {
   optimizer_states,
   batch,
   activations,
-  cast_weights,         ///< autocast's copies
+  cast_weights,       ///< autocast's copies
   passing_gradients,  ///< of activations and casts, on their way to the op that made them
-  temporaries,          ///< gone before their op, the clipping or the optimizer's step ends
-  workspaces            ///< kept by libraries
+  temporaries,        ///< gone before their op, the clipping or the optimizer's step ends
+  workspaces          ///< kept by libraries
 };
 /// "weights", "optimizer states", ...
 std::string_view name_of(Holding holding);
@@ -120,8 +120,8 @@ struct BlockPlace {
 
 /// A parameter or buffer tensor of the model.
 struct TensorPlace {
-  std::uint32_t row = 0;    ///< of the inventory
-  std::int64_t copy = 0;    ///< which of the row's `count`
+  std::uint32_t row = 0;  ///< of the inventory
+  std::int64_t copy = 0;  ///< which of the row's `count`
   std::int64_t elements = 0;
 };
 

@@ -49,13 +49,15 @@ class Projections {
   AttentionInputs separate(TensorId x) {
     const Expr q_width = dims_.a * dims_.d;
     const Expr kv_width = dims_.k * dims_.d;
-    const TensorId q =
-        full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    const TensorId q = heads(
+        "q_proj", full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x)),
+        dims_.a);
     const TensorId k =
-        full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
-    const TensorId v = project("v_proj", kv_width, spec_.kv_bias, x);
-    return by_heads(heads("q_proj", q, dims_.a), heads("k_proj", k, dims_.k),
-                    heads("v_proj", v, dims_.k));
+        heads("k_proj",
+              full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x)),
+              dims_.k);
+    const TensorId v = heads("v_proj", project("v_proj", kv_width, spec_.kv_bias, x), dims_.k);
+    return by_heads(q, k, v);
   }
 
   /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation gives back gradients that lie by heads,

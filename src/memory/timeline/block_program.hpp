@@ -36,7 +36,7 @@ struct HandedGradient {
   TensorId input = 0;
   std::uint8_t tensor = InputGradient::kHandedOn;
   Reach reach = Reach::directly;
-  bool last = true;            ///< no later gradient of the op is the same storage
+  bool last = true;  ///< no later gradient of the op is the same storage
   bool to_parameter = false;
   std::int64_t sum_bytes = 0;  ///< of the sum where it cannot be added in place
 };

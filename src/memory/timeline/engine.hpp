@@ -1,4 +1,5 @@
-// Eager PyTorch at work on one micro-step: the forward op by op, and the autograd engine's backward.
+// Eager PyTorch at work on one micro-step: the forward op by op, and the autograd engine's
+// backward.
 //
 //   forward   An op makes its outputs. What its node saves stays until the node has run; the
 //             program's own references end where the graph says.
@@ -103,14 +104,14 @@ class Engine {
   EngineSettings settings_;
   Recorder& recorder_;
   Checkpoints checkpoints_;
-  std::vector<StorageId> storages_;   // by cell
-  std::vector<std::uint8_t> held_;    // by cell: references of the running program
-  std::vector<Slot> slots_;           // by cell
+  std::vector<StorageId> storages_;  // by cell
+  std::vector<std::uint8_t> held_;   // by cell: references of the running program
+  std::vector<Slot> slots_;          // by cell
   std::vector<ParameterState> parameters_;
-  std::vector<std::uint32_t> cast_;   // parameters in autocast's cache
-  std::vector<StorageId> inputs_;     // of all checkpoints
-  std::vector<Slice> inputs_of_;      // by checkpoint
-  std::vector<StorageId> made_;       // of the running backward node
+  std::vector<std::uint32_t> cast_;  // parameters in autocast's cache
+  std::vector<StorageId> inputs_;    // of all checkpoints
+  std::vector<Slice> inputs_of_;     // by checkpoint
+  std::vector<StorageId> made_;      // of the running backward node
   std::vector<StorageId> extra_incoming_;
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;

@@ -164,9 +164,9 @@ Label Engine::label_of(const OpSite& site, const MadeGradient& made) const {
 }
 
 Label Engine::sum_label(const OpSite& site, const HandedGradient& handed) const {
-  return label_of(site, MadeGradient{handed.input, handed.sum_bytes,
-                                     handed.to_parameter ? Holding::gradients
-                                                         : Holding::passing_gradients});
+  return label_of(
+      site, MadeGradient{handed.input, handed.sum_bytes,
+                         handed.to_parameter ? Holding::gradients : Holding::passing_gradients});
 }
 
 }  // namespace memest

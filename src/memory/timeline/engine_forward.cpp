@@ -53,9 +53,9 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op) {
     const MadeStorage& made = program.made[i];
     const Cell cell = order_.cell(site.instance, made.tensor);
     const Label label = label_of(site, made);
-    storages_[cell] = op.casts ? use_cast(order_.cell(site.instance, op.parameter), made.bytes,
-                                          label)
-                               : recorder_.allocate(made.bytes, label);
+    storages_[cell] = op.casts
+                          ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
+                          : recorder_.allocate(made.bytes, label);
     held_[cell] = made.held;
     if (made.held > 1) recorder_.retain(storages_[cell]);
   }

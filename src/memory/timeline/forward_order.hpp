@@ -45,9 +45,7 @@ class ForwardOrder {
   [[nodiscard]] const BlockProgram& program(const OpSite& site) const {
     return programs_[instances_[site.instance].block];
   }
-  [[nodiscard]] const OpProgram& op(const OpSite& site) const {
-    return program(site).ops[site.op];
-  }
+  [[nodiscard]] const OpProgram& op(const OpSite& site) const { return program(site).ops[site.op]; }
   /// The cell of the tensor's gradient; of a parameter its index in parameters().
   [[nodiscard]] Cell cell(std::uint32_t instance, TensorId tensor) const {
     return cell_of_[instances_[instance].first_cell + tensor];

@@ -31,8 +31,8 @@ std::vector<TensorPlace> one_by_one(const std::vector<Row>& rows) {
       for (std::size_t row = begin; row < end; ++row) {
         const std::int64_t copies = rows[row].count / layers;
         for (std::int64_t i = 0; i < copies; ++i) {
-          places.push_back({static_cast<std::uint32_t>(row), layer * copies + i,
-                            elements_of(rows[row].shape)});
+          places.push_back(
+              {static_cast<std::uint32_t>(row), layer * copies + i, elements_of(rows[row].shape)});
         }
       }
     }
