@@ -37,6 +37,9 @@ struct Tensor {
   bool shared = false;
   /// Made in this block and known to later ones by its name, until one of their ops releases it.
   bool outlives_block = false;
+  /// Made only where a gradient is wanted (log-sum-exp of the memory-efficient and of the cuDNN
+  /// kernel).
+  bool for_backward = false;
   /// The previous block keeps this storage already (its last op saves its result): this block
   /// counts nothing for it.
   bool kept_before = false;

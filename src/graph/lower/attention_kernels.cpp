@@ -20,6 +20,7 @@ void make_outputs(BlockBuilder& block, const DecoderContext& context, const Atte
   const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
   const TensorId sums =
       block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, rows}, DType::fp32);
+  block.tensor(sums).for_backward = call.kernel != AttentionKernel::sdpa_flash;
   op.outputs = {out, sums};
   if (!efficient) {
     // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.

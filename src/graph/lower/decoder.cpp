@@ -26,6 +26,8 @@ class LayerWriter {
   TensorId written() {
     const Dimensions& dims = context_.dims;
     const TensorId x = block_.block_input({dims.b, dims.stream_s, dims.h}, context_.policy.weights);
+    // An argument of the layer, which a checkpoint holds, whether it is read or not.
+    if (context_.transformers()) block_.shared("position ids", {dims.s}, DType::int64);
     switch (context_.decoder.layout) {
       case BlockLayout::pre_norm: {
         const TensorId y =

@@ -78,7 +78,8 @@ class Compiler {
     const bool twice =
         block_.tensors[id].outlives_block && block_.tensors[block_.output].storage == id;
     program_.made.push_back({id, bytes(id, block_.tensors[id].dtype), holding,
-                             static_cast<std::uint8_t>(twice ? 2 : 1)});
+                             static_cast<std::uint8_t>(twice ? 2 : 1),
+                             block_.tensors[id].for_backward});
   }
 
   void append_saved(const Op& op, OpProgram& made) {
@@ -109,12 +110,30 @@ class Compiler {
       program_.steps.insert(program_.steps.end(), op.backward_steps.begin(),
                             op.backward_steps.end());
     });
+    made.reductions = reductions_of(op, made);
     made.handed = slice(program_.handed, [&] {
       for (std::size_t i = 0; i < op.gradients.size(); ++i) {
         hand(op, i, program_.made_gradients.data() + made.gradients.begin);
         if (op.gradients[i].tensor == InputGradient::kHandedOn) made.hands_on = true;
       }
     });
+  }
+
+  /// The first of the last steps that come in pairs: a sum is made, what it sums goes.
+  [[nodiscard]] std::uint32_t reductions_of(const Op& op, const OpProgram& made) const {
+    const auto sums = [&](const Step& make, const Step& drop) {
+      if (make.kind != StepKind::allocate || drop.kind != StepKind::free) return false;
+      const auto* gradients = program_.made_gradients.data() + made.gradients.begin;
+      return make.tensor != drop.tensor &&
+             gradients[make.tensor].bytes < gradients[drop.tensor].bytes;
+    };
+    std::uint32_t begin = made.steps.end;
+    if (op.kind != OpKind::multiply && op.kind != OpKind::add) return begin;
+    while (begin >= made.steps.begin + 2 &&
+           sums(program_.steps[begin - 2], program_.steps[begin - 1])) {
+      begin -= 2;
+    }
+    return begin;
   }
 
   void hand(const Op& op, std::size_t index, MadeGradient* gradients) {

@@ -22,6 +22,7 @@ struct MadeStorage {
   std::int64_t bytes = 0;
   Holding holding = Holding::activations;
   std::uint8_t held = 1;  ///< references of the running program
+  bool for_backward = false;
 };
 
 /// A storage that a backward makes.
@@ -49,6 +50,8 @@ struct OpProgram {
   Slice released;   ///< of `tensors`: storages
   Slice gradients;  ///< of `made_gradients`, what `steps` count from
   Slice steps;
+  std::uint32_t reductions = 0;  ///< of `steps`: from here on the engine sums gradients of
+                                 ///< broadcast inputs, after the node's own formula
   Slice handed;
   Workspace workspace = Workspace::none;
   bool trains = false;        ///< has a backward

@@ -1,6 +1,7 @@
 #include "checkpoints.hpp"
 
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "../sites.hpp"
@@ -27,9 +28,9 @@ std::vector<Stretch> stretches_of(const Graph& graph, const ForwardOrder& order)
   return stretches;
 }
 
-Checkpoint checkpoint_of(const Graph& graph, const ForwardOrder& order, std::uint32_t begin,
-                         std::uint32_t end) {
-  Checkpoint checkpoint{begin, end, end, end, order.inputs_of(graph, begin, end)};
+Checkpoint checkpoint_of(const ForwardOrder& order, std::uint32_t begin, std::uint32_t end,
+                         std::vector<Cell> inputs) {
+  Checkpoint checkpoint{begin, end, end, end, std::move(inputs)};
   for (std::uint32_t i = begin; i < end; ++i) {
     if (!order.op(order.sites()[i]).keeps) continue;
     if (checkpoint.first_kept == end) checkpoint.first_kept = i;
@@ -52,7 +53,7 @@ std::vector<Checkpoint> by_layers(const Graph& graph, const ForwardOrder& order,
     for (std::int64_t n = 0; n < length && i < stretches.size() && stretches[i].layer; ++n, ++i) {
       end = stretches[i].end;
     }
-    list.push_back(checkpoint_of(graph, order, begin, end));
+    list.push_back(checkpoint_of(order, begin, end, order.arguments_of(graph, begin)));
   }
   return list;
 }
@@ -71,7 +72,8 @@ std::vector<Checkpoint> around_attention(const Graph& graph, const ForwardOrder&
       if (!begin) begin = i;
       end = i + 1;
     }
-    if (begin) list.push_back(checkpoint_of(graph, order, *begin, end));
+    if (begin)
+      list.push_back(checkpoint_of(order, *begin, end, order.inputs_of(graph, *begin, end)));
   }
   return list;
 }

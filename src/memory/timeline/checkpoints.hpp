@@ -15,7 +15,7 @@ struct Checkpoint {
   std::uint32_t end = 0;
   std::uint32_t first_kept = 0;  ///< the first op whose node keeps something; `end` if none
   std::uint32_t last_kept = 0;   ///< the last one, where torch.utils.checkpoint stops early
-  std::vector<Cell> inputs;
+  std::vector<Cell> inputs;      ///< a block's own input first
 };
 
 struct Checkpoints {

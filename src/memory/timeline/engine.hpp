@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "checkpoints.hpp"
@@ -51,6 +52,12 @@ class Engine {
   [[nodiscard]] StorageId gradient(std::size_t parameter) const {
     return parameters_[parameter].gradient;
   }
+  /// What lasts as long as the loss does: the arguments of reentrant checkpoints beside the
+  /// blocks' inputs.
+  [[nodiscard]] std::vector<StorageId> take_kept_with_loss() {
+    return std::exchange(kept_with_loss_, {});
+  }
+
   /// zero_grad(set_to_none=True).
   void drop_gradients();
 
@@ -73,7 +80,7 @@ class Engine {
 
   // engine_forward.cpp
   void run_forward(const OpSite& site, bool saves);
-  void make_outputs(const OpSite& site, const OpProgram& op);
+  void make_outputs(const OpSite& site, const OpProgram& op, bool for_backward);
   void save(const OpSite& site, const OpProgram& op);
   void end_references(const OpSite& site, const OpProgram& op);
   StorageId use_cast(std::uint32_t parameter, std::int64_t bytes, const Label& label);
@@ -81,9 +88,9 @@ class Engine {
   [[nodiscard]] Label label_of(const OpSite& site, const MadeStorage& made) const;
 
   // engine_backward.cpp
-  bool run_backward(const OpSite& site);
+  void run_backward(const OpSite& site);
   Incoming take_incoming(const OpSite& site, const OpProgram& op);
-  void run_steps(const OpSite& site, const OpProgram& op);
+  void run_steps(const OpSite& site, const OpProgram& op, Slice steps);
   void drop_saved(const OpSite& site, const OpProgram& op);
   void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming);
   void put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label);
@@ -111,11 +118,13 @@ class Engine {
   std::vector<std::uint32_t> cast_;  // parameters in autocast's cache
   std::vector<StorageId> inputs_;    // of all checkpoints
   std::vector<Slice> inputs_of_;     // by checkpoint
-  std::vector<StorageId> made_;      // of the running backward node
+  std::vector<StorageId> kept_with_loss_;
+  std::vector<StorageId> made_;  // of the running backward node
   std::vector<StorageId> extra_incoming_;
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;
   Origin origin_ = Origin::forward;
+  bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
 };
 
 }  // namespace memest

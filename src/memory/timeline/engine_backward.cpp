@@ -24,16 +24,21 @@ void Engine::backward(StorageId loss_gradient) {
   }
 }
 
-/// False where no gradient arrives: the node is not part of the loss's graph.
-bool Engine::run_backward(const OpSite& site) {
+/// Where no gradient arrives the node is not part of the loss's graph.
+void Engine::run_backward(const OpSite& site) {
   const OpProgram& op = order_.op(site);
-  if (!op.trains) return false;
+  if (!op.trains) return;
   const Incoming incoming = take_incoming(site, op);
-  if (incoming.arrived) run_steps(site, op);
+  if (!incoming.arrived) return drop_saved(site, op);
+  made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
+  run_steps(site, op, {op.steps.begin, op.reductions});
+  if (unpacks_) drop_saved(site, op);
+  run_steps(site, op, {op.reductions, op.steps.end});
   if (!op.hands_on) recorder_.release(incoming.slot.storage);
-  drop_saved(site, op);
-  if (incoming.arrived) hand_gradients(site, op, incoming.slot);
-  return incoming.arrived;
+  for (const StorageId storage : extra_incoming_) recorder_.release(storage);
+  extra_incoming_.clear();
+  if (!unpacks_) drop_saved(site, op);
+  hand_gradients(site, op, incoming.slot);
 }
 
 /// The gradients of the outputs leave their slots; only one of an op's outputs is differentiable,
@@ -54,11 +59,10 @@ Engine::Incoming Engine::take_incoming(const OpSite& site, const OpProgram& op) 
   return incoming;
 }
 
-void Engine::run_steps(const OpSite& site, const OpProgram& op) {
+void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
   const BlockProgram& program = order_.program(site);
-  made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   bool asks = op.workspace != Workspace::none;
-  for (std::uint32_t i = op.steps.begin; i < op.steps.end; ++i) {
+  for (std::uint32_t i = steps.begin; i < steps.end; ++i) {
     const Step& step = program.steps[i];
     if (step.kind == StepKind::free) {
       recorder_.release(made_[step.tensor]);
@@ -75,8 +79,6 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op) {
 
 void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
-  for (const StorageId storage : extra_incoming_) recorder_.release(storage);
-  extra_incoming_.clear();
   for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
     recorder_.release(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
   }

@@ -7,7 +7,10 @@ namespace memest {
 void Engine::hold_inputs(const Checkpoint& checkpoint) {
   for (const Cell cell : checkpoint.inputs) {
     recorder_.retain(storages_[cell]);
-    inputs_.push_back(storages_[cell]);
+    // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
+    // stay with the node.
+    const bool bound = checkpoints_.reentrant && cell != checkpoint.inputs.front();
+    (bound ? kept_with_loss_ : inputs_).push_back(storages_[cell]);
   }
 }
 
@@ -25,11 +28,12 @@ void Engine::backward_of(std::size_t index) {
     const OpSite& site = order_.sites()[i - 1];
     if (!done && order_.op(site).keeps) {
       recompute(checkpoint);
-      done = true;
+      done = unpacks_ = true;
     }
     run_backward(site);
     if (i - 1 == checkpoint.first_kept) drop_inputs(index);
   }
+  unpacks_ = false;
   if (!done) drop_inputs(index);
 }
 
@@ -42,7 +46,7 @@ void Engine::recompute(const Checkpoint& checkpoint) {
   }
   const OpSite& last = order_.sites()[checkpoint.last_kept];
   const OpProgram& op = order_.op(last);
-  if (op.keeps_result) make_outputs(last, op);
+  if (op.keeps_result) make_outputs(last, op, true);
   save(last, op);
   end_references_of(checkpoint, checkpoint.last_kept + 1);
   end_autocast();

@@ -37,12 +37,13 @@ void Engine::forward(StorageId batch) {
 
 void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
-  make_outputs(site, op);
+  make_outputs(site, op, saves || !checkpoints_.reentrant);
   if (saves) save(site, op);
   end_references(site, op);
 }
 
-void Engine::make_outputs(const OpSite& site, const OpProgram& op) {
+/// `for_backward`: whether gradients are enabled, which saved-tensor hooks leave them.
+void Engine::make_outputs(const OpSite& site, const OpProgram& op, bool for_backward) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) {
     const MadeStorage& made = program.made[i];
@@ -53,6 +54,10 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op) {
     const MadeStorage& made = program.made[i];
     const Cell cell = order_.cell(site.instance, made.tensor);
     const Label label = label_of(site, made);
+    if (made.for_backward && !for_backward) {
+      storages_[cell] = kNoStorage;
+      continue;
+    }
     storages_[cell] = op.casts
                           ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
                           : recorder_.allocate(made.bytes, label);

@@ -127,6 +127,18 @@ void ForwardOrder::find_ends(const Graph& graph) {
   logits_cell_ = storage_cell(last, loss.input);
 }
 
+std::vector<Cell> ForwardOrder::arguments_of(const Graph& graph, std::uint32_t site) const {
+  const std::uint32_t instance = sites_[site].instance;
+  const Block& block = graph.blocks[instances_[instance].block];
+  std::vector<Cell> arguments = {storage_cell(instance, block.input)};
+  for (TensorId id = 0; id < block.tensors.size(); ++id) {
+    const Tensor& tensor = block.tensors[id];
+    const bool named = tensor.shared && tensor.role != Role::parameter && id != block.input;
+    if (named) arguments.push_back(storage_cell(instance, id));
+  }
+  return arguments;
+}
+
 std::vector<Cell> ForwardOrder::inputs_of(const Graph& graph, std::uint32_t begin,
                                           std::uint32_t end) const {
   std::vector<Cell> made;

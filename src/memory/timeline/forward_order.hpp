@@ -65,6 +65,9 @@ class ForwardOrder {
   [[nodiscard]] std::vector<Cell> inputs_of(const Graph& graph, std::uint32_t begin,
                                             std::uint32_t end) const;
 
+  /// What the block at `site` is called with: its input, and what it knows by name.
+  [[nodiscard]] std::vector<Cell> arguments_of(const Graph& graph, std::uint32_t site) const;
+
   /// What the data loader brings: the batch, where the model reads one.
   [[nodiscard]] const std::vector<Cell>& batch_cells() const { return batch_cells_; }
   [[nodiscard]] std::int64_t batch_bytes() const { return batch_bytes_; }

@@ -36,7 +36,7 @@ void TrainingLoop::step(std::uint16_t number) {
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
   recorder_.end();
   // The loop keeps the loss for its report; the batch is a local of the step.
-  recorder_.release(std::exchange(loss_of_last_step_, std::exchange(loss_, kNoStorage)));
+  drop(std::exchange(loss_of_last_step_, std::exchange(loss_, {})));
   recorder_.release(std::exchange(batch_, kNoStorage));
 }
 
@@ -91,7 +91,12 @@ void TrainingLoop::forward() {
     recorder_.release(engine_.logits());
     recorder_.release(outputs_loss);
   }
-  recorder_.release(std::exchange(loss_, loss));
+  drop(std::exchange(loss_, {loss, engine_.take_kept_with_loss()}));
+}
+
+void TrainingLoop::drop(const Loss& loss) {
+  for (const StorageId storage : loss.kept) recorder_.release(storage);
+  recorder_.release(loss.scalar);
 }
 
 /// loss.backward() begins with ones like the loss and holds them to its end.

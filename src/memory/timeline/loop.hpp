@@ -16,6 +16,12 @@ class TrainingLoop {
   void step(std::uint16_t number);
 
  private:
+  struct Loss {
+    StorageId scalar = kNoStorage;
+    std::vector<StorageId> kept;  ///< with its autograd graph
+  };
+
+  void drop(const Loss& loss);
   void micro_step(std::uint16_t number);
   void load_batch();
   void forward();
@@ -30,8 +36,8 @@ class TrainingLoop {
   Recorder& recorder_;
   GradientScaler scaler_;
   StorageId batch_ = kNoStorage;
-  StorageId loss_ = kNoStorage;
-  StorageId loss_of_last_step_ = kNoStorage;
+  Loss loss_;
+  Loss loss_of_last_step_;
   StorageId held_logits_ = kNoStorage;
   StorageId held_loss_ = kNoStorage;
 };
