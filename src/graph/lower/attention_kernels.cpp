@@ -244,9 +244,9 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
     const Heads typed = cast_heads(block, context, name, x);
     return flash ? padded(block, context, name, typed) : typed;
   };
-  inputs.q = prepare("q_operand", inputs.q);
-  inputs.k = prepare("k_operand", inputs.k);
   inputs.v = prepare("v_operand", inputs.v);
+  inputs.k = prepare("k_operand", inputs.k);
+  inputs.q = prepare("q_operand", inputs.q);
 
   Op op;
   op.kind = OpKind::attention;
