@@ -1,0 +1,100 @@
+// EmbeddingBackwardKernel.cu of PyTorch 2.11: the tokens are sorted, equal ones found, and each run
+// of them summed in pieces of ten rows. The order of allocations is ATen's; the two rules of the
+// kernel for few rows (kBlocksPerMultiprocessor, kLongRuns) were inferred from recorded thresholds.
+#include <algorithm>
+
+#include "kernel_scratch.hpp"
+#include "scratch_sequence.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::int64_t kUnsortedTokens = 3072;  ///< up to here one kernel needs no scratch
+constexpr std::int64_t kIndexBytes = 8;         ///< int64
+constexpr std::int64_t kRowsPerPiece = 10;
+constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kBlockThreads = 1024;
+constexpr std::int64_t kBlocksPerMultiprocessor = 4;
+constexpr std::int64_t kLongRuns = 4;
+
+/// CUB hands out one buffer, each part of it on such a boundary, with room to align the first.
+constexpr std::int64_t kAlignment = 256;
+
+constexpr std::int64_t aligned(std::int64_t bytes) {
+  return checked_multiply(blocks_of(bytes, kAlignment), kAlignment);
+}
+
+/// DeviceRadixSort::SortPairs of 64-bit keys and values, one sweep per digit.
+std::int64_t sort_bytes(std::int64_t pairs, std::int64_t tile) {
+  constexpr std::int64_t kDigits = 256;  // 8 bits of a key at a time
+  constexpr std::int64_t kPasses = 8;
+  constexpr std::int64_t kMostPairs = (std::int64_t{1} << 28) - 1;
+  constexpr std::int64_t kCounterBytes = 4;
+  const std::int64_t portion = kMostPairs / tile * tile;
+  const std::int64_t portions = blocks_of(pairs, portion);
+  const std::int64_t histograms = portions * kPasses * kDigits * kIndexBytes;
+  const std::int64_t lookback = blocks_of(std::min(pairs, portion), tile) * kDigits * kCounterBytes;
+  const std::int64_t copies = 2 * aligned(product(pairs, kIndexBytes));
+  return aligned(histograms) + aligned(lookback) + copies +
+         aligned(portions * kPasses * kCounterBytes) + kAlignment - 1;
+}
+
+/// A scan or unique-by-key: a state of 16 bytes per tile and per lane of a warp before the first.
+std::int64_t scan_bytes(std::int64_t items, std::int64_t tile) {
+  constexpr std::int64_t kStateBytes = 16;
+  return aligned((blocks_of(items, tile) + kWarp) * kStateBytes) + kAlignment + kAlignment - 1;
+}
+
+/// One block per run would leave the GPU idle while each has many pieces: then a kernel adds the
+/// pieces up in place, in the gradient itself where it is of the accumulating type.
+bool adds_in_place(const EmbeddingBackward& embedding, std::int64_t runs,
+                   const LaunchDevice& device) {
+  const std::int64_t threads = blocks_of(embedding.width, kWarp) * kWarp;
+  const std::int64_t grid = blocks_of(product(runs, threads), std::min(threads, kBlockThreads));
+  return grid < kBlocksPerMultiprocessor * device.multiprocessors &&
+         embedding.indices / kRowsPerPiece + runs > kLongRuns * grid;
+}
+
+}  // namespace
+
+ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
+                                        const LaunchDevice& device) {
+  constexpr std::int64_t kScanTile = 896;       // 128 threads of 7; the same on every capability
+  constexpr std::int64_t kAccumulateBytes = 4;  // fp32
+  const std::int64_t gradient = product(embedding.rows, embedding.width, embedding.element_bytes);
+  ScratchSequence sequence;
+  if (embedding.indices <= kUnsortedTokens) {
+    sequence.result(gradient);
+    return sequence.take();
+  }
+  const std::int64_t tokens = product(embedding.indices, kIndexBytes);
+  const std::int64_t runs = std::min(embedding.indices, embedding.rows);
+  const std::int64_t pieces = embedding.indices / kRowsPerPiece + runs;
+  const bool in_place = adds_in_place(embedding, runs, device);
+
+  const auto held_for = [&](std::int64_t bytes) { sequence.release(sequence.allocate(bytes)); };
+  std::vector<std::int64_t> kept = {sequence.allocate(tokens), sequence.allocate(tokens)};
+  const std::int64_t order = sequence.allocate(tokens);
+  held_for(sort_bytes(embedding.indices, device.sort_tile));
+  sequence.release(order);
+  sequence.result(gradient);
+  kept.push_back(sequence.allocate(tokens));       // where runs start
+  kept.push_back(sequence.allocate(kIndexBytes));  // how many there are
+  const std::int64_t unique = sequence.allocate(tokens);
+  held_for(scan_bytes(embedding.indices, device.unique_tile));
+  sequence.release(unique);
+  kept.push_back(sequence.allocate(runs * kIndexBytes));  // pieces per run
+  kept.push_back(sequence.allocate(runs * kIndexBytes));  // pieces before it
+  held_for(scan_bytes(runs, kScanTile));
+  kept.push_back(sequence.allocate(kIndexBytes));  // pieces in all
+  kept.push_back(sequence.allocate(pieces * kIndexBytes));
+  if (in_place) kept.push_back(sequence.allocate(pieces * kIndexBytes));
+  if (!in_place || embedding.element_bytes != kAccumulateBytes) {
+    const std::int64_t sums = in_place ? runs : pieces;
+    kept.push_back(sequence.allocate(product(sums, embedding.width, kAccumulateBytes)));
+  }
+  for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+  return sequence.take();
+}
+
+}  // namespace memest

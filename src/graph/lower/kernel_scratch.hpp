@@ -1,0 +1,97 @@
+// What CUDA kernels of PyTorch 2.11 ask the caching allocator for beside their results, in order.
+//
+// The sizes depend on how the kernel is launched, so on the GPU; they are exact integer functions
+// of the shapes. Reductions and norms follow ATen's launch configurations (Reduce.cuh,
+// layer_norm_kernel.cu), sorts and scans the temporary storage of CUB 3.0.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace memest {
+
+/// What of a GPU the launch configurations read.
+struct LaunchDevice {
+  std::int64_t multiprocessors = 0;
+  std::int64_t threads_per_multiprocessor = 0;
+  std::int64_t sort_tile = 0;    ///< pairs that one block of a radix sort takes
+  std::int64_t unique_tile = 0;  ///< pairs that one block of a unique-by-key takes
+};
+
+/// The device of a compute capability ("9.0"); nothing where PyTorch 2.11 has no kernels for it.
+std::optional<LaunchDevice> launch_device(std::string_view compute_capability,
+                                          std::int64_t multiprocessors);
+
+/// One request to the allocator, or the return of one.
+struct ScratchStep {
+  enum class Kind : std::uint8_t {
+    allocate,
+    release,
+    result  ///< an allocation that outlives the operation: what it returns
+  };
+  Kind kind = Kind::allocate;
+  std::int64_t block = 0;  ///< allocations count from 0 within a sequence
+  std::int64_t bytes = 0;  ///< of a release: those of its allocation
+
+  friend bool operator==(const ScratchStep&, const ScratchStep&) = default;
+};
+using ScratchSteps = std::vector<ScratchStep>;
+
+/// The most that a sequence holds at once, its results included.
+std::int64_t peak_of(const ScratchSteps& steps);
+
+/// One dimension of a contiguous tensor and whether the reduction sums it up.
+struct ReductionAxis {
+  std::int64_t size = 1;
+  bool reduced = false;
+};
+
+/// A sum, mean, norm, maximum, all or any of a contiguous tensor whose result has the input's type.
+struct Reduction {
+  std::vector<ReductionAxis> axes;  ///< slowest first, as in the tensor's shape
+  std::int64_t element_bytes = 4;   ///< bf16 2, fp32 4, int64 8, bool 1
+  std::int64_t accumulate_bytes =
+      4;  ///< sums of bf16, fp16 and fp32: 4; a maximum, all, any: as the element
+};
+
+/// [rows, columns] to [columns]: the gradient of a bias or of a gain (all leading dimensions are
+/// rows).
+Reduction sum_of_rows(std::int64_t rows, std::int64_t columns, std::int64_t element_bytes);
+/// [rows, columns] to [rows]: sums and means over the last dimension.
+Reduction sum_of_columns(std::int64_t rows, std::int64_t columns, std::int64_t element_bytes);
+/// [outer, middle, inner] to [outer, inner]: the gradient of repeated keys and values, and with an
+/// `outer` of 1 of what was broadcast over the batch.
+Reduction sum_of_middle(std::int64_t outer, std::int64_t middle, std::int64_t inner,
+                        std::int64_t element_bytes);
+/// Every element to one.
+Reduction sum_of_all(std::int64_t elements, std::int64_t element_bytes);
+
+/// What is asked for after the result is allocated; empty where one pass needs no scratch.
+ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& device);
+
+/// The backward pass of a fused layer or RMS norm over [rows, width].
+struct NormBackward {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::int64_t element_bytes = 4;  ///< of the gain
+  bool has_bias = false;           ///< whose gradient is asked for too
+};
+
+/// What is asked for after the gradients of input, gain and bias are allocated.
+ScratchSteps norm_backward_scratch(const NormBackward& norm, const LaunchDevice& device);
+
+/// The backward pass of an embedding with int64 indices.
+struct EmbeddingBackward {
+  std::int64_t indices = 0;  ///< tokens
+  std::int64_t rows = 0;     ///< of the table
+  std::int64_t width = 0;
+  std::int64_t element_bytes = 4;  ///< of the table
+};
+
+/// All that is asked for, the table's gradient included as the one result.
+ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
+                                        const LaunchDevice& device);
+
+}  // namespace memest
