@@ -200,6 +200,15 @@ class BlockWalk {
       peaks.push_back(now);
     };
     for (const Step& step : op.backward_steps) {
+      if (step.kind == StepKind::launch) {
+        const Expr& scratch = op.backward_launches[step.tensor].scratch_bytes;
+        if (scratch.is_zero()) continue;
+        now += scratch;
+        rising = true;
+        note();
+        now -= scratch;
+        continue;
+      }
       if (stays(block_, op, step.tensor)) continue;
       const Expr size = bytes(op.backward_tensors[step.tensor]);
       if (step.kind == StepKind::allocate) {

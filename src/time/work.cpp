@@ -21,7 +21,7 @@ double temporary_bytes(const Block& block, const std::vector<TensorId>& scratch,
 double backward_temporary_bytes(const Block& block, const Op& op, const Bindings& sizes) {
   double bytes = 0;
   for (const Step& step : op.backward_steps) {
-    if (step.kind == StepKind::allocate) continue;
+    if (step.kind != StepKind::free) continue;
     const BackwardTensor& made = op.backward_tensors[step.tensor];
     bytes +=
         2 * static_cast<double>(size_of(made.dtype)) *

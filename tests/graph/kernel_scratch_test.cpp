@@ -5,7 +5,7 @@
 // compute capability named below. The tiles and
 // the rule for embeddings of few rows were fitted to such points, all else follows from the
 // sources.
-#include "../../src/graph/lower/kernel_scratch.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -2,6 +2,7 @@
 // what both passes cost.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -61,12 +62,33 @@ struct BackwardTensor {
   friend bool operator==(const BackwardTensor&, const BackwardTensor&) = default;
 };
 
-enum class StepKind : std::uint8_t { allocate, free };
+/// A kernel that asks for scratch beside the tensors of its op, by its launch on a GPU
+/// (kernel_scratch.hpp).
+struct KernelLaunch {
+  enum class Kind : std::uint8_t {
+    reduction,          ///< [outer, reduced, inner] summed over the middle
+    scan,               ///< a running sum over one row of `reduced`
+    norm_backward,      ///< over `outer` rows of `reduced`
+    embedding_backward  ///< of `outer` indices into a table of [reduced, inner], which it makes
+  };
+  Kind kind = Kind::reduction;
+  Expr outer{1};
+  Expr reduced{1};
+  Expr inner{1};
+  DType dtype = DType::fp32;
+  Expr scratch_bytes;       ///< what counts in formulas; zero where the launch alone decides
+  bool has_bias = false;    ///< norm_backward: the bias's gradient is asked for too
+  std::uint8_t result = 0;  ///< embedding_backward: index into Op::backward_tensors
 
-/// One allocation or free of an op's backward.
+  friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
+};
+
+enum class StepKind : std::uint8_t { allocate, free, launch };
+
+/// One allocation, free or launch of an op's backward.
 struct Step {
   StepKind kind = StepKind::allocate;
-  std::uint8_t tensor = 0;  ///< index into Op::backward_tensors
+  std::uint8_t tensor = 0;  ///< index into Op::backward_tensors, or Op::backward_launches
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -102,6 +124,11 @@ struct Op {
   /// The backward, step by step: what it makes beside saved tensors and incoming gradients.
   std::vector<BackwardTensor> backward_tensors;
   std::vector<Step> backward_steps;
+  /// How many of them are the node's own; after these the engine sums and casts the gradients of
+  /// broadcast and narrower inputs.
+  std::size_t own_steps = std::numeric_limits<std::size_t>::max();
+  std::vector<KernelLaunch> forward_launches;  ///< after the outputs are made
+  std::vector<KernelLaunch> backward_launches;
   /// Gradients that leave the backward, in the order of the edges; of inputs that want one.
   std::vector<InputGradient> gradients;
   /// Storages whose last reference from the running program ends after the forward: temporaries

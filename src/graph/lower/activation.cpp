@@ -6,6 +6,8 @@ namespace {
 
 /// 0.5·x·(1 + tanh(c·(x + 0.044715·x³))), where autocast raises the power to fp32.
 TensorId gelu_new(BlockBuilder& block, std::string_view name, TensorId x) {
+  Frame frame(block);
+  frame.local(x);
   const TensorId half = scale(block, {name, "half"}, x);
   const TensorId base =
       block.precision().autocast ? cast(block, {name, "in fp32"}, x, DType::fp32) : x;
@@ -20,6 +22,8 @@ TensorId gelu_new(BlockBuilder& block, std::string_view name, TensorId x) {
 
 /// 0.5·x·(1 + tanh(0.7978845608·x·(1 + 0.044715·x·x))).
 TensorId gelu_fast(BlockBuilder& block, std::string_view name, TensorId x) {
+  Frame frame(block);
+  frame.local(x);
   const TensorId half = scale(block, {name, "half"}, x);
   const TensorId linear_term = scale(block, {name, "linear term"}, x);
   const TensorId scaled = scale(block, {name, "scaled"}, x);
@@ -33,6 +37,8 @@ TensorId gelu_fast(BlockBuilder& block, std::string_view name, TensorId x) {
 
 /// x·sigmoid(1.702·x).
 TensorId quick_gelu(BlockBuilder& block, std::string_view name, TensorId x) {
+  Frame frame(block);
+  frame.local(x);
   const TensorId scaled = scale(block, {name, "scaled"}, x);
   const TensorId gate = function(block, {name, "sigmoid"}, Keeps::result, scaled);
   return multiply(block, {name}, x, gate);
@@ -40,6 +46,8 @@ TensorId quick_gelu(BlockBuilder& block, std::string_view name, TensorId x) {
 
 /// relu(x)², where autocast raises the power to fp32.
 TensorId relu_squared(BlockBuilder& block, std::string_view name, TensorId x) {
+  Frame frame(block);
+  frame.local(x);
   const TensorId positive = function(block, {name, "relu"}, Keeps::result, x);
   const TensorId base =
       block.precision().autocast ? cast(block, {name, "in fp32"}, positive, DType::fp32) : positive;

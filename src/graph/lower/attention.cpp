@@ -22,8 +22,7 @@ class Projections {
 
  private:
   TensorId project(std::string_view name, const Expr& out, bool bias, TensorId x) {
-    const bool separate_bias = context_.transformers() && context_.habits.separate_bias;
-    return linear(block_, {name, dims_.h, out, bias, false, separate_bias}, dims_.rows(), x);
+    return linear(block_, {name, dims_.h, out, bias, false, context_.bias_call()}, dims_.rows(), x);
   }
 
   Shape by_head(const Expr& heads) const { return {dims_.b, dims_.s, heads, dims_.d}; }
@@ -75,13 +74,28 @@ class Projections {
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
     const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    TensorId q = 0;
+    TensorId k = 0;
+    TensorId v = 0;
+    if (context_.transformers() && context_.habits.slices_qkv) {
+      const auto part = [&](std::string_view name, const Expr& heads) {
+        return slice(block_, {"qkv_proj", name}, both, {dims_.b, dims_.s, heads * dims_.d});
+      };
+      q = part("q", dims_.a);
+      k = part("k", dims_.k);
+      v = part("v", dims_.k);
+      q = heads("q_proj", q, dims_.a);
+      k = heads("k_proj", k, dims_.k);
+      v = heads("v_proj", v, dims_.k);
+      return by_heads(q, k, v);
+    }
     const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
                                               {{{"qkv_proj", "q"}, by_head(dims_.a)},
                                                {{"qkv_proj", "k"}, by_head(dims_.k)},
                                                {{"qkv_proj", "v"}, by_head(dims_.k)}});
-    const TensorId q = parts[0];
-    TensorId k = parts[1];
-    TensorId v = parts[2];
+    q = parts[0];
+    k = parts[1];
+    v = parts[2];
     if (context_.transformers() && context_.habits.splits_by_index &&
         spec_.kv_heads < spec_.heads) {
       k = index_out("k_split", k);
@@ -119,25 +133,69 @@ class Projections {
 struct Rotation {
   std::vector<TensorId> tables;  ///< cos and sin; none where they are not counted
   bool by_cat = false;           ///< rotated and other channels are joined: the result is packed
+  bool joins_at_once = false;    ///< the queries before the keys are turned
+  Expr channels;                 ///< that turn
   bool casts_back = false;       ///< who keeps fp32 tables casts the sum back
 };
 
 /// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
-Heads rotate(BlockBuilder& block, std::string_view name, Heads x, const Rotation& rotation) {
+TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
   const std::vector<TensorId>& tables = rotation.tables;
-  const Shape shape = block.tensor(x.id).shape;
-  if (tables.empty()) return {function(block, {name}, Keeps::nothing, x.id), rotation.by_cat};
+  const Shape shape = block.tensor(x).shape;
+  if (tables.empty()) return function(block, {name}, Keeps::nothing, x);
   Shape half = shape;
   half.back() = half.back() / Expr(2);
-  const TensorId cosine = multiply(block, {name, "cosine product"}, x.id, tables[0]);
-  const TensorId low = slice(block, {name, "low half"}, x.id, half);
-  const TensorId high = slice(block, {name, "high half"}, x.id, half);
+  const TensorId cosine = multiply(block, {name, "cosine product"}, x, tables[0]);
+  const TensorId low = slice(block, {name, "low half"}, x, half);
+  const TensorId high = slice(block, {name, "high half"}, x, half);
   const TensorId negated = scale(block, {name, "negated half"}, high);
-  const TensorId turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
-  const TensorId sine = multiply(block, {name, "sine product"}, turned, tables[1]);
-  TensorId out = add(block, {name}, cosine, sine);
-  if (rotation.casts_back) out = cast(block, {name, "in type"}, out, block.dtype_of(x.id));
-  return {out, rotation.by_cat};
+  const TensorId half_turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
+  const TensorId sine = multiply(block, {name, "sine product"}, half_turned, tables[1]);
+  const TensorId out = add(block, {name, "turned"}, cosine, sine);
+  return rotation.casts_back ? cast(block, {name, "in type"}, out, block.dtype_of(x)) : out;
+}
+
+/// The channels that turn and those that do not.
+struct Channels {
+  TensorId turning = 0;
+  TensorId still = 0;
+};
+
+Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, const Expr& turning) {
+  Shape shape = block.tensor(x).shape;
+  const Expr whole = shape.back();
+  shape.back() = turning;
+  Channels channels;
+  // A slice of everything is the tensor itself.
+  channels.turning = turning == whole ? view(block, {name, "turning channels"}, x, shape)
+                                      : slice(block, {name, "turning channels"}, x, shape);
+  shape.back() = whole - turning;
+  channels.still = slice(block, {name, "still channels"}, x, shape);
+  return channels;
+}
+
+/// Queries and keys by the positions' angles.
+void rotate(BlockBuilder& block, const Rotation& rotation, Heads& q, Heads& k) {
+  if (!rotation.by_cat) {
+    q = {turned(block, "q_rotary", q.id, rotation), false};
+    k = {turned(block, "k_rotary", k.id, rotation), false};
+    return;
+  }
+  const Channels of_q = channels_of(block, "q_rotary", q.id, rotation.channels);
+  const Channels of_k = channels_of(block, "k_rotary", k.id, rotation.channels);
+  const auto joined = [&](std::string_view name, TensorId part, TensorId still, TensorId like) {
+    return Heads{concatenate(block, {name}, {part, still}, block.tensor(like).shape), true};
+  };
+  const TensorId turned_q = turned(block, "q_rotary", of_q.turning, rotation);
+  if (rotation.joins_at_once) {
+    q = joined("q_rotary", turned_q, of_q.still, q.id);
+    const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
+    k = joined("k_rotary", turned_k, of_k.still, k.id);
+    return;
+  }
+  const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
+  q = joined("q_rotary", turned_q, of_q.still, q.id);
+  k = joined("k_rotary", turned_k, of_k.still, k.id);
 }
 
 /// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
@@ -244,22 +302,24 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
   if (rotary != nullptr && kind.rotates) {
     const bool habitual = context.transformers();
-    const Rotation rotation = {
-        rotary_tables(block, context, kind),
-        habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim),
-        habitual && context.habits.tables_in_fp32};
+    Rotation rotation;
+    rotation.tables = rotary_tables(block, context, kind);
+    rotation.by_cat =
+        habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim);
+    rotation.joins_at_once = habitual && context.habits.rotates_by_cat;
+    const bool all = rotary->rotary_dim == spec.head_dim;
+    rotation.channels = all ? dims.d : Expr(Symbol::rotary_dim);
+    rotation.casts_back = habitual && context.habits.tables_in_fp32;
     Frame rotating(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) rotating.local(raw);
-    inputs.q = rotate(block, "q_rotary", inputs.q, rotation);
-    inputs.k = rotate(block, "k_rotary", inputs.k, rotation);
+    rotate(block, rotation, inputs.q, inputs.k);
   }
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, attention_call(context, kind), inputs);
-  const bool separate_bias = context.transformers() && context.habits.separate_bias;
-  return linear(
-      block,
-      {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false, separate_bias, dims.stream()},
-      dims.rows(), mixed);
+  return linear(block,
+                {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false, context.bias_call(),
+                 dims.stream()},
+                dims.rows(), mixed);
 }
 
 }  // namespace memest

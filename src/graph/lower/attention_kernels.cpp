@@ -64,6 +64,14 @@ void flash_backward(BlockBuilder& block, const DecoderContext& context, const At
     make("key gradient by query head", by_query_head, call.dtype);
     make("value gradient by query head", by_query_head, call.dtype);
   }
+  if (call.grouped) {
+    KernelLaunch sum;
+    sum.outer = dims.b * dims.s * dims.k;
+    sum.reduced = dims.a / dims.k;
+    sum.inner = dims.d;
+    sum.dtype = call.dtype;
+    for (int of_key_and_value = 0; of_key_and_value < 2; ++of_key_and_value) backward.launch(sum);
+  }
   for (; !made.empty(); made.pop_back()) backward.drop(made.back());
 }
 

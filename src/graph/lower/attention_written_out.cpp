@@ -14,6 +14,17 @@ struct Form {
   DType dtype = DType::bf16;
 };
 
+/// Gradients of repeated heads are summed by group.
+KernelLaunch sum_over_group(const BlockBuilder& block, TensorId given, TensorId repeated) {
+  const Shape& shape = block.tensor(repeated).shape;  // [b, heads, s, d]
+  KernelLaunch sum;
+  sum.reduced = block.tensor(repeated).elements() / block.tensor(given).elements();
+  sum.inner = shape[2] * shape[3];
+  sum.outer = block.tensor(given).elements() / sum.inner;
+  sum.dtype = block.dtype_of(repeated);
+  return sum;
+}
+
 TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form) {
   const DType dtype = form.dtype;
   const bool casts = block.dtype_of(x) != dtype;
@@ -31,6 +42,7 @@ TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form) {
     backward.hand_on(x, Reach::through_view);
   } else {
     backward.give(x, backward.make(x, dtype));
+    backward.launch(sum_over_group(block, x, out));
   }
   block.emit(std::move(op));
   return out;

@@ -18,6 +18,24 @@ BackwardWriter::Made BackwardWriter::make(TensorId like, DType dtype) {
 
 void BackwardWriter::drop(Made tensor) { op_.backward_steps.push_back({StepKind::free, tensor}); }
 
+void BackwardWriter::leave_node() {
+  op_.own_steps = std::min(op_.own_steps, op_.backward_steps.size());
+}
+
+BackwardWriter::Made BackwardWriter::launch_making(TensorId like, KernelLaunch kernel) {
+  kernel.result = static_cast<Made>(op_.backward_tensors.size());
+  op_.backward_tensors.push_back({like, kernel.dtype});
+  const Made made = kernel.result;
+  launch(std::move(kernel));
+  return made;
+}
+
+void BackwardWriter::launch(KernelLaunch kernel) {
+  const auto index = static_cast<std::uint8_t>(op_.backward_launches.size());
+  op_.backward_launches.push_back(std::move(kernel));
+  op_.backward_steps.push_back({StepKind::launch, index});
+}
+
 void BackwardWriter::give(TensorId input, Made tensor, Reach reach) {
   op_.gradients.push_back({input, tensor, reach});
 }
@@ -138,6 +156,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     op.saved.clear();
     op.backward_tensors.clear();
     op.backward_steps.clear();
+    op.backward_launches.clear();
     op.gradients.clear();
   }
   block_.ops.push_back(std::move(op));

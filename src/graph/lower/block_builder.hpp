@@ -45,6 +45,12 @@ class BackwardWriter {
   /// Makes as many elements as `like` has.
   Made make(TensorId like, DType dtype);
   void drop(Made tensor);
+  /// What follows is the engine's: sums and casts of finished gradients.
+  void leave_node();
+  /// Runs a kernel that makes as many elements as `like` has among its scratch.
+  Made launch_making(TensorId like, KernelLaunch kernel);
+  /// Runs a kernel with scratch of its own.
+  void launch(KernelLaunch kernel);
   void give(TensorId input, Made tensor, Reach reach = Reach::directly);
   /// The output's gradient is the input's.
   void hand_on(TensorId input, Reach reach = Reach::directly);

@@ -18,6 +18,10 @@ class LayerWriter {
                {context.policy.weights, context.policy.compute, context.policy.autocast}) {}
 
   Block write() && {
+    // The layer is called with these; a checkpoint holds what it was called with.
+    if (context_.transformers()) {
+      block_.shared("position ids", {Expr(1), context_.dims.s}, DType::int64);
+    }
     const TensorId out = written();
     return std::move(block_).take(out, true);
   }
@@ -59,6 +63,10 @@ class LayerWriter {
       }
       case BlockLayout::parallel_two_norms: {
         const TensorId for_attention = normalize("attention_norm", x);
+        if (context_.transformers() && context_.habits.norms_between_branches) {
+          const TensorId mixed = attend(for_attention);
+          return join(x, mixed, feed(normalize("feed_forward_norm", x)));
+        }
         const TensorId for_feed_forward = normalize("feed_forward_norm", x);
         const TensorId mixed = attend(for_attention);
         return join(x, mixed, feed(for_feed_forward));

@@ -36,6 +36,9 @@ struct DecoderContext {
   [[nodiscard]] bool transformers() const {
     return policy.implementation.framework == Framework::transformers;
   }
+  [[nodiscard]] BiasCall bias_call() const {
+    return transformers() ? habits.bias_call : BiasCall::last_argument;
+  }
   /// `probability`, or 0 where the job switches dropout off.
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;

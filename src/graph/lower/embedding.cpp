@@ -15,12 +15,11 @@ struct LookUp {
   std::int64_t table_rows = 0;
 };
 
-/// The whole gradient of the table and, for more than 3072 indices, partial rows in fp32 (PyTorch,
+/// The whole gradient of the table and, for more than 3072 indices, sums of partial rows (PyTorch,
 /// EmbeddingBackwardKernel.cu).
 void write_backward(BlockBuilder& block, const DecoderContext& context, const LookUp& part,
                     Op& op) {
   constexpr std::int64_t kSortedFrom = 3072;
-  constexpr std::int64_t kRowsAPartial = 10;
   const Shape shape = block.tensor(part.indices).shape;
   const bool by_batch = shape.size() > 1 && shape.front() == context.dims.b;
   const LoweringPolicy& policy = context.policy;
@@ -32,20 +31,18 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const Lo
     backward.give(part.table, backward.make(part.table, dtype));
     return;
   }
-  const Expr tokens = block.tensor(part.indices).elements();
-  const Expr distinct = count < part.table_rows ? tokens : block.tensor(part.table).shape.front();
-  const TensorId sorted =
-      scratch(block, {op.name, "sorted indices"}, {Expr(4) * tokens}, DType::int64);
-  const TensorId partial =
-      scratch(block, {op.name, "partial rows in fp32"},
-              {tokens / Expr(kRowsAPartial) + distinct, block.tensor(part.table).shape.back()},
-              DType::fp32);
-  const auto indices = backward.make(sorted, DType::int64);
-  const auto gradient = backward.make(part.table, dtype);
-  const auto rows = backward.make(partial, DType::fp32);
-  backward.drop(rows);
-  backward.drop(indices);
-  backward.give(part.table, gradient);
+  const Shape& table = block.tensor(part.table).shape;
+  KernelLaunch sort;
+  sort.kind = KernelLaunch::Kind::embedding_backward;
+  sort.outer = block.tensor(part.indices).elements();
+  sort.reduced = table.front();
+  sort.inner = table.back();
+  sort.dtype = dtype;
+  // Indices four times, and partial rows of ten indices and of every distinct one in fp32.
+  const Expr distinct = count < part.table_rows ? sort.outer : sort.reduced;
+  sort.scratch_bytes = Expr(4 * size_of(DType::int64)) * sort.outer +
+                       Expr(size_of(DType::fp32)) * (sort.outer / Expr(10) + distinct) * sort.inner;
+  backward.give(part.table, backward.launch_making(part.table, std::move(sort)));
 }
 
 /// A table look-up: keeps the indices.
@@ -115,10 +112,7 @@ Block embedding_block(const DecoderContext& context) {
   if (decoder.embedding_norm) {
     x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);
   }
-  if (context.transformers()) {
-    find_packed_sequences(block, context, ids);
-    attention_masks(block, context);
-  }
+  if (context.transformers()) attention_masks(block, context, ids);
   if (!context.transformers() || context.habits.drops_embedding) {
     x = dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
   }

@@ -10,12 +10,11 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   const Dimensions& dims = context.dims;
   const Expr size = context.feed_forward_size(part.size);
   const Shape rows = dims.rows();
-  const bool separate_bias = context.transformers() && context.habits.separate_bias;
   const ActivationPart function = {
       "activation", part.activation,
       context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel};
   const auto up_to = [&](std::string_view name, const Expr& out) {
-    return linear(block, {name, dims.h, out, part.bias, false, separate_bias}, rows, x);
+    return linear(block, {name, dims.h, out, part.bias, false, context.bias_call()}, rows, x);
   };
 
   Frame frame(block);
@@ -39,9 +38,10 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
-  return linear(block,
-                {"down_proj", size, dims.h, part.bias, false, separate_bias, context.dims.stream()},
-                rows, hidden);
+  return linear(
+      block,
+      {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.dims.stream()},
+      rows, hidden);
 }
 
 }  // namespace memest

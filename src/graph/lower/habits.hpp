@@ -21,6 +21,13 @@ enum class NormWriting {
   one_plus_fused   ///< one kernel with 1 + gain, under autocast in the compute type (Nemotron)
 };
 
+/// How a projection adds its bias, which decides what autocast casts first.
+enum class BiasCall {
+  last_argument,   ///< linear(x, weight, bias)
+  first_argument,  ///< addmm(bias, x, weight) (Conv1D)
+  own_op           ///< x·Wᵀ + b as two operations, the sum in the wider type
+};
+
 struct Habits {
   std::string_view model_type = {};
   NormWriting rms_norm = NormWriting::cast_then_gain;
@@ -32,7 +39,9 @@ struct Habits {
   bool eager_only = false;       ///< no fused attention
   bool masks_always = false;     ///< passes an attention mask even where causality would do
   bool masks_by_fill = false;  ///< eager scores are filled by a shared boolean mask, and it is kept
-  bool separate_bias = false;  ///< x·Wᵀ + b as two operations
+  BiasCall bias_call = BiasCall::last_argument;
+  bool norms_between_branches = false;  ///< of two parallel norms the second runs after attention
+  bool slices_qkv = false;              ///< takes q, k and v out of a fused projection one by one
   bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
   bool rotates_unused = false;   ///< computes rotary tables beside ALiBi
   bool positions_by_batch = false;     ///< position ids of [b, s] instead of [1, s]

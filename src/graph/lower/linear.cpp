@@ -27,7 +27,10 @@ void write_backward(BlockBuilder& block, Op& op, TensorId input, TensorId matrix
   const auto of_matrix = wants_matrix ? backward.make(matrix, block.dtype_of(matrix)) : 0;
   if (!biased) make_input();
   if (biased && block.needs_gradient(bias)) {
+    backward.leave_node();
     backward.give(bias, backward.make(bias, block.dtype_of(bias)));
+    const Tensor& out = block.tensor(op.outputs.front());
+    backward.launch(sum_between(out.shape, {out.shape.back()}, out.dtype));
   }
   if (wants_input) backward.give(input, of_input, Reach::through_view);
   if (wants_matrix) {
@@ -57,18 +60,24 @@ TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& row
   const Place weight_place{shape.name, "weight"};
   const TensorId weight = shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
                                      : block.parameter(weight_place, {shape.out, shape.in});
+  const bool own_op = shape.bias_call == BiasCall::own_op;
+  const bool bias_first = shape.bias_call == BiasCall::first_argument;
   // Autocast casts a call's arguments from the last to the first.
-  const bool biased = shape.bias && !shape.separate_bias;
+  const bool biased = shape.bias && !own_op;
   TensorId bias = 0;
   if (shape.bias) bias = block.parameter({shape.name, "bias"}, {shape.out});
-  const TensorId added =
-      biased ? parameter_in_compute(block, {shape.name, "cast bias"}, bias) : bias;
+  TensorId added = bias;
+  const auto cast_bias = [&] {
+    if (biased) added = parameter_in_compute(block, {shape.name, "cast bias"}, bias);
+  };
+  if (!bias_first) cast_bias();
   const TensorId matrix = parameter_in_compute(block, {shape.name, "cast weight"}, weight);
   const TensorId input = to_compute(block, shape.name, x);
+  if (bias_first) cast_bias();
   Shape out_shape = shape.scattered_to.empty() ? rows : shape.scattered_to;
   out_shape.push_back(shape.out);
-  const TensorId out = block.make({shape.name, shape.separate_bias ? "product" : "out"}, out_shape,
-                                  block.dtype_of(matrix));
+  const TensorId out =
+      block.make({shape.name, own_op ? "product" : "out"}, out_shape, block.dtype_of(matrix));
   Op op;
   op.kind = OpKind::linear;
   op.name = shape.name;
@@ -83,7 +92,7 @@ TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& row
   const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
   const Expr gradients(block.needs_gradient(input) ? 2 : 1);
   block.emit(std::move(op), {flops, gradients * flops});
-  if (!shape.bias || !shape.separate_bias) return out;
+  if (!shape.bias || !own_op) return out;
   return add(block, {shape.name}, out, bias);
 }
 

@@ -95,8 +95,21 @@ class NormWriter {
         backward.give(*parameter, backward.make(*parameter, block_.dtype_of(*parameter)));
       }
     }
+    if (affine.gain && statistics == Statistics::kept) {
+      KernelLaunch sums;
+      sums.kind = KernelLaunch::Kind::norm_backward;
+      sums.outer = row_count(x);
+      sums.reduced = block_.tensor(x).shape.back();
+      sums.dtype = block_.dtype_of(*affine.gain);
+      sums.has_bias = affine.bias.has_value();
+      backward.launch(std::move(sums));
+    }
     block_.emit(std::move(op));
     return out;
+  }
+
+  [[nodiscard]] Expr row_count(TensorId x) const {
+    return block_.tensor(x).elements() / block_.tensor(x).shape.back();
   }
 
   /// x·rsqrt(mean(x²) + ε).
@@ -118,6 +131,7 @@ class NormWriter {
 
   TensorId cast_then_gain() {
     Frame frame(block_);
+    frame.local(x_);
     const TensorId wide = in_fp32(x_);
     const TensorId normalized = over_rms(wide, frame, true);
     frame.local(normalized);
@@ -126,6 +140,7 @@ class NormWriter {
 
   TensorId gain_then_cast() {
     Frame frame(block_);
+    frame.local(x_);
     const TensorId wide = in_fp32(x_);
     const TensorId normalized = over_rms(wide, frame, true);
     frame.local(normalized);
@@ -134,6 +149,7 @@ class NormWriter {
 
   TensorId one_plus_gain() {
     Frame frame(block_);
+    frame.local(x_);
     const TensorId normalized = over_rms(in_fp32(x_), frame, false);
     if (!has_gain()) return cast(block_, at("out in type"), normalized, given_);
     const TensorId weight = block_.parameter(at("weight"), part_.gain);
@@ -176,6 +192,7 @@ class NormWriter {
   /// (x - mean) twice, for the variance and for the product, and the normalized rows for the gain.
   TensorId python_layer() {
     Frame frame(block_);
+    frame.local(x_);
     const TensorId x = in_fp32(x_);
     const TensorId mean = mean_of_rows(block_, at("mean"), x);
     const TensorId spread = subtract_mean("centered for the variance", x, mean);

@@ -33,16 +33,35 @@ TensorId scratch(BlockBuilder& block, Place place, Shape shape, DType dtype) {
   return block.make(place, std::move(shape), dtype, Role::workspace);
 }
 
+KernelLaunch sum_between(const Shape& whole, const Shape& part, DType dtype) {
+  KernelLaunch kernel;
+  kernel.dtype = dtype;
+  const std::size_t missing = whole.size() - part.size();
+  bool summed = false;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const bool sums = i < missing || whole[i] != part[i - missing];
+    summed = summed || sums;
+    (sums ? kernel.reduced : summed ? kernel.inner : kernel.outer) *= whole[i];
+  }
+  return kernel;
+}
+
 void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
                   BackwardWriter::Made made, TensorId output) {
   auto settled = made;
-  const auto replace = [&](DType dtype) {
+  backward.leave_node();
+  const auto replace = [&](DType dtype, const KernelLaunch* sum) {
     const auto next = backward.make(input, dtype);
+    if (sum != nullptr) backward.launch(*sum);
     backward.drop(settled);
     settled = next;
   };
-  if (block.tensor(input).shape != block.tensor(output).shape) replace(block.dtype_of(output));
-  if (block.dtype_of(input) != block.dtype_of(output)) replace(block.dtype_of(input));
+  const Shape& shape = block.tensor(input).shape;
+  if (shape != block.tensor(output).shape) {
+    const KernelLaunch sum = sum_between(block.tensor(output).shape, shape, block.dtype_of(output));
+    replace(block.dtype_of(output), &sum);
+  }
+  if (block.dtype_of(input) != block.dtype_of(output)) replace(block.dtype_of(input), nullptr);
   backward.give(input, settled);
 }
 
@@ -95,7 +114,9 @@ TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right) {
       backward.hand_on(id);
       continue;
     }
+    backward.leave_node();
     auto made = backward.make(id, sums ? dtype : block.dtype_of(id));
+    if (sums) backward.launch(sum_between(block.tensor(out).shape, block.tensor(id).shape, dtype));
     if (sums && casts) {
       const auto narrow = backward.make(id, block.dtype_of(id));
       backward.drop(made);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "block_builder.hpp"
+#include "habits.hpp"
 #include "memest/spec/decoder.hpp"
 
 namespace memest {
@@ -25,9 +26,9 @@ struct Projection2d {
   Expr in;
   Expr out;
   bool bias = false;
-  bool tied = false;           ///< the weight belongs to another block
-  bool separate_bias = false;  ///< the bias is added by an op of its own, in the wider type
-  Shape scattered_to = {};     ///< rows of the output where it is scattered after the product
+  bool tied = false;  ///< the weight belongs to another block
+  BiasCall bias_call = BiasCall::last_argument;
+  Shape scattered_to = {};  ///< rows of the output where it is scattered after the product
 };
 /// `x` of `rows` + [in] to `rows` + [out]; `rows` may be more than x's own where x is gathered
 /// first.
@@ -100,6 +101,9 @@ TensorId scratch(BlockBuilder& block, Place place, Shape shape, DType dtype);
 
 /// The wider of two floating types, as PyTorch promotes.
 DType promoted(DType left, DType right);
+
+/// The sum of a tensor of shape `whole` to the shape `part`, aligned at the last dimension.
+KernelLaunch sum_between(const Shape& whole, const Shape& part, DType dtype);
 
 /// The gradient `made` of `input`, which has the output's shape and type, as the engine hands it
 /// on: summed where the input was broadcast, cast where it is of another type.

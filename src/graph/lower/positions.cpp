@@ -18,24 +18,41 @@ TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
   return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
 }
 
-/// A boolean mask of [b, 1, s, s] from broadcast indices; in `dtype` where the scores are added to
-/// it.
+/// A boolean mask of [1, 1, s, s] from broadcast indices, causal or a sliding window; written out
+/// for the batch in `dtype` where the scores are added to it.
 TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
-                         std::optional<DType> dtype) {
-  const TensorId batch =
-      compute(block, OpKind::copy, {}, {{name, "batch index"}, {dims.b}, DType::int64});
-  const TensorId head =
-      compute(block, OpKind::copy, {}, {{name, "head index"}, {Expr(1)}, DType::int64});
-  const TensorId queries = counted(block, name, {dims.s});
-  const TensorId keys = counted(block, name, {dims.s});
-  const Shape shape = {dims.b, Expr(1), dims.s, dims.s};
-  const TensorId allowed = compute(block, OpKind::mask, {batch, head, queries, keys},
-                                   {{name, "boolean"}, shape, DType::boolean});
+                         std::optional<DType> dtype, bool sliding) {
+  const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view what,
+                        Shape shape, DType type) {
+    return compute(block, kind, inputs, {{name, what}, std::move(shape), type});
+  };
+  const Shape square = {Expr(1), Expr(1), dims.s, dims.s};
+  TensorId allowed = 0;
+  {
+    Frame frame(block);
+    frame.local(made(OpKind::copy, {}, "batch index", {dims.b}, DType::int64));
+    frame.local(made(OpKind::copy, {}, "head index", {Expr(1)}, DType::int64));
+    const TensorId queries = frame.local(counted(block, name, {dims.s}));
+    const TensorId keys = frame.local(counted(block, name, {dims.s}));
+    TensorId window = 0;
+    if (sliding) {
+      Frame inner(block);
+      const TensorId all = inner.local(made(OpKind::copy, {}, "all", {Expr(1)}, DType::boolean));
+      const TensorId shifted =
+          made(OpKind::add, {queries}, "window starts", {dims.s}, DType::int64);
+      const TensorId within =
+          made(OpKind::mask, {keys, shifted}, "within the window", square, DType::boolean);
+      window = made(OpKind::mask, {all, within}, "window", square, DType::boolean);
+    }
+    const TensorId causal = made(OpKind::mask, {queries, keys}, "causal", square, DType::boolean);
+    allowed =
+        sliding ? made(OpKind::mask, {window, causal}, "boolean", square, DType::boolean) : causal;
+  }
   if (!dtype) return allowed;
-  const TensorId zero = compute(block, OpKind::copy, {}, {{name, "zero"}, {Expr(1)}, *dtype});
-  const TensorId lowest =
-      compute(block, OpKind::copy, {}, {{name, "lowest value"}, {Expr(1)}, *dtype});
-  return compute(block, OpKind::mask, {allowed, zero, lowest}, {{name, "additive"}, shape, *dtype});
+  const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, *dtype);
+  const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, *dtype);
+  return made(OpKind::mask, {allowed, zero, lowest}, "additive", {dims.b, Expr(1), dims.s, dims.s},
+              *dtype);
 }
 
 }  // namespace
@@ -47,6 +64,10 @@ TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
   return ids;
 }
 
+namespace {
+
+/// The test of the position ids for packed sequences (transformers, masking_utils.py,
+/// find_packed_sequence_indices).
 void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
   const Dimensions& dims = context.dims;
   constexpr std::string_view kName = "packed_sequences";
@@ -69,26 +90,33 @@ void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, T
   const TensorId wide = block.make({kName, "breaks as numbers"}, rows, DType::int64);
   const TensorId sums = frame.local(block.make({kName, "sums"}, rows, DType::int64));
   op.outputs = {sums, wide};
+  if (context.policy.micro_batch == 1) {
+    op.forward_launches = {{.kind = KernelLaunch::Kind::scan, .reduced = dims.s}};
+  }
   block.emit(std::move(op));
   const TensorId last =
       compute(block, OpKind::mask, {sums}, {{kName, "last"}, {dims.b}, DType::boolean});
   compute(block, OpKind::reduce, {last}, {{kName, "all"}, {Expr(1)}, DType::boolean});
 }
 
-void attention_masks(BlockBuilder& block, const DecoderContext& context) {
+}  // namespace
+
+void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
   bool full = false;
   bool sliding = false;
   const bool eager = context.policy.implementation.attention == AttentionKernel::eager ||
                      context.habits.eager_only;
   for (const LayerKind& kind : context.decoder.kinds) {
     const AttentionCall call = attention_call(context, kind);
-    if (call.mask_by_head || (!eager && !call.masked)) continue;
     bool& made = kind.sliding_window ? sliding : full;
     if (std::exchange(made, true)) continue;
+    find_packed_sequences(block, context, ids);
+    if (call.mask_by_head || (!eager && !call.masked)) continue;
     const std::string_view name = kind.sliding_window ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =
         eager ? std::optional<DType>(context.policy.weights) : std::nullopt;
-    block.outlive(mask_of_indices(block, context.dims, name, dtype), name);
+    const bool slides = kind.sliding_window.has_value();
+    block.outlive(mask_of_indices(block, context.dims, name, dtype, slides), name);
   }
 }
 

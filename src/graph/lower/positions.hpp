@@ -9,12 +9,9 @@ namespace memest {
 /// Position ids of [1, s], or [b, s] by the model's habit, known to the model's end.
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 
-/// The test of the position ids for packed sequences (transformers, masking_utils.py,
-/// find_packed_sequence_indices).
-void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, TensorId ids);
-
-/// The masks that the layers' attention takes, one for each kind of layer.
-void attention_masks(BlockBuilder& block, const DecoderContext& context);
+/// For each kind of layer the test of the position ids for packed sequences, and the mask that its
+/// attention takes, if any.
+void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids);
 
 /// The tables of cosines and sines of the positions, in the type of the residual stream unless the
 /// model keeps them in fp32.

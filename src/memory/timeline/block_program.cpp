@@ -10,7 +10,8 @@ namespace {
 
 class Compiler {
  public:
-  Compiler(const Block& block, const Bindings& sizes) : block_(block) {
+  Compiler(const Block& block, const Bindings& sizes, const std::optional<LaunchDevice>& device)
+      : block_(block), sizes_(sizes), device_(device) {
     program_.elements.reserve(block.tensors.size());
     for (const Tensor& tensor : block.tensors) {
       program_.elements.push_back(narrow_to_int64(tensor.elements().evaluate(sizes)));
@@ -62,6 +63,12 @@ class Compiler {
         made.parameter = op.inputs.front();
       }
     });
+    made.launches = slice(program_.launches, [&] {
+      for (const KernelLaunch& launch : op.forward_launches) {
+        const ScratchSteps steps = scratch_of(launch);
+        program_.launches.insert(program_.launches.end(), steps.begin(), steps.end());
+      }
+    });
     made.outputs = slice(program_.tensors, [&] {
       program_.tensors.insert(program_.tensors.end(), op.outputs.begin(), op.outputs.end());
     });
@@ -107,10 +114,18 @@ class Compiler {
       }
     });
     made.steps = slice(program_.steps, [&] {
-      program_.steps.insert(program_.steps.end(), op.backward_steps.begin(),
-                            op.backward_steps.end());
+      for (std::size_t i = 0; i < op.backward_steps.size(); ++i) {
+        const Step& step = op.backward_steps[i];
+        if (i == op.own_steps) made.reductions = static_cast<std::uint32_t>(program_.steps.size());
+        if (step.kind == StepKind::launch) {
+          append_launch(op.backward_launches[step.tensor], made);
+        } else {
+          program_.steps.push_back(step);
+        }
+      }
     });
-    made.reductions = reductions_of(op, made);
+    made.gradients.end = static_cast<std::uint32_t>(program_.made_gradients.size());
+    if (op.own_steps >= op.backward_steps.size()) made.reductions = made.steps.end;
     made.handed = slice(program_.handed, [&] {
       for (std::size_t i = 0; i < op.gradients.size(); ++i) {
         hand(op, i, program_.made_gradients.data() + made.gradients.begin);
@@ -119,21 +134,50 @@ class Compiler {
     });
   }
 
-  /// The first of the last steps that come in pairs: a sum is made, what it sums goes.
-  [[nodiscard]] std::uint32_t reductions_of(const Op& op, const OpProgram& made) const {
-    const auto sums = [&](const Step& make, const Step& drop) {
-      if (make.kind != StepKind::allocate || drop.kind != StepKind::free) return false;
-      const auto* gradients = program_.made_gradients.data() + made.gradients.begin;
-      return make.tensor != drop.tensor &&
-             gradients[make.tensor].bytes < gradients[drop.tensor].bytes;
-    };
-    std::uint32_t begin = made.steps.end;
-    if (op.kind != OpKind::multiply && op.kind != OpKind::add) return begin;
-    while (begin >= made.steps.begin + 2 &&
-           sums(program_.steps[begin - 2], program_.steps[begin - 1])) {
-      begin -= 2;
+  [[nodiscard]] std::int64_t value(const Expr& size) const {
+    return narrow_to_int64(size.evaluate(sizes_));
+  }
+
+  [[nodiscard]] ScratchSteps scratch_of(const KernelLaunch& launch) const {
+    const std::int64_t outer = value(launch.outer);
+    const std::int64_t reduced = value(launch.reduced);
+    const std::int64_t inner = value(launch.inner);
+    const std::int64_t element = size_of(launch.dtype);
+    if (launch.kind == KernelLaunch::Kind::scan) return scan_scratch(reduced);
+    if (!device_) return {};
+    switch (launch.kind) {
+      case KernelLaunch::Kind::reduction:
+        return reduction_scratch(sum_of_middle(outer, reduced, inner, element), *device_);
+      case KernelLaunch::Kind::norm_backward:
+        return norm_backward_scratch({outer, reduced, element, launch.has_bias}, *device_);
+      case KernelLaunch::Kind::embedding_backward:
+        return embedding_backward_scratch({outer, reduced, inner, element}, *device_);
+      case KernelLaunch::Kind::scan:
+        break;
     }
-    return begin;
+    return {};
+  }
+
+  /// The launch's requests as steps; its own tensors follow those of the op.
+  void append_launch(const KernelLaunch& launch, const OpProgram& made) {
+    std::vector<std::uint8_t> tensor_of;
+    const bool makes = launch.kind == KernelLaunch::Kind::embedding_backward;
+    const ScratchSteps steps = scratch_of(launch);
+    if (makes && steps.empty()) program_.steps.push_back({StepKind::allocate, launch.result});
+    for (const ScratchStep& step : steps) {
+      const auto block = static_cast<std::size_t>(step.block);
+      if (step.kind == ScratchStep::Kind::release) {
+        program_.steps.push_back({StepKind::free, tensor_of[block]});
+        continue;
+      }
+      const bool result = step.kind == ScratchStep::Kind::result;
+      tensor_of.resize(block + 1);
+      tensor_of[block] =
+          result ? launch.result
+                 : static_cast<std::uint8_t>(program_.made_gradients.size() - made.gradients.begin);
+      if (!result) program_.made_gradients.push_back({0, step.bytes, Holding::temporaries});
+      program_.steps.push_back({StepKind::allocate, tensor_of[block]});
+    }
   }
 
   void hand(const Op& op, std::size_t index, MadeGradient* gradients) {
@@ -152,13 +196,16 @@ class Compiler {
   }
 
   const Block& block_;
+  const Bindings& sizes_;
+  const std::optional<LaunchDevice>& device_;
   BlockProgram program_;
 };
 
 }  // namespace
 
-BlockProgram compile(const Block& block, const Bindings& sizes) {
-  return Compiler(block, sizes).compile();
+BlockProgram compile(const Block& block, const Bindings& sizes,
+                     const std::optional<LaunchDevice>& device) {
+  return Compiler(block, sizes, device).compile();
 }
 
 }  // namespace memest

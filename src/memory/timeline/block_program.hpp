@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 #include "memest/memory/timeline.hpp"
 
 namespace memest {
@@ -45,6 +47,7 @@ struct HandedGradient {
 struct OpProgram {
   Slice scratch;    ///< of `made`
   Slice made;       ///< outputs that own their storage
+  Slice launches;   ///< of `launches`, after the outputs are made
   Slice outputs;    ///< of `tensors`: all outputs, views too
   Slice saved;      ///< of `tensors`: distinct storages, without parameters
   Slice released;   ///< of `tensors`: storages
@@ -66,6 +69,7 @@ struct BlockProgram {
   std::vector<std::int64_t> elements;  ///< of every tensor
   std::vector<OpProgram> ops;
   std::vector<MadeStorage> made;
+  std::vector<ScratchStep> launches;
   std::vector<TensorId> tensors;
   std::vector<MadeGradient> made_gradients;
   std::vector<Step> steps;
@@ -73,6 +77,8 @@ struct BlockProgram {
   TensorId output = 0;
 };
 
-BlockProgram compile(const Block& block, const Bindings& sizes);
+/// `device` decides what kernels ask for beside their tensors; nothing where it is not known.
+BlockProgram compile(const Block& block, const Bindings& sizes,
+                     const std::optional<LaunchDevice>& device);
 
 }  // namespace memest

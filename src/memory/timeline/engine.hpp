@@ -81,6 +81,7 @@ class Engine {
   // engine_forward.cpp
   void run_forward(const OpSite& site, bool saves);
   void make_outputs(const OpSite& site, const OpProgram& op, bool for_backward);
+  void run_launches(const OpSite& site, const OpProgram& op);
   void save(const OpSite& site, const OpProgram& op);
   void end_references(const OpSite& site, const OpProgram& op);
   StorageId use_cast(std::uint32_t parameter, std::int64_t bytes, const Label& label);

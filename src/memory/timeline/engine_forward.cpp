@@ -65,8 +65,27 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op, bool for_back
     if (made.held > 1) recorder_.retain(storages_[cell]);
   }
   use_workspace(op.workspace);
+  run_launches(site, op);
   for (std::uint32_t i = op.scratch.end; i > op.scratch.begin; --i) {
     recorder_.release(storages_[order_.cell(site.instance, program.made[i - 1].tensor)]);
+  }
+}
+
+void Engine::run_launches(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  Label label;
+  label.holding = Holding::temporaries;
+  label.origin = origin_;
+  label.place = site.instance;
+  label.op = site.op;
+  made_.clear();
+  for (std::uint32_t i = op.launches.begin; i < op.launches.end; ++i) {
+    const ScratchStep& step = program.launches[i];
+    if (step.kind == ScratchStep::Kind::release) {
+      recorder_.release(made_[static_cast<std::size_t>(step.block)]);
+    } else {
+      made_.push_back(recorder_.allocate(step.bytes, label));
+    }
   }
 }
 
@@ -111,6 +130,7 @@ void Engine::end_autocast() {
 void Engine::use_workspace(Workspace workspace) {
   if (workspace == Workspace::none) return;
   const bool lt = workspace == Workspace::cublas_lt;
+  if (lt) use_workspace(Workspace::cublas);
   bool& made = workspaces_[static_cast<std::size_t>(thread_)][lt ? 1 : 0];
   if (made) return;
   made = true;

@@ -27,9 +27,9 @@ TensorId embedding_table(const Block& block) {
 
 }  // namespace
 
-ForwardOrder::ForwardOrder(const Graph& graph) {
+ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device) {
   programs_.reserve(graph.blocks.size());
-  for (const Block& block : graph.blocks) programs_.push_back(compile(block, graph.sizes));
+  for (const Block& block : graph.blocks) programs_.push_back(compile(block, graph.sizes, device));
   for (const BlockRun& run : graph.order) {
     const auto block = static_cast<std::uint32_t>(run.block);
     for (std::int64_t i = 0; i < run.repeat; ++i) {

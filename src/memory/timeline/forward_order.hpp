@@ -34,7 +34,7 @@ struct ParameterUse {
 
 class ForwardOrder {
  public:
-  explicit ForwardOrder(const Graph& graph);
+  ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device);
 
   [[nodiscard]] const std::vector<BlockProgram>& programs() const { return programs_; }
   [[nodiscard]] const std::vector<BlockInstance>& instances() const { return instances_; }

@@ -81,6 +81,12 @@ EngineSettings settings_of(const Job& job) {
   return settings;
 }
 
+/// Nothing where the number of multiprocessors or the kernels for them are not known.
+std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
+  if (!gpu.multiprocessors) return std::nullopt;
+  return launch_device(gpu.compute_capability, gpu.multiprocessors->value);
+}
+
 }  // namespace
 
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job) {
@@ -91,7 +97,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     return Unavailable{"the timeline of gathered units (FSDP2) is not available yet"};
   }
   Timeline timeline;
-  const ForwardOrder order(graph);
+  const ForwardOrder order(graph, device_of(job.hardware.gpu));
   name_places(graph, order, timeline);
   Recorder recorder(timeline);
   OptimizerRun optimizer(job, trained(graph, timeline), recorder);

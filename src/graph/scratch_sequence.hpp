@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernel_scratch.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {

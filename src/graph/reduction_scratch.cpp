@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-#include "kernel_scratch.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 #include "scratch_sequence.hpp"
 
 namespace memest {

@@ -3,7 +3,7 @@
 // kernel for few rows (kBlocksPerMultiprocessor, kLongRuns) were inferred from recorded thresholds.
 #include <algorithm>
 
-#include "kernel_scratch.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 #include "scratch_sequence.hpp"
 
 namespace memest {
@@ -39,6 +39,8 @@ std::int64_t sort_bytes(std::int64_t pairs, std::int64_t tile) {
          aligned(portions * kPasses * kCounterBytes) + kAlignment - 1;
 }
 
+constexpr std::int64_t kScanTile = 896;  // 128 threads of 7; the same on every capability
+
 /// A scan or unique-by-key: a state of 16 bytes per tile and per lane of a warp before the first.
 std::int64_t scan_bytes(std::int64_t items, std::int64_t tile) {
   constexpr std::int64_t kStateBytes = 16;
@@ -59,7 +61,6 @@ bool adds_in_place(const EmbeddingBackward& embedding, std::int64_t runs,
 
 ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
                                         const LaunchDevice& device) {
-  constexpr std::int64_t kScanTile = 896;       // 128 threads of 7; the same on every capability
   constexpr std::int64_t kAccumulateBytes = 4;  // fp32
   const std::int64_t gradient = product(embedding.rows, embedding.width, embedding.element_bytes);
   ScratchSequence sequence;
@@ -94,6 +95,12 @@ ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
     kept.push_back(sequence.allocate(product(sums, embedding.width, kAccumulateBytes)));
   }
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+  return sequence.take();
+}
+
+ScratchSteps scan_scratch(std::int64_t items) {
+  ScratchSequence sequence;
+  sequence.release(sequence.allocate(scan_bytes(items, kScanTile)));
   return sequence.take();
 }
 

@@ -1,4 +1,4 @@
-#include "kernel_scratch.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 
 #include <algorithm>
 #include <array>
