@@ -108,17 +108,24 @@ void Engine::end_autocast() {
   cast_.clear();
 }
 
+/// cublasLt is called through cuBLAS's handle, whose workspace comes first.
 void Engine::use_workspace(Workspace workspace) {
   if (workspace == Workspace::none) return;
-  const bool lt = workspace == Workspace::cublas_lt;
-  bool& made = workspaces_[static_cast<std::size_t>(thread_)][lt ? 1 : 0];
-  if (made) return;
-  made = true;
+  use_workspace(LoopTensor::cublas_workspace, settings_.workspaces.cublas);
+  if (workspace == Workspace::cublas_lt) {
+    use_workspace(LoopTensor::cublas_lt_workspace, settings_.workspaces.cublas_lt);
+  }
+}
+
+void Engine::use_workspace(LoopTensor workspace, std::int64_t bytes) {
+  auto& made = workspaces_[static_cast<std::size_t>(thread_)];
+  bool& known = made[workspace == LoopTensor::cublas_lt_workspace ? 1 : 0];
+  if (known) return;
+  known = true;
   Label label;
   label.holding = Holding::workspaces;
-  label.tensor = static_cast<std::uint16_t>(lt ? LoopTensor::cublas_lt_workspace
-                                               : LoopTensor::cublas_workspace);
-  recorder_.allocate(lt ? settings_.workspaces.cublas_lt : settings_.workspaces.cublas, label);
+  label.tensor = static_cast<std::uint16_t>(workspace);
+  recorder_.allocate(bytes, label);
 }
 
 Label Engine::label_of(const OpSite& site, const MadeStorage& made) const {
