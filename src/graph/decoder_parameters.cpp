@@ -17,12 +17,9 @@ class DecoderParameters {
 
   Inventory write() && {
     write_embedding();
-    std::visit([this](const auto& attention) { write_attention(attention); }, decoder_.attention);
-    for (const LayerRun& run : decoder_.order) {
-      std::visit([&](const auto& part) { write_feed_forward(part, run.repeat); },
-                 decoder_.kinds[run.kind].feed_forward);
-    }
-    write_layer_norms();
+    if (names_.final_norm_first) write_final_norm();
+    write_layers();
+    if (!names_.final_norm_first) write_final_norm();
     write_head();
     write_buffers();
     return std::move(inventory_).take();
@@ -69,23 +66,72 @@ class DecoderParameters {
     }
     if (decoder_.embedding_norm) norm(names_.embedding_norm, decoder_.norm, {hidden}, 1);
     if (decoder_.embedding_size == hidden) return;
-    inventory_.projection("project_in", {hidden, decoder_.embedding_size});
     inventory_.projection("project_out", {decoder_.embedding_size, hidden});
+    inventory_.projection("project_in", {hidden, decoder_.embedding_size});
+  }
+
+  void write_layers() {
+    const std::vector<std::string_view> norms = layer_norms();
+    const auto write_norm = [&](std::size_t index) {
+      if (index < norms.size()) norm(norms[index], decoder_.norm, {decoder_.hidden_size}, layers_);
+    };
+    const auto write_norms = [&] {
+      for (std::size_t i = 0; i < norms.size(); ++i) write_norm(i);
+    };
+    switch (names_.layer_order) {
+      case LayerOrder::norms_last:
+        write_attention();
+        write_feed_forward();
+        return write_norms();
+      case LayerOrder::norms_first:
+        write_norms();
+        write_attention();
+        return write_feed_forward();
+      case LayerOrder::norms_before:
+        write_norm(0);
+        write_attention();
+        write_norm(1);
+        return write_feed_forward();
+      case LayerOrder::norms_after:
+        write_attention();
+        write_norm(0);
+        write_feed_forward();
+        return write_norm(1);
+    }
+  }
+
+  void write_attention() {
+    std::visit([this](const auto& attention) { write_attention(attention); }, decoder_.attention);
+  }
+
+  void write_feed_forward() {
+    for (const LayerRun& run : decoder_.order) {
+      std::visit([&](const auto& part) { write_feed_forward(part, run.repeat); },
+                 decoder_.kinds[run.kind].feed_forward);
+    }
   }
 
   void write_attention(const SoftmaxAttention& attention) {
     const std::int64_t hidden = decoder_.hidden_size;
     const std::int64_t q_size = checked_multiply(attention.heads, attention.head_dim);
     const std::int64_t kv_size = checked_multiply(attention.kv_heads, attention.head_dim);
+    const auto write_output = [&] {
+      matrix(names_.attention_output, {hidden, q_size, attention.output_bias}, layers_);
+    };
+    const auto write_q = [&] { matrix(names_.q, {q_size, hidden, attention.q_bias}, layers_); };
+    const bool output_first = names_.projection_order == ProjectionOrder::output_q_k_v;
+    const bool q_last = names_.projection_order == ProjectionOrder::k_v_q_output;
+    if (output_first) write_output();
     if (attention.layout == QkvLayout::fused) {
       const std::int64_t width = checked_add(q_size, checked_multiply(kv_size, std::int64_t{2}));
       matrix(names_.qkv, {width, hidden, attention.q_bias}, layers_);
     } else {
-      matrix(names_.q, {q_size, hidden, attention.q_bias}, layers_);
+      if (!q_last) write_q();
       matrix(names_.k, {kv_size, hidden, attention.kv_bias}, layers_);
       matrix(names_.v, {kv_size, hidden, attention.kv_bias}, layers_);
+      if (q_last) write_q();
     }
-    matrix(names_.attention_output, {hidden, q_size, attention.output_bias}, layers_);
+    if (!output_first) write_output();
     query_key_norm(names_.q_norm, attention, attention.heads);
     query_key_norm(names_.k_norm, attention, attention.kv_heads);
     if (attention.sinks) {
@@ -187,33 +233,30 @@ class DecoderParameters {
     inventory_.add(std::move(tensor));
   }
 
-  void write_layer_norms() {
-    const auto layer_norm = [this](std::string_view name) {
-      norm(name, decoder_.norm, {decoder_.hidden_size}, layers_);
-    };
+  /// The norms over the residual stream, in the order in which a layer registers them.
+  [[nodiscard]] std::vector<std::string_view> layer_norms() const {
     switch (decoder_.layout) {
       case BlockLayout::pre_norm:
       case BlockLayout::post_norm:
-        layer_norm(names_.first_norm);
-        return layer_norm(names_.second_norm);
+        return {names_.first_norm, names_.second_norm};
       case BlockLayout::sandwich:
-        layer_norm(names_.first_norm);
-        layer_norm(names_.attention_output_norm);
-        layer_norm(names_.sandwich_second_norm);
-        return layer_norm(names_.feed_forward_output_norm);
+        return {names_.first_norm, names_.attention_output_norm, names_.sandwich_second_norm,
+                names_.feed_forward_output_norm};
       case BlockLayout::output_norm:
-        layer_norm(names_.attention_output_norm);
-        return layer_norm(names_.feed_forward_output_norm);
+        return {names_.attention_output_norm, names_.feed_forward_output_norm};
       case BlockLayout::parallel_one_norm:
-        return layer_norm(names_.first_norm);
+        return {names_.first_norm};
       case BlockLayout::parallel_two_norms:
-        layer_norm(names_.parallel_first_norm);
-        return layer_norm(names_.parallel_second_norm);
+        return {names_.parallel_first_norm, names_.parallel_second_norm};
     }
+    return {};
+  }
+
+  void write_final_norm() {
+    if (decoder_.final_norm) norm(names_.final_norm, decoder_.norm, {decoder_.hidden_size}, 1);
   }
 
   void write_head() {
-    if (decoder_.final_norm) norm(names_.final_norm, decoder_.norm, {decoder_.hidden_size}, 1);
     switch (decoder_.head) {
       case DecoderHead::language_model:
         if (!decoder_.tied_embeddings) {

@@ -2,9 +2,19 @@
 // rules and people do.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace memest {
+
+/// In which order a layer registers its modules: that of state dict, placement and optimizer.
+enum class LayerOrder : std::uint8_t {
+  norms_last,    ///< attention, feed-forward, norms (LLaMA)
+  norms_first,   ///< norms, attention, feed-forward (GPT-NeoX)
+  norms_before,  ///< norm, attention, norm, feed-forward (GPT-2)
+  norms_after    ///< attention, norm, feed-forward, norm (OPT)
+};
+enum class ProjectionOrder : std::uint8_t { q_k_v_output, k_v_q_output, output_q_k_v };
 
 /// Module names without the layer index; ".weight" and ".bias" follow. The defaults are LLaMA's.
 struct DecoderNames {
@@ -35,8 +45,11 @@ struct DecoderNames {
   std::string_view parallel_second_norm = "post_attention_layernorm";
   std::string_view final_norm = "norm";
   std::string_view head = "lm_head";
-  bool stored_in_out = false;   ///< matrices are [in, out] (GPT-2's Conv1D)
-  bool experts_in_out = false;  ///< expert matrices are [experts, in, out] (GPT-OSS)
+  LayerOrder layer_order = LayerOrder::norms_last;
+  ProjectionOrder projection_order = ProjectionOrder::q_k_v_output;
+  bool final_norm_first = false;  ///< registered before the layers
+  bool stored_in_out = false;     ///< matrices are [in, out] (GPT-2's Conv1D)
+  bool experts_in_out = false;    ///< expert matrices are [experts, in, out] (GPT-OSS)
   bool one_tensor_a_head =
       false;  ///< heads' own query and key gains are separate tensors (StableLM)
 };

@@ -91,7 +91,10 @@ void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, T
   const TensorId sums = frame.local(block.make({kName, "sums"}, rows, DType::int64));
   op.outputs = {sums, wide};
   if (context.policy.micro_batch == 1) {
-    op.forward_launches = {{.kind = KernelLaunch::Kind::scan, .reduced = dims.s}};
+    KernelLaunch scan;
+    scan.kind = KernelLaunch::Kind::scan;
+    scan.reduced = dims.s;
+    op.forward_launches = {std::move(scan)};
   }
   block.emit(std::move(op));
   const TensorId last =

@@ -86,6 +86,7 @@ class Engine {
   void end_references(const OpSite& site, const OpProgram& op);
   StorageId use_cast(std::uint32_t parameter, std::int64_t bytes, const Label& label);
   void use_workspace(Workspace workspace);
+  void use_workspace(LoopTensor workspace, std::int64_t bytes);
   [[nodiscard]] Label label_of(const OpSite& site, const MadeStorage& made) const;
 
   // engine_backward.cpp

@@ -77,7 +77,7 @@ void Engine::run_launches(const OpSite& site, const OpProgram& op) {
   label.holding = Holding::temporaries;
   label.origin = origin_;
   label.place = site.instance;
-  label.op = site.op;
+  label.op = static_cast<std::uint16_t>(site.op);
   made_.clear();
   for (std::uint32_t i = op.launches.begin; i < op.launches.end; ++i) {
     const ScratchStep& step = program.launches[i];
@@ -127,18 +127,24 @@ void Engine::end_autocast() {
   cast_.clear();
 }
 
+/// cublasLt is called through cuBLAS's handle, whose workspace comes first.
 void Engine::use_workspace(Workspace workspace) {
   if (workspace == Workspace::none) return;
-  const bool lt = workspace == Workspace::cublas_lt;
-  if (lt) use_workspace(Workspace::cublas);
-  bool& made = workspaces_[static_cast<std::size_t>(thread_)][lt ? 1 : 0];
-  if (made) return;
-  made = true;
+  use_workspace(LoopTensor::cublas_workspace, settings_.workspaces.cublas);
+  if (workspace == Workspace::cublas_lt) {
+    use_workspace(LoopTensor::cublas_lt_workspace, settings_.workspaces.cublas_lt);
+  }
+}
+
+void Engine::use_workspace(LoopTensor workspace, std::int64_t bytes) {
+  auto& made = workspaces_[static_cast<std::size_t>(thread_)];
+  bool& known = made[workspace == LoopTensor::cublas_lt_workspace ? 1 : 0];
+  if (known) return;
+  known = true;
   Label label;
   label.holding = Holding::workspaces;
-  label.tensor = static_cast<std::uint16_t>(lt ? LoopTensor::cublas_lt_workspace
-                                               : LoopTensor::cublas_workspace);
-  recorder_.allocate(lt ? settings_.workspaces.cublas_lt : settings_.workspaces.cublas, label);
+  label.tensor = static_cast<std::uint16_t>(workspace);
+  recorder_.allocate(bytes, label);
 }
 
 Label Engine::label_of(const OpSite& site, const MadeStorage& made) const {
