@@ -119,6 +119,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .data_ranks = job.parallelism.data};
     job.training = read_training(*training, context, diagnostics);
+    if (job.training) job.margins = find_margins(job.training->implementation.framework);
     note_given(*training, job);
   }
   job.budget = read_budget(mapping("budget"));

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
-#include "memest/memory/margin.hpp"
 #include "memest/memory/size_polynomial.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/spec/margin.hpp"
 #include "memest/symbolic/expr.hpp"
 
 namespace memest {
