@@ -73,6 +73,7 @@ Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_models(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_recipes(const Arguments& arguments, const Surroundings& surroundings);

@@ -347,6 +347,11 @@ class LedgerWriter {
 
 }  // namespace
 
+std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
+  if (job.allocator == AllocatorSettings()) return {};
+  return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};
+}
+
 Ledger write_ledger(const Graph& graph, const Job& job) {
   expect(job.training.has_value(), "a ledger is written for a job that trains");
   return LedgerWriter(graph, job).write();

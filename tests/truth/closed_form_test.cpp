@@ -31,6 +31,7 @@ std::optional<Residual> residual_of(const Record& record) {
       std::tie(record.measured.allocated_peak, record.measured.reserved_peak);
   if (!allocated || !reserved || record.measured.outcome != RunOutcome::ok) return std::nullopt;
   if (!record.job || !record.job->training) return std::nullopt;
+  if (beyond_the_closed_form(*record.job)) return std::nullopt;
   const TrainingSpec& training = *record.job->training;
   const int capability = capability_of(record.job->hardware.gpu).value;
   const auto lowered = lower(record.job->model, policy_of(training, capability));

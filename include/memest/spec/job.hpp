@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "memest/spec/allocator.hpp"
 #include "memest/spec/gpu.hpp"
 #include "memest/spec/margin.hpp"
 #include "memest/spec/model.hpp"
@@ -60,6 +61,7 @@ struct Job {
   Parallelism parallelism;
   Hardware hardware;
   Budget budget;
+  AllocatorSettings allocator;
   Margins margins;  ///< of estimates of its implementation; from recorded runs, by the reader
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
