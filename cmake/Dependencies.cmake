@@ -68,6 +68,19 @@ memest_dependency(
   URL https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
   SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22
 )
+memest_dependency(
+  PACKAGE ZLIB
+  AT_LEAST 1.2.11
+  URL https://github.com/madler/zlib/releases/download/v1.3.1/zlib-1.3.1.tar.gz
+  SHA256 9a93b2b7dfdac77ceba5a558a580e74667dd6fede4585b91eefb60f03b72df23
+  OPTIONS ZLIB_BUILD_EXAMPLES=OFF
+)
+if(NOT TARGET ZLIB::ZLIB)  # fetched: its own build names no such target
+  add_library(ZLIB::ZLIB INTERFACE IMPORTED)
+  target_link_libraries(ZLIB::ZLIB INTERFACE zlibstatic)
+  FetchContent_GetProperties(ZLIB SOURCE_DIR zlib_source BINARY_DIR zlib_binary)
+  target_include_directories(ZLIB::ZLIB INTERFACE ${zlib_source} ${zlib_binary})
+endif()
 if(MEMEST_TESTS)
   memest_dependency(
     PACKAGE Catch2

@@ -17,9 +17,10 @@ struct Arguments {
   std::vector<std::int64_t> counts;    ///< --gpus N[,N]
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
   Format format = Format::text;
-  std::string output;  ///< --output FILE; empty: standard output
-  std::string lines;   ///< --lines FILE; empty: none
-  std::string plot;    ///< --plot FILE; empty: none
+  std::string output;     ///< --output FILE; empty: standard output
+  std::string lines;      ///< --lines FILE; empty: none
+  std::string plot;       ///< --plot FILE; empty: none
+  std::string residuals;  ///< --residuals FILE; empty: none
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool help = false;

@@ -44,7 +44,7 @@ enum Flags : std::uint8_t {
   kSpecFlags = 1,     ///< --gpu, --gpus, --set: how a spec is read
   kFormatFlags = 2,   ///< --format text|json|markdown|csv
   kCheckFormats = 4,  ///< --format text|json|markdown|csv|github|junit
-  kRecordFlags = 8    ///< --lines, --plot: what records are held to
+  kRecordFlags = 8    ///< --lines, --plot, --residuals: what records are held to
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -73,6 +73,7 @@ Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_models(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_recipes(const Arguments& arguments, const Surroundings& surroundings);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 12> kCommands = {{
+constexpr std::array<Command, 13> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -42,6 +42,12 @@ constexpr std::array<Command, 12> kCommands = {{
      "with --output, to a file.",
      "memest import tests/truth/configs/llama-3-8b/config.json --output llama-3-8b.yaml",
      run_import},
+    {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
+     kAnyNumber, kFormatFlags,
+     "TRACE is text or gzip. Every statistic is compared at every marker, and every segment as it "
+     "comes and goes; a replay ends at the first difference.\n"
+     "Exit code 1 says that one of them is not equal.",
+     "memest replay tests/truth/traces/v125.trace.gz", run_replay},
     {"gpus", "The GPUs that memest knows, or every fact of one with its source", "[NAME]", 0, 1,
      kFormatFlags, "", "memest gpus h100-sxm-80gb", run_gpus},
     {"models", "The models that memest knows by name", "", 0, 0, kFormatFlags, "", "memest models",

@@ -32,6 +32,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   if ((command.flags & kRecordFlags) != 0) {
     app.add_option("--lines", arguments.lines);
     app.add_option("--plot", arguments.plot);
+    app.add_option("--residuals", arguments.residuals);
   }
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }

@@ -2,9 +2,11 @@
 #include <utility>
 
 #include "command.hpp"
+#include "memest/plan/residuals.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/reader/accuracy.hpp"
 #include "memest/reader/record.hpp"
+#include "memest/reader/residuals.hpp"
 #include "memest/report/validation_report.hpp"
 #include "spec.hpp"
 
@@ -54,6 +56,9 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
                   formatted(report, arguments.format, surroundings.out), std::move(warnings)};
   append(answer.broken, outcome.diagnostics);
   if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, scatter_of(answer.runs)});
+  if (!arguments.residuals.empty()) {
+    outcome.files.push_back({arguments.residuals, write_residuals(margins_of(answer.runs))});
+  }
   return outcome;
 }
 

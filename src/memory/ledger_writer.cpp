@@ -57,7 +57,7 @@ class LedgerWriter {
     Ledger ledger = std::move(terms_).take();
     ledger.outside_low = outside.low;
     ledger.outside_high = outside.high;
-    ledger.margin = margin_of(training_);
+    ledger.margin = margin_of(job_.margins, training_.recompute);
     return ledger;
   }
 
@@ -346,6 +346,11 @@ class LedgerWriter {
 };
 
 }  // namespace
+
+std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
+  if (job.allocator == AllocatorSettings()) return {};
+  return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};
+}
 
 Ledger write_ledger(const Graph& graph, const Job& job) {
   expect(job.training.has_value(), "a ledger is written for a job that trains");

@@ -53,7 +53,11 @@ JobEstimate estimate_job(const Job& job) {
 
   JobEstimate estimate;
   estimate.parameters = count_parameters(job.model);
-  estimate.memory = answer_memory(graph, job);
+  if (auto reason = beyond_the_closed_form(job)) {
+    estimate.memory = *std::move(reason);
+  } else {
+    estimate.memory = answer_memory(graph, job);
+  }
   const FlopsEstimate flops = count_flops(graph, job);
   estimate.flops = flops;
   estimate.time = estimate_step_time(graph, job, flops);

@@ -256,6 +256,11 @@ PlanAnswer search_plans(const PlanRequest& request) {
     answer.unavailable = Unavailable{"the spec describes a model without training"};
     return answer;
   }
+  if (auto reason = beyond_the_closed_form(request.job)) {
+    PlanAnswer answer;
+    answer.unavailable = *std::move(reason);
+    return answer;
+  }
   return PlanSearch(request).answer();
 }
 

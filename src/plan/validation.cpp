@@ -216,6 +216,10 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   run.id = std::move(id);
   run.group = group_of(job);
   run.traits = traits_of(job);
+  if (job.training) {
+    run.kind = {.implementation = job.training->implementation.framework,
+                .recomputes = !std::holds_alternative<NoRecompute>(job.training->recompute)};
+  }
   run.comparisons = compare(measured, predict(job, estimate));
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {
     run.refusal = missing->sentence;

@@ -8,6 +8,7 @@
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
 #include "merge.hpp"
+#include "read_allocator.hpp"
 #include "read_cluster.hpp"
 #include "read_model.hpp"
 #include "read_training.hpp"
@@ -119,9 +120,11 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .data_ranks = job.parallelism.data};
     job.training = read_training(*training, context, diagnostics);
+    if (job.training) job.margins = find_margins(job.training->implementation.framework);
     note_given(*training, job);
   }
   job.budget = read_budget(mapping("budget"));
+  job.allocator = read_allocator(mapping("allocator"), diagnostics);
   const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {
     return d.severity == Severity::error;
   });

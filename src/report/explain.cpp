@@ -28,6 +28,16 @@ Explanation of_bytes(std::string group, std::string name, Bytes value) {
   return result;
 }
 
+std::string source_of(const Margin& margin) {
+  return fmt::format(
+      "{} recorded runs of {}{}: their allocated peaks are at least {} of the closed form; "
+      "reserved, "
+      "the 90th percentile",
+      margin.records,
+      margin.implementation ? name_of(*margin.implementation) : "every implementation",
+      margin.recomputes ? " with recompute" : " without recompute", 1 - margin.low);
+}
+
 /// A sum over named parts: "weights + gradients", "2,147,483,648 + 1,024".
 struct Sum {
   std::string names;
@@ -78,7 +88,7 @@ void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
   interval.formula = "allocated · (1 − low) to allocated · (1 + high), and what is outside";
   interval.substituted =
       fmt::format("low {}, high {}", percent_text(margin.low), percent_text(margin.high));
-  interval.source = fmt::format("{}; {} records", margin.source, margin.records);
+  interval.source = source_of(margin);
   out.push_back(std::move(interval));
 }
 

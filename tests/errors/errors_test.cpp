@@ -1,6 +1,6 @@
 // Bad specs and the exact text that they must produce. A case is NAME.txt, the text, beside
-// NAME.yaml or NAME.json, the spec, or beside NAME.args, the arguments of the command line, one a
-// line.
+// NAME.yaml or NAME.json, the spec, beside NAME.trace, an allocator trace, or beside NAME.args, the
+// arguments of the command line, one a line.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memest/reader/read_job.hpp"
+#include "memest/reader/read_trace.hpp"
 #include "memest/report/diagnostics.hpp"
 
 namespace memest {
@@ -57,19 +58,30 @@ ReadRequest request_of(const fs::path& expected) {
   return request;
 }
 
+/// What the reader says; nothing where it takes the text.
+Diagnostics refusal_of(const fs::path& expected) {
+  const fs::path trace = fs::path(expected).replace_extension(".trace");
+  if (fs::exists(trace)) {
+    const Checked<AllocatorTrace> read = read_trace(trace.string());
+    CHECK_FALSE(read.ok());
+    return read.diagnostics();
+  }
+  const ReadRequest request = request_of(expected);
+  REQUIRE_FALSE(request.files.empty());
+  const Checked<Job> job = read_job(request);
+  CHECK_FALSE(job.ok());
+  return job.diagnostics();
+}
+
 }  // namespace
 
-TEST_CASE("every bad spec prints exactly the text that stands beside it") {
+TEST_CASE("every bad text prints exactly the text that stands beside it") {
   fs::current_path(MEMEST_ERROR_CASES);
   const std::vector<fs::path> cases = expected_texts();
   CHECK(cases.size() > 30);
   for (const fs::path& expected : cases) {
     INFO(expected.string());
-    const ReadRequest request = request_of(expected);
-    REQUIRE_FALSE(request.files.empty());
-    const Checked<Job> job = read_job(request);
-    CHECK_FALSE(job.ok());
-    CHECK(render(job.diagnostics(), {}) == text_of(expected));
+    CHECK(render(refusal_of(expected), {}) == text_of(expected));
   }
 }
 

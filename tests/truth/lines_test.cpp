@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "memest/plan/residuals.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/reader/accuracy.hpp"
+#include "memest/reader/embedded_configs.hpp"
 #include "memest/reader/record.hpp"
+#include "memest/reader/residuals.hpp"
 #include "memest/report/diagnostics.hpp"
 
 namespace memest {
@@ -23,23 +26,31 @@ std::vector<std::string> record_files() {
   return files;
 }
 
-std::vector<ValidatedRun> validated_runs() {
-  std::vector<ValidatedRun> runs;
-  for (const std::string& file : record_files()) {
-    INFO(file);
-    const auto records = read_records(file);
-    REQUIRE(records.ok());
-    for (const Record& record : records.value()) {
-      if (record.job) runs.push_back(validate_run(record.id, *record.job, record.measured));
+const std::vector<ValidatedRun>& validated_runs() {
+  static const std::vector<ValidatedRun> kRuns = [] {
+    std::vector<ValidatedRun> runs;
+    for (const std::string& file : record_files()) {
+      const auto records = read_records(file);
+      for (const Record& record : records.value()) {
+        if (record.job) runs.push_back(validate_run(record.id, *record.job, record.measured));
+      }
     }
-  }
-  return runs;
+    return runs;
+  }();
+  return kRuns;
 }
 
 TEST_CASE("every line holds over the recorded runs, and every known miss still misses") {
   const auto lines = read_accuracy_lines(MEMEST_TRUTH_FOLDER "/lines.yaml");
   REQUIRE(lines.ok());
   CHECK(render(hold_to_lines(validated_runs(), lines.value()), {}) == "");
+}
+
+TEST_CASE("the margins of every estimate are the quantiles of these records") {
+  const auto shipped =
+      std::ranges::find(embedded_configs(), "residuals/closed-form.yaml", &EmbeddedFile::path);
+  REQUIRE(shipped != embedded_configs().end());
+  CHECK(write_residuals(margins_of(validated_runs())) == shipped->text);
 }
 
 }  // namespace

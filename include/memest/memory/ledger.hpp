@@ -4,14 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
-#include "memest/memory/margin.hpp"
 #include "memest/memory/size_polynomial.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/spec/margin.hpp"
 #include "memest/symbolic/expr.hpp"
 
 namespace memest {
@@ -95,6 +96,9 @@ struct MemoryEstimate {
 
 /// Writes the closed form of `job` (its training is present) over `graph`.
 Ledger write_ledger(const Graph& graph, const Job& job);
+
+/// Why a ledger does not answer for the job; empty where it does.
+std::optional<Unavailable> beyond_the_closed_form(const Job& job);
 
 /// The ledger's bindings at another micro-batch and sequence length.
 Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_t seq_len);

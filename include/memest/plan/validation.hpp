@@ -48,10 +48,17 @@ struct RunTraits {
   std::string recompute;
 };
 
+/// What makes runs alike.
+struct RunKind {
+  Framework implementation = Framework::transformers;
+  bool recomputes = false;
+};
+
 /// A record after comparison.
 struct ValidatedRun {
   std::string id;
   std::string group;  ///< "transformers training, no recompute"; empty where there is no job
+  std::optional<RunKind> kind;  ///< of a training
   RunTraits traits;
   std::vector<Comparison> comparisons;
   std::string refusal;  ///< why memory, FLOPs and time are not predicted; empty where they are

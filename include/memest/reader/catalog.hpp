@@ -8,6 +8,7 @@
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/gpu.hpp"
+#include "memest/spec/margin.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"
 
@@ -22,6 +23,10 @@ inline constexpr const char* kDefaultGpu = "h100-sxm-80gb";
 Checked<GpuSpec> find_gpu(const std::string& name);
 Checked<Recipe> find_recipe(const std::string& name);
 Checked<Optimizer> find_optimizer(const std::string& name);
+
+/// How far estimates of runs of `implementation` may be off: its own row of configs/residuals, or
+/// that of all implementations.
+Margins find_margins(Framework implementation);
 
 /// The price that an estimate uses where the spec has none.
 std::optional<Price> find_price(const std::string& gpu_slug);

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "memest/spec/allocator.hpp"
 #include "memest/spec/gpu.hpp"
+#include "memest/spec/margin.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/training.hpp"
 
@@ -59,6 +61,8 @@ struct Job {
   Parallelism parallelism;
   Hardware hardware;
   Budget budget;
+  AllocatorSettings allocator;
+  Margins margins;  ///< of estimates of its implementation; from recorded runs, by the reader
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
   // What the file wrote itself (the reader sets these): a search keeps it and varies the rest.

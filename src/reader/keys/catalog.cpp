@@ -163,11 +163,34 @@ constexpr Key kPriceFileKeys[] = {
     {.name = "prices", .shapes = {list(kPrices)}, .doc = "One row a price.", .required = true},
 };
 
+constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
+                                         {"nanogpt"},      {"textbook"},   {"plain"}};
+constexpr Key kResidualKeys[] = {
+    {.name = "implementation",
+     .shapes = {choice(kImplementationWords)},
+     .doc = "Whose runs; all where left out."},
+    flag_key("recomputes", "Whether the runs recompute."),
+    {.name = "records", .shapes = {count()}, .doc = "Runs behind the row.", .required = true},
+    {.name = "low",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "Allocated may be so far below the estimate.",
+     .required = true},
+    {.name = "high",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "Reserved may be so far above the estimate.",
+     .required = true},
+};
+constexpr Shapes kResiduals = {table(kResidualKeys)};
+constexpr Key kResidualFileKeys[] = {
+    {.name = "residuals", .shapes = {list(kResiduals)}, .doc = "One row a kind.", .required = true},
+};
+
 }  // namespace
 
 std::span<const Key> gpu_file_keys() { return kGpuKeys; }
 std::span<const Key> recipe_file_keys() { return kRecipeKeys; }
 std::span<const Key> optimizer_file_keys() { return kOptimizerFileKeys; }
 std::span<const Key> price_file_keys() { return kPriceFileKeys; }
+std::span<const Key> residual_file_keys() { return kResidualFileKeys; }
 
 }  // namespace memest

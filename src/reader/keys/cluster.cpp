@@ -130,20 +130,17 @@ constexpr Key kAllocatorKeys[] = {
     {.name = "expandable_segments",
      .shapes = {flag()},
      .fallback = "false",
-     .doc = "Segments grow instead of multiplying.",
-     .later = "the allocator's expandable_segments"},
+     .doc = "Segments grow instead of multiplying."},
     {.name = "max_split_size_mb",
      .shapes = {count(20, kMaxCount)},
-     .doc = "Larger blocks are not split.",
-     .later = "the allocator's max_split_size_mb"},
+     .doc = "Blocks of that many MiB and more are not cut."},
     {.name = "roundup_power2_divisions",
      .shapes = {count(1, 1024), text()},
-     .doc = "Sizes are rounded up to divisions of powers of two.",
-     .later = "the allocator's roundup_power2_divisions"},
+     .doc = "Into how many parts the span between two powers of two is cut, to which sizes are "
+            "rounded up; or PyTorch's list of them by MiB, \"[256:1,512:2,>:4]\"."},
     {.name = "garbage_collection_threshold",
      .shapes = {number(0, 1)},
-     .doc = "Share of the memory above which cached blocks are freed.",
-     .later = "the allocator's garbage_collection_threshold"},
+     .doc = "Share of what may be reserved above which idle segments are given back."},
 };
 
 }  // namespace

@@ -123,6 +123,7 @@ std::span<const Key> gpu_file_keys();
 std::span<const Key> recipe_file_keys();
 std::span<const Key> optimizer_file_keys();
 std::span<const Key> price_file_keys();
+std::span<const Key> residual_file_keys();
 
 // Of recorded runs, and of the lines that predictions of them are held to.
 std::span<const Key> record_keys();    ///< of a record

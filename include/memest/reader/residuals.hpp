@@ -1,0 +1,14 @@
+// The file of margins, configs/residuals/closed-form.yaml, as a command writes it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "memest/spec/margin.hpp"
+
+namespace memest {
+
+/// The margins as that file; what is read back from it is what was written.
+std::string write_residuals(const std::vector<Margin>& margins);
+
+}  // namespace memest

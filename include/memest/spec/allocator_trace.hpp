@@ -1,0 +1,84 @@
+// An allocator trace: every allocation and free of a recorded run in order, the segments that
+// PyTorch's allocator obtained and returned, and its statistics at markers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memest/spec/allocator.hpp"
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+
+enum class TraceEventKind : std::uint8_t {
+  allocate,          ///< `a ID SIZE STREAM`
+  free,              ///< `f ID`
+  free_when_done,    ///< `q ID`: freed, but still used by another stream until `f ID`
+  out_of_memory,     ///< `o SIZE STREAM`: an allocation that failed
+  empty_cache,       ///< `e`
+  reset_peaks,       ///< `r`
+  segment_obtained,  ///< `S ADDR SIZE STREAM`
+  segment_returned,  ///< `s ADDR SIZE STREAM`
+  mapped,            ///< `M ADDR SIZE STREAM`: pages of an expandable segment
+  unmapped,          ///< `U ADDR SIZE STREAM`
+  owner,             ///< `l N`: the following allocations belong to block N of the model
+  marker             ///< `= NAME KEY=VALUE...`
+};
+
+/// Whether it tells of device memory: what the allocator did, not what it was asked for.
+constexpr bool is_segment_event(TraceEventKind kind) {
+  return kind >= TraceEventKind::segment_obtained && kind <= TraceEventKind::unmapped;
+}
+
+struct TraceEvent {
+  TraceEventKind kind = TraceEventKind::allocate;
+  std::int32_t line = 0;
+  std::int32_t stream = 0;
+  Bytes size;  ///< as requested; of out_of_memory, rounded
+  /// Of allocate, free, free_when_done: which allocation, from 0 on. Of owner: the block, -1 for
+  /// none. Of marker: its place in AllocatorTrace::markers. Of a segment event: the address.
+  std::int64_t number = 0;
+};
+
+/// What a marker tells, by the names that it is written with.
+enum class TracedStatistic : std::uint8_t {
+  allocated_bytes,
+  reserved_bytes,
+  active_bytes,
+  inactive_split_bytes,
+  requested_bytes,
+  allocated_peak,
+  reserved_peak,
+  segments,
+  active,
+  inactive_split,
+  retries,
+  ooms
+};
+inline constexpr std::size_t kTracedStatistics = 12;
+std::string_view name_of(TracedStatistic statistic);
+
+struct TraceMarker {
+  std::string name;  ///< the phase that ends: "forward"
+  std::int32_t line = 0;
+  std::array<std::optional<std::int64_t>, kTracedStatistics> statistics;  ///< as recorded
+};
+
+struct AllocatorTrace {
+  std::string file;
+  std::string name;           ///< of the case; empty where the header has none
+  std::string settings_text;  ///< as PYTORCH_CUDA_ALLOC_CONF had it; "default" for none
+  AllocatorSettings settings;
+  std::optional<Bytes> capacity;  ///< what the memory fraction was set from; absent: no limit
+  Bytes device_memory;            ///< of the whole device
+  std::vector<TraceEvent> events;
+  std::vector<TraceMarker> markers;
+  std::int64_t allocations = 0;
+};
+
+}  // namespace memest

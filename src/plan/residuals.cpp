@@ -1,0 +1,96 @@
+#include "memest/plan/residuals.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <variant>
+
+namespace memest {
+namespace {
+
+/// Below so many records the tenth that is beyond a 90th percentile is no record at all.
+constexpr std::size_t kLeastRecords = 10;
+
+constexpr std::array kImplementations = {Framework::transformers, Framework::torchtitan,
+                                         Framework::megatron,     Framework::nanogpt,
+                                         Framework::textbook,     Framework::plain};
+
+/// (measured − predicted) / predicted, of whole bytes.
+double excess(const std::variant<Int128, double>& measured, Int128 predicted) {
+  return static_cast<double>(std::get<Int128>(measured) - predicted) /
+         static_cast<double>(predicted);
+}
+
+/// One run's distances, as shares of its predicted allocated peak.
+struct Residual {
+  RunKind kind;
+  double below = 0;  ///< of the allocated peak; negative where it is above
+  double above = 0;  ///< of the reserved peak
+};
+
+std::optional<Residual> residual_of(const ValidatedRun& run) {
+  const Comparison* allocated = run.worst(Metric::allocated_peak_bytes);
+  const auto reserved = std::find_if(
+      run.comparisons.begin(), run.comparisons.end(), [](const Comparison& comparison) {
+        return comparison.metric == Metric::reserved_peak_bytes && comparison.part.empty();
+      });
+  if (!run.kind || allocated == nullptr || reserved == run.comparisons.end()) return std::nullopt;
+  const auto predicted = std::get<Int128>(allocated->predicted);
+  return Residual{.kind = *run.kind,
+                  .below = -excess(allocated->measured, predicted),
+                  .above = excess(reserved->measured, predicted)};
+}
+
+/// Two significant digits, or a hundredth of a percent: quantiles of a few dozen records know no
+/// more.
+double rounded_up(double share) {
+  constexpr double kNoise = 1e-9;  // of doubles, so that 26 % stays 26 %
+  if (share <= 0) return 0;
+  constexpr double kLeastStep = 1e-4;
+  const double step = std::max(kLeastStep, std::pow(10, std::floor(std::log10(share)) - 1));
+  return std::ceil(share / step - kNoise) * step;
+}
+
+Margin margin_over(const std::vector<Residual>& residuals) {
+  std::vector<double> below;
+  std::vector<double> above;
+  for (const Residual& residual : residuals) {
+    below.push_back(residual.below);
+    above.push_back(residual.above);
+  }
+  Margin margin;
+  margin.low = rounded_up(quantile(std::move(below), 1));
+  margin.high = rounded_up(quantile(std::move(above), 0.9));
+  margin.records = static_cast<int>(residuals.size());
+  margin.recomputes = residuals.front().kind.recomputes;
+  return margin;
+}
+
+}  // namespace
+
+std::vector<Margin> margins_of(const std::vector<ValidatedRun>& runs) {
+  std::vector<Margin> margins;
+  for (const bool recomputes : {false, true}) {
+    std::vector<Residual> all;
+    for (const ValidatedRun& run : runs) {
+      const std::optional<Residual> residual = residual_of(run);
+      if (residual && residual->kind.recomputes == recomputes) all.push_back(*residual);
+    }
+    if (!all.empty()) margins.push_back(margin_over(all));
+    for (const Framework implementation : kImplementations) {
+      std::vector<Residual> own;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(own), [&](const Residual& residual) {
+        return residual.kind.implementation == implementation;
+      });
+      if (own.size() < kLeastRecords) continue;
+      margins.push_back(margin_over(own));
+      margins.back().implementation = implementation;
+    }
+  }
+  return margins;
+}
+
+}  // namespace memest

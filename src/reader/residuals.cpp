@@ -1,0 +1,78 @@
+#include "memest/reader/residuals.hpp"
+
+#include <array>
+#include <charconv>
+#include <memory>
+
+#include "catalog_files.hpp"
+#include "memest/reader/catalog.hpp"
+#include "scalar.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kFile = "residuals/closed-form.yaml";
+
+constexpr std::string_view kHead =
+    "# How far the closed form was from recorded runs on one GPU. Written by a command, not by "
+    "hand:\n"
+    "#   memest validate tests/truth/*.records.jsonl --residuals "
+    "configs/residuals/closed-form.yaml\n"
+    "# low: the largest share by which an allocated peak was below its estimate; high: the 90th\n"
+    "# percentile of what was reserved over it. A row without an implementation is over all of "
+    "them\n"
+    "# and stands for those that have too few records for a row of their own.\n";
+
+std::string percent_text(double share) {
+  std::array<char, 32> digits{};
+  const auto end =
+      std::to_chars(digits.begin(), digits.end(), 100 * share, std::chars_format::general, 6);
+  return std::string(digits.begin(), end.ptr) + " %";
+}
+
+Margin margin_of_row(const Value& row) {
+  static constexpr std::array kImplementations = {Framework::transformers, Framework::torchtitan,
+                                                  Framework::megatron,     Framework::nanogpt,
+                                                  Framework::textbook,     Framework::plain};
+  Margin margin;
+  margin.low = as_quantity(row.find("low"), Dimension::share).value_or(0);
+  margin.high = as_quantity(row.find("high"), Dimension::share).value_or(0);
+  margin.records = static_cast<int>(count_at(row, "records"));
+  margin.recomputes = flag_at(row, "recomputes");
+  const std::string name = text_at(row, "implementation");
+  for (const Framework implementation : kImplementations) {
+    if (name_of(implementation) == name) margin.implementation = implementation;
+  }
+  return margin;
+}
+
+}  // namespace
+
+std::string write_residuals(const std::vector<Margin>& margins) {
+  std::string text(kHead);
+  text += "residuals:\n";
+  for (const Margin& margin : margins) {
+    text += "  - {";
+    if (margin.implementation) {
+      text += "implementation: " + std::string(name_of(*margin.implementation)) + ", ";
+    }
+    text += std::string("recomputes: ") + (margin.recomputes ? "true" : "false") +
+            ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
+            ", high: " + percent_text(margin.high) + "}\n";
+  }
+  return text;
+}
+
+Margins find_margins(Framework implementation) {
+  Margins found;
+  const Value file = read_embedded(kFile, residual_file_keys());
+  for (const Value& row : file.find("residuals")->items) {
+    const Margin margin = margin_of_row(row);
+    // Its own row stands after that of all.
+    if (margin.implementation && margin.implementation != implementation) continue;
+    (margin.recomputes ? found.recomputed : found.kept) = margin;
+  }
+  return found;
+}
+
+}  // namespace memest

@@ -1,0 +1,35 @@
+#include "memest/spec/allocator_trace.hpp"
+
+namespace memest {
+
+std::string_view name_of(TracedStatistic statistic) {
+  switch (statistic) {
+    case TracedStatistic::allocated_bytes:
+      return "allocated_bytes";
+    case TracedStatistic::reserved_bytes:
+      return "reserved_bytes";
+    case TracedStatistic::active_bytes:
+      return "active_bytes";
+    case TracedStatistic::inactive_split_bytes:
+      return "inactive_split_bytes";
+    case TracedStatistic::requested_bytes:
+      return "requested_bytes";
+    case TracedStatistic::allocated_peak:
+      return "allocated_peak";
+    case TracedStatistic::reserved_peak:
+      return "reserved_peak";
+    case TracedStatistic::segments:
+      return "segments";
+    case TracedStatistic::active:
+      return "active";
+    case TracedStatistic::inactive_split:
+      return "inactive_split";
+    case TracedStatistic::retries:
+      return "retries";
+    case TracedStatistic::ooms:
+      return "ooms";
+  }
+  return "";
+}
+
+}  // namespace memest

@@ -1,0 +1,1 @@
+memest replay tests/truth/traces/v125.trace.gz

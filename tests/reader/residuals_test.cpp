@@ -1,0 +1,35 @@
+// The file of margins, and which of its rows an implementation gets.
+#include "memest/reader/residuals.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "memest/reader/catalog.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("margins are written a row each") {
+  const std::string text = write_residuals(
+      {{0.001, 0.26, 97, {}, false}, {0, 0.334, 13, Framework::transformers, true}});
+  CHECK_THAT(text,
+             ContainsSubstring("residuals:\n"
+                               "  - {recomputes: false, records: 97, low: 0.1 %, high: 26 %}\n"
+                               "  - {implementation: transformers, recomputes: true, "
+                               "records: 13, low: 0 %, high: 33.4 %}\n"));
+}
+
+TEST_CASE("an implementation without a row of its own gets that of all") {
+  const Margins own = find_margins(Framework::transformers);
+  CHECK(own.kept.implementation == Framework::transformers);
+  CHECK(own.recomputed.recomputes);
+  const Margins of_all = find_margins(Framework::textbook);
+  CHECK_FALSE(of_all.kept.implementation);
+  CHECK(of_all.kept.records >= own.kept.records);
+  CHECK(of_all.kept.high > 0);
+}
+
+}  // namespace
+}  // namespace memest
