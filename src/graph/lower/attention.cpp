@@ -48,15 +48,14 @@ class Projections {
   AttentionInputs separate(TensorId x) {
     const Expr q_width = dims_.a * dims_.d;
     const Expr kv_width = dims_.k * dims_.d;
-    const TensorId q = heads(
-        "q_proj", full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x)),
-        dims_.a);
+    const TensorId q =
+        full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    const Heads of_q = head_norm("q_norm", dims_.a, heads("q_proj", q, dims_.a));
     const TensorId k =
-        heads("k_proj",
-              full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x)),
-              dims_.k);
-    const TensorId v = heads("v_proj", project("v_proj", kv_width, spec_.kv_bias, x), dims_.k);
-    return by_heads(q, k, v);
+        full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
+    const Heads of_k = head_norm("k_norm", dims_.k, heads("k_proj", k, dims_.k));
+    const TensorId v = project("v_proj", kv_width, spec_.kv_bias, x);
+    return {of_q, of_k, {heads("v_proj", v, dims_.k)}};
   }
 
   /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation gives back gradients that lie by heads,
@@ -121,7 +120,9 @@ class Projections {
   }
 
   AttentionInputs by_heads(TensorId q, TensorId k, TensorId v) {
-    return {head_norm("q_norm", dims_.a, q), head_norm("k_norm", dims_.k, k), {v}};
+    const Heads of_q = head_norm("q_norm", dims_.a, q);
+    const Heads of_k = head_norm("k_norm", dims_.k, k);
+    return {of_q, of_k, {v}};
   }
 
   BlockBuilder& block_;
@@ -151,8 +152,7 @@ TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Ro
   const TensorId negated = scale(block, {name, "negated half"}, high);
   const TensorId half_turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
   const TensorId sine = multiply(block, {name, "sine product"}, half_turned, tables[1]);
-  const TensorId out = add(block, {name, "turned"}, cosine, sine);
-  return rotation.casts_back ? cast(block, {name, "in type"}, out, block.dtype_of(x)) : out;
+  return add(block, {name, "turned"}, cosine, sine);
 }
 
 /// The channels that turn and those that do not.
@@ -177,8 +177,15 @@ Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, con
 /// Queries and keys by the positions' angles.
 void rotate(BlockBuilder& block, const Rotation& rotation, Heads& q, Heads& k) {
   if (!rotation.by_cat) {
-    q = {turned(block, "q_rotary", q.id, rotation), false};
-    k = {turned(block, "k_rotary", k.id, rotation), false};
+    Frame frame(block);
+    const DType dtype = block.dtype_of(q.id);
+    const TensorId of_q = frame.local(turned(block, "q_rotary", q.id, rotation));
+    const TensorId of_k = frame.local(turned(block, "k_rotary", k.id, rotation));
+    q = {of_q, false};
+    k = {of_k, false};
+    if (!rotation.casts_back) return;
+    q = {cast(block, {"q_rotary", "in type"}, of_q, dtype), false};
+    k = {cast(block, {"k_rotary", "in type"}, of_k, dtype), false};
     return;
   }
   const Channels of_q = channels_of(block, "q_rotary", q.id, rotation.channels);
@@ -194,6 +201,8 @@ void rotate(BlockBuilder& block, const Rotation& rotation, Heads& q, Heads& k) {
     return;
   }
   const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
+  Frame frame(block);
+  for (const TensorId part : {turned_q, turned_k}) frame.local(part);
   q = joined("q_rotary", turned_q, of_q.still, q.id);
   k = joined("k_rotary", turned_k, of_k.still, k.id);
 }

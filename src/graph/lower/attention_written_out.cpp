@@ -162,6 +162,22 @@ TensorId masked_scores(BlockBuilder& block, const DecoderContext& context, Tenso
   return out;
 }
 
+/// The scores over √d.
+TensorId scaled_scores(BlockBuilder& block, TensorId scores) {
+  const TensorId out =
+      block.make({"scores", "scaled"}, block.tensor(scores).shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::scale;
+  op.name = "scores";
+  op.inputs = {scores};
+  op.outputs = {out};
+  op.attention_core = true;
+  BackwardWriter backward(op);
+  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId core_softcap(BlockBuilder& block, TensorId scores) {
   const TensorId out = block.make({"softcap"}, block.tensor(scores).shape, block.dtype_of(scores));
   const TensorId tangent =
@@ -225,6 +241,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   const Heads k = operand("k_operand", repeat_heads(block, context, "k_repeat", inputs.k));
   const Heads v = repeat_heads(block, context, "v_repeat", inputs.v);
   TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k);
+  if (context.transformers()) scores = scaled_scores(block, scores);
   if (spec.softcap) scores = core_softcap(block, scores);
   scores = masked_scores(block, context, scores);
   const bool in_type =
@@ -239,33 +256,78 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   return join(block, dims, mixed, call.dtype);
 }
 
+namespace {
+
+/// The causal mask that the math kernel makes itself: boolean, then additive in `dtype`.
+TensorId causal_mask(BlockBuilder& block, const Dimensions& dims, DType dtype) {
+  const Shape square = {dims.s, dims.s};
+  const TensorId ones =
+      compute(block, OpKind::copy, {}, {{"mask", "ones"}, square, DType::boolean});
+  const TensorId lower =
+      compute(block, OpKind::mask, {ones}, {{"mask", "triangle"}, square, DType::boolean});
+  const TensorId zero = compute(block, OpKind::copy, {}, {{"mask", "zero"}, {Expr(1)}, dtype});
+  const TensorId lowest =
+      compute(block, OpKind::copy, {}, {{"mask", "lowest value"}, {Expr(1)}, dtype});
+  return compute(block, OpKind::mask, {lower, zero, lowest}, {{"mask", "additive"}, square, dtype});
+}
+
+/// softmax that gives zeros for rows without any score: it looks for them first.
+TensorId safe_softmax(BlockBuilder& block, TensorId scores) {
+  const Shape shape = block.tensor(scores).shape;
+  Shape rows = shape;
+  rows.back() = Expr(1);
+  const TensorId out = block.make({"softmax"}, shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::softmax;
+  op.name = "softmax";
+  op.inputs = {scores};
+  op.outputs = {out, block.make({"softmax", "masked scores"}, shape, DType::boolean),
+                block.make({"softmax", "masked rows"}, rows, DType::boolean),
+                block.make({"softmax", "any masked row"}, {Expr(1)}, DType::int32)};
+  op.saved = {out};
+  BackwardWriter backward(op);
+  const auto gradient = backward.make(out, block.dtype_of(out));
+  backward.drop(backward.make(out, block.dtype_of(out)));
+  backward.give(scores, gradient);
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace
+
 TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, AttentionInputs inputs) {
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
-  const auto in_fp32 = [&](Place place, Heads x, const Expr& heads) {
-    const Heads typed = cast_heads(block, context, place.op, x);
-    return core_copy(block, place, typed.id, {{dims.b, heads, dims.s, dims.d}, DType::fp32});
+  const AttentionCore core(block);
+  Frame frame(block);
+  const auto in_fp32 = [&](std::string_view name, Heads x) {
+    const Heads typed = cast_heads(block, context, name, x);
+    return Heads{cast(block, {name, "in fp32"}, typed.id, DType::fp32), typed.packed};
   };
-  // Queries and keys are scaled, so always copies; keys of all heads, unless one is broadcast.
-  const Heads q = {in_fp32({"q_operand", "scaled"}, inputs.q, dims.a), true};
-  const auto key_or_value = [&](Place place, Heads x) {
-    if (!call.broadcast) return Heads{in_fp32(place, x, dims.a), true};
-    return product_operand(block, context, place.op, {in_fp32(place, x, dims.k), true, true});
-  };
-  const Heads k = key_or_value({"k_operand", "scaled"}, inputs.k);
-  Heads v = inputs.v;
-  if (is_half(call.dtype) || (spec.kv_heads < spec.heads && !call.broadcast)) {
-    v = key_or_value({"v_operand", "in fp32"}, v);
-  } else {
-    v.expanded = call.broadcast;
-    v = product_operand(block, context, "v_operand", v);
+  const bool half = is_half(call.dtype);
+  Heads q = half ? in_fp32("q_operand", inputs.q) : inputs.q;
+  Heads k = half ? in_fp32("k_operand", inputs.k) : inputs.k;
+  Heads v = half ? in_fp32("v_operand", inputs.v) : inputs.v;
+  q.id = frame.local(scale(block, {"q_operand", "scaled"}, q.id));
+  const TensorId mask = call.masked ? 0 : frame.local(causal_mask(block, dims, DType::fp32));
+  if (spec.kv_heads < spec.heads && !call.broadcast) {
+    k = {frame.local(repeat_heads(block, context, "k_repeat", k).id), true};
+    v = repeat_heads(block, context, "v_repeat", v);
   }
+  k.id = scale(block, {"k_operand", "scaled"}, k.id);
+  k.expanded = v.expanded = call.broadcast;
+  q = product_operand(block, context, "q_product", q);
+  if (call.broadcast) k = product_operand(block, context, "k_product", k);
   TensorId scores = scores_of(block, dims, q, k);
-  scores = masked_scores(block, context, scores);
-  TensorId probabilities = softmax(block, scores, DType::fp32);
+  scores = call.masked ? masked_scores(block, context, scores)
+                       : add(block, {"mask", "out"}, scores, mask);
+  TensorId probabilities = safe_softmax(block, scores);
   probabilities = core_dropout(block, call.dropout, probabilities);
-  const TensorId mixed = values_of(block, dims, probabilities, v);
+  if (half) cast(block, {"softmax", "in type"}, probabilities, call.dtype);
+  v = product_operand(block, context, "v_product", v);
+  TensorId mixed = values_of(block, dims, probabilities, v);
+  if (half) mixed = cast(block, {"values", "in type"}, mixed, call.dtype);
   return join(block, dims, mixed, call.dtype);
 }
 

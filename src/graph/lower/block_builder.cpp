@@ -159,6 +159,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     op.backward_launches.clear();
     op.gradients.clear();
   }
+  op.attention_core = op.attention_core || in_core_;
   block_.ops.push_back(std::move(op));
   block_.ops.back().releases = std::exchange(let_go_first_, {});
 }
@@ -200,13 +201,14 @@ void BlockBuilder::write_releases() {
     const bool later = std::any_of(std::next(at), held_.end(), [&local](const Held& other) {
       return other.storage == local.storage;
     });
-    if (later || local.storage == result || !made_here(local.storage)) continue;
+    const bool callers = local.storage == block_.input && !input_goes_;
+    if (later || callers || local.storage == result || !made_here(local.storage)) continue;
     const std::size_t used = last[local.storage];
     ends.push_back({local.storage, used == kNever ? local.op : std::max(local.op, used)});
   }
   // The caller's local holds the block's input until the block returns.
   const Tensor& input = block_.tensors[block_.input];
-  if (input.role == Role::input && !input.shared && !held[block_.input]) {
+  if (input.role == Role::input && !input.shared && !input_goes_) {
     ends.push_back({block_.input, end});
   }
   for (const Held& release : ends) block_.ops[release.op].releases.push_back(release.storage);

@@ -93,11 +93,14 @@ class BlockBuilder {
   [[nodiscard]] bool needs_gradient(TensorId id) const { return needs_gradient_[id]; }
   void set_needs_gradient(TensorId id, bool needs) { needs_gradient_[id] = needs; }
 
+  /// The caller's local ends with the frames that hold the block's input, not with the block.
+  void let_input_go() { input_goes_ = true; }
   /// Answers `output` to the next block.
   [[nodiscard]] Block take(TensorId output, bool checkpointable = false) &&;
 
  private:
   friend class Frame;
+  friend class AttentionCore;
   /// A storage whose reference ends with op `op` at the earliest.
   struct Held {
     TensorId storage;
@@ -111,8 +114,22 @@ class BlockBuilder {
   Precision precision_;
   Block block_;
   std::vector<bool> needs_gradient_;
+  bool input_goes_ = false;
+  bool in_core_ = false;
   std::vector<TensorId> let_go_first_;  // named before there is an op
   std::vector<Held> held_;              // in the order in which their functions return
+};
+
+/// What is emitted while one stands belongs to the attention core.
+class AttentionCore {
+ public:
+  explicit AttentionCore(BlockBuilder& block) : block_(block) { block_.in_core_ = true; }
+  ~AttentionCore() { block_.in_core_ = false; }
+  AttentionCore(const AttentionCore&) = delete;
+  AttentionCore& operator=(const AttentionCore&) = delete;
+
+ private:
+  BlockBuilder& block_;
 };
 
 /// A function of the model's program: its locals live until it returns, other tensors until their

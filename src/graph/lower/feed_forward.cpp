@@ -24,13 +24,13 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
     hidden = activation(block, function, up_to("up_proj", size));
   } else {
     if (part.fused_gate_up) {
-      const TensorId both = up_to("gate_up_proj", Expr(2) * size);
+      const TensorId both = frame.local(up_to("gate_up_proj", Expr(2) * size));
       const Shape half = {dims.b, dims.s, size};
       const std::vector<TensorId> parts =
           split(block, "gate_up_proj", both,
                 {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
       const TensorId gated = activation(block, function, parts[0]);
-      hidden = multiply(block, {"gate_times_up"}, gated, parts[1]);
+      hidden = multiply(block, {"gate_times_up"}, parts[1], gated);
     } else {
       const TensorId gated = activation(block, function, up_to("gate_proj", size));
       hidden = multiply(block, {"gate_times_up"}, gated, up_to("up_proj", size));

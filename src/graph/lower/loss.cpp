@@ -81,6 +81,7 @@ Block head_block(const DecoderContext& context) {
   {
     Frame model(block);
     model.local(x);
+    block.let_input_go();
     if (decoder.final_norm) x = norm(block, context, {"final_norm", decoder.norm, {dims.h}}, x);
     if (decoder.embedding_size != decoder.hidden_size) {
       x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);

@@ -1,5 +1,6 @@
 #include "positions.hpp"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -105,21 +106,22 @@ void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, T
 }  // namespace
 
 void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
-  bool full = false;
-  bool sliding = false;
   const bool eager = context.policy.implementation.attention == AttentionKernel::eager ||
                      context.habits.eager_only;
-  for (const LayerKind& kind : context.decoder.kinds) {
-    const AttentionCall call = attention_call(context, kind);
-    bool& made = kind.sliding_window ? sliding : full;
-    if (std::exchange(made, true)) continue;
+  // Full attention's first, as the models list them.
+  for (const bool sliding : {false, true}) {
+    const auto& kinds = context.decoder.kinds;
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const LayerKind& one) {
+      return one.sliding_window.has_value() == sliding;
+    });
+    if (kind == kinds.end()) continue;
     find_packed_sequences(block, context, ids);
+    const AttentionCall call = attention_call(context, *kind);
     if (call.mask_by_head || (!eager && !call.masked)) continue;
-    const std::string_view name = kind.sliding_window ? "sliding mask" : "causal mask";
+    const std::string_view name = sliding ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =
         eager ? std::optional<DType>(context.policy.weights) : std::nullopt;
-    const bool slides = kind.sliding_window.has_value();
-    block.outlive(mask_of_indices(block, context.dims, name, dtype, slides), name);
+    block.outlive(mask_of_indices(block, context.dims, name, dtype, sliding), name);
   }
 }
 
