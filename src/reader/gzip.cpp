@@ -2,7 +2,6 @@
 
 #include <zlib.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -48,13 +47,12 @@ Checked<SourcePointer> read_compressed(const std::string& path, std::size_t most
   }
   std::string text;
   constexpr std::size_t kChunk = std::size_t{1} << 20U;
-  int read = 0;
-  do {
-    const std::size_t begin = text.size();
-    text.resize(begin + kChunk);
-    read = gzread(file.get(), text.data() + begin, static_cast<unsigned>(kChunk));
-    text.resize(begin + static_cast<std::size_t>(std::max(read, 0)));
-  } while (read > 0 && text.size() <= most);
+  std::string chunk(kChunk, '\0');
+  while (text.size() <= most) {
+    const int read = gzread(file.get(), chunk.data(), static_cast<unsigned>(kChunk));
+    if (read <= 0) break;
+    text.append(chunk, 0, static_cast<std::size_t>(read));
+  }
   if (text.size() > most) {
     return whole_file(path, "the text is larger than " + std::to_string(most >> 20U) + " MiB");
   }

@@ -85,14 +85,13 @@ void read_division_list(const PlacedText& list, RoundingDivisions& divisions,
       diagnostics.push_back(not_divisions(pair->value));
       continue;
     }
-    const auto begin = divisions.begin();
     if (pair->name.text == ">") {
-      std::fill(begin + static_cast<std::ptrdiff_t>(last) + 1, divisions.end(), *parts);
+      for (std::size_t i = last + 1; i < kRoundingClasses; ++i) divisions[i] = *parts;
       continue;
     }
     const std::optional<std::size_t> size_class = class_of(pair->name, diagnostics);
     if (!size_class) continue;
-    if (first) std::fill(begin, begin + static_cast<std::ptrdiff_t>(*size_class), *parts);
+    for (std::size_t i = 0; first && i < *size_class; ++i) divisions[i] = *parts;
     divisions[*size_class] = *parts;
     last = *size_class;
     first = false;
@@ -135,7 +134,7 @@ void read_threshold(const PlacedText& text, AllocatorSettings& settings, Diagnos
         text.span,
         "'garbage_collection_threshold' is above 0 and below 1, not " + quoted(text.text)));
   }
-  settings.garbage_collection_threshold = *threshold;
+  settings.garbage_collection_threshold = threshold;
 }
 
 struct Option {

@@ -110,7 +110,7 @@ class TraceReader {
     split(whole);
     if (words_.empty()) return;
     if (words_.front().text == "=") return read_marker();
-    const auto operation =
+    const auto* const operation =
         std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& row) {
           return words_.front().text == std::string_view(&row.letter, 1);
         });

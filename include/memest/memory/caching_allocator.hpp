@@ -131,7 +131,7 @@ class CachingAllocator {
   void put_back(Index block);
   void take_out(Index block);
   Index join_neighbours(Index block);
-  [[nodiscard]] bool is_whole(const Block& block) const;
+  [[nodiscard]] static bool is_whole(const Block& block);
   [[nodiscard]] bool is_cut(std::int64_t block, std::int64_t size, PoolKind kind) const;
   Block& allocated_block(BlockId block);
   void change_reserved(std::int64_t bytes);

@@ -149,7 +149,7 @@ CachingAllocator::Index CachingAllocator::cut(Index block, std::int64_t size) {
   return rest;
 }
 
-bool CachingAllocator::is_whole(const Block& block) const {
+bool CachingAllocator::is_whole(const Block& block) {
   return block.previous == kNoBlock && block.next == kNoBlock;
 }
 

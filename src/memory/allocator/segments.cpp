@@ -83,7 +83,7 @@ void CachingAllocator::release_segment(Index block) {
 /// Everything that can be given back is: whole free segments, or whole free pages of expandable
 /// ones.
 void CachingAllocator::release_cached() {
-  for (std::vector<StreamPool>& pools : pools_) {
+  for (const std::vector<StreamPool>& pools : pools_) {
     scratch_.clear();
     for (const StreamPool& pool : pools) pool.free.append_to(scratch_);
     for (const Index block : scratch_) {

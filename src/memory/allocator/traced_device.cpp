@@ -17,7 +17,7 @@ std::string text_of(TraceEventKind kind, const DeviceRange& range) {
   const auto letter =
       static_cast<std::size_t>(kind) - static_cast<std::size_t>(TraceEventKind::segment_obtained);
   std::array<char, 2 * sizeof(Address)> digits{};
-  const auto end =
+  char* const end =
       std::to_chars(digits.data(), digits.data() + digits.size(), range.address, 16).ptr;
   return std::string(1, kLetters.at(letter)) + " " + std::string(digits.data(), end) + " " +
          std::to_string(range.size.value()) + " " + std::to_string(range.stream);
@@ -42,9 +42,8 @@ void TracedDevice::begin(std::size_t index) {
   event_ = index;
   std::size_t limit = index;
   if (trace_.events[index].kind == TraceEventKind::empty_cache) {
-    do {
-      ++limit;
-    } while (limit < trace_.events.size() && is_segment_event(trace_.events[limit].kind));
+    ++limit;
+    while (limit < trace_.events.size() && is_segment_event(trace_.events[limit].kind)) ++limit;
   }
   while (until_ < segments_.size() && segments_[until_] < limit) ++until_;
 }
