@@ -5,6 +5,7 @@
 
 #include "catalog_files.hpp"
 #include "check.hpp"
+#include "gzip.hpp"
 #include "keys/keys.hpp"
 #include "memest/units/int128.hpp"
 #include "read_job.hpp"
@@ -151,7 +152,7 @@ class RecordReader {
 }  // namespace
 
 Checked<std::vector<Record>> read_records(const std::string& path) {
-  const Checked<SourcePointer> source = read_source(path, kRecordsText);
+  const Checked<SourcePointer> source = read_compressed(path, kRecordsText.most_bytes);
   if (!source.ok()) return source.diagnostics();
   return read_records(source.value());
 }
