@@ -33,7 +33,8 @@ constexpr std::array<Command, 13> kCommands = {{
      "memest check configs/models/llama-3-8b.yaml --format github", run_check},
     {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
      1, kAnyNumber, kFormatFlags | kRecordFlags,
-     "FILE holds records, a line of JSON each: a spec beside what was measured. A record that asks "
+     "FILE, plain or gzip, holds records, a line of JSON each: a spec beside what was measured. A "
+     "record that asks "
      "for what is not available yet is counted with the sentence that says so.\n"
      "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
      "memest validate tests/truth/nanogpt.records.jsonl", run_validate},

@@ -8,17 +8,27 @@
 #include "memest/reader/record.hpp"
 #include "memest/reader/residuals.hpp"
 #include "memest/report/validation_report.hpp"
+#include "memest/units/int128.hpp"
 #include "spec.hpp"
 
 namespace memest {
 namespace {
 
-ValidatedRun validated(Record record) {
-  if (record.job) return validate_run(std::move(record.id), *record.job, record.measured);
+ValidatedRun refused_run(const Record& record, std::string refusal) {
   ValidatedRun run;
-  run.id = std::move(record.id);
-  run.refusal = std::move(record.refusal);
+  run.id = record.id;
+  run.refusal = std::move(refusal);
   return run;
+}
+
+/// A record that cannot be counted is refused alone: the others are compared all the same.
+ValidatedRun validated(const Record& record) {
+  if (!record.job) return refused_run(record, record.refusal);
+  try {
+    return validate_run(record.id, *record.job, record.measured);
+  } catch (const OverflowError&) {
+    return refused_run(record, "a number of this spec is too large to count");
+  }
 }
 
 void append(const Diagnostics& more, Diagnostics& diagnostics) {
@@ -48,7 +58,7 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
   ValidationAnswer answer;
   answer.held = !arguments.lines.empty();
   answer.runs.reserve(records.size());
-  for (Record& record : records) answer.runs.push_back(validated(std::move(record)));
+  for (const Record& record : records) answer.runs.push_back(validated(record));
   if (answer.held) answer.broken = hold_to_lines(answer.runs, lines);
   const Report report =
       report_validation(answer, question_of(arguments, arguments.words, surroundings));

@@ -1,7 +1,6 @@
 #include "memest/plan/residuals.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -13,10 +12,6 @@ namespace {
 
 /// Below so many records the tenth that is beyond a 90th percentile is no record at all.
 constexpr std::size_t kLeastRecords = 10;
-
-constexpr std::array kImplementations = {Framework::transformers, Framework::torchtitan,
-                                         Framework::megatron,     Framework::nanogpt,
-                                         Framework::textbook,     Framework::plain};
 
 /// (measured − predicted) / predicted, of whole bytes.
 double excess(const std::variant<Int128, double>& measured, Int128 predicted) {
@@ -80,7 +75,7 @@ std::vector<Margin> margins_of(const std::vector<ValidatedRun>& runs) {
       if (residual && residual->kind.recomputes == recomputes) all.push_back(*residual);
     }
     if (!all.empty()) margins.push_back(margin_over(all));
-    for (const Framework implementation : kImplementations) {
+    for (const Framework implementation : kFrameworks) {
       std::vector<Residual> own;
       std::copy_if(all.begin(), all.end(), std::back_inserter(own), [&](const Residual& residual) {
         return residual.kind.implementation == implementation;

@@ -5,7 +5,9 @@
 
 #include "catalog_files.hpp"
 #include "check.hpp"
+#include "gzip.hpp"
 #include "keys/keys.hpp"
+#include "memest/units/int128.hpp"
 #include "read_job.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
@@ -41,6 +43,17 @@ void drop_nulls(Value& measured) {
   for (Member& member : measured.members) drop_nulls(member.value);
 }
 
+/// The job of a spec; sizes whose product leaves 64 bits are a mistake of this spec alone.
+Checked<Job> countable_job(Value spec, const std::string& name) {
+  const SourceSpan span = spec.span;
+  try {
+    return read_job(std::move(spec), name);
+  } catch (const OverflowError&) {
+    return error_at(span, "a size of this spec is too large to count",
+                    "sizes multiply: look for one with too many zeros");
+  }
+}
+
 class RecordReader {
  public:
   /// Reads what is well formed; says of the rest why not.
@@ -68,7 +81,7 @@ class RecordReader {
   /// What is wrong with a spec concerns its record alone: the others are compared all the same. A
   /// refusal by name needs no warning, a mistake does.
   void read_spec(Value spec, Record& record) {
-    Checked<Job> job = read_job(std::move(spec), record.id);
+    Checked<Job> job = countable_job(std::move(spec), record.id);
     if (job.ok()) {
       record.job = std::move(job).value();
       return;
@@ -139,7 +152,7 @@ class RecordReader {
 }  // namespace
 
 Checked<std::vector<Record>> read_records(const std::string& path) {
-  const Checked<SourcePointer> source = read_source(path, kRecordsText);
+  const Checked<SourcePointer> source = read_compressed(path, kRecordsText.most_bytes);
   if (!source.ok()) return source.diagnostics();
   return read_records(source.value());
 }

@@ -31,16 +31,13 @@ std::string percent_text(double share) {
 }
 
 Margin margin_of_row(const Value& row) {
-  static constexpr std::array kImplementations = {Framework::transformers, Framework::torchtitan,
-                                                  Framework::megatron,     Framework::nanogpt,
-                                                  Framework::textbook,     Framework::plain};
   Margin margin;
   margin.low = as_quantity(row.find("low"), Dimension::share).value_or(0);
   margin.high = as_quantity(row.find("high"), Dimension::share).value_or(0);
   margin.records = static_cast<int>(count_at(row, "records"));
   margin.recomputes = flag_at(row, "recomputes");
   const std::string name = text_at(row, "implementation");
-  for (const Framework implementation : kImplementations) {
+  for (const Framework implementation : kFrameworks) {
     if (name_of(implementation) == name) margin.implementation = implementation;
   }
   return margin;

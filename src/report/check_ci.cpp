@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -13,9 +14,10 @@ namespace memest {
 namespace {
 
 // As the runner unescapes them: actions/toolkit, packages/core/src/command.ts.
-constexpr Replacement kMessageSigns[] = {{'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}};
-constexpr Replacement kPropertySigns[] = {
-    {'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}, {':', "%3A"}, {',', "%2C"}};
+constexpr auto kMessageSigns =
+    std::to_array<Replacement>({{'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}});
+constexpr auto kPropertySigns = std::to_array<Replacement>(
+    {{'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}, {':', "%3A"}, {',', "%2C"}});
 
 struct Annotation {
   std::string_view level;

@@ -1,7 +1,7 @@
 // Text inside another notation: signs that mean something there are written as it wants them.
 #pragma once
 
-#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,18 +12,8 @@ struct Replacement {
   std::string_view text;
 };
 
-template <std::size_t kSize>
-std::string replaced(std::string_view text, const Replacement (&replacements)[kSize]) {
-  std::string result;
-  for (const char sign : text) {
-    std::string_view shown(&sign, 1);
-    for (const Replacement& row : replacements) {
-      if (row.sign == sign) shown = row.text;
-    }
-    result += shown;
-  }
-  return result;
-}
+/// `text` with every sign of `replacements` written as its text.
+std::string replaced(std::string_view text, std::span<const Replacement> replacements);
 
 /// `text` as content or attribute of XML, made printable.
 std::string xml(std::string_view text);

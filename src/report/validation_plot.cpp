@@ -55,14 +55,14 @@ std::vector<Point> points_of(const std::vector<ValidatedRun>& runs) {
 
 /// Both axes alike: powers of two, so that the diagonal is where a prediction is right.
 struct Axis {
-  double low = 30;  ///< exponents of two
-  double high = 31;
+  int low = 30;  ///< exponents of two
+  int high = 31;
 
   explicit Axis(const std::vector<Point>& points) {
     for (const Point& point : points) {
       for (const double bytes : {point.measured, point.predicted}) {
-        low = std::min(low, std::floor(std::log2(bytes)));
-        high = std::max(high, std::ceil(std::log2(bytes)));
+        low = std::min(low, static_cast<int>(std::floor(std::log2(bytes))));
+        high = std::max(high, static_cast<int>(std::ceil(std::log2(bytes))));
       }
     }
   }
@@ -88,7 +88,7 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
 
 std::string frame_of(const Axis& axis) {
   std::string out;
-  for (double exponent = axis.low; exponent <= axis.high; ++exponent) {
+  for (int exponent = axis.low; exponent <= axis.high; ++exponent) {
     const double bytes = std::exp2(exponent);
     const std::string label = sized_text(Bytes(static_cast<std::int64_t>(bytes)));
     const double x = axis.x(bytes);

@@ -175,8 +175,8 @@ void append_not_predicted(Page& page, const std::vector<MetricSummary>& summarie
 /// How many errors lie between two edges, as bars: too low above, too high below.
 void append_histogram(Page& page, const std::vector<ValidatedRun>& runs, Metric metric) {
   const auto bar_of = [](double error) {
-    const auto edge = std::upper_bound(kEdges.begin(), kEdges.end(), std::abs(error));
-    const auto beyond = static_cast<int>(edge - kEdges.begin());
+    const auto beyond = static_cast<int>(
+        std::upper_bound(kEdges.begin(), kEdges.end(), std::abs(error)) - kEdges.begin());
     return error < 0 ? -beyond : beyond;
   };
   std::map<int, std::size_t> bars;

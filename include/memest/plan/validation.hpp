@@ -2,11 +2,10 @@
 // says, and for every group of runs how far off it is.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "memest/plan/estimate.hpp"

@@ -20,10 +20,10 @@ struct Record {
   Observables measured;
 };
 
-/// The records of a file, in its order, or every mistake in it. A spec within is read as any spec
-/// is; one that is refused makes a record without a job, with a warning at its place unless it asks
-/// for what is known by name and not available yet. Throws EnvironmentError for a file that cannot
-/// be opened.
+/// The records of a file, which may be gzip, in its order, or every mistake in it. A spec within is
+/// read as any spec is; one that is refused makes a record without a job, with a warning at its
+/// place unless it asks for what is known by name and not available yet. Throws EnvironmentError
+/// for a file that cannot be opened.
 Checked<std::vector<Record>> read_records(const std::string& path);
 
 /// The same from text in memory.

@@ -2,6 +2,7 @@
 // kernels run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ enum class Framework : std::uint8_t {
   textbook,
   plain
 };
+inline constexpr std::array kFrameworks = {Framework::transformers, Framework::torchtitan,
+                                           Framework::megatron,     Framework::nanogpt,
+                                           Framework::textbook,     Framework::plain};
 
 /// What computes softmax attention, and so what it keeps for the backward pass.
 enum class AttentionKernel : std::uint8_t {
