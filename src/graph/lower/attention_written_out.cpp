@@ -312,11 +312,16 @@ TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
   q.id = frame.local(scale(block, {"q_operand", "scaled"}, q.id));
   const TensorId mask = call.masked ? 0 : frame.local(causal_mask(block, dims, DType::fp32));
   if (spec.kv_heads < spec.heads && !call.broadcast) {
-    k = {frame.local(repeat_heads(block, context, "k_repeat", k).id), true};
-    v = repeat_heads(block, context, "v_repeat", v);
+    // repeat_interleave writes out a single head too, which transformers' repeat_kv only sees.
+    const auto repeated = [&](std::string_view name, TensorId x) {
+      return Heads{core_copy(block, {name}, x, {all_heads(dims), DType::fp32}), true};
+    };
+    k = repeated("k_repeat", k.id);
+    frame.local(k.id);
+    v = repeated("v_repeat", v.id);
   }
   k.id = scale(block, {"k_operand", "scaled"}, k.id);
-  k.expanded = v.expanded = call.broadcast;
+  if (call.broadcast) k.expanded = v.expanded = true;
   q = product_operand(block, context, "q_product", q);
   if (call.broadcast) k = product_operand(block, context, "k_product", k);
   TensorId scores = scores_of(block, dims, q, k);
