@@ -6,16 +6,9 @@
 #include <vector>
 
 #include "memest/memory/timeline.hpp"
+#include "memest/spec/allocator_trace.hpp"
 
 namespace memest {
-
-/// An event of a recorded run.
-struct RecordedEvent {
-  EventKind kind = EventKind::allocate;
-  std::uint32_t block = 0;  ///< counts allocations from 0 on
-  std::int64_t bytes = 0;   ///< of an allocation, as asked for
-  std::uint32_t line = 0;   ///< of the trace file
-};
 
 struct TimelineDifference {
   enum class Kind : std::uint8_t {
@@ -35,8 +28,8 @@ struct TimelineDifference {
 };
 
 /// The first difference; none where all events agree. The order of frees between two allocations
-/// does not count: no allocator can tell.
+/// does not count: no allocator can tell. A record that ran out of memory is compared up to there.
 std::optional<TimelineDifference> first_difference(const Timeline& predicted,
-                                                   const std::vector<RecordedEvent>& recorded);
+                                                   const AllocatorTrace& recorded);
 
 }  // namespace memest

@@ -8,13 +8,24 @@ namespace {
 
 class Comparison {
  public:
-  Comparison(const Timeline& predicted, const std::vector<RecordedEvent>& recorded)
-      : predicted_(predicted), recorded_(recorded) {}
+  Comparison(const Timeline& predicted, const AllocatorTrace& recorded) : predicted_(predicted) {
+    recorded_.reserve(recorded.events.size());
+    for (const TraceEvent& event : recorded.events) {
+      if (event.kind == TraceEventKind::out_of_memory) {
+        cut_off_ = true;
+        break;
+      }
+      // One stream alone: no free waits for another.
+      if (event.kind == TraceEventKind::allocate || event.kind == TraceEventKind::free) {
+        recorded_.push_back(event);
+      }
+    }
+  }
 
   std::optional<TimelineDifference> run() {
     while (at_ < predicted_.events.size() || line_ < recorded_.size()) {
       if (auto difference = compare_frees()) return difference;
-      if (at_ == predicted_.events.size() && line_ == recorded_.size()) break;
+      if (line_ == recorded_.size() && (cut_off_ || at_ == predicted_.events.size())) break;
       if (auto difference = compare_allocation()) return difference;
     }
     return std::nullopt;
@@ -25,7 +36,8 @@ class Comparison {
     TimelineDifference difference;
     difference.kind = kind;
     difference.event = static_cast<std::uint32_t>(at_);
-    difference.line = line_ < recorded_.size() ? recorded_[line_].line : 0;
+    difference.line =
+        line_ < recorded_.size() ? static_cast<std::uint32_t>(recorded_[line_].line) : 0;
     return difference;
   }
 
@@ -37,8 +49,8 @@ class Comparison {
          ++at_) {
       predicted.push_back(predicted_.events[at_].storage);
     }
-    for (; line_ < recorded_.size() && recorded_[line_].kind == EventKind::free; ++line_) {
-      recorded.push_back(storage_of_[recorded_[line_].block]);
+    for (; line_ < recorded_.size() && recorded_[line_].kind == TraceEventKind::free; ++line_) {
+      recorded.push_back(storage_of_[static_cast<std::size_t>(recorded_[line_].number)]);
     }
     std::sort(predicted.begin(), predicted.end());
     std::sort(recorded.begin(), recorded.end());
@@ -56,7 +68,7 @@ class Comparison {
 
   std::optional<TimelineDifference> compare_allocation() {
     TimelineDifference difference = here(TimelineDifference::Kind::size);
-    if (line_ < recorded_.size()) difference.recorded_bytes = recorded_[line_].bytes;
+    if (line_ < recorded_.size()) difference.recorded_bytes = recorded_[line_].size.value();
     if (at_ < predicted_.events.size()) difference.predicted = predicted_.events[at_].storage;
     if (at_ == predicted_.events.size()) {
       difference.kind = TimelineDifference::Kind::allocate;
@@ -67,7 +79,7 @@ class Comparison {
       return difference;
     }
     const StorageId storage = predicted_.events[at_].storage;
-    if (predicted_.storages[storage].bytes != recorded_[line_].bytes) return difference;
+    if (predicted_.storages[storage].bytes != recorded_[line_].size.value()) return difference;
     storage_of_.push_back(storage);
     ++at_;
     ++line_;
@@ -75,7 +87,8 @@ class Comparison {
   }
 
   const Timeline& predicted_;
-  const std::vector<RecordedEvent>& recorded_;
+  std::vector<TraceEvent> recorded_;
+  bool cut_off_ = false;  // the record ends because it ran out of memory
   std::size_t at_ = 0;
   std::size_t line_ = 0;
   std::vector<StorageId> storage_of_;  // by the record's block
@@ -84,7 +97,7 @@ class Comparison {
 }  // namespace
 
 std::optional<TimelineDifference> first_difference(const Timeline& predicted,
-                                                   const std::vector<RecordedEvent>& recorded) {
+                                                   const AllocatorTrace& recorded) {
   return Comparison(predicted, recorded).run();
 }
 

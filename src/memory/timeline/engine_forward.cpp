@@ -33,6 +33,8 @@ void Engine::forward(StorageId batch) {
     run_forward(sites[i], !inside);
     if (inside && i + 1 == checkpoints_.list[next].end) ++next;
   }
+  held_[order_.logits_cell()] = 0;  // the model's outputs are the caller's from here on
+  held_[order_.loss_cell()] = 0;
 }
 
 void Engine::run_forward(const OpSite& site, bool saves) {

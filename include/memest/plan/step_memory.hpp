@@ -1,0 +1,30 @@
+// A job's step as it runs: graph, timeline and its replay under the memory of the job's GPU.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "memest/graph/graph.hpp"
+#include "memest/memory/step_replay.hpp"
+#include "memest/memory/timeline.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+struct StepMemory {
+  Graph graph;
+  Timeline timeline;
+  StepReplay replay;
+};
+
+/// The allocator's device: what the driver reports, without the CUDA context, or the spec's own
+/// limit.
+ReplayDevice replay_device_of(const Hardware& hardware);
+
+/// The timeline of `job` and its replay, or why there is none. Throws OverflowError.
+std::variant<StepMemory, Unavailable> step_memory_of(const Job& job);
+
+/// What makes the storage and when, for people: "layer 3 of 32, q_proj, out, in step 2's forward".
+std::string moment_name(const StepMemory& memory, StorageId storage);
+
+}  // namespace memest

@@ -1,0 +1,42 @@
+#include "memest/plan/step_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/graph/lower.hpp"
+#include "memest/plan/estimate.hpp"
+
+namespace memest {
+
+ReplayDevice replay_device_of(const Hardware& hardware) {
+  const Bytes total = hardware.gpu.capacity.value;
+  // PyTorch's memory fraction is a limit of the allocator alone: the device is larger.
+  if (hardware.memory)
+    return {std::max(total, *hardware.memory), std::max(total, *hardware.memory), hardware.memory};
+  const Bytes context = hardware.gpu.context ? hardware.gpu.context->value : Bytes();
+  return {total, total - context, std::nullopt};
+}
+
+std::variant<StepMemory, Unavailable> step_memory_of(const Job& job) {
+  if (!job.training) return Unavailable{"the spec describes a model without training"};
+  const Capability capability = capability_of(job.hardware.gpu);
+  auto lowered = lower(job.model, policy_of(*job.training, capability.value));
+  if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
+  StepMemory memory;
+  memory.graph = std::move(std::get<Graph>(lowered));
+  auto written = write_timeline(memory.graph, job);
+  if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
+  memory.timeline = std::move(std::get<Timeline>(written));
+  memory.replay = replay_steps(memory.timeline, job.allocator, replay_device_of(job.hardware));
+  return memory;
+}
+
+std::string moment_name(const StepMemory& memory, StorageId storage) {
+  const Label& label = memory.timeline.storages[storage].label;
+  std::string name = storage_name(memory.timeline, memory.graph, storage);
+  if (label.step == 0) return name + ", before the first step";
+  return name + ", in step " + std::to_string(label.step) + "'s " +
+         std::string(name_of(label.phase));
+}
+
+}  // namespace memest

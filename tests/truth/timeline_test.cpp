@@ -1,0 +1,64 @@
+// The timeline, event by event, as equal sizes in equal order, held to recorded runs.
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <string>
+
+#include "memest/memory/timeline_difference.hpp"
+#include "memest/plan/step_memory.hpp"
+#include "memest/reader/read_trace.hpp"
+#include "memest/reader/record.hpp"
+
+namespace memest {
+namespace {
+
+const std::string kFolder = MEMEST_TRUTH_FOLDER "/";
+
+/// The first difference between a record's job and its trace, in words; empty where there is none.
+std::string difference_of(const Record& record, const std::string& folder) {
+  if (!record.job) return record.refusal;
+  const auto answer = step_memory_of(*record.job);
+  if (const auto* reason = std::get_if<Unavailable>(&answer)) return reason->sentence;
+  const auto& memory = std::get<StepMemory>(answer);
+  const Checked<AllocatorTrace> trace = read_trace(kFolder + folder + record.id + ".trace.gz");
+  REQUIRE(trace.ok());
+  const auto difference = first_difference(memory.timeline, trace.value());
+  if (!difference) return {};
+  std::string text = "line " + std::to_string(difference->line);
+  if (difference->predicted != kNoStorage) {
+    text += ", predicted " + moment_name(memory, difference->predicted);
+  }
+  for (const StorageId storage : difference->freed_by_prediction) {
+    text += ", only the prediction frees " + moment_name(memory, storage);
+  }
+  for (const StorageId storage : difference->freed_by_record) {
+    text += ", only the record frees " + moment_name(memory, storage);
+  }
+  return text;
+}
+
+TEST_CASE("every way of running a step is the recorded one, event by event", "[timeline]") {
+  const auto records = read_records(kFolder + "steps/specs.jsonl");
+  REQUIRE(records.ok());
+  CHECK(records.value().size() == 23);
+  for (const Record& record : records.value()) {
+    INFO(record.id);
+    CHECK(difference_of(record, "steps/") == "");
+  }
+}
+
+TEST_CASE("public models' steps are the recorded ones, event by event", "[timeline]") {
+  const std::set<std::string> equal = {"v050"};
+  const auto records = read_records(kFolder + "transformers.records.jsonl");
+  REQUIRE(records.ok());
+  std::size_t seen = 0;
+  for (const Record& record : records.value()) {
+    if (!equal.contains(record.id)) continue;
+    ++seen;
+    INFO(record.id);
+    CHECK(difference_of(record, "traces/") == "");
+  }
+  CHECK(seen == equal.size());
+}
+
+}  // namespace
+}  // namespace memest
