@@ -4,6 +4,7 @@
 
 #include "memest/graph/lower.hpp"
 #include "memest/time/work.hpp"
+#include "replayed_steps.hpp"
 
 namespace memest {
 namespace {
@@ -24,6 +25,11 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
   answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
   answer.capacity = capacity_of(job.hardware);
   answer.verdict = judge(answer.estimate, answer.capacity);
+  answer.replay = replay_job(graph, job);
+  if (const ReplayedSteps* steps = answer.replayed()) {
+    answer.verdict = judge(*steps, job);
+    answer.replay_margin = margin_of(job.replay_margins, job.training->recompute);
+  }
   answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.saved = saved_bytes_of(graph, *job.training);
   answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
@@ -53,10 +59,12 @@ JobEstimate estimate_job(const Job& job) {
 
   JobEstimate estimate;
   estimate.parameters = count_parameters(job.model);
-  if (auto reason = beyond_the_closed_form(job)) {
+  MemoryAnswer memory = answer_memory(graph, job);
+  auto reason = beyond_the_closed_form(job);
+  if (reason && memory.replayed() == nullptr) {
     estimate.memory = *std::move(reason);
   } else {
-    estimate.memory = answer_memory(graph, job);
+    estimate.memory = std::move(memory);
   }
   const FlopsEstimate flops = count_flops(graph, job);
   estimate.flops = flops;

@@ -117,6 +117,22 @@ class Comparer {
   std::vector<Comparison> comparisons_;
 };
 
+/// As records name them: "model", "step1.forward_peak", "step1.forward_end".
+std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps) {
+  std::vector<PhaseBytes> phases;
+  for (const PhaseMemory& phase : steps.run.phases) {
+    const std::string name(name_of(phase.phase));
+    if (phase.phase == Phase::model) {
+      phases.push_back({name, phase.end});
+      continue;
+    }
+    const std::string place = "step" + std::to_string(phase.step) + "." + name;
+    phases.push_back({place + "_peak", phase.peak});
+    phases.push_back({place + "_end", phase.end});
+  }
+  return phases;
+}
+
 RunTraits traits_of(const Job& job) {
   RunTraits traits;
   traits.model =
@@ -160,8 +176,10 @@ Observables predict(const Job& job, const JobEstimate& estimate) {
   predicted.trainable_parameters = estimate.parameters.trainable;
   predicted.buffers = estimate.parameters.buffers;
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
-    predicted.allocated_peak = memory->estimate.allocated();
-    predicted.device = memory->estimate.device();
+    predicted.allocated_peak = memory->allocated();
+    predicted.reserved_peak = memory->reserved();
+    predicted.device = memory->device();
+    if (const ReplayedSteps* steps = memory->replayed()) predicted.phases = phases_of(*steps);
     predicted.outcome =
         memory->verdict == Verdict::does_not_fit ? RunOutcome::out_of_memory : RunOutcome::ok;
     if (const auto* saved = std::get_if<Bytes>(&memory->saved)) {

@@ -2,12 +2,15 @@
 // sentence that says why not.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/ledger.hpp"
+#include "memest/memory/step_replay.hpp"
+#include "memest/memory/timeline.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/time/step_time.hpp"
 
@@ -21,16 +24,41 @@ struct CostEstimate {
   std::string source;
 };
 
-/// A ledger with its value, so that every number can be explained.
+/// The training steps replayed, allocation by allocation, through PyTorch's caching allocator.
+struct ReplayedSteps {
+  Timeline timeline;
+  StepReplay run;        ///< under the capacity: with retries, or out of memory
+  StepReplay unlimited;  ///< with all the memory that it asks for
+};
+
+/// A ledger with its value, so that every number can be explained. Where the steps are replayed
+/// the replay answers, and the ledger stands beside it as its formulas.
 struct MemoryAnswer {
   Ledger ledger;
   MemoryEstimate estimate;
   Capacity capacity;
+  /// Of the replay: does-not-fit exactly where it runs out of memory.
   Verdict verdict = Verdict::too_close_to_call;
+  std::variant<ReplayedSteps, Unavailable> replay = Unavailable{};
+  Margin replay_margin;  ///< of reserved(), from recorded runs
   SimpleView simple;
   std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
   /// The same of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
+
+  /// Null where the closed form alone answers.
+  [[nodiscard]] const ReplayedSteps* replayed() const {
+    return std::get_if<ReplayedSteps>(&replay);
+  }
+  /// The peak of what tensors take, and of what the allocator reserves for them; the closed form
+  /// knows the first only.
+  [[nodiscard]] Bytes allocated() const;
+  [[nodiscard]] std::optional<Bytes> reserved() const;
+  /// reserved (or allocated) and the context: what nvidia-smi shows.
+  [[nodiscard]] Bytes device() const;
+  /// Interval of device().
+  [[nodiscard]] Bytes low() const;
+  [[nodiscard]] Bytes high() const;
 };
 
 struct JobEstimate {

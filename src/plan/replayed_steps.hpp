@@ -1,0 +1,17 @@
+// The replay of a job's steps, under the memory that its GPU offers.
+#pragma once
+
+#include <variant>
+
+#include "memest/plan/estimate.hpp"
+
+namespace memest {
+
+/// Or why there is no timeline. Throws OverflowError.
+std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job);
+
+/// does-not-fit exactly where the replay runs out of memory; too close to call where it would with
+/// as much less memory as recorded runs reserved more than their replay.
+Verdict judge(const ReplayedSteps& steps, const Job& job);
+
+}  // namespace memest
