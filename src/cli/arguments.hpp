@@ -21,6 +21,7 @@ struct Arguments {
   std::string lines;      ///< --lines FILE; empty: none
   std::string plot;       ///< --plot FILE; empty: none
   std::string residuals;  ///< --residuals FILE; empty: none
+  std::string against;    ///< --against FILE; empty: none
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool help = false;

@@ -41,10 +41,11 @@ struct Outcome {
 /// The flags that a command takes beside --help, one bit each.
 enum Flags : std::uint8_t {
   kNoFlags = 0,
-  kSpecFlags = 1,     ///< --gpu, --gpus, --set: how a spec is read
-  kFormatFlags = 2,   ///< --format text|json|markdown|csv
-  kCheckFormats = 4,  ///< --format text|json|markdown|csv|github|junit
-  kRecordFlags = 8    ///< --lines, --plot, --residuals: what records are held to
+  kSpecFlags = 1,      ///< --gpu, --gpus, --set: how a spec is read
+  kFormatFlags = 2,    ///< --format text|json|markdown|csv
+  kCheckFormats = 4,   ///< --format text|json|markdown|csv|github|junit
+  kRecordFlags = 8,    ///< --lines, --plot, --residuals: what records are held to
+  kTimelineFlags = 16  ///< --against: a recorded trace beside the predicted events
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -74,6 +75,7 @@ Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_models(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_recipes(const Arguments& arguments, const Surroundings& surroundings);

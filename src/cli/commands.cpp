@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 13> kCommands = {{
+constexpr std::array<Command, 14> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -25,6 +25,13 @@ constexpr std::array<Command, 13> kCommands = {{
     {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,
      2, kSpecFlags | kFormatFlags, "TERM is a part of a number's name: memory, optimizer, step.",
      "memest explain configs/models/llama-3-8b.yaml optimizer", run_explain},
+    {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags | kTimelineFlags,
+     "Every allocation and free of the first steps, as eager PyTorch 2.11 makes them, run through "
+     "its allocator under the GPU's memory. --against compares them with a recorded trace (text or "
+     "gzip) and names the first event that differs, with block and operator.\n"
+     "Exit code 1 says that it runs out of memory or, with --against, that an event differs.",
+     "memest timeline gpt2", run_timeline},
     {"check", "Whether each file stays within its budget", kSpecWords, 1, kAnyNumber,
      kSpecFlags | kCheckFormats,
      "Each file is held to its own section `budget` and to the capacity of the GPU that it names.\n"

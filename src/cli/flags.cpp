@@ -6,13 +6,14 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 11> kFlags = {{
+constexpr std::array<FlagRow, 12> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
     {"--lines", "FILE", "lines that the errors are held to, and known misses", kRecordFlags},
     {"--plot", "FILE", "writes an SVG of predicted over measured bytes", kRecordFlags},
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},
+    {"--against", "TRACE", "a recorded trace that the events are compared with", kTimelineFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
     {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags},

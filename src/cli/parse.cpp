@@ -34,6 +34,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--plot", arguments.plot);
     app.add_option("--residuals", arguments.residuals);
   }
+  if ((command.flags & kTimelineFlags) != 0) app.add_option("--against", arguments.against);
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }
 

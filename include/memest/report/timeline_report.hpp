@@ -1,0 +1,24 @@
+// The answer of `memest timeline`: memory phase by phase, the peak and what is alive in it; and,
+// against a recorded run, the first event that is not the predicted one.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "memest/memory/timeline_difference.hpp"
+#include "memest/plan/step_memory.hpp"
+#include "memest/report/report.hpp"
+
+namespace memest {
+
+/// A record that the timeline was held to.
+struct ComparedTrace {
+  std::string file;
+  std::size_t events = 0;  ///< allocations and frees of the record
+  std::optional<TimelineDifference> difference;
+};
+
+Report report_timeline(const StepMemory& memory, const std::optional<ComparedTrace>& compared,
+                       const Question& question);
+
+}  // namespace memest

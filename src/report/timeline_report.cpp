@@ -1,0 +1,245 @@
+#include "memest/report/timeline_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "json.hpp"
+#include "memest/report/numbers.hpp"
+#include "memest/units/text.hpp"
+
+namespace memest {
+namespace {
+
+/// Tensors that the page lists by name.
+constexpr std::size_t kLargest = 10;
+
+std::string op_of(const StepMemory& memory, StorageId storage) {
+  const Label& label = memory.timeline.storages[storage].label;
+  if (label.origin > Origin::backward) return "";
+  const Block& block = memory.graph.blocks[memory.timeline.places[label.place].block];
+  return fmt::format(" (op {}: {})", label.op, name_of(block.ops[label.op].kind));
+}
+
+std::string title_of(const StepMemory& memory) {
+  const StepReplay& replay = memory.replay;
+  if (replay.out_of_memory) {
+    return fmt::format(
+        "Out of memory: {} asked for at {}", sized_text(replay.out_of_memory->requested),
+        moment_name(memory, memory.timeline.events[replay.out_of_memory->event].storage));
+  }
+  return fmt::format("Peak {} allocated, {} reserved", sized_text(replay.peak.allocated),
+                     sized_text(replay.statistics.reserved.peak));
+}
+
+std::string out_of_memory_sentence(const OutOfMemory& out) {
+  return fmt::format(
+      "{} are allocated and {} reserved. {} of it is free, but in pieces of at most {}.",
+      sized_text(out.allocated), sized_text(out.reserved), sized_text(out.free_in_segments),
+      sized_text(out.largest_free));
+}
+
+Table phases_of(const StepReplay& replay) {
+  Table table{{{"step"},
+               {"phase"},
+               {"peak", Align::right},
+               {"end", Align::right},
+               {"reserved", Align::right}},
+              {}};
+  for (const PhaseMemory& phase : replay.phases) {
+    if (phase.phase == Phase::batch) continue;
+    const bool peak = phase.peak == replay.peak.allocated;
+    table.rows.push_back(
+        {{phase.step == 0 ? "" : std::to_string(phase.step), std::string(name_of(phase.phase)),
+          sized_text(phase.peak), sized_text(phase.end), sized_text(phase.reserved)},
+         peak ? "▸" : "",
+         peak ? Tone::strong : Tone::plain});
+  }
+  return table;
+}
+
+Table holdings_of(const PeakMoment& peak) {
+  Table table{{{"alive at the peak"}, {"bytes", Align::right}, {"", Align::right}}, {}};
+  for (std::size_t i = 0; i < kHoldings; ++i) {
+    const Bytes bytes = peak.by_holding[i];
+    if (bytes == Bytes()) continue;
+    table.rows.push_back(
+        {{std::string(name_of(static_cast<Holding>(i))), grouped(bytes.value()), sized_text(bytes)},
+         "",
+         Tone::plain});
+  }
+  table.rows.push_back({{"together", grouped(peak.allocated.value()), sized_text(peak.allocated)},
+                        "",
+                        Tone::strong});
+  return table;
+}
+
+Table largest_of(const StepMemory& memory) {
+  Table table{{{"the largest tensors alive"}, {"", Align::right}}, {}};
+  const auto& alive = memory.replay.peak.alive;
+  for (std::size_t i = 0; i < std::min(alive.size(), kLargest); ++i) {
+    table.rows.push_back(
+        {{moment_name(memory, alive[i].storage), sized_text(alive[i].block)}, "", Tone::plain});
+  }
+  return table;
+}
+
+std::string predicted_at(const StepMemory& memory, const TimelineDifference& difference) {
+  if (difference.predicted == kNoStorage) return "nothing";
+  const StorageId storage = difference.predicted;
+  return fmt::format("{} B for {}{}", grouped(memory.timeline.storages[storage].bytes),
+                     moment_name(memory, storage), op_of(memory, storage));
+}
+
+/// What is not equal, a sentence each.
+std::vector<std::string> sentences_of(const StepMemory& memory,
+                                      const TimelineDifference& difference) {
+  std::vector<std::string> sentences;
+  switch (difference.kind) {
+    case TimelineDifference::Kind::size:
+      sentences.push_back(fmt::format("{} B are allocated; predicted: {}.",
+                                      grouped(difference.recorded_bytes),
+                                      predicted_at(memory, difference)));
+      break;
+    case TimelineDifference::Kind::allocate:
+      sentences.push_back(fmt::format("{} B are allocated; the prediction has ended.",
+                                      grouped(difference.recorded_bytes)));
+      break;
+    case TimelineDifference::Kind::free:
+      sentences.push_back(
+          fmt::format("The record has ended; predicted: {}.", predicted_at(memory, difference)));
+      break;
+    case TimelineDifference::Kind::freed:
+      break;
+  }
+  const auto name = [&](const char* who, const std::vector<StorageId>& freed) {
+    for (const StorageId storage : freed) {
+      sentences.push_back(fmt::format("Only the {} frees {} B here: {}{}.", who,
+                                      grouped(memory.timeline.storages[storage].bytes),
+                                      moment_name(memory, storage), op_of(memory, storage)));
+    }
+  };
+  name("record", difference.freed_by_record);
+  name("prediction", difference.freed_by_prediction);
+  return sentences;
+}
+
+void append(const StepMemory& memory, const ComparedTrace& compared, Page& page) {
+  if (!compared.difference) {
+    page.parts.emplace_back(
+        Paragraph{fmt::format("{}: {} events, all equal.", compared.file,
+                              grouped(static_cast<std::int64_t>(compared.events))),
+                  Tone::good});
+    return;
+  }
+  page.parts.emplace_back(
+      Paragraph{fmt::format("{}:{}: the first difference, after {} predicted events.",
+                            compared.file, compared.difference->line,
+                            grouped(static_cast<std::int64_t>(compared.difference->event))),
+                Tone::bad});
+  for (std::string& sentence : sentences_of(memory, *compared.difference)) {
+    page.parts.emplace_back(Paragraph{std::move(sentence), Tone::bad});
+  }
+}
+
+Page page_of(const StepMemory& memory, const std::optional<ComparedTrace>& compared) {
+  const StepReplay& replay = memory.replay;
+  Page page{{Heading{title_of(memory)}}};
+  if (replay.out_of_memory) {
+    page.parts.emplace_back(Paragraph{out_of_memory_sentence(*replay.out_of_memory), Tone::bad});
+  }
+  page.parts.emplace_back(phases_of(replay));
+  const StorageId last = memory.timeline.events[replay.peak.event].storage;
+  page.parts.emplace_back(Paragraph{
+      fmt::format("The peak stands with {}{}.", moment_name(memory, last), op_of(memory, last)),
+      Tone::plain});
+  page.parts.emplace_back(holdings_of(replay.peak));
+  page.parts.emplace_back(largest_of(memory));
+  if (compared) append(memory, *compared, page);
+  return page;
+}
+
+Table records_of(const StepReplay& replay) {
+  Table table{{{"step"}, {"phase"}, {"peak_bytes"}, {"end_bytes"}, {"reserved_bytes"}}, {}};
+  for (const PhaseMemory& phase : replay.phases) {
+    table.rows.push_back({{std::to_string(phase.step), std::string(name_of(phase.phase)),
+                           std::to_string(phase.peak.value()), std::to_string(phase.end.value()),
+                           std::to_string(phase.reserved.value())},
+                          "",
+                          Tone::plain});
+  }
+  return table;
+}
+
+Json peak_json(const StepMemory& memory) {
+  const PeakMoment& peak = memory.replay.peak;
+  const StorageId last = memory.timeline.events[peak.event].storage;
+  const Label& label = memory.timeline.storages[last].label;
+  Json json{{"event", peak.event},
+            {"step", label.step},
+            {"phase", name_of(label.phase)},
+            {"tensor", storage_name(memory.timeline, memory.graph, last)},
+            {"allocated_bytes", peak.allocated.value()},
+            {"reserved_bytes", peak.reserved.value()},
+            {"by_holding", Json::object()},
+            {"alive", Json::array()}};
+  for (std::size_t i = 0; i < kHoldings; ++i) {
+    json["by_holding"][std::string(name_of(static_cast<Holding>(i)))] = peak.by_holding[i].value();
+  }
+  for (const AliveStorage& alive : peak.alive) {
+    json["alive"].push_back({{"tensor", storage_name(memory.timeline, memory.graph, alive.storage)},
+                             {"bytes", alive.block.value()}});
+  }
+  return json;
+}
+
+Json compared_json(const StepMemory& memory, const ComparedTrace& compared) {
+  Json json{{"file", compared.file},
+            {"events", compared.events},
+            {"equal", !compared.difference.has_value()}};
+  if (compared.difference) {
+    json["difference"] = {{"line", compared.difference->line},
+                          {"event", compared.difference->event},
+                          {"sentences", sentences_of(memory, *compared.difference)}};
+  }
+  return json;
+}
+
+}  // namespace
+
+Report report_timeline(const StepMemory& memory, const std::optional<ComparedTrace>& compared,
+                       const Question& question) {
+  const StepReplay& replay = memory.replay;
+  Json json = new_answer();
+  json["events"] = memory.timeline.events.size();
+  json["allocated_peak_bytes"] = replay.statistics.allocated.peak.value();
+  json["reserved_peak_bytes"] = replay.statistics.reserved.peak.value();
+  json["requested_peak_bytes"] = replay.statistics.requested.peak.value();
+  json["retries"] = replay.statistics.retries;
+  json["phases"] = Json::array();
+  for (const PhaseMemory& phase : replay.phases) {
+    json["phases"].push_back({{"step", phase.step},
+                              {"phase", name_of(phase.phase)},
+                              {"peak_bytes", phase.peak.value()},
+                              {"end_bytes", phase.end.value()},
+                              {"reserved_bytes", phase.reserved.value()}});
+  }
+  json["peak"] = peak_json(memory);
+  if (replay.out_of_memory) {
+    const OutOfMemory& out = *replay.out_of_memory;
+    json["out_of_memory"] = {{"event", out.event},
+                             {"requested_bytes", out.requested.value()},
+                             {"allocated_bytes", out.allocated.value()},
+                             {"reserved_bytes", out.reserved.value()},
+                             {"free_bytes", out.free_in_segments.value()},
+                             {"largest_free_bytes", out.largest_free.value()}};
+  }
+  if (compared) json["against"] = compared_json(memory, *compared);
+  json["provenance"] = {{"method", "replay"},
+                        {"models", "PyTorch 2.11, transformers 5.17"},
+                        {"versions", {{"memest", question.version}}}};
+  return {page_of(memory, compared), records_of(replay), text_of(json)};
+}
+
+}  // namespace memest
