@@ -29,7 +29,7 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   if (!job.ok()) return refused(job.diagnostics());
   const auto answer = step_memory_of(job.value());
   if (const auto* reason = std::get_if<Unavailable>(&answer)) {
-    return refused({{.message = reason->sentence}});
+    return refused({Diagnostic{Severity::error, {}, reason->sentence, "", true}});
   }
   const auto& memory = std::get<StepMemory>(answer);
   std::optional<ComparedTrace> compared;
