@@ -135,6 +135,7 @@ struct Timeline {
   std::int64_t layers = 0;
 };
 
+/// Of many micro-steps the first eight stand for all: from the second on they are equal.
 /// The timeline of `job`'s training (present) on one GPU over `graph`, or why there is none.
 /// Throws OverflowError.
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job);

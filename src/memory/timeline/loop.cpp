@@ -1,8 +1,16 @@
 #include "loop.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace memest {
+namespace {
+
+/// From the second micro-step on all make the same events; a few let the allocator settle.
+constexpr std::int64_t kMostMicroSteps = 8;
+
+}  // namespace
 
 TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& engine,
                            OptimizerRun& optimizer, Recorder& recorder)
@@ -20,7 +28,8 @@ bool TrainingLoop::scales() const {
 
 void TrainingLoop::step(std::uint16_t number) {
   recorder_.begin_step(number);
-  for (std::int64_t i = 1; i <= training_.gradient_accumulation; ++i) {
+  const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
+  for (std::int64_t i = 1; i <= count; ++i) {
     micro_step(static_cast<std::uint16_t>(i));
   }
   recorder_.begin(Phase::clip);
