@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-// transformers 5.17, models/*/modeling_*.py
+// transformers 5.17, models/*/modeling_*.py; nanogpt is the implementation of that name.
 constexpr std::array kFamilies = {
     DecoderNames{.model_type = "gpt2",
                  .embedding = "wte",
@@ -31,6 +31,17 @@ constexpr std::array kFamilies = {
                  .second_norm = "ln_2",
                  .final_norm = "ln_f",
                  .layer_order = LayerOrder::norms_before},
+    DecoderNames{.model_type = "nanogpt",
+                 .embedding = "wte",
+                 .position = "wpe",
+                 .qkv = "attn.c_attn",
+                 .attention_output = "attn.c_proj",
+                 .up = "mlp.c_fc",
+                 .down = "mlp.c_proj",
+                 .first_norm = "ln_1",
+                 .second_norm = "ln_2",
+                 .final_norm = "ln_f",
+                 .layer_order = LayerOrder::norms_first},
     DecoderNames{.model_type = "gpt_neo",
                  .embedding = "wte",
                  .position = "wpe",

@@ -10,14 +10,15 @@ namespace {
 /// Queries, keys and values before position and kernel, as views of what the projections make.
 class Projections {
  public:
-  Projections(BlockBuilder& block, const DecoderContext& context, const SoftmaxAttention& spec)
-      : block_(block), context_(context), dims_(context.dims), spec_(spec) {}
+  Projections(BlockBuilder& block, const DecoderContext& context, AttentionKernel kernel)
+      : block_(block),
+        context_(context),
+        dims_(context.dims),
+        spec_(std::get<SoftmaxAttention>(context.decoder.attention)),
+        written_out_(kernel == AttentionKernel::eager || kernel == AttentionKernel::sdpa_math) {}
 
   AttentionInputs write(TensorId x) {
-    // nanoGPT has one matrix for all three, whatever the spec says of their storage.
-    const bool joins = context_.policy.implementation.framework == Framework::nanogpt &&
-                       spec_.q_bias == spec_.kv_bias && spec_.qk_norm != QkNorm::full_width;
-    return joins || spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
+    return spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
   }
 
  private:
@@ -58,12 +59,13 @@ class Projections {
     return {of_q, of_k, {heads("v_proj", v, dims_.k)}};
   }
 
-  /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation gives back gradients that lie by heads,
-  /// which the old shape cannot show.
+  /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation and products give back gradients that
+  /// lie by heads, which the old shape cannot show; of the transposed keys it can.
   TensorId heads(std::string_view name, TensorId x, const Expr& count) {
-    const bool packed_gradient =
-        std::holds_alternative<RotaryPosition>(context_.decoder.position) && name != "v_proj" &&
-        spec_.qk_norm != QkNorm::per_head;
+    const bool of_v = name == "v_proj";
+    const bool normed = spec_.qk_norm == QkNorm::per_head && !of_v;
+    const bool turned = std::holds_alternative<RotaryPosition>(context_.decoder.position) && !of_v;
+    const bool packed_gradient = !normed && (turned || (written_out_ && name != "k_proj"));
     if (packed_gradient && count != Expr(1)) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));
     }
@@ -86,6 +88,18 @@ class Projections {
       q = heads("q_proj", q, dims_.a);
       k = heads("k_proj", k, dims_.k);
       v = heads("v_proj", v, dims_.k);
+      return by_heads(q, k, v);
+    }
+    const bool whole = !context_.transformers() || context_.habits.splits_before_heads;
+    if (whole) {
+      const auto part = [&](std::string_view name, const Expr& heads) {
+        return Part{{"qkv_proj", name}, {dims_.b, dims_.s, heads * dims_.d}};
+      };
+      const std::vector<TensorId> parts = split(
+          block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
+      k = heads("k_proj", parts[1], dims_.k);
+      v = heads("v_proj", parts[2], dims_.k);
+      q = heads("q_proj", parts[0], dims_.a);
       return by_heads(q, k, v);
     }
     const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
@@ -129,12 +143,14 @@ class Projections {
   const DecoderContext& context_;
   const Dimensions& dims_;
   const SoftmaxAttention& spec_;
+  bool written_out_ = false;  // as products of batches
 };
 
 struct Rotation {
   std::vector<TensorId> tables;  ///< cos and sin; none where they are not counted
   bool by_cat = false;           ///< rotated and other channels are joined: the result is packed
   bool joins_at_once = false;    ///< the queries before the keys are turned
+  bool joined_replaces = false;  ///< the turned channels go as soon as they are joined
   Expr channels;                 ///< that turn
   bool casts_back = false;       ///< who keeps fp32 tables casts the sum back
 };
@@ -202,7 +218,9 @@ void rotate(BlockBuilder& block, const Rotation& rotation, Heads& q, Heads& k) {
   }
   const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
   Frame frame(block);
-  for (const TensorId part : {turned_q, turned_k}) frame.local(part);
+  if (!rotation.joined_replaces) {
+    for (const TensorId part : {turned_q, turned_k}) frame.local(part);
+  }
   q = joined("q_rotary", turned_q, of_q.still, q.id);
   k = joined("k_rotary", turned_k, of_k.still, k.id);
 }
@@ -306,8 +324,9 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
                    TensorId x) {
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const AttentionCall call = attention_call(context, kind);
   Frame frame(block);
-  AttentionInputs inputs = Projections(block, context, spec).write(x);
+  AttentionInputs inputs = Projections(block, context, call.kernel).write(x);
   const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
   if (rotary != nullptr && kind.rotates) {
     const bool habitual = context.transformers();
@@ -316,6 +335,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
     rotation.by_cat =
         habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim);
     rotation.joins_at_once = habitual && context.habits.rotates_by_cat;
+    rotation.joined_replaces = habitual && context.habits.joined_replaces;
     const bool all = rotary->rotary_dim == spec.head_dim;
     rotation.channels = all ? dims.d : Expr(Symbol::rotary_dim);
     rotation.casts_back = habitual && context.habits.tables_in_fp32;
@@ -324,11 +344,12 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
     rotate(block, rotation, inputs.q, inputs.k);
   }
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
-  const TensorId mixed = run(block, context, attention_call(context, kind), inputs);
-  return linear(block,
-                {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false, context.bias_call(),
-                 dims.stream()},
-                dims.rows(), mixed);
+  const TensorId mixed = run(block, context, call, inputs);
+  const TensorId out = linear(block,
+                              {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
+                               context.bias_call(), dims.stream()},
+                              dims.rows(), mixed);
+  return dropout(block, "attention_output_dropout", context.dropout_inside(), out);
 }
 
 }  // namespace memest

@@ -29,6 +29,13 @@ void make_outputs(BlockBuilder& block, const DecoderContext& context, const Atte
     const TensorId offset = block.make({"attention", "offset"}, {Expr(1)}, DType::int64);
     const bool first = call.kernel == AttentionKernel::sdpa_cudnn;
     op.outputs.insert(first ? op.outputs.begin() : op.outputs.end(), {seed, offset});
+    if (flash && call.dropout > 0) {
+      // With dropout a second seed takes the place of the first.
+      op.saved.insert(op.saved.end(), {out, sums, offset});
+      op.outputs.push_back(block.make({"attention", "dropout seed"}, {Expr(2)}, DType::int64));
+      op.saved.push_back(op.outputs.back());
+      return;
+    }
   }
   op.saved.insert(op.saved.end(), op.outputs.begin(), op.outputs.end());
 }

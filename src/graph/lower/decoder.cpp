@@ -1,6 +1,7 @@
 #include "decoder.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "decoder_context.hpp"
 #include "operations.hpp"
@@ -23,6 +24,10 @@ class LayerWriter {
       block_.shared("position ids", {Expr(1), context_.dims.s}, DType::int64);
     }
     const TensorId out = written();
+    {
+      Frame layer(block_);
+      for (const TensorId local : named_) layer.local(local);
+    }
     return std::move(block_).take(out, true);
   }
 
@@ -34,9 +39,8 @@ class LayerWriter {
     if (context_.transformers()) block_.shared("position ids", {dims.s}, DType::int64);
     switch (context_.decoder.layout) {
       case BlockLayout::pre_norm: {
-        const TensorId y =
-            residual("attention_residual", x, attend(normalize("attention_norm", x)));
-        return residual("feed_forward_residual", y, feed(normalize("feed_forward_norm", y)));
+        const TensorId y = attention_sublayer(x);
+        return feed_forward_sublayer(y);
       }
       case BlockLayout::post_norm: {
         const TensorId y =
@@ -57,22 +61,47 @@ class LayerWriter {
         return residual("feed_forward_residual", y, normalize("feed_forward_output_norm", feed(y)));
       }
       case BlockLayout::parallel_one_norm: {
-        const TensorId normalized = normalize("input_norm", x);
+        const TensorId normalized = named(LayerLocals::all, normalize("input_norm", x));
         const TensorId mixed = attend(normalized);  // named: the order of arguments is not fixed
         return join(x, mixed, feed(normalized));
       }
       case BlockLayout::parallel_two_norms: {
-        const TensorId for_attention = normalize("attention_norm", x);
+        const TensorId for_attention = named(LayerLocals::all, normalize("attention_norm", x));
         if (context_.transformers() && context_.habits.norms_between_branches) {
           const TensorId mixed = attend(for_attention);
           return join(x, mixed, feed(normalize("feed_forward_norm", x)));
         }
-        const TensorId for_feed_forward = normalize("feed_forward_norm", x);
+        const TensorId for_feed_forward =
+            named(LayerLocals::all, normalize("feed_forward_norm", x));
         const TensorId mixed = attend(for_attention);
         return join(x, mixed, feed(for_feed_forward));
       }
     }
     return x;
+  }
+
+  /// Where `locals` or more have names of their own, x lives until the layer returns.
+  TensorId named(LayerLocals locals, TensorId x) {
+    if (context_.transformers() && context_.habits.locals >= locals) named_.push_back(x);
+    return x;
+  }
+
+  TensorId attention_sublayer(TensorId x) {
+    Frame sublayer(block_);
+    const TensorId normalized = named(LayerLocals::all, normalize("attention_norm", x));
+    if (names_norm()) sublayer.local(normalized);
+    return residual("attention_residual", x, named(LayerLocals::branches, attend(normalized)));
+  }
+
+  TensorId feed_forward_sublayer(TensorId x) {
+    Frame sublayer(block_);
+    const TensorId normalized = named(LayerLocals::all, normalize("feed_forward_norm", x));
+    if (names_norm()) sublayer.local(normalized);
+    return residual("feed_forward_residual", x, named(LayerLocals::branches, feed(normalized)));
+  }
+
+  [[nodiscard]] bool names_norm() const {
+    return context_.transformers() && context_.habits.locals == LayerLocals::sublayers;
   }
 
   TensorId normalize(std::string_view name, TensorId x) {
@@ -87,6 +116,7 @@ class LayerWriter {
   }
 
   TensorId drop(std::string_view name, TensorId x) {
+    if (context_.dropout_inside() > 0) return x;
     return dropout(block_, name, context_.dropout(context_.decoder.dropout.residual), x);
   }
 
@@ -114,6 +144,7 @@ class LayerWriter {
   }
 
   TensorId join(TensorId x, TensorId mixed, TensorId fed) {
+    for (const TensorId branch : {mixed, fed}) named(LayerLocals::branches, branch);
     TensorId both = add(block_, {"attention_residual"}, mixed, fed);
     if (drops_joined()) both = drop("branches_dropout", both);
     return add(block_, {"feed_forward_residual"}, x, both);
@@ -122,6 +153,7 @@ class LayerWriter {
   const DecoderContext& context_;
   const LayerKind& kind_;
   BlockBuilder block_;
+  std::vector<TensorId> named_;  // until the layer returns
 };
 
 void bind_sizes(const DecoderContext& context, Bindings& sizes) {

@@ -43,6 +43,11 @@ struct DecoderContext {
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
+  /// Dropout of a branch's result as the last act of the function that computes it.
+  [[nodiscard]] double dropout_inside() const {
+    const bool inside = transformers() ? habits.drops_inside : !textbook();
+    return inside ? dropout(decoder.dropout.residual) : 0.0;
+  }
   /// The feed-forward size of a layer kind: f, or the number where kinds differ.
   [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;
 };

@@ -106,13 +106,14 @@ Block embedding_block(const DecoderContext& context) {
     ids = position_ids(block, context);
   } else if (learned) {
     ids = compute(block, OpKind::copy, {}, {{"position_ids", "arange"}, {dims.s}, DType::int64});
-    block.outlive(ids, "position ids");
   }
+  const bool masks_first = context.transformers() && context.habits.masks_before_positions;
+  if (masks_first) attention_masks(block, context, ids);
   if (learned) x = add_positions(block, context, ids, x);
   if (decoder.embedding_norm) {
     x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);
   }
-  if (context.transformers()) attention_masks(block, context, ids);
+  if (context.transformers() && !masks_first) attention_masks(block, context, ids);
   if (!context.transformers() || context.habits.drops_embedding) {
     x = dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
   }

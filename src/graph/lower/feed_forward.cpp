@@ -18,7 +18,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   };
 
   Frame frame(block);
-  frame.local(x);
+  if (context.transformers()) frame.local(x);
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));
@@ -38,10 +38,11 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
-  return linear(
+  const TensorId out = linear(
       block,
       {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.dims.stream()},
       rows, hidden);
+  return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);
 }
 
 }  // namespace memest

@@ -28,11 +28,21 @@ enum class BiasCall {
   own_op           ///< x·Wᵀ + b as two operations, the sum in the wider type
 };
 
+/// Which of a layer's results have names of their own, and so live until it returns or names
+/// something else so.
+enum class LayerLocals {
+  replaced,   ///< each result takes the name of what it was made from (LLaMA)
+  branches,   ///< both branches' results are named (GPT-NeoX)
+  sublayers,  ///< and a norm's result until the residual sum replaces it (GPT-2)
+  all         ///< norms' results too (Falcon)
+};
+
 struct Habits {
   std::string_view model_type = {};
   NormWriting rms_norm = NormWriting::cast_then_gain;
   NormWriting layer_norm = NormWriting::fused;
   bool rotates_by_cat = false;   ///< rotated and other channels are joined even where all rotate
+  bool joined_replaces = false;  ///< the joined channels take the turned ones' name
   bool tables_in_fp32 = false;   ///< cos and sin stay in fp32
   bool tables_by_layer = false;  ///< every layer makes cos and sin of its own from the shared ones
   bool softmax_in_type = false;  ///< eager softmax in the scores' type, not in fp32
@@ -42,10 +52,14 @@ struct Habits {
   BiasCall bias_call = BiasCall::last_argument;
   bool norms_between_branches = false;  ///< of two parallel norms the second runs after attention
   bool slices_qkv = false;              ///< takes q, k and v out of a fused projection one by one
+  bool splits_before_heads = false;     ///< cuts a fused projection before it is seen by heads
   bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
   bool rotates_unused = false;   ///< computes rotary tables beside ALiBi
-  bool positions_by_batch = false;     ///< position ids of [b, s] instead of [1, s]
-  bool scale_is_tensor = false;        ///< the embedding's factor is a tensor, and kept
+  bool masks_before_positions = false;  ///< the mask is made before the learned positions' rows
+  bool positions_by_batch = false;      ///< position ids of [b, s] instead of [1, s]
+  bool scale_is_tensor = false;         ///< the embedding's factor is a tensor, and kept
+  LayerLocals locals = LayerLocals::replaced;
+  bool drops_inside = false;           ///< residual dropout belongs to the branches' own functions
   bool drops_embedding = true;         ///< applies the config's embedding dropout
   bool drops_attention_output = true;  ///< applies residual dropout after attention too
   bool drops_joined_branches = false;  ///< one dropout for both branches of a parallel block

@@ -57,6 +57,8 @@ TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId paramet
 }
 
 TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x) {
+  Frame call(block);
+  call.local(x);
   const Place weight_place{shape.name, "weight"};
   const TensorId weight = shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
                                      : block.parameter(weight_place, {shape.out, shape.in});

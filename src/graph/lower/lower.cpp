@@ -6,16 +6,34 @@
 #include "plain.hpp"
 
 namespace memest {
+namespace {
+
+/// The model as the implementation stores it: nanoGPT has one matrix for queries, keys and values,
+/// and names of its own, whatever the spec says.
+ModelSpec stored(ModelSpec model, const Implementation& implementation) {
+  auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (decoder == nullptr || implementation.framework != Framework::nanogpt) return model;
+  model.model_type = "nanogpt";
+  auto* attention = std::get_if<SoftmaxAttention>(&decoder->attention);
+  if (attention != nullptr && attention->q_bias == attention->kv_bias &&
+      attention->qk_norm != QkNorm::full_width) {
+    attention->layout = QkvLayout::fused;
+  }
+  return model;
+}
+
+}  // namespace
 
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy) {
+  const ModelSpec as_stored = stored(model, policy.implementation);
   std::variant<Graph, Unavailable> result =
       Unavailable{"memory and time of this family are not available yet; parameter counts are"};
-  if (const auto* decoder = std::get_if<DecoderSpec>(&model.architecture)) {
+  if (const auto* decoder = std::get_if<DecoderSpec>(&as_stored.architecture)) {
     result = lower_decoder(*decoder, model.model_type, policy);
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
     result = lower_layers(*layers, policy);
   }
-  if (auto* graph = std::get_if<Graph>(&result)) graph->parameters = parameters_of(model);
+  if (auto* graph = std::get_if<Graph>(&result)) graph->parameters = parameters_of(as_stored);
   return result;
 }
 

@@ -59,7 +59,9 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
 }  // namespace
 
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
-  const Expr rows = context.habits.positions_by_batch ? context.dims.b : Expr(1);
+  // Of one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
+  const bool by_batch = context.habits.positions_by_batch || context.policy.micro_batch == 1;
+  const Expr rows = by_batch ? context.dims.b : Expr(1);
   const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
   block.outlive(ids, "position ids");
   return ids;
