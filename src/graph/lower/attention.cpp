@@ -74,7 +74,7 @@ class Projections {
 
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
-    const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    TensorId both = project("qkv_proj", width, spec_.q_bias, x);
     TensorId q = 0;
     TensorId k = 0;
     TensorId v = 0;
@@ -101,6 +101,10 @@ class Projections {
       v = heads("v_proj", parts[2], dims_.k);
       q = heads("q_proj", parts[0], dims_.a);
       return by_heads(q, k, v);
+    }
+    if (context_.transformers() && context_.habits.transposes_before_split) {
+      both = view_copied_back(block_, {"qkv_proj", "by head"}, both,
+                              {dims_.b, dims_.s, dims_.a, Expr(3) * dims_.d});
     }
     const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
                                               {{{"qkv_proj", "q"}, by_head(dims_.a)},

@@ -168,8 +168,11 @@ void cudnn_backward(BlockBuilder& block, const DecoderContext& context, Backward
 }
 
 void write_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
-                    Op& op) {
+                    bool packed, Op& op) {
   BackwardWriter backward(op);
+  // Flash attention reads its output by tokens.
+  const bool copies = packed && call.kernel == AttentionKernel::sdpa_flash;
+  const auto by_tokens = copies ? backward.make(op.inputs.front(), call.dtype) : 0;
   std::array<BackwardWriter::Made, 3> gradients{};
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = backward.make(op.inputs[i], call.dtype);
@@ -190,6 +193,7 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
     case AttentionKernel::textbook:
       break;
   }
+  if (copies) backward.drop(static_cast<BackwardWriter::Made>(by_tokens));
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     backward.give(op.inputs[i], gradients[i], Reach::through_view);
   }
@@ -277,7 +281,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
     op.saved.push_back(op.inputs.back());
   }
   make_outputs(block, context, call, out, op);
-  write_backward(block, context, call, op);
+  write_backward(block, context, call, inputs.q.packed, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
   const Expr product = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
   block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});

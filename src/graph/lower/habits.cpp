@@ -20,6 +20,7 @@ constexpr std::array kHabits = {
     Habits{.model_type = "gpt_neox",
            .joined_replaces = true,
            .norms_between_branches = true,
+           .transposes_before_split = true,
            .locals = LayerLocals::branches},
     Habits{.model_type = "gpt_bigcode",
            .masks_before_positions = true,

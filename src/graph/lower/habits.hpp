@@ -50,9 +50,10 @@ struct Habits {
   bool masks_always = false;     ///< passes an attention mask even where causality would do
   bool masks_by_fill = false;  ///< eager scores are filled by a shared boolean mask, and it is kept
   BiasCall bias_call = BiasCall::last_argument;
-  bool norms_between_branches = false;  ///< of two parallel norms the second runs after attention
-  bool slices_qkv = false;              ///< takes q, k and v out of a fused projection one by one
-  bool splits_before_heads = false;     ///< cuts a fused projection before it is seen by heads
+  bool norms_between_branches = false;   ///< of two parallel norms the second runs after attention
+  bool slices_qkv = false;               ///< takes q, k and v out of a fused projection one by one
+  bool transposes_before_split = false;  ///< cuts a fused projection after turning it by heads
+  bool splits_before_heads = false;      ///< cuts a fused projection before it is seen by heads
   bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
   bool rotates_unused = false;   ///< computes rotary tables beside ALiBi
   bool masks_before_positions = false;  ///< the mask is made before the learned positions' rows

@@ -65,7 +65,13 @@ TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorI
   op.outputs = {out};
   BackwardWriter backward(op);
   for (const TensorId part : parts) {
-    if (block.needs_gradient(part)) backward.hand_on(part, Reach::through_view);
+    if (!block.needs_gradient(part)) continue;
+    if (block.dtype_of(part) == block.dtype_of(out)) {
+      backward.hand_on(part, Reach::through_view);
+    } else {
+      backward.leave_node();
+      backward.give(part, backward.make(part, block.dtype_of(part)));
+    }
   }
   block.emit(std::move(op));
   return out;
