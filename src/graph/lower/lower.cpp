@@ -15,7 +15,9 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
     result = lower_layers(*layers, policy);
   }
-  if (auto* graph = std::get_if<Graph>(&result)) graph->parameters = parameters_of(model);
+  if (auto* graph = std::get_if<Graph>(&result)) {
+    graph->parameters = parameters_of(model, policy.implementation.framework);
+  }
   return result;
 }
 
