@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-// transformers 5.17, models/*/modeling_*.py; nanogpt is the implementation of that name.
+// transformers 5.17, models/*/modeling_*.py
 constexpr std::array kFamilies = {
     DecoderNames{.model_type = "gpt2",
                  .embedding = "wte",
@@ -18,7 +18,8 @@ constexpr std::array kFamilies = {
                  .first_norm = "ln_1",
                  .second_norm = "ln_2",
                  .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_before,
+                 .model_order = "wte wpe layers ln_f lm_head",
+                 .layer_order = "ln_1 attn ln_2 mlp",
                  .stored_in_out = true},
     DecoderNames{.model_type = "gpt_bigcode",
                  .embedding = "wte",
@@ -30,10 +31,15 @@ constexpr std::array kFamilies = {
                  .first_norm = "ln_1",
                  .second_norm = "ln_2",
                  .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_before},
-    DecoderNames{.model_type = "nanogpt",
+                 .model_order = "wte wpe layers ln_f bias lm_head",
+                 .layer_order = "ln_1 attn ln_2 mlp"},
+    // karpathy/nanoGPT, model.py: GPT-2 of torch.nn.Linear
+    DecoderNames{.model_type = kNanogpt,
                  .embedding = "wte",
                  .position = "wpe",
+                 .q = "attn.q_proj",
+                 .k = "attn.k_proj",
+                 .v = "attn.v_proj",
                  .qkv = "attn.c_attn",
                  .attention_output = "attn.c_proj",
                  .up = "mlp.c_fc",
@@ -41,21 +47,24 @@ constexpr std::array kFamilies = {
                  .first_norm = "ln_1",
                  .second_norm = "ln_2",
                  .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_first},
-    DecoderNames{.model_type = "gpt_neo",
-                 .embedding = "wte",
-                 .position = "wpe",
-                 .q = "attn.attention.q_proj",
-                 .k = "attn.attention.k_proj",
-                 .v = "attn.attention.v_proj",
-                 .attention_output = "attn.attention.out_proj",
-                 .up = "mlp.c_fc",
-                 .down = "mlp.c_proj",
-                 .first_norm = "ln_1",
-                 .second_norm = "ln_2",
-                 .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_before,
-                 .projection_order = ProjectionOrder::k_v_q_output},
+                 .model_order = "wte wpe layers ln_f lm_head",
+                 .layer_order = "ln_1 attn ln_2 mlp"},
+    DecoderNames{
+        .model_type = "gpt_neo",
+        .embedding = "wte",
+        .position = "wpe",
+        .q = "attn.attention.q_proj",
+        .k = "attn.attention.k_proj",
+        .v = "attn.attention.v_proj",
+        .attention_output = "attn.attention.out_proj",
+        .up = "mlp.c_fc",
+        .down = "mlp.c_proj",
+        .first_norm = "ln_1",
+        .second_norm = "ln_2",
+        .final_norm = "ln_f",
+        .model_order = "wte wpe layers ln_f lm_head",
+        .layer_order =
+            "ln_1 attn.attention.k_proj attn.attention.v_proj attn.attention.q_proj attn ln_2 mlp"},
     DecoderNames{.model_type = "gptj",
                  .embedding = "wte",
                  .q = "attn.q_proj",
@@ -66,8 +75,8 @@ constexpr std::array kFamilies = {
                  .down = "mlp.fc_out",
                  .first_norm = "ln_1",
                  .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_before,
-                 .projection_order = ProjectionOrder::k_v_q_output},
+                 .model_order = "wte layers ln_f lm_head",
+                 .layer_order = "ln_1 attn.k_proj attn.v_proj attn.q_proj attn mlp"},
     DecoderNames{.model_type = "codegen",
                  .embedding = "wte",
                  .qkv = "attn.qkv_proj",
@@ -76,7 +85,8 @@ constexpr std::array kFamilies = {
                  .down = "mlp.fc_out",
                  .first_norm = "ln_1",
                  .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_before},
+                 .model_order = "wte layers ln_f lm_head",
+                 .layer_order = "ln_1 attn mlp"},
     DecoderNames{.model_type = "mpt",
                  .embedding = "wte",
                  .qkv = "attn.Wqkv",
@@ -86,7 +96,8 @@ constexpr std::array kFamilies = {
                  .first_norm = "norm_1",
                  .second_norm = "norm_2",
                  .final_norm = "norm_f",
-                 .layer_order = LayerOrder::norms_before},
+                 .model_order = "wte layers norm_f lm_head",
+                 .layer_order = "norm_1 attn norm_2 ffn"},
     DecoderNames{.model_type = "gpt_neox",
                  .embedding = "embed_in",
                  .qkv = "attention.query_key_value",
@@ -94,17 +105,20 @@ constexpr std::array kFamilies = {
                  .up = "mlp.dense_h_to_4h",
                  .down = "mlp.dense_4h_to_h",
                  .final_norm = "final_layer_norm",
-                 .layer_order = LayerOrder::norms_first},
-    DecoderNames{.model_type = "opt",
-                 .attention_output = "self_attn.out_proj",
-                 .up = "fc1",
-                 .down = "fc2",
-                 .first_norm = "self_attn_layer_norm",
-                 .second_norm = "final_layer_norm",
-                 .final_norm = "final_layer_norm",
-                 .layer_order = LayerOrder::norms_after,
-                 .projection_order = ProjectionOrder::k_v_q_output,
-                 .final_norm_first = true},
+                 .model_order = "embed_in layers final_layer_norm rotary_emb lm_head",
+                 .layer_order = "input_layernorm post_attention_layernorm attention mlp"},
+    DecoderNames{
+        .model_type = "opt",
+        .attention_output = "self_attn.out_proj",
+        .up = "fc1",
+        .down = "fc2",
+        .first_norm = "self_attn_layer_norm",
+        .second_norm = "final_layer_norm",
+        .final_norm = "final_layer_norm",
+        .model_order =
+            "embed_tokens embed_positions project_out project_in final_layer_norm layers lm_head",
+        .layer_order = "self_attn.k_proj self_attn.v_proj self_attn.q_proj self_attn "
+                       "self_attn_layer_norm fc1 fc2 final_layer_norm"},
     DecoderNames{.model_type = "falcon",
                  .embedding = "word_embeddings",
                  .qkv = "self_attention.query_key_value",
@@ -113,7 +127,10 @@ constexpr std::array kFamilies = {
                  .down = "mlp.dense_4h_to_h",
                  .parallel_first_norm = "ln_attn",
                  .parallel_second_norm = "ln_mlp",
-                 .final_norm = "ln_f"},
+                 .final_norm = "ln_f",
+                 .model_order = "word_embeddings layers ln_f rotary_emb lm_head",
+                 .layer_order =
+                     "self_attention mlp ln_attn ln_mlp post_attention_layernorm input_layernorm"},
     DecoderNames{.model_type = "bloom",
                  .embedding = "word_embeddings",
                  .embedding_norm = "word_embeddings_layernorm",
@@ -122,36 +139,63 @@ constexpr std::array kFamilies = {
                  .up = "mlp.dense_h_to_4h",
                  .down = "mlp.dense_4h_to_h",
                  .final_norm = "ln_f",
-                 .layer_order = LayerOrder::norms_before},
+                 .model_order = "word_embeddings word_embeddings_layernorm layers ln_f lm_head",
+                 .layer_order = "input_layernorm self_attention post_attention_layernorm mlp"},
     DecoderNames{.model_type = "phi",
                  .attention_output = "self_attn.dense",
                  .q_norm = "self_attn.q_layernorm",
                  .k_norm = "self_attn.k_layernorm",
                  .up = "mlp.fc1",
                  .down = "mlp.fc2",
-                 .final_norm = "final_layernorm"},
+                 .final_norm = "final_layernorm",
+                 .model_order = "embed_tokens layers rotary_emb final_layernorm lm_head"},
     DecoderNames{.model_type = "stablelm",
                  .q_norm = "self_attn.q_layernorm.norms",
                  .k_norm = "self_attn.k_layernorm.norms",
                  .one_tensor_a_head = true},
-    DecoderNames{.model_type = "phi3", .projection_order = ProjectionOrder::output_q_k_v},
+    DecoderNames{
+        .model_type = "phi3",
+        .layer_order = "self_attn.o_proj self_attn mlp input_layernorm post_attention_layernorm"},
+    DecoderNames{
+        .model_type = "qwen3_moe",
+        .layer_order = "self_attn mlp.experts mlp input_layernorm post_attention_layernorm"},
     DecoderNames{.model_type = "starcoder2", .up = "mlp.c_fc", .down = "mlp.c_proj"},
     DecoderNames{.model_type = "glm4",
                  .sandwich_second_norm = "post_attention_layernorm",
                  .attention_output_norm = "post_self_attn_layernorm",
-                 .feed_forward_output_norm = "post_mlp_layernorm"},
+                 .feed_forward_output_norm = "post_mlp_layernorm",
+                 .layer_order = "self_attn mlp input_layernorm post_attention_layernorm "
+                                "post_self_attn_layernorm post_mlp_layernorm"},
     DecoderNames{.model_type = "gpt_oss", .router = "mlp.router", .experts_in_out = true},
     DecoderNames{.model_type = "phimoe", .router = "mlp.router"},
-    DecoderNames{.model_type = "granitemoe",
-                 .router = "block_sparse_moe.router",
-                 .experts = "block_sparse_moe.experts"},
-    DecoderNames{.model_type = "deepseek_v2", .shared_experts = "mlp.shared_experts"},
-    DecoderNames{.model_type = "deepseek_v3", .shared_experts = "mlp.shared_experts"},
+    DecoderNames{
+        .model_type = "granitemoe",
+        .router = "block_sparse_moe.router",
+        .experts = "block_sparse_moe.experts",
+        .layer_order = "self_attn input_layernorm post_attention_layernorm block_sparse_moe"},
+    DecoderNames{
+        .model_type = "deepseek_v2",
+        .shared_experts = "mlp.shared_experts",
+        .layer_order = "self_attn mlp.experts mlp input_layernorm post_attention_layernorm"},
+    DecoderNames{.model_type = "deepseek_v3",
+                 .shared_experts = "mlp.shared_experts",
+                 .layer_order =
+                     "self_attn mlp.experts mlp.gate mlp input_layernorm post_attention_layernorm"},
 };
 
 constexpr DecoderNames kLlama{};
 
 }  // namespace
+
+std::size_t place_of(std::string_view name, std::string_view order) {
+  for (std::size_t place = 0; !order.empty(); ++place) {
+    const std::string_view module = order.substr(0, order.find(' '));
+    order.remove_prefix(std::min(module.size() + 1, order.size()));
+    const bool begins = name.substr(0, module.size()) == module;
+    if (begins && (name.size() == module.size() || name[module.size()] == '.')) return place;
+  }
+  return kUnlisted;
+}
 
 const DecoderNames& names_of(std::string_view model_type) {
   const auto* const row =

@@ -2,19 +2,11 @@
 // rules and people do.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <limits>
 #include <string_view>
 
 namespace memest {
-
-/// In which order a layer registers its modules: that of state dict, placement and optimizer.
-enum class LayerOrder : std::uint8_t {
-  norms_last,    ///< attention, feed-forward, norms (LLaMA)
-  norms_first,   ///< norms, attention, feed-forward (GPT-NeoX)
-  norms_before,  ///< norm, attention, norm, feed-forward (GPT-2)
-  norms_after    ///< attention, norm, feed-forward, norm (OPT)
-};
-enum class ProjectionOrder : std::uint8_t { q_k_v_output, k_v_q_output, output_q_k_v };
 
 /// Module names without the layer index; ".weight" and ".bias" follow. The defaults are LLaMA's.
 struct DecoderNames {
@@ -45,14 +37,26 @@ struct DecoderNames {
   std::string_view parallel_second_norm = "post_attention_layernorm";
   std::string_view final_norm = "norm";
   std::string_view head = "lm_head";
-  LayerOrder layer_order = LayerOrder::norms_last;
-  ProjectionOrder projection_order = ProjectionOrder::q_k_v_output;
-  bool final_norm_first = false;  ///< registered before the layers
-  bool stored_in_out = false;     ///< matrices are [in, out] (GPT-2's Conv1D)
-  bool experts_in_out = false;    ///< expert matrices are [experts, in, out] (GPT-OSS)
+  /// The modules of the model in the order in which its class registers them, "layers" among them;
+  /// what is not listed comes last.
+  std::string_view model_order = "embed_tokens layers norm rotary_emb lm_head";
+  /// The modules of a layer. One name stands for its submodules too, in the order of the fields
+  /// above.
+  std::string_view layer_order = "self_attn mlp input_layernorm post_attention_layernorm";
+  bool stored_in_out = false;   ///< matrices are [in, out] (GPT-2's Conv1D)
+  bool experts_in_out = false;  ///< expert matrices are [experts, in, out] (GPT-OSS)
   bool one_tensor_a_head =
       false;  ///< heads' own query and key gains are separate tensors (StableLM)
 };
+
+inline constexpr std::size_t kUnlisted = std::numeric_limits<std::size_t>::max();
+
+/// The place in `order` (names with spaces between) of the module that the tensor or module `name`
+/// belongs to: of the first that it is or lies in. kUnlisted where there is none.
+std::size_t place_of(std::string_view name, std::string_view order);
+
+/// What stands for a model type where the model is karpathy/nanoGPT's own class.
+inline constexpr std::string_view kNanogpt = "nanogpt";
 
 /// The names of `model_type`; LLaMA's where it has none of its own.
 const DecoderNames& names_of(std::string_view model_type);

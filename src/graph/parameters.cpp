@@ -6,31 +6,29 @@
 #include "decoder_parameters.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
+#include "parameter_names.hpp"
 
 namespace memest {
 namespace {
 
-/// The parameters of one plain layer that stands `count` times in the model.
+/// The parameters of one plain layer.
 struct PlainLayerWriter {
   InventoryBuilder& inventory;
-  std::int64_t count;
 
   void operator()(const LinearLayer& layer) const {
-    inventory.projection("linear", {layer.out, layer.in, layer.bias}, count);
+    inventory.projection("linear", {layer.out, layer.in, layer.bias});
   }
   void operator()(const NormLayer& layer) const {
     if (layer.kind == NormKind::layernorm && layer.bias) {
-      inventory.layer_norm("layernorm", layer.size, count);
+      inventory.layer_norm("layernorm", layer.size);
     } else {
-      inventory.rms_norm(layer.kind == NormKind::layernorm ? "layernorm" : "rmsnorm", layer.size,
-                         count);
+      inventory.rms_norm(layer.kind == NormKind::layernorm ? "layernorm" : "rmsnorm", layer.size);
     }
   }
   void operator()(const EmbeddingLayer& layer) const {
     inventory.add(ParameterTensor{.name = "embedding.weight",
                                   .shape = {layer.rows, layer.size},
-                                  .role = ParameterRole::embedding,
-                                  .count = count});
+                                  .role = ParameterRole::embedding});
   }
   void operator()(const ActivationLayer&) const {}
   void operator()(const SoftmaxLayer&) const {}
@@ -40,9 +38,8 @@ struct PlainLayerWriter {
 Inventory parameters_of_layers(const LayerList& layers) {
   InventoryBuilder inventory;
   for (const LayerBlock& block : layers.blocks) {
-    for (const PlainLayer& layer : block.block) {
-      std::visit(PlainLayerWriter{inventory, block.repeat}, layer);
-    }
+    inventory.repeat(block.repeat);
+    for (const PlainLayer& layer : block.block) std::visit(PlainLayerWriter{inventory}, layer);
   }
   return std::move(inventory).take();
 }
@@ -86,8 +83,9 @@ struct ParameterWriter {
 
 }  // namespace
 
-Inventory parameters_of(const ModelSpec& model) {
-  return std::visit(ParameterWriter{model.model_type}, model.architecture);
+Inventory parameters_of(const ModelSpec& model, Framework framework) {
+  const bool nanogpt = framework == Framework::nanogpt;
+  return std::visit(ParameterWriter{nanogpt ? kNanogpt : model.model_type}, model.architecture);
 }
 
 ParameterCounts count_parameters(const ModelSpec& model) {

@@ -1,6 +1,7 @@
 #include "memest/spec/inventory.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "memest/units/int128.hpp"
@@ -19,19 +20,29 @@ bool same_row(const BufferTensor& left, const BufferTensor& right) {
   return left.name == right.name && left.shape == right.shape && left.dtype == right.dtype;
 }
 
-template <class Tensor>
-void add_to(std::vector<Tensor>& rows, Tensor tensor) {
-  if (tensor.count == 0) return;
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const Tensor& other) { return same_row(other, tensor); });
-  if (row == rows.end()) {
-    rows.push_back(std::move(tensor));
-  } else {
-    row->count = checked_add(row->count, tensor.count);
-  }
+}  // namespace
+
+void InventoryBuilder::repeat(std::int64_t times) {
+  inventory_.placement.push_back({.repeat = times, .steps = {}});
 }
 
-}  // namespace
+template <class Tensor>
+void InventoryBuilder::add_to(std::vector<Tensor>& rows, Tensor tensor) {
+  if (tensor.count == 0) return;
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const Tensor& other) { return same_row(other, tensor); });
+  const auto row = static_cast<std::size_t>(found - rows.begin());
+  if (!inventory_.placement.empty()) {
+    PlacementRun& run = inventory_.placement.back();
+    run.steps.push_back({std::is_same_v<Tensor, BufferTensor>, row, tensor.count});
+    tensor.count = checked_multiply(tensor.count, run.repeat);
+  }
+  if (row == rows.size()) {
+    rows.push_back(std::move(tensor));
+  } else {
+    rows[row].count = checked_add(rows[row].count, tensor.count);
+  }
+}
 
 void InventoryBuilder::add(ParameterTensor tensor) {
   add_to(inventory_.parameters, std::move(tensor));
@@ -64,5 +75,31 @@ void InventoryBuilder::embedding(const std::string& name, std::int64_t rows, std
 }
 
 Inventory InventoryBuilder::take() && { return std::move(inventory_); }
+
+std::vector<PlacedTensor> tensors_in_order(const Inventory& inventory) {
+  std::vector<PlacedTensor> tensors;
+  // Rows may return in a later run: their copies go on from where they were.
+  std::vector<std::int64_t> placed[2] = {std::vector<std::int64_t>(inventory.parameters.size()),
+                                         std::vector<std::int64_t>(inventory.buffers.size())};
+  const auto place = [&](const PlacementStep& step) {
+    std::int64_t& copy = placed[step.buffer ? 1 : 0][step.row];
+    for (std::int64_t i = 0; i < step.count; ++i) {
+      tensors.push_back({step.buffer, step.row, copy++});
+    }
+  };
+  for (const PlacementRun& run : inventory.placement) {
+    for (std::int64_t i = 0; i < run.repeat; ++i) {
+      std::for_each(run.steps.begin(), run.steps.end(), place);
+    }
+  }
+  if (!inventory.placement.empty()) return tensors;
+  for (std::size_t row = 0; row < inventory.parameters.size(); ++row) {
+    place({false, row, inventory.parameters[row].count});
+  }
+  for (std::size_t row = 0; row < inventory.buffers.size(); ++row) {
+    place({true, row, inventory.buffers[row].count});
+  }
+  return tensors;
+}
 
 }  // namespace memest

@@ -2,7 +2,10 @@
 #include "memest/graph/parameters.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
 
+#include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -24,6 +27,16 @@ DecoderSpec small_decoder() {
 
 ParameterCounts counts_of(const DecoderSpec& decoder) {
   return count_parameters({"small", "", Family::decoder, decoder});
+}
+
+/// The names of all tensors, in the order of their placement.
+std::vector<std::string> placement_of(const Inventory& inventory) {
+  std::vector<std::string> names;
+  for (const PlacedTensor& placed : tensors_in_order(inventory)) {
+    names.push_back(placed.buffer ? inventory.buffers[placed.row].name
+                                  : inventory.parameters[placed.row].name);
+  }
+  return names;
 }
 
 // q and output 8x8, k and v 4x8; gate, up and down 16x8; two norms of 8
@@ -105,6 +118,41 @@ TEST_CASE("what leaves 64 bits throws instead of wrapping") {
   DecoderSpec decoder = small_decoder();
   decoder.vocab_size = std::int64_t{1} << 62;
   CHECK_THROWS_AS(counts_of(decoder), OverflowError);
+}
+
+TEST_CASE("nanoGPT places its tensors in the order of its own class") {
+  DecoderSpec decoder = small_decoder();
+  decoder.attention =
+      SoftmaxAttention{.heads = 2, .kv_heads = 2, .head_dim = 4, .layout = QkvLayout::fused};
+  decoder.position = LearnedPosition{4};
+  decoder.kinds = {LayerKind{.feed_forward = DenseFeedForward{.size = 16, .gated = false}}};
+  decoder.tied_embeddings = true;
+  const ModelSpec model{"small", "", Family::decoder, decoder};
+  // karpathy/nanoGPT, model.py: Block and GPT
+  const std::vector<std::string> layer = {"ln_1.weight", "attn.c_attn.weight", "attn.c_proj.weight",
+                                          "ln_2.weight", "mlp.c_fc.weight",    "mlp.c_proj.weight"};
+  std::vector<std::string> expected = {"wte.weight", "wpe.weight"};
+  expected.insert(expected.end(), layer.begin(), layer.end());
+  expected.insert(expected.end(), layer.begin(), layer.end());
+  expected.emplace_back("ln_f.weight");
+  CHECK(placement_of(parameters_of(model, Framework::nanogpt)) == expected);
+}
+
+TEST_CASE("a list of layers is placed as it stands") {
+  const LayerList list{{{2, {LinearLayer{.in = 3, .out = 5}, NormLayer{.size = 5, .bias = false}}},
+                        {1, {LinearLayer{.in = 5, .out = 2, .bias = false}}}}};
+  const ModelSpec model{"list", "", Family::layer_list, list};
+  const std::vector<std::string> expected = {"linear.weight", "linear.bias", "layernorm.weight",
+                                             "linear.weight", "linear.bias", "layernorm.weight",
+                                             "linear.weight"};
+  CHECK(placement_of(parameters_of(model)) == expected);
+}
+
+TEST_CASE("an inventory that knows no placement is listed row by row, parameters first") {
+  const Inventory inventory{
+      .parameters = {{.name = "a", .shape = {1}, .count = 2}, {.name = "b", .shape = {1}}},
+      .buffers = {{.name = "c", .shape = {1}}}};
+  CHECK(placement_of(inventory) == std::vector<std::string>{"a", "a", "b", "c"});
 }
 
 }  // namespace memest

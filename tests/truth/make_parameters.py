@@ -109,4 +109,5 @@ def main():
             print(f"{name} {config}: {type(problem).__name__}: {problem}", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()

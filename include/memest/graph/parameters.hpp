@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "memest/spec/model.hpp"
+#include "memest/spec/training.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {
@@ -21,9 +22,10 @@ struct ParameterCounts {
   Bytes buffers;                   ///< rotary tables, masks, statistics, in their own types
 };
 
-/// Every parameter and buffer of `model`, in state-dict order as far as the family has one. Throws
-/// OverflowError.
-Inventory parameters_of(const ModelSpec& model);
+/// Every parameter and buffer of `model`, named and placed as the classes of `framework` do it
+/// (nanoGPT has its own, all others' are those of transformers). tensors_in_order() lists them one
+/// by one. Throws OverflowError.
+Inventory parameters_of(const ModelSpec& model, Framework framework = Framework::transformers);
 
 /// Counts over `parameters_of(model)`. Throws OverflowError.
 ParameterCounts count_parameters(const ModelSpec& model);

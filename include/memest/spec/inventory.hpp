@@ -2,8 +2,10 @@
 // with a count.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "memest/spec/model.hpp"
 
@@ -18,6 +20,10 @@ struct Projection {
 
 class InventoryBuilder {
  public:
+  /// Starts a stretch of the model that stands `times` times in a row: what is added from here on
+  /// is what one of them holds, in the order of its placement. An inventory without stretches has
+  /// no placement.
+  void repeat(std::int64_t times);
   /// Adds `tensor`, or its count to an equal row. Throws OverflowError.
   void add(ParameterTensor tensor);
   void add(BufferTensor tensor);
@@ -33,7 +39,22 @@ class InventoryBuilder {
   [[nodiscard]] Inventory take() &&;
 
  private:
+  template <class Tensor>
+  void add_to(std::vector<Tensor>& rows, Tensor tensor);
+
   Inventory inventory_;
 };
+
+/// One tensor of a model: the `copy`-th of its row, from 0.
+struct PlacedTensor {
+  bool buffer = false;
+  std::size_t row = 0;
+  std::int64_t copy = 0;
+};
+
+/// Every tensor of `inventory` in the order of its placement; row by row, parameters first, where
+/// that is not known. Without the buffers it is the order of Module.parameters() as well, but for a
+/// module that has both parameters and submodules (GPT-OSS' attention sinks).
+std::vector<PlacedTensor> tensors_in_order(const Inventory& inventory);
 
 }  // namespace memest

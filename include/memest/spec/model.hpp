@@ -7,6 +7,7 @@
 // states but no graph, so no activations and no time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -45,11 +46,27 @@ enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, co
 /// "decoder", "encoder-decoder", ...
 std::string_view name_of(Family family);
 
+/// The next `count` tensors of a row of the inventory.
+struct PlacementStep {
+  bool buffer = false;  ///< of `buffers`, else of `parameters`
+  std::size_t row = 0;
+  std::int64_t count = 1;
+};
+
+/// `repeat` equal stretches of a model, one after the other: a run of layers.
+struct PlacementRun {
+  std::int64_t repeat = 1;
+  std::vector<PlacementStep> steps;
+};
+
 /// A model known by its parameters. The first parameter of role `embedding` is the input embedding
 /// table.
 struct Inventory {
   std::vector<ParameterTensor> parameters;
   std::vector<BufferTensor> buffers;
+  /// The order in which torch.nn.Module.to() places the tensors: modules as they are registered, of
+  /// each its submodules, its parameters, its buffers. Empty where it is not known.
+  std::vector<PlacementRun> placement = {};
 };
 
 // A plain list of layers. The input has micro_batch · seq_len rows.

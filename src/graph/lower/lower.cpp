@@ -33,7 +33,13 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
     result = lower_layers(*layers, policy);
   }
+<<<<<<< HEAD
   if (auto* graph = std::get_if<Graph>(&result)) graph->parameters = parameters_of(as_stored);
+=======
+  if (auto* graph = std::get_if<Graph>(&result)) {
+    graph->parameters = parameters_of(model, policy.implementation.framework);
+  }
+>>>>>>> main
   return result;
 }
 

@@ -1,6 +1,7 @@
 // The model's tensors one by one, as PyTorch walks them.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "memest/memory/timeline.hpp"
@@ -8,9 +9,16 @@
 
 namespace memest {
 
-/// Every parameter of the inventory, layer by layer: the order of Module.parameters().
-std::vector<TensorPlace> parameters_one_by_one(const Inventory& inventory);
-/// Every buffer.
-std::vector<TensorPlace> buffers_one_by_one(const Inventory& inventory);
+struct ModelTensors {
+  struct Step {
+    bool buffer = false;
+    std::size_t place = 0;  ///< index into `buffers` or `parameters`
+  };
+  std::vector<TensorPlace> parameters;  ///< in the order of Module.parameters()
+  std::vector<TensorPlace> buffers;
+  std::vector<Step> order;  ///< of Module.to(), which walks both
+};
+
+ModelTensors model_tensors(const Inventory& inventory);
 
 }  // namespace memest

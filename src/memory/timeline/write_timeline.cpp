@@ -19,46 +19,33 @@ Label model_label(Holding holding, Origin origin, std::size_t place) {
   return label;
 }
 
-bool is_head(const ParameterTensor& row) {
-  return row.name.starts_with("lm_head.") || row.name.starts_with("score.");
-}
-
 void name_places(const Graph& graph, const ForwardOrder& order, Timeline& timeline) {
   for (const BlockInstance& instance : order.instances()) {
     const bool layer = graph.blocks[instance.block].checkpointable;
     timeline.places.push_back({instance.block, layer ? ++timeline.layers : 0});
   }
-  timeline.parameters = parameters_one_by_one(graph.parameters);
-  timeline.buffers = buffers_one_by_one(graph.parameters);
 }
 
-/// Module.to(): the layers' tensors in order; buffers outside the layers stand before the head.
-void place_model(const Graph& graph, const Recipe& recipe, Timeline& timeline, Recorder& recorder) {
-  const auto& rows = graph.parameters.parameters;
+/// Module.to().
+void place_model(const Graph& graph, const Recipe& recipe, const ModelTensors& tensors,
+                 Recorder& recorder) {
   const std::int64_t bytes = size_of(recipe.weights);
-  const auto place_buffers = [&] {
-    for (std::size_t i = 0; i < timeline.buffers.size(); ++i) {
-      const TensorPlace& buffer = timeline.buffers[i];
+  for (const auto& [is_buffer, i] : tensors.order) {
+    if (is_buffer) {
+      const TensorPlace& buffer = tensors.buffers[i];
       const DType type = graph.parameters.buffers[buffer.row].dtype;
       recorder.allocate(checked_multiply(buffer.elements, size_of(type)),
                         model_label(Holding::buffers, Origin::buffer, i));
+      continue;
     }
-  };
-  bool placed = false;
-  for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
-    const TensorPlace& tensor = timeline.parameters[i];
-    if (!placed && is_head(rows[tensor.row])) {
-      place_buffers();
-      placed = true;
-    }
+    const TensorPlace& tensor = tensors.parameters[i];
     recorder.allocate(checked_multiply(tensor.elements, bytes),
                       model_label(Holding::weights, Origin::parameter, i));
+    if (graph.parameters.parameters[tensor.row].role != ParameterRole::matmul) continue;
     for (int copy = 0; copy < recipe.fp8_weight_copies; ++copy) {
-      if (rows[tensor.row].role != ParameterRole::matmul) continue;
       recorder.allocate(tensor.elements, model_label(Holding::weights, Origin::parameter, i));
     }
   }
-  if (!placed) place_buffers();
 }
 
 std::vector<SteppedTensor> trained(const Graph& graph, const Timeline& timeline) {
@@ -99,10 +86,13 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   name_places(graph, order, timeline);
+  const ModelTensors tensors = model_tensors(graph.parameters);
+  timeline.parameters = tensors.parameters;
+  timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
   OptimizerRun optimizer(job, trained(graph, timeline), recorder);
   recorder.begin(Phase::model);
-  place_model(graph, job.training->recipe, timeline, recorder);
+  place_model(graph, job.training->recipe, tensors, recorder);
   recorder.end();
   optimizer.construct();
   Engine engine(graph, order, settings_of(job), recorder);
