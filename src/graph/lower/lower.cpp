@@ -13,7 +13,6 @@ namespace {
 ModelSpec stored(ModelSpec model, const Implementation& implementation) {
   auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
   if (decoder == nullptr || implementation.framework != Framework::nanogpt) return model;
-  model.model_type = "nanogpt";
   auto* attention = std::get_if<SoftmaxAttention>(&decoder->attention);
   if (attention != nullptr && attention->q_bias == attention->kv_bias &&
       attention->qk_norm != QkNorm::full_width) {
@@ -33,13 +32,9 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
     result = lower_layers(*layers, policy);
   }
-<<<<<<< HEAD
-  if (auto* graph = std::get_if<Graph>(&result)) graph->parameters = parameters_of(as_stored);
-=======
   if (auto* graph = std::get_if<Graph>(&result)) {
     graph->parameters = parameters_of(model, policy.implementation.framework);
   }
->>>>>>> main
   return result;
 }
 
