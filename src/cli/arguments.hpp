@@ -21,7 +21,11 @@ struct Arguments {
   std::string lines;      ///< --lines FILE; empty: none
   std::string plot;       ///< --plot FILE; empty: none
   std::string residuals;  ///< --residuals FILE; empty: none
-  std::string against;    ///< --against FILE; empty: none
+  std::string against;    ///< --against TRACE; empty: none
+  std::string csv;        ///< --csv FILE; empty: none
+  std::string snapshot;   ///< --snapshot FILE; empty: none
+  std::string html;       ///< --html FILE; empty: none
+  std::string trace;      ///< --trace FILE; empty: none
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool help = false;

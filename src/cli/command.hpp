@@ -45,7 +45,7 @@ enum Flags : std::uint8_t {
   kFormatFlags = 2,    ///< --format text|json|markdown|csv
   kCheckFormats = 4,   ///< --format text|json|markdown|csv|github|junit
   kRecordFlags = 8,    ///< --lines, --plot, --residuals: what records are held to
-  kTimelineFlags = 16  ///< --against: a recorded trace beside the predicted events
+  kTimelineFlags = 16  ///< --against, --csv, --snapshot, ...: the events, held to a record or written
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();

@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 12> kFlags = {{
+constexpr std::array<FlagRow, 16> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -14,6 +14,10 @@ constexpr std::array<FlagRow, 12> kFlags = {{
     {"--plot", "FILE", "writes an SVG of predicted over measured bytes", kRecordFlags},
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},
     {"--against", "TRACE", "a recorded trace that the events are compared with", kTimelineFlags},
+    {"--csv", "FILE", "writes the events as a table, a row each", kTimelineFlags},
+    {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kTimelineFlags},
+    {"--html", "FILE", "writes a page to explore, which needs no network", kTimelineFlags},
+    {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kTimelineFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
     {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags},

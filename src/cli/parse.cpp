@@ -34,7 +34,13 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--plot", arguments.plot);
     app.add_option("--residuals", arguments.residuals);
   }
-  if ((command.flags & kTimelineFlags) != 0) app.add_option("--against", arguments.against);
+  if ((command.flags & kTimelineFlags) != 0) {
+    app.add_option("--against", arguments.against);
+    app.add_option("--csv", arguments.csv);
+    app.add_option("--snapshot", arguments.snapshot);
+    app.add_option("--html", arguments.html);
+    app.add_option("--trace", arguments.trace);
+  }
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }
 

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "command.hpp"
+#include "memest/memory/step_course.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_trace.hpp"
+#include "memest/report/timeline_files.hpp"
 #include "memest/report/timeline_report.hpp"
 #include "spec.hpp"
 
@@ -22,28 +25,51 @@ ComparedTrace compared_with(const Timeline& timeline, const AllocatorTrace& trac
   return compared;
 }
 
+/// Held to a record the question is whether they are equal, else whether it runs at all.
+ExitCode code_of(const StepMemory& memory, const std::optional<ComparedTrace>& compared) {
+  const bool yes = compared ? !compared->difference : !memory.replay.out_of_memory;
+  return yes ? ExitCode::yes : ExitCode::no;
+}
+
+Outcome unavailable(const Unavailable& reason) {
+  return refused({Diagnostic{Severity::error, {}, reason.sentence, "", true}});
+}
+
+std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const TimelineRun& run) {
+  std::vector<FileBesideAnswer> files;
+  if (!arguments.csv.empty()) files.push_back({arguments.csv, events_csv(run)});
+  if (!arguments.snapshot.empty()) files.push_back({arguments.snapshot, memory_snapshot(run)});
+  if (!arguments.html.empty()) files.push_back({arguments.html, timeline_page(run)});
+  if (!arguments.trace.empty()) files.push_back({arguments.trace, trace_events(run)});
+  return files;
+}
+
 }  // namespace
 
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings) {
   const Checked<Job> job = read_configuration(arguments, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
-  const auto answer = step_memory_of(job.value());
-  if (const auto* reason = std::get_if<Unavailable>(&answer)) {
-    return refused({Diagnostic{Severity::error, {}, reason->sentence, "", true}});
-  }
-  const auto& memory = std::get<StepMemory>(answer);
-  std::optional<ComparedTrace> compared;
+  std::optional<AllocatorTrace> recorded;
   if (!arguments.against.empty()) {
-    const Checked<AllocatorTrace> trace = read_trace(arguments.against);
+    Checked<AllocatorTrace> trace = read_trace(arguments.against);
     if (!trace.ok()) return refused(trace.diagnostics());
-    compared = compared_with(memory.timeline, trace.value());
+    recorded = std::move(trace).value();
   }
-  const bool equal = !compared || !compared->difference;
-  const Report report =
-      report_timeline(memory, compared, question_of(arguments, arguments.words, surroundings));
-  const bool runs = !memory.replay.out_of_memory;
-  return {equal && (runs || compared) ? ExitCode::yes : ExitCode::no,
-          formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+  const auto answer = step_memory_of(job.value());
+  if (const auto* reason = std::get_if<Unavailable>(&answer)) return unavailable(*reason);
+  const auto& memory = std::get<StepMemory>(answer);
+  const StepCourse course =
+      course_of(memory.timeline, job.value().allocator, replay_device_of(job.value().hardware));
+  const TimelineRun run{job.value(), memory, course};
+  std::optional<ComparedTrace> compared;
+  if (recorded) compared = compared_with(memory.timeline, *recorded);
+  const Question question = question_of(arguments, arguments.words, surroundings);
+  Outcome outcome{code_of(memory, compared), "", job.diagnostics(), files_of(arguments, run)};
+  outcome.out =
+      arguments.format == Format::csv
+          ? events_csv(run)
+          : formatted(report_timeline(run, compared, question), arguments.format, surroundings.out);
+  return outcome;
 }
 
 }  // namespace memest

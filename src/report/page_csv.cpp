@@ -1,5 +1,7 @@
 #include <string_view>
+#include <vector>
 
+#include "csv.hpp"
 #include "memest/report/page.hpp"
 
 namespace memest {
@@ -17,17 +19,23 @@ std::string field(std::string_view text) {
 
 }  // namespace
 
-std::string csv_of(const Table& table) {
-  std::string out;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    out += (i > 0 ? "," : "") + field(table.columns[i].title);
+void append_csv_line(std::string& out, std::span<const std::string> cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) out += ',';
+    out += field(cells[i]);
   }
   out += '\n';
+}
+
+std::string csv_of(const Table& table) {
+  std::string out;
+  std::vector<std::string> cells;
+  for (const Column& column : table.columns) cells.push_back(column.title);
+  append_csv_line(out, cells);
   for (const Row& row : table.rows) {
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      out += (i > 0 ? "," : "") + (i < row.cells.size() ? field(row.cells[i]) : std::string());
-    }
-    out += '\n';
+    cells = row.cells;
+    cells.resize(table.columns.size());
+    append_csv_line(out, cells);
   }
   return out;
 }

@@ -50,6 +50,12 @@ void append(std::string& out, const Heading& heading) {
   out += "## " + escaped(heading.text) + '\n';
 }
 
+void append(std::string& out, const Figure& figure) {
+  out += "```\n";
+  for (const std::string& line : figure.lines) out += printable(line, {}) + '\n';
+  out += "```\n";
+}
+
 }  // namespace
 
 std::string markdown_of(const Page& page) {

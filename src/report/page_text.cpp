@@ -142,6 +142,12 @@ void append(std::string& out, const Heading& heading, const RenderOptions& optio
   append(out, Paragraph{heading.text, Tone::strong}, options);
 }
 
+void append(std::string& out, const Figure& figure, const RenderOptions& options) {
+  for (const std::string& line : figure.lines) {
+    out += without_trailing_spaces(printable(line, options)) + '\n';
+  }
+}
+
 }  // namespace
 
 std::string text_of(const Page& page, const RenderOptions& options) {

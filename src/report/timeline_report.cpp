@@ -4,16 +4,24 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "json.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "timeline_chart.hpp"
+#include "title.hpp"
 
 namespace memest {
 namespace {
 
 /// Tensors that the page lists by name.
 constexpr std::size_t kLargest = 10;
+
+constexpr std::string_view kModelled =
+    "Modelled: eager PyTorch 2.11 with transformers 5.17, event by event; other versions allocate "
+    "differently.";
 
 std::string op_of(const StepMemory& memory, StorageId storage) {
   const Label& label = memory.timeline.storages[storage].label;
@@ -22,14 +30,23 @@ std::string op_of(const StepMemory& memory, StorageId storage) {
   return fmt::format(" (op {}: {})", label.op, name_of(block.ops[label.op].kind));
 }
 
-std::string title_of(const StepMemory& memory) {
+StorageId storage_at(const StepMemory& memory, std::uint32_t event) {
+  return memory.timeline.events[event].storage;
+}
+
+/// "loss, log_softmax, out, in step 1's forward (op 2: softmax)".
+std::string moment_at(const StepMemory& memory, std::uint32_t event) {
+  const StorageId storage = storage_at(memory, event);
+  return moment_name(memory, storage) + op_of(memory, storage);
+}
+
+std::string verdict_of(const StepMemory& memory) {
   const StepReplay& replay = memory.replay;
-  if (replay.out_of_memory) {
-    return fmt::format(
-        "Out of memory: {} asked for at {}", sized_text(replay.out_of_memory->requested),
-        moment_name(memory, memory.timeline.events[replay.out_of_memory->event].storage));
+  if (const auto& out = replay.out_of_memory) {
+    return fmt::format("Out of memory: {} asked for at {}", sized_text(out->requested),
+                       moment_at(memory, out->event));
   }
-  return fmt::format("Peak {} allocated, {} reserved", sized_text(replay.peak.allocated),
+  return fmt::format("Peak: {} allocated; {} reserved at most", sized_text(replay.peak.allocated),
                      sized_text(replay.statistics.reserved.peak));
 }
 
@@ -38,6 +55,14 @@ std::string out_of_memory_sentence(const OutOfMemory& out) {
       "{} are allocated and {} reserved. {} of it is free, but in pieces of at most {}.",
       sized_text(out.allocated), sized_text(out.reserved), sized_text(out.free_in_segments),
       sized_text(out.largest_free));
+}
+
+std::string peak_sentence(const StepMemory& memory) {
+  const PeakMoment& peak = memory.replay.peak;
+  return fmt::format("The peak, {} B, stands at event {} (from 0 on, of {}): {}.",
+                     grouped(peak.allocated.value()), grouped(peak.event),
+                     grouped(static_cast<std::int64_t>(memory.timeline.events.size())),
+                     moment_at(memory, peak.event));
 }
 
 Table phases_of(const StepReplay& replay) {
@@ -128,7 +153,7 @@ std::vector<std::string> sentences_of(const StepMemory& memory,
 void append(const StepMemory& memory, const ComparedTrace& compared, Page& page) {
   if (!compared.difference) {
     page.parts.emplace_back(
-        Paragraph{fmt::format("{}: {} events, all equal.", compared.file,
+        Paragraph{fmt::format("{}: equal: {} events.", compared.file,
                               grouped(static_cast<std::int64_t>(compared.events))),
                   Tone::good});
     return;
@@ -143,33 +168,33 @@ void append(const StepMemory& memory, const ComparedTrace& compared, Page& page)
   }
 }
 
-Page page_of(const StepMemory& memory, const std::optional<ComparedTrace>& compared) {
+std::string reserved_sentence(const StepReplay& replay) {
+  const Bytes reserved = replay.statistics.reserved.peak;
+  return fmt::format(
+      "Reserved: at most {}; at the peak {} of it are free, which is fragmentation and what the "
+      "allocator keeps. Retries after giving back what it had cached: {}.",
+      sized_text(reserved), sized_text(replay.peak.reserved - replay.peak.allocated),
+      grouped(replay.statistics.retries));
+}
+
+Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compared) {
+  const StepMemory& memory = run.memory;
   const StepReplay& replay = memory.replay;
-  Page page{{Heading{title_of(memory)}}};
+  Page page{{Heading{title_of(run.job, count_parameters(run.job.model).total)},
+             Paragraph{setting_of(run.job)}}};
+  page.parts.emplace_back(Heading{verdict_of(memory)});
   if (replay.out_of_memory) {
     page.parts.emplace_back(Paragraph{out_of_memory_sentence(*replay.out_of_memory), Tone::bad});
   }
-  page.parts.emplace_back(phases_of(replay));
-  const StorageId last = memory.timeline.events[replay.peak.event].storage;
-  page.parts.emplace_back(Paragraph{
-      fmt::format("The peak stands with {}{}.", moment_name(memory, last), op_of(memory, last)),
-      Tone::plain});
+  page.parts.emplace_back(curve_of(run));
+  page.parts.emplace_back(Paragraph{peak_sentence(memory)});
   page.parts.emplace_back(holdings_of(replay.peak));
   page.parts.emplace_back(largest_of(memory));
+  page.parts.emplace_back(phases_of(replay));
+  page.parts.emplace_back(Paragraph{reserved_sentence(replay)});
   if (compared) append(memory, *compared, page);
+  page.parts.emplace_back(Paragraph{std::string(kModelled), Tone::faint});
   return page;
-}
-
-Table records_of(const StepReplay& replay) {
-  Table table{{{"step"}, {"phase"}, {"peak_bytes"}, {"end_bytes"}, {"reserved_bytes"}}, {}};
-  for (const PhaseMemory& phase : replay.phases) {
-    table.rows.push_back({{std::to_string(phase.step), std::string(name_of(phase.phase)),
-                           std::to_string(phase.peak.value()), std::to_string(phase.end.value()),
-                           std::to_string(phase.reserved.value())},
-                          "",
-                          Tone::plain});
-  }
-  return table;
 }
 
 Json peak_json(const StepMemory& memory) {
@@ -208,8 +233,9 @@ Json compared_json(const StepMemory& memory, const ComparedTrace& compared) {
 
 }  // namespace
 
-Report report_timeline(const StepMemory& memory, const std::optional<ComparedTrace>& compared,
+Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace>& compared,
                        const Question& question) {
+  const StepMemory& memory = run.memory;
   const StepReplay& replay = memory.replay;
   Json json = new_answer();
   json["events"] = memory.timeline.events.size();
@@ -239,7 +265,7 @@ Report report_timeline(const StepMemory& memory, const std::optional<ComparedTra
   json["provenance"] = {{"method", "replay"},
                         {"models", "PyTorch 2.11, transformers 5.17"},
                         {"versions", {{"memest", question.version}}}};
-  return {page_of(memory, compared), records_of(replay), text_of(json)};
+  return {page_of(run, compared), {}, text_of(json)};
 }
 
 }  // namespace memest

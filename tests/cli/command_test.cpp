@@ -95,8 +95,9 @@ TEST_CASE("sizes that no number holds are bad input with a sentence") {
 }
 
 TEST_CASE("every help page fits, and its example works") {
-  const std::string name = GENERATE("plan", "estimate", "explain", "check", "validate", "import",
-                                    "gpus", "models", "recipes", "optimizers", "init", "schema");
+  const std::string name =
+      GENERATE("plan", "estimate", "explain", "check", "validate", "import", "gpus", "models",
+               "recipes", "optimizers", "init", "schema", "timeline");
   const Ran help = run_shell("memest " + name + " --help");
   CHECK(help.code == 0);
   CHECK(run_shell("memest help " + name).out == help.out);
@@ -127,6 +128,7 @@ TEST_CASE("text fits 100 columns in every command") {
   const std::string command =
       GENERATE("plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
                "estimate resnet-50", "check llama-3-8b gpt2",
+               "timeline gpt2 --set training.global_batch=2",
                "validate tests/truth/transformers.records.jsonl", "gpus", "gpus h100", "models",
                "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command);
@@ -140,7 +142,8 @@ TEST_CASE("without UTF-8 every byte is ASCII, and no sign is lost") {
   for (const char* locale :
        {"LC_ALL=C", "LC_ALL= LC_CTYPE=POSIX LANG=de_DE.UTF-8", "LC_ALL= LANG="}) {
     const Ran ran = run_shell("export " + std::string(locale) +
-                              "; memest plan llama-3-8b; memest explain llama-3-8b");
+                              "; memest plan llama-3-8b; memest explain llama-3-8b; "
+                              "memest timeline tests/golden/timeline.yaml");
     CHECK(ran.out == to_ascii(ran.out));
     CHECK_THAT(ran.out, !ContainsSubstring("?"));
     check_lines_fit(ran.out);

@@ -77,8 +77,8 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "estimate llama-3-8b --gpu h100 --gpus 8", "estimate mixtral-8x7b", "estimate resnet-50",
       "estimate llama-3.1-405b --set training.global_batch=100000000", "plan llama-3-8b --gpus 8",
       "plan t5-small", "explain llama-3-8b", "check gpt2 llama-3-8b",
-      "timeline gpt2 --against tests/truth/traces/v023.trace.gz",
-      "timeline llama-3-8b --gpu t4", "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
+      "timeline gpt2 --against tests/truth/traces/v023.trace.gz", "timeline llama-3-8b --gpu t4",
+      "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
       "validate tests/truth/transformers.records.jsonl", "gpus", "models", "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);

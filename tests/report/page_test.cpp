@@ -26,6 +26,15 @@ TEST_CASE("a table aligns its columns, and the last cell of a short row takes th
         "2·Φ + 12·Φ/D\n");
 }
 
+TEST_CASE("a figure keeps its blanks: in markdown as code, without UTF-8 sign by sign") {
+  const Page page{{Figure{{"│ ▂█░", "└────"}}}};
+  RenderOptions ascii;
+  ascii.unicode = false;
+  CHECK(text_of(page, {}) == "│ ▂█░\n└────\n");
+  CHECK(text_of(page, ascii) == "| _#.\n+----\n");
+  CHECK(markdown_of(page) == "```\n│ ▂█░\n└────\n```\n");
+}
+
 TEST_CASE("without UTF-8 the same page is ASCII and still aligned") {
   RenderOptions ascii;
   ascii.unicode = false;

@@ -1,5 +1,5 @@
-// A page is an answer before its format is chosen: headings, paragraphs and tables. The same page
-// is printed for a terminal and as markdown.
+// A page is an answer before its format is chosen: headings, paragraphs, tables and figures. The
+// same page is printed for a terminal and as markdown.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,13 @@ struct Paragraph {
   Tone tone = Tone::plain;
 };
 
-using Part = std::variant<Heading, Paragraph, Table>;
+/// A drawing in signs of equal width: its lines are printed as they are, none wider than
+/// kTextColumns.
+struct Figure {
+  std::vector<std::string> lines;
+};
+
+using Part = std::variant<Heading, Paragraph, Table, Figure>;
 
 struct Page {
   std::vector<Part> parts;

@@ -1,13 +1,13 @@
-// The answer of `memest timeline`: memory phase by phase, the peak and what is alive in it; and,
-// against a recorded run, the first event that is not the predicted one.
+// The answer of `memest timeline`: the curve, memory phase by phase, the peak and what is alive in
+// it; and, against a recorded run, the first event that is not the predicted one.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "memest/memory/timeline_difference.hpp"
-#include "memest/plan/step_memory.hpp"
 #include "memest/report/report.hpp"
+#include "memest/report/timeline_files.hpp"
 
 namespace memest {
 
@@ -18,7 +18,8 @@ struct ComparedTrace {
   std::optional<TimelineDifference> difference;
 };
 
-Report report_timeline(const StepMemory& memory, const std::optional<ComparedTrace>& compared,
+/// `records` stays empty: the rows of a timeline are its events (events_csv).
+Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace>& compared,
                        const Question& question);
 
 }  // namespace memest

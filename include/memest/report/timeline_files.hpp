@@ -1,0 +1,36 @@
+// The files that `memest timeline` writes beside its answer: its events as a table, as PyTorch's
+// memory snapshot, as a trace of slices and counters,
+// as a page to explore.
+#pragma once
+
+#include <string>
+
+#include "memest/memory/step_course.hpp"
+#include "memest/plan/step_memory.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// A job's steps as they ran; all three outlive it.
+struct TimelineRun {
+  const Job& job;
+  const StepMemory& memory;
+  const StepCourse& course;
+};
+
+/// RFC 4180 CSV, a row an event, as far as memory lasts. Block, op, tensor and holding are those of
+/// the storage; step and phase those of the event.
+std::string events_csv(const TimelineRun& run);
+
+/// What torch.cuda.memory._dump_snapshot() writes, which pytorch.org/memory_viz opens: a pickle.
+/// Times are indices of events; an allocation's frames are tensor, block and phase.
+std::string memory_snapshot(const TimelineRun& run);
+
+/// JSON in the Trace Event Format of chrome://tracing and Perfetto: steps, phases, blocks and ops
+/// as slices, allocated and reserved bytes as counters. An event takes a microsecond.
+std::string trace_events(const TimelineRun& run);
+
+/// An HTML page that needs nothing beside it: the curve, and what is alive under the pointer.
+std::string timeline_page(const TimelineRun& run);
+
+}  // namespace memest

@@ -1,0 +1,39 @@
+#include "memest/memory/storage_maker.hpp"
+
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+namespace {
+
+StorageMaker graph_maker(const Timeline& timeline, const Graph& graph, const Label& label) {
+  const Tensor& tensor = graph.blocks[timeline.places[label.place].block].tensors[label.tensor];
+  return {place_name(timeline, graph, label.place), std::string(tensor.op),
+          std::string(tensor.name)};
+}
+
+}  // namespace
+
+StorageMaker maker_of(const Timeline& timeline, const Graph& graph, StorageId storage) {
+  const Label& label = timeline.storages[storage].label;
+  switch (label.origin) {
+    case Origin::forward:
+      return graph_maker(timeline, graph, label);
+    case Origin::recompute: {
+      StorageMaker maker = graph_maker(timeline, graph, label);
+      maker.tensor += " (recomputed)";
+      return maker;
+    }
+    case Origin::backward: {
+      StorageMaker maker = graph_maker(timeline, graph, label);
+      maker.tensor.insert(0, "gradient of ");
+      return maker;
+    }
+    case Origin::parameter:
+    case Origin::buffer:
+    case Origin::loop:
+      return {"", "", storage_name(timeline, graph, storage)};
+  }
+  unreachable("every origin has a maker");
+}
+
+}  // namespace memest
