@@ -10,12 +10,16 @@ namespace {
 /// Queries, keys and values before position and kernel, as views of what the projections make.
 class Projections {
  public:
-  Projections(BlockBuilder& block, const DecoderContext& context, AttentionKernel kernel)
+  Projections(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+              bool turns)
       : block_(block),
         context_(context),
         dims_(context.dims),
         spec_(std::get<SoftmaxAttention>(context.decoder.attention)),
-        written_out_(kernel == AttentionKernel::eager || kernel == AttentionKernel::sdpa_math) {}
+        turns_(turns),
+        repeats_(call.repeats),
+        written_out_(call.kernel == AttentionKernel::eager ||
+                     call.kernel == AttentionKernel::sdpa_math) {}
 
   AttentionInputs write(TensorId x) {
     return spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
@@ -49,23 +53,36 @@ class Projections {
   AttentionInputs separate(TensorId x) {
     const Expr q_width = dims_.a * dims_.d;
     const Expr kv_width = dims_.k * dims_.d;
-    const TensorId q =
-        full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
-    const Heads of_q = head_norm("q_norm", dims_.a, heads("q_proj", q, dims_.a));
-    const TensorId k =
-        full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
-    const Heads of_k = head_norm("k_norm", dims_.k, heads("k_proj", k, dims_.k));
-    const TensorId v = project("v_proj", kv_width, spec_.kv_bias, x);
-    return {of_q, of_k, {heads("v_proj", v, dims_.k)}};
+    const ProjectionOrder order = context_.habits.projections;
+    const auto seen = [&](std::string_view name, TensorId part, const Expr& count, bool now) {
+      return now ? heads(name, part, count) : part;
+    };
+    const auto normed = [&](std::string_view name, Heads part, const Expr& count, bool now) {
+      return now ? head_norm(name, count, part.id) : part;
+    };
+    const bool sees = order != ProjectionOrder::views_last;
+    const bool norms = order == ProjectionOrder::norm_by_norm;
+    TensorId raw = full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    Heads q = normed("q_norm", {seen("q_proj", raw, dims_.a, sees)}, dims_.a, norms);
+    raw = full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
+    Heads k = normed("k_norm", {seen("k_proj", raw, dims_.k, sees)}, dims_.k, norms);
+    raw = project("v_proj", kv_width, spec_.kv_bias, x);
+    Heads v = {seen("v_proj", raw, dims_.k, sees)};
+    q.id = seen("q_proj", q.id, dims_.a, !sees);
+    k.id = seen("k_proj", k.id, dims_.k, !sees);
+    v.id = seen("v_proj", v.id, dims_.k, !sees);
+    q = normed("q_norm", q, dims_.a, !norms);
+    k = normed("k_norm", k, dims_.k, !norms);
+    return {q, k, v};
   }
 
-  /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation and products give back gradients that
-  /// lie by heads, which the old shape cannot show; of the transposed keys it can.
+  /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation, repeated heads and products give back
+  /// gradients that lie by heads, which the old shape cannot show; of the transposed keys it can.
   TensorId heads(std::string_view name, TensorId x, const Expr& count) {
     const bool of_v = name == "v_proj";
-    const bool normed = spec_.qk_norm == QkNorm::per_head && !of_v;
-    const bool turned = std::holds_alternative<RotaryPosition>(context_.decoder.position) && !of_v;
-    const bool packed_gradient = !normed && (turned || (written_out_ && name != "k_proj"));
+    const bool of_k = name == "k_proj";
+    const bool packed_gradient =
+        (turns_ && !of_v) || (repeats_ && (of_k || of_v)) || (written_out_ && !of_k);
     if (packed_gradient && count != Expr(1)) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));
     }
@@ -147,7 +164,9 @@ class Projections {
   const DecoderContext& context_;
   const Dimensions& dims_;
   const SoftmaxAttention& spec_;
-  bool written_out_ = false;  // as products of batches
+  bool turns_;
+  bool repeats_;
+  bool written_out_;  // as products of batches
 };
 
 struct Rotation {
@@ -156,22 +175,29 @@ struct Rotation {
   bool joins_at_once = false;    ///< the queries before the keys are turned
   bool joined_replaces = false;  ///< the turned channels go as soon as they are joined
   Expr channels;                 ///< that turn
-  bool casts_back = false;       ///< who keeps fp32 tables casts the sum back
+  RotationType type = RotationType::given;
+  bool casts_back = false;  ///< the sum is of another type
 };
 
 /// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
 TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
   const std::vector<TensorId>& tables = rotation.tables;
   const Shape shape = block.tensor(x).shape;
+  const bool widens = rotation.type == RotationType::factors_in_fp32;
+  const auto factor = [&](std::string_view part, TensorId tensor) {
+    return widens ? cast(block, {name, part}, tensor, DType::fp32) : tensor;
+  };
   if (tables.empty()) return function(block, {name}, Keeps::nothing, x);
   Shape half = shape;
   half.back() = half.back() / Expr(2);
-  const TensorId cosine = multiply(block, {name, "cosine product"}, x, tables[0]);
+  const TensorId cosine =
+      multiply(block, {name, "cosine product"}, factor("in fp32", x), tables[0]);
   const TensorId low = slice(block, {name, "low half"}, x, half);
   const TensorId high = slice(block, {name, "high half"}, x, half);
   const TensorId negated = scale(block, {name, "negated half"}, high);
   const TensorId half_turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
-  const TensorId sine = multiply(block, {name, "sine product"}, half_turned, tables[1]);
+  const TensorId sine = multiply(block, {name, "sine product"},
+                                 factor("half turned in fp32", half_turned), tables[1]);
   return add(block, {name, "turned"}, cosine, sine);
 }
 
@@ -195,10 +221,17 @@ Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, con
 }
 
 /// Queries and keys by the positions' angles.
-void rotate(BlockBuilder& block, const Rotation& rotation, Heads& q, Heads& k) {
+void rotate(BlockBuilder& block, const Rotation& rotation, Frame& names, AttentionInputs& inputs) {
+  Heads& q = inputs.q;
+  Heads& k = inputs.k;
   if (!rotation.by_cat) {
     Frame frame(block);
     const DType dtype = block.dtype_of(q.id);
+    for (const TensorId table : rotation.tables) frame.local(table);
+    if (rotation.type == RotationType::whole_in_fp32) {
+      q.id = frame.local(cast(block, {"q_rotary", "in fp32"}, q.id, DType::fp32));
+      k.id = frame.local(cast(block, {"k_rotary", "in fp32"}, k.id, DType::fp32));
+    }
     const TensorId of_q = frame.local(turned(block, "q_rotary", q.id, rotation));
     const TensorId of_k = frame.local(turned(block, "k_rotary", k.id, rotation));
     q = {of_q, false};
@@ -221,9 +254,8 @@ void rotate(BlockBuilder& block, const Rotation& rotation, Heads& q, Heads& k) {
     return;
   }
   const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
-  Frame frame(block);
   if (!rotation.joined_replaces) {
-    for (const TensorId part : {turned_q, turned_k}) frame.local(part);
+    for (const TensorId part : {turned_q, turned_k}) names.local(part);
   }
   q = joined("q_rotary", turned_q, of_q.still, q.id);
   k = joined("k_rotary", turned_k, of_k.still, k.id);
@@ -288,10 +320,13 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
                    spec.kv_heads < spec.heads;
   // transformers repeats keys and values where it passes a mask.
   call.grouped = spec.kv_heads < spec.heads && !call.masked;
+  call.repeats = spec.kv_heads < spec.heads && spec.kv_heads > 1 &&
+                 (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
     call.kernel = call.broadcast ? AttentionKernel::sdpa_math
                                  : resolve_sdpa(call, spec.head_dim, policy.capability);
   }
+  if (call.grouped && call.kernel == AttentionKernel::sdpa_math) call.repeats = true;
   return call;
 }
 
@@ -330,9 +365,10 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   const AttentionCall call = attention_call(context, kind);
   Frame frame(block);
-  AttentionInputs inputs = Projections(block, context, call.kernel).write(x);
   const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
-  if (rotary != nullptr && kind.rotates) {
+  const bool turns = rotary != nullptr && kind.rotates;
+  AttentionInputs inputs = Projections(block, context, call, turns).write(x);
+  if (turns) {
     const bool habitual = context.transformers();
     Rotation rotation;
     rotation.tables = rotary_tables(block, context, kind);
@@ -342,10 +378,15 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
     rotation.joined_replaces = habitual && context.habits.joined_replaces;
     const bool all = rotary->rotary_dim == spec.head_dim;
     rotation.channels = all ? dims.d : Expr(Symbol::rotary_dim);
-    rotation.casts_back = habitual && context.habits.tables_in_fp32;
+    if (habitual) rotation.type = context.habits.rotation;
+    rotation.casts_back =
+        habitual && (context.habits.tables_in_fp32 || rotation.type != RotationType::given);
+    // Who takes the channels apart in attention's own function names the parts.
+    const bool own = rotation.by_cat && habitual && context.habits.names_channels;
     Frame rotating(block);
-    for (const TensorId raw : {inputs.q.id, inputs.k.id}) rotating.local(raw);
-    rotate(block, rotation, inputs.q, inputs.k);
+    Frame& names = own ? frame : rotating;
+    for (const TensorId raw : {inputs.q.id, inputs.k.id}) names.local(raw);
+    rotate(block, rotation, names, inputs);
   }
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, call, inputs);

@@ -29,6 +29,7 @@ struct AttentionCall {
   bool masked = false;        ///< an explicit mask is passed
   bool mask_by_head = false;  ///< of its own for every head (ALiBi)
   bool grouped = false;       ///< fewer key/value heads reach the kernel than query heads
+  bool repeats = false;       ///< keys and values are written out for every query head
   bool broadcast = false;     ///< a single key/value head is left to broadcasting (Falcon)
   double dropout = 0;
   DType dtype = DType::bf16;  ///< of the operands

@@ -200,7 +200,8 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
 }
 
 /// A mask in the operands' type, its columns rounded up to 8 where the kernel wants that. Each
-/// layer makes its own from a boolean one; ALiBi's is ready unless it must be cast or widened.
+/// layer makes its own from a boolean one and two numbers; ALiBi's is ready unless it must be cast
+/// or widened.
 TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
                      const AttentionCall& call) {
   constexpr std::int64_t kColumns = 8;
@@ -212,7 +213,14 @@ TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
   if (call.mask_by_head && !widens && !context.policy.autocast) {
     return block.shared("alibi mask", shape, call.dtype);
   }
-  return compute(block, OpKind::mask, {}, {{"attention_mask"}, shape, call.dtype});
+  if (call.mask_by_head)
+    return compute(block, OpKind::mask, {}, {{"attention_mask"}, shape, call.dtype});
+  const auto number = [&](std::string_view name) {
+    return compute(block, OpKind::copy, {}, {{"attention_mask", name}, {Expr(1)}, call.dtype});
+  };
+  const TensorId zero = number("zero");
+  const TensorId lowest = number("lowest value");
+  return compute(block, OpKind::mask, {zero, lowest}, {{"attention_mask"}, shape, call.dtype});
 }
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
@@ -254,9 +262,11 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
                          const AttentionCall& call, AttentionInputs inputs) {
   const Dimensions& dims = context.dims;
+  Frame frame(block);
   if (call.masked) {
     inputs.k = repeat_heads(block, context, "k_repeat", inputs.k);
     inputs.v = repeat_heads(block, context, "v_repeat", inputs.v);
+    for (const Heads& local : {inputs.k, inputs.v}) frame.local(local.id);
   }
   const bool flash = call.kernel == AttentionKernel::sdpa_flash;
   const auto prepare = [&](std::string_view name, Heads x) {

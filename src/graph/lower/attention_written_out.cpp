@@ -48,9 +48,13 @@ TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form) {
   return out;
 }
 
-/// Softmax of the scores in `dtype`; its result is kept.
+/// Softmax of the scores in `dtype`; its result is kept. The kernel itself widens fp16 alone.
 TensorId softmax(BlockBuilder& block, TensorId scores, DType dtype) {
   const Shape shape = block.tensor(scores).shape;
+  const DType given = block.dtype_of(scores);
+  if (given != dtype && given != DType::fp16) {
+    scores = core_copy(block, {"softmax", "scores in fp32"}, scores, {shape, dtype});
+  }
   const TensorId out = block.make({"softmax"}, shape, dtype);
   Op op;
   op.kind = OpKind::softmax;
@@ -59,20 +63,10 @@ TensorId softmax(BlockBuilder& block, TensorId scores, DType dtype) {
   op.outputs = {out};
   op.saved = {out};
   op.attention_core = true;
-  if (block.dtype_of(scores) != dtype) {
-    op.forward_scratch = {scratch(block, {"softmax", "scores in fp32"}, shape, dtype)};
-  }
   BackwardWriter backward(op);
-  // A cast inside the kernel is a step of its own on the way back.
-  const auto gradient = backward.make(out, dtype);
+  const auto gradient = backward.make(scores, block.dtype_of(scores));
   backward.drop(backward.make(out, dtype));
-  if (block.dtype_of(scores) == dtype) {
-    backward.give(scores, gradient);
-  } else {
-    const auto narrow = backward.make(scores, block.dtype_of(scores));
-    backward.drop(gradient);
-    backward.give(scores, narrow);
-  }
+  backward.give(scores, gradient);
   block.emit(std::move(op));
   return out;
 }
@@ -129,8 +123,15 @@ TensorId values_of(BlockBuilder& block, const Dimensions& dims, TensorId probabi
   return core_product(block, {probabilities, v.id}, out, score_flops(dims));
 }
 
+/// Whether a transposed view by heads shows one dimension of batches without a copy.
+bool seen_as_batches(const DecoderContext& context) {
+  return context.policy.micro_batch == 1 ||
+         std::get<SoftmaxAttention>(context.decoder.attention).heads == 1;
+}
+
 /// The mixed values as [b, s, a·d]: a transposed copy.
-TensorId join(BlockBuilder& block, const Dimensions& dims, TensorId mixed, DType dtype) {
+TensorId join(BlockBuilder& block, const DecoderContext& context, TensorId mixed, DType dtype) {
+  const Dimensions& dims = context.dims;
   const TensorId out = block.make({"join_heads"}, {dims.b, dims.s, dims.a * dims.d}, dtype);
   Op op;
   op.kind = OpKind::copy;
@@ -138,7 +139,12 @@ TensorId join(BlockBuilder& block, const Dimensions& dims, TensorId mixed, DType
   op.inputs = {mixed};
   op.outputs = {out};
   BackwardWriter backward(op);
-  backward.give(mixed, backward.make(mixed, block.dtype_of(mixed)));
+  // A product of batches reads a transposed gradient of one sequence as it is.
+  if (seen_as_batches(context)) {
+    backward.hand_on(mixed, Reach::through_view);
+  } else {
+    backward.give(mixed, backward.make(mixed, block.dtype_of(mixed)));
+  }
   block.emit(std::move(op));
   return out;
 }
@@ -146,7 +152,8 @@ TensorId join(BlockBuilder& block, const Dimensions& dims, TensorId mixed, DType
 /// The causal (or sliding, or ALiBi) mask added to the scores: two more score-sized tensors, gone
 /// after the softmax.
 TensorId masked_scores(BlockBuilder& block, const DecoderContext& context, TensorId scores) {
-  const TensorId out = block.make({"mask"}, block.tensor(scores).shape, block.dtype_of(scores));
+  const DType dtype = promoted(block.dtype_of(scores), block.precision().weights);
+  const TensorId out = block.make({"mask"}, block.tensor(scores).shape, dtype);
   Op op;
   op.kind = OpKind::mask;
   op.name = "mask";
@@ -157,6 +164,25 @@ TensorId masked_scores(BlockBuilder& block, const DecoderContext& context, Tenso
     op.saved = {block.shared("boolean mask", {dims.b, Expr(1), dims.s, dims.s}, DType::boolean)};
   }
   op.attention_core = true;
+  BackwardWriter backward(op);
+  if (block.dtype_of(scores) == dtype) {
+    backward.hand_on(scores);
+  } else {
+    backward.leave_node();
+    backward.give(scores, backward.make(scores, block.dtype_of(scores)));
+  }
+  block.emit(std::move(op));
+  return out;
+}
+
+/// The same in place, as the math kernel does.
+TensorId mask_in_place(BlockBuilder& block, TensorId scores, TensorId mask) {
+  const TensorId out = block.alias({"mask"}, scores, block.tensor(scores).shape);
+  Op op;
+  op.kind = OpKind::mask;
+  op.name = "mask";
+  op.inputs = {scores, mask};
+  op.outputs = {out};
   BackwardWriter(op).hand_on(scores);
   block.emit(std::move(op));
   return out;
@@ -179,20 +205,8 @@ TensorId scaled_scores(BlockBuilder& block, TensorId scores) {
 }
 
 TensorId core_softcap(BlockBuilder& block, TensorId scores) {
-  const TensorId out = block.make({"softcap"}, block.tensor(scores).shape, block.dtype_of(scores));
-  const TensorId tangent =
-      block.make({"softcap", "tanh"}, block.tensor(scores).shape, block.dtype_of(scores));
-  Op op;
-  op.kind = OpKind::activation;
-  op.name = "softcap";
-  op.inputs = {scores};
-  op.outputs = {out, tangent};
-  op.saved = {tangent};
-  op.attention_core = true;
-  BackwardWriter backward(op);
-  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
-  block.emit(std::move(op));
-  return out;
+  const AttentionCore core(block);
+  return softcap(block, "softcap", scores);
 }
 
 }  // namespace
@@ -238,22 +252,31 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   const auto operand = [&](std::string_view name, Heads x) {
     return product_operand(block, context, name, cast_heads(block, context, name, x));
   };
-  const Heads k = operand("k_operand", repeat_heads(block, context, "k_repeat", inputs.k));
+  Frame frame(block);
+  const Heads repeated_k = repeat_heads(block, context, "k_repeat", inputs.k);
   const Heads v = repeat_heads(block, context, "v_repeat", inputs.v);
+  for (const Heads& local : {repeated_k, v}) frame.local(local.id);
+  const Heads k = operand("k_operand", repeated_k);
   TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k);
   if (context.transformers()) scores = scaled_scores(block, scores);
   if (spec.softcap) scores = core_softcap(block, scores);
   scores = masked_scores(block, context, scores);
   const bool in_type =
       context.transformers() && context.habits.softmax_in_type && !block.precision().autocast;
-  TensorId probabilities = softmax(block, scores, in_type ? call.dtype : DType::fp32);
-  if (block.dtype_of(probabilities) != call.dtype) {
-    probabilities =
-        core_copy(block, {"probabilities"}, probabilities, {score_shape(dims), call.dtype});
+  const TensorId probabilities = [&] {
+    Frame naming(block);
+    naming.local(scores);
+    const TensorId wide = softmax(block, scores, in_type ? call.dtype : DType::fp32);
+    const DType dtype = block.dtype_of(inputs.q.id);
+    if (block.dtype_of(wide) == dtype) return wide;
+    return core_copy(block, {"probabilities"}, wide, {score_shape(dims), dtype});
+  }();
+  TensorId dropped = core_dropout(block, call.dropout, probabilities);
+  if (block.dtype_of(dropped) != call.dtype) {
+    dropped = core_copy(block, {"probabilities", "cast"}, dropped, {score_shape(dims), call.dtype});
   }
-  probabilities = core_dropout(block, call.dropout, probabilities);
-  const TensorId mixed = values_of(block, dims, probabilities, operand("v_operand", v));
-  return join(block, dims, mixed, call.dtype);
+  const TensorId mixed = values_of(block, dims, dropped, operand("v_operand", v));
+  return join(block, context, mixed, call.dtype);
 }
 
 namespace {
@@ -295,8 +318,10 @@ TensorId safe_softmax(BlockBuilder& block, TensorId scores) {
 
 }  // namespace
 
-TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
-                        const AttentionCall& call, AttentionInputs inputs) {
+namespace {
+
+TensorId math_kernel(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                     const AttentionInputs& inputs) {
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   const AttentionCore core(block);
@@ -325,15 +350,22 @@ TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
   q = product_operand(block, context, "q_product", q);
   if (call.broadcast) k = product_operand(block, context, "k_product", k);
   TensorId scores = scores_of(block, dims, q, k);
-  scores = call.masked ? masked_scores(block, context, scores)
-                       : add(block, {"mask", "out"}, scores, mask);
+  scores = call.masked ? masked_scores(block, context, scores) : mask_in_place(block, scores, mask);
   TensorId probabilities = safe_softmax(block, scores);
   probabilities = core_dropout(block, call.dropout, probabilities);
   if (half) cast(block, {"softmax", "in type"}, probabilities, call.dtype);
   v = product_operand(block, context, "v_product", v);
   TensorId mixed = values_of(block, dims, probabilities, v);
   if (half) mixed = cast(block, {"values", "in type"}, mixed, call.dtype);
-  return join(block, dims, mixed, call.dtype);
+  return mixed;
+}
+
+}  // namespace
+
+TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, AttentionInputs inputs) {
+  const TensorId mixed = math_kernel(block, context, call, inputs);
+  return join(block, context, mixed, call.dtype);
 }
 
 TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,

@@ -1,5 +1,6 @@
 #include "decoder.hpp"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -61,7 +62,7 @@ class LayerWriter {
         return residual("feed_forward_residual", y, normalize("feed_forward_output_norm", feed(y)));
       }
       case BlockLayout::parallel_one_norm: {
-        const TensorId normalized = named(LayerLocals::all, normalize("input_norm", x));
+        const TensorId normalized = named(LayerLocals::first_norm, normalize("input_norm", x));
         const TensorId mixed = attend(normalized);  // named: the order of arguments is not fixed
         return join(x, mixed, feed(normalized));
       }
@@ -88,7 +89,7 @@ class LayerWriter {
 
   TensorId attention_sublayer(TensorId x) {
     Frame sublayer(block_);
-    const TensorId normalized = named(LayerLocals::all, normalize("attention_norm", x));
+    const TensorId normalized = named(LayerLocals::first_norm, normalize("attention_norm", x));
     if (names_norm()) sublayer.local(normalized);
     return residual("attention_residual", x, named(LayerLocals::branches, attend(normalized)));
   }
@@ -122,7 +123,9 @@ class LayerWriter {
 
   /// Granite's factor.
   TensorId factored(std::string_view name, TensorId x) {
-    return context_.decoder.scaled_residual ? scale(block_, {name}, x) : x;
+    if (!context_.decoder.scaled_residual) return x;
+    unscaled_ = x;
+    return scale(block_, {name}, x);
   }
 
   TensorId attend(TensorId x) {
@@ -140,11 +143,18 @@ class LayerWriter {
   }
 
   TensorId residual(std::string_view name, TensorId x, TensorId branch) {
+    // The sum takes the name of what was scaled.
+    Frame naming(block_);
+    if (unscaled_) naming.local(*std::exchange(unscaled_, std::nullopt));
     return add(block_, {name}, x, branch);
   }
 
   TensorId join(TensorId x, TensorId mixed, TensorId fed) {
     for (const TensorId branch : {mixed, fed}) named(LayerLocals::branches, branch);
+    if (context_.transformers() && context_.habits.joins_residual_first) {
+      return add(block_, {"feed_forward_residual"}, add(block_, {"attention_residual"}, x, mixed),
+                 fed);
+    }
     TensorId both = add(block_, {"attention_residual"}, mixed, fed);
     if (drops_joined()) both = drop("branches_dropout", both);
     return add(block_, {"feed_forward_residual"}, x, both);
@@ -153,6 +163,7 @@ class LayerWriter {
   const DecoderContext& context_;
   const LayerKind& kind_;
   BlockBuilder block_;
+  std::optional<TensorId> unscaled_;
   std::vector<TensorId> named_;  // until the layer returns
 };
 

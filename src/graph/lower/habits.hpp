@@ -31,10 +31,25 @@ enum class BiasCall {
 /// Which of a layer's results have names of their own, and so live until it returns or names
 /// something else so.
 enum class LayerLocals {
-  replaced,   ///< each result takes the name of what it was made from (LLaMA)
-  branches,   ///< both branches' results are named (GPT-NeoX)
-  sublayers,  ///< and a norm's result until the residual sum replaces it (GPT-2)
-  all         ///< norms' results too (Falcon)
+  replaced,    ///< each result takes the name of what it was made from (LLaMA)
+  branches,    ///< both branches' results are named (GPT-NeoX)
+  sublayers,   ///< and a norm's result until the residual sum replaces it (GPT-2)
+  first_norm,  ///< branches' and the first norm's (StableLM)
+  all          ///< norms' results too (Falcon)
+};
+
+/// The order in which queries, keys and values are projected, seen by heads, and normalized.
+enum class ProjectionOrder {
+  view_by_view,  ///< each is seen by heads at once, norms follow (LLaMA, Gemma 3)
+  norm_by_norm,  ///< each is seen and normalized at once (Qwen 3)
+  views_last     ///< all are projected first (OLMo)
+};
+
+/// The type in which a rotation is computed.
+enum class RotationType {
+  given,           ///< as queries, keys and tables are
+  whole_in_fp32,   ///< queries and keys are cast first (Cohere)
+  factors_in_fp32  ///< each factor is cast where it is multiplied (ERNIE)
 };
 
 struct Habits {
@@ -65,6 +80,11 @@ struct Habits {
   bool drops_attention_output = true;  ///< applies residual dropout after attention too
   bool drops_joined_branches = false;  ///< one dropout for both branches of a parallel block
   bool drops_attention = true;         ///< applies attention dropout without ALiBi too
+  bool joins_residual_first = false;   ///< (x + attention) + feed-forward of parallel branches
+  bool names_channels = false;         ///< takes the channels apart in attention's own function
+  ProjectionOrder projections = ProjectionOrder::view_by_view;
+  RotationType rotation = RotationType::given;
+  bool masks_by_type = false;  ///< makes the full mask even where every layer's slides
 };
 
 /// The habits of `model_type`, LLaMA's for an empty one; null where they are not known.

@@ -168,9 +168,14 @@ class NormWriter {
     given.gain = add_number(block_, at("1 + gain"), *given.gain);
     if (!block_.precision().autocast) return kernel(x_, given, Statistics::kept);
     const DType compute = block_.precision().compute;
-    const TensorId x = cast(block_, at("cast input"), x_, compute);
-    given.gain = cast(block_, at("cast gain"), *given.gain, compute);
-    if (given.bias) given.bias = cast(block_, at("cast bias"), *given.bias, compute);
+    TensorId x = x_;
+    {
+      Frame casting(block_);
+      casting.local(*given.gain);
+      x = cast(block_, at("cast input"), x_, compute);
+      given.gain = cast(block_, at("cast gain"), *given.gain, compute);
+      if (given.bias) given.bias = cast(block_, at("cast bias"), *given.bias, compute);
+    }
     return kernel(x, given, Statistics::kept);
   }
 
@@ -201,7 +206,11 @@ class NormWriter {
     const TensorId centered = subtract_mean("centered", x, mean);
     const TensorId root = reciprocal_root(block_, at("reciprocal deviation"),
                                           add_number(block_, at("variance + epsilon"), variance));
-    TensorId out = multiply(block_, at("normalized"), centered, root);
+    TensorId out = [&] {
+      Frame naming(block_);
+      naming.local(x);
+      return multiply(block_, at("normalized"), centered, root);
+    }();
     if (has_gain()) {
       const TensorId weight = block_.parameter(at("weight"), part_.gain);
       out = multiply(block_, at("scaled"), cast(block_, at("gain in fp32"), weight, DType::fp32),

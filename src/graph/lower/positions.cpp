@@ -116,9 +116,10 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const LayerKind& one) {
       return one.sliding_window.has_value() == sliding;
     });
-    if (kind == kinds.end()) continue;
+    const bool unread = kind == kinds.end();
+    if (unread && (sliding || !context.habits.masks_by_type)) continue;
     find_packed_sequences(block, context, ids);
-    const AttentionCall call = attention_call(context, *kind);
+    const AttentionCall call = attention_call(context, unread ? LayerKind() : *kind);
     if (call.mask_by_head || (!eager && !call.masked)) continue;
     const std::string_view name = sliding ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =

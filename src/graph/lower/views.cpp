@@ -57,7 +57,9 @@ std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId
 
 TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
                      Shape shape) {
-  const TensorId out = block.make(place, std::move(shape), block.dtype_of(parts.front()));
+  DType dtype = block.dtype_of(parts.front());
+  for (const TensorId part : parts) dtype = promoted(dtype, block.dtype_of(part));
+  const TensorId out = block.make(place, std::move(shape), dtype);
   Op op;
   op.kind = OpKind::concatenate;
   op.name = place.op;
@@ -66,7 +68,7 @@ TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorI
   BackwardWriter backward(op);
   for (const TensorId part : parts) {
     if (!block.needs_gradient(part)) continue;
-    if (block.dtype_of(part) == block.dtype_of(out)) {
+    if (block.dtype_of(part) == dtype) {
       backward.hand_on(part, Reach::through_view);
     } else {
       backward.leave_node();

@@ -66,16 +66,13 @@ class Engine {
   struct Slot {
     StorageId storage = kNoStorage;
     Reach reach = Reach::directly;
+    bool arrived = false;  ///< a tensor without elements has no storage
   };
   struct ParameterState {
     StorageId gradient = kNoStorage;
     StorageId cast = kNoStorage;  ///< in autocast's cache
     Slot slot;
     std::int64_t arrived = 0;
-  };
-  struct Incoming {
-    Slot slot;
-    bool arrived = false;
   };
 
   // engine_forward.cpp
@@ -91,7 +88,7 @@ class Engine {
 
   // engine_backward.cpp
   void run_backward(const OpSite& site);
-  Incoming take_incoming(const OpSite& site, const OpProgram& op);
+  Slot take_incoming(const OpSite& site, const OpProgram& op);
   void run_steps(const OpSite& site, const OpProgram& op, Slice steps);
   void drop_saved(const OpSite& site, const OpProgram& op);
   void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming);

@@ -5,7 +5,7 @@ namespace memest {
 
 void Engine::backward(StorageId loss_gradient) {
   thread_ = Thread::autograd;
-  slots_[order_.loss_cell()] = {loss_gradient, Reach::directly};
+  slots_[order_.loss_cell()] = {loss_gradient, Reach::directly, true};
   std::size_t before = checkpoints_.list.size();
   auto i = static_cast<std::uint32_t>(order_.sites().size());
   while (i > 0) {
@@ -28,31 +28,31 @@ void Engine::backward(StorageId loss_gradient) {
 void Engine::run_backward(const OpSite& site) {
   const OpProgram& op = order_.op(site);
   if (!op.trains) return;
-  const Incoming incoming = take_incoming(site, op);
+  const Slot incoming = take_incoming(site, op);
   if (!incoming.arrived) return drop_saved(site, op);
   made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   run_steps(site, op, {op.steps.begin, op.reductions});
   if (unpacks_) drop_saved(site, op);
   run_steps(site, op, {op.reductions, op.steps.end});
-  if (!op.hands_on) recorder_.release(incoming.slot.storage);
+  if (!op.hands_on) recorder_.release(incoming.storage);
   for (const StorageId storage : extra_incoming_) recorder_.release(storage);
   extra_incoming_.clear();
   if (!unpacks_) drop_saved(site, op);
-  hand_gradients(site, op, incoming.slot);
+  hand_gradients(site, op, incoming);
 }
 
 /// The gradients of the outputs leave their slots; only one of an op's outputs is differentiable,
 /// or the others' gradients (statistics') never arrive.
-Engine::Incoming Engine::take_incoming(const OpSite& site, const OpProgram& op) {
+Engine::Slot Engine::take_incoming(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
-  Incoming incoming;
+  Slot incoming;
   for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
     Slot& slot = slots_[order_.cell(site.instance, program.tensors[i])];
-    if (slot.storage == kNoStorage) continue;
+    if (!slot.arrived) continue;
     if (incoming.arrived) {
       extra_incoming_.push_back(slot.storage);
     } else {
-      incoming = {slot, true};
+      incoming = slot;
     }
     slot = {};
   }
@@ -89,7 +89,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
   for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
     const HandedGradient& handed = program.handed[i];
     const bool on = handed.tensor == InputGradient::kHandedOn;
-    Slot gradient{on ? incoming.storage : made_[handed.tensor], handed.reach};
+    Slot gradient{on ? incoming.storage : made_[handed.tensor], handed.reach, true};
     if (on && incoming.reach == Reach::through_view) gradient.reach = Reach::through_view;
     if (!handed.last) recorder_.retain(gradient.storage);
     const Cell target = order_.cell(site.instance, handed.input);
@@ -107,7 +107,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
 /// torch/csrc/autograd/input_buffer.cpp: a second gradient is added in place only where nothing
 /// but the slot holds the first one's storage.
 void Engine::put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label) {
-  if (slot.storage == kNoStorage) {
+  if (!slot.arrived || gradient.storage == kNoStorage) {
     slot = gradient;
     return;
   }
@@ -118,7 +118,7 @@ void Engine::put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const
   const StorageId sum = recorder_.allocate(sum_bytes, label);
   recorder_.release(slot.storage);
   recorder_.release(gradient.storage);
-  slot = {sum, Reach::directly};
+  slot = {sum, Reach::directly, true};
 }
 
 /// AccumulateGrad: the first gradient is adopted as it is, a later one added in place.
