@@ -33,8 +33,7 @@ BudgetLine line_of(BudgetItem item, double limit, const std::variant<T, Unavaila
 }
 
 Estimated device_of(const MemoryAnswer& memory) {
-  return {memory.estimate.device().as_double(), memory.estimate.low().as_double(),
-          memory.estimate.high().as_double()};
+  return {memory.device().as_double(), memory.low().as_double(), memory.high().as_double()};
 }
 
 /// The verdict of the memory room, as a line: it knows what a limit of the allocator does not hold.

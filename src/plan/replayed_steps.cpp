@@ -27,12 +27,18 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   auto written = write_timeline(graph, job);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   ReplayedSteps steps;
+  steps.graph = graph;
   steps.timeline = std::get<Timeline>(std::move(written));
   steps.run = replay_steps(steps.timeline, job.allocator, replay_device_of(job.hardware));
   steps.unlimited = was_pressed(steps.run)
                         ? replay_steps(steps.timeline, job.allocator,
                                        {.total = kUnlimited, .available = kUnlimited, .limit = {}})
                         : steps.run;
+  if (steps.run.out_of_memory && !job.allocator.expandable_segments) {
+    AllocatorSettings expandable = job.allocator;
+    expandable.expandable_segments = true;
+    steps.expandable = replay_steps(steps.timeline, expandable, replay_device_of(job.hardware));
+  }
   return steps;
 }
 
@@ -48,6 +54,15 @@ Verdict judge(const ReplayedSteps& steps, const Job& job) {
   tighter.limit = limit - share_rounded_up(limit, margin.high);
   const StepReplay run = replay_steps(steps.timeline, job.allocator, tighter);
   return run.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;
+}
+
+std::string ReplayedSteps::moment(std::uint32_t event) const {
+  const StorageId storage = timeline.events[event].storage;
+  const Label& label = timeline.storages[storage].label;
+  std::string name = storage_name(timeline, graph, storage);
+  if (label.step == 0) return name + ", before the first step";
+  return name + ", in step " + std::to_string(label.step) + "'s " +
+         std::string(name_of(label.phase));
 }
 
 Bytes MemoryAnswer::allocated() const {

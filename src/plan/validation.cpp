@@ -117,22 +117,6 @@ class Comparer {
   std::vector<Comparison> comparisons_;
 };
 
-/// As records name them: "model", "step1.forward_peak", "step1.forward_end".
-std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps) {
-  std::vector<PhaseBytes> phases;
-  for (const PhaseMemory& phase : steps.run.phases) {
-    const std::string name(name_of(phase.phase));
-    if (phase.phase == Phase::model) {
-      phases.push_back({name, phase.end});
-      continue;
-    }
-    const std::string place = "step" + std::to_string(phase.step) + "." + name;
-    phases.push_back({place + "_peak", phase.peak});
-    phases.push_back({place + "_end", phase.end});
-  }
-  return phases;
-}
-
 RunTraits traits_of(const Job& job) {
   RunTraits traits;
   traits.model =
@@ -168,6 +152,21 @@ double Comparison::error() const {
                 expected;
   if (difference == 0) return 0;
   return expected == 0 ? std::numeric_limits<double>::infinity() : difference / expected;
+}
+
+std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps) {
+  std::vector<PhaseBytes> phases;
+  for (const PhaseMemory& phase : steps.run.phases) {
+    const std::string name(name_of(phase.phase));
+    if (phase.phase == Phase::model) {
+      phases.push_back({name, phase.end});
+      continue;
+    }
+    const std::string place = "step" + std::to_string(phase.step) + "." + name;
+    phases.push_back({place + "_peak", phase.peak});
+    phases.push_back({place + "_end", phase.end});
+  }
+  return phases;
 }
 
 Observables predict(const Job& job, const JobEstimate& estimate) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "memest/plan/validation.hpp"
 #include "title.hpp"
 
 namespace memest {
@@ -48,6 +49,33 @@ Json peak_json(const MemoryAnswer& answer) {
   return json;
 }
 
+/// The replay's peak: the moment and the largest of what is alive, the rest in one row.
+Json peak_json(const ReplayedSteps& steps) {
+  constexpr std::size_t kShown = 64;
+  const PeakMoment& peak = steps.unlimited.peak;
+  const Label& label = steps.timeline.storages[steps.timeline.events[peak.event].storage].label;
+  Json json{{"step", label.step}, {"op", steps.moment(peak.event)}, {"alive", Json::array()}};
+  Bytes rest = peak.allocated;
+  for (std::size_t i = 0; i < peak.alive.size() && i < kShown; ++i) {
+    const AliveStorage& alive = peak.alive[i];
+    rest -= alive.block;
+    json["alive"].push_back({{"tensor", storage_name(steps.timeline, steps.graph, alive.storage)},
+                             {"bytes", alive.block.value()}});
+  }
+  if (peak.alive.size() > kShown) {
+    json["alive"].push_back({{"tensor", std::to_string(peak.alive.size() - kShown) + " more"},
+                             {"bytes", rest.value()}});
+  }
+  return json;
+}
+
+/// As records name them: "model", "step1.forward_peak", "step1.forward_end".
+Json phases_json(const ReplayedSteps& steps) {
+  Json json = Json::object();
+  for (const PhaseBytes& phase : phases_of(steps)) json[phase.name] = phase.bytes.value();
+  return json;
+}
+
 /// One number where all layers are equal, else a list in order.
 Json layers_json(const std::vector<Bytes>& layers) {
   const bool equal =
@@ -61,19 +89,30 @@ Json layers_json(const std::vector<Bytes>& layers) {
 Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
   Json json{{"name", "every rank"}, {"count", ranks}, {"terms", Json::array()}};
   for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
-  put(json, "allocated_peak_bytes", answer.estimate.allocated());
-  put_null(json, "reserved_peak_bytes", kNoReplay);
-  put(json, "device_bytes", answer.estimate.device());
-  json["interval_bytes"] = {answer.estimate.low().value(), answer.estimate.high().value()};
+  put(json, "allocated_peak_bytes", answer.allocated());
+  put(json, "closed_form_peak_bytes", answer.estimate.allocated());
+  if (const auto reserved = answer.reserved()) {
+    put(json, "reserved_peak_bytes", *reserved);
+  } else {
+    put_null(json, "reserved_peak_bytes", kNoReplay);
+  }
+  put(json, "device_bytes", answer.device());
+  json["interval_bytes"] = {answer.low().value(), answer.high().value()};
   put(json, "saved_bytes", answer.saved, [](Bytes bytes) { return Json(bytes.value()); });
   json["saved_bytes_per_layer"] = layers_json(answer.saved_by_layer);
-  put_null(json, "phases", kNoTimeline);
+  if (const ReplayedSteps* steps = answer.replayed()) {
+    json["phases"] = phases_json(*steps);
+    json["retries"] = steps->run.statistics.retries;
+  } else {
+    put_null(json, "phases", kNoTimeline);
+    put_null(json, "retries", kNoReplay);
+  }
   json["moments"] = Json::array();
   for (const InstantTotal& instant : answer.estimate.instants) {
     json["moments"].push_back({{"name", answer.ledger.instants[instant.index].name},
                                {"allocated_bytes", instant.total.value()}});
   }
-  json["peak"] = peak_json(answer);
+  json["peak"] = answer.replayed() != nullptr ? peak_json(*answer.replayed()) : peak_json(answer);
   return json;
 }
 
@@ -130,12 +169,18 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
     tags["time"] = name_of(time->provenance);
   }
-  Json json{{"method", "closed form"}};
+  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
+  const bool replayed = memory != nullptr && memory->replayed() != nullptr;
+  Json json{{"method", replayed ? "replay" : "closed form"}};
   put_null(json, "profile",
            "no measured profile of " + gpu.slug + "; its rates are the datasheet's");
   json["tags"] = std::move(tags);
   json["assumptions"] = estimate.assumptions;
   json["versions"] = {{"memest", question.version}};
+  if (replayed) {
+    json["versions"]["torch"] = "2.11";
+    json["versions"]["transformers"] = "5.17";
+  }
   return json;
 }
 

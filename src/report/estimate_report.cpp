@@ -109,10 +109,11 @@ void add_records(Records& records, const MemoryAnswer& answer) {
   const auto total = [&](const char* name, Bytes bytes) {
     records.add("memory total", name, to_string(bytes.value()), "B");
   };
-  total("allocated", answer.estimate.allocated());
-  total("device", answer.estimate.device());
-  total("device low", answer.estimate.low());
-  total("device high", answer.estimate.high());
+  total("allocated", answer.allocated());
+  if (const auto reserved = answer.reserved()) total("reserved", *reserved);
+  total("device", answer.device());
+  total("device low", answer.low());
+  total("device high", answer.high());
   total("capacity", answer.capacity.bytes);
   records.add("memory total", "verdict", std::string(name_of(answer.verdict)), "");
 }

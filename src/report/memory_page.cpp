@@ -34,6 +34,22 @@ std::string formula_of(const LedgerTerm& term) {
   return term.rule.empty() ? term.formula.text() : term.rule;
 }
 
+void append_totals(const MemoryAnswer& answer, Table& table) {
+  const auto interval =
+      fmt::format("{} to {} GiB", gib_text(answer.low()), gib_text(answer.high()));
+  if (answer.replayed() == nullptr) {
+    table.rows.push_back(
+        total_row("allocated", answer.estimate.allocated(), "by PyTorch's allocator, at the peak"));
+  } else {
+    table.rows.push_back(
+        total_row("sum of the terms", answer.estimate.allocated(), "the closed form"));
+    table.rows.push_back(total_row("allocated", answer.allocated(), "replayed, at the peak"));
+    table.rows.push_back(
+        total_row("reserved", *answer.reserved(), "replayed, by PyTorch's allocator"));
+  }
+  table.rows.push_back(total_row("device", answer.device(), interval));
+}
+
 Table ledger_table(const MemoryAnswer& answer) {
   Table table{{{"term"}, {"GiB", Align::right}, {"bytes", Align::right}, {"formula"}}, {}};
   for (const TermGroup group : kGroups) {
@@ -56,12 +72,7 @@ Table ledger_table(const MemoryAnswer& answer) {
     }
     table.rows.insert(table.rows.end(), rows.begin(), rows.end());
   }
-  const MemoryEstimate& estimate = answer.estimate;
-  table.rows.push_back(
-      total_row("allocated", estimate.allocated(), "by PyTorch's allocator, at the peak"));
-  table.rows.push_back(
-      total_row("device", estimate.device(),
-                fmt::format("{} to {} GiB", gib_text(estimate.low()), gib_text(estimate.high()))));
+  append_totals(answer, table);
   return table;
 }
 
@@ -95,13 +106,48 @@ Bytes outside_of(const MemoryAnswer& answer, Bytes outside) {
   return answer.capacity.allocator_limit ? outside : Bytes();
 }
 
+std::int64_t retries_of(const MemoryAnswer& answer) {
+  const ReplayedSteps* steps = answer.replayed();
+  return steps == nullptr ? 0 : steps->run.statistics.retries;
+}
+
+/// Where the replay ends, what fragmentation keeps, and whether another allocator setting helps.
+std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
+                               const ReplayedSteps& steps) {
+  const OutOfMemory& end = *steps.run.out_of_memory;
+  std::string text = fmt::format(
+      "Does not fit: runs out of memory in {}: {} asked for, {} allocated and {} reserved of {}; "
+      "{} lie free in the segments, the largest block of it {}. Without a limit it allocates {} "
+      "and "
+      "reserves {}.",
+      steps.moment(end.event), sized_text(end.requested), sized_text(end.allocated),
+      sized_text(end.reserved), capacity_text(job, answer.capacity),
+      sized_text(end.free_in_segments), sized_text(end.largest_free),
+      sized_text(answer.allocated()), sized_text(*answer.reserved()));
+  if (steps.expandable && !steps.expandable->out_of_memory) {
+    text +=
+        fmt::format(" It fits with `allocator: {{expandable_segments: true}}`, which reserves {}.",
+                    sized_text(steps.expandable->statistics.reserved.peak));
+  }
+  return text;
+}
+
 Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
-  const Bytes low = answer.estimate.low() - outside_of(answer, answer.estimate.outside_low);
-  const Bytes high = answer.estimate.high() - outside_of(answer, answer.estimate.outside_high);
+  if (const ReplayedSteps* steps = answer.replayed();
+      steps != nullptr && steps->run.out_of_memory) {
+    return {out_of_memory_text(job, answer, *steps), Tone::bad};
+  }
+  const Bytes low = answer.low() - outside_of(answer, answer.estimate.outside_low);
+  const Bytes high = answer.high() - outside_of(answer, answer.estimate.outside_high);
   const Bytes room = answer.capacity.bytes;
   const std::string capacity = capacity_text(job, answer.capacity);
   switch (answer.verdict) {
     case Verdict::fits:
+      if (high > room) {  // only by giving cached memory back
+        return {fmt::format("Fits: {} of {}, after {} retries of the allocator.",
+                            sized_text(answer.device()), capacity, retries_of(answer)),
+                Tone::good};
+      }
       return {fmt::format("Fits: at most {} of {}, {} to spare.", sized_text(high), capacity,
                           sized_text(room - high)),
               Tone::good};
@@ -128,10 +174,16 @@ std::string simple_text(const SimpleView& simple) {
 }  // namespace
 
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
-  page.parts.emplace_back(
-      Heading{fmt::format("Memory of one GPU ({})", margin_text(answer.estimate))});
+  const ReplayedSteps* steps = answer.replayed();
+  page.parts.emplace_back(Heading{fmt::format(
+      "Memory of one GPU ({})", steps != nullptr ? "replayed: PyTorch 2.11, transformers 5.17"
+                                                 : margin_text(answer.estimate))});
   page.parts.emplace_back(ledger_table(answer));
   page.parts.emplace_back(verdict_of(job, answer));
+  if (steps != nullptr) {
+    page.parts.emplace_back(Paragraph{
+        fmt::format("Peak: {}.", steps->moment(steps->unlimited.peak.event)), Tone::plain});
+  }
   page.parts.emplace_back(Paragraph{simple_text(answer.simple), Tone::plain});
   page.parts.emplace_back(Heading{"Highest moments of the step"});
   page.parts.emplace_back(instant_table(answer));

@@ -26,9 +26,15 @@ struct CostEstimate {
 
 /// The training steps replayed, allocation by allocation, through PyTorch's caching allocator.
 struct ReplayedSteps {
+  Graph graph;
   Timeline timeline;
   StepReplay run;        ///< under the capacity: with retries, or out of memory
   StepReplay unlimited;  ///< with all the memory that it asks for
+  /// Under the same capacity with expandable segments; where it runs out without them.
+  std::optional<StepReplay> expandable;
+
+  /// What is made at an event and when: "layer 3 of 32, q_proj, out, in step 2's forward".
+  [[nodiscard]] std::string moment(std::uint32_t event) const;
 };
 
 /// A ledger with its value, so that every number can be explained. Where the steps are replayed

@@ -19,6 +19,9 @@ namespace memest {
 /// absent.
 Observables predict(const Job& job, const JobEstimate& estimate);
 
+/// The phases of a replay as records name them: "model", "step1.forward_peak".
+std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps);
+
 /// A figure of a record beside its prediction. Counts, bytes and FLOPs are whole; the outcome is 0
 /// for `ok`, 1 for `oom`.
 struct Comparison {
