@@ -79,6 +79,15 @@ Expr Block::parameters() const {
   return total;
 }
 
+Expr Block::trained_parameters() const {
+  Expr total;
+  for (const Tensor& tensor : tensors) {
+    const bool own = tensor.role == Role::parameter && !tensor.shared;
+    if (own && !tensor.frozen) total += tensor.elements();
+  }
+  return total;
+}
+
 Expr Block::saved_bytes(bool shared) const {
   return total_bytes(*this, saved_storages(*this), [shared](const Tensor& tensor) {
     return !tensor.kept_before && (shared || !tensor.shared);

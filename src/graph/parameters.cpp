@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "adapter_parameters.hpp"
 #include "decoder_parameters.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
@@ -85,7 +86,10 @@ struct ParameterWriter {
 
 Inventory parameters_of(const ModelSpec& model, Framework framework) {
   const bool nanogpt = framework == Framework::nanogpt;
-  return std::visit(ParameterWriter{nanogpt ? kNanogpt : model.model_type}, model.architecture);
+  Inventory own =
+      std::visit(ParameterWriter{nanogpt ? kNanogpt : model.model_type}, model.architecture);
+  if (!model.adapter) return own;
+  return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});
 }
 
 ParameterCounts count_parameters(const ModelSpec& model) {

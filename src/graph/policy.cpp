@@ -1,3 +1,5 @@
+#include <variant>
+
 #include "memest/graph/lower.hpp"
 
 namespace memest {
@@ -12,6 +14,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, int capability) {
   policy.dropout = training.dropout;
   policy.seq_len = training.seq_len;
   policy.micro_batch = training.micro_batch;
+  policy.embeddings_want_gradient = !std::holds_alternative<NoRecompute>(training.recompute);
   policy.capability = capability;
   return policy;
 }

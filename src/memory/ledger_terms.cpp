@@ -42,7 +42,7 @@ void bind_parameters(Bindings& bindings, const Graph& graph) {
       matmul = checked_add(matmul, all);
     }
     if (tensor.role == ParameterRole::embedding && embedding == 0) embedding = elements;
-    largest = std::max(largest, elements);
+    if (tensor.trainable) largest = std::max(largest, elements);
     tensors = checked_add(tensors, tensor.count);
   }
   bindings.set(Symbol::parameters, total)

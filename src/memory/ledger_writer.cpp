@@ -176,7 +176,8 @@ class LedgerWriter {
   [[nodiscard]] Expr arriving_gradient(const Moment& moment) const {
     const Recipe& recipe = training_.recipe;
     if (recipe.gathered_units) return {};
-    const bool cast = recipe.compute != recipe.gradients && !recipe.autocast;
+    const bool cast =
+        recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
     const bool beside =
         cast || persistent_gradients_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
     if (!beside) return {};
@@ -196,7 +197,8 @@ class LedgerWriter {
   [[nodiscard]] Expr waiting_elements(const Site& site) const {
     Expr tied;
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-      tied += times(site.after[i]) * (gradient_elements_[i] - graph_.blocks[i].parameters());
+      tied +=
+          times(site.after[i]) * (gradient_elements_[i] - graph_.blocks[i].trained_parameters());
     }
     return tied;
   }
@@ -348,6 +350,9 @@ class LedgerWriter {
 }  // namespace
 
 std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
+  if (job.model.adapter && job.parallelism.data > 1) {
+    return Unavailable{"adapters trained on several GPUs are not available yet"};
+  }
   if (job.allocator == AllocatorSettings()) return {};
   return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};
 }

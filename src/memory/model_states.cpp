@@ -204,14 +204,22 @@ Expr trained_parameters(const Inventory& inventory) {
   return all ? Symbol::parameters : Symbol::trainable;
 }
 
-DType stepped_type(const Recipe& recipe) { return recipe.master.value_or(recipe.weights); }
+DType stepped_type(const Recipe& recipe) {
+  return recipe.master.value_or(recipe.trained.value_or(recipe.weights));
+}
 
 std::vector<LedgerTerm> weight_terms(const Job& job) {
   const Recipe& recipe = job.training->recipe;
-  const Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
+  Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
+  if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
   std::vector<LedgerTerm> terms{
       {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
        share(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
+  if (recipe.trained) {
+    terms.push_back({std::string("adapters (") + std::string(name_of(*recipe.trained)) + ")",
+                     TermGroup::weights, size_of(*recipe.trained) * Expr(Symbol::trainable),
+                     "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32", ""});
+  }
   if (recipe.fp8_weight_copies > 0) {
     terms.push_back({"fp8 copies of the matmul weights", TermGroup::weights,
                      Expr(recipe.fp8_weight_copies) * Expr(Symbol::matmul_parameters),

@@ -120,6 +120,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .data_ranks = job.parallelism.data};
     job.training = read_training(*training, context, diagnostics);
+    if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
     if (job.training) job.margins = find_margins(job.training->implementation.framework);
     note_given(*training, job);
   }

@@ -23,6 +23,7 @@ class TrainingReader {
     spec.micro_batch = count("micro_batch", 1);
     spec.gradient_accumulation = accumulation(spec.micro_batch);
     read_recipe(spec);
+    adapt_recipe(spec.recipe);
     read_optimizer(spec);
     spec.recompute = recompute();
     spec.implementation =
@@ -88,6 +89,21 @@ class TrainingReader {
   void read_recipe(TrainingSpec& spec) {
     Checked<Recipe> recipe = find_recipe(text("precision", "amp-bf16"));
     if (recipe.ok()) spec.recipe = std::move(recipe).value();
+  }
+
+  /// An adapter's gradients and states are of its own type.
+  void adapt_recipe(Recipe& recipe) {
+    const std::optional<LoraAdapter> adapter = read_adapter(training_, recipe.weights);
+    if (!adapter) return;
+    if (recipe.master || recipe.gathered_units || recipe.fp8_weight_copies > 0) {
+      diagnostics_.push_back(unavailable_at(
+          training_.find("adapter")->span, "an adapter under the precision " + quoted(recipe.name),
+          "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
+      return;
+    }
+    recipe.trained = adapter->dtype;
+    recipe.gradients = adapter->dtype;
+    recipe.states = adapter->dtype;
   }
 
   void read_optimizer(TrainingSpec& spec) {
@@ -157,6 +173,22 @@ class TrainingReader {
 };
 
 }  // namespace
+
+std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
+  const Value* written = training.find("adapter");
+  const Value* lora = written == nullptr ? nullptr : written->find("lora");
+  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  LoraAdapter adapter;
+  adapter.rank = as_count(lora->find("rank")).value_or(0);
+  if (const Value* targets = lora->find("targets")) {
+    for (const Value& target : targets->items) adapter.targets.push_back(target.text);
+  }
+  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
+  // peft widens 16-bit adapters only.
+  const bool widens = as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  adapter.dtype = widens ? DType::fp32 : weights;
+  return adapter;
+}
 
 std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
                                           Diagnostics& diagnostics) {

@@ -17,6 +17,9 @@ struct TrainingContext {
   std::int64_t data_ranks = 1;
 };
 
+/// What `adapter` trains instead of the model; nothing where there is none.
+std::optional<LoraAdapter> read_adapter(const Value& training, DType weights);
+
 /// Nothing where a diagnostic says why.
 std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
                                           Diagnostics& diagnostics);

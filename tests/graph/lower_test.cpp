@@ -54,6 +54,33 @@ TEST_CASE("a window that the sequence fills takes a mask and repeated heads") {
   REQUIRE_FALSE(keeps(layer(lowered(model, policy)), "attention_mask", "out"));
 }
 
+TEST_CASE(
+    "beside adapters a frozen matrix keeps no input and before the first there is no gradient") {
+  ModelSpec model = llama();
+  model.adapter = LoraAdapter{.rank = 16, .targets = {"v_proj"}};
+  LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  const Graph graph = lowered(model, policy);
+  REQUIRE(graph.order[1].repeat == 1);
+  REQUIRE(graph.order[2].repeat == 31);
+  const Block& first = graph.blocks[graph.order[1].block];
+  const Block& next = graph.blocks[graph.order[2].block];
+  REQUIRE_FALSE(keeps(first, "q_rotary", "cos"));
+  REQUIRE(keeps(first, "v_proj.lora", "input"));
+  REQUIRE_FALSE(keeps(first, "attention_norm", "scaled"));
+  REQUIRE_FALSE(keeps(next, "gate_times_up", "out"));
+  REQUIRE(keeps(next, "attention_norm", "in fp32"));
+  REQUIRE(first.trained_parameters().evaluate(graph.sizes) == 16 * (4096 + 1024));
+  policy.embeddings_want_gradient = true;
+  REQUIRE(lowered(model, policy).order[1].repeat == 32);
+}
+
+TEST_CASE("an adapter of what a model does not have is refused by name") {
+  ModelSpec model = llama();
+  model.adapter = LoraAdapter{.rank = 16, .targets = {"q_proj", "c_attn"}};
+  const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  REQUIRE_THAT(refusal_of(model, policy), ContainsSubstring("'c_attn'"));
+}
+
 TEST_CASE("sdpa is cuDNN on 9.0, flash on 8.0, math for fp32 with grouped heads") {
   LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   const auto kept_beside = [&policy] {

@@ -7,6 +7,7 @@
 
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
+#include "models.hpp"
 
 namespace memest {
 namespace {
@@ -112,6 +113,21 @@ TEST_CASE("frozen tables are parameters that are not trained") {
   CHECK(counts.total == 13);
   CHECK(counts.trainable == 3);
   CHECK(counts.buffers.value() == 32);
+}
+
+TEST_CASE("an adapter's matrices stand behind the frozen one of every target") {
+  ModelSpec model = gpt2();
+  model.adapter = LoraAdapter{.rank = 8, .targets = {"c_attn"}};
+  const ParameterCounts counts = count_parameters(model);
+  CHECK(counts.trainable == 12 * 8 * (768 + 3 * 768));
+  CHECK(counts.total == 124'439'808 + counts.trainable);
+  std::vector<std::string> names;
+  for (const ParameterTensor& tensor : parameters_of(model).parameters) {
+    if (tensor.name.starts_with("attn.c_attn")) names.push_back(tensor.name);
+  }
+  CHECK(names == std::vector<std::string>{
+                     "attn.c_attn.base_layer.weight", "attn.c_attn.base_layer.bias",
+                     "attn.c_attn.lora_A.default.weight", "attn.c_attn.lora_B.default.weight"});
 }
 
 TEST_CASE("what leaves 64 bits throws instead of wrapping") {

@@ -146,6 +146,23 @@ TEST_CASE("a key without machinery is refused by name unless it says its default
   }
 }
 
+TEST_CASE("an adapter is part of the model, and its type that of gradients and states") {
+  const auto adapted = [](const char* precision, const char* dtype) {
+    return job_of(std::string("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n") +
+                  "training: {seq_len: 128, precision: " + precision +
+                  ", adapter: {lora: {rank: 4, targets: [q_proj], dtype: " + dtype + "}}}\n");
+  };
+  const Job wide = adapted("bf16", "fp32");
+  REQUIRE(wide.model.adapter);
+  CHECK(wide.model.adapter->rank == 4);
+  CHECK(wide.model.adapter->targets == std::vector<std::string>{"q_proj"});
+  CHECK(wide.model.adapter->dtype == DType::fp32);
+  CHECK(wide.training->recipe.gradients == DType::fp32);
+  CHECK(wide.training->recipe.weights == DType::bf16);
+  CHECK(adapted("bf16", "model").model.adapter->dtype == DType::bf16);
+  CHECK(adapted("amp-bf16", "fp32").model.adapter->dtype == DType::fp32);
+}
+
 TEST_CASE("the allocator's options are read, by PyTorch's names") {
   const std::string model = kModel;
   CHECK(job_of(model).allocator == AllocatorSettings());

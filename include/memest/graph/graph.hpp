@@ -26,6 +26,8 @@ struct Block {
 
   /// Elements of the block's own parameters; a tied weight belongs to the block that has it first.
   [[nodiscard]] Expr parameters() const;
+  /// The same of those that are trained.
+  [[nodiscard]] Expr trained_parameters() const;
   /// Bytes of the distinct storages that the block's ops save, parameters excluded, shared ones
   /// included only if `shared`.
   [[nodiscard]] Expr saved_bytes(bool shared) const;

@@ -20,7 +20,10 @@ struct LoweringPolicy {
   bool dropout = true;
   std::int64_t seq_len = 0;      ///< decides sliding windows and kernel choices
   std::int64_t micro_batch = 1;  ///< decides copies that b = 1 avoids
-  int capability = 90;           ///< compute capability × 10: which attention `sdpa` means
+  /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
+  /// of a model whose layers are recomputed.
+  bool embeddings_want_gradient = false;
+  int capability = 90;  ///< compute capability × 10: which attention `sdpa` means
   bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
   bool sequence_parallel = false;         ///< textbook only, with t
 };

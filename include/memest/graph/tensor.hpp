@@ -32,6 +32,7 @@ struct Tensor {
   DType dtype = DType::fp32;
   Role role = Role::activation;
   TensorId storage = 0;  ///< itself, or the tensor whose storage this one views
+  bool frozen = false;   ///< a parameter that is not trained
   /// Made once for the whole model outside the block, known by its name (cos and sin tables, token
   /// ids, a tied weight): the block that first keeps it counts it.
   bool shared = false;

@@ -9,10 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "memest/spec/adapter.hpp"
 #include "memest/spec/decoder.hpp"
 #include "memest/spec/dtype.hpp"
 
@@ -114,6 +116,7 @@ struct ModelSpec {
       model_type;  ///< Hugging Face's word where the model came from a config; empty otherwise
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
+  std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
 };
 
 }  // namespace memest

@@ -10,10 +10,12 @@
 namespace memest {
 
 struct Recipe {
-  std::string name;               ///< "amp-bf16"
-  std::string description;        ///< one sentence
-  std::string source;             ///< where the rule is written
-  DType weights = DType::fp32;    ///< the model's own parameters
+  std::string name;             ///< "amp-bf16"
+  std::string description;      ///< one sentence
+  std::string source;           ///< where the rule is written
+  DType weights = DType::fp32;  ///< the model's own parameters
+  /// The trained parameters, where an adapter has a type other than `weights`.
+  std::optional<DType> trained = {};
   DType gradients = DType::fp32;  ///< what the backward pass leaves for the optimizer
   std::optional<DType> master;    ///< the optimizer's own copy of the parameters
   DType states = DType::fp32;     ///< the optimizer's states ("like parameter" states)

@@ -27,7 +27,8 @@ class Projections {
 
  private:
   TensorId project(std::string_view name, const Expr& out, bool bias, TensorId x) {
-    return linear(block_, {name, dims_.h, out, bias, false, context_.bias_call()}, dims_.rows(), x);
+    return projection(block_, context_, {name, dims_.h, out, bias, false, context_.bias_call()},
+                      dims_.rows(), x);
   }
 
   Shape by_head(const Expr& heads) const { return {dims_.b, dims_.s, heads, dims_.d}; }
@@ -390,10 +391,10 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   }
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, call, inputs);
-  const TensorId out = linear(block,
-                              {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
-                               context.bias_call(), dims.stream()},
-                              dims.rows(), mixed);
+  const TensorId out = projection(block, context,
+                                  {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
+                                   context.bias_call(), dims.stream()},
+                                  dims.rows(), mixed);
   return dropout(block, "attention_output_dropout", context.dropout_inside(), out);
 }
 

@@ -90,26 +90,37 @@ TensorId core_dropout(BlockBuilder& block, double probability, TensorId x) {
   return out;
 }
 
-/// A batched product of FLOPs `flops` into `out`; both operands are kept.
+/// A batched product of FLOPs `flops` into `out`; each operand is kept for the other's gradient.
 TensorId core_product(BlockBuilder& block, std::vector<TensorId> operands, TensorId out,
                       const Expr& flops) {
   Op op;
   op.kind = OpKind::batched_matmul;
   op.name = block.tensor(out).op;
   op.compute = block.dtype_of(operands.front());
-  op.saved = operands;
   op.inputs = std::move(operands);
   op.outputs = {out};
   op.workspace = Workspace::cublas;
   BackwardWriter backward(op);
   // The second operand's gradient comes first.
-  const auto second = backward.make(op.inputs[1], block.dtype_of(op.inputs[1]));
-  const auto first = backward.make(op.inputs[0], block.dtype_of(op.inputs[0]));
-  backward.give(op.inputs[0], first, Reach::through_view);
-  backward.give(op.inputs[1], second, Reach::through_view);
+  std::int64_t gradients = 0;
+  BackwardWriter::Made second = 0;
+  if (block.needs_gradient(op.inputs[1])) {
+    ++gradients;
+    op.saved.push_back(op.inputs[0]);
+    second = backward.make(op.inputs[1], block.dtype_of(op.inputs[1]));
+  }
+  if (block.needs_gradient(op.inputs[0])) {
+    ++gradients;
+    op.saved.push_back(op.inputs[1]);
+    const auto first = backward.make(op.inputs[0], block.dtype_of(op.inputs[0]));
+    backward.give(op.inputs[0], first, Reach::through_view);
+  }
+  if (block.needs_gradient(op.inputs[1])) {
+    backward.give(op.inputs[1], second, Reach::through_view);
+  }
   op.attention_core = true;
   op.causal = true;
-  block.emit(std::move(op), {flops, Expr(2) * flops});
+  block.emit(std::move(op), {flops, Expr(gradients) * flops});
   return out;
 }
 

@@ -68,9 +68,9 @@ TensorId BlockBuilder::add(Tensor tensor, bool needs_gradient) {
   return id;
 }
 
-TensorId BlockBuilder::block_input(Shape shape, DType dtype) {
+TensorId BlockBuilder::block_input(Shape shape, DType dtype, bool wants_gradient) {
   const TensorId id = make({"input"}, std::move(shape), dtype, Role::input);
-  needs_gradient_[id] = true;
+  needs_gradient_[id] = wants_gradient;
   block_.input = id;
   return id;
 }
@@ -88,6 +88,14 @@ TensorId BlockBuilder::shared(std::string_view name, Shape shape, DType dtype) {
 
 TensorId BlockBuilder::parameter(Place place, Shape shape) {
   const TensorId id = make(place, std::move(shape), precision_.weights, Role::parameter);
+  block_.tensors[id].frozen = precision_.adapter.has_value();
+  needs_gradient_[id] = !block_.tensors[id].frozen;
+  return id;
+}
+
+TensorId BlockBuilder::trained_parameter(Place place, Shape shape) {
+  const DType dtype = precision_.adapter.value_or(precision_.weights);
+  const TensorId id = make(place, std::move(shape), dtype, Role::parameter);
   needs_gradient_[id] = true;
   return id;
 }
@@ -144,6 +152,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     written += block_.tensors[id].bytes();
     needs_gradient_[id] = trains;
   }
+  if (trains) drop_unwanted(op);
   op.forward.flops = flow.forward;
   // A look-up reads the rows that it copies, not the table.
   if (op.kind == OpKind::embedding) read = written + block_.tensors[op.inputs.front()].bytes();
@@ -162,6 +171,29 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
   op.attention_core = op.attention_core || in_core_;
   block_.ops.push_back(std::move(op));
   block_.ops.back().releases = std::exchange(let_go_first_, {});
+}
+
+/// Gradients of inputs that want none are not handed on. A fused kernel makes them all the same,
+/// other backwards leave them out.
+void BlockBuilder::drop_unwanted(Op& op) const {
+  const auto wanted = [this](const InputGradient& g) { return needs_gradient_[g.input]; };
+  if (std::all_of(op.gradients.begin(), op.gradients.end(), wanted)) return;
+  std::vector<InputGradient> all = std::exchange(op.gradients, {});
+  std::copy_if(all.begin(), all.end(), std::back_inserter(op.gradients), wanted);
+  for (const InputGradient& gradient : all) {
+    const std::uint8_t made = gradient.tensor;
+    const bool given = std::any_of(op.gradients.begin(), op.gradients.end(),
+                                   [made](const InputGradient& one) { return one.tensor == made; });
+    if (given || made == InputGradient::kHandedOn) continue;
+    if (op.kind == OpKind::attention) {
+      op.backward_steps.push_back({StepKind::free, made});
+      continue;
+    }
+    const auto of_it = [made](const Step& step) {
+      return step.kind != StepKind::launch && step.tensor == made;
+    };
+    std::erase_if(op.backward_steps, of_it);
+  }
 }
 
 Expr BlockBuilder::backward_traffic(const Op& op, const Expr& written) const {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct Precision {
   DType weights = DType::bf16;
   DType compute = DType::bf16;
   bool autocast = false;
+  /// Of what is trained where all else is frozen: an adapter's.
+  std::optional<DType> adapter = {};
 };
 
 /// A tensor's place in the block: the op that owns it and its name there. Literals.
@@ -65,12 +68,14 @@ class BlockBuilder {
 
   [[nodiscard]] const Precision& precision() const { return precision_; }
 
-  /// What the previous block leaves; also the block's `input`. Its gradient is wanted unless
-  /// `data`.
-  TensorId block_input(Shape shape, DType dtype);
+  /// What the previous block leaves; also the block's `input`.
+  TensorId block_input(Shape shape, DType dtype, bool wants_gradient = true);
   /// A tensor from outside that needs no gradient: token ids, cos and sin tables.
   TensorId shared(std::string_view name, Shape shape, DType dtype);
+  /// Frozen where an adapter is trained instead.
   TensorId parameter(Place place, Shape shape);
+  /// An adapter's.
+  TensorId trained_parameter(Place place, Shape shape);
   /// A weight that another block owns.
   TensorId tied_parameter(Place place, Shape shape);
   /// A new storage that an op writes.
@@ -108,6 +113,7 @@ class BlockBuilder {
   };
 
   TensorId add(Tensor tensor, bool needs_gradient);
+  void drop_unwanted(Op& op) const;
   [[nodiscard]] Expr backward_traffic(const Op& op, const Expr& written) const;
   void write_releases();
 

@@ -1,6 +1,8 @@
 #include "decoder.hpp"
 
 #include <optional>
+#include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -13,11 +15,11 @@ namespace {
 /// A layer being written: residual stream in, residual stream out.
 class LayerWriter {
  public:
-  LayerWriter(const DecoderContext& context, const LayerKind& kind)
+  LayerWriter(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient)
       : context_(context),
         kind_(kind),
-        block_(kind.sliding_window ? "layer (sliding window)" : "layer",
-               {context.policy.weights, context.policy.compute, context.policy.autocast}) {}
+        input_wants_gradient_(input_wants_gradient),
+        block_(kind.sliding_window ? "layer (sliding window)" : "layer", context.precision()) {}
 
   Block write() && {
     // The layer is called with these; a checkpoint holds what it was called with.
@@ -35,7 +37,8 @@ class LayerWriter {
  private:
   TensorId written() {
     const Dimensions& dims = context_.dims;
-    const TensorId x = block_.block_input({dims.b, dims.stream_s, dims.h}, context_.policy.weights);
+    const TensorId x = block_.block_input({dims.b, dims.stream_s, dims.h}, context_.policy.weights,
+                                          input_wants_gradient_);
     // An argument of the layer, which a checkpoint holds, whether it is read or not.
     if (context_.transformers()) block_.shared("position ids", {dims.s}, DType::int64);
     switch (context_.decoder.layout) {
@@ -162,6 +165,7 @@ class LayerWriter {
 
   const DecoderContext& context_;
   const LayerKind& kind_;
+  bool input_wants_gradient_;
   BlockBuilder block_;
   std::optional<TensorId> unscaled_;
   std::vector<TensorId> named_;  // until the layer returns
@@ -186,36 +190,55 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes) {
   }
 }
 
+/// Whether a gradient comes back through what the block hands on.
+bool wants_gradient(const Block& block) {
+  for (const Op& op : block.ops) {
+    const bool makes =
+        std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
+    if (makes) return !op.gradients.empty();
+  }
+  return false;
+}
+
 /// Blocks of the kinds that occur, in the order of their first layer; adjacent equal ones are a
-/// run.
-void append_layers(const DecoderContext& context, Graph& graph) {
+/// run. Before the first adapter a layer gives no gradient to its input.
+/// Answers whether the last one's output wants a gradient.
+bool append_layers(const DecoderContext& context, Graph& graph) {
   const DecoderSpec& decoder = context.decoder;
-  std::vector<std::size_t> block_of_kind(decoder.kinds.size(), 0);
-  for (const LayerRun& run : decoder.order) {
-    if (run.repeat == 0) continue;
-    std::size_t& block = block_of_kind[run.kind];
+  std::vector<std::array<std::size_t, 2>> blocks(decoder.kinds.size(), {0, 0});
+  const auto append = [&](std::size_t kind, bool wanted, std::int64_t repeat) {
+    std::size_t& block = blocks[kind][wanted ? 1 : 0];
     if (block == 0) {
       block = graph.blocks.size();
-      graph.blocks.push_back(layer_block(context, decoder.kinds[run.kind]));
+      graph.blocks.push_back(layer_block(context, decoder.kinds[kind], wanted));
     }
     if (graph.order.back().block == block) {
-      graph.order.back().repeat += run.repeat;
+      graph.order.back().repeat += repeat;
     } else {
-      graph.order.push_back({block, run.repeat});
+      graph.order.push_back({block, repeat});
+    }
+    return wants_gradient(graph.blocks[block]);
+  };
+  bool wanted = wants_gradient(graph.blocks.back()) || context.embeddings_want_gradient();
+  for (const LayerRun& run : decoder.order) {
+    for (std::int64_t left = run.repeat; left > 0;) {
+      const std::int64_t equal = wanted ? left : 1;
+      wanted = append(run.kind, wanted, equal);
+      left -= equal;
     }
   }
+  return wanted;
 }
 
 }  // namespace
 
-Block layer_block(const DecoderContext& context, const LayerKind& kind) {
-  return LayerWriter(context, kind).write();
+Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient) {
+  return LayerWriter(context, kind, input_wants_gradient).write();
 }
 
-std::variant<Graph, Unavailable> lower_decoder(const DecoderSpec& decoder,
-                                               std::string_view model_type,
+std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::string_view model_type,
                                                const LoweringPolicy& policy) {
-  auto made = context_of(decoder, model_type, policy);
+  auto made = context_of(model, model_type, policy);
   if (auto* unavailable = std::get_if<Unavailable>(&made)) return std::move(*unavailable);
   const DecoderContext& context = std::get<DecoderContext>(made);
   Graph graph;
@@ -224,8 +247,8 @@ std::variant<Graph, Unavailable> lower_decoder(const DecoderSpec& decoder,
     graph.blocks.push_back(std::move(block));
   };
   append(embedding_block(context));
-  append_layers(context, graph);
-  append(head_block(context));
+  const bool wanted = append_layers(context, graph);
+  append(head_block(context, wanted));
   append(loss_block(context));
   bind_sizes(context, graph.sizes);
   return graph;

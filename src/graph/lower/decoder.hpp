@@ -8,8 +8,8 @@
 
 namespace memest {
 
-std::variant<Graph, Unavailable> lower_decoder(const DecoderSpec& decoder,
-                                               std::string_view model_type,
+/// `model` is a decoder whose program is written as that of `model_type`.
+std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::string_view model_type,
                                                const LoweringPolicy& policy);
 
 }  // namespace memest

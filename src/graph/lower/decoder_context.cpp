@@ -45,6 +45,26 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   return std::nullopt;
 }
 
+/// Why the adapter has no graph, or nothing.
+std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
+  if (context.adapter == nullptr) return std::nullopt;
+  if (!context.transformers()) {
+    return Unavailable{
+        "adapters are peft's, which adapts models of the implementation transformers"};
+  }
+  const DecoderSpec& decoder = context.decoder;
+  for (const std::string& target : context.adapter->targets) {
+    if (decoder.tied_embeddings && is_named(context.names.head, target)) {
+      return unavailable("an adapter of a tied output head");
+    }
+    if (!has_module(context, target)) {
+      return Unavailable{"this model has no linear module that '" + target +
+                         "' of 'adapter' names, or none whose adapter is available yet"};
+    }
+  }
+  return std::nullopt;
+}
+
 Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   Dimensions dims;
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
@@ -66,16 +86,21 @@ Expr DecoderContext::feed_forward_size(std::int64_t size) const {
   return textbook() && policy.symbolic_tensor_parallel ? whole / Expr(Symbol::tensor) : whole;
 }
 
-std::variant<DecoderContext, Unavailable> context_of(const DecoderSpec& decoder,
+std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                                                      std::string_view model_type,
                                                      const LoweringPolicy& policy) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
   if (auto refused = refusal(decoder, policy)) return *refused;
   const Habits* habits = habits_of(model_type);
   if (habits == nullptr) {
     return Unavailable{"memory and time of model_type '" + std::string(model_type) +
                        "' are not available yet; parameter counts are"};
   }
-  DecoderContext context{decoder, policy, *habits, dimensions_of(decoder, policy)};
+  const LoraAdapter* adapter = model.adapter ? &*model.adapter : nullptr;
+  DecoderContext context{
+      decoder, policy, *habits, dimensions_of(decoder, policy), names_of(model.model_type),
+      adapter};
+  if (auto refused = adapter_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;
   }

@@ -1,9 +1,11 @@
 // What every part of a decoder's lowering reads: the model, the policy, and the sizes in letters.
 #pragma once
 
+#include "../parameter_names.hpp"
 #include "block_builder.hpp"
 #include "habits.hpp"
-#include "memest/spec/decoder.hpp"
+#include "memest/spec/model.hpp"
+#include "operations.hpp"
 
 namespace memest {
 
@@ -29,7 +31,18 @@ struct DecoderContext {
   const LoweringPolicy& policy;
   const Habits& habits;
   Dimensions dims;
+  const DecoderNames& names;
+  const LoraAdapter* adapter = nullptr;  ///< what is trained instead of the model
 
+  [[nodiscard]] Precision precision() const {
+    const std::optional<DType> adapted =
+        adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
+    return {policy.weights, policy.compute, policy.autocast, adapted};
+  }
+  /// Whether the embeddings are a leaf that a gradient ends at.
+  [[nodiscard]] bool embeddings_want_gradient() const {
+    return adapter != nullptr && policy.embeddings_want_gradient;
+  }
   [[nodiscard]] bool textbook() const {
     return policy.implementation.framework == Framework::textbook;
   }
@@ -53,9 +66,16 @@ struct DecoderContext {
 };
 
 /// Fails with a sentence for what has no graph yet.
-[[nodiscard]] std::variant<DecoderContext, Unavailable> context_of(const DecoderSpec& decoder,
+[[nodiscard]] std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                                                                    std::string_view model_type,
                                                                    const LoweringPolicy& policy);
+
+/// A matrix product with a parameter, and beside it the adapter's two where it is a target.
+TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
+                    const Shape& rows, TensorId x);
+
+/// Whether the model has a projection that `target` of an adapter names.
+[[nodiscard]] bool has_module(const DecoderContext& context, std::string_view target);
 
 // The parts of a layer; each appends its ops to `block` and answers its output.
 
@@ -75,8 +95,9 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
 // The blocks of a decoder.
 
 Block embedding_block(const DecoderContext& context);
-Block layer_block(const DecoderContext& context, const LayerKind& kind);
-Block head_block(const DecoderContext& context);
+/// A layer whose input wants a gradient or, before the first adapter, none.
+Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient);
+Block head_block(const DecoderContext& context, bool input_wants_gradient);
 Block loss_block(const DecoderContext& context);
 
 }  // namespace memest

@@ -90,11 +90,11 @@ TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, Ten
 Block embedding_block(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
-  BlockBuilder block("embedding",
-                     {context.policy.weights, context.policy.compute, context.policy.autocast});
+  BlockBuilder block("embedding", context.precision());
   const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
   const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
   TensorId x = look_up(block, context, "embedding", {tokens, table, decoder.vocab_size});
+  if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.embedding_size != decoder.hidden_size) {
     x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
   }

@@ -14,7 +14,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
       "activation", part.activation,
       context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel};
   const auto up_to = [&](std::string_view name, const Expr& out) {
-    return linear(block, {name, dims.h, out, part.bias, false, context.bias_call()}, rows, x);
+    return projection(block, context, {name, dims.h, out, part.bias, false, context.bias_call()},
+                      rows, x);
   };
 
   Frame frame(block);
@@ -38,8 +39,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
-  const TensorId out = linear(
-      block,
+  const TensorId out = projection(
+      block, context,
       {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.dims.stream()},
       rows, hidden);
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);

@@ -42,16 +42,18 @@ void write_backward(BlockBuilder& block, Op& op, TensorId input, TensorId matrix
 
 TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter) {
   const Precision& precision = block.precision();
-  if (!precision.autocast || precision.weights == precision.compute) return parameter;
-  const TensorId copy =
-      block.make(place, block.tensor(parameter).shape, precision.compute, Role::cast_parameter);
+  const DType given = block.dtype_of(parameter);
+  if (!precision.autocast || given == precision.compute) return parameter;
+  // Autocast keeps the copies of what is trained.
+  const Role role = block.needs_gradient(parameter) ? Role::cast_parameter : Role::activation;
+  const TensorId copy = block.make(place, block.tensor(parameter).shape, precision.compute, role);
   Op op;
   op.kind = OpKind::cast;
   op.name = place.op;
   op.inputs = {parameter};
   op.outputs = {copy};
   BackwardWriter backward(op);
-  backward.give(parameter, backward.make(parameter, precision.weights));
+  backward.give(parameter, backward.make(parameter, given));
   block.emit(std::move(op));
   return copy;
 }
@@ -60,20 +62,24 @@ TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& row
   Frame call(block);
   call.local(x);
   const Place weight_place{shape.name, "weight"};
-  const TensorId weight = shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
-                                     : block.parameter(weight_place, {shape.out, shape.in});
+  Factors factors{shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
+                             : block.parameter(weight_place, {shape.out, shape.in})};
+  if (shape.bias) factors.bias = block.parameter({shape.name, "bias"}, {shape.out});
+  return product_with(block, shape, factors, rows, x);
+}
+
+TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Factors& factors,
+                      const Shape& rows, TensorId x) {
   const bool own_op = shape.bias_call == BiasCall::own_op;
   const bool bias_first = shape.bias_call == BiasCall::first_argument;
   // Autocast casts a call's arguments from the last to the first.
-  const bool biased = shape.bias && !own_op;
-  TensorId bias = 0;
-  if (shape.bias) bias = block.parameter({shape.name, "bias"}, {shape.out});
-  TensorId added = bias;
+  const bool biased = factors.bias && !own_op;
+  TensorId added = factors.bias.value_or(0);
   const auto cast_bias = [&] {
-    if (biased) added = parameter_in_compute(block, {shape.name, "cast bias"}, bias);
+    if (biased) added = parameter_in_compute(block, {shape.name, "cast bias"}, added);
   };
   if (!bias_first) cast_bias();
-  const TensorId matrix = parameter_in_compute(block, {shape.name, "cast weight"}, weight);
+  const TensorId matrix = parameter_in_compute(block, {shape.name, "cast weight"}, factors.weight);
   const TensorId input = to_compute(block, shape.name, x);
   if (bias_first) cast_bias();
   Shape out_shape = shape.scattered_to.empty() ? rows : shape.scattered_to;
@@ -87,15 +93,16 @@ TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& row
   op.inputs = {input, matrix};
   if (biased) op.inputs.push_back(added);
   op.outputs = {out};
-  op.saved = {input};
+  if (block.needs_gradient(matrix)) op.saved.push_back(input);
   if (block.needs_gradient(input)) op.saved.push_back(matrix);
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
   write_backward(block, op, input, matrix, biased ? added : matrix);
   const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
-  const Expr gradients(block.needs_gradient(input) ? 2 : 1);
+  const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
+                       (block.needs_gradient(matrix) ? 1 : 0));
   block.emit(std::move(op), {flops, gradients * flops});
-  if (!shape.bias || !own_op) return out;
-  return add(block, {shape.name}, out, bias);
+  if (!factors.bias || !own_op) return out;
+  return add(block, {shape.name}, out, *factors.bias);
 }
 
 }  // namespace memest

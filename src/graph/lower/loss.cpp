@@ -8,10 +8,6 @@
 namespace memest {
 namespace {
 
-Precision precision_of(const DecoderContext& context) {
-  return {context.policy.weights, context.policy.compute, context.policy.autocast};
-}
-
 /// What the model's forward holds in locals until its last norm has run.
 constexpr std::array<std::string_view, 9> kModelLocals = {
     "position ids", "causal mask", "sliding mask", "input embeddings", "position rows",
@@ -73,11 +69,12 @@ TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, Te
 
 }  // namespace
 
-Block head_block(const DecoderContext& context) {
+Block head_block(const DecoderContext& context, bool input_wants_gradient) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
-  BlockBuilder block("head", precision_of(context));
-  TensorId x = block.block_input({dims.b, dims.stream_s, dims.h}, context.policy.weights);
+  BlockBuilder block("head", context.precision());
+  TensorId x = block.block_input({dims.b, dims.stream_s, dims.h}, context.policy.weights,
+                                 input_wants_gradient);
   {
     Frame model(block);
     model.local(x);
@@ -91,8 +88,9 @@ Block head_block(const DecoderContext& context) {
     if (decoder.final_norm) block.outlive(x, "last hidden state");
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
-  x = linear(block, {"lm_head", dims.embedding, dims.v, decoder.head_bias, decoder.tied_embeddings},
-             dims.rows(), x);
+  x = projection(block, context,
+                 {"lm_head", dims.embedding, dims.v, decoder.head_bias, decoder.tied_embeddings},
+                 dims.rows(), x);
   if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);
   if (decoder.logit_softcap) x = softcap(block, "logit_softcap", x);
   return std::move(block).take(x);
@@ -100,7 +98,7 @@ Block head_block(const DecoderContext& context) {
 
 Block loss_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
-  BlockBuilder block("loss", precision_of(context));
+  BlockBuilder block("loss", context.precision());
   const Shape shape = {dims.b, dims.s, dims.v};
   const TensorId logits = block.block_input(shape, logits_type(context.policy));
   TensorId loss = 0;

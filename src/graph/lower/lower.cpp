@@ -27,10 +27,11 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   const ModelSpec as_stored = stored(model, policy.implementation);
   std::variant<Graph, Unavailable> result =
       Unavailable{"memory and time of this family are not available yet; parameter counts are"};
-  if (const auto* decoder = std::get_if<DecoderSpec>(&as_stored.architecture)) {
-    result = lower_decoder(*decoder, model.model_type, policy);
+  if (std::holds_alternative<DecoderSpec>(as_stored.architecture)) {
+    result = lower_decoder(as_stored, model.model_type, policy);
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
-    result = lower_layers(*layers, policy);
+    result = model.adapter ? Unavailable{"adapters of a list of layers are not available yet"}
+                           : lower_layers(*layers, policy);
   }
   if (auto* graph = std::get_if<Graph>(&result)) {
     graph->parameters = parameters_of(model, policy.implementation.framework);

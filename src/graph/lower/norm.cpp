@@ -95,7 +95,7 @@ class NormWriter {
         backward.give(*parameter, backward.make(*parameter, block_.dtype_of(*parameter)));
       }
     }
-    if (affine.gain && statistics == Statistics::kept) {
+    if (affine.gain && block_.needs_gradient(*affine.gain) && statistics == Statistics::kept) {
       KernelLaunch sums;
       sums.kind = KernelLaunch::Kind::norm_backward;
       sums.outer = row_count(x);

@@ -3,6 +3,7 @@
 // output.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,15 @@ struct Projection2d {
 /// `x` of `rows` + [in] to `rows` + [out]; `rows` may be more than x's own where x is gathered
 /// first.
 TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x);
+
+/// What a product multiplies by and adds.
+struct Factors {
+  TensorId weight = 0;
+  std::optional<TensorId> bias = {};
+};
+/// The same with parameters that are there.
+TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Factors& factors,
+                      const Shape& rows, TensorId x);
 
 /// Element by element; the narrower operand is broadcast and its gradient summed.
 TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right);

@@ -53,7 +53,7 @@ class Engine {
     return parameters_[parameter].gradient;
   }
   /// What lasts as long as the loss does: the arguments of reentrant checkpoints beside the
-  /// blocks' inputs.
+  /// blocks' inputs, and leaves that are no parameters with their gradients.
   [[nodiscard]] std::vector<StorageId> take_kept_with_loss() {
     return std::exchange(kept_with_loss_, {});
   }
@@ -77,6 +77,7 @@ class Engine {
 
   // engine_forward.cpp
   void run_forward(const OpSite& site, bool saves);
+  void keep_leaves(const OpSite& site, const OpProgram& op);
   void make_outputs(const OpSite& site, const OpProgram& op, bool for_backward);
   void run_launches(const OpSite& site, const OpProgram& op);
   void save(const OpSite& site, const OpProgram& op);
@@ -118,6 +119,7 @@ class Engine {
   std::vector<StorageId> inputs_;    // of all checkpoints
   std::vector<Slice> inputs_of_;     // by checkpoint
   std::vector<StorageId> kept_with_loss_;
+  std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
   std::vector<StorageId> made_;  // of the running backward node
   std::vector<StorageId> extra_incoming_;
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library

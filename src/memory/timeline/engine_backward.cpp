@@ -22,6 +22,9 @@ void Engine::backward(StorageId loss_gradient) {
     --i;
     run_backward(order_.sites()[i]);
   }
+  for (const Cell leaf : leaves_) {
+    kept_with_loss_.push_back(std::exchange(slots_[leaf], {}).storage);
+  }
 }
 
 /// Where no gradient arrives the node is not part of the loss's graph.

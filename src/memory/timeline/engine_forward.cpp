@@ -1,7 +1,34 @@
+#include <algorithm>
+
 #include "engine.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest {
+
+namespace {
+
+std::vector<Cell> leaves_of(const ForwardOrder& order) {
+  std::vector<bool> made(order.cells(), false);  // by an op with a backward
+  std::vector<Cell> leaves;
+  for (const OpSite& site : order.sites()) {
+    const OpProgram& op = order.op(site);
+    if (!op.trains) continue;
+    const BlockProgram& program = order.program(site);
+    for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
+      made[order.cell(site.instance, program.tensors[i])] = true;
+    }
+    for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
+      if (program.handed[i].to_parameter) continue;
+      const Cell cell = order.cell(site.instance, program.handed[i].input);
+      if (made[cell]) continue;
+      made[cell] = true;
+      leaves.push_back(cell);
+    }
+  }
+  return leaves;
+}
+
+}  // namespace
 
 Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettings& settings,
                Recorder& recorder)
@@ -13,7 +40,8 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
       held_(order.cells(), 0),
       slots_(order.cells()),
       parameters_(order.parameters().size()),
-      inputs_of_(checkpoints_.list.size()) {}
+      inputs_of_(checkpoints_.list.size()),
+      leaves_(leaves_of(order)) {}
 
 void Engine::forward(StorageId batch) {
   thread_ = Thread::forward;
@@ -40,8 +68,21 @@ void Engine::forward(StorageId batch) {
 void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
   make_outputs(site, op, saves || !checkpoints_.reentrant);
+  keep_leaves(site, op);
   if (saves) save(site, op);
   end_references(site, op);
+}
+
+/// The node that takes a leaf's gradient holds the leaf as long as the loss holds the graph.
+void Engine::keep_leaves(const OpSite& site, const OpProgram& op) {
+  if (leaves_.empty()) return;
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
+    const Cell cell = order_.cell(site.instance, program.tensors[i]);
+    if (std::find(leaves_.begin(), leaves_.end(), cell) == leaves_.end()) continue;
+    recorder_.retain(storages_[cell]);
+    kept_with_loss_.push_back(storages_[cell]);
+  }
 }
 
 /// `for_backward`: whether gradients are enabled, which saved-tensor hooks leave them.

@@ -122,6 +122,7 @@ void TrainingLoop::backward() {
   if (scales()) gradient = multiplied(gradient);
   if (training_.gradient_accumulation > 1) gradient = multiplied(gradient);
   engine_.backward(gradient);
+  for (const StorageId storage : engine_.take_kept_with_loss()) loss_.kept.push_back(storage);
   recorder_.release(ones);
   recorder_.release(scaled);
 }

@@ -1,4 +1,6 @@
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "../overheads.hpp"
 #include "engine.hpp"
@@ -26,27 +28,64 @@ void name_places(const Graph& graph, const ForwardOrder& order, Timeline& timeli
   }
 }
 
-/// Module.to().
-void place_model(const Graph& graph, const Recipe& recipe, const ModelTensors& tensors,
-                 Recorder& recorder) {
-  const std::int64_t bytes = size_of(recipe.weights);
-  for (const auto& [is_buffer, i] : tensors.order) {
-    if (is_buffer) {
-      const TensorPlace& buffer = tensors.buffers[i];
-      const DType type = graph.parameters.buffers[buffer.row].dtype;
-      recorder.allocate(checked_multiply(buffer.elements, size_of(type)),
-                        model_label(Holding::buffers, Origin::buffer, i));
-      continue;
+/// Module.to(), and what peft adds to a model that has its place.
+class ModelPlacement {
+ public:
+  ModelPlacement(const Graph& graph, const Recipe& recipe, const ModelTensors& tensors,
+                 Recorder& recorder)
+      : inventory_(graph.parameters), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
+
+  void write(bool adapted) {
+    for (const auto& [is_buffer, i] : tensors_.order) {
+      if (is_buffer) {
+        place_buffer(i);
+        continue;
+      }
+      if (adapted && row(i).trainable) continue;
+      place(i, recipe_.weights);
+      if (row(i).role != ParameterRole::matmul) continue;
+      for (int copy = 0; copy < recipe_.fp8_weight_copies; ++copy) place(i, DType::uint8);
     }
-    const TensorPlace& tensor = tensors.parameters[i];
-    recorder.allocate(checked_multiply(tensor.elements, bytes),
-                      model_label(Holding::weights, Origin::parameter, i));
-    if (graph.parameters.parameters[tensor.row].role != ParameterRole::matmul) continue;
-    for (int copy = 0; copy < recipe.fp8_weight_copies; ++copy) {
-      recorder.allocate(tensor.elements, model_label(Holding::weights, Origin::parameter, i));
+    if (adapted) place_adapters();
+  }
+
+ private:
+  [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
+    return inventory_.parameters[tensors_.parameters[parameter].row];
+  }
+
+  StorageId place(std::size_t parameter, DType dtype) {
+    return recorder_.allocate(
+        checked_multiply(tensors_.parameters[parameter].elements, size_of(dtype)),
+        model_label(Holding::weights, Origin::parameter, parameter));
+  }
+
+  void place_buffer(std::size_t i) {
+    const TensorPlace& buffer = tensors_.buffers[i];
+    const DType type = inventory_.buffers[buffer.row].dtype;
+    recorder_.allocate(checked_multiply(buffer.elements, size_of(type)),
+                       model_label(Holding::buffers, Origin::buffer, i));
+  }
+
+  /// Matrices in the weights' type first, then each widened.
+  void place_adapters() {
+    std::vector<std::pair<std::size_t, StorageId>> matrices;
+    for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
+      if (row(i).trainable) matrices.emplace_back(i, place(i, recipe_.weights));
+    }
+    const DType trained = recipe_.trained.value_or(recipe_.weights);
+    if (trained == recipe_.weights) return;
+    for (const auto& [parameter, narrow] : matrices) {
+      place(parameter, trained);
+      recorder_.release(narrow);
     }
   }
-}
+
+  const Inventory& inventory_;
+  const Recipe& recipe_;
+  const ModelTensors& tensors_;
+  Recorder& recorder_;
+};
 
 std::vector<SteppedTensor> trained(const Graph& graph, const Timeline& timeline) {
   std::vector<SteppedTensor> tensors;
@@ -64,7 +103,8 @@ EngineSettings settings_of(const Job& job) {
   EngineSettings settings;
   settings.recompute = training.recompute;
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace};
-  if (recipe.gradients != recipe.weights) settings.gradient_bytes = size_of(recipe.gradients);
+  if (recipe.gradients != recipe.trained.value_or(recipe.weights))
+    settings.gradient_bytes = size_of(recipe.gradients);
   return settings;
 }
 
@@ -92,7 +132,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   Recorder recorder(timeline);
   OptimizerRun optimizer(job, trained(graph, timeline), recorder);
   recorder.begin(Phase::model);
-  place_model(graph, job.training->recipe, tensors, recorder);
+  ModelPlacement(graph, job.training->recipe, tensors, recorder)
+      .write(job.model.adapter.has_value());
   recorder.end();
   optimizer.construct();
   Engine engine(graph, order, settings_of(job), recorder);

@@ -161,7 +161,10 @@ constexpr Key kLoraKeys[] = {
      .fallback = "0.0",
      .doc = "Dropout on the adapter's input."},
     kAdapterDtype,
-    {.name = "modules_to_save", .shapes = {list(kNames)}, .doc = "Modules trained in full."},
+    {.name = "modules_to_save",
+     .shapes = {list(kNames)},
+     .doc = "Modules trained in full.",
+     .later = "training of whole modules beside adapters"},
 };
 constexpr Key kIa3Keys[] = {kAdapterTargets, kAdapterDtype};
 constexpr Key kPromptKeys[] = {
@@ -173,12 +176,22 @@ constexpr Key kPromptKeys[] = {
 };
 constexpr Key kAdapterKeys[] = {
     {.name = "lora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters."},
-    {.name = "qlora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters over 4-bit weights."},
+    {.name = "qlora",
+     .shapes = {table(kLoraKeys)},
+     .doc = "Low-rank adapters over 4-bit weights.",
+     .later = "training of adapters over 4-bit weights"},
     {.name = "dora",
      .shapes = {table(kLoraKeys)},
-     .doc = "Low-rank adapters with a trained magnitude."},
-    {.name = "ia3", .shapes = {table(kIa3Keys)}, .doc = "Trained scales."},
-    {.name = "prompt", .shapes = {table(kPromptKeys)}, .doc = "A trained prompt."},
+     .doc = "Low-rank adapters with a trained magnitude.",
+     .later = "training of adapters with a magnitude"},
+    {.name = "ia3",
+     .shapes = {table(kIa3Keys)},
+     .doc = "Trained scales.",
+     .later = "training of scales"},
+    {.name = "prompt",
+     .shapes = {table(kPromptKeys)},
+     .doc = "A trained prompt.",
+     .later = "training of a prompt"},
 };
 
 constexpr Key kDataKeys[] = {
@@ -266,8 +279,7 @@ constexpr Key kTrainingKeys[] = {
     {.name = "adapter",
      .shapes = {choice(kNone), one_of(kAdapterKeys)},
      .fallback = "none",
-     .doc = "Trains an adapter instead of the model.",
-     .later = "training of adapters"},
+     .doc = "Trains an adapter instead of the model."},
     {.name = "data",
      .shapes = {table(kDataKeys)},
      .doc = "The data loader.",
