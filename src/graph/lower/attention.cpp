@@ -315,6 +315,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   }
   call.dtype = operand_type(policy);
   call.mask_by_head = alibi;
+  call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
   call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
                 (habitual && context.habits.masks_always);
   call.broadcast = habitual && context.habits.splits_by_index && spec.kv_heads == 1 &&

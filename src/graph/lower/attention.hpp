@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "decoder_context.hpp"
 
@@ -26,11 +27,12 @@ struct AttentionInputs {
 /// What runs: the spec's kernel with `sdpa` resolved.
 struct AttentionCall {
   AttentionKernel kernel = AttentionKernel::eager;
-  bool masked = false;        ///< an explicit mask is passed
-  bool mask_by_head = false;  ///< of its own for every head (ALiBi)
-  bool grouped = false;       ///< fewer key/value heads reach the kernel than query heads
-  bool repeats = false;       ///< keys and values are written out for every query head
-  bool broadcast = false;     ///< a single key/value head is left to broadcasting (Falcon)
+  bool masked = false;         ///< an explicit mask is passed
+  std::string_view mask = {};  ///< the shared one, by name
+  bool mask_by_head = false;   ///< of its own for every head (ALiBi)
+  bool grouped = false;        ///< fewer key/value heads reach the kernel than query heads
+  bool repeats = false;        ///< keys and values are written out for every query head
+  bool broadcast = false;      ///< a single key/value head is left to broadcasting (Falcon)
   double dropout = 0;
   DType dtype = DType::bf16;  ///< of the operands
 };

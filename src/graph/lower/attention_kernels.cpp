@@ -220,7 +220,10 @@ TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
   };
   const TensorId zero = number("zero");
   const TensorId lowest = number("lowest value");
-  return compute(block, OpKind::mask, {zero, lowest}, {{"attention_mask"}, shape, call.dtype});
+  const Shape whole = {dims.b, Expr(1), dims.s, dims.s};
+  std::vector<TensorId> inputs = {zero, lowest};
+  if (context.transformers()) inputs.push_back(block.shared(call.mask, whole, DType::boolean));
+  return compute(block, OpKind::mask, inputs, {{"attention_mask"}, shape, call.dtype});
 }
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
