@@ -14,8 +14,9 @@ Bytes share_rounded_up(Bytes whole, double share) {
   return Bytes(static_cast<std::int64_t>(std::ceil(whole.as_double() * share)));
 }
 
-/// More than any GPU has.
-constexpr Bytes kUnlimited{std::int64_t{1} << 50};
+/// More than any GPU has, and little enough for two expandable segments, of 9/8 of it each, in the
+/// address space that the prediction hands out.
+constexpr Bytes kUnlimited{std::int64_t{4} << 40};
 
 bool was_pressed(const StepReplay& run) {
   return run.out_of_memory.has_value() || run.statistics.retries > 0;
@@ -34,6 +35,9 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
                         ? replay_steps(steps.timeline, job.allocator,
                                        {.total = kUnlimited, .available = kUnlimited, .limit = {}})
                         : steps.run;
+  if (steps.unlimited.out_of_memory) {
+    return Unavailable{"a replay of more than 4 TiB on one GPU is not available"};
+  }
   if (steps.run.out_of_memory && !job.allocator.expandable_segments) {
     AllocatorSettings expandable = job.allocator;
     expandable.expandable_segments = true;
