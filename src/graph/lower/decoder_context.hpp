@@ -49,6 +49,10 @@ struct DecoderContext {
   [[nodiscard]] bool transformers() const {
     return policy.implementation.framework == Framework::transformers;
   }
+  /// Whose forward is one function: its locals live until the loss is known.
+  [[nodiscard]] bool nanogpt() const {
+    return policy.implementation.framework == Framework::nanogpt;
+  }
   [[nodiscard]] BiasCall bias_call() const {
     return transformers() ? habits.bias_call : BiasCall::last_argument;
   }

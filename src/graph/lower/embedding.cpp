@@ -71,7 +71,7 @@ TensorId add_positions(BlockBuilder& block, const DecoderContext& context, Tenso
   const TensorId table =
       block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.dims.h});
   const TensorId rows = look_up(block, context, "position_embedding", {ids, table, learned.rows});
-  if (context.transformers()) block.outlive(rows, "position rows");
+  if (!context.textbook()) block.outlive(rows, "position rows");
   return add(block, {"add_positions"}, x, rows);
 }
 
@@ -99,13 +99,14 @@ Block embedding_block(const DecoderContext& context) {
     x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
   }
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
-  if (context.transformers()) block.outlive(x, "input embeddings");
+  if (!context.textbook()) block.outlive(x, "input embeddings");
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   TensorId ids = 0;
   if (context.transformers()) {
     ids = position_ids(block, context);
   } else if (learned) {
     ids = compute(block, OpKind::copy, {}, {{"position_ids", "arange"}, {dims.s}, DType::int64});
+    if (context.nanogpt()) block.outlive(ids, "position ids");
   }
   const bool masks_first = context.transformers() && context.habits.masks_before_positions;
   if (masks_first) attention_masks(block, context, ids);

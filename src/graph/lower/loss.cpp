@@ -84,8 +84,8 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
       x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
     }
   }
+  if (decoder.final_norm && !context.textbook()) block.outlive(x, "last hidden state");
   if (context.transformers()) {
-    if (decoder.final_norm) block.outlive(x, "last hidden state");
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
   x = projection(block, context,
@@ -116,7 +116,10 @@ Block loss_block(const DecoderContext& context) {
     if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
     loss = negative_likelihood(block, kept, targets);
   }
-  if (context.transformers()) block.let_go("last hidden state");
+  if (!context.textbook()) block.let_go("last hidden state");
+  if (context.nanogpt()) {
+    for (const std::string_view name : kModelLocals) block.let_go(name);
+  }
   return std::move(block).take(loss);
 }
 

@@ -1,4 +1,5 @@
 #include <cstddef>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -87,12 +88,20 @@ class ModelPlacement {
   Recorder& recorder_;
 };
 
-std::vector<SteppedTensor> trained(const Graph& graph, const Timeline& timeline) {
+std::vector<SteppedTensor> trained(const Graph& graph, const Timeline& timeline,
+                                   Framework framework) {
   std::vector<SteppedTensor> tensors;
   for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
     const TensorPlace& place = timeline.parameters[i];
     const ParameterTensor& row = graph.parameters.parameters[place.row];
     if (row.trainable) tensors.push_back({static_cast<std::uint32_t>(i), place.elements, &row});
+  }
+  // nanoGPT's optimizer has a group of matrices, which decay, before the rest (model.py,
+  // configure_optimizers).
+  if (framework == Framework::nanogpt) {
+    std::stable_partition(tensors.begin(), tensors.end(), [](const SteppedTensor& tensor) {
+      return tensor.row->shape.size() > 1;
+    });
   }
   return tensors;
 }
@@ -130,7 +139,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   timeline.parameters = tensors.parameters;
   timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
-  OptimizerRun optimizer(job, trained(graph, timeline), recorder);
+  OptimizerRun optimizer(job, trained(graph, timeline, job.training->implementation.framework),
+                         recorder);
   recorder.begin(Phase::model);
   ModelPlacement(graph, job.training->recipe, tensors, recorder)
       .write(job.model.adapter.has_value());
