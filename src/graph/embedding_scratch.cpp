@@ -42,9 +42,8 @@ std::int64_t sort_bytes(std::int64_t pairs, std::int64_t tile) {
 constexpr std::int64_t kScanTile = 896;  // 128 threads of 7; the same on every capability
 
 /// A scan or unique-by-key: a state of 16 bytes per tile and per lane of a warp before the first.
-std::int64_t scan_bytes(std::int64_t items, std::int64_t tile) {
-  constexpr std::int64_t kStateBytes = 16;
-  return aligned((blocks_of(items, tile) + kWarp) * kStateBytes) + kAlignment + kAlignment - 1;
+std::int64_t scan_bytes(std::int64_t items, std::int64_t tile, std::int64_t state_bytes = 16) {
+  return aligned((blocks_of(items, tile) + kWarp) * state_bytes) + kAlignment + kAlignment - 1;
 }
 
 /// One block per run would leave the GPU idle while each has many pieces: then a kernel adds the
@@ -98,9 +97,14 @@ ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
   return sequence.take();
 }
 
-ScratchSteps scan_scratch(std::int64_t items) {
+ScratchSteps scan_scratch(std::int64_t items, std::int64_t element_bytes) {
+  constexpr std::int64_t kNarrowTile = 1920;  // 128 threads of 15 elements of 4 bytes
+  constexpr std::int64_t kNarrowStateBytes = 8;
+  constexpr std::int64_t kNarrow = 4;
+  const bool narrow = element_bytes <= kNarrow;
   ScratchSequence sequence;
-  sequence.release(sequence.allocate(scan_bytes(items, kScanTile)));
+  sequence.release(sequence.allocate(narrow ? scan_bytes(items, kNarrowTile, kNarrowStateBytes)
+                                            : scan_bytes(items, kScanTile)));
   return sequence.take();
 }
 

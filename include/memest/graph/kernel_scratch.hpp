@@ -71,8 +71,8 @@ Reduction sum_of_all(std::int64_t elements, std::int64_t element_bytes);
 /// What is asked for after the result is allocated; empty where one pass needs no scratch.
 ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& device);
 
-/// What a running sum over one row of `items` asks for.
-ScratchSteps scan_scratch(std::int64_t items);
+/// What a running sum over one row of `items` of `element_bytes` asks for.
+ScratchSteps scan_scratch(std::int64_t items, std::int64_t element_bytes);
 
 /// The backward pass of a fused layer or RMS norm over [rows, width].
 struct NormBackward {

@@ -64,6 +64,9 @@ class Projections {
     const bool sees = order != ProjectionOrder::views_last;
     const bool norms = order == ProjectionOrder::norm_by_norm;
     TensorId raw = full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    if (context_.transformers() && context_.habits.scales_queries) {
+      raw = scale(block_, {"q_proj", "scaled"}, raw);
+    }
     Heads q = normed("q_norm", {seen("q_proj", raw, dims_.a, sees)}, dims_.a, norms);
     raw = full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
     Heads k = normed("k_norm", {seen("k_proj", raw, dims_.k, sees)}, dims_.k, norms);
@@ -108,8 +111,7 @@ class Projections {
       v = heads("v_proj", v, dims_.k);
       return by_heads(q, k, v);
     }
-    const bool whole = !context_.transformers() || context_.habits.splits_before_heads;
-    if (whole) {
+    if (!context_.transformers() || context_.habits.splits_before_heads) {
       const auto part = [&](std::string_view name, const Expr& heads) {
         return Part{{"qkv_proj", name}, {dims_.b, dims_.s, heads * dims_.d}};
       };
@@ -128,15 +130,11 @@ class Projections {
                                               {{{"qkv_proj", "q"}, by_head(dims_.a)},
                                                {{"qkv_proj", "k"}, by_head(dims_.k)},
                                                {{"qkv_proj", "v"}, by_head(dims_.k)}});
-    q = parts[0];
-    k = parts[1];
-    v = parts[2];
-    if (context_.transformers() && context_.habits.splits_by_index &&
-        spec_.kv_heads < spec_.heads) {
-      k = index_out("k_split", k);
-      v = index_out("v_split", v);
-    }
-    return by_heads(q, k, v);
+    const bool indexes =
+        context_.transformers() && context_.habits.splits_by_index && spec_.kv_heads < spec_.heads;
+    k = indexes ? index_out("k_split", parts[1]) : parts[1];
+    v = indexes ? index_out("v_split", parts[2]) : parts[2];
+    return by_heads(parts[0], k, v);
   }
 
   /// Advanced indexing copies, and keeps its index.
@@ -147,7 +145,7 @@ class Projections {
     op.kind = OpKind::copy;
     op.name = name;
     op.inputs = {x};
-    op.outputs = {out, index};
+    op.outputs = {index, out};
     op.saved = {index};
     BackwardWriter backward(op);
     backward.give(x, backward.make(x, block_.dtype_of(x)));

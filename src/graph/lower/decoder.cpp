@@ -1,8 +1,8 @@
 #include "decoder.hpp"
 
-#include <optional>
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -98,6 +98,13 @@ class LayerWriter {
   }
 
   TensorId feed_forward_sublayer(TensorId x) {
+    if (context_.transformers() && context_.habits.feeds_inline) {
+      const Shape shape = block_.tensor(x).shape;
+      const TensorId rows = view(block_, {"feed_forward_norm", "rows"}, x, shape);
+      const TensorId fed = feed(normalize("feed_forward_norm", rows));
+      const TensorId sum = residual("feed_forward_residual", rows, fed);
+      return view(block_, {"feed_forward_residual", "by sequence"}, sum, shape);
+    }
     Frame sublayer(block_);
     const TensorId normalized = named(LayerLocals::all, normalize("feed_forward_norm", x));
     if (names_norm()) sublayer.local(normalized);

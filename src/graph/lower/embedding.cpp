@@ -102,14 +102,19 @@ Block embedding_block(const DecoderContext& context) {
   if (!context.textbook()) block.outlive(x, "input embeddings");
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   TensorId ids = 0;
+  const bool of_mask = context.transformers() && context.habits.positions_from_mask;
   if (context.transformers()) {
-    ids = position_ids(block, context);
+    ids = of_mask ? positions_of_mask(block, context) : position_ids(block, context);
   } else if (learned) {
     ids = compute(block, OpKind::copy, {}, {{"position_ids", "arange"}, {dims.s}, DType::int64});
     if (context.nanogpt()) block.outlive(ids, "position ids");
   }
   const bool masks_first = context.transformers() && context.habits.masks_before_positions;
   if (masks_first) attention_masks(block, context, ids);
+  if (of_mask) {
+    ids = compute(block, OpKind::add, {ids},
+                  {{"position_embedding", "shifted ids"}, dims.rows(), DType::int64});
+  }
   if (learned) x = add_positions(block, context, ids, x);
   if (decoder.embedding_norm) {
     x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);

@@ -19,7 +19,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   };
 
   Frame frame(block);
-  if (context.transformers()) frame.local(x);
+  if (context.transformers() && !context.habits.feeds_inline) frame.local(x);
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));

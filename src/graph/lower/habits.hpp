@@ -72,8 +72,10 @@ struct Habits {
   bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
   bool rotates_unused = false;   ///< computes rotary tables beside ALiBi
   bool masks_before_positions = false;  ///< the mask is made before the learned positions' rows
-  bool positions_by_batch = false;      ///< position ids of [b, s] instead of [1, s]
-  bool scale_is_tensor = false;         ///< the embedding's factor is a tensor, and kept
+  bool positions_from_mask = false;     ///< position ids of [b, s], counted along a mask of ones
+  bool feeds_inline = false;     ///< the feed-forward is part of the layer's function, on [b·s, h]
+  bool scales_queries = false;   ///< queries are scaled before attention
+  bool scale_is_tensor = false;  ///< the embedding's factor is a tensor, and kept
   LayerLocals locals = LayerLocals::replaced;
   bool drops_inside = false;           ///< residual dropout belongs to the branches' own functions
   bool drops_embedding = true;         ///< applies the config's embedding dropout

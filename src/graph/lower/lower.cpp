@@ -9,7 +9,7 @@ namespace memest {
 namespace {
 
 /// The model as the implementation stores it: nanoGPT has one matrix for queries, keys and values,
-/// and names of its own, whatever the spec says.
+/// whatever the spec says.
 ModelSpec stored(ModelSpec model, const Implementation& implementation) {
   auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
   if (decoder == nullptr || implementation.framework != Framework::nanogpt) return model;

@@ -19,10 +19,26 @@ TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
   return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
 }
 
+/// A running sum of one row is a scan of the whole tensor.
+void scan_one_sequence(const DecoderContext& context, DType dtype, Op& op) {
+  if (context.policy.micro_batch != 1) return;
+  KernelLaunch scan;
+  scan.kind = KernelLaunch::Kind::scan;
+  scan.reduced = context.dims.s;
+  scan.dtype = dtype;
+  op.forward_launches = {std::move(scan)};
+}
+
 /// A boolean mask of [1, 1, s, s] from broadcast indices, causal or a sliding window; written out
 /// for the batch in `dtype` where the scores are added to it.
+struct MaskForm {
+  std::optional<DType> dtype;
+  bool sliding = false;
+  bool padded = false;  ///< also by the mask of tokens that the caller passed
+};
 TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
-                         std::optional<DType> dtype, bool sliding) {
+                         const MaskForm& form) {
+  const auto [dtype, sliding, padded] = form;
   const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view what,
                         Shape shape, DType type) {
     return compute(block, kind, inputs, {{name, what}, std::move(shape), type});
@@ -45,9 +61,21 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
           made(OpKind::mask, {keys, shifted}, "within the window", square, DType::boolean);
       window = made(OpKind::mask, {all, within}, "window", square, DType::boolean);
     }
+    const TensorId all =
+        padded ? made(OpKind::copy, {}, "all tokens", {Expr(1)}, DType::boolean) : window;
     const TensorId causal = made(OpKind::mask, {queries, keys}, "causal", square, DType::boolean);
-    allowed =
-        sliding ? made(OpKind::mask, {window, causal}, "boolean", square, DType::boolean) : causal;
+    allowed = sliding || padded
+                  ? made(OpKind::mask, {all, causal}, "boolean", square, DType::boolean)
+                  : causal;
+    if (padded) {
+      const Shape rows = {dims.b, dims.s};
+      const TensorId sequences = made(OpKind::copy, {}, "sequences", rows, DType::int64);
+      const TensorId tokens = made(OpKind::copy, {}, "tokens", rows, DType::int64);
+      const TensorId wanted =
+          made(OpKind::mask, {sequences, tokens}, "wanted tokens", rows, DType::boolean);
+      allowed = made(OpKind::mask, {allowed, wanted}, "boolean by sequence",
+                     {dims.b, Expr(1), dims.s, dims.s}, DType::boolean);
+    }
   }
   if (!dtype) return allowed;
   const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, *dtype);
@@ -60,14 +88,63 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
 
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
   // Of one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
-  const bool by_batch = context.habits.positions_by_batch || context.policy.micro_batch == 1;
-  const Expr rows = by_batch ? context.dims.b : Expr(1);
+  const Expr rows = context.policy.micro_batch == 1 ? context.dims.b : Expr(1);
   const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
   block.outlive(ids, "position ids");
   return ids;
 }
 
+TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context) {
+  constexpr std::string_view kName = "position_ids";
+  const Shape rows = {context.dims.b, context.dims.s};
+  const TensorId mask =
+      compute(block, OpKind::copy, {}, {{"attention_mask", "ones"}, rows, DType::fp32});
+  block.outlive(mask, "attention mask");
+  Frame frame(block);
+  const TensorId counts = frame.local(block.make({kName, "counts"}, rows, DType::fp32));
+  Op sum;
+  sum.kind = OpKind::reduce;
+  sum.name = kName;
+  sum.inputs = {mask};
+  sum.outputs = {counts};
+  scan_one_sequence(context, DType::fp32, sum);
+  block.emit(std::move(sum));
+  const TensorId masked =
+      compute(block, OpKind::multiply, {counts, mask}, {{kName, "masked"}, rows, DType::fp32});
+  const TensorId from_zero =
+      compute(block, OpKind::add, {masked}, {{kName, "from zero"}, rows, DType::fp32});
+  const TensorId ids =
+      compute(block, OpKind::cast, {from_zero}, {{kName, "ids"}, rows, DType::int64});
+  block.outlive(ids, "position ids");
+  return ids;
+}
+
 namespace {
+
+/// The test of a mask for ones only (transformers, masking_utils.py, _ignore_causal_mask_sdpa).
+void find_padding(BlockBuilder& block, const DecoderContext& context, TensorId wanted) {
+  constexpr std::string_view kName = "padding";
+  // The sum reads the booleans through a copy.
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = kName;
+  op.inputs = {wanted};
+  const TensorId count = block.make({kName, "count"}, {Expr(1)}, DType::int64);
+  op.outputs = {count, block.make({kName, "wanted as numbers"}, context.dims.rows(), DType::int64)};
+  block.emit(std::move(op));
+  compute(block, OpKind::mask, {count}, {{kName, "none"}, {Expr(1)}, DType::boolean});
+}
+
+/// The causal mask of a model that passes a mask of tokens: made where the kernel takes one.
+void mask_of_tokens(BlockBuilder& block, const DecoderContext& context, bool eager) {
+  Frame frame(block);
+  const TensorId wanted = frame.local(compute(
+      block, OpKind::cast, {}, {{"padding", "wanted"}, context.dims.rows(), DType::boolean}));
+  if (!eager) return find_padding(block, context, wanted);
+  constexpr std::string_view kName = "causal mask";
+  const MaskForm form = {context.policy.weights, false, true};
+  block.outlive(mask_of_indices(block, context.dims, kName, form), kName);
+}
 
 /// The test of the position ids for packed sequences (transformers, masking_utils.py,
 /// find_packed_sequence_indices).
@@ -93,12 +170,7 @@ void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, T
   const TensorId wide = block.make({kName, "breaks as numbers"}, rows, DType::int64);
   const TensorId sums = frame.local(block.make({kName, "sums"}, rows, DType::int64));
   op.outputs = {sums, wide};
-  if (context.policy.micro_batch == 1) {
-    KernelLaunch scan;
-    scan.kind = KernelLaunch::Kind::scan;
-    scan.reduced = dims.s;
-    op.forward_launches = {std::move(scan)};
-  }
+  scan_one_sequence(context, DType::int64, op);
   block.emit(std::move(op));
   const TensorId last =
       compute(block, OpKind::mask, {sums}, {{kName, "last"}, {dims.b}, DType::boolean});
@@ -118,13 +190,14 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     });
     const bool unread = kind == kinds.end();
     if (unread && (sliding || !context.habits.masks_by_type)) continue;
-    find_packed_sequences(block, context, ids);
+    if (context.habits.positions_from_mask) return mask_of_tokens(block, context, eager);
+    if (!context.habits.masks_always) find_packed_sequences(block, context, ids);
     const AttentionCall call = attention_call(context, unread ? LayerKind() : *kind);
     if (call.mask_by_head || (!eager && !call.masked)) continue;
     const std::string_view name = sliding ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =
         eager ? std::optional<DType>(context.policy.weights) : std::nullopt;
-    block.outlive(mask_of_indices(block, context.dims, name, dtype, sliding), name);
+    block.outlive(mask_of_indices(block, context.dims, name, {dtype, sliding, false}), name);
   }
 }
 

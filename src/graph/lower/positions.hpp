@@ -6,10 +6,13 @@
 
 namespace memest {
 
-/// Position ids of [1, s], or [b, s] by the model's habit, known to the model's end.
+/// Position ids of [1, s], known to the model's end.
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 
-/// For each kind of layer the test of the position ids for packed sequences, and the mask that its
+/// The same of [b, s], counted along a mask of ones, which is known to the model's end as well.
+TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context);
+
+/// For each kind of layer the test for packed sequences or padding, and the mask that its
 /// attention takes, if any.
 void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids);
 

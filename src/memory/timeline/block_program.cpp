@@ -143,7 +143,7 @@ class Compiler {
     const std::int64_t reduced = value(launch.reduced);
     const std::int64_t inner = value(launch.inner);
     const std::int64_t element = size_of(launch.dtype);
-    if (launch.kind == KernelLaunch::Kind::scan) return scan_scratch(reduced);
+    if (launch.kind == KernelLaunch::Kind::scan) return scan_scratch(reduced, element);
     if (!device_) return {};
     switch (launch.kind) {
       case KernelLaunch::Kind::reduction:

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -105,6 +106,7 @@ class Engine {
   void recompute(const Checkpoint& checkpoint);
   void end_references_of(const Checkpoint& checkpoint, std::uint32_t end);
   void backward_of(std::size_t checkpoint);
+  void end_checkpoint();
   void backward_of_reentrant(std::size_t checkpoint);
 
   const ForwardOrder& order_;
@@ -125,6 +127,7 @@ class Engine {
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;
   Origin origin_ = Origin::forward;
+  std::optional<std::size_t> ending_;  // the checkpoint whose last node runs
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
 };
 

@@ -32,7 +32,10 @@ void Engine::run_backward(const OpSite& site) {
   const OpProgram& op = order_.op(site);
   if (!op.trains) return;
   const Slot incoming = take_incoming(site, op);
-  if (!incoming.arrived) return drop_saved(site, op);
+  if (!incoming.arrived) {
+    drop_saved(site, op);
+    return end_checkpoint();
+  }
   made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   run_steps(site, op, {op.steps.begin, op.reductions});
   if (unpacks_) drop_saved(site, op);
@@ -41,6 +44,7 @@ void Engine::run_backward(const OpSite& site) {
   for (const StorageId storage : extra_incoming_) recorder_.release(storage);
   extra_incoming_.clear();
   if (!unpacks_) drop_saved(site, op);
+  end_checkpoint();
   hand_gradients(site, op, incoming);
 }
 

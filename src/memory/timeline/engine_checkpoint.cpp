@@ -19,6 +19,14 @@ void Engine::drop_inputs(std::size_t checkpoint) {
   for (std::uint32_t i = slice.begin; i < slice.end; ++i) recorder_.release(inputs_[i]);
 }
 
+/// The last node that kept something of a checkpoint lets its inputs go, before the engine hands
+/// its gradients on.
+void Engine::end_checkpoint() {
+  if (!ending_) return;
+  drop_inputs(*ending_);
+  ending_.reset();
+}
+
 /// The first node that unpacks a saved tensor runs the forward again. What is then saved is let go
 /// node by node; the inputs go with the last node that kept something.
 void Engine::backward_of(std::size_t index) {
@@ -30,8 +38,9 @@ void Engine::backward_of(std::size_t index) {
       recompute(checkpoint);
       done = unpacks_ = true;
     }
+    if (i - 1 == checkpoint.first_kept) ending_ = index;
     run_backward(site);
-    if (i - 1 == checkpoint.first_kept) drop_inputs(index);
+    end_checkpoint();
   }
   unpacks_ = false;
   if (!done) drop_inputs(index);
