@@ -19,21 +19,32 @@ double excess(const std::variant<Int128, double>& measured, Int128 predicted) {
          static_cast<double>(predicted);
 }
 
-/// One run's distances, as shares of its predicted allocated peak.
+/// One run's distances, as shares of what was predicted.
 struct Residual {
   RunKind kind;
-  double below = 0;  ///< of the allocated peak; negative where it is above
+  double below = 0;  ///< of the allocated peak, a replay's of the reserved one
   double above = 0;  ///< of the reserved peak
 };
 
-std::optional<Residual> residual_of(const ValidatedRun& run) {
-  const Comparison* allocated = run.worst(Metric::allocated_peak_bytes);
-  const auto reserved = std::find_if(
-      run.comparisons.begin(), run.comparisons.end(), [](const Comparison& comparison) {
-        return comparison.metric == Metric::reserved_peak_bytes && comparison.part.empty();
-      });
-  if (!run.kind || allocated == nullptr || reserved == run.comparisons.end()) return std::nullopt;
-  const auto predicted = std::get<Int128>(allocated->predicted);
+std::optional<Residual> residual_of(const ValidatedRun& run, EstimateMethod method) {
+  const auto measured = [&run](Metric metric) -> const Comparison* {
+    const auto found = std::find_if(run.comparisons.begin(), run.comparisons.end(),
+                                    [metric](const Comparison& comparison) {
+                                      return comparison.metric == metric && comparison.part.empty();
+                                    });
+    return found == run.comparisons.end() ? nullptr : &*found;
+  };
+  const Comparison* allocated = measured(Metric::allocated_peak_bytes);
+  const Comparison* reserved = measured(Metric::reserved_peak_bytes);
+  if (!run.kind || !run.closed_form || allocated == nullptr || reserved == nullptr) {
+    return std::nullopt;
+  }
+  if (method == EstimateMethod::replay) {
+    if (!reserved->is_predicted()) return std::nullopt;
+    const double above = excess(reserved->measured, std::get<Int128>(reserved->predicted));
+    return Residual{.kind = *run.kind, .below = -above, .above = above};
+  }
+  const Int128 predicted{run.closed_form->value()};
   return Residual{.kind = *run.kind,
                   .below = -excess(allocated->measured, predicted),
                   .above = excess(reserved->measured, predicted)};
@@ -64,26 +75,37 @@ Margin margin_over(const std::vector<Residual>& residuals) {
   return margin;
 }
 
-}  // namespace
-
-std::vector<Margin> margins_of(const std::vector<ValidatedRun>& runs) {
-  std::vector<Margin> margins;
+void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method,
+                    std::vector<Margin>& margins) {
+  const auto append = [&](const std::vector<Residual>& residuals) {
+    margins.push_back(margin_over(residuals));
+    margins.back().method = method;
+  };
   for (const bool recomputes : {false, true}) {
     std::vector<Residual> all;
     for (const ValidatedRun& run : runs) {
-      const std::optional<Residual> residual = residual_of(run);
+      const std::optional<Residual> residual = residual_of(run, method);
       if (residual && residual->kind.recomputes == recomputes) all.push_back(*residual);
     }
-    if (!all.empty()) margins.push_back(margin_over(all));
+    if (!all.empty()) append(all);
     for (const Framework implementation : kFrameworks) {
       std::vector<Residual> own;
       std::copy_if(all.begin(), all.end(), std::back_inserter(own), [&](const Residual& residual) {
         return residual.kind.implementation == implementation;
       });
       if (own.size() < kLeastRecords) continue;
-      margins.push_back(margin_over(own));
+      append(own);
       margins.back().implementation = implementation;
     }
+  }
+}
+
+}  // namespace
+
+std::vector<Margin> margins_of(const std::vector<ValidatedRun>& runs) {
+  std::vector<Margin> margins;
+  for (const EstimateMethod method : {EstimateMethod::closed_form, EstimateMethod::replay}) {
+    append_margins(runs, method, margins);
   }
   return margins;
 }

@@ -238,6 +238,9 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .recomputes = !std::holds_alternative<NoRecompute>(job.training->recompute)};
   }
   run.comparisons = compare(measured, predict(job, estimate));
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    run.closed_form = memory->estimate.allocated();
+  }
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {
     run.refusal = missing->sentence;
   }

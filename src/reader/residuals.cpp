@@ -11,17 +11,17 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kFile = "residuals/closed-form.yaml";
+constexpr std::string_view kFile = "residuals/memory.yaml";
 
 constexpr std::string_view kHead =
-    "# How far the closed form was from recorded runs on one GPU. Written by a command, not by "
-    "hand:\n"
-    "#   memest validate tests/truth/*.records.jsonl --residuals "
-    "configs/residuals/closed-form.yaml\n"
-    "# low: the largest share by which an allocated peak was below its estimate; high: the 90th\n"
-    "# percentile of what was reserved over it. A row without an implementation is over all of "
-    "them\n"
-    "# and stands for those that have too few records for a row of their own.\n";
+    "# How far estimates were from recorded runs on one GPU. Written by a command, not by hand:\n"
+    "#   memest validate tests/truth/*.records.jsonl --residuals configs/residuals/memory.yaml\n"
+    "# Of the closed form, low: the largest share by which an allocated peak was below it; high: "
+    "the\n"
+    "# 90th percentile of what was reserved over it. Of the replay: the same of what it reserves. "
+    "A\n"
+    "# row without an implementation is over all of them and stands for those that have too few\n"
+    "# records for a row of their own.\n";
 
 std::string percent_text(double share) {
   std::array<char, 32> digits{};
@@ -36,6 +36,7 @@ Margin margin_of_row(const Value& row) {
   margin.high = as_quantity(row.find("high"), Dimension::share).value_or(0);
   margin.records = static_cast<int>(count_at(row, "records"));
   margin.recomputes = flag_at(row, "recomputes");
+  if (text_at(row, "method") == "replay") margin.method = EstimateMethod::replay;
   const std::string name = text_at(row, "implementation");
   for (const Framework implementation : kFrameworks) {
     if (name_of(implementation) == name) margin.implementation = implementation;
@@ -53,19 +54,22 @@ std::string write_residuals(const std::vector<Margin>& margins) {
     if (margin.implementation) {
       text += "implementation: " + std::string(name_of(*margin.implementation)) + ", ";
     }
-    text += std::string("recomputes: ") + (margin.recomputes ? "true" : "false") +
+    text += std::string("method: ") +
+            (margin.method == EstimateMethod::replay ? "replay" : "closed-form") +
+            ", recomputes: " + (margin.recomputes ? "true" : "false") +
             ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
   }
   return text;
 }
 
-Margins find_margins(Framework implementation) {
+Margins find_margins(Framework implementation, EstimateMethod method) {
   Margins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     // Its own row stands after that of all.
+    if (margin.method != method) continue;
     if (margin.implementation && margin.implementation != implementation) continue;
     (margin.recomputes ? found.recomputed : found.kept) = margin;
   }

@@ -63,6 +63,7 @@ struct ValidatedRun {
   std::optional<RunKind> kind;  ///< of a training
   RunTraits traits;
   std::vector<Comparison> comparisons;
+  std::optional<Bytes> closed_form;  ///< its allocated peak, beside the replay's
   std::string refusal;  ///< why memory, FLOPs and time are not predicted; empty where they are
 
   /// The comparison of `metric` that is farthest off; null where there is none with a prediction.

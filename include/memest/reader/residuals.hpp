@@ -1,4 +1,4 @@
-// The file of margins, configs/residuals/closed-form.yaml, as a command writes it.
+// The file of margins, configs/residuals/memory.yaml, as a command writes it.
 #pragma once
 
 #include <string>

@@ -8,9 +8,14 @@
 
 namespace memest {
 
-/// Shares of the estimated `allocated`. Both ends are quantiles over the same records.
+/// What an estimate was made by.
+enum class EstimateMethod { closed_form, replay };
+
+/// Shares of the closed form's `allocated`, or of the replay's `reserved`. Both ends are quantiles
+/// over the same records.
 struct Margin {
-  double low = 0;   ///< the run's allocated peak may be this share below the estimate
+  EstimateMethod method = EstimateMethod::closed_form;
+  double low = 0;  ///< the run's peak (allocated, or reserved) may be this share below the estimate
   double high = 0;  ///< the run's reserved peak may be this share above the estimate
   int records = 0;  ///< behind the two quantiles
   std::optional<Framework> implementation = {};  ///< whose runs they are; none: of all

@@ -165,7 +165,12 @@ constexpr Key kPriceFileKeys[] = {
 
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
                                          {"nanogpt"},      {"textbook"},   {"plain"}};
+constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
 constexpr Key kResidualKeys[] = {
+    {.name = "method",
+     .shapes = {choice(kMethodWords)},
+     .doc = "What was held to the runs.",
+     .required = true},
     {.name = "implementation",
      .shapes = {choice(kImplementationWords)},
      .doc = "Whose runs; all where left out."},
