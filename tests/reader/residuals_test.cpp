@@ -13,11 +13,13 @@ using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("margins are written a row each") {
   const std::string text = write_residuals(
-      {{0.001, 0.26, 97, {}, false}, {0, 0.334, 13, Framework::transformers, true}});
+      {{EstimateMethod::closed_form, 0.001, 0.26, 97, {}, false},
+       {EstimateMethod::replay, 0, 0.334, 13, Framework::transformers, true}});
   CHECK_THAT(text,
              ContainsSubstring("residuals:\n"
-                               "  - {recomputes: false, records: 97, low: 0.1 %, high: 26 %}\n"
-                               "  - {implementation: transformers, recomputes: true, "
+                               "  - {method: closed-form, recomputes: false, records: 97, low: 0.1 %, "
+                               "high: 26 %}\n"
+                               "  - {implementation: transformers, method: replay, recomputes: true, "
                                "records: 13, low: 0 %, high: 33.4 %}\n"));
 }
 
