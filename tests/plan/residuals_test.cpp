@@ -10,12 +10,13 @@ namespace {
 
 using Catch::Approx;
 
-/// A run predicted at 10,000 bytes.
+/// A run whose closed form says 10,000 bytes; it is not replayed.
 ValidatedRun run_of(Framework implementation, int allocated, int reserved) {
   ValidatedRun run;
   run.kind = RunKind{.implementation = implementation, .recomputes = false};
   run.comparisons.push_back({Metric::allocated_peak_bytes, "", Int128{allocated}, Int128{10'000}});
   run.comparisons.push_back({Metric::reserved_peak_bytes, "", Int128{reserved}, {}});
+  run.closed_form = Bytes(10'000);
   return run;
 }
 
@@ -42,6 +43,17 @@ TEST_CASE("an implementation has a row of its own where it has ten records, afte
   CHECK(margins[0].records == 11);
   CHECK(margins[1].implementation == Framework::nanogpt);
   CHECK(margins[1].high == Approx(0.1));
+}
+
+TEST_CASE("a replay is held to what was reserved, in rows after those of the closed form") {
+  ValidatedRun run = run_of(Framework::transformers, 10'000, 12'000);
+  run.comparisons.back().predicted = Int128{11'000};
+  const std::vector<Margin> margins = margins_of({run});
+  REQUIRE(margins.size() == 2);
+  CHECK(margins[0].method == EstimateMethod::closed_form);
+  CHECK(margins[1].method == EstimateMethod::replay);
+  CHECK(margins[1].low == 0);
+  CHECK(margins[1].high == Approx(0.091));
 }
 
 TEST_CASE("what ran out of memory, is refused or was not measured has no residual") {
