@@ -34,6 +34,7 @@ class PlanSearch {
       device_ = class_of(gpu);
       set_price(gpu);
       for (const std::int64_t count : request_.counts) {
+        if (request_.job.model.adapter && count > 1) continue;  // answered on one GPU only
         search(gpu, count);
         if (!std::holds_alternative<std::monostate>(answer_.unavailable)) return answer_;
       }
@@ -259,6 +260,12 @@ PlanAnswer search_plans(const PlanRequest& request) {
   if (auto reason = beyond_the_closed_form(request.job)) {
     PlanAnswer answer;
     answer.unavailable = *std::move(reason);
+    return answer;
+  }
+  const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
+  if (request.job.model.adapter && !alone) {
+    PlanAnswer answer;
+    answer.unavailable = Unavailable{"adapters trained on several GPUs are not available yet"};
     return answer;
   }
   return PlanSearch(request).answer();

@@ -218,4 +218,14 @@ TEST_CASE("A model without a graph is not searched, and the answer says why") {
       search_plans(request_for(job, {"a10"}, {1})).unavailable));
 }
 
+TEST_CASE("adapters are planned on one GPU only") {
+  const Job job = llama(
+      "seq_len: 1024, global_batch: 8, precision: bf16, adapter: {lora: {rank: 8, targets: "
+      "[q_proj]}}");
+  const PlanAnswer both = search_plans(request_for(job, {"h200-sxm-141gb"}, {1, 8}));
+  CHECK(both.best.size() + both.refused.size() == 1);
+  const PlanAnswer several = search_plans(request_for(job, {"h200-sxm-141gb"}, {8}));
+  CHECK(std::holds_alternative<Unavailable>(several.unavailable));
+}
+
 }  // namespace memest
