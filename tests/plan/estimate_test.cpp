@@ -179,4 +179,15 @@ TEST_CASE("The memory verdict follows the capacity, not the name on the card", "
   CHECK(memory_of(estimate).capacity.bytes == Bytes(25253904384));
 }
 
+TEST_CASE("layers of two kinds under one checkpoint keep the tables that each reads") {
+  // Local and global layers: the second kind's tables are no argument of the first layer.
+  const JobEstimate estimate = estimate_job(test::job_from(
+      "model: gemma-3-270m\n"
+      "training: {seq_len: 1024, global_batch: 2, precision: bf16, recompute: {every: 4}}\n"
+      "hardware: {gpu: h100-sxm-80gb}\n"));
+  const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+  REQUIRE(memory.replayed() != nullptr);
+  CHECK(memory.allocated() <= *memory.reserved());
+}
+
 }  // namespace memest

@@ -1,5 +1,6 @@
 #include "checkpoints.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -50,10 +51,19 @@ std::vector<Checkpoint> by_layers(const Graph& graph, const ForwardOrder& order,
     }
     const std::uint32_t begin = stretches[i].begin;
     std::uint32_t end = begin;
+    // What the first layer is called with, and what later ones are called with beside the stream
+    // (layers of two kinds read two tables).
+    std::vector<Cell> inputs = order.arguments_of(graph, begin);
     for (std::int64_t n = 0; n < length && i < stretches.size() && stretches[i].layer; ++n, ++i) {
       end = stretches[i].end;
+      const std::vector<Cell> more = order.arguments_of(graph, stretches[i].begin);
+      for (std::size_t k = 1; k < more.size(); ++k) {
+        if (std::find(inputs.begin(), inputs.end(), more[k]) == inputs.end()) {
+          inputs.push_back(more[k]);
+        }
+      }
     }
-    list.push_back(checkpoint_of(order, begin, end, order.arguments_of(graph, begin)));
+    list.push_back(checkpoint_of(order, begin, end, std::move(inputs)));
   }
   return list;
 }
