@@ -9,7 +9,6 @@
 namespace memest {
 namespace {
 
-constexpr std::int64_t kUnsortedTokens = 3072;  ///< up to here one kernel needs no scratch
 constexpr std::int64_t kIndexBytes = 8;         ///< int64
 constexpr std::int64_t kRowsPerPiece = 10;
 constexpr std::int64_t kWarp = 32;

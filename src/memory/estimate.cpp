@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 
 #include "ledger_terms.hpp"
@@ -28,11 +27,6 @@ Bytes total_of(const Instant& instant, const TermValues& values) {
   std::int64_t total = 0;
   for (const std::uint16_t term : instant.terms) total = checked_add(total, values[term]);
   return Bytes(total);
-}
-
-/// A margin is a measured share, so its bytes are rounded outwards to whole ones.
-Bytes share_rounded_up(Bytes whole, double share) {
-  return Bytes(static_cast<std::int64_t>(std::ceil(whole.as_double() * share)));
 }
 
 }  // namespace

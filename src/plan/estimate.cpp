@@ -28,7 +28,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
   answer.replay = replay_job(graph, job);
   if (const ReplayedSteps* steps = answer.replayed()) {
     answer.verdict = judge(*steps, job);
-    answer.replay_margin = margin_of(job.replay_margins, job.training->recompute);
+    answer.replay_margin = margin_of(job.margins.replay, job.training->recompute);
   }
   answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.saved = saved_bytes_of(graph, *job.training);

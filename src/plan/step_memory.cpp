@@ -22,8 +22,12 @@ std::variant<StepMemory, Unavailable> step_memory_of(const Job& job) {
   const Capability capability = capability_of(job.hardware.gpu);
   auto lowered = lower(job.model, policy_of(*job.training, capability.value));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
+  return step_memory_of(std::get<Graph>(std::move(lowered)), job);
+}
+
+std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job) {
   StepMemory memory;
-  memory.graph = std::move(std::get<Graph>(lowered));
+  memory.graph = std::move(graph);
   auto written = write_timeline(memory.graph, job);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   memory.timeline = std::move(std::get<Timeline>(written));
@@ -37,6 +41,10 @@ std::string moment_name(const StepMemory& memory, StorageId storage) {
   if (label.step == 0) return name + ", before the first step";
   return name + ", in step " + std::to_string(label.step) + "'s " +
          std::string(name_of(label.phase));
+}
+
+std::string moment_of_event(const StepMemory& memory, std::uint32_t event) {
+  return moment_name(memory, memory.timeline.events[event].storage);
 }
 
 }  // namespace memest

@@ -156,7 +156,7 @@ double Comparison::error() const {
 
 std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps) {
   std::vector<PhaseBytes> phases;
-  for (const PhaseMemory& phase : steps.run.phases) {
+  for (const PhaseMemory& phase : steps.step.replay.phases) {
     const std::string name(name_of(phase.phase));
     if (phase.phase == Phase::model) {
       phases.push_back({name, phase.end});

@@ -121,11 +121,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
                                   .data_ranks = job.parallelism.data};
     job.training = read_training(*training, context, diagnostics);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
-    if (job.training) {
-      const Framework implementation = job.training->implementation.framework;
-      job.margins = find_margins(implementation, EstimateMethod::closed_form);
-      job.replay_margins = find_margins(implementation, EstimateMethod::replay);
-    }
+    if (job.training) job.margins = find_margins(job.training->implementation.framework);
     note_given(*training, job);
   }
   job.budget = read_budget(mapping("budget"));

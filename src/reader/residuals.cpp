@@ -63,15 +63,15 @@ std::string write_residuals(const std::vector<Margin>& margins) {
   return text;
 }
 
-Margins find_margins(Framework implementation, EstimateMethod method) {
-  Margins found;
+MethodMargins find_margins(Framework implementation) {
+  MethodMargins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     // Its own row stands after that of all.
-    if (margin.method != method) continue;
     if (margin.implementation && margin.implementation != implementation) continue;
-    (margin.recomputes ? found.recomputed : found.kept) = margin;
+    Margins& margins = margin.method == EstimateMethod::replay ? found.replay : found.closed_form;
+    (margin.recomputes ? margins.recomputed : margins.kept) = margin;
   }
   return found;
 }

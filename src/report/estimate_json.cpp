@@ -52,15 +52,19 @@ Json peak_json(const MemoryAnswer& answer) {
 /// The replay's peak: the moment and the largest of what is alive, the rest in one row.
 Json peak_json(const ReplayedSteps& steps) {
   constexpr std::size_t kShown = 64;
-  const PeakMoment& peak = steps.unlimited.peak;
-  const Label& label = steps.timeline.storages[steps.timeline.events[peak.event].storage].label;
-  Json json{{"step", label.step}, {"op", steps.moment(peak.event)}, {"alive", Json::array()}};
+  const PeakMoment& peak = steps.unpressed().peak;
+  const Label& label =
+      steps.step.timeline.storages[steps.step.timeline.events[peak.event].storage].label;
+  Json json{{"step", label.step},
+            {"op", moment_of_event(steps.step, peak.event)},
+            {"alive", Json::array()}};
   Bytes rest = peak.allocated;
   for (std::size_t i = 0; i < peak.alive.size() && i < kShown; ++i) {
     const AliveStorage& alive = peak.alive[i];
     rest -= alive.block;
-    json["alive"].push_back({{"tensor", storage_name(steps.timeline, steps.graph, alive.storage)},
-                             {"bytes", alive.block.value()}});
+    json["alive"].push_back(
+        {{"tensor", storage_name(steps.step.timeline, steps.step.graph, alive.storage)},
+         {"bytes", alive.block.value()}});
   }
   if (peak.alive.size() > kShown) {
     json["alive"].push_back({{"tensor", std::to_string(peak.alive.size() - kShown) + " more"},
@@ -102,7 +106,7 @@ Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
   json["saved_bytes_per_layer"] = layers_json(answer.saved_by_layer);
   if (const ReplayedSteps* steps = answer.replayed()) {
     json["phases"] = phases_json(*steps);
-    json["retries"] = steps->run.statistics.retries;
+    json["retries"] = steps->step.replay.statistics.retries;
   } else {
     put_null(json, "phases", kNoTimeline);
     put_null(json, "retries", kNoReplay);

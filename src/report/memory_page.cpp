@@ -108,19 +108,19 @@ Bytes outside_of(const MemoryAnswer& answer, Bytes outside) {
 
 std::int64_t retries_of(const MemoryAnswer& answer) {
   const ReplayedSteps* steps = answer.replayed();
-  return steps == nullptr ? 0 : steps->run.statistics.retries;
+  return steps == nullptr ? 0 : steps->step.replay.statistics.retries;
 }
 
 /// Where the replay ends, what fragmentation keeps, and whether another allocator setting helps.
 std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
                                const ReplayedSteps& steps) {
-  const OutOfMemory& end = *steps.run.out_of_memory;
+  const OutOfMemory& end = *steps.step.replay.out_of_memory;
   std::string text = fmt::format(
       "Does not fit: runs out of memory in {}: {} asked for, {} allocated and {} reserved of {}; "
       "{} lie free in the segments, the largest block of it {}. Without a limit it allocates {} "
       "and "
       "reserves {}.",
-      steps.moment(end.event), sized_text(end.requested), sized_text(end.allocated),
+      moment_of_event(steps.step, end.event), sized_text(end.requested), sized_text(end.allocated),
       sized_text(end.reserved), capacity_text(job, answer.capacity),
       sized_text(end.free_in_segments), sized_text(end.largest_free),
       sized_text(answer.allocated()), sized_text(*answer.reserved()));
@@ -134,7 +134,7 @@ std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
 
 Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
   if (const ReplayedSteps* steps = answer.replayed();
-      steps != nullptr && steps->run.out_of_memory) {
+      steps != nullptr && steps->step.replay.out_of_memory) {
     return {out_of_memory_text(job, answer, *steps), Tone::bad};
   }
   const Bytes low = answer.low() - outside_of(answer, answer.estimate.outside_low);
@@ -182,7 +182,8 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
   page.parts.emplace_back(verdict_of(job, answer));
   if (steps != nullptr) {
     page.parts.emplace_back(Paragraph{
-        fmt::format("Peak: {}.", steps->moment(steps->unlimited.peak.event)), Tone::plain});
+        fmt::format("Peak: {}.", moment_of_event(steps->step, steps->unpressed().peak.event)),
+        Tone::plain});
   }
   page.parts.emplace_back(Paragraph{simple_text(answer.simple), Tone::plain});
   page.parts.emplace_back(Heading{"Highest moments of the step"});

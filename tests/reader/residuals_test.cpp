@@ -12,22 +12,22 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("margins are written a row each") {
-  const std::string text = write_residuals(
-      {{EstimateMethod::closed_form, 0.001, 0.26, 97, {}, false},
-       {EstimateMethod::replay, 0, 0.334, 13, Framework::transformers, true}});
-  CHECK_THAT(text,
-             ContainsSubstring("residuals:\n"
-                               "  - {method: closed-form, recomputes: false, records: 97, low: 0.1 %, "
-                               "high: 26 %}\n"
-                               "  - {implementation: transformers, method: replay, recomputes: true, "
-                               "records: 13, low: 0 %, high: 33.4 %}\n"));
+  const std::string text =
+      write_residuals({{EstimateMethod::closed_form, 0.001, 0.26, 97, {}, false},
+                       {EstimateMethod::replay, 0, 0.334, 13, Framework::transformers, true}});
+  CHECK_THAT(text, ContainsSubstring(
+                       "residuals:\n"
+                       "  - {method: closed-form, recomputes: false, records: 97, low: 0.1 %, "
+                       "high: 26 %}\n"
+                       "  - {implementation: transformers, method: replay, recomputes: true, "
+                       "records: 13, low: 0 %, high: 33.4 %}\n"));
 }
 
 TEST_CASE("an implementation without a row of its own gets that of all") {
-  const Margins own = find_margins(Framework::transformers, EstimateMethod::closed_form);
+  const Margins own = find_margins(Framework::transformers).closed_form;
   CHECK(own.kept.implementation == Framework::transformers);
   CHECK(own.recomputed.recomputes);
-  const Margins of_all = find_margins(Framework::textbook, EstimateMethod::closed_form);
+  const Margins of_all = find_margins(Framework::textbook).closed_form;
   CHECK_FALSE(of_all.kept.implementation);
   CHECK(of_all.kept.records >= own.kept.records);
   CHECK(of_all.kept.high > 0);

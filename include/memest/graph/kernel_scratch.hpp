@@ -85,6 +85,10 @@ struct NormBackward {
 /// What is asked for after the gradients of input, gain and bias are allocated.
 ScratchSteps norm_backward_scratch(const NormBackward& norm, const LaunchDevice& device);
 
+/// Up to so many tokens an embedding's backward is one kernel without scratch (PyTorch,
+/// EmbeddingBackwardKernel.cu).
+inline constexpr std::int64_t kUnsortedTokens = 3072;
+
 /// The backward pass of an embedding with int64 indices.
 struct EmbeddingBackward {
   std::int64_t indices = 0;  ///< tokens

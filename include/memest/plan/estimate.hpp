@@ -9,8 +9,7 @@
 
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/ledger.hpp"
-#include "memest/memory/step_replay.hpp"
-#include "memest/memory/timeline.hpp"
+#include "memest/plan/step_memory.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/time/step_time.hpp"
 
@@ -26,15 +25,14 @@ struct CostEstimate {
 
 /// The training steps replayed, allocation by allocation, through PyTorch's caching allocator.
 struct ReplayedSteps {
-  Graph graph;
-  Timeline timeline;
-  StepReplay run;        ///< under the capacity: with retries, or out of memory
-  StepReplay unlimited;  ///< with all the memory that it asks for
+  StepMemory step;  ///< under the capacity: with retries, or out of memory
+  /// With all the memory that it asks for; where the capacity made it retry or ended it.
+  std::optional<StepReplay> unlimited;
   /// Under the same capacity with expandable segments; where it runs out without them.
   std::optional<StepReplay> expandable;
 
-  /// What is made at an event and when: "layer 3 of 32, q_proj, out, in step 2's forward".
-  [[nodiscard]] std::string moment(std::uint32_t event) const;
+  /// What it takes where nothing presses.
+  [[nodiscard]] const StepReplay& unpressed() const { return unlimited ? *unlimited : step.replay; }
 };
 
 /// A ledger with its value, so that every number can be explained. Where the steps are replayed

@@ -1,6 +1,7 @@
 // A job's step as it runs: graph, timeline and its replay under the memory of the job's GPU.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 
@@ -23,8 +24,12 @@ ReplayDevice replay_device_of(const Hardware& hardware);
 
 /// The timeline of `job` and its replay, or why there is none. Throws OverflowError.
 std::variant<StepMemory, Unavailable> step_memory_of(const Job& job);
+/// The same where `graph`, of that job, is there already.
+std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job);
 
 /// What makes the storage and when, for people: "layer 3 of 32, q_proj, out, in step 2's forward".
 std::string moment_name(const StepMemory& memory, StorageId storage);
+/// The same of what an event of the timeline allocates.
+std::string moment_of_event(const StepMemory& memory, std::uint32_t event);
 
 }  // namespace memest

@@ -26,7 +26,7 @@ Checked<Optimizer> find_optimizer(const std::string& name);
 
 /// How far estimates of runs of `implementation` may be off: its own row of configs/residuals, or
 /// that of all implementations.
-Margins find_margins(Framework implementation, EstimateMethod method);
+MethodMargins find_margins(Framework implementation);
 
 /// The price that an estimate uses where the spec has none.
 std::optional<Price> find_price(const std::string& gpu_slug);

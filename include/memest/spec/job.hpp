@@ -62,8 +62,7 @@ struct Job {
   Hardware hardware;
   Budget budget;
   AllocatorSettings allocator;
-  Margins margins;  ///< of estimates of its implementation; from recorded runs, by the reader
-  Margins replay_margins;  ///< the same of what a replay reserves
+  MethodMargins margins;  ///< of estimates of its implementation; from recorded runs, by the reader
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
   // What the file wrote itself (the reader sets these): a search keeps it and varies the rest.

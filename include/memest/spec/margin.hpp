@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "memest/spec/training.hpp"
+#include "memest/units/quantity.hpp"
 
 namespace memest {
 
@@ -27,6 +28,15 @@ struct Margins {
   Margin kept;
   Margin recomputed;
 };
+
+/// Those of every method.
+struct MethodMargins {
+  Margins closed_form;  ///< of what tensors take
+  Margins replay;       ///< of what the allocator reserves
+};
+
+/// A margin is a measured share, so its bytes are rounded outwards to whole ones.
+Bytes share_rounded_up(Bytes whole, double share);
 
 const Margin& margin_of(const Margins& margins, const Recompute& recompute);
 

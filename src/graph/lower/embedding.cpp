@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "decoder_context.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 #include "operations.hpp"
 #include "positions.hpp"
 
@@ -19,7 +20,6 @@ struct LookUp {
 /// EmbeddingBackwardKernel.cu).
 void write_backward(BlockBuilder& block, const DecoderContext& context, const LookUp& part,
                     Op& op) {
-  constexpr std::int64_t kSortedFrom = 3072;
   const Shape shape = block.tensor(part.indices).shape;
   const bool by_batch = shape.size() > 1 && shape.front() == context.dims.b;
   const LoweringPolicy& policy = context.policy;
@@ -27,7 +27,7 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const Lo
       by_batch ? checked_multiply(policy.micro_batch, policy.seq_len) : policy.seq_len;
   BackwardWriter backward(op);
   const DType dtype = block.dtype_of(part.table);
-  if (count <= kSortedFrom) {
+  if (count <= kUnsortedTokens) {
     backward.give(part.table, backward.make(part.table, dtype));
     return;
   }

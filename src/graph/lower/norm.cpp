@@ -129,21 +129,21 @@ class NormWriter {
     return add(block_, at("out"), scaled, block_.parameter(at("bias"), part_.gain));
   }
 
+  /// The argument, the variance and the normalized rows are locals of the function.
+  TensorId normalized_in_fp32(Frame& frame) {
+    frame.local(x_);
+    return frame.local(over_rms(in_fp32(x_), frame, true));
+  }
+
   TensorId cast_then_gain() {
     Frame frame(block_);
-    frame.local(x_);
-    const TensorId wide = in_fp32(x_);
-    const TensorId normalized = over_rms(wide, frame, true);
-    frame.local(normalized);
+    const TensorId normalized = normalized_in_fp32(frame);
     return times_gain(cast(block_, at("normalized"), normalized, given_));
   }
 
   TensorId gain_then_cast() {
     Frame frame(block_);
-    frame.local(x_);
-    const TensorId wide = in_fp32(x_);
-    const TensorId normalized = over_rms(wide, frame, true);
-    frame.local(normalized);
+    const TensorId normalized = normalized_in_fp32(frame);
     return cast(block_, at("out in type"), times_gain(normalized), given_);
   }
 

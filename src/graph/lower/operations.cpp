@@ -12,14 +12,24 @@ Op op_of(OpKind kind, Place place) {
   return op;
 }
 
-/// grad · constant · x^(exponent − 1), and the like: two factors made before the product.
-void give_product_of_two(BackwardWriter& backward, TensorId input, DType dtype) {
-  const auto power = backward.make(input, dtype);
-  const auto scaled = backward.make(input, dtype);
-  const auto gradient = backward.make(input, dtype);
+/// A power of x by a number. Its backward, gradient · constant · a power of what is kept, makes
+/// both factors before the product.
+TensorId power_keeping(BlockBuilder& block, Place place, Keeps keeps, TensorId x) {
+  const DType dtype = block.dtype_of(x);
+  const TensorId out = block.make(place, block.tensor(x).shape, dtype);
+  Op op = op_of(OpKind::power, place);
+  op.inputs = {x};
+  op.outputs = {out};
+  op.saved = {keeps == Keeps::input ? x : out};
+  BackwardWriter backward(op);
+  const auto kept_power = backward.make(x, dtype);
+  const auto scaled = backward.make(x, dtype);
+  const auto gradient = backward.make(x, dtype);
   backward.drop(scaled);
-  backward.drop(power);
-  backward.give(input, gradient);
+  backward.drop(kept_power);
+  backward.give(x, gradient);
+  block.emit(std::move(op));
+  return out;
 }
 
 }  // namespace
@@ -165,27 +175,11 @@ TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId righ
 }
 
 TensorId power(BlockBuilder& block, Place place, TensorId x) {
-  const TensorId out = block.make(place, block.tensor(x).shape, block.dtype_of(x));
-  Op op = op_of(OpKind::power, place);
-  op.inputs = {x};
-  op.outputs = {out};
-  op.saved = {x};
-  BackwardWriter backward(op);
-  give_product_of_two(backward, x, block.dtype_of(x));
-  block.emit(std::move(op));
-  return out;
+  return power_keeping(block, place, Keeps::input, x);
 }
 
 TensorId reciprocal_root(BlockBuilder& block, Place place, TensorId x) {
-  const TensorId out = block.make(place, block.tensor(x).shape, block.dtype_of(x));
-  Op op = op_of(OpKind::power, place);
-  op.inputs = {x};
-  op.outputs = {out};
-  op.saved = {out};
-  BackwardWriter backward(op);
-  give_product_of_two(backward, x, block.dtype_of(x));
-  block.emit(std::move(op));
-  return out;
+  return power_keeping(block, place, Keeps::result, x);
 }
 
 TensorId mean_of_rows(BlockBuilder& block, Place place, TensorId x) {

@@ -35,12 +35,7 @@ TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape sh
 }
 
 TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape) {
-  const TensorId out = block.alias(place, x, std::move(shape));
-  Op op = view_op(place.op, x, {out});
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, block.dtype_of(x)));
-  block.emit(std::move(op));
-  return out;
+  return split(block, place.op, x, {{place, std::move(shape)}}).front();
 }
 
 std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId x,
