@@ -9,8 +9,8 @@
 
 #include "command.hpp"
 #include "flags.hpp"
+#include "memest/diag/environment.hpp"
 #include "memest/diag/expect.hpp"
-#include "memest/reader/environment.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/units/int128.hpp"
 #include "terminal.hpp"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "memest/reader/environment.hpp"
+#include "memest/diag/environment.hpp"
 
 namespace memest {
 namespace {

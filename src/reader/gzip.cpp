@@ -8,7 +8,7 @@
 #include <memory>
 #include <string_view>
 
-#include "memest/reader/environment.hpp"
+#include "memest/diag/environment.hpp"
 
 namespace memest {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "keys/keys.hpp"
+#include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
-#include "memest/reader/environment.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "hf_config.hpp"
-#include "memest/reader/environment.hpp"
+#include "memest/diag/environment.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "memest/reader/environment.hpp"
+#include "memest/diag/environment.hpp"
 
 namespace memest {
 namespace {

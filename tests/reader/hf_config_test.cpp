@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "memest/diag/environment.hpp"
 #include "memest/graph/parameters.hpp"
-#include "memest/reader/environment.hpp"
 #include "reader/hf_config.hpp"
 #include "reader/value.hpp"
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "memest/reader/environment.hpp"
+#include "memest/diag/environment.hpp"
 #include "memest/reader/read_job.hpp"
 
 namespace memest {

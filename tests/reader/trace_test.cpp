@@ -2,7 +2,7 @@
 #include <memory>
 #include <string>
 
-#include "memest/reader/environment.hpp"
+#include "memest/diag/environment.hpp"
 #include "memest/reader/read_trace.hpp"
 
 namespace memest {

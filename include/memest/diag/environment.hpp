@@ -1,4 +1,5 @@
-// The environment failed: a file that is named but cannot be opened or written. Exit code 3.
+// The environment failed: a file that cannot be opened or written, a device that does not answer.
+// Exit code 3.
 #pragma once
 
 #include <stdexcept>

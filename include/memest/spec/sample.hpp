@@ -1,0 +1,27 @@
+// A timed kernel call: what a profile is fitted to and judged by.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "memest/spec/kernel_shape.hpp"
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+
+/// How long the GPU had been busy: a few calls after a rest, or a training loop's steady state.
+/// Power-limited parts run slower in the second.
+enum class Load : std::uint8_t { burst, sustained };
+/// "burst", "sustained".
+std::string_view name_of(Load load);
+
+struct Sample {
+  KernelShape shape;
+  Seconds seconds;  ///< median of the timed calls
+  Load load = Load::burst;
+  std::string gpu;      ///< as its source names it: "H100-SXM5-80GB"
+  std::string source;   ///< file or program that measured
+  std::string license;  ///< of the source's figures
+};
+
+}  // namespace memest
