@@ -1,8 +1,61 @@
 #include "graph_terms.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include "moments.hpp"
 
 namespace memest {
+namespace {
+
+const Tensor& storage_of(const Block& block, TensorId id) {
+  return block.tensors[block.tensors[id].storage];
+}
+
+/// Whether the storage is known beyond its block by `name`.
+bool is_named(const Tensor& storage, std::string_view name) {
+  return (storage.shared || storage.outlives_block) && storage.name == name;
+}
+
+bool any_named(const Block& block, const std::vector<TensorId>& ids, std::string_view name) {
+  return std::any_of(ids.begin(), ids.end(),
+                     [&](TensorId id) { return is_named(storage_of(block, id), name); });
+}
+
+bool is_saved(const Graph& graph, std::string_view name) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [name](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(),
+                       [&](const Op& op) { return any_named(block, op.saved, name); });
+  });
+}
+
+PassedOn passed_on(const Graph& graph, std::size_t maker, const Tensor& tensor) {
+  PassedOn result{.bytes = tensor.bytes(), .maker = maker, .last = maker, .for_layers = false};
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    for (const Op& op : block.ops) {
+      if (any_named(block, op.releases, tensor.name)) result.last = i;
+      if (block.checkpointable && any_named(block, op.inputs, tensor.name))
+        result.for_layers = true;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<PassedOn> passed_on(const Graph& graph) {
+  std::vector<PassedOn> result;
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      const Tensor& tensor = block.tensors[id];
+      if (!tensor.outlives_block || tensor.storage != id || is_saved(graph, tensor.name)) continue;
+      result.push_back(passed_on(graph, i, tensor));
+    }
+  }
+  return result;
+}
 
 Expr shared_bytes(const Graph& graph) {
   Expr shared = graph.saved_bytes();

@@ -14,6 +14,16 @@ Expr shared_bytes(const Graph& graph);
 /// Bytes of the input of a checkpointable block: the residual stream.
 Expr layer_input_bytes(const Graph& graph);
 
+/// A tensor that one block makes for later ones and that autograd keeps nowhere: a mask, the input
+/// embeddings, a row of positions. The model's forward holds it.
+struct PassedOn {
+  Expr bytes;
+  std::size_t maker = 0;    ///< index into Graph::blocks
+  std::size_t last = 0;     ///< the block where the model lets it go
+  bool for_layers = false;  ///< layers are called with it, so that their checkpoints hold it
+};
+std::vector<PassedOn> passed_on(const Graph& graph);
+
 /// The step's batch, which the loop holds.
 LedgerTerm batch_term(const Graph& graph);
 

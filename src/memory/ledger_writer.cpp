@@ -35,7 +35,8 @@ class LedgerWriter {
         checkpoint_(checkpoint_length(training_.recompute, layers_)),
         terms_(graph, job),
         shared_tables_(shared_bytes(graph)),
-        layer_input_(layer_input_bytes(graph)) {
+        layer_input_(layer_input_bytes(graph)),
+        passed_on_(passed_on(graph)) {
     for (const Block& block : graph.blocks) {
       const BlockMoments all = moments_of(block, BlockPass::keep_all);
       if (!block.checkpointable) root_elements_ += block.parameters();
@@ -49,7 +50,7 @@ class LedgerWriter {
     if (training_.implementation.framework == Framework::textbook) {
       write_textbook_instant();
     } else {
-      for (const Site& site : sites_of(graph_)) write_site(site);
+      for (const Site& site : sites_of(graph_, checkpoint_)) write_site(site);
       write_steps();
     }
     OutsideTerms outside = outside_terms(job_);
@@ -135,6 +136,7 @@ class LedgerWriter {
     if (!batch_is_kept(graph_) && checkpoint_ == 0) add_term(alive, batch_term(graph_));
     add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
                      shared_tables_, kSavedSource, ""});
+    add_passed_on(alive, site, second);
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
     const std::int64_t reached = site.layers_before + (inside ? 1 : 0);
@@ -148,6 +150,20 @@ class LedgerWriter {
              {"activations: layers recomputed before this one", TermGroup::activations,
               again * graph_.blocks[site.block].saved_bytes(false),
               "torch.utils.checkpoint: a checkpoint of several layers comes back whole", ""});
+  }
+
+  /// What the model's forward holds beside what autograd keeps, and in the backward pass the
+  /// checkpoints' arguments among it.
+  void add_passed_on(Alive& alive, const Site& site, bool second) {
+    Expr bytes;
+    for (const PassedOn& tensor : passed_on_) {
+      const bool is_made = site.before[tensor.maker] > 0;
+      const bool forward = !second && site.before[tensor.last] == 0;
+      const bool checkpointed = second && checkpoint_ > 0 && tensor.for_layers;
+      if (is_made && (forward || checkpointed)) bytes += tensor.bytes;
+    }
+    add_term(alive, {"activations: masks and embeddings that the model holds",
+                     TermGroup::activations, bytes, kLiveSource, ""});
   }
 
   /// Whether the block's gradients stay whole until the end of the backward pass: FSDP2's root
@@ -344,6 +360,7 @@ class LedgerWriter {
   Expr root_elements_;                   // of the blocks that are no layers
   Expr shared_tables_;
   Expr layer_input_;
+  std::vector<PassedOn> passed_on_;
   std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;
 };
 

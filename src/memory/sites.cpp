@@ -33,7 +33,35 @@ std::int64_t layers_of(const Graph& graph) {
   return layers;
 }
 
-std::vector<Site> sites_of(const Graph& graph) {
+namespace {
+
+/// Which layers of a run of `repeat`, that stands behind `layers_before` others, are sites.
+class SitesOfRun {
+ public:
+  SitesOfRun(std::int64_t repeat, std::int64_t layers_before, std::int64_t checkpoint)
+      : repeat_(repeat), layers_before_(layers_before), checkpoint_(checkpoint) {}
+
+  [[nodiscard]] bool holds(std::int64_t layer) const {
+    if (layer == 0 || layer + 1 == repeat_) return true;
+    if (checkpoint_ < 2) return false;
+    const bool edge = place_of(layer) == 0 || place_of(layer) + 1 == checkpoint_;
+    return edge && (layer < checkpoint_ || layer + checkpoint_ >= repeat_);
+  }
+
+ private:
+  /// Within its checkpoint.
+  [[nodiscard]] std::int64_t place_of(std::int64_t layer) const {
+    return (layers_before_ + layer) % checkpoint_;
+  }
+
+  std::int64_t repeat_;
+  std::int64_t layers_before_;
+  std::int64_t checkpoint_;
+};
+
+}  // namespace
+
+std::vector<Site> sites_of(const Graph& graph, std::int64_t checkpoint) {
   std::vector<std::int64_t> before(graph.blocks.size());
   std::vector<std::int64_t> after(graph.blocks.size());
   for (const BlockRun& run : graph.order) after[run.block] += run.repeat;
@@ -42,9 +70,10 @@ std::vector<Site> sites_of(const Graph& graph) {
   std::vector<Site> sites;
   for (const BlockRun& run : graph.order) {
     const Block& block = graph.blocks[run.block];
+    const SitesOfRun sites_of_run(run.repeat, layers_before, block.checkpointable ? checkpoint : 0);
     for (std::int64_t i = 0; i < run.repeat; ++i) {
       --after[run.block];
-      if (i == 0 || i + 1 == run.repeat) {
+      if (sites_of_run.holds(i)) {
         std::string name = block.name;
         if (block.checkpointable) {
           name = "layer " + std::to_string(layers_before + 1) + " of " + std::to_string(layers);

@@ -1,5 +1,6 @@
-// Places of the forward order where a peak may stand: the first and the last layer of every run.
-// Between them the sums are linear, so no place between is larger.
+// Places of the forward order where a peak may stand: the first and the last layer of every run,
+// and where one checkpoint holds several layers, the first and the last layer of its first and of
+// its last one. Between them the sums are linear, so no place between is larger.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ struct Site {
   std::string name;                  ///< "layer 32 of 32", "head"
 };
 
-/// In forward order.
-std::vector<Site> sites_of(const Graph& graph);
+/// In forward order. `checkpoint`: layers of one checkpoint, see checkpoint_length().
+std::vector<Site> sites_of(const Graph& graph, std::int64_t checkpoint);
 
 /// Layers of one checkpoint: 0 where nothing is recomputed whole.
 std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers);

@@ -29,13 +29,28 @@ Explanation of_bytes(std::string group, std::string name, Bytes value) {
 }
 
 std::string source_of(const Margin& margin) {
+  const std::string records =
+      fmt::format("{} recorded runs of {}{}", margin.records,
+                  margin.implementation ? name_of(*margin.implementation) : "every implementation",
+                  margin.recomputes ? " with recompute" : " without recompute");
+  if (margin.method == EstimateMethod::replay) {
+    return records +
+           ": low is the largest share by which one reserved less than its replay, high "
+           "the 90th percentile of those that reserved more";
+  }
   return fmt::format(
-      "{} recorded runs of {}{}: their allocated peaks are at least {} of the closed form; "
-      "reserved, "
-      "the 90th percentile",
-      margin.records,
-      margin.implementation ? name_of(*margin.implementation) : "every implementation",
-      margin.recomputes ? " with recompute" : " without recompute", 1 - margin.low);
+      "{}: their allocated peaks are at least {} of the closed form; reserved, the 90th percentile",
+      records, 1 - margin.low);
+}
+
+Explanation of_interval(Bytes low, Bytes high, const Margin& margin, const std::string& whole) {
+  Explanation interval = of_bytes("memory", "interval", high);
+  interval.value = fmt::format("{} to {}", bytes_text(low), bytes_text(high));
+  interval.formula = fmt::format("{0} · (1 − low) to {0} · (1 + high), and what is outside", whole);
+  interval.substituted =
+      fmt::format("low {}, high {}", percent_text(margin.low), percent_text(margin.high));
+  interval.source = source_of(margin);
+  return interval;
 }
 
 /// A sum over named parts: "weights + gradients", "2,147,483,648 + 1,024".
@@ -58,6 +73,44 @@ Explanation of_sum(std::string name, Bytes value, Sum sum, std::string source) {
   return result;
 }
 
+/// What the blocks that are alive at the peak take beyond what was asked for.
+Bytes unasked_bytes(const StepMemory& step, const PeakMoment& peak) {
+  Bytes total;
+  for (const AliveStorage& alive : peak.alive) {
+    total += alive.block - Bytes(step.timeline.storages[alive.storage].bytes);
+  }
+  return total;
+}
+
+/// The peak that the timeline shows, by what its tensors are to a step.
+void add_replay(std::vector<Explanation>& out, const MemoryAnswer& answer,
+                const ReplayedSteps& steps) {
+  const StepReplay& replay = steps.unpressed();
+  Sum allocated;
+  for (std::size_t i = 0; i < kHoldings; ++i) {
+    const Bytes held = replay.peak.by_holding[i];
+    if (held > Bytes(0)) allocated.add(std::string(name_of(static_cast<Holding>(i))), held);
+  }
+  out.push_back(of_sum(
+      "allocated", answer.allocated(), std::move(allocated),
+      "the blocks alive at the replay's peak: " + moment_of_event(steps.step, replay.peak.event)));
+  Explanation unasked =
+      of_bytes("memory", "rounding within allocated", unasked_bytes(steps.step, replay.peak));
+  unasked.formula = "blocks − bytes asked for";
+  unasked.source = "PyTorch's caching allocator: multiples of 512 B, and blocks handed out unsplit";
+  out.push_back(std::move(unasked));
+  const Bytes reserved = *answer.reserved();
+  Explanation segments = of_bytes("memory", "reserved", reserved);
+  segments.formula = "the largest sum of segments";
+  segments.source = "PyTorch's caching allocator: segments of 2 MiB, 20 MiB or a multiple of 2 MiB";
+  out.push_back(std::move(segments));
+  Sum device;
+  device.add("reserved", reserved);
+  device.add("what is outside the allocator", answer.device() - reserved);
+  out.push_back(of_sum("device", answer.device(), std::move(device), "what nvidia-smi shows"));
+  out.push_back(of_interval(answer.low(), answer.high(), answer.replay_margin, "reserved"));
+}
+
 void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
   Sum allocated;
   Sum device;
@@ -76,20 +129,20 @@ void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
     const bool is_outside = std::find(outside.begin(), outside.end(), term.index) != outside.end();
     (is_outside ? device : allocated).add(meaning.name, term.value);
   }
-  const std::uint16_t peak = answer.estimate.instants[answer.estimate.peak].index;
+  const std::string peak =
+      answer.ledger.instants[answer.estimate.instants[answer.estimate.peak].index].name;
+  if (const ReplayedSteps* steps = answer.replayed()) {
+    out.push_back(of_sum("closed form", answer.estimate.allocated(), std::move(allocated),
+                         "the terms alive at its peak: " + peak));
+    add_replay(out, answer, *steps);
+    return;
+  }
   out.push_back(of_sum("allocated", answer.estimate.allocated(), std::move(allocated),
-                       "the terms alive at the peak: " + answer.ledger.instants[peak].name));
+                       "the terms alive at the peak: " + peak));
   out.push_back(of_sum("device", answer.estimate.device(), std::move(device),
                        "what nvidia-smi shows if nothing is fragmented"));
-  const Margin& margin = answer.estimate.margin;
-  Explanation interval = of_bytes("memory", "interval", answer.estimate.high());
-  interval.value = fmt::format("{} to {}", bytes_text(answer.estimate.low()),
-                               bytes_text(answer.estimate.high()));
-  interval.formula = "allocated · (1 − low) to allocated · (1 + high), and what is outside";
-  interval.substituted =
-      fmt::format("low {}, high {}", percent_text(margin.low), percent_text(margin.high));
-  interval.source = source_of(margin);
-  out.push_back(std::move(interval));
+  out.push_back(of_interval(answer.estimate.low(), answer.estimate.high(), answer.estimate.margin,
+                            "allocated"));
 }
 
 Explanation of_flops(std::string name, Flops flops, std::string formula, std::string source) {

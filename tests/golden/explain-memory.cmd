@@ -1,0 +1,1 @@
+memest explain configs/models/gpt2.yaml memory --gpu h100
