@@ -22,7 +22,7 @@ rules='
 (^|[^A-Za-z0-9_])catch[ \t]*\(|cli reader|exceptions are caught in main, and those of yaml-cpp and the JSON parser in reader
 '
 
-{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' 2>/dev/null || true; } | sort | RULES=$rules xargs -r awk '
+{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null || true; } | sort | RULES=$rules xargs -r awk '
   BEGIN {
     n = split(ENVIRON["RULES"], lines, "\n")
     for (i = 1; i <= n; ++i)

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$1"
 
-{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' 2>/dev/null || true; } | sort | xargs -r awk '
+{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null || true; } | sort | xargs -r awk '
   BEGIN {
     split("units 1 diag 1.5 symbolic 2 spec 2.5 graph 3 reader 3 kernels 3 record 2.5 memory 4 time 4 calibrate 4.5 plan 5 report 6 cli 7", list)
     for (i = 1; i in list; i += 2) floor[list[i]] = list[i + 1]

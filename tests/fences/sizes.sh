@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$1"
 
-{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' 2>/dev/null || true; } | sort | xargs -r awk '
+{ find include src kernels record -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null || true; } | sort | xargs -r awk '
   function ceiling(file) { return file ~ /^(include|kernels|record)\// ? 250 : 400 }
   function close_file() {
     if (file != "" && lines > ceiling(file)) {

@@ -27,8 +27,10 @@ struct DeviceFacts {
 /// When to stop timing one shape, and what to do before.
 struct RulerSettings {
   Load load = Load::burst;
-  double relative_error = 0.005;  ///< of the median, at which it is known well enough
-  Seconds longest{1.5};           ///< device time spent on one shape at most
+  double relative_error = 0.005;  ///< half of the median's 95 % interval, as a share of it: enough
+  Seconds shortest{0.05};         ///< time in samples before that is believed
+  Seconds longest{1.5};           ///< time in samples at most, however few they are
+  Seconds sustained_for{3.0};     ///< under sustained load: busy before the first sample
   std::int64_t least_samples = 10;
 };
 
@@ -39,7 +41,7 @@ struct Measurement {
   Seconds high;
   std::int64_t samples = 0;
   double clock_mhz = 0;    ///< mean of the multiprocessors' clock while it ran; 0: not known
-  bool throttled = false;  ///< the clock fell under the ruler's share of its maximum
+  bool throttled = false;  ///< the clock fell under nine tenths of the highest that was seen
 };
 
 /// Measures kernels. Throws EnvironmentError where the device fails.
@@ -56,5 +58,14 @@ class Backend {
   /// Checks the kernel against a double-precision reference the first time, then times it.
   virtual Measurement measure(const KernelShape& shape, const RulerSettings& settings) = 0;
 };
+
+/// The processor that this program runs on, one thread of it: matrix products by Eigen, kernels as
+/// plain loops, in fp32.
+std::unique_ptr<Backend> open_host_backend();
+
+/// The GPU that the CUDA runtime names first. Opens the module that holds the kernels: beside the
+/// executable, in ../lib, then where the loader looks. Throws EnvironmentError where the module, a
+/// library that it needs, the driver or a device is missing.
+std::unique_ptr<Backend> open_cuda_backend();
 
 }  // namespace memest

@@ -1,0 +1,20 @@
+// What the kernels move and compute, in closed form: what a sweep of shapes is made of.
+#pragma once
+
+#include <optional>
+
+#include "memest/spec/kernel_shape.hpp"
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+
+/// What a kernel must read and write, each once, whatever `shape.bytes` says. None where the op has
+/// no kernel in that pass.
+std::optional<Bytes> stream_traffic(const StreamShape& shape);
+
+/// A multiply and an add for each of batch·m·n·k.
+Flops matmul_flops(const MatmulShape& shape);
+/// Both operands read, the result written, and read where it is added to.
+Bytes matmul_traffic(const MatmulShape& shape);
+
+}  // namespace memest

@@ -1,0 +1,32 @@
+#include "kernels/check_shape.hpp"
+
+#include <algorithm>
+
+namespace memest::kernels {
+namespace {
+
+constexpr std::int64_t kRows = 37;
+constexpr std::int64_t kElements = 1 << 20;  // of rows together, unless one alone has more
+constexpr std::int64_t kMatmulSize = 136;
+
+}  // namespace
+
+StreamShape check_shape(const StreamShape& shape) {
+  StreamShape small = shape;
+  small.columns = shape.rows == 1 ? std::min(shape.columns, kElements + 3) : shape.columns;
+  const std::int64_t rows = std::min(shape.rows, kRows);
+  small.rows =
+      std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(small.columns, 1), 1, rows);
+  return small;
+}
+
+MatmulShape check_shape(const MatmulShape& shape) {
+  MatmulShape small = shape;
+  small.batch = std::min<std::int64_t>(shape.batch, 2);
+  small.m = std::min(shape.m, kMatmulSize);
+  small.n = std::min(shape.n, kMatmulSize);
+  small.k = std::min(shape.k, kMatmulSize);
+  return small;
+}
+
+}  // namespace memest::kernels

@@ -1,0 +1,14 @@
+// The shape at which a kernel is compared with its reference before it is timed at another: of the
+// same kind, small enough for the reference's loops, and odd where sizes may be.
+#pragma once
+
+#include "memest/spec/kernel_shape.hpp"
+
+namespace memest::kernels {
+
+/// As many columns, because they decide how a row kernel runs; few rows.
+StreamShape check_shape(const StreamShape& shape);
+/// At most 136 of m, n and k each, and two batches; multiples of eight, which 16-byte rows need.
+MatmulShape check_shape(const MatmulShape& shape);
+
+}  // namespace memest::kernels

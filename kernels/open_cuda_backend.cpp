@@ -1,0 +1,46 @@
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "kernels/gpu_module.hpp"
+#include "memest/diag/environment.hpp"
+#include "memest/kernels/backend.hpp"
+
+namespace memest {
+namespace {
+
+/// Beside the executable, in the lib folder beside its folder, or else where the loader looks.
+std::filesystem::path module_path() {
+  std::error_code unknown;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+  for (const auto& path :
+       {folder / kernels::kGpuModule, folder.parent_path() / "lib" / kernels::kGpuModule}) {
+    if (path.has_parent_path() && std::filesystem::exists(path, unknown)) return path;
+  }
+  return kernels::kGpuModule;
+}
+
+/// What dlopen or dlsym says went wrong.
+std::string reason() {
+  const char* text = dlerror();
+  return text == nullptr ? "no reason given" : text;
+}
+
+/// Stays open until the program ends: its backends have their code in it.
+void* open_module() {
+  void* module = dlopen(module_path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) throw EnvironmentError("cannot open the GPU module: " + reason());
+  return module;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> open_cuda_backend() {
+  void* door = dlsym(open_module(), kernels::kGpuModuleDoor);
+  if (door == nullptr) throw EnvironmentError("the GPU module is of another version: " + reason());
+  return std::unique_ptr<Backend>(reinterpret_cast<kernels::GpuModuleDoor>(door)());
+}
+
+}  // namespace memest

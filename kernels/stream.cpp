@@ -1,0 +1,97 @@
+#include "kernels/stream.hpp"
+
+#include <array>
+
+#include "kernels/loops.hpp"
+
+namespace memest::kernels {
+namespace {
+
+Operand array(std::string_view name, const StreamShape& shape, Access access) {
+  return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
+}
+
+Description describe_read(const StreamShape& shape) {
+  return {.operands = {array("x", shape, Access::reads),
+                       {.name = "y", .elements = shape.rows, .access = Access::writes}},
+          .flops = elements_of(shape)};
+}
+Description describe_write(const StreamShape& shape) {
+  return {.operands = {array("y", shape, Access::writes)}};
+}
+Description describe_copy(const StreamShape& shape) {
+  return {.operands = {array("x", shape, Access::reads), array("y", shape, Access::writes)}};
+}
+Description describe_scale(const StreamShape& shape) {
+  return {.operands = describe_copy(shape).operands, .flops = elements_of(shape)};
+}
+Description describe_add(const StreamShape& shape) {
+  return {.operands = {array("x", shape, Access::reads), array("y", shape, Access::reads),
+                       array("z", shape, Access::writes)},
+          .flops = elements_of(shape)};
+}
+Description describe_triad(const StreamShape& shape) {
+  return {.operands = describe_add(shape).operands, .flops = 2 * elements_of(shape)};
+}
+
+struct Read {
+  template <class T>
+  static void run(const StreamShape& shape, T* const* operands) {
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const T* x = row_of(operands[0], shape, row);
+      double sum = 0;
+      for (std::int64_t c = 0; c < shape.columns; ++c) sum += x[c];
+      operands[1][row] = static_cast<T>(sum);
+    }
+  }
+};
+struct Write {
+  template <class T>
+  static void run(const StreamShape& shape, T* const* operands) {
+    for (std::int64_t i = 0; i < elements_of(shape); ++i) operands[0][i] = T{kWritten};
+  }
+};
+struct Copy {
+  template <class T>
+  static void run(const StreamShape& shape, T* const* operands) {
+    for (std::int64_t i = 0; i < elements_of(shape); ++i) operands[1][i] = operands[0][i];
+  }
+};
+struct Scale {
+  template <class T>
+  static void run(const StreamShape& shape, T* const* operands) {
+    for (std::int64_t i = 0; i < elements_of(shape); ++i) {
+      operands[1][i] = T{kStreamFactor} * operands[0][i];
+    }
+  }
+};
+struct Add {
+  template <class T>
+  static void run(const StreamShape& shape, T* const* operands) {
+    for (std::int64_t i = 0; i < elements_of(shape); ++i) {
+      operands[2][i] = operands[0][i] + operands[1][i];
+    }
+  }
+};
+struct Triad {
+  template <class T>
+  static void run(const StreamShape& shape, T* const* operands) {
+    for (std::int64_t i = 0; i < elements_of(shape); ++i) {
+      operands[2][i] = operands[0][i] + T{kStreamFactor} * operands[1][i];
+    }
+  }
+};
+
+constexpr std::array kKernels = {
+    stream_kernel<Read>(StreamOp::read, KernelPass::forward, describe_read),
+    stream_kernel<Write>(StreamOp::write, KernelPass::forward, describe_write),
+    stream_kernel<Copy>(StreamOp::copy, KernelPass::forward, describe_copy),
+    stream_kernel<Scale>(StreamOp::scale, KernelPass::forward, describe_scale),
+    stream_kernel<Add>(StreamOp::add, KernelPass::forward, describe_add),
+    stream_kernel<Triad>(StreamOp::triad, KernelPass::forward, describe_triad)};
+
+}  // namespace
+
+std::span<const StreamKernel> array_kernels() { return kKernels; }
+
+}  // namespace memest::kernels

@@ -1,0 +1,24 @@
+#include "memest/kernels/traffic.hpp"
+
+#include "kernels/description.hpp"
+
+namespace memest {
+
+std::optional<Bytes> stream_traffic(const StreamShape& shape) {
+  const kernels::StreamKernel* kernel = kernels::find_stream_kernel(shape.op, shape.pass);
+  if (kernel == nullptr) return std::nullopt;
+  return kernels::traffic(kernel->describe(shape));
+}
+
+Flops matmul_flops(const MatmulShape& shape) {
+  return Flops(2) * shape.batch * shape.m * shape.n * shape.k;
+}
+
+Bytes matmul_traffic(const MatmulShape& shape) {
+  const Bytes operands =
+      Bytes(shape.m * shape.k + shape.k * shape.n) * size_of(shape.operand) * shape.batch;
+  const Bytes result = Bytes(shape.m * shape.n) * size_of(shape.result) * shape.batch;
+  return operands + result * (shape.accumulates ? 2 : 1);
+}
+
+}  // namespace memest
