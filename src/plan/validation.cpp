@@ -223,7 +223,8 @@ std::string group_of(const Job& job) {
   if (!job.training) return std::string(name_of(job.model.family)) + " without training";
   const TrainingSpec& training = *job.training;
   const bool keeps = std::holds_alternative<NoRecompute>(training.recompute);
-  return std::string(name_of(training.implementation.framework)) +
+  const bool trainer = training.implementation.loop == LoopKind::trainer;
+  return std::string(name_of(training.implementation.framework)) + (trainer ? " Trainer" : "") +
          (keeps ? " training, no recompute" : " training, recompute");
 }
 

@@ -13,7 +13,8 @@ namespace {
 /// What each framework does where the spec does not say otherwise.
 constexpr std::array<Implementation, 4> kImplementations = {
     {{Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::composite},
-     {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
+     {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused,
+      LoopKind::nanogpt},
      {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
      {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused}}};
 
@@ -55,6 +56,18 @@ void check_model(const Value* name, Framework framework, const ModelSpec* model,
       is_list ? "leave it out or set it to plain" : "use transformers, nanogpt or textbook"));
 }
 
+/// The Trainer trains transformers' models.
+void read_loop(const Value* loop, Implementation& implementation, Diagnostics& diagnostics) {
+  static constexpr std::array kLoops = {LoopKind::plain, LoopKind::trainer};
+  override_with(loop, kLoops, implementation.loop);
+  const bool own = implementation.framework == Framework::transformers;
+  if (implementation.loop != LoopKind::trainer || own) return;
+  diagnostics.push_back(error_at(loop->span,
+                                 "the Trainer does not train a model of the implementation " +
+                                     quoted(name_of(implementation.framework)),
+                                 "leave 'loop' out, or set 'name' to transformers"));
+}
+
 }  // namespace
 
 Implementation read_implementation(const Value* written, const ModelSpec* model,
@@ -76,6 +89,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   override_with(written->find("attention"), kAttentions, implementation.attention);
   override_with(written->find("loss"), kLosses, implementation.loss);
   check_norm(written->find("norm"), *own, diagnostics);
+  read_loop(written->find("loop"), implementation, diagnostics);
   return implementation;
 }
 

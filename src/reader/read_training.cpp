@@ -24,10 +24,10 @@ class TrainingReader {
     spec.gradient_accumulation = accumulation(spec.micro_batch);
     read_recipe(spec);
     adapt_recipe(spec.recipe);
-    read_optimizer(spec);
-    spec.recompute = recompute();
     spec.implementation =
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
+    read_optimizer(spec);
+    spec.recompute = recompute();
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
@@ -36,6 +36,7 @@ class TrainingReader {
     spec.dropout = text("dropout", "own") != "off";
     check_positions(spec.seq_len);
     check_steps();
+    if (spec.implementation.loop == LoopKind::trainer) check_trainer(spec);
     if (diagnostics_.size() > before) return std::nullopt;
     return spec;
   }
@@ -115,7 +116,7 @@ class TrainingReader {
     spec.optimizer = std::move(optimizer).value();
     const std::vector<ImplementationTransient>& known = spec.optimizer.implementations;
     if (known.empty()) return;
-    spec.optimizer_implementation = known.front().implementation;
+    spec.optimizer_implementation = default_implementation(spec);
     const Value* implementation = is_map ? written->find("implementation") : nullptr;
     if (implementation == nullptr) return;
     std::vector<std::string> words;
@@ -129,6 +130,14 @@ class TrainingReader {
         implementation->span,
         quoted(spec.optimizer.name) + " has no implementation " + quoted(implementation->text),
         "it has " + joined(words)));
+  }
+
+  /// PyTorch's own; in the Trainer AdamW is fused (TrainingArguments.optim).
+  [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
+    const bool trainer = spec.implementation.loop == LoopKind::trainer;
+    return trainer && spec.optimizer.name == "adamw"
+               ? OptimizerImplementation::fused
+               : spec.optimizer.implementations.front().implementation;
   }
 
   [[nodiscard]] Recompute recompute() const {
@@ -165,6 +174,18 @@ class TrainingReader {
     diagnostics_.push_back(
         unavailable_at(training_.find("steps")->span, "the first step alone",
                        "it comes with a later version; leave 'steps' out or set it to 2"));
+  }
+
+  /// What the Trainer's loop leaves no choice in.
+  void check_trainer(const TrainingSpec& spec) {
+    if (spec.hold_outputs) {
+      error("hold_outputs", "the Trainer drops the model's outputs after the loss",
+            "leave 'hold_outputs' out, or set 'loop' to plain");
+    }
+    if (spec.zero_grad == ZeroGrad::zeros) {
+      error("zero_grad", "the Trainer frees the gradients after a step",
+            "leave 'zero_grad' out, or set 'loop' to plain");
+    }
   }
 
   const Value& training_;

@@ -135,6 +135,18 @@ std::string_view name_of(NormKernel kernel) {
   return "";
 }
 
+std::string_view name_of(LoopKind loop) {
+  switch (loop) {
+    case LoopKind::plain:
+      return "plain";
+    case LoopKind::nanogpt:
+      return "nanogpt";
+    case LoopKind::trainer:
+      return "trainer";
+  }
+  return "";
+}
+
 std::string_view name_of(Provenance provenance) {
   switch (provenance) {
     case Provenance::measured:

@@ -163,6 +163,21 @@ TEST_CASE("an adapter is part of the model, and its type that of gradients and s
   CHECK(adapted("amp-bf16", "fp32").model.adapter->dtype == DType::fp32);
 }
 
+TEST_CASE("the Trainer's AdamW is fused unless the spec says otherwise") {
+  const auto implementation = [](const char* keys) {
+    return job_of(std::string("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n") +
+                  "training: {seq_len: 128, " + keys + "}\n")
+        .training->optimizer_implementation;
+  };
+  CHECK(implementation("optimizer: adamw") == OptimizerImplementation::foreach_);
+  CHECK(implementation("implementation: {loop: trainer}") == OptimizerImplementation::fused);
+  CHECK(implementation("implementation: {loop: trainer}, optimizer: sgd") ==
+        OptimizerImplementation::foreach_);
+  CHECK(implementation("implementation: {loop: trainer}, "
+                       "optimizer: {name: adamw, implementation: foreach}") ==
+        OptimizerImplementation::foreach_);
+}
+
 TEST_CASE("the allocator's options are read, by PyTorch's names") {
   const std::string model = kModel;
   CHECK(job_of(model).allocator == AllocatorSettings());

@@ -61,8 +61,12 @@ enum class Origin : std::uint8_t {
 enum class LoopTensor : std::uint16_t {
   batch,
   batch_copy,  ///< made and dropped at once (labels that are the inputs)
+  labels,
+  targets,  ///< their number, and what counting them makes
   scaled_loss,
+  reported_loss,  ///< the running sum, and what looking at a loss makes
   loss_gradient,
+  widened_logits,
   partial_norms,
   norm_of_a_tensor,
   stacked_norms,

@@ -46,10 +46,18 @@ enum class NormKernel : std::uint8_t {
   fused       ///< one kernel
 };
 
+/// The program around the model.
+enum class LoopKind : std::uint8_t {
+  plain,    ///< PyTorch's idiom in few lines
+  nanogpt,  ///< karpathy/nanoGPT's train.py
+  trainer   ///< the transformers Trainer, and accelerate with it
+};
+
 std::string_view name_of(Framework framework);
 std::string_view name_of(AttentionKernel kernel);
 std::string_view name_of(LossKernel kernel);
 std::string_view name_of(NormKernel kernel);
+std::string_view name_of(LoopKind loop);
 
 /// A framework and the parts of it that the spec overrides; complete, nothing left to a default.
 struct Implementation {
@@ -57,6 +65,7 @@ struct Implementation {
   AttentionKernel attention = AttentionKernel::sdpa;
   LossKernel loss = LossKernel::upcast;
   NormKernel norm = NormKernel::composite;
+  LoopKind loop = LoopKind::plain;
 };
 
 // What is recomputed in the backward pass instead of kept.

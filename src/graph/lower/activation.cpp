@@ -48,7 +48,7 @@ TensorId quick_gelu(BlockBuilder& block, std::string_view name, TensorId x) {
 TensorId relu_squared(BlockBuilder& block, std::string_view name, TensorId x) {
   Frame frame(block);
   frame.local(x);
-  const TensorId positive = function(block, {name, "relu"}, Keeps::result, x);
+  const TensorId positive = frame.local(function(block, {name, "relu"}, Keeps::result, x));
   const TensorId base =
       block.precision().autocast ? cast(block, {name, "in fp32"}, positive, DType::fp32) : positive;
   return power(block, {name}, base);

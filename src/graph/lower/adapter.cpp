@@ -48,6 +48,8 @@ const Adaptable* adapted(const DecoderContext& context, std::string_view project
 
 TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Shape& rows,
                        TensorId x) {
+  Frame module(block);
+  module.local(x);
   const TensorId weight = block.trained_parameter({shape.name, "weight"}, {shape.out, shape.in});
   return product_with(block, shape, {weight, {}}, rows, x);
 }

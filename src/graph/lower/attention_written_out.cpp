@@ -263,12 +263,20 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   const auto operand = [&](std::string_view name, Heads x) {
     return product_operand(block, context, name, cast_heads(block, context, name, x));
   };
+  // Autocast casts a function's last argument first; its casts live until the function returns.
+  const auto products = [&](Heads q, Heads k) {
+    Frame matmul(block);
+    const Heads cast_k = cast_heads(block, context, "k_operand", k);
+    const Heads cast_q = cast_heads(block, context, "q_operand", q);
+    for (const TensorId id : {cast_k.id, cast_q.id}) matmul.local(id);
+    const Heads left = product_operand(block, context, "q_operand", cast_q);
+    return scores_of(block, dims, left, product_operand(block, context, "k_operand", cast_k));
+  };
   Frame frame(block);
   const Heads repeated_k = repeat_heads(block, context, "k_repeat", inputs.k);
   const Heads v = repeat_heads(block, context, "v_repeat", inputs.v);
   for (const Heads& local : {repeated_k, v}) frame.local(local.id);
-  const Heads k = operand("k_operand", repeated_k);
-  TensorId scores = scores_of(block, dims, operand("q_operand", inputs.q), k);
+  TensorId scores = products(inputs.q, repeated_k);
   if (context.transformers()) scores = scaled_scores(block, scores);
   if (spec.softcap) scores = core_softcap(block, scores);
   scores = masked_scores(block, context, scores);

@@ -115,6 +115,11 @@ Block loss_block(const DecoderContext& context) {
     // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
     if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
     loss = negative_likelihood(block, kept, targets);
+    // The Trainer has the sum divided by the targets of the whole step. Their number is its own,
+    // and lives longer than the graph.
+    if (context.policy.implementation.loop == LoopKind::trainer) {
+      loss = scale(block, {"loss_over_targets"}, loss);
+    }
   }
   if (!context.textbook()) block.let_go("last hidden state");
   if (context.nanogpt()) {

@@ -28,8 +28,8 @@ class NormWriter {
         return kernel(x_, affine(), Statistics::none);
       case NormWriting::fused:
         // Autocast runs layer_norm in fp32 and leaves rms_norm alone.
-        return kernel(block_.precision().autocast && !is_rms() ? in_fp32(x_) : x_, affine(),
-                      Statistics::kept);
+        return block_.precision().autocast && !is_rms() ? autocast_kernel()
+                                                        : kernel(x_, affine(), Statistics::kept);
       case NormWriting::fp32:
         return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept), given_);
       case NormWriting::one_plus_fused:
@@ -64,6 +64,14 @@ class NormWriter {
     result.gain = block_.parameter(at("weight"), part_.gain);
     if (part_.kind.bias) result.bias = block_.parameter(at("bias"), part_.gain);
     return result;
+  }
+
+  /// With all of its arguments in fp32, cast from the last to the first.
+  TensorId autocast_kernel() {
+    Affine wide = affine();
+    if (wide.bias) wide.bias = cast(block_, at("bias in fp32"), *wide.bias, DType::fp32);
+    if (wide.gain) wide.gain = cast(block_, at("weight in fp32"), *wide.gain, DType::fp32);
+    return kernel(in_fp32(x_), wide, Statistics::kept);
   }
 
   /// layer_norm or rms_norm as one kernel.

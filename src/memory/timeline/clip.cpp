@@ -19,18 +19,21 @@ Label label_of(LoopTensor tensor) {
 
 /// Partial sums of all tensors together; a norm for each; their stack; the norm of that; and the
 /// coefficient max_norm / (norm + 1e-6), clamped, with which the gradients are scaled in place.
-void OptimizerRun::clip() {
+StorageId OptimizerRun::clip() {
   const std::int64_t bytes = size_of(training_.recipe.gradients);
-  const auto count = static_cast<std::int64_t>(tensors_.size());
+  std::int64_t count = 0;
+  std::int64_t largest = 0;
+  for (const ParameterGroup& group : groups_) {
+    count += static_cast<std::int64_t>(group.size());
+    for (const SteppedTensor& tensor : group) largest = std::max(largest, tensor.elements);
+  }
   const auto make = [this](std::int64_t size, LoopTensor tensor) {
     return recorder_.allocate(size, label_of(tensor));
   };
-  std::int64_t largest = 0;
-  for (const SteppedTensor& tensor : tensors_) largest = std::max(largest, tensor.elements);
   const StorageId partial = make(partial_norm_bytes(count, largest), LoopTensor::partial_norms);
   std::vector<StorageId> norms;
-  norms.reserve(tensors_.size());
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  norms.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
     norms.push_back(make(bytes, LoopTensor::norm_of_a_tensor));
   }
   recorder_.release(partial);
@@ -47,7 +50,7 @@ void OptimizerRun::clip() {
   const StorageId clamped = make(bytes, LoopTensor::clip_coefficient);
   recorder_.release(product);
   recorder_.release(clamped);
-  recorder_.release(norm);
+  return norm;
 }
 
 }  // namespace memest

@@ -97,7 +97,7 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op, bool for_back
     const MadeStorage& made = program.made[i];
     const Cell cell = order_.cell(site.instance, made.tensor);
     const Label label = label_of(site, made);
-    if (made.for_backward && !for_backward) {
+    if (made.for_backward && !(for_backward && op.trains)) {
       storages_[cell] = kNoStorage;
       continue;
     }

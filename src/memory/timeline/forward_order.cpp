@@ -125,6 +125,10 @@ void ForwardOrder::find_ends(const Graph& graph) {
   loss_cell_ = cell(last, output);
   loss_bytes_ = loss.tensors[output].bytes().bytes(graph.sizes).value();
   logits_cell_ = storage_cell(last, loss.input);
+  if (const Tensor& logits = loss.tensors[loss.input]; is_half(logits.dtype)) {
+    widened_logits_bytes_ = checked_multiply(programs_[instances_[last].block].elements[loss.input],
+                                             size_of(DType::fp32));
+  }
 }
 
 std::vector<Cell> ForwardOrder::arguments_of(const Graph& graph, std::uint32_t site) const {

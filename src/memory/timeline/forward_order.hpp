@@ -76,6 +76,8 @@ class ForwardOrder {
   [[nodiscard]] Cell loss_cell() const { return loss_cell_; }
   [[nodiscard]] std::int64_t loss_bytes() const { return loss_bytes_; }
   [[nodiscard]] Cell logits_cell() const { return logits_cell_; }
+  /// Of the logits in fp32; 0 where they are of 32 bits already.
+  [[nodiscard]] std::int64_t widened_logits_bytes() const { return widened_logits_bytes_; }
 
  private:
   void link(const Graph& graph, std::uint32_t instance);
@@ -102,6 +104,7 @@ class ForwardOrder {
   Cell logits_cell_ = 0;
   std::int64_t batch_bytes_ = 0;
   std::int64_t loss_bytes_ = 0;
+  std::int64_t widened_logits_bytes_ = 0;
   bool batch_is_token_ids_ = false;
 };
 

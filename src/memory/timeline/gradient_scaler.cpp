@@ -1,5 +1,7 @@
 #include "gradient_scaler.hpp"
 
+#include <utility>
+
 #include "memest/spec/dtype.hpp"
 
 namespace memest {
@@ -44,7 +46,11 @@ void GradientScaler::unscale() {
   recorder_.release(none_found);
 }
 
+/// sum() over the devices, of which there is one.
+void GradientScaler::hand_on_infinity() { handed_on_ = make(size_of(DType::fp32)); }
+
 void GradientScaler::update() {
+  recorder_.release(std::exchange(handed_on_, kNoStorage));
   recorder_.release(found_infinity_);
   found_infinity_ = kNoStorage;
 }

@@ -13,6 +13,8 @@ class GradientScaler {
   StorageId scale(std::int64_t loss_bytes);
   /// scaler.unscale_(optimizer): whether an infinity was found is kept until update().
   void unscale();
+  /// scaler.step(optimizer), for an optimizer whose step asks it itself; kept until update().
+  void hand_on_infinity();
   void update();
 
  private:
@@ -20,6 +22,7 @@ class GradientScaler {
 
   Recorder& recorder_;
   StorageId found_infinity_ = kNoStorage;
+  StorageId handed_on_ = kNoStorage;
   bool has_scale_ = false;
 };
 

@@ -4,11 +4,21 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/units/int128.hpp"
+
 namespace memest {
 namespace {
 
+/// How many labels of a sequence the Trainer counts: it leaves out the first where the name of the
+/// model's class says that its loss is a causal one, which GPT2LMHeadModel's does not.
+std::int64_t counted_labels(const Job& job) {
+  return job.training->seq_len - (job.model.model_type == "gpt2" ? 0 : 1);
+}
+
 /// From the second micro-step on all make the same events; a few let the allocator settle.
 constexpr std::int64_t kMostMicroSteps = 8;
+/// Batches that wait one by one; those behind them are one storage.
+constexpr std::int64_t kMostBatches = 1024;
 
 }  // namespace
 
@@ -19,11 +29,25 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       engine_(engine),
       optimizer_(optimizer),
       recorder_(recorder),
-      scaler_(recorder) {}
+      habits_(loop_habits_of(training_.implementation.loop)),
+      scaler_(recorder),
+      counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))) {
+  if (habits_.reports_loss) scalar(Holding::buffers, LoopTensor::reported_loss);
+}
 
 /// fp16 under autocast asks for a gradient scaler.
 bool TrainingLoop::scales() const {
   return training_.recipe.autocast && training_.recipe.compute == DType::fp16;
+}
+
+/// A fused step leaves the parameters as they are itself where the scaler found an infinity.
+bool TrainingLoop::takes_infinity() const {
+  return training_.optimizer_implementation == OptimizerImplementation::fused;
+}
+
+/// The loop divides the loss by the micro-steps.
+bool TrainingLoop::divides() const {
+  return training_.gradient_accumulation > 1 && !habits_.fetches_ahead;
 }
 
 void TrainingLoop::step(std::uint16_t number) {
@@ -33,10 +57,12 @@ void TrainingLoop::step(std::uint16_t number) {
     micro_step(static_cast<std::uint16_t>(i));
   }
   recorder_.begin(Phase::clip);
+  recorder_.release(std::exchange(norm_, kNoStorage));
   if (scales()) scaler_.unscale();
-  if (training_.clip_gradients) optimizer_.clip();
+  clip();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
+  if (scales() && takes_infinity()) scaler_.hand_on_infinity();
   optimizer_.step();
   if (scales()) scaler_.update();
   recorder_.end();
@@ -44,63 +70,113 @@ void TrainingLoop::step(std::uint16_t number) {
   optimizer_.zero_grad();
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
   recorder_.end();
+  if (habits_.fetches_ahead) return;
   // The loop keeps the loss for its report; the batch is a local of the step.
-  drop(std::exchange(loss_of_last_step_, std::exchange(loss_, {})));
-  recorder_.release(std::exchange(batch_, kNoStorage));
+  drop(std::exchange(reported_, std::exchange(loss_, {})));
+  drop(std::exchange(batches_, {}));
 }
 
 void TrainingLoop::micro_step(std::uint16_t number) {
   recorder_.begin(Phase::batch, number);
-  load_batch();
+  if (!habits_.fetches_ahead) {
+    load_batch();
+  } else if (number == 1) {
+    load_step();
+  }
   recorder_.end();
   recorder_.begin(Phase::forward, number);
-  forward();
+  forward(batches_[habits_.fetches_ahead ? number - 1U : 0U].inputs);
   recorder_.end();
   recorder_.begin(Phase::backward, number);
   backward();
   recorder_.end();
+  if (habits_.reports_loss) report_loss();
+}
+
+StorageId TrainingLoop::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(bytes, label);
+}
+
+StorageId TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
+  return make(order_.loss_bytes(), holding, tensor);
 }
 
 /// Where the labels are the token ids themselves they are sent a second time, and dropped.
 void TrainingLoop::load_batch() {
-  Label label;
-  label.holding = Holding::batch;
-  label.tensor = static_cast<std::uint16_t>(LoopTensor::batch);
-  const StorageId batch = recorder_.allocate(order_.batch_bytes(), label);
+  const Batch batch{make(order_.batch_bytes(), Holding::batch, LoopTensor::batch), kNoStorage};
   if (order_.batch_is_token_ids()) {
-    label.tensor = static_cast<std::uint16_t>(LoopTensor::batch_copy);
-    recorder_.release(recorder_.allocate(order_.batch_bytes(), label));
+    recorder_.release(make(order_.batch_bytes(), Holding::batch, LoopTensor::batch_copy));
   }
-  recorder_.release(std::exchange(batch_, batch));
+  drop(std::exchange(batches_, {batch}));
 }
 
-StorageId TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(order_.loss_bytes(), label);
+/// The step before lets its batches go when those of this one are here and counted.
+void TrainingLoop::load_step() {
+  const std::int64_t bytes = order_.batch_bytes();
+  const std::int64_t count = std::min(training_.gradient_accumulation, kMostBatches);
+  const std::int64_t behind = training_.gradient_accumulation - count;
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const StorageId inputs = make(bytes, Holding::batch, LoopTensor::batch);
+    batches.push_back({inputs, make(bytes, Holding::batch, LoopTensor::labels)});
+  }
+  batches.push_back(
+      {make(checked_multiply(behind, 2 * bytes), Holding::batch, LoopTensor::batch), kNoStorage});
+  StorageId targets = kNoStorage;
+  for (std::int64_t i = 0; i < count; ++i) targets = count_targets(targets);
+  drop(std::exchange(batches_, std::move(batches)));
+  recorder_.release(std::exchange(targets_, targets));
+}
+
+/// sum((labels != -100).sum() for labels in the step): a sum of flags is one of int64.
+StorageId TrainingLoop::count_targets(StorageId so_far) {
+  const auto temporary = [this](std::int64_t bytes) {
+    return make(bytes, Holding::temporaries, LoopTensor::targets);
+  };
+  const StorageId counted = temporary(counted_labels_ * size_of(DType::boolean));
+  const StorageId number = temporary(size_of(DType::int64));
+  recorder_.release(temporary(checked_multiply(counted_labels_, size_of(DType::int64))));
+  recorder_.release(counted);
+  const StorageId sum = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
+  recorder_.release(number);
+  recorder_.release(so_far);
+  return sum;
 }
 
 /// The model's outputs, loss and logits, are held until the forward's function returns, or until
 /// the next one has its own.
-void TrainingLoop::forward() {
-  engine_.forward(batch_);
+void TrainingLoop::forward(StorageId batch) {
+  engine_.forward(batch);
   StorageId loss = engine_.loss();
   const StorageId outputs_loss = loss;
-  if (training_.gradient_accumulation > 1) {
-    loss = scalar(Holding::activations, LoopTensor::scaled_loss);  // loss / micro-steps
+  if (divides()) {
+    loss = scalar(Holding::activations, LoopTensor::scaled_loss);
   } else {
     recorder_.retain(loss);
   }
   engine_.end_autocast();
+  StorageId logits = engine_.logits();
+  if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(logits);
   if (training_.hold_outputs) {
-    recorder_.release(std::exchange(held_logits_, engine_.logits()));
+    recorder_.release(std::exchange(held_logits_, logits));
     recorder_.release(std::exchange(held_loss_, outputs_loss));
   } else {
-    recorder_.release(engine_.logits());
+    recorder_.release(logits);
     recorder_.release(outputs_loss);
   }
   drop(std::exchange(loss_, {loss, engine_.take_kept_with_loss()}));
+}
+
+/// accelerate's convert_outputs_to_fp32.
+StorageId TrainingLoop::widened(StorageId logits) {
+  if (order_.widened_logits_bytes() == 0) return logits;
+  const StorageId wide =
+      make(order_.widened_logits_bytes(), Holding::activations, LoopTensor::widened_logits);
+  recorder_.release(logits);
+  return wide;
 }
 
 void TrainingLoop::drop(const Loss& loss) {
@@ -108,23 +184,59 @@ void TrainingLoop::drop(const Loss& loss) {
   recorder_.release(loss.scalar);
 }
 
-/// loss.backward() begins with ones like the loss and holds them to its end.
+void TrainingLoop::drop(const std::vector<Batch>& batches) {
+  for (const Batch& batch : batches) {
+    recorder_.release(batch.inputs);
+    recorder_.release(batch.labels);
+  }
+}
+
+/// loss.backward() begins with ones like the loss and holds them to its end. Every factor of the
+/// loss has a node.
 void TrainingLoop::backward() {
+  StorageId divided = kNoStorage;
+  if (habits_.divides_for_backward) {
+    divided = scalar(Holding::temporaries, LoopTensor::scaled_loss);
+  }
   const StorageId scaled = scales() ? scaler_.scale(order_.loss_bytes()) : kNoStorage;
   const StorageId ones = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
   StorageId gradient = ones;
   recorder_.retain(ones);
-  const auto multiplied = [this](StorageId incoming) {
-    const StorageId made = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
-    recorder_.release(incoming);
-    return made;
-  };
-  if (scales()) gradient = multiplied(gradient);
-  if (training_.gradient_accumulation > 1) gradient = multiplied(gradient);
+  const std::int64_t factors = habits_.loss_factors + (divides() ? 1 : 0) + (scales() ? 1 : 0);
+  for (std::int64_t i = 0; i < factors; ++i) {
+    const StorageId product = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
+    recorder_.release(std::exchange(gradient, product));
+  }
   engine_.backward(gradient);
   for (const StorageId storage : engine_.take_kept_with_loss()) loss_.kept.push_back(storage);
   recorder_.release(ones);
   recorder_.release(scaled);
+  recorder_.release(divided);
+  // training_step returns the value, detached from its graph.
+  if (habits_.reports_loss) drop({kNoStorage, std::exchange(loss_.kept, {})});
+}
+
+/// The value takes the place of the last one. torch.isnan, torch.isinf of it, and an addition in
+/// place.
+void TrainingLoop::report_loss() {
+  drop(std::exchange(reported_, std::exchange(loss_, {})));
+  const auto temporary = [this](DType type) {
+    return make(size_of(type), Holding::temporaries, LoopTensor::reported_loss);
+  };
+  recorder_.release(temporary(DType::boolean));
+  const StorageId magnitude = scalar(Holding::temporaries, LoopTensor::reported_loss);
+  recorder_.release(temporary(DType::boolean));
+  recorder_.release(magnitude);
+}
+
+void TrainingLoop::clip() {
+  if (!training_.clip_gradients && !habits_.keeps_norm) return;
+  const StorageId norm = optimizer_.clip();
+  if (habits_.keeps_norm) {
+    norm_ = norm;
+  } else {
+    recorder_.release(norm);
+  }
 }
 
 }  // namespace memest

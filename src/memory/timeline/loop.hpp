@@ -1,8 +1,9 @@
-// The training loop around the model: plain PyTorch, micro-step by micro-step.
+// The training loop around the model, micro-step by micro-step.
 #pragma once
 
 #include "engine.hpp"
 #include "gradient_scaler.hpp"
+#include "loop_habits.hpp"
 #include "optimizer_run.hpp"
 #include "recorder.hpp"
 
@@ -21,23 +22,41 @@ class TrainingLoop {
     std::vector<StorageId> kept;  ///< with its autograd graph
   };
 
+  struct Batch {
+    StorageId inputs = kNoStorage;
+    StorageId labels = kNoStorage;  ///< where they are a tensor of their own
+  };
+
   void drop(const Loss& loss);
+  void drop(const std::vector<Batch>& batches);
   void micro_step(std::uint16_t number);
   void load_batch();
-  void forward();
+  void load_step();
+  StorageId count_targets(StorageId so_far);
+  void forward(StorageId batch);
   void backward();
+  void report_loss();
+  void clip();
+  StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
   StorageId scalar(Holding holding, LoopTensor tensor);
+  StorageId widened(StorageId logits);
   [[nodiscard]] bool scales() const;
+  [[nodiscard]] bool takes_infinity() const;
+  [[nodiscard]] bool divides() const;
 
   const TrainingSpec& training_;
   const ForwardOrder& order_;
   Engine& engine_;
   OptimizerRun& optimizer_;
   Recorder& recorder_;
+  const LoopHabits& habits_;
   GradientScaler scaler_;
-  StorageId batch_ = kNoStorage;
+  std::int64_t counted_labels_ = 0;  ///< of a micro-step
+  std::vector<Batch> batches_;
+  StorageId targets_ = kNoStorage;
   Loss loss_;
-  Loss loss_of_last_step_;
+  Loss reported_;
+  StorageId norm_ = kNoStorage;
   StorageId held_logits_ = kNoStorage;
   StorageId held_loss_ = kNoStorage;
 };

@@ -82,10 +82,18 @@ std::string_view name_of(LoopTensor tensor) {
       return "batch";
     case LoopTensor::batch_copy:
       return "second copy of the batch";
+    case LoopTensor::labels:
+      return "labels";
+    case LoopTensor::targets:
+      return "number of targets";
     case LoopTensor::scaled_loss:
       return "scaled loss";
+    case LoopTensor::reported_loss:
+      return "reported loss";
     case LoopTensor::loss_gradient:
       return "gradient of the loss";
+    case LoopTensor::widened_logits:
+      return "logits of the outputs in fp32";
     case LoopTensor::partial_norms:
       return "partial sums of the gradient norms";
     case LoopTensor::norm_of_a_tensor:

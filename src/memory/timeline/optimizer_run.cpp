@@ -28,38 +28,42 @@ Label loop_label(LoopTensor tensor, Holding holding, std::uint32_t place) {
 
 }  // namespace
 
-OptimizerRun::OptimizerRun(const Job& job, std::vector<SteppedTensor> tensors, Recorder& recorder)
+OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups, Recorder& recorder)
     : training_(*job.training),
       implementation_(implementation_of(training_)),
-      tensors_(std::move(tensors)),
+      groups_(std::move(groups)),
       recorder_(recorder) {}
 
 void OptimizerRun::construct() {
   if (training_.recipe.master) {
     const std::int64_t bytes = size_of(*training_.recipe.master);
-    for (const SteppedTensor& tensor : tensors_) {
-      recorder_.allocate(checked_multiply(tensor.elements, bytes),
-                         state_label(tensor, kMasterCopy));
+    for (const ParameterGroup& group : groups_) {
+      for (const SteppedTensor& tensor : group) {
+        recorder_.allocate(checked_multiply(tensor.elements, bytes),
+                           state_label(tensor, kMasterCopy));
+      }
     }
   }
   if (!training_.optimizer.states_in_constructor) return;
-  for (const SteppedTensor& tensor : tensors_) make_states(tensor);
+  for (const ParameterGroup& group : groups_) make_states(group);
   has_states_ = true;
 }
 
-void OptimizerRun::make_states(const SteppedTensor& tensor) {
-  std::uint16_t index = 0;
-  const auto make = [&](const std::vector<OptimizerState>& states) {
-    for (const OptimizerState& state : states) {
-      ++index;
-      if (state.on_host) continue;
-      for (const std::int64_t bytes : state_tensors(state, *tensor.row, training_.recipe)) {
-        recorder_.allocate(bytes, state_label(tensor, index));
+void OptimizerRun::make_states(const ParameterGroup& group) {
+  for (const SteppedTensor& tensor : group) {
+    std::uint16_t index = 0;
+    const auto make = [&](const std::vector<OptimizerState>& states) {
+      for (const OptimizerState& state : states) {
+        ++index;
+        if (state.on_host) continue;
+        for (const std::int64_t bytes : state_tensors(state, *tensor.row, training_.recipe)) {
+          recorder_.allocate(bytes, state_label(tensor, index));
+        }
       }
-    }
-  };
-  make(implementation_.extra_states);
-  make(training_.optimizer.states);
+    };
+    make(implementation_.extra_states);
+    make(training_.optimizer.states);
+  }
 }
 
 /// Sixteen-bit gradients for a step in the master copies' type.
@@ -68,21 +72,23 @@ void OptimizerRun::widen_gradients() {
   const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
   if (!recipe.step_gradients && !widened) return;
   const std::int64_t bytes = size_of(recipe.step_gradients.value_or(stepped_type(recipe)));
-  for (const SteppedTensor& tensor : tensors_) {
-    wide_gradients_.push_back(recorder_.allocate(
-        checked_multiply(tensor.elements, bytes),
-        loop_label(LoopTensor::gradient_in_master_type, Holding::temporaries, tensor.parameter)));
+  for (const ParameterGroup& group : groups_) {
+    for (const SteppedTensor& tensor : group) {
+      wide_gradients_.push_back(recorder_.allocate(
+          checked_multiply(tensor.elements, bytes),
+          loop_label(LoopTensor::gradient_in_master_type, Holding::temporaries, tensor.parameter)));
+    }
   }
 }
 
 void OptimizerRun::step() {
   widen_gradients();
-  if (!has_states_) {
-    for (const SteppedTensor& tensor : tensors_) make_states(tensor);
-    has_states_ = true;
+  for (const ParameterGroup& group : groups_) {
+    if (!has_states_) make_states(group);
+    step_lists(group);
+    step_one_by_one(group);
   }
-  step_lists();
-  step_one_by_one();
+  has_states_ = true;
   if (!training_.recipe.step_gradients) zero_grad();
 }
 
@@ -99,10 +105,10 @@ StorageId OptimizerRun::temporary(const SteppedTensor& tensor) {
 }
 
 /// foreach: each temporary is a list over all tensors.
-void OptimizerRun::step_lists() {
+void OptimizerRun::step_lists(const ParameterGroup& group) {
   std::vector<StorageId> made;
   for (std::int64_t copy = 0; copy < implementation_.transient.whole_copies; ++copy) {
-    for (const SteppedTensor& tensor : tensors_) made.push_back(temporary(tensor));
+    for (const SteppedTensor& tensor : group) made.push_back(temporary(tensor));
   }
   std::for_each(made.rbegin(), made.rend(),
                 [this](StorageId storage) { recorder_.release(storage); });
@@ -110,13 +116,13 @@ void OptimizerRun::step_lists() {
 
 /// A loop over tensors. The last temporary of a tensor is a local that stays until the next
 /// tensor's takes its name; AdamW's quotient replaces it only after its own root is made and gone.
-void OptimizerRun::step_one_by_one() {
+void OptimizerRun::step_one_by_one(const ParameterGroup& group) {
   const StepTransient& transient = implementation_.transient;
   const std::int64_t copies = transient.running_pair ? 2 : transient.largest_copies - 1;
   if (copies <= 0) return;
   StorageId kept = kNoStorage;
   std::vector<StorageId> made;
-  for (const SteppedTensor& tensor : tensors_) {
+  for (const SteppedTensor& tensor : group) {
     made.clear();
     for (std::int64_t copy = 0; copy < copies; ++copy) made.push_back(temporary(tensor));
     for (std::size_t i = 0; i + 1 < made.size(); ++i) recorder_.release(made[i]);

@@ -18,28 +18,32 @@ struct SteppedTensor {
   const ParameterTensor* row = nullptr;
 };
 
+/// A parameter group, which a step takes on its own.
+using ParameterGroup = std::vector<SteppedTensor>;
+
 class OptimizerRun {
  public:
-  OptimizerRun(const Job& job, std::vector<SteppedTensor> tensors, Recorder& recorder);
+  OptimizerRun(const Job& job, std::vector<ParameterGroup> groups, Recorder& recorder);
 
   /// Master copies, and states that the constructor makes.
   void construct();
-  void clip();
+  /// Answers the norm, which the caller gives up.
+  StorageId clip();
   /// States in the first step, then the step's temporaries.
   void step();
   /// What lasts from the step to zero_grad.
   void zero_grad();
 
  private:
-  void make_states(const SteppedTensor& tensor);
+  void make_states(const ParameterGroup& group);
   void widen_gradients();
-  void step_lists();
-  void step_one_by_one();
+  void step_lists(const ParameterGroup& group);
+  void step_one_by_one(const ParameterGroup& group);
   StorageId temporary(const SteppedTensor& tensor);
 
   const TrainingSpec& training_;
   const ImplementationTransient& implementation_;
-  std::vector<SteppedTensor> tensors_;
+  std::vector<ParameterGroup> groups_;
   Recorder& recorder_;
   std::vector<StorageId> wide_gradients_;
   bool has_states_ = false;

@@ -1,11 +1,12 @@
-#include <cstddef>
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "../overheads.hpp"
 #include "engine.hpp"
 #include "loop.hpp"
+#include "loop_habits.hpp"
 #include "memest/memory/timeline.hpp"
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
@@ -88,22 +89,19 @@ class ModelPlacement {
   Recorder& recorder_;
 };
 
-std::vector<SteppedTensor> trained(const Graph& graph, const Timeline& timeline,
-                                   Framework framework) {
-  std::vector<SteppedTensor> tensors;
+/// The optimizer's groups: what decays, where the loop makes the difference, and the rest.
+std::vector<ParameterGroup> trained(const Graph& graph, const Timeline& timeline,
+                                    const LoopHabits& habits) {
+  ParameterGroup decaying;
+  ParameterGroup rest;
   for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
     const TensorPlace& place = timeline.parameters[i];
     const ParameterTensor& row = graph.parameters.parameters[place.row];
-    if (row.trainable) tensors.push_back({static_cast<std::uint32_t>(i), place.elements, &row});
+    if (!row.trainable) continue;
+    const bool decays = habits.decays != nullptr && habits.decays(row);
+    (decays ? decaying : rest).push_back({static_cast<std::uint32_t>(i), place.elements, &row});
   }
-  // nanoGPT's optimizer has a group of matrices, which decay, before the rest (model.py,
-  // configure_optimizers).
-  if (framework == Framework::nanogpt) {
-    std::stable_partition(tensors.begin(), tensors.end(), [](const SteppedTensor& tensor) {
-      return tensor.row->shape.size() > 1;
-    });
-  }
-  return tensors;
+  return {std::move(decaying), std::move(rest)};
 }
 
 EngineSettings settings_of(const Job& job) {
@@ -139,8 +137,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   timeline.parameters = tensors.parameters;
   timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
-  OptimizerRun optimizer(job, trained(graph, timeline, job.training->implementation.framework),
-                         recorder);
+  const LoopHabits& habits = loop_habits_of(job.training->implementation.loop);
+  OptimizerRun optimizer(job, trained(graph, timeline, habits), recorder);
   recorder.begin(Phase::model);
   ModelPlacement(graph, job.training->recipe, tensors, recorder)
       .write(job.model.adapter.has_value());

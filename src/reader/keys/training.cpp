@@ -35,7 +35,7 @@ constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
-constexpr Word kLoops[] = {{"plain"}, {"trainer", "the loop of the transformers Trainer"}};
+constexpr Word kLoops[] = {{"plain"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks", "torch.compile"}, {"whole", "torch.compile"}};
 constexpr Word kTorches[] = {{"2.11"}};
 
@@ -75,7 +75,7 @@ constexpr Key kImplementationKeys[] = {
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
-     .doc = "A plain training loop, or the transformers Trainer."},
+     .doc = "A plain training loop, or the transformers Trainer with accelerate."},
     {.name = "compile",
      .shapes = {choice(kCompiles)},
      .fallback = "off",
@@ -94,7 +94,8 @@ constexpr Key kOptimizerKeys[] = {
      .doc = "An optimizer's name; `memest optimizers` lists them."},
     {.name = "implementation",
      .shapes = {choice(kOptimizerImplementations)},
-     .doc = "PyTorch's implementation; its own default where left out."},
+     .doc = "PyTorch's implementation; its own default where left out (the Trainer's AdamW is "
+            "fused)."},
 };
 
 constexpr Word kSelectiveWords[] = {{"attention-core"},
@@ -250,7 +251,8 @@ constexpr Key kTrainingKeys[] = {
     {.name = "clip_gradients",
      .shapes = {flag()},
      .fallback = "false",
-     .doc = "Gradients are clipped to norm 1.0 before the step."},
+     .doc = "Gradients are clipped to norm 1.0 before the step; the Trainer takes their norm "
+            "anyway."},
     {.name = "zero_grad",
      .shapes = {choice(kZeroGrads)},
      .fallback = "set-to-none",

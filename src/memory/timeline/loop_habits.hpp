@@ -1,0 +1,35 @@
+// What the program around the model does in its own way though a step's mathematics is the same:
+// when batches are sent, who divides the loss, what is kept from step to step.
+#pragma once
+
+#include <cstdint>
+
+#include "memest/spec/model.hpp"
+#include "memest/spec/training.hpp"
+
+namespace memest {
+
+struct LoopHabits {
+  /// Sends all batches of a step, labels of their own with each, and counts the targets before the
+  /// first forward. Their mean is then taken in the model: there is no division by micro-steps.
+  bool fetches_ahead = false;
+  /// The model answers in fp32 what autocast left in 16 bits.
+  bool widens_outputs = false;
+  /// Constant factors on the loss beside that of the micro-steps, and whether the last of them, at
+  /// the beginning of the backward, makes a tensor.
+  std::int64_t loss_factors = 0;
+  bool divides_for_backward = false;
+  /// Drops the loss's graph behind the backward, adds its value to a running sum, and first looks
+  /// whether it is a number.
+  bool reports_loss = false;
+  /// Takes the gradients' norm even where nothing is clipped, and keeps it until the next.
+  bool keeps_norm = false;
+  /// Whether `row` is in the optimizer's first group, the one that decays.
+  bool (*decays)(const ParameterTensor& row) = nullptr;
+};
+
+/// PyTorch's idiom in few lines, karpathy/nanoGPT's train.py, or the Trainer of transformers 5.17
+/// with accelerate 1.15.
+const LoopHabits& loop_habits_of(LoopKind loop);
+
+}  // namespace memest
