@@ -57,6 +57,8 @@ std::size_t place_of(std::string_view name, std::string_view order);
 
 /// What stands for a model type where the model is karpathy/nanoGPT's own class.
 inline constexpr std::string_view kNanogpt = "nanogpt";
+/// The same where it is a GPT written by hand after it: a block has its norms first.
+inline constexpr std::string_view kByHand = "nanogpt by hand";
 
 /// The names of `model_type`; LLaMA's where it has none of its own.
 const DecoderNames& names_of(std::string_view model_type);

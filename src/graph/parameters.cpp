@@ -84,10 +84,12 @@ struct ParameterWriter {
 
 }  // namespace
 
-Inventory parameters_of(const ModelSpec& model, Framework framework) {
-  const bool nanogpt = framework == Framework::nanogpt;
-  Inventory own =
-      std::visit(ParameterWriter{nanogpt ? kNanogpt : model.model_type}, model.architecture);
+Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
+  std::string_view type = model.model_type;
+  if (implementation.framework == Framework::nanogpt) {
+    type = implementation.loop == LoopKind::nanogpt ? kNanogpt : kByHand;
+  }
+  Inventory own = std::visit(ParameterWriter{type}, model.architecture);
   if (!model.adapter) return own;
   return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});
 }

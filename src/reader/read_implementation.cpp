@@ -13,8 +13,7 @@ namespace {
 /// What each framework does where the spec does not say otherwise.
 constexpr std::array<Implementation, 4> kImplementations = {
     {{Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::composite},
-     {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused,
-      LoopKind::nanogpt},
+     {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
      {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
      {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused}}};
 
@@ -56,16 +55,27 @@ void check_model(const Value* name, Framework framework, const ModelSpec* model,
       is_list ? "leave it out or set it to plain" : "use transformers, nanogpt or textbook"));
 }
 
-/// The Trainer trains transformers' models.
+/// Whose models a loop trains, and what it is called; a plain one trains any.
+struct OwnLoop {
+  LoopKind loop;
+  Framework framework;
+  const char* name;
+};
+constexpr std::array kOwnLoops = {
+    OwnLoop{LoopKind::nanogpt, Framework::nanogpt, "train.py"},
+    OwnLoop{LoopKind::trainer, Framework::transformers, "the Trainer"}};
+
 void read_loop(const Value* loop, Implementation& implementation, Diagnostics& diagnostics) {
-  static constexpr std::array kLoops = {LoopKind::plain, LoopKind::trainer};
+  static constexpr std::array kLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer};
   override_with(loop, kLoops, implementation.loop);
-  const bool own = implementation.framework == Framework::transformers;
-  if (implementation.loop != LoopKind::trainer || own) return;
-  diagnostics.push_back(error_at(loop->span,
-                                 "the Trainer does not train a model of the implementation " +
-                                     quoted(name_of(implementation.framework)),
-                                 "leave 'loop' out, or set 'name' to transformers"));
+  for (const OwnLoop& own : kOwnLoops) {
+    if (implementation.loop != own.loop || implementation.framework == own.framework) continue;
+    diagnostics.push_back(
+        error_at(loop->span,
+                 std::string(own.name) + " does not train a model of the implementation " +
+                     quoted(name_of(implementation.framework)),
+                 "leave 'loop' out, or set 'name' to " + std::string(name_of(own.framework))));
+  }
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ class TrainingReader {
     adapt_recipe(spec.recipe);
     spec.implementation =
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
+    read_hold_outputs(spec);
     read_optimizer(spec);
     spec.recompute = recompute();
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
-    spec.hold_outputs = flag("hold_outputs");
     spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
     check_positions(spec.seq_len);
@@ -132,12 +132,30 @@ class TrainingReader {
         "it has " + joined(words)));
   }
 
-  /// PyTorch's own; in the Trainer AdamW is fused (TrainingArguments.optim).
+  /// PyTorch's own; in the Trainer (TrainingArguments.optim) and in train.py
+  /// (configure_optimizers) AdamW is fused.
   [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
-    const bool trainer = spec.implementation.loop == LoopKind::trainer;
-    return trainer && spec.optimizer.name == "adamw"
+    const bool plain = spec.implementation.loop == LoopKind::plain;
+    return !plain && spec.optimizer.name == "adamw"
                ? OptimizerImplementation::fused
                : spec.optimizer.implementations.front().implementation;
+  }
+
+  /// train.py keeps the logits by name: who keeps those of nanoGPT's model, and says no other loop,
+  /// means it.
+  void read_hold_outputs(TrainingSpec& spec) {
+    Implementation& implementation = spec.implementation;
+    const std::optional<bool> written = as_flag(training_.find("hold_outputs"));
+    spec.hold_outputs = written.value_or(implementation.loop == LoopKind::nanogpt);
+    if (!spec.hold_outputs && implementation.loop == LoopKind::nanogpt) {
+      error("hold_outputs", "nanoGPT's train.py keeps the logits until the next forward",
+            "leave 'hold_outputs' out, or set 'loop' to plain");
+    }
+    const Value* map = training_.find("implementation");
+    if (map == nullptr || map->find("loop") != nullptr) return;
+    if (spec.hold_outputs && implementation.framework == Framework::nanogpt) {
+      implementation.loop = LoopKind::nanogpt;
+    }
   }
 
   [[nodiscard]] Recompute recompute() const {

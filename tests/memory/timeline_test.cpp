@@ -212,6 +212,40 @@ TEST_CASE("the loop keeps a batch and a loss until the next one is there", "[tim
   CHECK(left == 1);  // the last loss; the inventory of this graph is empty
 }
 
+/// Dropout of the block's input: a mask that it saves, and its result.
+Block dropped() {
+  BlockSketch block("dropped");
+  const TensorId x = block.input(8);
+  const TensorId mask = block.tensor("mask", 2);
+  const TensorId y = block.tensor("y", 8);
+  Op& op = block.op(OpKind::dropout, {x}, {mask, y});
+  op.saved = {mask};
+  op.releases = {x, mask};
+  differentiate(op, {x});
+  Block made = std::move(block).take();
+  made.output = y;
+  return made;
+}
+
+TEST_CASE("an evaluation drops nothing out and keeps nothing", "[timeline]") {
+  Job job = one_step();
+  job.training->implementation.loop = LoopKind::nanogpt;
+  const Graph graph = graph_of({scaled_batch(), dropped(), sum_of_input()});
+  const Timeline timeline = timeline_of(graph, job);
+  const Span& evaluation = timeline.spans[2];  // after the model and the first batch
+  REQUIRE(evaluation.phase == Phase::forward);
+  REQUIRE(evaluation.micro_step == 0);
+  std::int64_t alive = 0;
+  std::int64_t made = 0;
+  for (std::uint32_t i = evaluation.begin; i < evaluation.end; ++i) {
+    const bool allocates = timeline.events[i].kind == EventKind::allocate;
+    alive += allocates ? 1 : -1;
+    made += allocates ? 1 : 0;
+  }
+  CHECK(alive == 0);
+  CHECK(made == 8);  // of two sets: token ids, labels, the product, the loss
+}
+
 TEST_CASE("several GPUs have no timeline yet", "[timeline]") {
   Job job = one_step();
   job.hardware.count = 2;

@@ -178,6 +178,25 @@ TEST_CASE("the Trainer's AdamW is fused unless the spec says otherwise") {
         OptimizerImplementation::foreach_);
 }
 
+TEST_CASE("who holds the outputs of nanoGPT's model, and says no loop, means train.py") {
+  const auto training = [](const std::string& keys) {
+    return *job_of(
+                "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
+                "training: {seq_len: 128, " +
+                keys + "}\n")
+                .training;
+  };
+  const auto loop = [&](const char* keys) { return training(keys).implementation.loop; };
+  CHECK(loop("implementation: nanogpt") == LoopKind::plain);
+  CHECK(loop("implementation: nanogpt, hold_outputs: true") == LoopKind::nanogpt);
+  CHECK(loop("implementation: {name: nanogpt, loop: plain}, hold_outputs: true") ==
+        LoopKind::plain);
+  CHECK(loop("hold_outputs: true") == LoopKind::plain);
+  const TrainingSpec script = training("implementation: {name: nanogpt, loop: nanogpt}");
+  CHECK(script.hold_outputs);
+  CHECK(script.optimizer_implementation == OptimizerImplementation::fused);
+}
+
 TEST_CASE("the allocator's options are read, by PyTorch's names") {
   const std::string model = kModel;
   CHECK(job_of(model).allocator == AllocatorSettings());

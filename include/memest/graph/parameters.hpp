@@ -22,10 +22,10 @@ struct ParameterCounts {
   Bytes buffers;                   ///< rotary tables, masks, statistics, in their own types
 };
 
-/// Every parameter and buffer of `model`, named and placed as the classes of `framework` do it
+/// Every parameter and buffer of `model`, named and placed as the classes of `implementation` do it
 /// (nanoGPT has its own, all others' are those of transformers). tensors_in_order() lists them one
 /// by one. Throws OverflowError.
-Inventory parameters_of(const ModelSpec& model, Framework framework = Framework::transformers);
+Inventory parameters_of(const ModelSpec& model, const Implementation& implementation = {});
 
 /// Counts over `parameters_of(model)`. Throws OverflowError.
 ParameterCounts count_parameters(const ModelSpec& model);

@@ -41,6 +41,8 @@ struct Tensor {
   /// Made only where a gradient is wanted (log-sum-exp of the memory-efficient and of the cuDNN
   /// kernel).
   bool for_backward = false;
+  /// Made only where something is dropped out (flash attention's second seed).
+  bool for_dropout = false;
   /// The previous block keeps this storage already (its last op saves its result): this block
   /// counts nothing for it.
   bool kept_before = false;

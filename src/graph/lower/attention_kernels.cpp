@@ -32,8 +32,10 @@ void make_outputs(BlockBuilder& block, const DecoderContext& context, const Atte
     if (flash && call.dropout > 0) {
       // With dropout a second seed takes the place of the first.
       op.saved.insert(op.saved.end(), {out, sums, offset});
-      op.outputs.push_back(block.make({"attention", "dropout seed"}, {Expr(2)}, DType::int64));
-      op.saved.push_back(op.outputs.back());
+      const TensorId dropped = block.make({"attention", "dropout seed"}, {Expr(2)}, DType::int64);
+      block.tensor(dropped).for_dropout = true;
+      op.outputs.push_back(dropped);
+      op.saved.push_back(dropped);
       return;
     }
   }

@@ -49,10 +49,13 @@ struct DecoderContext {
   [[nodiscard]] bool transformers() const {
     return policy.implementation.framework == Framework::transformers;
   }
-  /// Whose forward is one function: its locals live until the loss is known.
-  [[nodiscard]] bool nanogpt() const {
-    return policy.implementation.framework == Framework::nanogpt;
-  }
+  /// nanoGPT's model.py: its forward takes the loss as well and names what it makes of the batch;
+  /// layers are of modules, which hold what they are called with. In a plain loop stands a GPT
+  /// written by hand after it, in one module and without names.
+  [[nodiscard]] bool model_py() const { return policy.implementation.loop == LoopKind::nanogpt; }
+  /// Embeddings and the last hidden state have names in the model's forward, and live until the
+  /// names end.
+  [[nodiscard]] bool names_results() const { return transformers() || model_py(); }
   [[nodiscard]] BiasCall bias_call() const {
     return transformers() ? habits.bias_call : BiasCall::last_argument;
   }

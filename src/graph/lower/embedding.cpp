@@ -71,7 +71,7 @@ TensorId add_positions(BlockBuilder& block, const DecoderContext& context, Tenso
   const TensorId table =
       block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.dims.h});
   const TensorId rows = look_up(block, context, "position_embedding", {ids, table, learned.rows});
-  if (!context.textbook()) block.outlive(rows, "position rows");
+  if (context.names_results()) block.outlive(rows, "position rows");
   return add(block, {"add_positions"}, x, rows);
 }
 
@@ -87,27 +87,35 @@ TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, Ten
 
 }  // namespace
 
+/// torch.arange(s), where it is no library's habit to count otherwise.
+TensorId counted_positions(BlockBuilder& block, const DecoderContext& context) {
+  const TensorId ids = compute(block, OpKind::copy, {},
+                               {{"position_ids", "arange"}, {context.dims.s}, DType::int64});
+  if (context.model_py()) block.outlive(ids, "position ids");
+  return ids;
+}
+
 Block embedding_block(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
   const Dimensions& dims = context.dims;
   BlockBuilder block("embedding", context.precision());
   const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
   const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
+  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
+  TensorId ids = 0;
+  if (learned && context.model_py()) ids = counted_positions(block, context);
   TensorId x = look_up(block, context, "embedding", {tokens, table, decoder.vocab_size});
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.embedding_size != decoder.hidden_size) {
     x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
   }
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
-  if (!context.textbook()) block.outlive(x, "input embeddings");
-  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
-  TensorId ids = 0;
+  if (context.names_results()) block.outlive(x, "input embeddings");
   const bool of_mask = context.transformers() && context.habits.positions_from_mask;
   if (context.transformers()) {
     ids = of_mask ? positions_of_mask(block, context) : position_ids(block, context);
-  } else if (learned) {
-    ids = compute(block, OpKind::copy, {}, {{"position_ids", "arange"}, {dims.s}, DType::int64});
-    if (context.nanogpt()) block.outlive(ids, "position ids");
+  } else if (learned && !context.model_py()) {
+    ids = counted_positions(block, context);
   }
   const bool masks_first = context.transformers() && context.habits.masks_before_positions;
   if (masks_first) attention_masks(block, context, ids);

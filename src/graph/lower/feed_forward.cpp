@@ -19,7 +19,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   };
 
   Frame frame(block);
-  if (context.transformers() && !context.habits.feeds_inline) frame.local(x);
+  const bool module = context.transformers() && !context.habits.feeds_inline;
+  if (module || context.model_py()) frame.local(x);
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));

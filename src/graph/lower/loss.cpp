@@ -19,9 +19,12 @@ DType logits_type(const LoweringPolicy& policy) {
 }
 
 /// The targets: the labels shifted in a padded copy (transformers), of which b = 1 is then a view,
-/// others are copied; the batch's own tensor elsewhere.
+/// others are copied; the loader's second tensor in nanoGPT's train.py; the batch itself elsewhere.
 TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& frame) {
   const Dimensions& dims = context.dims;
+  if (context.model_py()) {
+    return block.shared("labels", dims.rows(), DType::int64);
+  }
   const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
   if (!context.transformers()) return ids;
   const TensorId padded =
@@ -84,7 +87,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
       x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
     }
   }
-  if (decoder.final_norm && !context.textbook()) block.outlive(x, "last hidden state");
+  if (decoder.final_norm && context.names_results()) block.outlive(x, "last hidden state");
   if (context.transformers()) {
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
@@ -111,7 +114,7 @@ Block loss_block(const DecoderContext& context) {
       if (scores != logits) frame.local(scores);
     }
     const TensorId targets = targets_of(block, context, frame);
-    TensorId kept = log_softmax(block, scores);
+    TensorId kept = frame.local(log_softmax(block, scores));
     // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
     if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
     loss = negative_likelihood(block, kept, targets);
@@ -121,8 +124,8 @@ Block loss_block(const DecoderContext& context) {
       loss = scale(block, {"loss_over_targets"}, loss);
     }
   }
-  if (!context.textbook()) block.let_go("last hidden state");
-  if (context.nanogpt()) {
+  if (context.names_results()) block.let_go("last hidden state");
+  if (context.model_py()) {
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
   return std::move(block).take(loss);

@@ -34,7 +34,7 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
                            : lower_layers(*layers, policy);
   }
   if (auto* graph = std::get_if<Graph>(&result)) {
-    graph->parameters = parameters_of(as_stored, policy.implementation.framework);
+    graph->parameters = parameters_of(as_stored, policy.implementation);
   }
   return result;
 }

@@ -44,6 +44,8 @@ class Compiler {
     OpProgram made;
     made.workspace = op.workspace;
     made.trains = !op.gradients.empty();
+    made.drops = op.kind == OpKind::dropout;
+    if (made.drops) made.dropped = op.inputs.front();
     compile_forward(op, made);
     if (made.trains) compile_backward(op, made);
     return made;
@@ -86,7 +88,7 @@ class Compiler {
         block_.tensors[id].outlives_block && block_.tensors[block_.output].storage == id;
     program_.made.push_back({id, bytes(id, block_.tensors[id].dtype), holding,
                              static_cast<std::uint8_t>(twice ? 2 : 1),
-                             block_.tensors[id].for_backward});
+                             block_.tensors[id].for_backward, block_.tensors[id].for_dropout});
   }
 
   void append_saved(const Op& op, OpProgram& made) {

@@ -25,6 +25,7 @@ struct MadeStorage {
   Holding holding = Holding::activations;
   std::uint8_t held = 1;  ///< references of the running program
   bool for_backward = false;
+  bool for_dropout = false;
 };
 
 /// A storage that a backward makes.
@@ -62,6 +63,8 @@ struct OpProgram {
   bool keeps_result = false;  ///< the last thing saved exists only after the op has run
   bool hands_on = false;      ///< an output's gradient goes on to an input
   bool casts = false;         ///< makes autocast's copy of `parameter`
+  bool drops = false;         ///< dropout: an evaluation hands `dropped` on instead
+  TensorId dropped = 0;
   TensorId parameter = 0;
 };
 

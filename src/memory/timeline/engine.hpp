@@ -38,9 +38,11 @@ class Engine {
   Engine(const Graph& graph, const ForwardOrder& order, const EngineSettings& settings,
          Recorder& recorder);
 
-  /// The model's forward over `batch`. The loss and the logits stay held by the caller: see
-  /// loss() and logits().
-  void forward(StorageId batch);
+  /// The model's forward over `batch`, and `labels` where they are a tensor of their own. The loss
+  /// and the logits stay held by the caller: see loss() and logits().
+  void forward(StorageId batch, StorageId labels = kNoStorage);
+  /// The same of model.eval() under torch.no_grad().
+  void evaluate(StorageId batch, StorageId labels);
   /// Closes the autocast context of the forward.
   void end_autocast();
   [[nodiscard]] StorageId loss() const { return storages_[order_.loss_cell()]; }
@@ -64,6 +66,11 @@ class Engine {
 
  private:
   enum class Thread : std::uint8_t { forward, autograd };
+  enum class Mode : std::uint8_t {
+    gradients,     ///< enabled, which saved-tensor hooks leave them
+    no_gradients,  ///< in a reentrant checkpoint
+    evaluation     ///< nor dropout
+  };
   struct Slot {
     StorageId storage = kNoStorage;
     Reach reach = Reach::directly;
@@ -77,9 +84,12 @@ class Engine {
   };
 
   // engine_forward.cpp
+  void begin_forward(StorageId batch, StorageId labels);
+  void end_forward();
   void run_forward(const OpSite& site, bool saves);
+  void hand_on(const OpSite& site, const OpProgram& op);
   void keep_leaves(const OpSite& site, const OpProgram& op);
-  void make_outputs(const OpSite& site, const OpProgram& op, bool for_backward);
+  void make_outputs(const OpSite& site, const OpProgram& op, Mode mode);
   void run_launches(const OpSite& site, const OpProgram& op);
   void save(const OpSite& site, const OpProgram& op);
   void end_references(const OpSite& site, const OpProgram& op);

@@ -43,11 +43,22 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
       inputs_of_(checkpoints_.list.size()),
       leaves_(leaves_of(order)) {}
 
-void Engine::forward(StorageId batch) {
+void Engine::begin_forward(StorageId batch, StorageId labels) {
   thread_ = Thread::forward;
   origin_ = Origin::forward;
   inputs_.clear();
   for (const Cell cell : order_.batch_cells()) storages_[cell] = batch;
+  for (const Cell cell : order_.label_cells()) storages_[cell] = labels;
+}
+
+/// The model's outputs are the caller's from here on.
+void Engine::end_forward() {
+  held_[order_.logits_cell()] = 0;
+  held_[order_.loss_cell()] = 0;
+}
+
+void Engine::forward(StorageId batch, StorageId labels) {
+  begin_forward(batch, labels);
   const auto& sites = order_.sites();
   std::size_t next = 0;
   for (std::uint32_t i = 0; i < sites.size(); ++i) {
@@ -61,13 +72,36 @@ void Engine::forward(StorageId batch) {
     run_forward(sites[i], !inside);
     if (inside && i + 1 == checkpoints_.list[next].end) ++next;
   }
-  held_[order_.logits_cell()] = 0;  // the model's outputs are the caller's from here on
-  held_[order_.loss_cell()] = 0;
+  end_forward();
+}
+
+/// Nothing is saved, nothing dropped out, and nothing made that only a backward reads.
+void Engine::evaluate(StorageId batch, StorageId labels) {
+  begin_forward(batch, labels);
+  for (const OpSite& site : order_.sites()) {
+    const OpProgram& op = order_.op(site);
+    if (op.drops) {
+      hand_on(site, op);
+    } else {
+      make_outputs(site, op, Mode::evaluation);
+    }
+    end_references(site, op);
+  }
+  end_forward();
+}
+
+/// Dropout answers what it was given; its result is the last thing that it would make.
+void Engine::hand_on(const OpSite& site, const OpProgram& op) {
+  const MadeStorage& result = order_.program(site).made[op.made.end - 1];
+  const Cell cell = order_.cell(site.instance, result.tensor);
+  storages_[cell] = storages_[order_.storage_cell(site.instance, op.dropped)];
+  held_[cell] = result.held;
+  for (std::uint8_t i = 0; i < result.held; ++i) recorder_.retain(storages_[cell]);
 }
 
 void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
-  make_outputs(site, op, saves || !checkpoints_.reentrant);
+  make_outputs(site, op, saves || !checkpoints_.reentrant ? Mode::gradients : Mode::no_gradients);
   keep_leaves(site, op);
   if (saves) save(site, op);
   end_references(site, op);
@@ -85,8 +119,7 @@ void Engine::keep_leaves(const OpSite& site, const OpProgram& op) {
   }
 }
 
-/// `for_backward`: whether gradients are enabled, which saved-tensor hooks leave them.
-void Engine::make_outputs(const OpSite& site, const OpProgram& op, bool for_backward) {
+void Engine::make_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) {
     const MadeStorage& made = program.made[i];
@@ -97,7 +130,8 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op, bool for_back
     const MadeStorage& made = program.made[i];
     const Cell cell = order_.cell(site.instance, made.tensor);
     const Label label = label_of(site, made);
-    if (made.for_backward && !(for_backward && op.trains)) {
+    if ((made.for_backward && !(mode == Mode::gradients && op.trains)) ||
+        (made.for_dropout && mode == Mode::evaluation)) {
       storages_[cell] = kNoStorage;
       continue;
     }

@@ -9,6 +9,7 @@ namespace memest {
 namespace {
 
 constexpr std::string_view kTokenIds = "token ids";
+constexpr std::string_view kLabels = "labels";
 
 bool is_leaf_parameter(const Tensor& tensor, TensorId id) {
   return tensor.role == Role::parameter && tensor.storage == id;
@@ -113,6 +114,7 @@ void ForwardOrder::find_ends(const Graph& graph) {
     batch_bytes_ = input.bytes().bytes(graph.sizes).value();
   }
   for (const NamedCell& named : named_) {
+    if (named.name == kLabels) label_cells_.push_back(named.cell);
     if (named.name != kTokenIds) continue;
     batch_cells_.push_back(named.cell);
     const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);

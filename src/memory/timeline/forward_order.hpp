@@ -70,6 +70,8 @@ class ForwardOrder {
 
   /// What the data loader brings: the batch, where the model reads one.
   [[nodiscard]] const std::vector<Cell>& batch_cells() const { return batch_cells_; }
+  /// Where the labels are a tensor of their own, as large as the batch.
+  [[nodiscard]] const std::vector<Cell>& label_cells() const { return label_cells_; }
   [[nodiscard]] std::int64_t batch_bytes() const { return batch_bytes_; }
   [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
   /// The loss, and what the loss is computed from.
@@ -99,6 +101,7 @@ class ForwardOrder {
   std::vector<NamedCell> named_;
   std::vector<ParameterUse> parameters_;
   std::vector<Cell> batch_cells_;
+  std::vector<Cell> label_cells_;
   std::uint32_t cells_ = 0;
   Cell loss_cell_ = 0;
   Cell logits_cell_ = 0;

@@ -1,6 +1,8 @@
 // torch.amp.GradScaler, PyTorch 2.11: a few scalars on the device.
 #pragma once
 
+#include <vector>
+
 #include "recorder.hpp"
 
 namespace memest {
@@ -13,16 +15,18 @@ class GradientScaler {
   StorageId scale(std::int64_t loss_bytes);
   /// scaler.unscale_(optimizer): whether an infinity was found is kept until update().
   void unscale();
-  /// scaler.step(optimizer), for an optimizer whose step asks it itself; kept until update().
-  void hand_on_infinity();
+  /// scaler.step(optimizer), up to the optimizer's own step. A fused one unscales by itself.
+  void begin_step(bool fused);
+  void end_step();
   void update();
 
  private:
   StorageId make(std::int64_t bytes);
+  void look_for_infinity();
 
   Recorder& recorder_;
   StorageId found_infinity_ = kNoStorage;
-  StorageId handed_on_ = kNoStorage;
+  std::vector<StorageId> handed_;  // to a fused step
   bool has_scale_ = false;
 };
 

@@ -17,6 +17,8 @@ std::int64_t counted_labels(const Job& job) {
 
 /// From the second micro-step on all make the same events; a few let the allocator settle.
 constexpr std::int64_t kMostMicroSteps = 8;
+/// train.py's estimate_loss() takes the mean of each over many batches, which make equal events.
+constexpr int kEvaluatedSets = 2;
 /// Batches that wait one by one; those behind them are one storage.
 constexpr std::int64_t kMostBatches = 1024;
 
@@ -40,53 +42,56 @@ bool TrainingLoop::scales() const {
   return training_.recipe.autocast && training_.recipe.compute == DType::fp16;
 }
 
-/// A fused step leaves the parameters as they are itself where the scaler found an infinity.
-bool TrainingLoop::takes_infinity() const {
-  return training_.optimizer_implementation == OptimizerImplementation::fused;
-}
-
 /// The loop divides the loss by the micro-steps.
 bool TrainingLoop::divides() const {
+  if (habits_.always_divides) return true;
   return training_.gradient_accumulation > 1 && !habits_.fetches_ahead;
+}
+
+void TrainingLoop::begin_run() {
+  if (habits_.sends_next_batch) send_batch(0);
+  if (!habits_.evaluates_first) return;
+  recorder_.begin(Phase::forward);
+  evaluate();
+  recorder_.end();
 }
 
 void TrainingLoop::step(std::uint16_t number) {
   recorder_.begin_step(number);
+  if (number == 1) begin_run();
   const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
   for (std::int64_t i = 1; i <= count; ++i) {
     micro_step(static_cast<std::uint16_t>(i));
   }
   recorder_.begin(Phase::clip);
   recorder_.release(std::exchange(norm_, kNoStorage));
-  if (scales()) scaler_.unscale();
   clip();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
-  if (scales() && takes_infinity()) scaler_.hand_on_infinity();
+  const bool fused = training_.optimizer_implementation == OptimizerImplementation::fused;
+  if (scales()) scaler_.begin_step(fused);
   optimizer_.step();
-  if (scales()) scaler_.update();
+  if (scales()) {
+    scaler_.end_step();
+    scaler_.update();
+  }
   recorder_.end();
   recorder_.begin(Phase::zero_grad);
   optimizer_.zero_grad();
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
   recorder_.end();
-  if (habits_.fetches_ahead) return;
+  if (habits_.fetches_ahead || habits_.names_outputs) return;
   // The loop keeps the loss for its report; the batch is a local of the step.
   drop(std::exchange(reported_, std::exchange(loss_, {})));
   drop(std::exchange(batches_, {}));
 }
 
 void TrainingLoop::micro_step(std::uint16_t number) {
-  recorder_.begin(Phase::batch, number);
-  if (!habits_.fetches_ahead) {
-    load_batch();
-  } else if (number == 1) {
-    load_step();
-  }
-  recorder_.end();
+  if (!habits_.sends_next_batch) send_batch(number);
   recorder_.begin(Phase::forward, number);
-  forward(batches_[habits_.fetches_ahead ? number - 1U : 0U].inputs);
+  forward(batches_[habits_.fetches_ahead ? number - 1U : 0U]);
   recorder_.end();
+  if (habits_.sends_next_batch) send_batch(number);
   recorder_.begin(Phase::backward, number);
   backward();
   recorder_.end();
@@ -104,13 +109,43 @@ StorageId TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
   return make(order_.loss_bytes(), holding, tensor);
 }
 
-/// Where the labels are the token ids themselves they are sent a second time, and dropped.
-void TrainingLoop::load_batch() {
-  const Batch batch{make(order_.batch_bytes(), Holding::batch, LoopTensor::batch), kNoStorage};
-  if (order_.batch_is_token_ids()) {
-    recorder_.release(make(order_.batch_bytes(), Holding::batch, LoopTensor::batch_copy));
+void TrainingLoop::send_batch(std::uint16_t number) {
+  recorder_.begin(Phase::batch, number);
+  if (!habits_.fetches_ahead) {
+    drop(std::exchange(batches_, {next_batch()}));
+  } else if (number == 1) {
+    load_step();
   }
-  drop(std::exchange(batches_, {batch}));
+  recorder_.end();
+}
+
+/// Where the labels are the token ids themselves they are sent a second time, and dropped.
+TrainingLoop::Batch TrainingLoop::next_batch() {
+  const std::int64_t bytes = order_.batch_bytes();
+  Batch batch{make(bytes, Holding::batch, LoopTensor::batch), kNoStorage};
+  if (habits_.sends_next_batch) {
+    batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
+  } else if (order_.batch_is_token_ids()) {
+    recorder_.release(make(bytes, Holding::batch, LoopTensor::batch_copy));
+  }
+  return batch;
+}
+
+/// train.py's estimate_loss(): an answer and its batch live until the next ones take their names.
+void TrainingLoop::evaluate() {
+  Batch batch;
+  StorageId logits = kNoStorage;
+  StorageId loss = kNoStorage;
+  for (int set = 0; set < kEvaluatedSets; ++set) {
+    drop({std::exchange(batch, next_batch())});
+    engine_.evaluate(batch.inputs, batch.labels);
+    recorder_.release(std::exchange(logits, engine_.logits()));
+    recorder_.release(std::exchange(loss, engine_.loss()));
+    engine_.end_autocast();
+  }
+  drop({batch});
+  recorder_.release(logits);
+  recorder_.release(loss);
 }
 
 /// The step before lets its batches go when those of this one are here and counted.
@@ -146,17 +181,27 @@ StorageId TrainingLoop::count_targets(StorageId so_far) {
   return sum;
 }
 
+/// A reference of its own to the loss that backward() is called on.
+StorageId TrainingLoop::divided_loss(StorageId loss) {
+  if (divides()) return scalar(Holding::activations, LoopTensor::scaled_loss);
+  recorder_.retain(loss);
+  return loss;
+}
+
 /// The model's outputs, loss and logits, are held until the forward's function returns, or until
 /// the next one has its own.
-void TrainingLoop::forward(StorageId batch) {
-  engine_.forward(batch);
-  StorageId loss = engine_.loss();
-  const StorageId outputs_loss = loss;
-  if (divides()) {
-    loss = scalar(Holding::activations, LoopTensor::scaled_loss);
-  } else {
-    recorder_.retain(loss);
+void TrainingLoop::forward(const Batch& batch) {
+  engine_.forward(batch.inputs, batch.labels);
+  if (habits_.names_outputs) {
+    recorder_.release(std::exchange(held_logits_, engine_.logits()));
+    drop(std::exchange(loss_, {}));
+    loss_.scalar = divided_loss(engine_.loss());
+    recorder_.release(engine_.loss());
+    engine_.end_autocast();
+    return;
   }
+  const StorageId outputs_loss = engine_.loss();
+  const StorageId loss = divided_loss(outputs_loss);
   engine_.end_autocast();
   StorageId logits = engine_.logits();
   if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(logits);
@@ -231,6 +276,7 @@ void TrainingLoop::report_loss() {
 
 void TrainingLoop::clip() {
   if (!training_.clip_gradients && !habits_.keeps_norm) return;
+  if (scales()) scaler_.unscale();
   const StorageId norm = optimizer_.clip();
   if (habits_.keeps_norm) {
     norm_ = norm;

@@ -30,10 +30,14 @@ class TrainingLoop {
   void drop(const Loss& loss);
   void drop(const std::vector<Batch>& batches);
   void micro_step(std::uint16_t number);
-  void load_batch();
+  void begin_run();
+  void send_batch(std::uint16_t number);
+  Batch next_batch();
   void load_step();
+  void evaluate();
   StorageId count_targets(StorageId so_far);
-  void forward(StorageId batch);
+  void forward(const Batch& batch);
+  StorageId divided_loss(StorageId loss);
   void backward();
   void report_loss();
   void clip();
@@ -41,7 +45,6 @@ class TrainingLoop {
   StorageId scalar(Holding holding, LoopTensor tensor);
   StorageId widened(StorageId logits);
   [[nodiscard]] bool scales() const;
-  [[nodiscard]] bool takes_infinity() const;
   [[nodiscard]] bool divides() const;
 
   const TrainingSpec& training_;

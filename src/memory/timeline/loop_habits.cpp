@@ -14,7 +14,11 @@ bool is_no_norm_or_bias(const ParameterTensor& row) {
 }
 
 constexpr LoopHabits kPlain = {};
-constexpr LoopHabits kNanoGpt = {.decays = is_matrix};
+constexpr LoopHabits kNanoGpt = {.evaluates_first = true,
+                                 .sends_next_batch = true,
+                                 .names_outputs = true,
+                                 .always_divides = true,
+                                 .decays = is_matrix};
 // Trainer.compute_loss multiplies the loss in place by the number of processes,
 // Accelerator.backward divides it by its own micro-steps, of which the Trainer's has one.
 constexpr LoopHabits kTrainer = {.fetches_ahead = true,

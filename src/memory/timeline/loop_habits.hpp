@@ -10,6 +10,14 @@
 namespace memest {
 
 struct LoopHabits {
+  /// Evaluates the model on a batch of two sets before the first step.
+  bool evaluates_first = false;
+  /// Sends the next batch, labels of its own with it, between a forward and its backward.
+  bool sends_next_batch = false;
+  /// Logits and loss have names, which live until the next forward has answered.
+  bool names_outputs = false;
+  /// Divides the loss by the micro-steps even where there is one.
+  bool always_divides = false;
   /// Sends all batches of a step, labels of their own with each, and counts the targets before the
   /// first forward. Their mean is then taken in the model: there is no division by micro-steps.
   bool fetches_ahead = false;

@@ -35,7 +35,7 @@ constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
-constexpr Word kLoops[] = {{"plain"}, {"trainer"}};
+constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks", "torch.compile"}, {"whole", "torch.compile"}};
 constexpr Word kTorches[] = {{"2.11"}};
 
@@ -75,7 +75,8 @@ constexpr Key kImplementationKeys[] = {
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
-     .doc = "A plain training loop, or the transformers Trainer with accelerate."},
+     .doc = "A plain training loop, nanoGPT's train.py (its model with 'hold_outputs' means it), "
+            "or the transformers Trainer with accelerate."},
     {.name = "compile",
      .shapes = {choice(kCompiles)},
      .fallback = "off",
@@ -260,7 +261,7 @@ constexpr Key kTrainingKeys[] = {
     {.name = "hold_outputs",
      .shapes = {flag()},
      .fallback = "false",
-     .doc = "The logits stay alive until the next forward."},
+     .doc = "The logits stay alive until the next forward, as in nanoGPT's train.py."},
     kCacheKey,
     {.name = "target_len",
      .shapes = {count()},
