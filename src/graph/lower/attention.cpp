@@ -376,8 +376,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
         habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim);
     rotation.joins_at_once = habitual && context.habits.rotates_by_cat;
     rotation.joined_replaces = habitual && context.habits.joined_replaces;
-    const bool all = rotary->rotary_dim == spec.head_dim;
-    rotation.channels = all ? dims.d : Expr(Symbol::rotary_dim);
+    rotation.channels = rotary->rotary_dim == spec.head_dim ? dims.d : Expr(Symbol::rotary_dim);
     if (habitual) rotation.type = context.habits.rotation;
     rotation.casts_back =
         habitual && (context.habits.tables_in_fp32 || rotation.type != RotationType::given);
@@ -390,6 +389,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   }
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, call, inputs);
+  if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
   const TensorId out = projection(block, context,
                                   {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
                                    context.bias_call(), dims.stream()},

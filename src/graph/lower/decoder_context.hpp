@@ -49,6 +49,10 @@ struct DecoderContext {
   [[nodiscard]] bool transformers() const {
     return policy.implementation.framework == Framework::transformers;
   }
+  /// nanoGPT's model.py, or a GPT written by hand after it.
+  [[nodiscard]] bool nanogpt() const {
+    return policy.implementation.framework == Framework::nanogpt;
+  }
   /// nanoGPT's model.py: its forward takes the loss as well and names what it makes of the batch;
   /// layers are of modules, which hold what they are called with. In a plain loop stands a GPT
   /// written by hand after it, in one module and without names.
