@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "memest/spec/sample.hpp"
+
 namespace memest {
 
 enum class Format : std::uint8_t { text, json, markdown, csv, github, junit };
@@ -17,15 +19,20 @@ struct Arguments {
   std::vector<std::int64_t> counts;    ///< --gpus N[,N]
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
   Format format = Format::text;
-  std::string output;     ///< --output FILE; empty: standard output
-  std::string lines;      ///< --lines FILE; empty: none
-  std::string plot;       ///< --plot FILE; empty: none
-  std::string residuals;  ///< --residuals FILE; empty: none
-  std::string against;    ///< --against TRACE; empty: none
-  std::string csv;        ///< --csv FILE; empty: none
-  std::string snapshot;   ///< --snapshot FILE; empty: none
-  std::string html;       ///< --html FILE; empty: none
-  std::string trace;      ///< --trace FILE; empty: none
+  std::string output;             ///< --output FILE; empty: standard output
+  std::string lines;              ///< --lines FILE; empty: none
+  std::string plot;               ///< --plot FILE; empty: none
+  std::string residuals;          ///< --residuals FILE; empty: none
+  std::string against;            ///< --against TRACE; empty: none
+  std::string csv;                ///< --csv FILE; empty: none
+  std::string snapshot;           ///< --snapshot FILE; empty: none
+  std::string html;               ///< --html FILE; empty: none
+  std::string trace;              ///< --trace FILE; empty: none
+  std::vector<std::string> from;  ///< --from FILE; empty: measure
+  std::string gpu;                ///< --gpu NAME of a profile; empty: the samples'
+  Load load = Load::burst;        ///< --load burst|sustained
+  bool all_rows = false;          ///< --rows all: judge by every sample
+  bool dry_run = false;           ///< --dry-run: say what would be done
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool help = false;

@@ -39,13 +39,15 @@ struct Outcome {
 };
 
 /// The flags that a command takes beside --help, one bit each.
-enum Flags : std::uint8_t {
+enum Flags : std::uint16_t {
   kNoFlags = 0,
-  kSpecFlags = 1,      ///< --gpu, --gpus, --set: how a spec is read
-  kFormatFlags = 2,    ///< --format text|json|markdown|csv
-  kCheckFormats = 4,   ///< --format text|json|markdown|csv|github|junit
-  kRecordFlags = 8,    ///< --lines, --plot, --residuals: what records are held to
-  kTimelineFlags = 16  ///< --against, --csv, --snapshot, ...: the events, held to a record or written
+  kSpecFlags = 1,       ///< --gpu, --gpus, --set: how a spec is read
+  kFormatFlags = 2,     ///< --format text|json|markdown|csv
+  kCheckFormats = 4,    ///< --format text|json|markdown|csv|github|junit
+  kRecordFlags = 8,     ///< --lines, --plot, --residuals: what records are held to
+  kEventFlags = 16,     ///< --snapshot, --html, --trace: the events, written
+  kAgainstFlags = 32,   ///< --against, --csv: held to a record, and every row of it written
+  kCalibrateFlags = 64  ///< --from, --gpu, --load, --rows, --dry-run: what a profile is made of
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -72,6 +74,8 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_estimate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 14> kCommands = {{
+constexpr std::array<Command, 16> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -26,7 +26,7 @@ constexpr std::array<Command, 14> kCommands = {{
      2, kSpecFlags | kFormatFlags, "TERM is a part of a number's name: memory, optimizer, step.",
      "memest explain configs/models/llama-3-8b.yaml optimizer", run_explain},
     {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags | kTimelineFlags,
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags | kAgainstFlags | kEventFlags,
      "Every allocation and free of the first steps, as eager PyTorch 2.11 makes them, run through "
      "its allocator under the GPU's memory. --against compares them with a recorded trace (text or "
      "gzip) and names the first event that differs, with block and operator.\n"
@@ -56,6 +56,23 @@ constexpr std::array<Command, 14> kCommands = {{
      "comes and goes; a replay ends at the first difference.\n"
      "Exit code 1 says that one of them is not equal.",
      "memest replay tests/truth/traces/v125.trace.gz", run_replay},
+    {"calibrate", "Time laws of a GPU type, fitted to measurements of its kernels", "", 0, 0,
+     kCalibrateFlags,
+     "With --from, fits a profile to samples measured elsewhere: CSV files with a row a kernel "
+     "call "
+     "(docs/calibration.md has the columns). Of each file's operations at most 200 samples are "
+     "looked at, spread over sizes and times; the profile lists them. The profile goes to standard "
+     "output or, with --output, to NAME.profile.yaml, with the samples beside it in "
+     "NAME.samples.csv.",
+     "memest calibrate --from tests/calibrate/timing/gemm_l40s.csv.gz --rows all", run_calibrate},
+    {"profile", "What a profile holds, and how it does against samples", "PROFILE", 1, 1,
+     kFormatFlags | kAgainstFlags,
+     "PROFILE is a file, or the name of a GPU that memest has a profile of. --against predicts "
+     "every "
+     "sample of a CSV file and shows the errors by kind; --csv writes that file's rows with a "
+     "column "
+     "predicted_seconds.",
+     "memest profile h100-sxm-80gb", run_profile},
     {"gpus", "The GPUs that memest knows, or every fact of one with its source", "[NAME]", 0, 1,
      kFormatFlags, "", "memest gpus h100-sxm-80gb", run_gpus},
     {"models", "The models that memest knows by name", "", 0, 0, kFormatFlags, "", "memest models",

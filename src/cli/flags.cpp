@@ -6,18 +6,25 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 16> kFlags = {{
+constexpr std::array<FlagRow, 21> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
     {"--lines", "FILE", "lines that the errors are held to, and known misses", kRecordFlags},
     {"--plot", "FILE", "writes an SVG of predicted over measured bytes", kRecordFlags},
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},
-    {"--against", "TRACE", "a recorded trace that the events are compared with", kTimelineFlags},
-    {"--csv", "FILE", "writes the events as a table, a row each", kTimelineFlags},
-    {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kTimelineFlags},
-    {"--html", "FILE", "writes a page to explore, which needs no network", kTimelineFlags},
-    {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kTimelineFlags},
+    {"--against", "FILE", "what was recorded or measured, to compare with", kAgainstFlags},
+    {"--csv", "FILE", "writes every event or sample as a table, a row each", kAgainstFlags},
+    {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kEventFlags},
+    {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
+    {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},
+    {"--from", "FILE", "samples measured elsewhere; may be repeated", kCalibrateFlags},
+    {"--gpu", "NAME", "whose samples they are, where several GPUs are in them", kCalibrateFlags},
+    {"--load", "NAME", "burst or sustained: what the samples were taken under", kCalibrateFlags},
+    {"--rows", "all", "judges the laws by the samples that they are not fitted to",
+     kCalibrateFlags},
+    {"--dry-run", "", "prints the samples that laws would be fitted to, and fits none",
+     kCalibrateFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
     {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags},

@@ -15,6 +15,8 @@ struct RawArguments {
   std::vector<std::string> counts;
   std::string format;
   std::string color;
+  std::string load;
+  std::string rows;
 };
 
 void bind(CLI::App& app, const Command& command, RawArguments& raw) {
@@ -34,9 +36,18 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--plot", arguments.plot);
     app.add_option("--residuals", arguments.residuals);
   }
-  if ((command.flags & kTimelineFlags) != 0) {
+  if ((command.flags & kAgainstFlags) != 0) {
     app.add_option("--against", arguments.against);
     app.add_option("--csv", arguments.csv);
+  }
+  if ((command.flags & kCalibrateFlags) != 0) {
+    app.add_option("--from", arguments.from)->allow_extra_args(false);
+    app.add_option("--gpu", arguments.gpu);
+    app.add_option("--load", raw.load);
+    app.add_option("--rows", raw.rows);
+    app.add_flag("--dry-run", arguments.dry_run);
+  }
+  if ((command.flags & kEventFlags) != 0) {
     app.add_option("--snapshot", arguments.snapshot);
     app.add_option("--html", arguments.html);
     app.add_option("--trace", arguments.trace);
@@ -87,6 +98,19 @@ void read_color(RawArguments& raw, Diagnostics& errors) {
     raw.arguments.color = ColorWhen::never;
   } else {
     errors.push_back(wrong("--color is auto, always or never, not '" + raw.color + "'", ""));
+  }
+}
+
+void read_calibration(RawArguments& raw, Diagnostics& errors) {
+  if (raw.load == name_of(Load::sustained)) {
+    raw.arguments.load = Load::sustained;
+  } else if (!raw.load.empty() && raw.load != name_of(Load::burst)) {
+    errors.push_back(wrong("--load is burst or sustained, not '" + raw.load + "'", ""));
+  }
+  raw.arguments.all_rows = raw.rows == "all";
+  if (!raw.rows.empty() && raw.rows != "all") {
+    errors.push_back(wrong("--rows takes 'all', not '" + raw.rows + "'",
+                           "without it 200 samples are looked at, which memest chooses"));
   }
 }
 
@@ -147,6 +171,7 @@ Checked<Arguments> parse_arguments(const Command& command, std::span<const std::
   refuse_unknown(command, app.remaining(), errors);
   read_format(command, raw, errors);
   read_color(raw, errors);
+  read_calibration(raw, errors);
   read_counts(raw, errors);
   if (!raw.arguments.help) check_words(command, raw.arguments, errors);
   if (!errors.empty()) return errors;

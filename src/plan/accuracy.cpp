@@ -8,6 +8,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/plan/validation.hpp"
+#include "memest/spec/margin.hpp"
 
 namespace memest {
 namespace {
@@ -215,16 +216,6 @@ struct Collected {
 };
 
 }  // namespace
-
-double quantile(std::vector<double> values, double share) {
-  expect(!values.empty(), "a quantile of nothing");
-  std::sort(values.begin(), values.end());
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  if (values[below] == values[above]) return values[below];  // both may be infinite
-  return values[below] + (values[above] - values[below]) * (at - std::floor(at));
-}
 
 std::vector<MetricSummary> summarize(const std::vector<ValidatedRun>& runs) {
   std::map<std::pair<std::string, Metric>, Collected> collected;

@@ -243,7 +243,7 @@ std::vector<std::string> catalog_names(std::string_view folder) {
     std::string_view path = file.path;
     if (!path.starts_with(folder) || path.substr(folder.size(), 1) != "/") continue;
     path.remove_prefix(folder.size() + 1);
-    if (path.ends_with(kExtension))
+    if (path.ends_with(kExtension) && !path.ends_with(kProfileSuffix))
       names.emplace_back(path.substr(0, path.size() - kExtension.size()));
   }
   return names;

@@ -10,7 +10,7 @@ rules='
 #[ \t]*include[ \t]*[<"]zlib|reader|compressed files are read in reader
 #[ \t]*include[ \t]*[<"]fmt/|report cli|text is made for people in report
 #[ \t]*include[ \t]*[<"]CLI/|cli|flags are parsed in cli
-#[ \t]*include[ \t]*[<"]Eigen/|calibrate kernels|Eigen lives in calibrate and the host backend
+#[ \t]*include[ \t]*[<"](unsupported/)?Eigen/|calibrate kernels|Eigen lives in calibrate and the host backend
 #[ \t]*include[ \t]*[<"](cuda|cublas|curand|nvml)|kernels|CUDA headers live under kernels
 #[ \t]*include[ \t]*<(filesystem|fstream)>|reader report cli record kernels calibrate|memest::core knows no file system
 #[ \t]*include[ \t]*<(iostream|print)>|report cli|nothing prints below report

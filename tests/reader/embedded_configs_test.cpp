@@ -16,11 +16,11 @@ std::string read(const std::filesystem::path& path) {
   return text.str();
 }
 
-TEST_CASE("every file of configs/ is embedded, byte for byte") {
+TEST_CASE("every file of configs/ is embedded, byte for byte, but the samples behind profiles") {
   const std::filesystem::path configs = MEMEST_CONFIGS;
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file() || entry.path().extension() == ".csv") continue;
     ++files;
     const std::string path = entry.path().lexically_relative(configs).generic_string();
     INFO(path);

@@ -12,6 +12,7 @@
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/validation.hpp"
+#include "memest/spec/margin.hpp"
 #include "memest/reader/record.hpp"
 
 namespace memest {

@@ -96,7 +96,5 @@ std::vector<MetricSummary> summarize(const std::vector<ValidatedRun>& runs);
 /// Whatever breaks a line, at its place in the file of lines; empty where every line holds.
 Diagnostics hold_to_lines(const std::vector<ValidatedRun>& runs, const AccuracyLines& lines);
 
-/// The `share` quantile of `values`, which are not empty, linear between neighbours.
-double quantile(std::vector<double> values, double share);
 
 }  // namespace memest

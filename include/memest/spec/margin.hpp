@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "memest/spec/training.hpp"
 #include "memest/units/quantity.hpp"
@@ -37,6 +38,9 @@ struct MethodMargins {
 
 /// A margin is a measured share, so its bytes are rounded outwards to whole ones.
 Bytes share_rounded_up(Bytes whole, double share);
+
+/// The `share` quantile of `values`, which are not empty, linear between neighbours.
+double quantile(std::vector<double> values, double share);
 
 const Margin& margin_of(const Margins& margins, const Recompute& recompute);
 

@@ -1,8 +1,9 @@
 // A timed kernel call: what a profile is fitted to and judged by.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "memest/spec/kernel_shape.hpp"
 #include "memest/units/quantity.hpp"
@@ -22,6 +23,8 @@ struct Sample {
   std::string gpu;      ///< as its source names it: "H100-SXM5-80GB"
   std::string source;   ///< file or program that measured
   std::string license;  ///< of the source's figures
+  std::string file;     ///< that it was read from, without folder; empty where it was measured
+  std::int64_t line = 0;  ///< in that file, from 1 on
 };
 
 }  // namespace memest

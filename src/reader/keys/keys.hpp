@@ -125,6 +125,10 @@ std::span<const Key> optimizer_file_keys();
 std::span<const Key> price_file_keys();
 std::span<const Key> residual_file_keys();
 
+/// Of a profile's form; another one is refused.
+inline constexpr std::int64_t kProfileFormat = 1;
+std::span<const Key> profile_keys();
+
 // Of recorded runs, and of the lines that predictions of them are held to.
 std::span<const Key> record_keys();    ///< of a record
 std::span<const Key> measured_keys();  ///< of its `measured`, and of each of its ranks

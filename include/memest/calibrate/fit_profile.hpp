@@ -1,0 +1,41 @@
+// Samples to a profile: each kind of kernel gets its law, fitted to few samples and judged by the
+// others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu_profile.hpp"
+#include "memest/spec/sample.hpp"
+
+namespace memest {
+
+/// Which samples the residuals of a law are of.
+enum class JudgeBy : std::uint8_t { fitted_samples, other_samples };
+
+struct FitSettings {
+  /// Samples that laws are fitted to at most, over all kinds of one operation (matmul, attention,
+  /// ...) together.
+  std::size_t most_samples = 200;
+  /// Where a kind has no others, those that it was fitted to.
+  JudgeBy judge = JudgeBy::fitted_samples;
+  Provenance provenance = Provenance::public_;
+};
+
+struct ProfileFit {
+  GpuProfile profile;
+  std::vector<Sample> fitted;  ///< the samples that its laws were fitted to
+};
+
+/// The samples that fit_profile() would fit laws to.
+std::vector<Sample> choose_samples(const GpuSpec& gpu, const std::vector<Sample>& samples,
+                                   const FitSettings& settings);
+
+/// The laws that `samples` of one GPU allow; a kind with too few samples gets none. `gpu` is that
+/// GPU's datasheet. The same samples give the same profile.
+ProfileFit fit_profile(const GpuSpec& gpu, const std::vector<Sample>& samples,
+                       const FitSettings& settings = {});
+
+}  // namespace memest

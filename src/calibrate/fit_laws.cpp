@@ -1,0 +1,181 @@
+#include "fit_laws.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "memest/spec/law_parameters.hpp"
+#include "memest/time/kernel_law.hpp"
+
+namespace memest {
+namespace {
+
+/// Matrix products below are of single tokens or of launches, not of training steps.
+constexpr std::int64_t kLeastMatmulSize = 64;
+constexpr double kLeastMatmulSeconds = 20e-6;
+/// Tokens.
+constexpr std::int64_t kLeastSequence = 256;
+/// Samples that differ in time alone differ less than those that differ in a size.
+constexpr double kTimeWeight = 0.7;
+
+double log_of(std::int64_t size) {
+  return std::log(static_cast<double>(std::max<std::int64_t>(size, 1)));
+}
+
+double log_time(double seconds) { return kTimeWeight * std::log(seconds); }
+
+template <class Law, std::size_t kCount>
+void add_knobs(std::vector<Knob>& knobs, Law& law,
+               const std::array<LawParameter<Law>, kCount>& parameters) {
+  for (const LawParameter<Law>& parameter : parameters) {
+    knobs.push_back({&(law.*parameter.value), parameter.low, parameter.high});
+  }
+}
+
+template <class Law, std::size_t kCount>
+std::vector<Knob> all_knobs(Law& law, const std::array<LawParameter<Law>, kCount>& parameters) {
+  std::vector<Knob> knobs;
+  add_knobs(knobs, law, parameters);
+  return knobs;
+}
+
+bool has_pass(const std::vector<Call<MatmulShape>>& calls, MatmulPass pass) {
+  return std::any_of(calls.begin(), calls.end(),
+                     [pass](const auto& call) { return call.shape.pass == pass; });
+}
+
+/// The knob of `parameter` only.
+template <class Law>
+Knob knob_of(Law& law, const LawParameter<Law>& parameter) {
+  return {&(law.*parameter.value), parameter.low, parameter.high};
+}
+
+}  // namespace
+
+SampleFeatures features_of(const Call<MatmulShape>& call) {
+  const MatmulShape& shape = call.shape;
+  return {log_of(shape.m), log_of(shape.n), log_of(shape.k),
+          log_of(shape.batch) + (shape.pass == MatmulPass::forward ? 0 : 1),
+          log_time(call.seconds)};
+}
+SampleFeatures features_of(const Call<AttentionShape>& call) {
+  const AttentionShape& shape = call.shape;
+  return {log_of(shape.batch * shape.heads), log_of(shape.seq_len), log_of(shape.head_dim),
+          log_of(shape.heads) - log_of(shape.kv_heads), log_time(call.seconds)};
+}
+SampleFeatures features_of(const Call<StreamShape>& call) {
+  return {log_of(call.shape.bytes), 0, 0, 0, log_time(call.seconds)};
+}
+SampleFeatures features_of(const Call<CollectiveShape>& call) {
+  return {log_of(call.shape.bytes), 0, 0, 0, log_time(call.seconds)};
+}
+SampleFeatures features_of(const Call<TransferShape>& call) {
+  return {log_of(call.shape.bytes), 0, 0, 0, log_time(call.seconds)};
+}
+SampleFeatures features_of(const Call<LaunchShape>& call) {
+  return {0, 0, 0, 0, log_time(call.seconds)};
+}
+
+bool is_of_steps(const Call<MatmulShape>& call) {
+  const MatmulShape& shape = call.shape;
+  return std::min({shape.m, shape.n, shape.k}) >= kLeastMatmulSize &&
+         call.seconds >= kLeastMatmulSeconds;
+}
+bool is_of_steps(const Call<AttentionShape>& call) { return call.shape.seq_len >= kLeastSequence; }
+bool is_of_steps(const Call<StreamShape>&) { return true; }
+bool is_of_steps(const Call<CollectiveShape>&) { return true; }
+bool is_of_steps(const Call<TransferShape>&) { return true; }
+bool is_of_steps(const Call<LaunchShape>&) { return true; }
+
+MatmulLaw start_of(const std::vector<Call<MatmulShape>>& calls) {
+  MatmulLaw law;
+  if (!calls.empty() && calls.front().shape.cast_included) {
+    law.cast = StreamLaw{.bandwidth_share = 0.8, .launch = 3e-6, .l2_gain = 1, .l2_reach = 1};
+  }
+  return law;
+}
+AttentionLaw start_of(const std::vector<Call<AttentionShape>>&) { return {}; }
+StreamLaw start_of(const std::vector<Call<StreamShape>>&) { return {}; }
+CollectiveLaw start_of(const std::vector<Call<CollectiveShape>>& calls) {
+  CollectiveLaw law;
+  law.bandwidth = 0;
+  for (const auto& call : calls) {
+    law.latency = std::min(law.latency, call.seconds);
+    const double carried = static_cast<double>(call.shape.bytes) * ring_factor(call.shape);
+    law.bandwidth = std::max(law.bandwidth, carried / call.seconds);
+  }
+  return law;
+}
+TransferLaw start_of(const std::vector<Call<TransferShape>>&) { return {}; }
+LaunchLaw start_of(const std::vector<Call<LaunchShape>>&) { return {}; }
+
+std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
+                           const FitPlace& place) {
+  std::vector<Knob> knobs;
+  for (const LawParameter<TileLaw>& parameter : kTileParameters) {
+    const bool of_power =
+        parameter.value == &TileLaw::power_loss || parameter.value == &TileLaw::power_time;
+    // Under load the loss is the same for every call and part of peak_share.
+    if (of_power && place.load == Load::sustained) continue;
+    knobs.push_back(knob_of(law.product, parameter));
+  }
+  if (place.load == Load::sustained) law.product.power_loss = 0;
+  const bool forward = has_pass(calls, MatmulPass::forward);
+  if (forward && has_pass(calls, MatmulPass::data_gradient)) {
+    knobs.push_back(knob_of(law, kPassParameters[0]));
+  }
+  if (forward && has_pass(calls, MatmulPass::weight_gradient)) {
+    knobs.push_back(knob_of(law, kPassParameters[1]));
+  }
+  if (law.cast) {
+    knobs.push_back(knob_of(*law.cast, kStreamParameters[0]));
+    knobs.push_back(knob_of(*law.cast, kStreamParameters[1]));
+  }
+  return knobs;
+}
+std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionShape>>& calls,
+                           const FitPlace&) {
+  std::vector<Knob> knobs;
+  const bool one_head_dim = std::all_of(calls.begin(), calls.end(), [&](const auto& call) {
+    return call.shape.head_dim == calls.front().shape.head_dim;
+  });
+  if (one_head_dim) law.head_dim_loss = 0;
+  for (const LawParameter<AttentionLaw>& parameter : kAttentionParameters) {
+    if (one_head_dim && parameter.value == &AttentionLaw::head_dim_loss) continue;
+    knobs.push_back(knob_of(law, parameter));
+  }
+  return knobs;
+}
+std::vector<Knob> knobs_of(StreamLaw& law, const std::vector<Call<StreamShape>>&, const FitPlace&) {
+  return all_knobs(law, kStreamParameters);
+}
+std::vector<Knob> knobs_of(CollectiveLaw& law, const std::vector<Call<CollectiveShape>>&,
+                           const FitPlace&) {
+  return all_knobs(law, kCollectiveParameters);
+}
+std::vector<Knob> knobs_of(TransferLaw& law, const std::vector<Call<TransferShape>>&,
+                           const FitPlace&) {
+  return all_knobs(law, kTransferParameters);
+}
+std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>&, const FitPlace&) {
+  return all_knobs(law, kLaunchParameters);
+}
+
+double seconds_at(const MatmulLaw& law, const MatmulShape& shape, const FitPlace& place) {
+  return seconds_of(law, shape, place.machine, place.load);
+}
+double seconds_at(const AttentionLaw& law, const AttentionShape& shape, const FitPlace& place) {
+  return seconds_of(law, shape, place.machine);
+}
+double seconds_at(const StreamLaw& law, const StreamShape& shape, const FitPlace& place) {
+  return seconds_of(law, shape, place.machine);
+}
+double seconds_at(const CollectiveLaw& law, const CollectiveShape& shape, const FitPlace&) {
+  return seconds_of(law, shape);
+}
+double seconds_at(const TransferLaw& law, const TransferShape& shape, const FitPlace&) {
+  return seconds_of(law, shape);
+}
+double seconds_at(const LaunchLaw& law, const LaunchShape&, const FitPlace&) { return law.seconds; }
+
+}  // namespace memest

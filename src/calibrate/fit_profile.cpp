@@ -1,0 +1,211 @@
+#include "memest/calibrate/fit_profile.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "choose_samples.hpp"
+#include "fit_laws.hpp"
+#include "least_squares.hpp"
+#include "memest/spec/margin.hpp"
+#include "memest/time/kernel_law.hpp"
+
+namespace memest {
+namespace {
+
+/// Relative error at which a sample begins to count as an outlier: the repeatability of published
+/// tables (docs/calibration.md).
+constexpr double kOutlier = 0.03;
+/// A kind with fewer samples than this gets no law.
+constexpr std::size_t kLeastSamples = 3;
+
+/// How far predictions lie from `calls`.
+template <class Shape, class Law>
+LawResiduals residuals_of(const Law& law, const std::vector<Call<Shape>>& calls,
+                          const FitPlace& place) {
+  LawResiduals result;
+  double predicted_sum = 0;
+  double measured_sum = 0;
+  std::vector<double> measured_over;
+  for (const Call<Shape>& call : calls) {
+    const double predicted = seconds_at(law, call.shape, place);
+    predicted_sum += predicted;
+    measured_sum += call.seconds;
+    result.mean_absolute +=
+        std::abs(predicted / call.seconds - 1) / static_cast<double>(calls.size());
+    measured_over.push_back(call.seconds / predicted - 1);
+  }
+  if (calls.empty()) return result;
+  result.bias = predicted_sum / measured_sum - 1;
+  result.low = quantile(measured_over, 0.1);
+  result.high = quantile(std::move(measured_over), 0.9);
+  return result;
+}
+
+/// The samples of one kind of call.
+template <class Shape>
+struct Group {
+  std::vector<Call<Shape>> calls;
+  std::vector<const Sample*> samples;  ///< of the same
+};
+
+template <class Shape>
+using Groups = std::map<decltype(kind_of(std::declval<Shape>())), Group<Shape>>;
+
+template <class Shape>
+Groups<Shape> groups_of(const std::vector<Sample>& samples) {
+  Groups<Shape> groups;
+  for (const Sample& sample : samples) {
+    const Shape* shape = std::get_if<Shape>(&sample.shape);
+    if (shape == nullptr) continue;
+    const Call<Shape> call{*shape, sample.seconds.value()};
+    if (!is_of_steps(call)) continue;
+    Group<Shape>& group = groups[kind_of(*shape)];
+    group.calls.push_back(call);
+    group.samples.push_back(&sample);
+  }
+  std::erase_if(groups,
+                [](const auto& entry) { return entry.second.calls.size() < kLeastSamples; });
+  return groups;
+}
+
+/// How many samples a kind may take where all together take at most `most`: equal shares, and what
+/// small kinds leave goes to the others.
+template <class Shape>
+std::size_t share_of(const Groups<Shape>& groups, std::size_t most) {
+  std::vector<std::size_t> sizes;
+  for (const auto& [kind, group] : groups) sizes.push_back(group.calls.size());
+  std::sort(sizes.begin(), sizes.end());
+  std::size_t left = most;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t share = left / (sizes.size() - i);
+    if (sizes[i] > share) return share;
+    left -= sizes[i];
+  }
+  return most;
+}
+
+class ProfileFitter {
+ public:
+  ProfileFitter(const GpuSpec& gpu, const std::vector<Sample>& samples, const FitSettings& settings)
+      : gpu_(gpu), samples_(samples), settings_(settings) {
+    profile_.gpu = gpu.slug;
+    if (!samples.empty()) profile_.load = samples.front().load;
+  }
+
+  std::vector<Sample> choose() && {
+    only_chooses_ = true;
+    fit_everything();
+    return std::move(fitted_);
+  }
+
+  ProfileFit fit() && {
+    fit_everything();
+    for (const Sample& sample : samples_) {
+      const std::string source =
+          sample.license.empty() ? sample.source : sample.source + " (" + sample.license + ")";
+      std::vector<std::string>& sources = profile_.origin.sources;
+      if (std::find(sources.begin(), sources.end(), source) == sources.end()) {
+        sources.push_back(source);
+      }
+    }
+    for (const Sample& sample : fitted_) lines_of(sample.file).push_back(sample.line);
+    for (SampleLines& file : profile_.fitted) std::sort(file.lines.begin(), file.lines.end());
+    return {std::move(profile_), std::move(fitted_)};
+  }
+
+ private:
+  void fit_everything() {
+    fit_all<MatmulShape>(profile_.matmuls);
+    fit_all<AttentionShape>(profile_.attentions);
+    fit_all<StreamShape>(profile_.streams);
+    fit_all<CollectiveShape>(profile_.collectives);
+    fit_all<TransferShape>(profile_.transfers);
+    fit_all<LaunchShape>(profile_.launches);
+  }
+
+  template <class Shape, class Fits>
+  void fit_all(Fits& fits) {
+    const Groups<Shape> groups = groups_of<Shape>(samples_);
+    const std::size_t share = share_of(groups, settings_.most_samples);
+    for (const auto& [kind, group] : groups) {
+      const auto machine = machine_for(group.calls.front().shape);
+      if (!machine) continue;
+      const FitPlace place{*machine, profile_.load};
+      fits.push_back({kind, {}, {}, settings_.provenance});
+      fit_one(fits.back(), group, place, share);
+    }
+  }
+
+  template <class Fit, class Shape>
+  void fit_one(Fit& fit, const Group<Shape>& group, const FitPlace& place, std::size_t share) {
+    std::vector<SampleFeatures> features;
+    for (const Call<Shape>& call : group.calls) features.push_back(features_of(call));
+    const std::vector<std::size_t> chosen = choose_spread(features, share);
+    std::vector<Call<Shape>> fitted;
+    std::vector<Call<Shape>> others;
+    for (std::size_t i = 0; i < group.calls.size(); ++i) {
+      const bool is_chosen = std::find(chosen.begin(), chosen.end(), i) != chosen.end();
+      (is_chosen ? fitted : others).push_back(group.calls[i]);
+      if (is_chosen) fitted_.push_back(*group.samples[i]);
+    }
+    if (only_chooses_) return;
+    auto& law = fit.law;
+    law = start_of(fitted);
+    const auto log_ratio = [&](std::size_t row) {
+      return std::log(seconds_at(law, fitted[row].shape, place) / fitted[row].seconds);
+    };
+    fit_knobs(knobs_of(law, fitted, place), fitted.size(), log_ratio, kOutlier);
+    const bool by_others = settings_.judge == JudgeBy::other_samples && !others.empty();
+    fit.residuals = residuals_of(law, by_others ? others : fitted, place);
+    fit.residuals.fitted = static_cast<std::int64_t>(fitted.size());
+    fit.residuals.tested = by_others ? static_cast<std::int64_t>(others.size()) : 0;
+  }
+
+  std::vector<std::int64_t>& lines_of(const std::string& file) {
+    for (SampleLines& known : profile_.fitted) {
+      if (known.file == file) return known.lines;
+    }
+    return profile_.fitted.emplace_back(SampleLines{file, {}}).lines;
+  }
+
+  /// Of operands that the shape names; what streams or moves needs no rate.
+  template <class Shape>
+  [[nodiscard]] std::optional<Machine> machine_for(const Shape& shape) const {
+    if constexpr (std::is_same_v<Shape, MatmulShape>) {
+      return machine_of(gpu_, shape.operand, shape.tensor_float);
+    } else if constexpr (std::is_same_v<Shape, AttentionShape>) {
+      return machine_of(gpu_, shape.dtype);
+    } else {
+      return machine_of(gpu_, DType::fp32);
+    }
+  }
+
+  const GpuSpec& gpu_;
+  const std::vector<Sample>& samples_;
+  const FitSettings& settings_;
+  GpuProfile profile_;
+  std::vector<Sample> fitted_;
+  bool only_chooses_ = false;
+};
+
+}  // namespace
+
+std::vector<Sample> choose_samples(const GpuSpec& gpu, const std::vector<Sample>& samples,
+                                   const FitSettings& settings) {
+  return ProfileFitter(gpu, samples, settings).choose();
+}
+
+ProfileFit fit_profile(const GpuSpec& gpu, const std::vector<Sample>& samples,
+                       const FitSettings& settings) {
+  return ProfileFitter(gpu, samples, settings).fit();
+}
+
+}  // namespace memest

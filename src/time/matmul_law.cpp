@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "memest/time/kernel_law.hpp"
+
+namespace memest {
+namespace {
+
+struct Tile {
+  double m;
+  double n;
+};
+
+/// Threadblock shapes of cuBLAS's kernels, by their names (ampere_bf16_s16816gemm_bf16_256x128_...,
+/// sm90_xmma_gemm_..._tilesize128x256x64_...) and of CUTLASS's profiler.
+constexpr std::array kTiles = {Tile{256, 128}, Tile{128, 256}, Tile{128, 128}, Tile{256, 64},
+                               Tile{64, 256},  Tile{128, 64},  Tile{64, 128},  Tile{64, 64},
+                               Tile{256, 256}, Tile{192, 128}, Tile{128, 192}, Tile{32, 64},
+                               Tile{64, 32}};
+/// Parts of k that are summed by different multiprocessors.
+constexpr std::array kSplits = {1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0};
+/// Elements of k that a tile's main loop takes at once.
+constexpr double kStepOfK = 64;
+/// Elements of the tile whose epilogue the law's parameter is of.
+constexpr double kEpilogueTile = 128.0 * 256.0;
+
+struct Sizes {
+  double m;
+  double n;
+  double k;
+  double batch;
+};
+
+double started(double whole, double part) { return std::ceil(whole / part); }
+
+/// Seconds in which the multiprocessors compute, with the best tile for the split.
+double compute_seconds(const TileLaw& law, const Sizes& sizes, double split,
+                       const Machine& machine) {
+  const double steps = started(sizes.k / split, kStepOfK) * kStepOfK;
+  const double peak = machine.flops_per_second / machine.multiprocessors * law.peak_share;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : kTiles) {
+    const double rate = peak / (1 + law.tile_loss * (1 / tile.m + 1 / tile.n));
+    const double area = tile.m * tile.n;
+    const double of_a_tile =
+        2 * area * steps / rate + law.prologue + law.epilogue * area / kEpilogueTile;
+    const double tiles = started(sizes.m, tile.m) * started(sizes.n, tile.n) * sizes.batch * split;
+    const double load = tiles / machine.multiprocessors;
+    const double waves =
+        load <= 1 ? 1 : law.whole_waves * std::ceil(load) + (1 - law.whole_waves) * load;
+    best = std::min(best, waves * of_a_tile);
+  }
+  return best;
+}
+
+double operand_and_result_bytes(const MatmulShape& shape, const Sizes& sizes) {
+  const auto operand = static_cast<double>(size_of(shape.operand));
+  const double result = static_cast<double>(size_of(shape.result)) * (shape.accumulates ? 2 : 1);
+  return sizes.batch *
+         (operand * (sizes.m * sizes.k + sizes.k * sizes.n) + result * sizes.m * sizes.n);
+}
+
+/// The best split of k.
+double seconds_alone(const TileLaw& law, const MatmulShape& shape, const Machine& machine) {
+  const Sizes sizes{static_cast<double>(shape.m), static_cast<double>(shape.n),
+                    static_cast<double>(shape.k), static_cast<double>(shape.batch)};
+  const double bandwidth = machine.bytes_per_second * law.bandwidth_share;
+  const double bytes = operand_and_result_bytes(shape, sizes);
+  const double partial = law.split_traffic * 4 * sizes.m * sizes.n * sizes.batch;  // fp32
+  double best = std::numeric_limits<double>::infinity();
+  for (const double split : kSplits) {
+    if (split > 1 && sizes.k < split * kStepOfK) break;
+    const double compute = compute_seconds(law, sizes, split, machine);
+    const double traffic = (bytes + (split > 1 ? split * partial : 0)) / bandwidth;
+    // (compute^q + traffic^q)^(1/q), without overflow.
+    const double longer = std::max(compute, traffic);
+    if (longer >= best) continue;
+    const double ratio = std::min(compute, traffic) / longer;
+    best = std::min(best, longer * std::pow(1 + std::pow(ratio, law.overlap), 1 / law.overlap));
+  }
+  return best;
+}
+
+}  // namespace
+
+double seconds_of(const TileLaw& law, const MatmulShape& shape, const Machine& machine, Load load) {
+  const double burst = seconds_alone(law, shape, machine) + law.launch;
+  const double loaded = load == Load::sustained ? 1 : burst / (burst + law.power_time);
+  return burst * (1 + law.power_loss * loaded);
+}
+
+double seconds_of(const MatmulLaw& law, const MatmulShape& shape, const Machine& machine,
+                  Load load) {
+  double seconds = seconds_of(law.product, shape, machine, load);
+  if (shape.pass == MatmulPass::data_gradient) seconds *= law.data_gradient;
+  if (shape.pass == MatmulPass::weight_gradient) seconds *= law.weight_gradient;
+  if (law.cast && shape.cast_included) {
+    StreamShape cast{.op = StreamOp::cast, .rows = shape.m * shape.batch, .columns = shape.k};
+    const std::int64_t wide = size_of(DType::bf16);
+    // A scale of the whole operand reads it once more, for its largest value.
+    const std::int64_t reads = shape.scaling == OperandScaling::per_tensor ? 2 : 1;
+    cast.bytes = cast.rows * cast.columns * (reads * wide + size_of(shape.operand));
+    seconds += seconds_of(*law.cast, cast, machine);
+  }
+  return seconds;
+}
+
+double flops_of(const MatmulShape& shape) {
+  return 2 * static_cast<double>(shape.batch) * static_cast<double>(shape.m) *
+         static_cast<double>(shape.n) * static_cast<double>(shape.k);
+}
+
+}  // namespace memest

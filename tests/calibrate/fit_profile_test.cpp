@@ -1,0 +1,102 @@
+// Samples made by a law are given back by the law that is fitted to them.
+#include "memest/calibrate/fit_profile.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "memest/reader/catalog.hpp"
+#include "memest/time/kernel_law.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::WithinRel;
+
+const GpuSpec& a100() {
+  static const GpuSpec kGpu = find_gpu("a100-sxm-80gb").value();
+  return kGpu;
+}
+
+std::vector<MatmulShape> shapes() {
+  std::vector<MatmulShape> result;
+  for (std::int64_t m = 1024; m <= 32768; m *= 2) {
+    for (const std::int64_t n : {2560, 4096, 8192, 28672}) {
+      for (const std::int64_t k : {2048, 4096, 14336}) {
+        result.push_back({.m = m, .n = n, .k = k});
+      }
+    }
+  }
+  return result;
+}
+
+std::vector<Sample> samples_of(const MatmulLaw& law, Load load) {
+  const Machine machine = *machine_of(a100(), DType::bf16);
+  std::vector<Sample> samples;
+  for (const MatmulShape& shape : shapes()) {
+    samples.push_back({.shape = shape,
+                       .seconds = Seconds(seconds_of(law, shape, machine, load)),
+                       .load = load,
+                       .gpu = "a100",
+                       .source = "made",
+                       .license = "",
+                       .file = "made.csv",
+                       .line = static_cast<std::int64_t>(samples.size()) + 2});
+  }
+  return samples;
+}
+
+TEST_CASE("samples made by a law are predicted by the one fitted to a part of them",
+          "[calibrate]") {
+  MatmulLaw law;
+  law.product = {.peak_share = 0.8, .tile_loss = 15, .power_loss = 0.15, .whole_waves = 0.7};
+  const ProfileFit fit = fit_profile(a100(), samples_of(law, Load::burst),
+                                     {.most_samples = 40, .judge = JudgeBy::other_samples});
+  REQUIRE(fit.profile.matmuls.size() == 1);
+  const LawResiduals& residuals = fit.profile.matmuls[0].residuals;
+  CHECK(residuals.fitted == 40);
+  CHECK(residuals.tested == static_cast<std::int64_t>(shapes().size()) - 40);
+  CHECK(residuals.mean_absolute < 0.01);
+  CHECK(std::abs(residuals.bias) < 0.01);
+}
+
+TEST_CASE("under load the law has no loss of its own: it is in the rate", "[calibrate]") {
+  const ProfileFit fit = fit_profile(a100(), samples_of({}, Load::sustained), {});
+  CHECK(fit.profile.load == Load::sustained);
+  CHECK(fit.profile.matmuls.at(0).law.product.power_loss == 0);
+  CHECK(fit.profile.matmuls.at(0).residuals.mean_absolute < 0.01);
+}
+
+TEST_CASE("a profile lists the lines that it was fitted to, and their sources", "[calibrate]") {
+  const ProfileFit fit = fit_profile(a100(), samples_of({}, Load::burst), {.most_samples = 10});
+  REQUIRE(fit.profile.fitted.size() == 1);
+  CHECK(fit.profile.fitted[0].file == "made.csv");
+  CHECK(fit.profile.fitted[0].lines.size() == 10);
+  CHECK(fit.fitted.size() == 10);
+  CHECK(fit.profile.origin.sources == std::vector<std::string>{"made"});
+}
+
+TEST_CASE("a handful of samples makes no law", "[calibrate]") {
+  std::vector<Sample> samples = samples_of({}, Load::burst);
+  samples.resize(2);
+  CHECK(fit_profile(a100(), samples, {}).profile.matmuls.empty());
+}
+
+TEST_CASE("kinds share the samples, and what a small kind leaves goes to the others",
+          "[calibrate]") {
+  std::vector<Sample> samples = samples_of({}, Load::burst);
+  for (std::size_t i = 0; i < 10; ++i) {
+    Sample other = samples[7 * i];
+    std::get<MatmulShape>(other.shape).operand = DType::fp16;
+    samples.push_back(other);
+  }
+  const ProfileFit fit = fit_profile(a100(), samples, {.most_samples = 50});
+  REQUIRE(fit.profile.matmuls.size() == 2);
+  CHECK(fit.profile.matmuls[0].residuals.fitted == 40);  // bf16
+  CHECK(fit.profile.matmuls[1].residuals.fitted == 10);  // fp16
+}
+
+}  // namespace
+}  // namespace memest
