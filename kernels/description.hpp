@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/fill_kind.hpp"
 #include "memest/spec/kernel_shape.hpp"
 #include "memest/units/quantity.hpp"
 
@@ -20,13 +21,6 @@ enum class Access : std::uint8_t {
   scratch   ///< of the device alone; holds nothing before or after, and is not counted
 };
 
-/// What an input is filled with. Constants would flatter a matrix unit's power and hide mistakes.
-enum class Fill : std::uint8_t {
-  normal,    ///< mean 0, deviation 1
-  positive,  ///< the absolute values of normal ones
-  index      ///< whole numbers in [0, limit), each as likely
-};
-
 struct Operand {
   std::string_view name;
   DType dtype = DType::fp32;
@@ -36,6 +30,11 @@ struct Operand {
   std::int64_t limit = 0;     ///< of Fill::index
   std::int64_t touched = -1;  ///< elements that a call reads or writes, if not all
 };
+
+/// Whether a call leaves something in it to be compared.
+constexpr bool is_result(const Operand& operand) {
+  return operand.access == Access::writes || operand.access == Access::updates;
+}
 
 struct Description {
   std::vector<Operand> operands;

@@ -12,7 +12,7 @@
 
 namespace memest::kernels {
 
-inline constexpr std::int64_t kVocabulary = 32'768;  ///< rows of the table
+inline constexpr std::int64_t kVocabulary = 8'192;  ///< rows of the table
 
 void launch_embedding(const Call& call);
 void launch_embedding_backward(const Call& call);

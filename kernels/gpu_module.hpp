@@ -1,5 +1,5 @@
-// The module libmemest_gpu.so and its one door. A module of its own, so that the tool starts and runs
-// where neither CUDA's libraries nor a driver are (docs/decisions/0001).
+// The module libmemest_gpu.so and its one door. A module of its own, so that the tool starts and
+// runs where neither CUDA's libraries nor a driver are (docs/decisions/0001).
 #pragma once
 
 namespace memest {

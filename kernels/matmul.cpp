@@ -16,8 +16,8 @@ void matmul_reference(const MatmulShape& shape, const MatmulOperands& operands) 
       for (std::int64_t column = 0; column < n; ++column) {
         double sum = shape.accumulates ? result[at(row * n + column)] : 0;
         for (std::int64_t i = 0; i < k; ++i) {
-          sum += left[at(left_along_k(shape.pass) ? row * k + i : i * m + row)] *
-                 right[at(right_along_k(shape.pass) ? column * k + i : i * n + column)];
+          sum += left[at(left_along_k(shape) ? row * k + i : i * m + row)] *
+                 right[at(right_along_k(shape) ? column * k + i : i * n + column)];
         }
         result[at(row * n + column)] = sum;
       }

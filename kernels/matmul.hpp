@@ -16,9 +16,14 @@
 
 namespace memest::kernels {
 
-/// Whether A is stored as [m, k], and B as [n, k]: rows along k.
-constexpr bool left_along_k(MatmulPass pass) { return pass != MatmulPass::weight_gradient; }
-constexpr bool right_along_k(MatmulPass pass) { return pass == MatmulPass::forward; }
+/// Whether A is stored as [m, k], and B as [n, k]: rows along k. So is fp8 in every pass, because
+/// tensor cores take nothing else and frameworks keep a transposed copy.
+constexpr bool left_along_k(const MatmulShape& shape) {
+  return shape.pass != MatmulPass::weight_gradient || shape.operand == DType::fp8;
+}
+constexpr bool right_along_k(const MatmulShape& shape) {
+  return shape.pass == MatmulPass::forward || shape.operand == DType::fp8;
+}
 
 struct MatmulOperands {
   std::span<const double> left;

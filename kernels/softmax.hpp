@@ -3,8 +3,9 @@
 //   forward    2·n·w bytes   5·n FLOPs (exp counts as one)
 //   backward   3·n·w bytes   4·n FLOPs
 //
-// A row stays in registers up to kKeptVectors 16-byte vectors of each of 1024 threads (32768 bf16,
-// 16384 fp32). What is longer is read twice; the bytes above then count one of the two.
+// Forward holds a row in registers up to four 16-byte vectors of each of 1024 threads (32768 bf16),
+// backward up to half as many of y and of dy. What is longer is read again, forward twice; the
+// bytes above count it once.
 #pragma once
 
 #include "kernels/call.hpp"

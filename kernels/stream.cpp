@@ -1,5 +1,6 @@
 #include "kernels/stream.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "kernels/loops.hpp"
@@ -11,9 +12,13 @@ Operand array(std::string_view name, const StreamShape& shape, Access access) {
   return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
 }
 
+std::int64_t segments(const StreamShape& shape) {
+  return (elements_of(shape) + kReadSegment - 1) / kReadSegment;
+}
+
 Description describe_read(const StreamShape& shape) {
   return {.operands = {array("x", shape, Access::reads),
-                       {.name = "y", .elements = shape.rows, .access = Access::writes}},
+                       {.name = "y", .elements = segments(shape), .access = Access::writes}},
           .flops = elements_of(shape)};
 }
 Description describe_write(const StreamShape& shape) {
@@ -37,11 +42,11 @@ Description describe_triad(const StreamShape& shape) {
 struct Read {
   template <class T>
   static void run(const StreamShape& shape, T* const* operands) {
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
-      const T* x = row_of(operands[0], shape, row);
+    for (std::int64_t i = 0; i < segments(shape); ++i) {
+      const std::int64_t end = std::min((i + 1) * kReadSegment, elements_of(shape));
       double sum = 0;
-      for (std::int64_t c = 0; c < shape.columns; ++c) sum += x[c];
-      operands[1][row] = static_cast<T>(sum);
+      for (std::int64_t j = i * kReadSegment; j < end; ++j) sum += operands[0][j];
+      operands[1][i] = static_cast<T>(sum);
     }
   }
 };

@@ -2,7 +2,7 @@
 // of w bytes:
 //
 //   op     computes          bytes             FLOPs
-//   read   y[r] = Σ x[r, c]  n·w + 4·rows      n
+//   read   y[i] = Σ x[j]     n·w + 4·n/8192    n          j in the i-th kReadSegment elements
 //   write  y = kWritten      n·w               0
 //   copy   y = x             2·n·w             0
 //   scale  y = a·x           2·n·w             n
@@ -14,8 +14,9 @@
 
 namespace memest::kernels {
 
-inline constexpr float kStreamFactor = 0.4F;  ///< a, BabelStream's scalar
-inline constexpr float kWritten = 1.25F;      ///< a value that every type holds exactly
+inline constexpr float kStreamFactor = 0.4F;        ///< a, BabelStream's scalar
+inline constexpr std::int64_t kReadSegment = 8192;  ///< elements that become one sum
+inline constexpr float kWritten = 1.25F;            ///< a value that every type holds exactly
 
 void launch_read(const Call& call);
 void launch_write(const Call& call);

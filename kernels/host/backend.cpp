@@ -1,7 +1,8 @@
 #include <algorithm>
+#include <chrono>
 #include <set>
-#include <stdexcept>
-#include <utility>
+#include <string>
+#include <type_traits>
 
 #include "kernels/check_shape.hpp"
 #include "kernels/description.hpp"
@@ -12,7 +13,6 @@
 #include "kernels/host/stopwatch.hpp"
 #include "kernels/matmul.hpp"
 #include "kernels/rotation.hpp"
-#include "memest/diag/environment.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/kernels/traffic.hpp"
 
@@ -60,24 +60,29 @@ void run_reference(const StreamShape& shape, HostArrays<double>& arrays) {
   find_stream_kernel(shape.op, shape.pass)->reference(shape, arrays.of_call(0));
 }
 
-/// Throws EnvironmentError where a result is not its reference's: the compiler or the processor
-/// computes something else.
 template <class Shape>
-void check(const Shape& shape) {
+std::vector<KernelCheck> compare(const Shape& shape) {
   const Description description = describe(shape);
   HostArrays<float> arrays(description, 1);
   HostArrays<double> expected(description, 1);
   run(shape, arrays.of_call(0));
   run_reference(shape, expected);
+  std::vector<KernelCheck> checks;
   for (std::size_t i = 0; i < description.operands.size(); ++i) {
     const Operand& operand = description.operands[i];
-    if (operand.access != Access::writes && operand.access != Access::updates) continue;
+    if (!is_result(operand)) continue;
     const auto result = arrays.operand(i);
-    const std::vector<double> values(result.begin(), result.end());
-    if (!(largest_error(values, expected.operand(i)) <= tolerance(DType::fp32))) {
-      throw EnvironmentError("a kernel of the host differs from its reference in '" +
-                             std::string(operand.name) + "'");
-    }
+    checks.push_back({.result = std::string(operand.name),
+                      .error = largest_error(std::vector<double>(result.begin(), result.end()),
+                                             expected.operand(i)),
+                      .tolerance = tolerance(DType::fp32)});
+  }
+  return checks;
+}
+
+void spin(Seconds time) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(time.value());
+  while (std::chrono::steady_clock::now() < end) {
   }
 }
 
@@ -89,9 +94,19 @@ class HostBackend : public Backend {
     return std::visit([](const auto& one) { return can(one); }, shape);
   }
 
+  std::vector<KernelCheck> check(const KernelShape& shape) override {
+    expect(can_measure(shape), "only what can be measured is checked");
+    return std::visit([](const auto& one) { return check_one(one); }, shape);
+  }
+
   Measurement measure(const KernelShape& shape, const RulerSettings& settings) override {
     expect(can_measure(shape), "only what can be measured is measured");
     return std::visit([&](const auto& one) { return time(one, settings); }, shape);
+  }
+
+  Measurement measure_spin(Seconds time, const RulerSettings& settings) override {
+    HostStopwatch stopwatch([=](std::int64_t) { spin(time); });
+    return kernels::measure(stopwatch, settings);
   }
 
  private:
@@ -117,12 +132,23 @@ class HostBackend : public Backend {
     return memory_in_fp32(description) * 2 <= host_free_memory();
   }
 
-  /// Matrix products and kernels: checked at a small shape of their kind, then timed.
+  template <class Shape>
+  static constexpr bool kComputes =
+      std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape>;
+
+  template <class Shape>
+  static std::vector<KernelCheck> check_one(const Shape& shape) {
+    if constexpr (kComputes<Shape>) {
+      return compare(check_shape(shape));
+    } else {
+      return {};
+    }
+  }
+
   template <class Shape>
   Measurement time(const Shape& shape, const RulerSettings& settings) {
-    if constexpr (std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape>) {
-      const Shape small = check_shape(shape);
-      if (checked_.insert(small).second) check(small);
+    if constexpr (kComputes<Shape>) {
+      if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
       const Description description = describe(shape);
       const HostArrays<float> arrays(
           description,

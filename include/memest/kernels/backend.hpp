@@ -44,6 +44,15 @@ struct Measurement {
   bool throttled = false;  ///< the clock fell under nine tenths of the highest that was seen
 };
 
+/// A result of a kernel against its reference in double precision.
+struct KernelCheck {
+  std::string result;    ///< the operand's name: "dgamma"
+  double error = 0;      ///< the largest, over the reference's magnitude or its root mean square
+  double tolerance = 0;  ///< from the type's last place
+
+  [[nodiscard]] bool passed() const { return error <= tolerance; }
+};
+
 /// Measures kernels. Throws EnvironmentError where the device fails.
 class Backend {
  public:
@@ -55,8 +64,12 @@ class Backend {
   [[nodiscard]] virtual DeviceFacts facts() const = 0;
   /// Whether it has a kernel for the shape, and the memory.
   [[nodiscard]] virtual bool can_measure(const KernelShape& shape) const = 0;
-  /// Checks the kernel against a double-precision reference the first time, then times it.
+  /// Each result of the kernel at a small shape of the kind; nothing where a kernel computes none.
+  virtual std::vector<KernelCheck> check(const KernelShape& shape) = 0;
+  /// Checks the kernel the first time, and throws where it fails; then times it.
   virtual Measurement measure(const KernelShape& shape, const RulerSettings& settings) = 0;
+  /// Times a call that is busy for as long as it is told: what tests the ruler.
+  virtual Measurement measure_spin(Seconds time, const RulerSettings& settings) = 0;
 };
 
 /// The processor that this program runs on, one thread of it: matrix products by Eigen, kernels as

@@ -1,0 +1,61 @@
+// Whether a backend can be believed: its kernels against their references, its ruler against a
+// known time, and the rates it reaches, to be held against published ceilings.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "memest/kernels/backend.hpp"
+
+namespace memest {
+
+struct KernelVerdict {
+  KernelShape shape;
+  std::vector<KernelCheck> checks;
+
+  [[nodiscard]] bool passed() const;
+};
+
+/// A call that was busy for as long as it was asked to be.
+struct RulerVerdict {
+  Seconds asked;
+  Measurement measured;
+
+  /// Not less than asked; more by at most a launch and 2.5 %.
+  [[nodiscard]] bool passed() const;
+};
+
+struct RateVerdict {
+  KernelShape shape;
+  Measurement measured;
+  double rate = 0;                      ///< FLOP/s of a matrix product, else bytes/s
+  std::optional<double> share_of_copy;  ///< of a streaming kernel: over the copy's rate
+  std::optional<double> target;         ///< for that share
+
+  /// True where there is no target.
+  [[nodiscard]] bool passed() const { return !target || share_of_copy >= target; }
+};
+
+struct Selftest {
+  std::vector<KernelVerdict> kernels;
+  std::vector<RulerVerdict> ruler;
+  std::vector<RateVerdict> rates;
+
+  [[nodiscard]] bool passed() const;
+};
+
+/// At which size rates are measured, and how long each may take.
+struct SelftestSettings {
+  std::int64_t rows = 32'768;  ///< of streaming kernels
+  std::int64_t columns = 4'096;
+  std::int64_t largest_matmul = 8'192;  ///< of m, n and k
+  RulerSettings ruler;
+};
+
+/// What the backend cannot measure is left out. `begins` is told of each shape before it is
+/// measured and may throw to interrupt.
+Selftest run_selftest(Backend& backend, const SelftestSettings& settings,
+                      const std::function<void(const KernelShape&)>& begins);
+
+}  // namespace memest

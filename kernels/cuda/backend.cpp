@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "kernels/check_shape.hpp"
+#include "kernels/cuda/collective.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/matmul.hpp"
+#include "kernels/cuda/operands.hpp"
+#include "kernels/cuda/transfer.hpp"
+#include "kernels/gpu_module.hpp"
+#include "kernels/harness/device_stopwatch.hpp"
+#include "kernels/harness/ruler.hpp"
+#include "kernels/launch.hpp"
+#include "kernels/launches.hpp"
+#include "kernels/rotation.hpp"
+#include "memest/diag/expect.hpp"
+
+namespace memest::kernels {
+namespace {
+
+/// Runs the workload once on the device, and its reference on the same inputs.
+std::vector<KernelCheck> compare(const Workload& workload, const Device& device) {
+  const std::vector<Operand>& operands = workload.description.operands;
+  const DeviceOperands on_device(workload.description, 1, device.stream);
+  std::vector<std::vector<double>> values;
+  std::vector<double*> reference;
+  for (std::size_t i = 0; i < operands.size(); ++i) values.push_back(on_device.read(i));
+  for (std::vector<double>& each : values) reference.push_back(each.data());
+
+  workload.enqueue(on_device.of_call(0), device.stream.handle());
+  device.stream.synchronize();
+  workload.reference(reference.data());
+  std::vector<KernelCheck> checks;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!is_result(operands[i])) continue;
+    checks.push_back(
+        {.result = std::string(operands[i].name),
+         .error = largest_error(on_device.read(i), values[i]),
+         .tolerance = std::max(tolerance(operands[i].dtype), workload.least_tolerance)});
+  }
+  return checks;
+}
+
+class CudaBackend : public Backend {
+ public:
+  [[nodiscard]] DeviceFacts facts() const override { return device_.facts(); }
+
+  [[nodiscard]] bool can_measure(const KernelShape& shape) const override {
+    return std::visit([this](const auto& one) { return can(one); }, shape);
+  }
+
+  std::vector<KernelCheck> check(const KernelShape& shape) override {
+    expect(can_measure(shape), "only what can be measured is checked");
+    return std::visit([this](const auto& one) { return check_one(one); }, shape);
+  }
+
+  Measurement measure(const KernelShape& shape, const RulerSettings& settings) override {
+    expect(can_measure(shape), "only what can be measured is measured");
+    return std::visit([&](const auto& one) { return time(one, settings); }, shape);
+  }
+
+  Measurement measure_spin(Seconds time, const RulerSettings& settings) override {
+    const auto nanoseconds = static_cast<std::int64_t>(time.value() * 1e9);
+    return time_calls(
+        Submission::graph, [&](std::int64_t) { launch_spin(nanoseconds, device_.stream.handle()); },
+        settings);
+  }
+
+ private:
+  [[nodiscard]] bool can(const MatmulShape& shape) const {
+    return can_multiply(cublas_, shape) && fits(workload(shape));
+  }
+  [[nodiscard]] bool can(const StreamShape& shape) const {
+    return std::min(shape.rows, shape.columns) > 0 && find_launcher(shape) != nullptr &&
+           fits(workload(shape));
+  }
+  [[nodiscard]] bool can(const TransferShape& shape) const {
+    return shape.bytes > 0 && Bytes(shape.bytes) * 2 <= Device::free_memory();
+  }
+  [[nodiscard]] static bool can(const LaunchShape&) { return true; }
+  [[nodiscard]] static bool can(const AttentionShape&) { return false; }
+  [[nodiscard]] bool can(const CollectiveShape& shape) const {
+    return can_communicate(nccl_, shape);
+  }
+
+  [[nodiscard]] static bool fits(const Workload& workload) {
+    return DeviceOperands::memory(workload.description) * 2 <= Device::free_memory();
+  }
+
+  [[nodiscard]] Workload workload(const MatmulShape& shape) const {
+    return matmul_workload(cublas_, shape);
+  }
+  [[nodiscard]] static Workload workload(const StreamShape& shape) {
+    return stream_workload(shape);
+  }
+
+  template <class Shape>
+  std::vector<KernelCheck> check_one(const Shape& shape) {
+    if constexpr (kHasWorkload<Shape>) {
+      return compare(workload(check_shape(shape)), device_);
+    } else {
+      return {};
+    }
+  }
+
+  template <class Shape>
+  static constexpr bool kHasWorkload =
+      std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape>;
+
+  template <class Shape>
+  Measurement time(const Shape& shape, const RulerSettings& settings) {
+    if constexpr (kHasWorkload<Shape>) {
+      if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
+      const Workload work = workload(shape);
+      const DeviceOperands operands(
+          work.description,
+          copies(DeviceOperands::memory(work.description), device_.l2_cache, Device::free_memory()),
+          device_.stream);
+      return time_calls(
+          Submission::graph,
+          [&](std::int64_t call) { work.enqueue(operands.of_call(call), device_.stream.handle()); },
+          settings);
+    } else if constexpr (std::is_same_v<Shape, TransferShape>) {
+      return measure_transfer(device_, shape, settings);
+    } else if constexpr (std::is_same_v<Shape, CollectiveShape>) {
+      return measure_collective(device_, nccl_, shape, settings);
+    } else if constexpr (std::is_same_v<Shape, LaunchShape>) {
+      return time_calls(
+          shape.path == LaunchPath::graph ? Submission::graph : Submission::stream,
+          [&](std::int64_t) { launch_empty(device_.stream.handle()); }, settings);
+    } else {
+      unreachable("a shape that cannot be measured is not timed");
+    }
+  }
+
+  Measurement time_calls(Submission submission, std::function<void(std::int64_t)> enqueue,
+                         const RulerSettings& settings) {
+    DeviceStopwatch stopwatch(device_.stream, device_.nvml, submission, std::move(enqueue));
+    return kernels::measure(stopwatch, settings);
+  }
+
+  Device device_;
+  CublasLt cublas_{device_.capability};
+  Nccl nccl_;
+  std::set<KernelShape> checked_;
+};
+
+}  // namespace
+}  // namespace memest::kernels
+
+extern "C" __attribute__((visibility("default"))) memest::Backend* memest_open_cuda_backend() {
+  return std::make_unique<memest::kernels::CudaBackend>().release();
+}

@@ -1,0 +1,63 @@
+#include "kernels/cuda/operands.hpp"
+
+#include <algorithm>
+
+#include "kernels/encoding.hpp"
+#include "kernels/fill_device.hpp"
+
+namespace memest::kernels {
+namespace {
+
+constexpr int kNotANumber = 0xFF;
+
+Bytes size(const Operand& operand) { return Bytes(operand.elements) * size_of(operand.dtype); }
+
+}  // namespace
+
+DeviceOperands::DeviceOperands(const Description& description, std::int64_t copies,
+                               const OwnedStream& stream)
+    : stream_(stream), operands_(description.operands) {
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    for (const Operand& operand : operands_) add(operand);
+  }
+  stream_.synchronize();
+}
+
+void DeviceOperands::add(const Operand& operand) {
+  const Bytes bytes = std::max(size(operand), Bytes(1));
+  const DeviceMemory& memory = memory_.emplace_back(bytes);
+  pointers_.push_back(memory.data());
+  if (operand.access == Access::reads || operand.access == Access::updates) {
+    launch_fill({.dtype = operand.dtype,
+                 .fill = operand.fill,
+                 .limit = operand.limit,
+                 .seed = pointers_.size(),
+                 .elements = operand.elements,
+                 .values = memory.data()},
+                stream_.handle());
+  } else {
+    check(cudaMemsetAsync(memory.data(), kNotANumber, static_cast<std::size_t>(bytes.value()),
+                          stream_.handle()));
+  }
+}
+
+void* const* DeviceOperands::of_call(std::int64_t call) const {
+  const std::size_t copies = pointers_.size() / operands_.size();
+  return pointers_.data() + static_cast<std::size_t>(call) % copies * operands_.size();
+}
+
+std::vector<double> DeviceOperands::read(std::size_t operand) const {
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(size(operands_[operand]).value()));
+  check(cudaMemcpyAsync(bytes.data(), pointers_[operand], bytes.size(), cudaMemcpyDeviceToHost,
+                        stream_.handle()));
+  stream_.synchronize();
+  return decode(operands_[operand].dtype, bytes);
+}
+
+Bytes DeviceOperands::memory(const Description& description) {
+  Bytes sum{0};
+  for (const Operand& operand : description.operands) sum += size(operand);
+  return sum;
+}
+
+}  // namespace memest::kernels

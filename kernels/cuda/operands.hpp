@@ -1,0 +1,36 @@
+// Operands on the device, several copies of each, which calls take in turn.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/description.hpp"
+#include "kernels/harness/memory.hpp"
+#include "kernels/harness/stream.hpp"
+
+namespace memest::kernels {
+
+class DeviceOperands {
+ public:
+  /// Inputs are filled; every byte of a result is 0xFF, which is not a number in any type of
+  /// floats.
+  DeviceOperands(const Description& description, std::int64_t copies, const OwnedStream& stream);
+
+  /// Of the copy whose turn it is in the `call`-th call.
+  [[nodiscard]] void* const* of_call(std::int64_t call) const;
+  /// An operand of the first copy, once the stream has done its work.
+  [[nodiscard]] std::vector<double> read(std::size_t operand) const;
+
+  /// Of one copy.
+  static Bytes memory(const Description& description);
+
+ private:
+  void add(const Operand& operand);
+
+  const OwnedStream& stream_;
+  std::vector<Operand> operands_;
+  std::vector<DeviceMemory> memory_;
+  std::vector<void*> pointers_;
+};
+
+}  // namespace memest::kernels

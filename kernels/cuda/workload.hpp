@@ -1,0 +1,23 @@
+// A kernel at a shape as the device runs it: what it is checked by and what it is timed by.
+#pragma once
+
+#include <functional>
+
+#include "kernels/call.hpp"
+#include "kernels/description.hpp"
+
+namespace memest::kernels {
+
+struct Workload {
+  Description description;
+  /// Gives the stream one call on operands in the order of the description.
+  std::function<void(void* const* operands, Stream stream)> enqueue;
+  /// The same in double, on the host.
+  std::function<void(double* const* operands)> reference;
+  /// What a result may differ by beyond the rounding of its type: of operands in TF32, say.
+  double least_tolerance = 0;
+};
+
+Workload stream_workload(const StreamShape& shape);
+
+}  // namespace memest::kernels

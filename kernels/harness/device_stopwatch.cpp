@@ -1,0 +1,38 @@
+#include "kernels/harness/device_stopwatch.hpp"
+
+#include <chrono>
+#include <thread>
+
+namespace memest::kernels {
+
+Seconds DeviceStopwatch::run(std::int64_t calls) {
+  if (submission_ == Submission::graph && captured_ != calls) {
+    graph_ = Graph(stream_.handle(), [&] {
+      for (std::int64_t call = 0; call < calls; ++call) enqueue_(call);
+    });
+    captured_ = calls;
+    stream_.synchronize();
+  }
+  begin_.record(stream_.handle());
+  submit(calls);
+  end_.record(stream_.handle());
+  clock_mhz_ = nvml_.clock_mhz();  // while the device works
+  end_.synchronize();
+  return end_.since(begin_);
+}
+
+void DeviceStopwatch::submit(std::int64_t calls) {
+  switch (submission_) {
+    case Submission::graph:
+      return graph_.launch(stream_.handle());
+    case Submission::stream:
+      for (std::int64_t call = 0; call < calls; ++call) enqueue_(call);
+      return;
+  }
+}
+
+void DeviceStopwatch::rest(Seconds time) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(time.value()));
+}
+
+}  // namespace memest::kernels
