@@ -32,6 +32,21 @@ void add_matrices(InventoryBuilder& result, const Adaptation& how, const Paramet
   add(".lora_B.default.weight", {out, how.adapter.rank});
 }
 
+/// peft keeps the original beside the copy that runs.
+void add_whole(InventoryBuilder& result, const ParameterTensor& tensor) {
+  const auto named = [&tensor](const char* inner) {
+    ParameterTensor one = tensor;
+    one.name.insert(one.name.rfind('.'), inner);
+    return one;
+  };
+  ParameterTensor original = named(".original_module");
+  original.active_numerator = 0;
+  result.add(std::move(original));
+  ParameterTensor copy = named(".modules_to_save.default");
+  copy.trainable = copy.whole_module = true;
+  result.add(std::move(copy));
+}
+
 /// peft's layer holds the module that it replaces.
 ParameterTensor inside(ParameterTensor tensor) {
   tensor.name.insert(tensor.name.rfind('.'), ".base_layer");
@@ -55,6 +70,10 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
       continue;
     }
     const ParameterTensor tensor = tensor_of(steps[i]);
+    if (trains_whole(how.adapter, module_of(tensor.name))) {
+      add_whole(result, tensor);
+      continue;
+    }
     if (!is_target(how.adapter, tensor)) {
       result.add(tensor);
       continue;

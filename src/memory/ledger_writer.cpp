@@ -88,7 +88,7 @@ class LedgerWriter {
     const auto always = [this](std::vector<LedgerTerm> terms) {
       for (LedgerTerm& term : terms) always_.push_back(terms_.add(std::move(term)));
     };
-    always(weight_terms(job_));
+    always(weight_terms(job_, graph_.parameters));
     always(optimizer_terms(job_, graph_.parameters));
     always(buffer_terms(graph_.parameters));
     always(workspace_terms(graph_, job_));

@@ -104,14 +104,36 @@ DType type_of(const OptimizerState& state, const Recipe& recipe) {
   return state.dtype.value_or(recipe.states);
 }
 
+DType type_of(const OptimizerState& state, const ParameterTensor& tensor, const Recipe& recipe) {
+  return state.dtype.value_or(tensor.whole_module ? recipe.weights : recipe.states);
+}
+
+/// Elements of the modules that are trained in full beside adapters.
+std::int64_t whole_elements(const Inventory& inventory) {
+  std::int64_t result = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.whole_module) continue;
+    result = checked_add(result, checked_multiply(elements_of(tensor), tensor.count));
+  }
+  return result;
+}
+
+/// Bytes of something like all that is trained: `type` but for whole modules, which keep theirs.
+Expr trained_bytes(DType type, const Recipe& recipe, const Inventory& inventory) {
+  Expr bytes = size_of(type) * trained_parameters(inventory);
+  const std::int64_t whole = whole_elements(inventory);
+  if (whole > 0) bytes += Expr((size_of(recipe.weights) - size_of(type)) * whole);
+  return bytes;
+}
+
 /// A state that is counted tensor by tensor.
 LedgerTerm counted_state(const Job& job, const Inventory& inventory, const OptimizerState& state) {
   const DType type = type_of(state, job.training->recipe);
   std::int64_t bytes = 0;
   for (const ParameterTensor& tensor : inventory.parameters) {
     if (!takes_part(state, tensor)) continue;
-    bytes = checked_add(bytes,
-                        checked_multiply(tensor.count, state_bytes(state, tensor, size_of(type))));
+    const std::int64_t size = size_of(type_of(state, tensor, job.training->recipe));
+    bytes = checked_add(bytes, checked_multiply(tensor.count, state_bytes(state, tensor, size)));
   }
   return {"optimizer states: " + state.name, TermGroup::optimizer,
           share(job, ZeroStage::optimizer, bytes), job.training->optimizer.source,
@@ -180,7 +202,7 @@ const ImplementationTransient& implementation_of(const TrainingSpec& training) {
 std::vector<std::int64_t> state_tensors(const OptimizerState& state, const ParameterTensor& tensor,
                                         const Recipe& recipe) {
   if (!takes_part(state, tensor)) return {};
-  return tensors_of(state, tensor, size_of(type_of(state, recipe)));
+  return tensors_of(state, tensor, size_of(type_of(state, tensor, recipe)));
 }
 
 std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
@@ -208,7 +230,11 @@ DType stepped_type(const Recipe& recipe) {
   return recipe.master.value_or(recipe.trained.value_or(recipe.weights));
 }
 
-std::vector<LedgerTerm> weight_terms(const Job& job) {
+DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor) {
+  return tensor.whole_module ? recipe.weights : stepped_type(recipe);
+}
+
+std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
   Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
@@ -217,7 +243,7 @@ std::vector<LedgerTerm> weight_terms(const Job& job) {
        share(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
   if (recipe.trained) {
     terms.push_back({std::string("adapters (") + std::string(name_of(*recipe.trained)) + ")",
-                     TermGroup::weights, size_of(*recipe.trained) * Expr(Symbol::trainable),
+                     TermGroup::weights, trained_bytes(*recipe.trained, recipe, inventory),
                      "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32", ""});
   }
   if (recipe.fp8_weight_copies > 0) {
@@ -233,7 +259,7 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
   return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
           TermGroup::gradients,
           share(job, ZeroStage::optimizer_gradients,
-                size_of(recipe.gradients) * trained_parameters(inventory)),
+                trained_bytes(recipe.gradients, recipe, inventory)),
           recipe.source, ""};
 }
 
@@ -248,19 +274,19 @@ std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& invento
          training.recipe.source, ""});
   }
   std::string names;
-  std::int64_t bytes = 0;  // a parameter, of all states that are like the parameter
+  Expr bytes;  // of all states that are like the parameter
   for (const OptimizerState& state : device_states(training)) {
     if (!is_linear(state)) {
       terms.push_back(counted_state(job, inventory, state));
       continue;
     }
-    bytes += size_of(type_of(state, training.recipe));
+    bytes += state.dtype ? size_of(*state.dtype) * trained_parameters(inventory)
+                         : trained_bytes(training.recipe.states, training.recipe, inventory);
     names += (names.empty() ? "" : ", ") + state.name;
   }
-  if (bytes > 0) {
+  if (!names.empty()) {
     terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
-                     share(job, ZeroStage::optimizer, bytes * trained_parameters(inventory)),
-                     training.optimizer.source, ""});
+                     share(job, ZeroStage::optimizer, bytes), training.optimizer.source, ""});
   }
   return terms;
 }
@@ -303,10 +329,11 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
   }
   const std::string name(name_of(training.optimizer_implementation));
   const StepTransient& transient = implementation_of(training).transient;
-  const std::int64_t bytes = size_of(transient.dtype.value_or(stepped_type(recipe)));
+  const DType type = transient.dtype.value_or(stepped_type(recipe));
+  const std::int64_t bytes = size_of(type);
   if (transient.whole_copies > 0) {
     add("temporaries of the " + name + " step", TermGroup::optimizer,
-        transient.whole_copies * bytes * trained_parameters(inventory), training.optimizer.source);
+        transient.whole_copies * trained_bytes(type, recipe, inventory), training.optimizer.source);
   }
   if (transient.largest_copies > 0) {
     add("temporaries of the largest parameter's step", TermGroup::optimizer,

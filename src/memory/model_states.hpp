@@ -18,9 +18,11 @@ Expr share(const Job& job, ZeroStage stage, const Expr& elements);
 
 /// The type that the optimizer steps: the master copy where there is one.
 DType stepped_type(const Recipe& recipe);
+/// The same of one tensor.
+DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor);
 
 /// The model's own weights, and fp8 copies of them.
-std::vector<LedgerTerm> weight_terms(const Job& job);
+std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory);
 
 /// The gradients that the backward pass leaves, all of them.
 LedgerTerm gradient_term(const Job& job, const Inventory& inventory);

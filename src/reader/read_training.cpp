@@ -118,7 +118,7 @@ class TrainingReader {
     if (known.empty()) return;
     spec.optimizer_implementation = default_implementation(spec);
     const Value* implementation = is_map ? written->find("implementation") : nullptr;
-    if (implementation == nullptr) return;
+    if (implementation == nullptr || has_own_adafactor(spec)) return;
     std::vector<std::string> words;
     for (const ImplementationTransient& candidate : known) {
       words.emplace_back(name_of(candidate.implementation));
@@ -156,6 +156,11 @@ class TrainingReader {
     if (spec.hold_outputs && implementation.framework == Framework::nanogpt) {
       implementation.loop = LoopKind::nanogpt;
     }
+  }
+
+  /// transformers' own class, a loop over parameters whatever PyTorch's would be.
+  [[nodiscard]] static bool has_own_adafactor(const TrainingSpec& spec) {
+    return spec.implementation.loop == LoopKind::trainer && spec.optimizer.name == "adafactor";
   }
 
   [[nodiscard]] Recompute recompute() const {
@@ -219,9 +224,13 @@ std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
   if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
   LoraAdapter adapter;
   adapter.rank = as_count(lora->find("rank")).value_or(0);
-  if (const Value* targets = lora->find("targets")) {
-    for (const Value& target : targets->items) adapter.targets.push_back(target.text);
-  }
+  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
+    const Value* modules = lora->find(key);
+    if (modules == nullptr) return;
+    for (const Value& name : modules->items) list.push_back(name.text);
+  };
+  names("targets", adapter.targets);
+  names("modules_to_save", adapter.whole_modules);
   adapter.dropout = as_number(lora->find("dropout")).value_or(0);
   // peft widens 16-bit adapters only.
   const bool widens = as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);

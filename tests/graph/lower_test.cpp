@@ -57,7 +57,7 @@ TEST_CASE("a window that the sequence fills takes a mask and repeated heads") {
 TEST_CASE(
     "beside adapters a frozen matrix keeps no input and before the first there is no gradient") {
   ModelSpec model = llama();
-  model.adapter = LoraAdapter{.rank = 16, .targets = {"v_proj"}};
+  model.adapter = LoraAdapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {}};
   LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   const Graph graph = lowered(model, policy);
   REQUIRE(graph.order[1].repeat == 1);
@@ -76,9 +76,32 @@ TEST_CASE(
 
 TEST_CASE("an adapter of what a model does not have is refused by name") {
   ModelSpec model = llama();
-  model.adapter = LoraAdapter{.rank = 16, .targets = {"q_proj", "c_attn"}};
+  model.adapter = LoraAdapter{.rank = 16, .targets = {"q_proj", "c_attn"}, .whole_modules = {}};
   const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
   REQUIRE_THAT(refusal_of(model, policy), ContainsSubstring("'c_attn'"));
+}
+
+TEST_CASE("a module that is trained in full beside adapters is trained in the weights' type") {
+  ModelSpec model = llama();
+  model.adapter =
+      LoraAdapter{.rank = 16, .targets = {"v_proj"}, .whole_modules = {"lm_head", "o_proj"}};
+  const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  const Graph graph = lowered(model, policy);
+  const Block& layer = graph.blocks[graph.order[2].block];
+  const Block& head = graph.blocks[graph.order[3].block];
+  const std::int64_t whole = 4096 * 4096;
+  REQUIRE(layer.trained_parameters().evaluate(graph.sizes) == 16 * (4096 + 1024) + whole);
+  REQUIRE(head.trained_parameters().evaluate(graph.sizes) == 4096 * 128256);
+  std::int64_t trained = 0;
+  for (const ParameterTensor& row : graph.parameters.parameters) {
+    if (row.whole_module) trained += row.count * row.shape[0] * row.shape[1];
+  }
+  REQUIRE(trained == 32 * whole + 4096 * 128256);
+  model.adapter->whole_modules = {"embed_tokens"};
+  REQUIRE_THAT(refusal_of(model, policy), ContainsSubstring("'embed_tokens'"));
+  model.adapter->whole_modules = {"lm_head"};
+  decoder_of(model).tied_embeddings = true;
+  REQUIRE_THAT(refusal_of(model, policy), ContainsSubstring("'lm_head'"));
 }
 
 TEST_CASE("sdpa is cuDNN on 9.0, flash on 8.0, math for fp32 with grouped heads") {

@@ -160,6 +160,11 @@ TEST_CASE("an adapter is part of the model, and its type that of gradients and s
   CHECK(wide.training->recipe.gradients == DType::fp32);
   CHECK(wide.training->recipe.weights == DType::bf16);
   CHECK(adapted("bf16", "model").model.adapter->dtype == DType::bf16);
+  const Job whole = job_of(
+      "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
+      "training: {seq_len: 128, adapter: {lora: {rank: 4, targets: [q_proj], modules_to_save: "
+      "[lm_head]}}}\n");
+  CHECK(whole.model.adapter->whole_modules == std::vector<std::string>{"lm_head"});
   CHECK(adapted("amp-bf16", "fp32").model.adapter->dtype == DType::fp32);
 }
 

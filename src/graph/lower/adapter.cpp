@@ -36,14 +36,13 @@ constexpr std::array kAdaptable = {
     Adaptable{"lm_head", &DecoderNames::head, "lm_head.lora_A", "lm_head.lora_B", "lm_head.lora"},
 };
 
-/// The adapter's names beside `projection`; null where it has none there.
-const Adaptable* adapted(const DecoderContext& context, std::string_view projection) {
+/// The row of `projection`; null where there is no adapter, or none can be there.
+const Adaptable* row_of(const DecoderContext& context, std::string_view projection) {
   if (context.adapter == nullptr) return nullptr;
-  for (const Adaptable& row : kAdaptable) {
-    if (row.projection != projection) continue;
-    return adapts(*context.adapter, context.names.*row.module) ? &row : nullptr;
-  }
-  return nullptr;
+  const auto found = std::find_if(kAdaptable.begin(), kAdaptable.end(), [&](const Adaptable& row) {
+    return row.projection == projection;
+  });
+  return found == kAdaptable.end() ? nullptr : found;
 }
 
 TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Shape& rows,
@@ -64,9 +63,14 @@ bool has_module(const DecoderContext& context, std::string_view target) {
 
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Shape& rows, TensorId x) {
+  const Adaptable* names = row_of(context, shape.name);
+  if (names != nullptr && trains_whole(*context.adapter, context.names.*names->module)) {
+    Projection2d whole = shape;
+    whole.whole = true;
+    return linear(block, whole, rows, x);
+  }
   const TensorId result = linear(block, shape, rows, x);
-  const Adaptable* names = adapted(context, shape.name);
-  if (names == nullptr) return result;
+  if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) return result;
   const LoraAdapter& lora = *context.adapter;
   const Expr rank(lora.rank);
   Frame frame(block);

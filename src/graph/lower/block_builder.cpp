@@ -100,6 +100,12 @@ TensorId BlockBuilder::trained_parameter(Place place, Shape shape) {
   return id;
 }
 
+TensorId BlockBuilder::whole_parameter(Place place, Shape shape) {
+  const TensorId id = make(place, std::move(shape), precision_.weights, Role::parameter);
+  needs_gradient_[id] = true;
+  return id;
+}
+
 TensorId BlockBuilder::tied_parameter(Place place, Shape shape) {
   const TensorId id = parameter(place, std::move(shape));
   block_.tensors[id].shared = true;

@@ -76,6 +76,8 @@ class BlockBuilder {
   TensorId parameter(Place place, Shape shape);
   /// An adapter's.
   TensorId trained_parameter(Place place, Shape shape);
+  /// Of a module that is trained in full where all else is frozen, in the weights' type.
+  TensorId whole_parameter(Place place, Shape shape);
   /// A weight that another block owns.
   TensorId tied_parameter(Place place, Shape shape);
   /// A new storage that an op writes.

@@ -53,6 +53,13 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
         "adapters are peft's, which adapts models of the implementation transformers"};
   }
   const DecoderSpec& decoder = context.decoder;
+  for (const std::string& module : context.adapter->whole_modules) {
+    const bool tied = decoder.tied_embeddings && is_named(context.names.head, module);
+    if (tied || !has_module(context, module)) {
+      return Unavailable{"training of the module '" + module +
+                         "' in full beside adapters is not available yet"};
+    }
+  }
   for (const std::string& target : context.adapter->targets) {
     if (decoder.tied_embeddings && is_named(context.names.head, target)) {
       return unavailable("an adapter of a tied output head");

@@ -62,9 +62,13 @@ TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& row
   Frame call(block);
   call.local(x);
   const Place weight_place{shape.name, "weight"};
+  const auto parameter = [&](Place place, Shape of) {
+    return shape.whole ? block.whole_parameter(place, std::move(of))
+                       : block.parameter(place, std::move(of));
+  };
   Factors factors{shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
-                             : block.parameter(weight_place, {shape.out, shape.in})};
-  if (shape.bias) factors.bias = block.parameter({shape.name, "bias"}, {shape.out});
+                             : parameter(weight_place, {shape.out, shape.in})};
+  if (shape.bias) factors.bias = parameter({shape.name, "bias"}, {shape.out});
   return product_with(block, shape, factors, rows, x);
 }
 

@@ -30,6 +30,7 @@ struct Projection2d {
   bool tied = false;  ///< the weight belongs to another block
   BiasCall bias_call = BiasCall::last_argument;
   Shape scattered_to = {};  ///< rows of the output where it is scattered after the product
+  bool whole = false;       ///< trained in full though all else is frozen
 };
 /// `x` of `rows` + [in] to `rows` + [out]; `rows` may be more than x's own where x is gathered
 /// first.

@@ -17,26 +17,38 @@ Label label_of(LoopTensor tensor) {
 
 }  // namespace
 
-/// Partial sums of all tensors together; a norm for each; their stack; the norm of that; and the
-/// coefficient max_norm / (norm + 1e-6), clamped, with which the gradients are scaled in place.
-StorageId OptimizerRun::clip() {
-  const std::int64_t bytes = size_of(training_.recipe.gradients);
+/// Of all tensors of a type together: partial sums, and a norm for each tensor.
+void OptimizerRun::take_norms(DType type, std::vector<StorageId>& norms) {
   std::int64_t count = 0;
   std::int64_t largest = 0;
   for (const ParameterGroup& group : groups_) {
-    count += static_cast<std::int64_t>(group.size());
-    for (const SteppedTensor& tensor : group) largest = std::max(largest, tensor.elements);
+    for (const SteppedTensor& tensor : group) {
+      if (gradient_type(tensor) != type) continue;
+      ++count;
+      largest = std::max(largest, tensor.elements);
+    }
   }
+  const StorageId partial =
+      recorder_.allocate(partial_norm_bytes(count, largest), label_of(LoopTensor::partial_norms));
+  for (std::int64_t i = 0; i < count; ++i) {
+    norms.push_back(recorder_.allocate(size_of(type), label_of(LoopTensor::norm_of_a_tensor)));
+  }
+  recorder_.release(partial);
+}
+
+/// The norms of each type's tensors; their stack; the norm of that; and the coefficient
+/// max_norm / (norm + 1e-6), clamped, with which the gradients are scaled in place.
+StorageId OptimizerRun::clip() {
   const auto make = [this](std::int64_t size, LoopTensor tensor) {
     return recorder_.allocate(size, label_of(tensor));
   };
-  const StorageId partial = make(partial_norm_bytes(count, largest), LoopTensor::partial_norms);
   std::vector<StorageId> norms;
-  norms.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    norms.push_back(make(bytes, LoopTensor::norm_of_a_tensor));
+  std::int64_t bytes = 0;  // of a norm in the widest type
+  for (const DType type : gradient_types()) {
+    take_norms(type, norms);
+    bytes = std::max(bytes, size_of(type));
   }
-  recorder_.release(partial);
+  const auto count = static_cast<std::int64_t>(norms.size());
   const StorageId stack = make(checked_multiply(count, bytes), LoopTensor::stacked_norms);
   const StorageId norm = make(bytes, LoopTensor::norm);
   recorder_.release(stack);

@@ -98,20 +98,51 @@ void OptimizerRun::zero_grad() {
 }
 
 StorageId OptimizerRun::temporary(const SteppedTensor& tensor) {
-  const DType type = implementation_.transient.dtype.value_or(stepped_type(training_.recipe));
+  const DType type =
+      implementation_.transient.dtype.value_or(stepped_type(training_.recipe, *tensor.row));
   return recorder_.allocate(
       checked_multiply(tensor.elements, size_of(type)),
       loop_label(LoopTensor::step_temporary, Holding::temporaries, tensor.parameter));
 }
 
-/// foreach: each temporary is a list over all tensors.
-void OptimizerRun::step_lists(const ParameterGroup& group) {
-  std::vector<StorageId> made;
-  for (std::int64_t copy = 0; copy < implementation_.transient.whole_copies; ++copy) {
-    for (const SteppedTensor& tensor : group) made.push_back(temporary(tensor));
+std::vector<DType> OptimizerRun::gradient_types() const {
+  std::vector<DType> types;
+  for (const ParameterGroup& group : groups_) {
+    for (const SteppedTensor& tensor : group) {
+      const DType type = gradient_type(tensor);
+      if (std::find(types.begin(), types.end(), type) != types.end()) continue;
+      types.insert(tensor.row->whole_module ? types.begin() : types.end(), type);
+    }
   }
-  std::for_each(made.rbegin(), made.rend(),
-                [this](StorageId storage) { recorder_.release(storage); });
+  return types;
+}
+
+DType OptimizerRun::gradient_type(const SteppedTensor& tensor) const {
+  const Recipe& recipe = training_.recipe;
+  return tensor.row->whole_module ? recipe.weights : recipe.gradients;
+}
+
+/// foreach: each temporary is a list over all tensors of a type, and has a name until the next
+/// type's takes it.
+void OptimizerRun::step_lists(const ParameterGroup& group) {
+  const std::int64_t copies = implementation_.transient.whole_copies;
+  if (copies == 0) return;
+  std::vector<StorageId> named;
+  const auto name = [&](std::vector<StorageId> lists) {
+    named.swap(lists);
+    std::for_each(lists.rbegin(), lists.rend(),
+                  [this](StorageId storage) { recorder_.release(storage); });
+  };
+  for (const DType type : gradient_types()) {
+    std::vector<StorageId> made;
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      for (const SteppedTensor& tensor : group) {
+        if (gradient_type(tensor) == type) made.push_back(temporary(tensor));
+      }
+    }
+    name(std::move(made));
+  }
+  name({});
 }
 
 /// A loop over tensors. The last temporary of a tensor is a local that stays until the next

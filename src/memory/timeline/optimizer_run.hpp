@@ -35,6 +35,11 @@ class OptimizerRun {
   void zero_grad();
 
  private:
+  /// Of whole modules beside adapters, and of the rest: what is multiplied, summed and stepped
+  /// tensor list by tensor list is so within a type.
+  [[nodiscard]] std::vector<DType> gradient_types() const;
+  [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
+  void take_norms(DType type, std::vector<StorageId>& norms);
   void make_states(const ParameterGroup& group);
   void widen_gradients();
   void step_lists(const ParameterGroup& group);

@@ -69,11 +69,16 @@ class ModelPlacement {
                        model_label(Holding::buffers, Origin::buffer, i));
   }
 
-  /// Matrices in the weights' type first, then each widened.
+  /// Matrices in the weights' type first, then copies of whole modules; then each matrix is
+  /// widened.
   void place_adapters() {
     std::vector<std::pair<std::size_t, StorageId>> matrices;
-    for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
-      if (row(i).trainable) matrices.emplace_back(i, place(i, recipe_.weights));
+    for (const bool whole : {false, true}) {
+      for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
+        if (!row(i).trainable || row(i).whole_module != whole) continue;
+        const StorageId placed = place(i, recipe_.weights);
+        if (!whole) matrices.emplace_back(i, placed);
+      }
     }
     const DType trained = recipe_.trained.value_or(recipe_.weights);
     if (trained == recipe_.weights) return;

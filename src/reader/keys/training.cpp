@@ -165,8 +165,7 @@ constexpr Key kLoraKeys[] = {
     kAdapterDtype,
     {.name = "modules_to_save",
      .shapes = {list(kNames)},
-     .doc = "Modules trained in full.",
-     .later = "training of whole modules beside adapters"},
+     .doc = "Modules trained in full, as copies beside the frozen originals."},
 };
 constexpr Key kIa3Keys[] = {kAdapterTargets, kAdapterDtype};
 constexpr Key kPromptKeys[] = {
