@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -137,6 +138,8 @@ struct Timeline {
   std::vector<TensorPlace> parameters;  ///< in the order of Module.parameters()
   std::vector<TensorPlace> buffers;
   std::int64_t layers = 0;
+  /// The event before which the program has the allocator give back what it caches; absent: none.
+  std::optional<std::uint32_t> emptied_before;
 };
 
 /// Of many micro-steps the first eight stand for all: from the second on they are equal.

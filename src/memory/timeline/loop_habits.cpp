@@ -21,7 +21,8 @@ constexpr LoopHabits kNanoGpt = {.evaluates_first = true,
                                  .decays = is_matrix};
 // Trainer.compute_loss multiplies the loss in place by the number of processes,
 // Accelerator.backward divides it by its own micro-steps, of which the Trainer's has one.
-constexpr LoopHabits kTrainer = {.fetches_ahead = true,
+constexpr LoopHabits kTrainer = {.empties_cache = true,
+                                 .fetches_ahead = true,
                                  .widens_outputs = true,
                                  .loss_factors = 2,
                                  .divides_for_backward = true,

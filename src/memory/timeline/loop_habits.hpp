@@ -10,6 +10,8 @@
 namespace memest {
 
 struct LoopHabits {
+  /// Has the allocator give back what it caches when the model has its place.
+  bool empties_cache = false;
   /// Evaluates the model on a batch of two sets before the first step.
   bool evaluates_first = false;
   /// Sends the next batch, labels of its own with it, between a forward and its backward.

@@ -28,10 +28,12 @@ Label loop_label(LoopTensor tensor, Holding holding, std::uint32_t place) {
 
 }  // namespace
 
-OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups, Recorder& recorder)
+OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
+                           const std::optional<LaunchDevice>& device, Recorder& recorder)
     : training_(*job.training),
       implementation_(implementation_of(training_)),
       groups_(std::move(groups)),
+      device_(device),
       recorder_(recorder) {}
 
 void OptimizerRun::construct() {
@@ -83,10 +85,14 @@ void OptimizerRun::widen_gradients() {
 
 void OptimizerRun::step() {
   widen_gradients();
-  for (const ParameterGroup& group : groups_) {
-    if (!has_states_) make_states(group);
-    step_lists(group);
-    step_one_by_one(group);
+  if (has_trainers_adafactor()) {
+    step_adafactor();
+  } else {
+    for (const ParameterGroup& group : groups_) {
+      if (!has_states_) make_states(group);
+      step_lists(group);
+      step_one_by_one(group);
+    }
   }
   has_states_ = true;
   if (!training_.recipe.step_gradients) zero_grad();

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <vector>
 
+#include "memest/graph/kernel_scratch.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/job.hpp"
 #include "recorder.hpp"
@@ -23,7 +26,9 @@ using ParameterGroup = std::vector<SteppedTensor>;
 
 class OptimizerRun {
  public:
-  OptimizerRun(const Job& job, std::vector<ParameterGroup> groups, Recorder& recorder);
+  /// `device` decides what reductions ask for; nothing where it is not known.
+  OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
+               const std::optional<LaunchDevice>& device, Recorder& recorder);
 
   /// Master copies, and states that the constructor makes.
   void construct();
@@ -46,10 +51,25 @@ class OptimizerRun {
   void step_one_by_one(const ParameterGroup& group);
   StorageId temporary(const SteppedTensor& tensor);
 
+  // adafactor.cpp
+  [[nodiscard]] bool has_trainers_adafactor() const;
+  struct AdafactorNames {
+    StorageId gradient = kNoStorage;
+    StorageId weight = kNoStorage;
+    StorageId update = kNoStorage;
+  };
+  void step_adafactor();
+  void step_adafactor(const SteppedTensor& tensor, AdafactorNames& names);
+  StorageId reduced(const Reduction& reduction, std::int64_t elements);
+  StorageId root_mean_square(std::int64_t elements, const Label& label);
+  StorageId factored(std::int64_t rows, std::int64_t columns);
+
   const TrainingSpec& training_;
   const ImplementationTransient& implementation_;
   std::vector<ParameterGroup> groups_;
+  std::optional<LaunchDevice> device_;
   Recorder& recorder_;
+  std::map<std::uint32_t, StorageId> scales_;  // Adafactor's, by parameter
   std::vector<StorageId> wide_gradients_;
   bool has_states_ = false;
 };

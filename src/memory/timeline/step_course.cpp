@@ -53,6 +53,7 @@ StepCourse course_of(const Timeline& timeline, const AllocatorSettings& settings
   for (std::uint32_t i = 0; i < timeline.events.size(); ++i) {
     const Event event = timeline.events[i];
     memory.begin_event(i);
+    if (timeline.emptied_before == i) allocator.empty_cache();
     CoursePoint point;
     if (event.kind == EventKind::free) {
       point.address = allocator.address_of(blocks[event.storage]);

@@ -41,6 +41,7 @@ class StepReplayer {
   bool run_events(std::uint32_t begin, std::uint32_t end) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const Event event = timeline_.events[i];
+      if (timeline_.emptied_before == i) allocator_.empty_cache();
       if (event.kind == EventKind::free) {
         allocator_.free(blocks_[event.storage]);
         continue;

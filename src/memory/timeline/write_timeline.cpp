@@ -143,11 +143,15 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
   const LoopHabits& habits = loop_habits_of(job.training->implementation.loop);
-  OptimizerRun optimizer(job, trained(graph, timeline, habits), recorder);
+  OptimizerRun optimizer(job, trained(graph, timeline, habits), device_of(job.hardware.gpu),
+                         recorder);
   recorder.begin(Phase::model);
   ModelPlacement(graph, job.training->recipe, tensors, recorder)
       .write(job.model.adapter.has_value());
   recorder.end();
+  if (habits.empties_cache) {
+    timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+  }
   optimizer.construct();
   Engine engine(graph, order, settings_of(job), recorder);
   TrainingLoop loop(job, order, engine, optimizer, recorder);
