@@ -52,17 +52,6 @@ std::optional<LaunchDevice> launch_device(std::string_view compute_capability,
   return device;
 }
 
-std::int64_t peak_of(const ScratchSteps& steps) {
-  std::int64_t held = 0;
-  std::int64_t peak = 0;
-  for (const ScratchStep& step : steps) {
-    held =
-        step.kind == ScratchStep::Kind::release ? held - step.bytes : checked_add(held, step.bytes);
-    peak = std::max(peak, held);
-  }
-  return peak;
-}
-
 ScratchSteps norm_backward_scratch(const NormBackward& norm, const LaunchDevice& device) {
   const std::int64_t partials = partial_rows(norm, device);
   if (partials == 0) return {};

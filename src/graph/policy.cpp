@@ -4,7 +4,8 @@
 
 namespace memest {
 
-LoweringPolicy policy_of(const TrainingSpec& training, int capability) {
+LoweringPolicy policy_of(const TrainingSpec& training, int capability,
+                         std::int64_t multiprocessors) {
   const Recipe& recipe = training.recipe;
   LoweringPolicy policy;
   policy.implementation = training.implementation;
@@ -16,6 +17,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, int capability) {
   policy.micro_batch = training.micro_batch;
   policy.embeddings_want_gradient = !std::holds_alternative<NoRecompute>(training.recompute);
   policy.capability = capability;
+  policy.multiprocessors = multiprocessors;
   return policy;
 }
 

@@ -30,4 +30,10 @@ Capability capability_of(const GpuSpec& gpu) {
   return {.value = *major * 10 + *minor, .assumed = false};
 }
 
+LoweringPolicy policy_of(const Job& job) {
+  const GpuSpec& gpu = job.hardware.gpu;
+  return policy_of(*job.training, capability_of(gpu).value,
+                   gpu.multiprocessors ? gpu.multiprocessors->value : 0);
+}
+
 }  // namespace memest

@@ -53,7 +53,7 @@ JobEstimate estimate_job(const Job& job) {
     return without_step(job, {"the spec describes a model without training"});
   }
   const Capability capability = capability_of(job.hardware.gpu);
-  const auto lowered = lower(job.model, policy_of(*job.training, capability.value));
+  const auto lowered = lower(job.model, policy_of(job));
   if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
   const Graph& graph = std::get<Graph>(lowered);
 

@@ -33,11 +33,11 @@ DeviceClass class_of(const GpuSpec& gpu) {
 }
 
 const std::variant<Graph, Unavailable>& PlanCache::graph_of(const Job& job) {
-  const int capability = capability_of(job.hardware.gpu).value;
-  const GraphKey key{capability, job.training->micro_batch};
+  const LoweringPolicy policy = policy_of(job);
+  const GraphKey key{policy.capability, policy.multiprocessors, policy.micro_batch};
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return *found->second;
-  auto lowered = lower(job.model, policy_of(*job.training, capability));
+  auto lowered = lower(job.model, policy);
   const auto equal = std::find_if(
       distinct_graphs_.begin(), distinct_graphs_.end(),
       [&](const std::variant<Graph, Unavailable>& other) { return same_formulas(other, lowered); });

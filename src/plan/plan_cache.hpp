@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -59,8 +60,8 @@ class PlanCache {
   const StepWork& work_of(const Graph& graph, const Job& job, std::size_t recompute);
 
  private:
-  /// By capability and micro-batch.
-  using GraphKey = std::pair<int, std::int64_t>;
+  /// By capability, multiprocessors and micro-batch.
+  using GraphKey = std::tuple<int, std::int64_t, std::int64_t>;
   struct WorkKey {
     const Graph* graph = nullptr;
     std::int64_t micro_batch = 1;

@@ -81,8 +81,7 @@ std::vector<Change> changes_of(const Job& job) {
 }
 
 std::optional<MemoryEstimate> memory_of(const Job& job) {
-  const int capability = capability_of(job.hardware.gpu).value;
-  const auto graph = lower(job.model, policy_of(*job.training, capability));
+  const auto graph = lower(job.model, policy_of(job));
   if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
   const Ledger ledger = write_ledger(std::get<Graph>(graph), job);
   return estimate_memory(ledger, ledger.bindings);

@@ -298,16 +298,6 @@ TEST_CASE("scratch is returned in the recorded order", "[kernel_scratch]") {
         std::vector<std::int64_t>{2, 1, 4, 3, 0});
 }
 
-TEST_CASE("the peak counts what is held at once", "[kernel_scratch]") {
-  const ScratchSteps steps = {{Kind::allocate, 0, 10},
-                              {Kind::allocate, 1, 5},
-                              {Kind::release, 0, 10},
-                              {Kind::result, 2, 12},
-                              {Kind::release, 1, 5}};
-  CHECK(peak_of(steps) == 17);
-  CHECK(peak_of({}) == 0);
-}
-
 TEST_CASE("GPUs without kernels in PyTorch 2.11 have no launch device", "[kernel_scratch]") {
   CHECK_FALSE(launch_device("7.0", 80).has_value());
   CHECK_FALSE(launch_device("gfx942", 304).has_value());

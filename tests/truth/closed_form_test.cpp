@@ -33,19 +33,18 @@ std::optional<Residual> residual_of(const Record& record) {
   if (!allocated || !reserved || record.measured.outcome != RunOutcome::ok) return std::nullopt;
   if (!record.job || !record.job->training) return std::nullopt;
   if (beyond_the_closed_form(*record.job)) return std::nullopt;
-  const TrainingSpec& training = *record.job->training;
-  const int capability = capability_of(record.job->hardware.gpu).value;
-  const auto lowered = lower(record.job->model, policy_of(training, capability));
+  const auto lowered = lower(record.job->model, policy_of(*record.job));
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return std::nullopt;
   const Ledger ledger = write_ledger(*graph, *record.job);
   const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
   const double closed_form = estimate.allocated().as_double();
-  return Residual{.id = record.id,
-                  .recomputes = !std::holds_alternative<NoRecompute>(training.recompute),
-                  .margin = ledger.margin,
-                  .allocated = allocated->as_double() / closed_form - 1,
-                  .reserved = reserved->as_double() / closed_form - 1};
+  return Residual{
+      .id = record.id,
+      .recomputes = !std::holds_alternative<NoRecompute>(record.job->training->recompute),
+      .margin = ledger.margin,
+      .allocated = allocated->as_double() / closed_form - 1,
+      .reserved = reserved->as_double() / closed_form - 1};
 }
 
 const std::vector<Residual>& residuals() {

@@ -39,9 +39,6 @@ struct ScratchStep {
 };
 using ScratchSteps = std::vector<ScratchStep>;
 
-/// The most that a sequence holds at once, its results included.
-std::int64_t peak_of(const ScratchSteps& steps);
-
 /// One dimension of a contiguous tensor and whether the reduction sums it up.
 struct ReductionAxis {
   std::int64_t size = 1;

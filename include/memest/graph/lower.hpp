@@ -23,13 +23,16 @@ struct LoweringPolicy {
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
-  int capability = 90;  ///< compute capability × 10: which attention `sdpa` means
+  int capability = 90;               ///< compute capability × 10: which attention `sdpa` means
+  std::int64_t multiprocessors = 0;  ///< how flash attention cuts small jobs; 0: not known
   bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
   bool sequence_parallel = false;         ///< textbook only, with t
 };
 
-/// The policy of `training` on a GPU of compute capability `capability` (90 for 9.0).
-LoweringPolicy policy_of(const TrainingSpec& training, int capability);
+/// The policy of `training` on a GPU of compute capability `capability` (90 for 9.0) with so many
+/// multiprocessors.
+LoweringPolicy policy_of(const TrainingSpec& training, int capability,
+                         std::int64_t multiprocessors = 0);
 
 /// The graph of one micro-step, or why this model has none yet. Throws OverflowError for sizes out
 /// of range.

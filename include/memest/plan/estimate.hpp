@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "memest/graph/lower.hpp"
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
@@ -82,6 +83,9 @@ struct Capability {
   bool assumed = false;
 };
 Capability capability_of(const GpuSpec& gpu);
+
+/// What the lowering needs to know of the job's training and GPU. `job.training` is present.
+LoweringPolicy policy_of(const Job& job);
 
 /// The money of a step of `seconds` at `price` a GPU-hour, all GPUs of `job` together.
 /// `job.training` is present.

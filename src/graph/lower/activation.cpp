@@ -1,4 +1,9 @@
 // The activation functions, one kernel each or op by op as transformers writes them in Python.
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "operations.hpp"
 
 namespace memest {
@@ -44,6 +49,63 @@ TensorId quick_gelu(BlockBuilder& block, std::string_view name, TensorId x) {
   return multiply(block, {name}, x, gate);
 }
 
+/// One of BLOOM's element-wise steps, without a gradient of its own.
+TensorId step(BlockBuilder& block, Place place, const std::vector<TensorId>& inputs) {
+  const TensorId x = inputs.front();
+  return compute(block, OpKind::multiply, inputs,
+                 {place, block.tensor(x).shape, block.dtype_of(x)});
+}
+
+/// The backward of gelu_bloom, expression by expression of bloom_gelu_back.
+void write_gelu_bloom_backward(BlockBuilder& block, TensorId x, Op& op) {
+  BackwardWriter backward(op);
+  using Made = BackwardWriter::Made;
+  const DType dtype = block.dtype_of(x);
+  const auto make = [&] { return backward.make(x, dtype); };
+  const auto from = [&](std::initializer_list<Made> used) {
+    const Made result = make();
+    for (const Made one : used) backward.drop(one);
+    return result;
+  };
+  const Made linear_term = make();
+  const Made inner = from({from({make()})});  // 1 + (0.044715·x)·x
+  const Made argument = from({linear_term, inner});
+  const Made tangent = from({argument});
+  const Made half = make();
+  const Made rest = from({make()});  // 1 - tanh²
+  const Made slope = from({from({make()})});
+  const Made product = from({half, from({rest, slope})});
+  const Made other_half = from({from({})});
+  const Made factor = from({product, other_half});
+  const Made gradient = from({});
+  backward.drop(tangent);
+  backward.drop(factor);
+  backward.give(x, gradient);
+}
+
+/// x·0.5·(1 + tanh(0.79788456·x·(1 + 0.044715·x·x))) as a function with a backward of its own: x is
+/// all that it keeps.
+TensorId gelu_bloom(BlockBuilder& block, std::string_view name, TensorId x) {
+  const TensorId half = step(block, {name, "half"}, {x});
+  const TensorId linear_term = step(block, {name, "linear term"}, {x});
+  const TensorId scaled = step(block, {name, "scaled"}, {x});
+  const TensorId square = step(block, {name, "square"}, {scaled, x});
+  const TensorId raised_square = step(block, {name, "1 + square"}, {square});
+  const TensorId inner = step(block, {name, "argument"}, {linear_term, raised_square});
+  const TensorId tangent = step(block, {name, "tanh"}, {inner});
+  const TensorId raised = step(block, {name, "1 + tanh"}, {tangent});
+  const TensorId out = block.make({name}, block.tensor(x).shape, block.dtype_of(x));
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = name;
+  op.inputs = {x, half, raised};
+  op.outputs = {out};
+  op.saved = {x};
+  write_gelu_bloom_backward(block, x, op);
+  block.emit(std::move(op));
+  return out;
+}
+
 /// relu(x)², where autocast raises the power to fp32.
 TensorId relu_squared(BlockBuilder& block, std::string_view name, TensorId x) {
   Frame frame(block);
@@ -69,6 +131,9 @@ TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x)
     case ActivationFunction::quick_gelu:
       if (python) return quick_gelu(block, name, x);
       break;
+    case ActivationFunction::gelu_bloom:
+      if (python) return gelu_bloom(block, name, x);
+      break;
     case ActivationFunction::relu:
     case ActivationFunction::sigmoid:
     case ActivationFunction::tanh:
@@ -77,7 +142,6 @@ TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x)
       return relu_squared(block, name, x);
     case ActivationFunction::gelu:
     case ActivationFunction::gelu_tanh:
-    case ActivationFunction::gelu_bloom:
     case ActivationFunction::silu:
       break;
   }

@@ -7,19 +7,26 @@
 namespace memest {
 namespace {
 
+/// Where projections happen: in attention's own function, before a rotation or none.
+struct ProjectionCall {
+  const AttentionCall& attention;
+  bool turns = false;
+  Frame& function;
+};
+
 /// Queries, keys and values before position and kernel, as views of what the projections make.
 class Projections {
  public:
-  Projections(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
-              bool turns)
+  Projections(BlockBuilder& block, const DecoderContext& context, const ProjectionCall& call)
       : block_(block),
         context_(context),
         dims_(context.dims),
         spec_(std::get<SoftmaxAttention>(context.decoder.attention)),
-        turns_(turns),
-        repeats_(call.repeats),
-        written_out_(call.kernel == AttentionKernel::eager ||
-                     call.kernel == AttentionKernel::sdpa_math) {}
+        attention_(call.function),
+        turns_(call.turns),
+        repeats_(call.attention.repeats),
+        written_out_(call.attention.kernel == AttentionKernel::eager ||
+                     call.attention.kernel == AttentionKernel::sdpa_math) {}
 
   AttentionInputs write(TensorId x) {
     return spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
@@ -43,8 +50,12 @@ class Projections {
       case QkNorm::none:
       case QkNorm::full_width:
         return {x};
-      case QkNorm::per_head:
-        return {norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}}, x)};
+      case QkNorm::per_head: {
+        const std::int64_t count = name == "q_norm" ? spec_.heads : spec_.kv_heads;
+        const bool kernel = spec_.qk_norm_kind.kind == NormKind::layernorm;
+        return {
+            norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}, kernel && count > 1}, x)};
+      }
       case QkNorm::per_head_own:
         return {norm(block_, context_, {name, spec_.qk_norm_kind, {heads, dims_.d}}, x)};
     }
@@ -81,13 +92,17 @@ class Projections {
   }
 
   /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation, repeated heads and products give back
-  /// gradients that lie by heads, which the old shape cannot show; of the transposed keys it can.
+  /// gradients that lie by heads, which the old shape cannot show; of the transposed keys and of a
+  /// single head it can, but the rows of a projection of their own it can only for one sequence.
   TensorId heads(std::string_view name, TensorId x, const Expr& count) {
     const bool of_v = name == "v_proj";
     const bool of_k = name == "k_proj";
+    const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
+                         context_.policy.micro_batch > 1 && context_.transformers();
     const bool packed_gradient =
-        (turns_ && !of_v) || (repeats_ && (of_k || of_v)) || (written_out_ && !of_k);
-    if (packed_gradient && count != Expr(1)) {
+        (turns_ && !of_v) || (repeats_ && (of_k || of_v)) || (written_out_ && (!of_k || by_rows));
+    const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
+    if (packed_gradient && !single) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));
     }
     return view(block_, {name, "heads"}, x, by_head(count));
@@ -95,52 +110,114 @@ class Projections {
 
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
-    TensorId both = project("qkv_proj", width, spec_.q_bias, x);
-    TensorId q = 0;
-    TensorId k = 0;
-    TensorId v = 0;
-    if (context_.transformers() && context_.habits.slices_qkv) {
-      const auto part = [&](std::string_view name, const Expr& heads) {
-        return slice(block_, {"qkv_proj", name}, both, {dims_.b, dims_.s, heads * dims_.d});
-      };
-      q = part("q", dims_.a);
-      k = part("k", dims_.k);
-      v = part("v", dims_.k);
-      q = heads("q_proj", q, dims_.a);
-      k = heads("k_proj", k, dims_.k);
-      v = heads("v_proj", v, dims_.k);
-      return by_heads(q, k, v);
+    const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    if (!context_.transformers()) return columns(both);
+    if (context_.habits.names_qkv) attention_.local(both);
+    const bool grouped = spec_.kv_heads < spec_.heads;
+    switch (context_.habits.qkv_split) {
+      case QkvSplit::columns:
+      case QkvSplit::columns_in_order:
+        return columns(both);
+      case QkvSplit::columns_or_turned:
+        return grouped ? columns(both) : turned(both);
+      case QkvSplit::turned:
+        return turned(both);
+      case QkvSplit::slices:
+        return slices(both);
+      case QkvSplit::selected:
+        if (!grouped) return selected(both);
+        return spec_.kv_heads == 1 ? indexed(both) : groups(both);
     }
-    if (!context_.transformers() || context_.habits.splits_before_heads) {
-      const auto part = [&](std::string_view name, const Expr& heads) {
-        return Part{{"qkv_proj", name}, {dims_.b, dims_.s, heads * dims_.d}};
-      };
-      const std::vector<TensorId> parts = split(
-          block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
-      k = heads("k_proj", parts[1], dims_.k);
-      v = heads("v_proj", parts[2], dims_.k);
-      q = heads("q_proj", parts[0], dims_.a);
-      return by_heads(q, k, v);
-    }
-    if (context_.transformers() && context_.habits.transposes_before_split) {
-      both = view_copied_back(block_, {"qkv_proj", "by head"}, both,
-                              {dims_.b, dims_.s, dims_.a, Expr(3) * dims_.d});
-    }
+    return columns(both);
+  }
+
+  AttentionInputs columns(TensorId both) {
+    const auto part = [&](std::string_view name, const Expr& count) {
+      return Part{{"qkv_proj", name}, {dims_.b, dims_.s, count * dims_.d}};
+    };
+    const std::vector<TensorId> parts = split(
+        block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
+    const bool first =
+        context_.transformers() && context_.habits.qkv_split == QkvSplit::columns_in_order;
+    TensorId q = first ? heads("q_proj", parts[0], dims_.a) : parts[0];
+    const TensorId k = heads("k_proj", parts[1], dims_.k);
+    const TensorId v = heads("v_proj", parts[2], dims_.k);
+    if (!first) q = heads("q_proj", q, dims_.a);
+    return by_heads(q, k, v);
+  }
+
+  AttentionInputs turned(TensorId both) {
+    const Shape shape = {dims_.b, dims_.s, dims_.a, Expr(3) * dims_.d};
+    const Place place = {"qkv_proj", "by head"};
+    both = spec_.heads == 1 ? view(block_, place, both, shape)
+                            : view_copied_back(block_, place, both, shape);
     const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
                                               {{{"qkv_proj", "q"}, by_head(dims_.a)},
                                                {{"qkv_proj", "k"}, by_head(dims_.k)},
                                                {{"qkv_proj", "v"}, by_head(dims_.k)}});
-    const bool indexes =
-        context_.transformers() && context_.habits.splits_by_index && spec_.kv_heads < spec_.heads;
-    k = indexes ? index_out("k_split", parts[1]) : parts[1];
-    v = indexes ? index_out("v_split", parts[2]) : parts[2];
-    return by_heads(parts[0], k, v);
+    return by_heads(parts[0], parts[1], parts[2]);
   }
 
-  /// Advanced indexing copies, and keeps its index.
-  TensorId index_out(std::string_view name, TensorId x) {
+  AttentionInputs slices(TensorId both) {
+    const auto part = [&](std::string_view name, const Expr& count) {
+      return slice(block_, {"qkv_proj", name}, both, {dims_.b, dims_.s, count * dims_.d});
+    };
+    const TensorId q = part("q", dims_.a);
+    const TensorId k = part("k", dims_.k);
+    const TensorId v = part("v", dims_.k);
+    const TensorId q_heads = heads("q_proj", q, dims_.a);
+    const TensorId k_heads = heads("k_proj", k, dims_.k);
+    return by_heads(q_heads, k_heads, heads("v_proj", v, dims_.k));
+  }
+
+  AttentionInputs selected(TensorId both) {
+    const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_head(dims_.a));
+    const TensorId k = slice(block_, {"qkv_proj", "k"}, both, by_head(dims_.k));
+    return by_heads(q, k, slice(block_, {"qkv_proj", "v"}, both, by_head(dims_.k)));
+  }
+
+  AttentionInputs indexed(TensorId both) {
+    const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_head(dims_.a));
+    const TensorId k = index_out("k_split", both, by_head(dims_.k));
+    return by_heads(q, k, index_out("v_split", both, by_head(dims_.k)));
+  }
+
+  /// Every group of heads is one slice with its key and value: written out by heads.
+  AttentionInputs groups(TensorId both) {
+    const Shape by_group = {dims_.b, dims_.s, dims_.k, dims_.a / dims_.k, dims_.d};
+    const Shape whole = by_head(dims_.a);
+    const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_group);
+    Frame splitting(block_);
+    const TensorId k = splitting.local(index_out("k_split", both, by_head(dims_.k)));
+    const TensorId v = splitting.local(index_out("v_split", both, by_head(dims_.k)));
+    const TensorId q_heads = copy(block_, {"q_heads"}, q, whole);
+    const TensorId k_heads = repeated_copy("k_heads", k, whole);
+    return by_heads(q_heads, k_heads, repeated_copy("v_heads", v, whole));
+  }
+
+  TensorId repeated_copy(std::string_view name, TensorId x, const Shape& shape) {
+    const TensorId out = block_.make({name}, shape, block_.dtype_of(x));
+    Op op;
+    op.kind = OpKind::copy;
+    op.name = name;
+    op.inputs = {x};
+    op.outputs = {out};
+    KernelLaunch sum;
+    sum.outer = dims_.b * dims_.s * dims_.k;
+    sum.reduced = dims_.a / dims_.k;
+    sum.inner = dims_.d;
+    sum.dtype = block_.dtype_of(x);
+    BackwardWriter backward(op);
+    backward.give(x, backward.make(x, block_.dtype_of(x)));
+    backward.launch(sum);
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  /// Advanced indexing copies, and keeps its index. Its backward sorts the index, of one element.
+  TensorId index_out(std::string_view name, TensorId x, const Shape& shape) {
     const TensorId index = block_.make({name, "index"}, {Expr(1)}, DType::int64);
-    const TensorId out = block_.make({name}, block_.tensor(x).shape, block_.dtype_of(x));
+    const TensorId out = block_.make({name}, shape, block_.dtype_of(x));
     Op op;
     op.kind = OpKind::copy;
     op.name = name;
@@ -148,7 +225,14 @@ class Projections {
     op.outputs = {index, out};
     op.saved = {index};
     BackwardWriter backward(op);
-    backward.give(x, backward.make(x, block_.dtype_of(x)));
+    const auto whole = backward.make(x, block_.dtype_of(x));
+    const auto wrapped = backward.make(index, DType::int64);
+    std::vector<BackwardWriter::Made> sorting = {backward.make(index, DType::int64)};
+    backward.drop(wrapped);
+    for (int i = 0; i < 3; ++i) sorting.push_back(backward.make(index, DType::int64));
+    sorting.push_back(backward.make(index, DType::uint8));
+    for (; !sorting.empty(); sorting.pop_back()) backward.drop(sorting.back());
+    backward.give(x, whole);
     block_.emit(std::move(op));
     return out;
   }
@@ -163,118 +247,11 @@ class Projections {
   const DecoderContext& context_;
   const Dimensions& dims_;
   const SoftmaxAttention& spec_;
+  Frame& attention_;
   bool turns_;
   bool repeats_;
   bool written_out_;  // as products of batches
 };
-
-struct Rotation {
-  std::vector<TensorId> tables;  ///< cos and sin; none where they are not counted
-  bool by_cat = false;           ///< rotated and other channels are joined: the result is packed
-  bool joins_at_once = false;    ///< the queries before the keys are turned
-  bool joined_replaces = false;  ///< the turned channels go as soon as they are joined
-  Expr channels;                 ///< that turn
-  RotationType type = RotationType::given;
-  bool casts_back = false;  ///< the sum is of another type
-};
-
-/// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
-TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
-  const std::vector<TensorId>& tables = rotation.tables;
-  const Shape shape = block.tensor(x).shape;
-  const bool widens = rotation.type == RotationType::factors_in_fp32;
-  const auto factor = [&](std::string_view part, TensorId tensor) {
-    return widens ? cast(block, {name, part}, tensor, DType::fp32) : tensor;
-  };
-  if (tables.empty()) return function(block, {name}, Keeps::nothing, x);
-  Shape half = shape;
-  half.back() = half.back() / Expr(2);
-  const TensorId cosine =
-      multiply(block, {name, "cosine product"}, factor("in fp32", x), tables[0]);
-  const TensorId low = slice(block, {name, "low half"}, x, half);
-  const TensorId high = slice(block, {name, "high half"}, x, half);
-  const TensorId negated = scale(block, {name, "negated half"}, high);
-  const TensorId half_turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
-  const TensorId sine = multiply(block, {name, "sine product"},
-                                 factor("half turned in fp32", half_turned), tables[1]);
-  return add(block, {name, "turned"}, cosine, sine);
-}
-
-/// The channels that turn and those that do not.
-struct Channels {
-  TensorId turning = 0;
-  TensorId still = 0;
-};
-
-Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, const Expr& turning) {
-  Shape shape = block.tensor(x).shape;
-  const Expr whole = shape.back();
-  shape.back() = turning;
-  Channels channels;
-  // A slice of everything is the tensor itself.
-  channels.turning = turning == whole ? view(block, {name, "turning channels"}, x, shape)
-                                      : slice(block, {name, "turning channels"}, x, shape);
-  shape.back() = whole - turning;
-  channels.still = slice(block, {name, "still channels"}, x, shape);
-  return channels;
-}
-
-/// Queries and keys by the positions' angles.
-void rotate(BlockBuilder& block, const Rotation& rotation, Frame& names, AttentionInputs& inputs) {
-  Heads& q = inputs.q;
-  Heads& k = inputs.k;
-  if (!rotation.by_cat) {
-    Frame frame(block);
-    const DType dtype = block.dtype_of(q.id);
-    for (const TensorId table : rotation.tables) frame.local(table);
-    if (rotation.type == RotationType::whole_in_fp32) {
-      q.id = frame.local(cast(block, {"q_rotary", "in fp32"}, q.id, DType::fp32));
-      k.id = frame.local(cast(block, {"k_rotary", "in fp32"}, k.id, DType::fp32));
-    }
-    const TensorId of_q = frame.local(turned(block, "q_rotary", q.id, rotation));
-    const TensorId of_k = frame.local(turned(block, "k_rotary", k.id, rotation));
-    q = {of_q, false};
-    k = {of_k, false};
-    if (!rotation.casts_back) return;
-    q = {cast(block, {"q_rotary", "in type"}, of_q, dtype), false};
-    k = {cast(block, {"k_rotary", "in type"}, of_k, dtype), false};
-    return;
-  }
-  const Channels of_q = channels_of(block, "q_rotary", q.id, rotation.channels);
-  const Channels of_k = channels_of(block, "k_rotary", k.id, rotation.channels);
-  const auto joined = [&](std::string_view name, TensorId part, TensorId still, TensorId like) {
-    return Heads{concatenate(block, {name}, {part, still}, block.tensor(like).shape), true};
-  };
-  const TensorId turned_q = turned(block, "q_rotary", of_q.turning, rotation);
-  if (rotation.joins_at_once) {
-    q = joined("q_rotary", turned_q, of_q.still, q.id);
-    const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
-    k = joined("k_rotary", turned_k, of_k.still, k.id);
-    return;
-  }
-  const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
-  if (!rotation.joined_replaces) {
-    for (const TensorId part : {turned_q, turned_k}) names.local(part);
-  }
-  q = joined("q_rotary", turned_q, of_q.still, q.id);
-  k = joined("k_rotary", turned_k, of_k.still, k.id);
-}
-
-/// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
-std::vector<TensorId> rotary_tables(BlockBuilder& block, const DecoderContext& context,
-                                    const LayerKind& kind) {
-  if (context.textbook()) return {};
-  const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
-  const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
-  const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
-  const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
-  const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
-  std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
-                                  block.shared(local ? "local sin" : "sin", shape, dtype)};
-  if (!context.transformers() || !context.habits.tables_by_layer) return shared;
-  return {compute(block, OpKind::copy, {shared[0]}, {{"interleave", "cos"}, shape, dtype}),
-          compute(block, OpKind::copy, {shared[1]}, {{"interleave", "sin"}, shape, dtype})};
-}
 
 TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
              const AttentionInputs& inputs) {
@@ -316,11 +293,10 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
   call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
                 (habitual && context.habits.masks_always);
-  call.broadcast = habitual && context.habits.splits_by_index && spec.kv_heads == 1 &&
-                   spec.kv_heads < spec.heads;
+  call.broadcast = broadcasts_heads(context);
   // transformers repeats keys and values where it passes a mask.
   call.grouped = spec.kv_heads < spec.heads && !call.masked;
-  call.repeats = spec.kv_heads < spec.heads && spec.kv_heads > 1 &&
+  call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
     call.kernel = call.broadcast ? AttentionKernel::sdpa_math
@@ -360,33 +336,17 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
 }
 
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
-                   TensorId x) {
+                   const Branch& branch) {
+  const TensorId x = branch.x;
   const Dimensions& dims = context.dims;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
-  const AttentionCall call = attention_call(context, kind);
+  AttentionCall call = attention_call(context, kind);
   Frame frame(block);
-  const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
-  const bool turns = rotary != nullptr && kind.rotates;
-  AttentionInputs inputs = Projections(block, context, call, turns).write(x);
-  if (turns) {
-    const bool habitual = context.transformers();
-    Rotation rotation;
-    rotation.tables = rotary_tables(block, context, kind);
-    rotation.by_cat =
-        habitual && (context.habits.rotates_by_cat || rotary->rotary_dim != spec.head_dim);
-    rotation.joins_at_once = habitual && context.habits.rotates_by_cat;
-    rotation.joined_replaces = habitual && context.habits.joined_replaces;
-    rotation.channels = rotary->rotary_dim == spec.head_dim ? dims.d : Expr(Symbol::rotary_dim);
-    if (habitual) rotation.type = context.habits.rotation;
-    rotation.casts_back =
-        habitual && (context.habits.tables_in_fp32 || rotation.type != RotationType::given);
-    // Who takes the channels apart in attention's own function names the parts.
-    const bool own = rotation.by_cat && habitual && context.habits.names_channels;
-    Frame rotating(block);
-    Frame& names = own ? frame : rotating;
-    for (const TensorId raw : {inputs.q.id, inputs.k.id}) names.local(raw);
-    rotate(block, rotation, names, inputs);
-  }
+  call.function = &frame;
+  const bool turns =
+      std::holds_alternative<RotaryPosition>(context.decoder.position) && kind.rotates;
+  AttentionInputs inputs = Projections(block, context, {call, turns, frame}).write(x);
+  if (turns) inputs = rotate(block, {context, kind, frame}, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, call, inputs);
   if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
@@ -394,6 +354,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
                                   {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
                                    context.bias_call(), dims.stream()},
                                   dims.rows(), mixed);
+  if (branch.residual) return dropped_sum(block, context, "attention", {out, branch.residual});
   return dropout(block, "attention_output_dropout", context.dropout_inside(), out);
 }
 

@@ -33,8 +33,16 @@ struct AttentionCall {
   bool grouped = false;        ///< fewer key/value heads reach the kernel than query heads
   bool repeats = false;        ///< keys and values are written out for every query head
   bool broadcast = false;      ///< a single key/value head is left to broadcasting (Falcon)
+  Frame* function = nullptr;   ///< attention's own, in which some families write their scores
   double dropout = 0;
   DType dtype = DType::bf16;  ///< of the operands
+};
+
+/// Where a rotation happens: the model, the layer's kind, and attention's own function.
+struct RotaryCall {
+  const DecoderContext& context;
+  const LayerKind& kind;
+  Frame& attention;
 };
 
 /// The type in which attention runs: autocast's, or the model's.
@@ -61,6 +69,17 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
 TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
                             const AttentionCall& call, AttentionInputs inputs);
 
+/// Queries and keys of a layer of `kind` by the positions' angles; `attention` calls. Answers both
+/// with the values as they were.
+AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs);
+
+/// Whether keys and values are repeated for the query heads that share them, as all families do but
+/// those that write them out (Falcon-40B) or leave a single head to broadcasting (Falcon-7B).
+bool repeats_heads(const DecoderContext& context);
+bool broadcasts_heads(const DecoderContext& context);
+/// A single head as a product broadcasts it; any other as it is.
+Heads broadcast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                      Heads x);
 /// Keys or values repeated to all query heads: a copy, but one head is only seen a times.
 Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                    Heads x);
@@ -70,6 +89,14 @@ Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string
 /// `x` as a batched product reads it: a transposed view of several sequences is copied first.
 Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                       Heads x);
+
+/// The mask that scaled dot product attention is given, in the operands' type, its columns rounded
+/// up to 8 where the kernel wants that.
+TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                     std::optional<TensorId> ready);
+/// The same where it is one of autocast's arguments, which it casts from the last to the first.
+std::optional<TensorId> ready_mask(BlockBuilder& block, const DecoderContext& context,
+                                   const AttentionCall& call);
 
 /// FLOPs of queries times keys, and of probabilities times values: 2·b·a·s·s·d each.
 Expr score_flops(const Dimensions& dims);

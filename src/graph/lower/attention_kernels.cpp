@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,37 +13,6 @@
 namespace memest {
 namespace {
 
-/// The output and what a fused kernel keeps beside q, k, v and it, in the order in which it makes
-/// them.
-void make_outputs(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
-                  TensorId out, Op& op) {
-  const Dimensions& dims = context.dims;
-  const bool efficient = call.kernel == AttentionKernel::sdpa_efficient;
-  const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
-  const TensorId sums =
-      block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, rows}, DType::fp32);
-  block.tensor(sums).for_backward = call.kernel != AttentionKernel::sdpa_flash;
-  op.outputs = {out, sums};
-  if (!efficient) {
-    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
-    const bool flash = call.kernel == AttentionKernel::sdpa_flash;
-    const TensorId seed = block.make({"attention", "seed"}, {Expr(flash ? 2 : 1)}, DType::int64);
-    const TensorId offset = block.make({"attention", "offset"}, {Expr(1)}, DType::int64);
-    const bool first = call.kernel == AttentionKernel::sdpa_cudnn;
-    op.outputs.insert(first ? op.outputs.begin() : op.outputs.end(), {seed, offset});
-    if (flash && call.dropout > 0) {
-      // With dropout a second seed takes the place of the first.
-      op.saved.insert(op.saved.end(), {out, sums, offset});
-      const TensorId dropped = block.make({"attention", "dropout seed"}, {Expr(2)}, DType::int64);
-      block.tensor(dropped).for_dropout = true;
-      op.outputs.push_back(dropped);
-      op.saved.push_back(dropped);
-      return;
-    }
-  }
-  op.saved.insert(op.saved.end(), op.outputs.begin(), op.outputs.end());
-}
-
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
@@ -51,6 +22,104 @@ Expr head_size(const DecoderContext& context, std::int64_t size) {
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
   return size == spec.head_dim ? context.dims.d : Expr(size);
 }
+
+/// Into how many parts flash attention cuts the keys where batch and heads alone would leave
+/// multiprocessors idle: the first that is at least 85 % as well filled as the best (PyTorch 2.11,
+/// flash_api.cpp, set_params_splitkv and num_splits_heuristic).
+std::int64_t flash_splits(const LoweringPolicy& policy, const SoftmaxAttention& spec) {
+  constexpr std::int64_t kRows = 64;
+  constexpr float kFilled = 0.8F;
+  constexpr float kNearlyBest = 0.85F;
+  const std::int64_t columns = spec.head_dim <= 64 ? 256 : spec.head_dim <= 128 ? 128 : 64;
+  const std::int64_t parts = rounded_up(policy.seq_len, columns) / columns;
+  const std::int64_t blocks = checked_multiply(checked_multiply(policy.micro_batch, spec.heads),
+                                               rounded_up(policy.seq_len, kRows) / kRows);
+  const std::int64_t slots = 2 * policy.multiprocessors;
+  if (static_cast<float>(blocks) >= kFilled * static_cast<float>(slots)) return 1;
+  const auto per_split = [parts](std::int64_t splits) { return (parts + splits - 1) / splits; };
+  std::vector<float> filled;  // by splits, from 1 on; 0 where one split fewer does as well
+  for (std::int64_t splits = 1; splits <= std::min({std::int64_t{128}, slots, parts}); ++splits) {
+    const bool new_size = splits == 1 || per_split(splits) != per_split(splits - 1);
+    const float waves = static_cast<float>(blocks * splits) / static_cast<float>(slots);
+    filled.push_back(new_size ? waves / std::ceil(waves) : 0.0F);
+  }
+  if (filled.empty()) return 1;
+  const float best = *std::max_element(filled.begin(), filled.end());
+  const auto first = std::find_if(filled.begin(), filled.end(),
+                                  [&](float one) { return one > 0 && one >= kNearlyBest * best; });
+  return first - filled.begin() + 1;
+}
+
+/// The output and what a fused kernel keeps beside q, k, v and it, in the order in which it makes
+/// them; and what it makes and does not keep.
+class OutputWriter {
+ public:
+  OutputWriter(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call)
+      : block_(block),
+        context_(context),
+        call_(call),
+        spec_(std::get<SoftmaxAttention>(context.decoder.attention)) {}
+
+  void write(TensorId out, Op& op) {
+    const Dimensions& dims = context_.dims;
+    const bool flash = call_.kernel == AttentionKernel::sdpa_flash;
+    const bool efficient = call_.kernel == AttentionKernel::sdpa_efficient;
+    const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
+    const TensorId sums = make("log-sum-exp", {dims.b, dims.a, rows}, DType::fp32);
+    block_.tensor(sums).for_backward = !flash;
+    op.outputs = {out, sums};
+    if (efficient) {
+      // The kernel keeps a head's output of so many channels in registers.
+      constexpr std::int64_t kWidestInRegisters = 128;
+      op.saved.insert(op.saved.end(), {out, sums});
+      if (is_half(call_.dtype) && spec_.head_dim > kWidestInRegisters) {
+        op.outputs.push_back(make("output in fp32", block_.tensor(out).shape, DType::fp32));
+      }
+      return;
+    }
+    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
+    const TensorId seed = make("seed", {Expr(flash ? 2 : 1)}, DType::int64);
+    const TensorId offset = make("offset", {Expr(1)}, DType::int64);
+    op.saved.insert(op.saved.end(), {out, sums, offset});
+    if (!flash) {
+      op.outputs.insert(op.outputs.begin(), {seed, offset});
+      op.saved.push_back(seed);
+      return;
+    }
+    if (call_.dropout <= 0) append_splits(op);
+    op.outputs.insert(op.outputs.end(), {seed, offset});
+    if (call_.dropout > 0) {
+      // With dropout a second seed takes the place of the first.
+      op.outputs.push_back(make("dropout seed", {Expr(2)}, DType::int64));
+      block_.tensor(op.outputs.back()).for_dropout = true;
+    }
+    op.saved.push_back(call_.dropout > 0 ? op.outputs.back() : seed);
+  }
+
+ private:
+  TensorId make(std::string_view name, Shape shape, DType dtype) {
+    return block_.make({"attention", name}, std::move(shape), dtype);
+  }
+
+  /// Partial sums and outputs of the keys' parts.
+  void append_splits(Op& op) {
+    const std::int64_t splits = flash_splits(context_.policy, spec_);
+    if (splits == 1) return;
+    constexpr std::int64_t kWide = 192;
+    constexpr std::int64_t kWidest = 256;
+    const std::int64_t d = spec_.head_dim <= kWide ? rounded_up(spec_.head_dim, 32) : kWidest;
+    Shape partial = block_.tensor(op.outputs.back()).shape;
+    partial.insert(partial.begin(), Expr(splits));
+    op.outputs.push_back(make("partial log-sum-exp", partial, DType::fp32));
+    partial.push_back(head_size(context_, d));
+    op.outputs.push_back(make("partial outputs", partial, DType::fp32));
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  const AttentionCall& call_;
+  const SoftmaxAttention& spec_;
+};
 
 /// Flash attention's backward: row sums, the fp32 accumulator of the query gradient, and with
 /// grouped heads the key and value gradients of every query head.
@@ -112,9 +181,11 @@ bool has_large_shared_memory(int capability) {
   return capability == 80 || capability == 90 || capability == 100;
 }
 
-EfficientTile efficient_tile(DType dtype, std::int64_t head_dim, int capability) {
+EfficientTile efficient_tile(const AttentionCall& call, std::int64_t head_dim, int capability) {
+  const DType dtype = call.dtype;
   const bool large = has_large_shared_memory(capability);
-  const bool ada = capability == 86 || capability == 89;
+  // With dropout the wider tile does not fit.
+  const bool ada = (capability == 86 || capability == 89) && call.dropout <= 0;
   const EfficientTiles& half = large ? kHalfLargeShared : ada ? kHalfAda : kHalfOther;
   const EfficientTiles& tiles = is_half(dtype) ? half : (large ? kFloatLargeShared : kFloatOther);
   return *std::find_if(tiles.begin(), tiles.end(), [head_dim](const EfficientTile& tile) {
@@ -128,7 +199,7 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
   const Dimensions& dims = context.dims;
   const LoweringPolicy& policy = context.policy;
   const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
-  const EfficientTile tile = efficient_tile(call.dtype, spec.head_dim, policy.capability);
+  const EfficientTile tile = efficient_tile(call, spec.head_dim, policy.capability);
   const Expr row_tiles =
       Expr(tile.rows == 64 ? Symbol::seq_len_64 : Symbol::seq_len_128) / Expr(tile.rows);
   const std::int64_t column_tiles = rounded_up(spec.head_dim, tile.columns) / tile.columns;
@@ -151,9 +222,12 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
     const TensorId product = scratch(block, {"attention", "gradient times output"},
                                      {dims.b, dims.s, dims.a, dims.d}, DType::fp32);
     const auto products = backward.make(product, DType::fp32);
-    const auto strided = backward.make(sums, DType::fp32);
-    delta = backward.make(sums, DType::fp32);
-    backward.drop(strided);
+    const auto by_token = backward.make(sums, DType::fp32);
+    delta = by_token;
+    if (spec.heads > 1) {
+      delta = backward.make(sums, DType::fp32);
+      backward.drop(by_token);
+    }
     backward.drop(products);
   }
   const auto workspace = backward.make(accumulators, DType::uint8);
@@ -173,7 +247,8 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
                     bool packed, Op& op) {
   BackwardWriter backward(op);
   // Flash attention reads its output by tokens.
-  const bool copies = packed && call.kernel == AttentionKernel::sdpa_flash;
+  const bool several = std::get<SoftmaxAttention>(context.decoder.attention).heads > 1;
+  const bool copies = packed && several && call.kernel == AttentionKernel::sdpa_flash;
   const auto by_tokens = copies ? backward.make(op.inputs.front(), call.dtype) : 0;
   std::array<BackwardWriter::Made, 3> gradients{};
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -199,33 +274,6 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     backward.give(op.inputs[i], gradients[i], Reach::through_view);
   }
-}
-
-/// A mask in the operands' type, its columns rounded up to 8 where the kernel wants that. Each
-/// layer makes its own from a boolean one and two numbers; ALiBi's is ready unless it must be cast
-/// or widened.
-TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context,
-                     const AttentionCall& call) {
-  constexpr std::int64_t kColumns = 8;
-  const Dimensions& dims = context.dims;
-  const bool widens =
-      call.kernel == AttentionKernel::sdpa_efficient && context.policy.seq_len % kColumns != 0;
-  const Shape shape = {dims.b, call.mask_by_head ? dims.a : Expr(1), dims.s,
-                       widens ? Expr(Symbol::seq_len_8) : dims.s};
-  if (call.mask_by_head && !widens && !context.policy.autocast) {
-    return block.shared("alibi mask", shape, call.dtype);
-  }
-  if (call.mask_by_head)
-    return compute(block, OpKind::mask, {}, {{"attention_mask"}, shape, call.dtype});
-  const auto number = [&](std::string_view name) {
-    return compute(block, OpKind::copy, {}, {{"attention_mask", name}, {Expr(1)}, call.dtype});
-  };
-  const TensorId zero = number("zero");
-  const TensorId lowest = number("lowest value");
-  const Shape whole = {dims.b, Expr(1), dims.s, dims.s};
-  std::vector<TensorId> inputs = {zero, lowest};
-  if (context.transformers()) inputs.push_back(block.shared(call.mask, whole, DType::boolean));
-  return compute(block, OpKind::mask, inputs, {{"attention_mask"}, shape, call.dtype});
 }
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
@@ -273,6 +321,8 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
     inputs.v = repeat_heads(block, context, "v_repeat", inputs.v);
     for (const Heads& local : {inputs.k, inputs.v}) frame.local(local.id);
   }
+  const std::optional<TensorId> ready = ready_mask(block, context, call);
+  if (ready) frame.local(*ready);
   const bool flash = call.kernel == AttentionKernel::sdpa_flash;
   const auto prepare = [&](std::string_view name, Heads x) {
     const Heads typed = cast_heads(block, context, name, x);
@@ -292,10 +342,10 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   const TensorId out = block.make({"attention"}, block.tensor(inputs.q.id).shape, call.dtype);
   op.saved = op.inputs;
   if (call.masked) {
-    op.inputs.push_back(mask_tensor(block, context, call));
+    op.inputs.push_back(mask_tensor(block, context, call, ready));
     op.saved.push_back(op.inputs.back());
   }
-  make_outputs(block, context, call, out, op);
+  OutputWriter(block, context, call).write(out, op);
   write_backward(block, context, call, inputs.q.packed, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
   const Expr product = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
@@ -305,7 +355,9 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   const Shape joined = {dims.b, dims.s, dims.a * dims.d};
   const bool sliced =
       flash && std::get<SoftmaxAttention>(context.decoder.attention).head_dim % 8 != 0;
-  if (sliced || (inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient)) {
+  const bool by_head = inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient &&
+                       std::get<SoftmaxAttention>(context.decoder.attention).heads > 1;
+  if (sliced || by_head) {
     return copy(block, {"join_heads"}, out, joined);
   }
   return view(block, {"attention", "joined"}, out, joined);

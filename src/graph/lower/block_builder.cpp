@@ -255,6 +255,10 @@ void BlockBuilder::write_releases() {
 Block BlockBuilder::take(TensorId output, bool checkpointable) && {
   block_.output = output;
   block_.checkpointable = checkpointable;
+  {
+    Frame function(*this);
+    for (const TensorId id : held_to_end_) function.local(id);
+  }
   write_releases();
   return std::move(block_);
 }

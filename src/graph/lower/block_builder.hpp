@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
@@ -100,6 +101,8 @@ class BlockBuilder {
   [[nodiscard]] bool needs_gradient(TensorId id) const { return needs_gradient_[id]; }
   void set_needs_gradient(TensorId id, bool needs) { needs_gradient_[id] = needs; }
 
+  /// The function that the block is names `id` until it returns.
+  void hold_to_end(TensorId id) { held_to_end_.push_back(id); }
   /// The caller's local ends with the frames that hold the block's input, not with the block.
   void let_input_go() { input_goes_ = true; }
   /// Answers `output` to the next block.
@@ -126,18 +129,21 @@ class BlockBuilder {
   bool in_core_ = false;
   std::vector<TensorId> let_go_first_;  // named before there is an op
   std::vector<Held> held_;              // in the order in which their functions return
+  std::vector<TensorId> held_to_end_;
 };
 
 /// What is emitted while one stands belongs to the attention core.
 class AttentionCore {
  public:
-  explicit AttentionCore(BlockBuilder& block) : block_(block) { block_.in_core_ = true; }
-  ~AttentionCore() { block_.in_core_ = false; }
+  explicit AttentionCore(BlockBuilder& block)
+      : block_(block), before_(std::exchange(block.in_core_, true)) {}
+  ~AttentionCore() { block_.in_core_ = before_; }
   AttentionCore(const AttentionCore&) = delete;
   AttentionCore& operator=(const AttentionCore&) = delete;
 
  private:
   BlockBuilder& block_;
+  bool before_;
 };
 
 /// A function of the model's program: its locals live until it returns, other tensors until their

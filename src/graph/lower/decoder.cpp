@@ -23,14 +23,7 @@ class LayerWriter {
 
   Block write() && {
     // The layer is called with these; a checkpoint holds what it was called with.
-    if (context_.transformers()) {
-      block_.shared("position ids", {Expr(1), context_.dims.s}, DType::int64);
-    }
     const TensorId out = written();
-    {
-      Frame layer(block_);
-      for (const TensorId local : named_) layer.local(local);
-    }
     return std::move(block_).take(out, true);
   }
 
@@ -39,8 +32,7 @@ class LayerWriter {
     const Dimensions& dims = context_.dims;
     const TensorId x = block_.block_input({dims.b, dims.stream_s, dims.h}, context_.policy.weights,
                                           input_wants_gradient_);
-    // An argument of the layer, which a checkpoint holds, whether it is read or not.
-    if (context_.transformers()) block_.shared("position ids", {dims.s}, DType::int64);
+    name_arguments();
     switch (context_.decoder.layout) {
       case BlockLayout::pre_norm: {
         const TensorId y = attention_sublayer(x);
@@ -49,6 +41,9 @@ class LayerWriter {
       case BlockLayout::post_norm: {
         const TensorId y =
             normalize("attention_norm", residual("attention_residual", x, attend(x)));
+        if (context_.transformers() && context_.habits.feeds_inline) {
+          return normalize("feed_forward_norm", fed_inline(y, false));
+        }
         return normalize("feed_forward_norm", residual("feed_forward_residual", y, feed(y)));
       }
       case BlockLayout::sandwich: {
@@ -84,9 +79,25 @@ class LayerWriter {
     return x;
   }
 
+  /// What the layer is called with and a checkpoint holds, whether it is read or not.
+  void name_arguments() {
+    const Dimensions& dims = context_.dims;
+    if (!context_.transformers()) return;
+    if (context_.habits.passes_positions) {
+      block_.shared("position ids", {dims.s}, DType::int64);
+    }
+    const bool alibi = std::holds_alternative<AlibiPosition>(context_.decoder.position);
+    if (!alibi || context_.habits.alibi != AlibiWriting::of_int64_mask) return;
+    const DType dtype = context_.policy.weights;
+    block_.shared("alibi", {dims.b, dims.a, dims.s}, dtype);
+    for (const std::string_view table : {"cos", "sin"}) {
+      block_.shared(table, {Expr(1), dims.s, dims.d}, dtype);
+    }
+  }
+
   /// Where `locals` or more have names of their own, x lives until the layer returns.
   TensorId named(LayerLocals locals, TensorId x) {
-    if (context_.transformers() && context_.habits.locals >= locals) named_.push_back(x);
+    if (context_.transformers() && context_.habits.locals >= locals) block_.hold_to_end(x);
     return x;
   }
 
@@ -94,21 +105,52 @@ class LayerWriter {
     Frame sublayer(block_);
     const TensorId normalized = named(LayerLocals::first_norm, normalize("attention_norm", x));
     if (names_norm()) sublayer.local(normalized);
-    return residual("attention_residual", x, named(LayerLocals::branches, attend(normalized)));
+    if (context_.transformers() && context_.habits.locals == LayerLocals::norms) {
+      norm_to_rename_ = normalized;
+    }
+    if (context_.transformers() && context_.habits.sums_inside == SumsInside::everywhere) {
+      return attention(block_, context_, kind_, {normalized, x});
+    }
+    const TensorId mixed = attend(normalized);
+    if (context_.transformers() && context_.habits.drops_attention_as_scores) {
+      return dropped_sum(block_, context_, "attention", {named(LayerLocals::branches, mixed), x});
+    }
+    if (context_.transformers() && context_.habits.sum_replaces_attention) {
+      named_branch_ = mixed;
+      return residual("attention_residual", x, mixed);
+    }
+    return residual("attention_residual", x, named(LayerLocals::branches, mixed));
   }
 
   TensorId feed_forward_sublayer(TensorId x) {
-    if (context_.transformers() && context_.habits.feeds_inline) {
-      const Shape shape = block_.tensor(x).shape;
-      const TensorId rows = view(block_, {"feed_forward_norm", "rows"}, x, shape);
-      const TensorId fed = feed(normalize("feed_forward_norm", rows));
-      const TensorId sum = residual("feed_forward_residual", rows, fed);
-      return view(block_, {"feed_forward_residual", "by sequence"}, sum, shape);
-    }
+    if (context_.transformers() && context_.habits.feeds_inline) return fed_inline(x, true);
     Frame sublayer(block_);
-    const TensorId normalized = named(LayerLocals::all, normalize("feed_forward_norm", x));
+    const TensorId normalized = renamed_norm(x);
     if (names_norm()) sublayer.local(normalized);
+    if (context_.transformers() && context_.habits.sums_inside != SumsInside::nowhere) {
+      const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
+      return feed_forward(block_, context_, part, {normalized, x});
+    }
     return residual("feed_forward_residual", x, named(LayerLocals::branches, feed(normalized)));
+  }
+
+  /// The feed-forward on rows without a function of its own, which names what it is added to.
+  TensorId fed_inline(TensorId x, bool norm_first) {
+    const Shape shape = block_.tensor(x).shape;
+    const TensorId rows = view(block_, {"feed_forward_norm", "rows"}, x, shape);
+    block_.hold_to_end(rows);
+    const TensorId fed = feed(norm_first ? normalize("feed_forward_norm", rows) : rows);
+    const TensorId sum = residual("feed_forward_residual", rows, fed);
+    return view(block_, {"feed_forward_residual", "by sequence"}, sum, shape);
+  }
+
+  /// The second norm, which takes the first one's name.
+  TensorId renamed_norm(TensorId x) {
+    Frame naming(block_);
+    if (norm_to_rename_) naming.local(*norm_to_rename_);
+    const TensorId out = normalize("feed_forward_norm", x);
+    const LayerLocals least = norm_to_rename_ ? LayerLocals::norms : LayerLocals::all;
+    return named(least, out);
   }
 
   [[nodiscard]] bool names_norm() const {
@@ -128,34 +170,36 @@ class LayerWriter {
 
   TensorId drop(std::string_view name, TensorId x) {
     if (context_.dropout_inside() > 0) return x;
+    if (context_.transformers() && context_.habits.drops_in_sum) named_branch_ = x;
     return dropout(block_, name, context_.dropout(context_.decoder.dropout.residual), x);
   }
 
   /// Granite's factor.
   TensorId factored(std::string_view name, TensorId x) {
     if (!context_.decoder.scaled_residual) return x;
-    unscaled_ = x;
+    named_branch_ = x;
     return scale(block_, {name}, x);
   }
 
   TensorId attend(TensorId x) {
-    const bool drops = !context_.transformers() || context_.habits.drops_attention_output;
-    TensorId out = attention(block_, context_, kind_, x);
+    const bool drops = !context_.transformers() || (context_.habits.drops_attention_output &&
+                                                    !context_.habits.drops_attention_as_scores);
+    TensorId out = attention(block_, context_, kind_, {x});
     if (drops && !drops_joined()) out = drop("attention_output_dropout", out);
     return factored("attention_output_scale", out);
   }
 
   TensorId feed(TensorId x) {
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
-    TensorId out = feed_forward(block_, context_, part, x);
+    TensorId out = feed_forward(block_, context_, part, {x});
     if (!drops_joined()) out = drop("feed_forward_dropout", out);
     return factored("feed_forward_scale", out);
   }
 
   TensorId residual(std::string_view name, TensorId x, TensorId branch) {
-    // The sum takes the name of what was scaled.
+    // The sum takes the name of the branch as it was before its factor and its dropout.
     Frame naming(block_);
-    if (unscaled_) naming.local(*std::exchange(unscaled_, std::nullopt));
+    if (named_branch_) naming.local(*std::exchange(named_branch_, std::nullopt));
     return add(block_, {name}, x, branch);
   }
 
@@ -165,17 +209,32 @@ class LayerWriter {
       return add(block_, {"feed_forward_residual"}, add(block_, {"attention_residual"}, x, mixed),
                  fed);
     }
-    TensorId both = add(block_, {"attention_residual"}, mixed, fed);
+    const bool in_place = context_.transformers() && context_.habits.joins_in_place;
+    TensorId both =
+        in_place ? add_in_place(fed, mixed) : add(block_, {"attention_residual"}, mixed, fed);
     if (drops_joined()) both = drop("branches_dropout", both);
     return add(block_, {"feed_forward_residual"}, x, both);
+  }
+
+  TensorId add_in_place(TensorId x, TensorId other) {
+    const TensorId out = block_.alias({"attention_residual"}, x, block_.tensor(x).shape);
+    Op op;
+    op.kind = OpKind::add;
+    op.name = "attention_residual";
+    op.inputs = {x, other};
+    op.outputs = {out};
+    BackwardWriter backward(op);
+    for (const TensorId id : {x, other}) backward.hand_on(id);
+    block_.emit(std::move(op));
+    return out;
   }
 
   const DecoderContext& context_;
   const LayerKind& kind_;
   bool input_wants_gradient_;
   BlockBuilder block_;
-  std::optional<TensorId> unscaled_;
-  std::vector<TensorId> named_;  // until the layer returns
+  std::optional<TensorId> named_branch_;
+  std::optional<TensorId> norm_to_rename_;
 };
 
 void bind_sizes(const DecoderContext& context, Bindings& sizes) {

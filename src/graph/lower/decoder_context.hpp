@@ -95,13 +95,22 @@ struct NormPart {
   std::string_view name;
   Norm kind;
   Shape gain;
+  bool transposed = false;  ///< x lies by tokens and is seen by heads: a kernel copies it first
 };
 TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part, TensorId x);
 
+/// What a branch reads, and the residual stream where its own function adds that.
+struct Branch {
+  TensorId x = 0;
+  std::optional<TensorId> residual = {};
+};
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
-                   TensorId x);
+                   const Branch& branch);
 TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
-                      const DenseFeedForward& part, TensorId x);
+                      const DenseFeedForward& part, const Branch& branch);
+/// The residual stream plus a branch's result, dropped before.
+TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     const Branch& branch);
 
 // The blocks of a decoder.
 

@@ -6,7 +6,8 @@
 namespace memest {
 
 TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
-                      const DenseFeedForward& part, TensorId x) {
+                      const DenseFeedForward& part, const Branch& branch) {
+  const TensorId x = branch.x;
   const Dimensions& dims = context.dims;
   const Expr size = context.feed_forward_size(part.size);
   const Shape rows = dims.rows();
@@ -40,11 +41,27 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
+  if (branch.residual) frame.local(hidden);
   const TensorId out = projection(
       block, context,
       {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.dims.stream()},
       rows, hidden);
+  if (branch.residual) return dropped_sum(block, context, "feed_forward", {out, branch.residual});
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);
+}
+
+TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     const Branch& branch) {
+  const bool of_attention = name == "attention";
+  Frame frame(block);
+  frame.local(branch.x);
+  const Dropout& rates = context.decoder.dropout;
+  const bool as_scores = of_attention && context.habits.drops_attention_as_scores;
+  const TensorId dropped =
+      dropout(block, of_attention ? "attention_output_dropout" : "feed_forward_dropout",
+              context.dropout(as_scores ? rates.attention : rates.residual), branch.x);
+  return add(block, {of_attention ? "attention_residual" : "feed_forward_residual"},
+             *branch.residual, dropped);
 }
 
 }  // namespace memest

@@ -34,6 +34,7 @@ enum class LayerLocals {
   replaced,    ///< each result takes the name of what it was made from (LLaMA)
   branches,    ///< both branches' results are named (GPT-NeoX)
   sublayers,   ///< and a norm's result until the residual sum replaces it (GPT-2)
+  norms,       ///< branches', and a norm's until the next takes its name (BLOOM)
   first_norm,  ///< branches' and the first norm's (StableLM)
   all          ///< norms' results too (Falcon)
 };
@@ -44,6 +45,36 @@ enum class ProjectionOrder {
   norm_by_norm,  ///< each is seen and normalized at once (Qwen 3)
   views_last     ///< all are projected first (OLMo)
 };
+
+/// How queries, keys and values are taken out of a fused projection.
+enum class QkvSplit {
+  columns,            ///< cut, then seen by heads, queries last (GPT-2)
+  columns_in_order,   ///< the same, queries first (MPT)
+  columns_or_turned,  ///< the first where heads share keys and values, else the second (BigCode)
+  turned,             ///< seen by heads and turned, then cut (GPT-NeoX)
+  slices,             ///< sliced out one by one, then seen by heads (Phi-3)
+  selected            ///< seen by heads, then selected one by one; shared ones are indexed out:
+                      ///< copies (BLOOM, Falcon)
+};
+
+/// How eager scores become what softmax reads.
+enum class ScoreWriting {
+  renamed,    ///< product · scale, softcap, + mask: each takes the name of the last (LLaMA)
+  onto_bias,  ///< one product onto ALiBi's rows, + mask: both named (BLOOM)
+  filled,     ///< product · scale + ALiBi, filled by a boolean mask, which is kept (MPT)
+  in_place    ///< scaled in place, + mask unnamed; with ALiBi in fp32 (Falcon)
+};
+
+/// The table of ALiBi's biases.
+enum class AlibiWriting {
+  none,
+  of_fp32_mask,   ///< by tokens of a mask of ones, in the model's type (BLOOM)
+  of_int64_mask,  ///< the same of integers in bf16, then masked for every query (Falcon)
+  of_positions    ///< for every position the config knows, in fp32 (MPT)
+};
+
+/// Where residual sums are made inside the functions of the branches.
+enum class SumsInside { nowhere, feed_forward, everywhere };
 
 /// The type in which a rotation is computed.
 enum class RotationType {
@@ -57,33 +88,40 @@ struct Habits {
   NormWriting rms_norm = NormWriting::cast_then_gain;
   NormWriting layer_norm = NormWriting::fused;
   bool rotates_by_cat = false;   ///< rotated and other channels are joined even where all rotate
+  bool joins_at_once = false;    ///< the queries' channels are joined before the keys' turn
   bool joined_replaces = false;  ///< the joined channels take the turned ones' name
   bool tables_in_fp32 = false;   ///< cos and sin stay in fp32
   bool tables_by_layer = false;  ///< every layer makes cos and sin of its own from the shared ones
   bool softmax_in_type = false;  ///< eager softmax in the scores' type, not in fp32
   bool eager_only = false;       ///< no fused attention
   bool masks_always = false;     ///< passes an attention mask even where causality would do
-  bool masks_by_fill = false;  ///< eager scores are filled by a shared boolean mask, and it is kept
+  ScoreWriting scores = ScoreWriting::renamed;
+  AlibiWriting alibi = AlibiWriting::none;
   BiasCall bias_call = BiasCall::last_argument;
-  bool norms_between_branches = false;   ///< of two parallel norms the second runs after attention
-  bool slices_qkv = false;               ///< takes q, k and v out of a fused projection one by one
-  bool transposes_before_split = false;  ///< cuts a fused projection after turning it by heads
-  bool splits_before_heads = false;      ///< cuts a fused projection before it is seen by heads
-  bool splits_by_index = false;  ///< keys and values of a fused projection are indexed out: copies
-  bool rotates_unused = false;   ///< computes rotary tables beside ALiBi
+  bool norms_between_branches = false;  ///< of two parallel norms the second runs after attention
+  QkvSplit qkv_split = QkvSplit::columns;
+  bool names_qkv = false;               ///< the fused projection keeps a name of its own
+  bool rotates_unused = false;          ///< computes rotary tables beside ALiBi
   bool masks_before_positions = false;  ///< the mask is made before the learned positions' rows
   bool positions_from_mask = false;     ///< position ids of [b, s], counted along a mask of ones
+  bool passes_positions = true;         ///< makes position ids, and layers are called with them
   bool feeds_inline = false;     ///< the feed-forward is part of the layer's function, on [b·s, h]
   bool scales_queries = false;   ///< queries are scaled before attention
   bool scale_is_tensor = false;  ///< the embedding's factor is a tensor, and kept
   LayerLocals locals = LayerLocals::replaced;
+  bool drops_in_sum = false;           ///< a branch is dropped where it is added, and still named
   bool drops_inside = false;           ///< residual dropout belongs to the branches' own functions
   bool drops_embedding = true;         ///< applies the config's embedding dropout
+  bool renames_embedding = false;      ///< the dropped embeddings take the embeddings' name
   bool drops_attention_output = true;  ///< applies residual dropout after attention too
-  bool drops_joined_branches = false;  ///< one dropout for both branches of a parallel block
-  bool drops_attention = true;         ///< applies attention dropout without ALiBi too
-  bool joins_residual_first = false;   ///< (x + attention) + feed-forward of parallel branches
-  bool names_channels = false;         ///< takes the channels apart in attention's own function
+  SumsInside sums_inside = SumsInside::nowhere;
+  bool drops_attention_as_scores = false;  ///< a sequential layer's, with the scores' probability
+  bool joins_in_place = false;          ///< the attention's output is added into the feed-forward's
+  bool drops_joined_branches = false;   ///< one dropout for both branches of a parallel block
+  bool drops_attention = true;          ///< applies attention dropout without ALiBi too
+  bool sum_replaces_attention = false;  ///< the residual sum takes the attention output's name
+  bool joins_residual_first = false;    ///< (x + attention) + feed-forward of parallel branches
+  bool names_channels = false;          ///< takes the channels apart in attention's own function
   ProjectionOrder projections = ProjectionOrder::view_by_view;
   RotationType rotation = RotationType::given;
   bool masks_by_type = false;  ///< makes the full mask even where every layer's slides

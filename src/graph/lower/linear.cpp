@@ -32,20 +32,26 @@ void write_backward(BlockBuilder& block, Op& op, TensorId input, TensorId matrix
     const Tensor& out = block.tensor(op.outputs.front());
     backward.launch(sum_between(out.shape, {out.shape.back()}, out.dtype));
   }
-  if (wants_input) backward.give(input, of_input, Reach::through_view);
+  // A call with a bias sees the input as rows before it turns the matrix, one without after.
+  const auto give_input = [&] {
+    if (wants_input) backward.give(input, of_input, Reach::through_view);
+  };
+  if (!biased) give_input();
   if (wants_matrix) {
     backward.give(matrix, static_cast<BackwardWriter::Made>(of_matrix), Reach::through_view);
   }
+  if (biased) give_input();
 }
 
 }  // namespace
 
-TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter) {
+TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter, bool cached) {
   const Precision& precision = block.precision();
   const DType given = block.dtype_of(parameter);
   if (!precision.autocast || given == precision.compute) return parameter;
-  // Autocast keeps the copies of what is trained.
-  const Role role = block.needs_gradient(parameter) ? Role::cast_parameter : Role::activation;
+  // Autocast keeps the copies of what is trained, but not those of its views.
+  const bool keeps = cached && block.needs_gradient(parameter);
+  const Role role = keeps ? Role::cast_parameter : Role::activation;
   const TensorId copy = block.make(place, block.tensor(parameter).shape, precision.compute, role);
   Op op;
   op.kind = OpKind::cast;
@@ -83,7 +89,9 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
     if (biased) added = parameter_in_compute(block, {shape.name, "cast bias"}, added);
   };
   if (!bias_first) cast_bias();
-  const TensorId matrix = parameter_in_compute(block, {shape.name, "cast weight"}, factors.weight);
+  // A product written by hand takes a view of the matrix, and its arguments from the last on too.
+  const TensorId matrix =
+      parameter_in_compute(block, {shape.name, "cast weight"}, factors.weight, !own_op);
   const TensorId input = to_compute(block, shape.name, x);
   if (bias_first) cast_bias();
   Shape out_shape = shape.scattered_to.empty() ? rows : shape.scattered_to;

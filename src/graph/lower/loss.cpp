@@ -9,9 +9,11 @@ namespace memest {
 namespace {
 
 /// What the model's forward holds in locals until its last norm has run.
-constexpr std::array<std::string_view, 10> kModelLocals = {
-    "attention mask", "position ids", "causal mask", "sliding mask", "input embeddings",
-    "position rows",  "cos",          "sin",         "local cos",    "local sin"};
+constexpr std::array<std::string_view, 13> kModelLocals = {
+    "attention mask", "alibi",        "position ids", "causal mask",
+    "sliding mask",   "boolean mask", "alibi mask",   "input embeddings",
+    "position rows",  "cos",          "sin",          "local cos",
+    "local sin"};
 
 /// The type of the logits as the head leaves them.
 DType logits_type(const LoweringPolicy& policy) {

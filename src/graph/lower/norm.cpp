@@ -74,50 +74,11 @@ class NormWriter {
     return kernel(in_fp32(x_), wide, Statistics::kept);
   }
 
-  /// layer_norm or rms_norm as one kernel.
   TensorId kernel(TensorId x, const Affine& affine, Statistics statistics) {
-    Shape rows = block_.tensor(x).shape;
-    rows.back() = Expr(1);
-    Op op;
-    op.kind = is_rms() ? OpKind::rmsnorm : OpKind::layernorm;
-    op.name = part_.name;
-    op.inputs = {x};
-    op.saved = {x};
-    const TensorId out = block_.make(at("out"), block_.tensor(x).shape, block_.dtype_of(x));
-    op.outputs = {out};
-    const auto keep_row = [&](std::string_view name) {
-      op.outputs.push_back(block_.make(at(name), rows, DType::fp32));
-      op.saved.push_back(op.outputs.back());
-    };
-    if (statistics == Statistics::kept) {
-      if (!is_rms()) keep_row("mean");
-      keep_row("reciprocal deviation");
-    }
-    BackwardWriter backward(op);
-    if (block_.needs_gradient(x)) backward.give(x, backward.make(x, block_.dtype_of(x)));
-    for (const std::optional<TensorId>& parameter : {affine.gain, affine.bias}) {
-      if (!parameter) continue;
-      op.inputs.push_back(*parameter);
-      op.saved.push_back(*parameter);
-      if (block_.needs_gradient(*parameter)) {
-        backward.give(*parameter, backward.make(*parameter, block_.dtype_of(*parameter)));
-      }
-    }
-    if (affine.gain && block_.needs_gradient(*affine.gain) && statistics == Statistics::kept) {
-      KernelLaunch sums;
-      sums.kind = KernelLaunch::Kind::norm_backward;
-      sums.outer = row_count(x);
-      sums.reduced = block_.tensor(x).shape.back();
-      sums.dtype = block_.dtype_of(*affine.gain);
-      sums.has_bias = affine.bias.has_value();
-      backward.launch(std::move(sums));
-    }
-    block_.emit(std::move(op));
-    return out;
-  }
-
-  [[nodiscard]] Expr row_count(TensorId x) const {
-    return block_.tensor(x).elements() / block_.tensor(x).shape.back();
+    return memest::normalize(block_,
+                             {part_.name, is_rms(), affine.gain, affine.bias,
+                              statistics == Statistics::kept, part_.transposed},
+                             x);
   }
 
   /// x·rsqrt(mean(x²) + ε).

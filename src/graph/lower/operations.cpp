@@ -189,6 +189,8 @@ TensorId mean_of_rows(BlockBuilder& block, Place place, TensorId x) {
   Op op = op_of(OpKind::reduce, place);
   op.inputs = {x};
   op.outputs = {out};
+  op.forward_launches = {
+      sum_between(block.tensor(x).shape, block.tensor(out).shape, block.dtype_of(x))};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));

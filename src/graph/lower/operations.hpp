@@ -3,6 +3,7 @@
 // output.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,9 @@ TensorId cast(BlockBuilder& block, Place place, TensorId x, DType dtype);
 /// `x` as a contraction takes it: under autocast in the compute type, a copy for every consumer.
 TensorId to_compute(BlockBuilder& block, std::string_view op, TensorId x);
 /// A parameter as a contraction reads it: under autocast a copy in the compute type that autocast
-/// keeps for the whole forward.
-TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter);
+/// keeps for the whole forward where it is `cached`.
+TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter,
+                              bool cached = true);
 
 /// A matrix product with a parameter of [out, in].
 struct Projection2d {
@@ -106,6 +108,29 @@ struct ActivationPart {
   ActivationWriting writing = ActivationWriting::one_kernel;
 };
 TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x);
+
+/// layer_norm or rms_norm as one kernel.
+struct NormKernelPart {
+  std::string_view name;
+  bool rms = false;
+  std::optional<TensorId> gain = {};
+  std::optional<TensorId> bias = {};
+  bool keeps_statistics = true;
+  bool transposed = false;  ///< x lies in another order and is copied first
+};
+TensorId normalize(BlockBuilder& block, const NormKernelPart& part, TensorId x);
+
+/// Softmax over the last dimension in `dtype`, unless the kernel itself widens: keeps its result.
+TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType dtype);
+
+/// A table look-up: keeps the indices.
+struct LookUp {
+  TensorId indices = 0;
+  TensorId table = 0;
+  std::int64_t count = 0;  ///< of indices
+  std::int64_t table_rows = 0;
+};
+TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part);
 
 /// A tensor that lives within one pass of one op.
 TensorId scratch(BlockBuilder& block, Place place, Shape shape, DType dtype);

@@ -41,6 +41,9 @@ class LayerListWriter {
   }
 
   void write(const PlainLayer& layer) {
+    // A layer's argument is named until it returns.
+    Frame call(block_);
+    call.local(x_);
     std::visit([this](const auto& kind) { write(kind); }, layer);
   }
 
@@ -54,6 +57,10 @@ class LayerListWriter {
     op.inputs = {squares};
     x_ = block_.make({"loss"}, {Expr(1)}, block_.dtype_of(x));
     op.outputs = {x_};
+    KernelLaunch sum;
+    sum.reduced = block_.tensor(squares).elements();
+    sum.dtype = block_.dtype_of(squares);
+    op.forward_launches = {std::move(sum)};
     BackwardWriter backward(op);
     backward.give(squares, backward.make(squares, block_.dtype_of(squares)));
     block_.emit(std::move(op));
@@ -109,48 +116,44 @@ class LayerListWriter {
   }
 
   void write(const NormLayer& layer) {
-    const bool layer_norm = layer.kind == NormKind::layernorm;
+    const bool rms = layer.kind == NormKind::rmsnorm;
     // Autocast runs layer_norm in fp32 and leaves rms_norm alone.
     const TensorId x =
-        policy_.autocast && layer_norm ? cast(block_, {"norm", "in fp32"}, x_, DType::fp32) : x_;
-    Shape statistics = rows();
-    statistics.emplace_back(1);
-    Op op;
-    op.kind = layer_norm ? OpKind::layernorm : OpKind::rmsnorm;
-    op.name = "norm";
-    op.inputs = {x, block_.parameter({"norm", "weight"}, {Expr(layer.size)})};
-    op.saved = op.inputs;
-    if (layer_norm && layer.bias) {
-      op.inputs.push_back(block_.parameter({"norm", "bias"}, {Expr(layer.size)}));
-    }
-    x_ = block_.make({"norm"}, block_.tensor(x).shape, block_.dtype_of(x));
-    op.outputs = {x_};
-    if (layer_norm) keep(op, block_.make({"norm", "mean"}, statistics, DType::fp32));
-    keep(op, block_.make({"norm", "reciprocal deviation"}, statistics, DType::fp32));
-    give_each(op);
-    block_.emit(std::move(op));
+        policy_.autocast && !rms ? cast(block_, {"norm", "in fp32"}, x_, DType::fp32) : x_;
+    NormKernelPart part = {.name = "norm", .rms = rms};
+    part.gain = block_.parameter({"norm", "weight"}, {Expr(layer.size)});
+    if (!rms && layer.bias) part.bias = block_.parameter({"norm", "bias"}, {Expr(layer.size)});
+    x_ = normalize(block_, part, x);
     kept_ = false;
   }
 
   void write(const SoftmaxLayer&) {
-    const DType dtype = policy_.autocast ? DType::fp32 : block_.dtype_of(x_);
-    Op op;
-    op.kind = OpKind::softmax;
-    op.name = "softmax";
-    op.inputs = {x_};
-    x_ = block_.make({"softmax"}, block_.tensor(x_).shape, dtype);
-    op.outputs = {x_};
-    op.saved = {x_};
-    give_each(op);
-    block_.emit(std::move(op));
+    x_ = softmax(block_, "softmax", x_, policy_.autocast ? DType::fp32 : block_.dtype_of(x_));
     kept_ = block_.needs_gradient(x_);
   }
 
   void write(const DropoutLayer& layer) {
-    const TensorId given = x_;
-    x_ = dropout(block_, "dropout", policy_.dropout ? layer.probability : 0.0, x_);
-    if (layer.in_place) block_.tensor(x_).storage = block_.tensor(given).storage;
-    if (x_ != given) kept_ = false;
+    const double probability = policy_.dropout ? layer.probability : 0.0;
+    if (probability <= 0) return;
+    x_ = layer.in_place ? dropped_in_place() : dropout(block_, "dropout", probability, x_);
+    kept_ = false;
+  }
+
+  /// x times noise in its own type, which is kept.
+  TensorId dropped_in_place() {
+    const TensorId noise =
+        block_.make({"dropout", "noise"}, block_.tensor(x_).shape, block_.dtype_of(x_));
+    Op op;
+    op.kind = OpKind::dropout;
+    op.name = "dropout";
+    op.inputs = {x_};
+    const TensorId out = block_.alias({"dropout"}, x_, block_.tensor(x_).shape);
+    op.outputs = {noise, out};
+    op.saved = {noise};
+    BackwardWriter backward(op);
+    backward.give(x_, backward.make(x_, block_.dtype_of(x_)));
+    block_.emit(std::move(op));
+    return out;
   }
 
   void write(const EmbeddingLayer& layer) {
@@ -158,29 +161,9 @@ class LayerListWriter {
         block_.parameter({"embedding", "weight"}, {Expr(layer.rows), Expr(layer.size)});
     stream_.width = layer.size;
     block_.tensor(x_).dtype = DType::int64;
-    Op op;
-    op.kind = OpKind::embedding;
-    op.name = "embedding";
-    op.inputs = {x_, table};
-    op.saved = {x_};
-    x_ = block_.make({"embedding"}, shape(), policy_.weights);
-    op.outputs = {x_};
-    give_each(op);
-    block_.emit(std::move(op));
+    const std::int64_t count = checked_multiply(policy_.micro_batch, policy_.seq_len);
+    x_ = look_up(block_, "embedding", {x_, table, count, layer.rows});
     kept_ = false;
-  }
-
-  /// One new tensor for the gradient of each input that wants one.
-  void give_each(Op& op) {
-    BackwardWriter backward(op);
-    for (const TensorId id : op.inputs) {
-      if (block_.needs_gradient(id)) backward.give(id, backward.make(id, block_.dtype_of(id)));
-    }
-  }
-
-  static void keep(Op& op, TensorId id) {
-    op.outputs.push_back(id);
-    op.saved.push_back(id);
   }
 
   Stream stream_;

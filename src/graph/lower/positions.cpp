@@ -35,10 +35,11 @@ struct MaskForm {
   std::optional<DType> dtype;
   bool sliding = false;
   bool padded = false;  ///< also by the mask of tokens that the caller passed
+  bool several = true;  ///< of more sequences than one
 };
 TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
                          const MaskForm& form) {
-  const auto [dtype, sliding, padded] = form;
+  const auto [dtype, sliding, padded, several] = form;
   const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view what,
                         Shape shape, DType type) {
     return compute(block, kind, inputs, {{name, what}, std::move(shape), type});
@@ -69,10 +70,9 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
                   : causal;
     if (padded) {
       const Shape rows = {dims.b, dims.s};
-      const TensorId sequences = made(OpKind::copy, {}, "sequences", rows, DType::int64);
-      const TensorId tokens = made(OpKind::copy, {}, "tokens", rows, DType::int64);
-      const TensorId wanted =
-          made(OpKind::mask, {sequences, tokens}, "wanted tokens", rows, DType::boolean);
+      std::vector<TensorId> indices = {made(OpKind::copy, {}, "sequences", rows, DType::int64)};
+      if (several) indices.push_back(made(OpKind::copy, {}, "tokens", rows, DType::int64));
+      const TensorId wanted = made(OpKind::mask, indices, "wanted tokens", rows, DType::boolean);
       allowed = made(OpKind::mask, {allowed, wanted}, "boolean by sequence",
                      {dims.b, Expr(1), dims.s, dims.s}, DType::boolean);
     }
@@ -94,21 +94,32 @@ TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
   return ids;
 }
 
+TensorId mask_of_ones(BlockBuilder& block, const DecoderContext& context, DType dtype) {
+  const TensorId mask =
+      compute(block, OpKind::copy, {}, {{"attention_mask", "ones"}, context.dims.rows(), dtype});
+  block.outlive(mask, "attention mask");
+  return mask;
+}
+
+TensorId running_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     TensorId x) {
+  const TensorId counts = block.make({name, "counts"}, block.tensor(x).shape, block.dtype_of(x));
+  Op sum;
+  sum.kind = OpKind::reduce;
+  sum.name = name;
+  sum.inputs = {x};
+  sum.outputs = {counts};
+  scan_one_sequence(context, block.dtype_of(x), sum);
+  block.emit(std::move(sum));
+  return counts;
+}
+
 TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context) {
   constexpr std::string_view kName = "position_ids";
   const Shape rows = {context.dims.b, context.dims.s};
-  const TensorId mask =
-      compute(block, OpKind::copy, {}, {{"attention_mask", "ones"}, rows, DType::fp32});
-  block.outlive(mask, "attention mask");
+  const TensorId mask = mask_of_ones(block, context, DType::fp32);
   Frame frame(block);
-  const TensorId counts = frame.local(block.make({kName, "counts"}, rows, DType::fp32));
-  Op sum;
-  sum.kind = OpKind::reduce;
-  sum.name = kName;
-  sum.inputs = {mask};
-  sum.outputs = {counts};
-  scan_one_sequence(context, DType::fp32, sum);
-  block.emit(std::move(sum));
+  const TensorId counts = frame.local(running_sum(block, context, kName, mask));
   const TensorId masked =
       compute(block, OpKind::multiply, {counts, mask}, {{kName, "masked"}, rows, DType::fp32});
   const TensorId from_zero =
@@ -142,7 +153,7 @@ void mask_of_tokens(BlockBuilder& block, const DecoderContext& context, bool eag
       block, OpKind::cast, {}, {{"padding", "wanted"}, context.dims.rows(), DType::boolean}));
   if (!eager) return find_padding(block, context, wanted);
   constexpr std::string_view kName = "causal mask";
-  const MaskForm form = {context.policy.weights, false, true};
+  const MaskForm form = {context.policy.weights, false, true, context.policy.micro_batch > 1};
   block.outlive(mask_of_indices(block, context.dims, kName, form), kName);
 }
 
@@ -190,14 +201,27 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     });
     const bool unread = kind == kinds.end();
     if (unread && (sliding || !context.habits.masks_by_type)) continue;
-    if (context.habits.positions_from_mask) return mask_of_tokens(block, context, eager);
-    if (!context.habits.masks_always) find_packed_sequences(block, context, ids);
+    const Habits& habits = context.habits;
+    if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
+      return mask_of_tokens(block, context, eager);
+    }
+    if (!habits.masks_always && habits.passes_positions) find_packed_sequences(block, context, ids);
     const AttentionCall call = attention_call(context, unread ? LayerKind() : *kind);
-    if (call.mask_by_head || (!eager && !call.masked)) continue;
+    if (!eager && !call.masked) continue;
     const std::string_view name = sliding ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =
         eager ? std::optional<DType>(context.policy.weights) : std::nullopt;
-    block.outlive(mask_of_indices(block, context.dims, name, {dtype, sliding, false}), name);
+    const TensorId mask = mask_of_indices(block, context.dims, name, {dtype, sliding});
+    if (call.mask_by_head && habits.alibi == AlibiWriting::of_int64_mask) {
+      alibi_mask(block, context, mask);
+    } else if (habits.scores == ScoreWriting::filled) {
+      const Shape shape = block.tensor(mask).shape;
+      block.outlive(
+          compute(block, OpKind::cast, {mask}, {{name, "as booleans"}, shape, DType::boolean}),
+          "boolean mask");
+    } else {
+      block.outlive(mask, name);
+    }
   }
 }
 

@@ -12,6 +12,16 @@ TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 /// The same of [b, s], counted along a mask of ones, which is known to the model's end as well.
 TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context);
 
+/// ALiBi's biases, known to the model's end as "alibi".
+void alibi_table(BlockBuilder& block, const DecoderContext& context);
+/// ALiBi's biases of every query, filled where `mask` hides the keys: "alibi mask".
+void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mask);
+
+/// A mask of ones by tokens, known to the model's end; and sums along the rows of such a mask.
+TensorId mask_of_ones(BlockBuilder& block, const DecoderContext& context, DType dtype);
+TensorId running_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     TensorId x);
+
 /// For each kind of layer the test for packed sequences or padding, and the mask that its
 /// attention takes, if any.
 void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids);

@@ -259,9 +259,9 @@ ReadModel read_mpt(ConfigReader& config) {
   decoder.position = AlibiPosition{};
   decoder.max_positions = config.size({"max_seq_len"}, 2048);
   ConfigReader attention = config.section("attn_config");
-  decoder.dropout = {.embedding = config.probability({"emb_pdrop"}, 0),
-                     .attention = attention.probability({"attn_pdrop"}, 0),
-                     .residual = config.probability({"resid_pdrop"}, 0)};
+  // The class drops with attention's probability everywhere, and with no other.
+  const double probability = attention.probability({"attn_pdrop"}, 0);
+  decoder.dropout = {.attention = probability, .residual = probability};
   // The class writes 4 · d_model whatever expansion_ratio says.
   set_equal_layers(
       config, decoder, read_layers(config, {"n_layers", "num_hidden_layers"}, 24),

@@ -1,0 +1,156 @@
+// The rotation of queries and keys by the positions' angles.
+#include <string_view>
+#include <vector>
+
+#include "attention.hpp"
+#include "operations.hpp"
+
+namespace memest {
+namespace {
+
+struct Rotation {
+  std::vector<TensorId> tables;  ///< cos and sin; none where they are not counted
+  bool by_cat = false;           ///< rotated and other channels are joined: the result is packed
+  bool joins_at_once = false;    ///< the queries before the keys are turned
+  bool joined_replaces = false;  ///< the turned channels go as soon as they are joined
+  Expr channels;                 ///< that turn
+  RotationType type = RotationType::given;
+  bool casts_back = false;  ///< the sum is of another type
+};
+
+/// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
+TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
+  const std::vector<TensorId>& tables = rotation.tables;
+  const Shape shape = block.tensor(x).shape;
+  const bool widens = rotation.type == RotationType::factors_in_fp32;
+  const auto factor = [&](std::string_view part, TensorId tensor) {
+    return widens ? cast(block, {name, part}, tensor, DType::fp32) : tensor;
+  };
+  if (tables.empty()) return function(block, {name}, Keeps::nothing, x);
+  Shape half = shape;
+  half.back() = half.back() / Expr(2);
+  const TensorId cosine =
+      multiply(block, {name, "cosine product"}, factor("in fp32", x), tables[0]);
+  const TensorId low = slice(block, {name, "low half"}, x, half);
+  const TensorId high = slice(block, {name, "high half"}, x, half);
+  const TensorId negated = scale(block, {name, "negated half"}, high);
+  const TensorId half_turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
+  const TensorId sine = multiply(block, {name, "sine product"},
+                                 factor("half turned in fp32", half_turned), tables[1]);
+  return add(block, {name, "turned"}, cosine, sine);
+}
+
+/// The channels that turn and those that do not.
+struct Channels {
+  TensorId turning = 0;
+  TensorId still = 0;
+};
+
+Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, const Expr& turning) {
+  Shape shape = block.tensor(x).shape;
+  const Expr whole = shape.back();
+  shape.back() = turning;
+  Channels channels;
+  // A slice of everything is the tensor itself.
+  channels.turning = turning == whole ? view(block, {name, "turning channels"}, x, shape)
+                                      : slice(block, {name, "turning channels"}, x, shape);
+  shape.back() = whole - turning;
+  channels.still = slice(block, {name, "still channels"}, x, shape);
+  return channels;
+}
+
+/// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
+std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& context,
+                                const LayerKind& kind) {
+  if (context.textbook()) return {};
+  const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
+  const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
+  const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+  const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
+  const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
+  std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
+                                  block.shared(local ? "local sin" : "sin", shape, dtype)};
+  if (!context.transformers() || !context.habits.tables_by_layer) return shared;
+  return {compute(block, OpKind::copy, {shared[0]}, {{"interleave", "cos"}, shape, dtype}),
+          compute(block, OpKind::copy, {shared[1]}, {{"interleave", "sin"}, shape, dtype})};
+}
+
+Rotation rotation_of(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind) {
+  const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
+  const bool all =
+      rotary.rotary_dim == std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  Rotation rotation;
+  rotation.tables = tables_of(block, context, kind);
+  rotation.channels = all ? context.dims.d : Expr(Symbol::rotary_dim);
+  if (!context.transformers()) return rotation;
+  const Habits& habits = context.habits;
+  rotation.by_cat = habits.rotates_by_cat || !all;
+  rotation.joins_at_once = habits.joins_at_once;
+  rotation.joined_replaces = habits.joined_replaces;
+  rotation.type = habits.rotation;
+  rotation.casts_back = habits.tables_in_fp32 || rotation.type != RotationType::given;
+  return rotation;
+}
+
+void rotate_whole(BlockBuilder& block, const Rotation& rotation, AttentionInputs& inputs) {
+  Heads& q = inputs.q;
+  Heads& k = inputs.k;
+  Frame frame(block);
+  const DType dtype = block.dtype_of(q.id);
+  for (const TensorId table : rotation.tables) frame.local(table);
+  if (rotation.type == RotationType::whole_in_fp32) {
+    q.id = frame.local(cast(block, {"q_rotary", "in fp32"}, q.id, DType::fp32));
+    k.id = frame.local(cast(block, {"k_rotary", "in fp32"}, k.id, DType::fp32));
+  }
+  const TensorId of_q = frame.local(turned(block, "q_rotary", q.id, rotation));
+  const TensorId of_k = frame.local(turned(block, "k_rotary", k.id, rotation));
+  q = {of_q, false};
+  k = {of_k, false};
+  if (!rotation.casts_back) return;
+  q = {cast(block, {"q_rotary", "in type"}, of_q, dtype), false};
+  k = {cast(block, {"k_rotary", "in type"}, of_k, dtype), false};
+}
+
+void rotate_by_cat(BlockBuilder& block, const Rotation& rotation, Frame& names,
+                   AttentionInputs& inputs) {
+  Heads& q = inputs.q;
+  Heads& k = inputs.k;
+  for (const TensorId table : rotation.tables) names.local(table);
+  const Channels of_q = channels_of(block, "q_rotary", q.id, rotation.channels);
+  const Channels of_k = channels_of(block, "k_rotary", k.id, rotation.channels);
+  const auto joined = [&](std::string_view name, TensorId part, TensorId still, TensorId like) {
+    return Heads{concatenate(block, {name}, {part, still}, block.tensor(like).shape), true};
+  };
+  const TensorId turned_q = turned(block, "q_rotary", of_q.turning, rotation);
+  if (rotation.joins_at_once) q = joined("q_rotary", turned_q, of_q.still, q.id);
+  const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
+  if (rotation.joins_at_once) {
+    k = joined("k_rotary", turned_k, of_k.still, k.id);
+    return;
+  }
+  if (!rotation.joined_replaces) {
+    for (const TensorId part : {turned_q, turned_k}) names.local(part);
+  }
+  q = joined("q_rotary", turned_q, of_q.still, q.id);
+  k = joined("k_rotary", turned_k, of_k.still, k.id);
+}
+
+}  // namespace
+
+AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs) {
+  const DecoderContext& context = call.context;
+  const Rotation rotation = rotation_of(block, context, call.kind);
+  // Who takes the channels apart in attention's own function names the parts.
+  const bool own = rotation.by_cat && context.transformers() && context.habits.names_channels;
+  Frame rotating(block);
+  Frame& names = own ? call.attention : rotating;
+  for (const TensorId raw : {inputs.q.id, inputs.k.id}) names.local(raw);
+  if (rotation.by_cat) {
+    rotate_by_cat(block, rotation, names, inputs);
+  } else {
+    rotate_whole(block, rotation, inputs);
+  }
+  return inputs;
+}
+
+}  // namespace memest
