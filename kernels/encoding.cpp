@@ -50,7 +50,7 @@ struct Converter {
   static std::vector<double> decode(std::span<const unsigned char> bytes) {
     std::vector<double> values(bytes.size() / sizeof(T));
     for (std::size_t i = 0; i < values.size(); ++i) {
-      T value;
+      T value{};
       std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
       values[i] = Number<T>::to(value);
     }

@@ -20,7 +20,7 @@ std::int64_t below(std::int64_t limit, std::uint32_t word) {
   return static_cast<std::int64_t>((static_cast<std::uint64_t>(limit) * word) >> 32);
 }
 
-float value(const Operand& operand, const PhiloxWords& words, int pair) {
+float value(const Operand& operand, const PhiloxWords& words, std::size_t pair) {
   const std::uint32_t first = words.at[2 * pair];
   const std::uint32_t second = words.at[2 * pair + 1];
   switch (operand.fill) {

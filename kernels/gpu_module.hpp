@@ -8,8 +8,8 @@ class Backend;
 
 namespace memest::kernels {
 
-inline constexpr char kGpuModule[] = "libmemest_gpu.so";
-inline constexpr char kGpuModuleDoor[] = "memest_open_cuda_backend";
+inline constexpr const char* kGpuModule = "libmemest_gpu.so";
+inline constexpr const char* kGpuModuleDoor = "memest_open_cuda_backend";
 /// Gives a backend to own. Throws EnvironmentError.
 using GpuModuleDoor = Backend* (*)();
 

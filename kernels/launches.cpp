@@ -97,7 +97,7 @@ bool has_too_long_rows(const StreamShape& shape) {
 
 Launcher find_launcher(const StreamShape& shape) {
   if (!has_type(shape) || has_too_long_rows(shape)) return nullptr;
-  const auto found = std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) {
+  const auto* const found = std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) {
     return row.op == shape.op && row.pass == shape.pass;
   });
   return found == kRows.end() ? nullptr : found->launch;

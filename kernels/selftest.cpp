@@ -39,9 +39,9 @@ constexpr std::array kTargets = {Target{StreamOp::softmax, KernelPass::forward, 
                                  Target{StreamOp::adamw, KernelPass::forward, 0.93}};
 
 std::optional<double> target_of(const StreamShape& shape) {
-  const auto found = std::find_if(kTargets.begin(), kTargets.end(), [&](const Target& target) {
-    return target.op == shape.op && target.pass == shape.pass;
-  });
+  const auto* const found = std::find_if(
+      kTargets.begin(), kTargets.end(),
+      [&](const Target& target) { return target.op == shape.op && target.pass == shape.pass; });
   if (found == kTargets.end()) return std::nullopt;
   return found->share;
 }
@@ -51,11 +51,11 @@ std::vector<KernelShape> shapes_to_check() {
   for (const kernels::StreamKernel& kernel : kernels::stream_kernels()) {
     for (const DType dtype : kTypes) {
       for (const Size& size : kCheckSizes) {
-        shapes.push_back(StreamShape{.op = kernel.op,
-                                     .pass = kernel.pass,
-                                     .dtype = dtype,
-                                     .rows = size.rows,
-                                     .columns = size.columns});
+        shapes.emplace_back(StreamShape{.op = kernel.op,
+                                        .pass = kernel.pass,
+                                        .dtype = dtype,
+                                        .rows = size.rows,
+                                        .columns = size.columns});
       }
     }
   }
@@ -64,15 +64,15 @@ std::vector<KernelShape> shapes_to_check() {
       for (const MatmulPass pass :
            {MatmulPass::forward, MatmulPass::data_gradient, MatmulPass::weight_gradient}) {
         for (const bool option : {false, true}) {  // fp32 through TF32, others added to
-          shapes.push_back(MatmulShape{.operand = operand,
-                                       .result = result,
-                                       .tensor_float = option && operand == DType::fp32,
-                                       .pass = pass,
-                                       .accumulates = option && operand != DType::fp32,
-                                       .batch = 2,
-                                       .m = 128,
-                                       .n = 96,
-                                       .k = 112});
+          shapes.emplace_back(MatmulShape{.operand = operand,
+                                          .result = result,
+                                          .tensor_float = option && operand == DType::fp32,
+                                          .pass = pass,
+                                          .accumulates = option && operand != DType::fp32,
+                                          .batch = 2,
+                                          .m = 128,
+                                          .n = 96,
+                                          .k = 112});
         }
       }
     }
@@ -91,11 +91,11 @@ std::vector<KernelShape> shapes_to_time(const Backend& backend, const SelftestSe
   const DType dtype = has_bf16 ? DType::bf16 : DType::fp32;
   std::vector<KernelShape> shapes = {stream(StreamOp::copy, KernelPass::forward, dtype)};
   for (const kernels::StreamKernel& kernel : kernels::stream_kernels()) {
-    if (kernel.op != StreamOp::copy) shapes.push_back(stream(kernel.op, kernel.pass, dtype));
+    if (kernel.op != StreamOp::copy) shapes.emplace_back(stream(kernel.op, kernel.pass, dtype));
   }
   for (std::int64_t size = settings.largest_matmul; size >= settings.largest_matmul / 4;
        size /= 2) {
-    shapes.push_back(
+    shapes.emplace_back(
         MatmulShape{.operand = dtype, .result = dtype, .m = size, .n = size, .k = size});
   }
   return shapes;

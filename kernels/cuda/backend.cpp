@@ -71,11 +71,11 @@ class CudaBackend : public Backend {
   [[nodiscard]] bool can(const MatmulShape& shape) const {
     return can_multiply(cublas_, shape) && fits(workload(shape));
   }
-  [[nodiscard]] bool can(const StreamShape& shape) const {
+  [[nodiscard]] static bool can(const StreamShape& shape) {
     return std::min(shape.rows, shape.columns) > 0 && find_launcher(shape) != nullptr &&
            fits(workload(shape));
   }
-  [[nodiscard]] bool can(const TransferShape& shape) const {
+  [[nodiscard]] static bool can(const TransferShape& shape) {
     return shape.bytes > 0 && Bytes(shape.bytes) * 2 <= Device::free_memory();
   }
   [[nodiscard]] static bool can(const LaunchShape&) { return true; }
@@ -135,7 +135,7 @@ class CudaBackend : public Backend {
   }
 
   Measurement time_calls(Submission submission, std::function<void(std::int64_t)> enqueue,
-                         const RulerSettings& settings) {
+                         const RulerSettings& settings) const {
     DeviceStopwatch stopwatch(device_.stream, device_.nvml, submission, std::move(enqueue));
     return kernels::measure(stopwatch, settings);
   }

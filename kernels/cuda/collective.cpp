@@ -21,7 +21,9 @@ class OnDevice {
  public:
   explicit OnDevice(int device) { check(cudaSetDevice(device)); }
   OnDevice(const OnDevice&) = delete;
+  OnDevice(OnDevice&&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
+  OnDevice& operator=(OnDevice&&) = delete;
   ~OnDevice() { cudaSetDevice(0); }
 };
 
@@ -55,9 +57,11 @@ class Collective : public Stopwatch {
     }
   }
   Collective(const Collective&) = delete;
+  Collective(Collective&&) = delete;
   Collective& operator=(const Collective&) = delete;
+  Collective& operator=(Collective&&) = delete;
   ~Collective() override {
-    for (const Nccl::Communicator communicator : communicators_) nccl_.destroy(communicator);
+    for (auto* communicator : communicators_) nccl_.destroy(communicator);
   }
 
   /// By the first GPU's clock; a collective ends on all at once, or nearly.
@@ -95,8 +99,8 @@ class Collective : public Stopwatch {
     const std::size_t share = elements() / size();
     void* const send = member.send.data();
     void* const receive = member.receive.data();
-    const Nccl::Communicator communicator = communicators_[rank];
-    const Nccl::Stream stream = member.stream.handle();
+    auto* communicator = communicators_[rank];
+    auto* stream = member.stream.handle();
     switch (shape_.op) {
       case CollectiveOp::all_reduce:
         return nccl_.all_reduce(send, receive, elements(), Nccl::kBf16, Nccl::kSum, communicator,

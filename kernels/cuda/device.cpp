@@ -45,7 +45,7 @@ DeviceFacts Device::facts() const {
   const cudaDeviceProp found = properties();
   int runtime = 0;
   check(cudaRuntimeGetVersion(&runtime));
-  return {.name = found.name,
+  return {.name = std::string(&found.name[0]),
           .compute_capability = std::to_string(found.major) + "." + std::to_string(found.minor),
           .multiprocessors = found.multiProcessorCount,
           .memory = Bytes(static_cast<std::int64_t>(found.totalGlobalMem)),

@@ -1,6 +1,7 @@
 #include "kernels/cuda/matmul.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "kernels/cast.hpp"
@@ -99,14 +100,14 @@ void run_reference(const MatmulShape& shape, double* const* operands) {
 /// The cast of the left operand into the scratch behind the others, then the product of that.
 void enqueue_with_cast(const MatmulShape& shape, const MatmulPlan& plan, int rank,
                        void* const* operands, Stream stream) {
-  void* const cast[2] = {operands[0], operands[3]};
+  const std::array<void*, 2> cast = {operands[0], operands[3]};
   launch_cast({.dtype = DType::fp8,
                .rows = 1,
                .columns = elements(shape).left,
-               .operands = cast,
+               .operands = cast.data(),
                .stream = stream});
-  void* const product[3] = {operands[3], operands[1], operands[2]};
-  plan.enqueue(rank, product, stream);
+  const std::array<void*, 3> product = {operands[3], operands[1], operands[2]};
+  plan.enqueue(rank, product.data(), stream);
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ class CublasLt {
   /// For a compute capability, 90 for 9.0.
   explicit CublasLt(int capability);
   CublasLt(const CublasLt&) = delete;
+  CublasLt(CublasLt&&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
+  CublasLt& operator=(CublasLt&&) = delete;
   ~CublasLt() { cublasLtDestroy(handle_); }
 
   [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }

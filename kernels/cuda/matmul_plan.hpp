@@ -27,7 +27,7 @@ using MatmulPreference =
 /// The library counts columns first, so it is asked for Cᵀ = Bᵀ·Aᵀ: its first matrix is our right
 /// one.
 struct MatmulPlan {
-  MatmulPlan(const CublasLt& library, const MatmulShape& shape);
+  MatmulPlan(const CublasLt& of, const MatmulShape& shape);
 
   const CublasLt& library;
   float beta;

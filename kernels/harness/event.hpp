@@ -10,7 +10,9 @@ class Event {
  public:
   Event() { check(cudaEventCreate(&event_)); }
   Event(const Event&) = delete;
+  Event(Event&&) = delete;
   Event& operator=(const Event&) = delete;
+  Event& operator=(Event&&) = delete;
   ~Event() { cudaEventDestroy(event_); }
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream)); }

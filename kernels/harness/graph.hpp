@@ -23,6 +23,8 @@ class Graph {
     check(answer);
     check(cudaGraphUpload(executable_, stream));  // else the first launch would
   }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
   Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
   Graph& operator=(Graph&& other) noexcept {
     std::swap(executable_, other.executable_);

@@ -10,7 +10,9 @@ class Library {
   /// Where the loader finds it; else closed.
   explicit Library(const char* name) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
   Library(const Library&) = delete;
+  Library(Library&&) = delete;
   Library& operator=(const Library&) = delete;
+  Library& operator=(Library&&) = delete;
   ~Library() {
     if (handle_ != nullptr) dlclose(handle_);
   }

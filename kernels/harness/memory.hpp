@@ -22,6 +22,8 @@ class Memory {
     if constexpr (kind == MemoryKind::pinned) check(cudaMallocHost(&data_, bytes));
     if constexpr (kind == MemoryKind::managed) check(cudaMallocManaged(&data_, bytes));
   }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
   Memory(Memory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, Bytes(0))) {}
   Memory& operator=(Memory&& other) noexcept {

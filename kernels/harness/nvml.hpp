@@ -13,7 +13,9 @@ class Nvml {
   /// Of the device at this PCI address, as CUDA writes it.
   explicit Nvml(const std::string& pci_address);
   Nvml(const Nvml&) = delete;
+  Nvml(Nvml&&) = delete;
   Nvml& operator=(const Nvml&) = delete;
+  Nvml& operator=(Nvml&&) = delete;
   ~Nvml();
 
   /// Of the multiprocessors, now; 0 where it is not known.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 #include <vector>
 
 #include "memest/diag/expect.hpp"
@@ -15,7 +16,7 @@ constexpr double kOutside = 0.05;  // of the interval, both sides together
 /// P(Binomial(n, 1/2) = heads), by logarithms: 2^-n is no double from n = 1075 on.
 double probability(double heads, double n) {
   return std::exp(std::lgamma(n + 1) - std::lgamma(heads + 1) - std::lgamma(n - heads + 1) -
-                  n * std::log(2.0));
+                  n * std::numbers::ln2);
 }
 
 /// How many samples on each side lie outside of the interval.

@@ -12,7 +12,9 @@ class Stopwatch {
  public:
   Stopwatch() = default;
   Stopwatch(const Stopwatch&) = delete;
+  Stopwatch(Stopwatch&&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
+  Stopwatch& operator=(Stopwatch&&) = delete;
   virtual ~Stopwatch() = default;
 
   /// The time of `calls` calls back to back.

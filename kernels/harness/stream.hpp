@@ -10,7 +10,9 @@ class OwnedStream {
   /// Does not wait for the default stream.
   OwnedStream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
   OwnedStream(const OwnedStream&) = delete;
+  OwnedStream(OwnedStream&&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;
+  OwnedStream& operator=(OwnedStream&&) = delete;
   ~OwnedStream() { cudaStreamDestroy(stream_); }
 
   [[nodiscard]] cudaStream_t handle() const { return stream_; }

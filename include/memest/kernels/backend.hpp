@@ -58,7 +58,9 @@ class Backend {
  public:
   Backend() = default;
   Backend(const Backend&) = delete;
+  Backend(Backend&&) = delete;
   Backend& operator=(const Backend&) = delete;
+  Backend& operator=(Backend&&) = delete;
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual DeviceFacts facts() const = 0;
