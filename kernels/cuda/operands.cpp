@@ -10,33 +10,43 @@ namespace {
 
 constexpr int kNotANumber = 0xFF;
 
+constexpr std::int64_t kAlignment = 256;  // cudaMalloc's own
+
 Bytes size(const Operand& operand) { return Bytes(operand.elements) * size_of(operand.dtype); }
+
+Bytes aligned_size(const Operand& operand) {
+  return divide_rounding_up(size(operand), kAlignment) * kAlignment;
+}
 
 }  // namespace
 
 DeviceOperands::DeviceOperands(const Description& description, std::int64_t copies,
                                const OwnedStream& stream)
-    : stream_(stream), operands_(description.operands) {
+    : stream_(stream),
+      operands_(description.operands),
+      memory_(std::max(memory(description), Bytes(1)) * copies) {
+  auto* place = static_cast<unsigned char*>(memory_.data());
   for (std::int64_t copy = 0; copy < copies; ++copy) {
-    for (const Operand& operand : operands_) add(operand);
+    for (const Operand& operand : operands_) {
+      add(operand, place);
+      place += aligned_size(operand).value();
+    }
   }
   stream_.synchronize();
 }
 
-void DeviceOperands::add(const Operand& operand) {
-  const Bytes bytes = std::max(size(operand), Bytes(1));
-  const DeviceMemory& memory = memory_.emplace_back(bytes);
-  pointers_.push_back(memory.data());
+void DeviceOperands::add(const Operand& operand, void* memory) {
+  pointers_.push_back(memory);
   if (operand.access == Access::reads || operand.access == Access::updates) {
     launch_fill({.dtype = operand.dtype,
                  .fill = operand.fill,
                  .limit = operand.limit,
                  .seed = pointers_.size(),
                  .elements = operand.elements,
-                 .values = memory.data()},
+                 .values = memory},
                 stream_.handle());
   } else {
-    check(cudaMemsetAsync(memory.data(), kNotANumber, static_cast<std::size_t>(bytes.value()),
+    check(cudaMemsetAsync(memory, kNotANumber, static_cast<std::size_t>(size(operand).value()),
                           stream_.handle()));
   }
 }
@@ -56,7 +66,7 @@ std::vector<double> DeviceOperands::read(std::size_t operand) const {
 
 Bytes DeviceOperands::memory(const Description& description) {
   Bytes sum{0};
-  for (const Operand& operand : description.operands) sum += size(operand);
+  for (const Operand& operand : description.operands) sum += aligned_size(operand);
   return sum;
 }
 

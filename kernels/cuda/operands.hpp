@@ -21,15 +21,15 @@ class DeviceOperands {
   /// An operand of the first copy, once the stream has done its work.
   [[nodiscard]] std::vector<double> read(std::size_t operand) const;
 
-  /// Of one copy.
+  /// Of one copy, each operand at a place that vectors and tensor cores want.
   static Bytes memory(const Description& description);
 
  private:
-  void add(const Operand& operand);
+  void add(const Operand& operand, void* memory);
 
   const OwnedStream& stream_;
   std::vector<Operand> operands_;
-  std::vector<DeviceMemory> memory_;
+  DeviceMemory memory_;  // all copies of all operands
   std::vector<void*> pointers_;
 };
 

@@ -7,6 +7,8 @@ namespace memest::kernels {
 
 Seconds DeviceStopwatch::run(std::int64_t calls) {
   if (submission_ == Submission::graph && captured_ != calls) {
+    if (captured_ == 0) enqueue_(0);  // loads the kernel, which a capture may not allow
+    stream_.synchronize();
     graph_ = Graph(stream_.handle(), [&] {
       for (std::int64_t call = 0; call < calls; ++call) enqueue_(call);
     });

@@ -92,6 +92,7 @@ TEST_CASE("a round of copies passes three times the cache and fits half of the m
   CHECK(copies(Bytes(100), Bytes(1000), Bytes(2'000)) == 10);
   CHECK(copies(Bytes(4000), Bytes(1000), Bytes(1'000'000)) == 2);
   CHECK(copies(Bytes(100), Bytes(1000), Bytes(50)) == 1);
+  CHECK(copies(Bytes(1), Bytes(1000), Bytes(1'000'000)) == kMostCalls);
 }
 
 TEST_CASE("a kernel is checked at its columns, few rows, and never at more than it is timed at") {
