@@ -94,6 +94,15 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});
 }
 
+Bytes buffer_bytes(const Inventory& inventory) {
+  Bytes bytes;
+  for (const BufferTensor& buffer : inventory.buffers) {
+    const std::int64_t elements = checked_multiply(product(buffer.shape), buffer.count);
+    bytes += Bytes(checked_multiply(elements, size_of(buffer.dtype)));
+  }
+  return bytes;
+}
+
 ParameterCounts count_parameters(const ModelSpec& model) {
   const Inventory inventory = parameters_of(model);
   ParameterCounts counts;
@@ -102,10 +111,7 @@ ParameterCounts count_parameters(const ModelSpec& model) {
       inventory.parameters.begin(), inventory.parameters.end(),
       [](const ParameterTensor& tensor) { return tensor.role == ParameterRole::embedding; });
   if (table != inventory.parameters.end()) counts.embedding = product(table->shape);
-  for (const BufferTensor& buffer : inventory.buffers) {
-    const std::int64_t elements = checked_multiply(product(buffer.shape), buffer.count);
-    counts.buffers += Bytes(checked_multiply(elements, size_of(buffer.dtype)));
-  }
+  counts.buffers = buffer_bytes(inventory);
   return counts;
 }
 

@@ -3,21 +3,44 @@
 #include "memest/graph/lower.hpp"
 
 namespace memest {
+namespace {
 
-LoweringPolicy policy_of(const TrainingSpec& training, int capability,
-                         std::int64_t multiprocessors) {
-  const Recipe& recipe = training.recipe;
+LoweringPolicy policy_of(const ForwardSpec& forward, int capability, std::int64_t multiprocessors) {
+  const Recipe& recipe = forward.recipe;
   LoweringPolicy policy;
-  policy.implementation = training.implementation;
+  policy.implementation = forward.implementation;
   policy.weights = recipe.gathered_units ? recipe.compute : recipe.weights;
   policy.compute = recipe.compute;
   policy.autocast = recipe.autocast;
-  policy.dropout = training.dropout;
-  policy.seq_len = training.seq_len;
-  policy.micro_batch = training.micro_batch;
-  policy.embeddings_want_gradient = !std::holds_alternative<NoRecompute>(training.recompute);
+  policy.dropout = forward.dropout;
+  policy.seq_len = forward.seq_len;
+  policy.micro_batch = forward.micro_batch;
+  policy.key_value_cache = forward.use_cache;
   policy.capability = capability;
   policy.multiprocessors = multiprocessors;
+  return policy;
+}
+
+}  // namespace
+
+LoweringPolicy policy_of(const TrainingSpec& training, int capability,
+                         std::int64_t multiprocessors) {
+  LoweringPolicy policy =
+      policy_of(static_cast<const ForwardSpec&>(training), capability, multiprocessors);
+  const bool recomputes = !std::holds_alternative<NoRecompute>(training.recompute);
+  policy.embeddings_want_gradient = recomputes;
+  // Blocks that are recomputed are called without their cache (transformers, modeling_layers.py).
+  if (recomputes) policy.key_value_cache = false;
+  if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
+  return policy;
+}
+
+LoweringPolicy policy_of(const InferenceSpec& inference, int capability,
+                         std::int64_t multiprocessors) {
+  LoweringPolicy policy =
+      policy_of(static_cast<const ForwardSpec&>(inference), capability, multiprocessors);
+  policy.gradients = false;
+  policy.end = inference.logits == KeptLogits::last ? ForwardEnd::last_logits : ForwardEnd::logits;
   return policy;
 }
 

@@ -72,6 +72,25 @@ Expr layer_input_bytes(const Graph& graph) {
   return {};
 }
 
+LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& before) {
+  Expr bytes;
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      const Tensor& tensor = block.tensors[id];
+      const auto saves = [&](const Op& op) {
+        return std::any_of(op.saved.begin(), op.saved.end(),
+                           [&](TensorId saved) { return block.tensors[saved].storage == id; });
+      };
+      if (tensor.storage != id || !tensor.answered) continue;
+      if (std::any_of(block.ops.begin(), block.ops.end(), saves)) continue;
+      bytes += before[i] * tensor.bytes();
+    }
+  }
+  return {"key-value cache", TermGroup::activations, bytes,
+          "transformers 5.17, DynamicCache: keys and values of every layer, as they are made", ""};
+}
+
 LedgerTerm batch_term(const Graph& graph) {
   return {"batch", TermGroup::buffers, input_bytes(graph.blocks[graph.order.front().block]),
           "the loop holds the batch until the next one", ""};

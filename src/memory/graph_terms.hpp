@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "memest/memory/ledger.hpp"
@@ -23,6 +24,10 @@ struct PassedOn {
   bool for_layers = false;  ///< layers are called with it, so that their checkpoints hold it
 };
 std::vector<PassedOn> passed_on(const Graph& graph);
+
+/// What the blocks before a site answer to the model's caller beside the logits and autograd keeps
+/// nowhere, `before` of each: key-value caches.
+LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& before);
 
 /// The step's batch, which the loop holds.
 LedgerTerm batch_term(const Graph& graph);

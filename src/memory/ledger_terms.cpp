@@ -60,7 +60,7 @@ LedgerTerms::LedgerTerms(const Graph& graph, const Job& job) {
   ledger_.bindings = graph.sizes;
   bind_parameters(ledger_.bindings, graph);
   ledger_.bindings.set(Symbol::data, job.parallelism.data)
-      .set(Symbol::micro_batches, job.training->gradient_accumulation)
+      .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1)
       .set(Symbol::largest_unit, narrow_to_int64(largest_unit(graph).evaluate(ledger_.bindings)));
 }
 

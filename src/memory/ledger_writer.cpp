@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "graph_terms.hpp"
+#include "inference_ledger.hpp"
 #include "ledger_terms.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
@@ -89,7 +90,8 @@ class LedgerWriter {
       for (LedgerTerm& term : terms) always_.push_back(terms_.add(std::move(term)));
     };
     always(weight_terms(job_, graph_.parameters));
-    always(optimizer_terms(job_, graph_.parameters));
+    always(master_terms(job_, graph_.parameters));
+    if (!makes_states_in_step(training_)) always(state_terms(job_, graph_.parameters));
     always(buffer_terms(graph_.parameters));
     always(workspace_terms(graph_, job_));
     always(resident_bucket_terms(job_));
@@ -137,6 +139,7 @@ class LedgerWriter {
     add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
                      shared_tables_, kSavedSource, ""});
     add_passed_on(alive, site, second);
+    if (!second || training_.hold_outputs) add_term(alive, answered_term(graph_, site.before));
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
     const std::int64_t reached = site.layers_before + (inside ? 1 : 0);
@@ -330,6 +333,9 @@ class LedgerWriter {
       add_term(alive, clip_term(graph_.parameters));
       terms_.instant("gradient clipping", "gradient clipping", std::move(alive));
     }
+    if (makes_states_in_step(training_)) {
+      add_terms(after_backward, state_terms(job_, graph_.parameters));
+    }
     add_terms(after_backward, step_terms(job_, graph_.parameters));
     terms_.instant("optimizer step", "optimizer step", std::move(after_backward));
   }
@@ -375,7 +381,8 @@ std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
 }
 
 Ledger write_ledger(const Graph& graph, const Job& job) {
-  expect(job.training.has_value(), "a ledger is written for a job that trains");
+  if (job.inference) return write_inference_ledger(graph, job);
+  expect(job.training.has_value(), "a ledger is written for a job that trains or infers");
   return LedgerWriter(graph, job).write();
 }
 

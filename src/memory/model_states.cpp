@@ -211,8 +211,8 @@ std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
 }
 
 ZeroStage zero_stage_of(const Job& job) {
-  return job.training->recipe.gathered_units ? ZeroStage::optimizer_gradients_weights
-                                             : job.parallelism.zero;
+  return job.forward()->recipe.gathered_units ? ZeroStage::optimizer_gradients_weights
+                                              : job.parallelism.zero;
 }
 
 Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
@@ -235,7 +235,7 @@ DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor) {
 }
 
 std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory) {
-  const Recipe& recipe = job.training->recipe;
+  const Recipe& recipe = job.forward()->recipe;
   Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
   std::vector<LedgerTerm> terms{
@@ -263,16 +263,23 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
           recipe.source, ""};
 }
 
-std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& inventory) {
+std::vector<LedgerTerm> master_terms(const Job& job, const Inventory& inventory) {
+  const Recipe& recipe = job.training->recipe;
+  if (!recipe.master) return {};
+  return {
+      {std::string("master weights (") + std::string(name_of(*recipe.master)) + ")",
+       TermGroup::optimizer,
+       share(job, ZeroStage::optimizer, size_of(*recipe.master) * trained_parameters(inventory)),
+       recipe.source, ""}};
+}
+
+bool makes_states_in_step(const TrainingSpec& training) {
+  return training.steps == 1 && !training.optimizer.states_in_constructor;
+}
+
+std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) {
   const TrainingSpec& training = *job.training;
   std::vector<LedgerTerm> terms;
-  if (training.recipe.master) {
-    const DType type = *training.recipe.master;
-    terms.push_back(
-        {std::string("master weights (") + std::string(name_of(type)) + ")", TermGroup::optimizer,
-         share(job, ZeroStage::optimizer, size_of(type) * trained_parameters(inventory)),
-         training.recipe.source, ""});
-  }
   std::string names;
   Expr bytes;  // of all states that are like the parameter
   for (const OptimizerState& state : device_states(training)) {
@@ -301,14 +308,10 @@ bool gradients_persist(const Job& job) {
 }
 
 std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {
-  std::int64_t bytes = 0;
-  for (const BufferTensor& buffer : inventory.buffers) {
-    std::int64_t elements = buffer.count;
-    for (const std::int64_t size : buffer.shape) elements = checked_multiply(elements, size);
-    bytes = checked_add(bytes, checked_multiply(elements, size_of(buffer.dtype)));
-  }
-  if (bytes == 0) return {};
-  return {{"buffers", TermGroup::buffers, Expr(bytes), "tables and statistics of the model", ""}};
+  const Bytes bytes = buffer_bytes(inventory);
+  if (bytes == Bytes()) return {};
+  return {{"buffers", TermGroup::buffers, Expr(bytes.value()), "tables and statistics of the model",
+           ""}};
 }
 
 std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {

@@ -30,8 +30,14 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory);
 /// Elements that are trained: Φ, or Φt where some parameters are frozen.
 Expr trained_parameters(const Inventory& inventory);
 
-/// The master copy and the optimizer's states.
-std::vector<LedgerTerm> optimizer_terms(const Job& job, const Inventory& inventory);
+/// The optimizer's own copy of what it steps.
+std::vector<LedgerTerm> master_terms(const Job& job, const Inventory& inventory);
+
+/// The optimizer's states.
+std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory);
+
+/// Whether nothing but the first step is looked at, and it is the one that makes the states.
+bool makes_states_in_step(const TrainingSpec& training);
 
 /// Whether all gradients stay allocated through the forward pass.
 bool gradients_persist(const Job& job);

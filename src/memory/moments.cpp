@@ -108,8 +108,8 @@ class BlockWalk {
   [[nodiscard]] Storages saved_until(std::size_t at) const {
     Storages result;
     for (std::size_t i = 0; i <= at; ++i) {
-      if (pass_ == BlockPass::keep_nothing) {
-        keep_casts(block_.ops[i], result);
+      if (pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer) {
+        keep_held(block_.ops[i], result);
         continue;
       }
       const Op& op = block_.ops[i];
@@ -136,10 +136,11 @@ class BlockWalk {
     return result;
   }
 
-  /// A checkpoint drops what autograd would save, but not what autocast's cache holds.
-  void keep_casts(const Op& op, Storages& kept) const {
+  /// A checkpoint drops what autograd would save, but not what autocast's cache or the model's
+  /// answer holds.
+  void keep_held(const Op& op, Storages& kept) const {
     for (const TensorId id : op.outputs) {
-      if (tensor(id).role == Role::cast_parameter) kept.insert(storage(id));
+      if (tensor(id).role == Role::cast_parameter || tensor(id).answered) kept.insert(storage(id));
     }
   }
 
@@ -167,10 +168,15 @@ class BlockWalk {
     return {op.name, bytes(saved), bytes(beside), {}, {}};
   }
 
-  /// The gradient of the block's output comes from the block behind; a loss's is a number.
+  /// The gradient of the block's output comes from the block behind; a loss's is a number, and so
+  /// is what a product copies before it reads it.
   void receive_output_gradient() {
-    const Tensor& output = tensor(block_.output);
-    gradients_.make(block_.output, output.bytes(), Reach::directly);
+    const auto maker = std::find_if(block_.ops.begin(), block_.ops.end(), [this](const Op& op) {
+      return std::find(op.outputs.begin(), op.outputs.end(), block_.output) != op.outputs.end();
+    });
+    const bool copied = maker != block_.ops.end() && maker->first_product > 1;
+    gradients_.make(block_.output, copied ? Expr() : tensor(block_.output).bytes(),
+                    Reach::directly);
   }
 
   [[nodiscard]] Expr bytes(const BackwardTensor& made) const {

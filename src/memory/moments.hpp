@@ -22,6 +22,7 @@ enum class BlockPass {
   keep_core_out,   ///< selective recompute: the attention core's tensors come back in its backward
   keep_nothing,    ///< a checkpoint's first forward: only autocast's copies stay; the input is the
                    ///< caller's
+  keep_answer,     ///< without gradients: only autocast's copies and what the model answers stay
   recompute        ///< a checkpoint's second forward and its backward: the input is the caller's
 };
 

@@ -64,10 +64,11 @@ std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
 }
 
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
-  if (job.training->implementation.framework == Framework::textbook) return {};
+  if (job.forward()->implementation.framework == Framework::textbook) return {};
+  const std::int64_t threads = job.training ? kCublasWorkspaces : 1;
   std::vector<LedgerTerm> terms{
       {"cuBLAS workspaces", TermGroup::overhead,
-       Expr(kCublasWorkspaces * cublas_workspace_bytes(job.hardware.gpu)),
+       Expr(threads * cublas_workspace_bytes(job.hardware.gpu)),
        "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
        "capability 9.0, 8,519,680 B elsewhere",
        ""}};

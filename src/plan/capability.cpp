@@ -32,8 +32,10 @@ Capability capability_of(const GpuSpec& gpu) {
 
 LoweringPolicy policy_of(const Job& job) {
   const GpuSpec& gpu = job.hardware.gpu;
-  return policy_of(*job.training, capability_of(gpu).value,
-                   gpu.multiprocessors ? gpu.multiprocessors->value : 0);
+  const int capability = capability_of(gpu).value;
+  const std::int64_t multiprocessors = gpu.multiprocessors ? gpu.multiprocessors->value : 0;
+  return job.training ? policy_of(*job.training, capability, multiprocessors)
+                      : policy_of(*job.inference, capability, multiprocessors);
 }
 
 }  // namespace memest

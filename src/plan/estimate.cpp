@@ -28,11 +28,14 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
   answer.replay = replay_job(graph, job);
   if (const ReplayedSteps* steps = answer.replayed()) {
     answer.verdict = judge(*steps, job);
-    answer.replay_margin = margin_of(job.margins.replay, job.training->recompute);
+    answer.replay_margin = margin_of(job.margins.replay, job.recompute());
   }
   answer.simple = simple_view(answer.ledger, answer.capacity);
-  answer.saved = saved_bytes_of(graph, *job.training);
-  answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
+  answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};
+  if (job.training) {
+    answer.saved = saved_bytes_of(graph, *job.training);
+    answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
+  }
   return answer;
 }
 
@@ -49,9 +52,7 @@ std::variant<CostEstimate, Unavailable> answer_cost(
 }  // namespace
 
 JobEstimate estimate_job(const Job& job) {
-  if (!job.training) {
-    return without_step(job, {"the spec describes a model without training"});
-  }
+  if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
   const Capability capability = capability_of(job.hardware.gpu);
   const auto lowered = lower(job.model, policy_of(job));
   if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
@@ -59,6 +60,7 @@ JobEstimate estimate_job(const Job& job) {
 
   JobEstimate estimate;
   estimate.parameters = count_parameters(job.model);
+  estimate.parameters.buffers = buffer_bytes(graph.parameters);
   MemoryAnswer memory = answer_memory(graph, job);
   auto reason = beyond_the_closed_form(job);
   if (reason && memory.replayed() == nullptr) {
@@ -68,7 +70,8 @@ JobEstimate estimate_job(const Job& job) {
   }
   const FlopsEstimate flops = count_flops(graph, job);
   estimate.flops = flops;
-  estimate.time = estimate_step_time(graph, job, flops);
+  estimate.time = Unavailable{"the time of inference is not available yet"};
+  if (job.training) estimate.time = estimate_step_time(graph, job, flops);
   estimate.cost = answer_cost(job, estimate.time);
   if (capability.assumed) {
     estimate.assumptions.push_back(job.hardware.gpu.name +

@@ -254,7 +254,10 @@ class PlanSearch {
 PlanAnswer search_plans(const PlanRequest& request) {
   if (!request.job.training) {
     PlanAnswer answer;
-    answer.unavailable = Unavailable{"the spec describes a model without training"};
+    answer.unavailable =
+        Unavailable{request.job.inference ? "plans of inference are not available yet: `memest "
+                                            "estimate --gpu` answers for one GPU"
+                                          : "the spec describes a model without training"};
     return answer;
   }
   if (auto reason = beyond_the_closed_form(request.job)) {

@@ -18,7 +18,7 @@ ReplayDevice replay_device_of(const Hardware& hardware) {
 }
 
 std::variant<StepMemory, Unavailable> step_memory_of(const Job& job) {
-  if (!job.training) return Unavailable{"the spec describes a model without training"};
+  if (job.forward() == nullptr) return Unavailable{kRunsNothing};
   auto lowered = lower(job.model, policy_of(job));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
   return step_memory_of(std::get<Graph>(std::move(lowered)), job);

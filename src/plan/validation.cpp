@@ -121,10 +121,10 @@ RunTraits traits_of(const Job& job) {
   RunTraits traits;
   traits.model =
       job.model.model_type.empty() ? std::string(name_of(job.model.family)) : job.model.model_type;
-  if (job.training) {
-    traits.precision = job.training->recipe.name;
-    traits.attention = name_of(job.training->implementation.attention);
-    traits.recompute = text_of(job.training->recompute);
+  if (const ForwardSpec* pass = job.forward()) {
+    traits.precision = pass->recipe.name;
+    traits.attention = name_of(pass->implementation.attention);
+    traits.recompute = text_of(job.recompute());
   }
   return traits;
 }
@@ -188,7 +188,7 @@ Observables predict(const Job& job, const JobEstimate& estimate) {
   }
   if (const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops)) {
     // Every micro-step has as many, so nothing is lost.
-    const std::int64_t micro_steps = job.training->gradient_accumulation;
+    const std::int64_t micro_steps = job.training ? job.training->gradient_accumulation : 1;
     predicted.forward = Flops(flops->forward.value() / micro_steps);
     predicted.backward = Flops(flops->backward.value() / micro_steps);
   }
@@ -220,11 +220,13 @@ const Comparison* ValidatedRun::worst(Metric metric) const {
 }
 
 std::string group_of(const Job& job) {
-  if (!job.training) return std::string(name_of(job.model.family)) + " without training";
-  const TrainingSpec& training = *job.training;
-  const bool keeps = std::holds_alternative<NoRecompute>(training.recompute);
-  const bool trainer = training.implementation.loop == LoopKind::trainer;
-  return std::string(name_of(training.implementation.framework)) + (trainer ? " Trainer" : "") +
+  const ForwardSpec* pass = job.forward();
+  if (pass == nullptr) return std::string(name_of(job.model.family)) + " without training";
+  const std::string framework(name_of(pass->implementation.framework));
+  if (job.inference) return framework + " inference";
+  const bool keeps = std::holds_alternative<NoRecompute>(job.recompute());
+  const bool trainer = pass->implementation.loop == LoopKind::trainer;
+  return framework + (trainer ? " Trainer" : "") +
          (keeps ? " training, no recompute" : " training, recompute");
 }
 
@@ -234,9 +236,9 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   run.id = std::move(id);
   run.group = group_of(job);
   run.traits = traits_of(job);
-  if (job.training) {
-    run.kind = {.implementation = job.training->implementation.framework,
-                .recomputes = !std::holds_alternative<NoRecompute>(job.training->recompute)};
+  if (const ForwardSpec* pass = job.forward()) {
+    run.kind = {.implementation = pass->implementation.framework,
+                .recomputes = !std::holds_alternative<NoRecompute>(job.recompute())};
   }
   run.comparisons = compare(measured, predict(job, estimate));
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {

@@ -10,6 +10,7 @@
 #include "merge.hpp"
 #include "read_allocator.hpp"
 #include "read_cluster.hpp"
+#include "read_inference.hpp"
 #include "read_model.hpp"
 #include "read_training.hpp"
 #include "scalar.hpp"
@@ -124,6 +125,11 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (job.training) job.margins = find_margins(job.training->implementation.framework);
     note_given(*training, job);
   }
+  if (const Value* inference = mapping("inference")) {
+    job.inference = read_inference(*inference, has_model ? &job.model : nullptr, diagnostics);
+    if (job.inference) job.margins = find_margins(job.inference->implementation.framework);
+  }
+  check_inference_alone(root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);
   const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {

@@ -32,10 +32,11 @@ class TrainingReader {
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
+    spec.use_cache = flag("use_cache");
+    if (text("loss", "cross-entropy") == "sum-of-logits") spec.loss = TrainingLoss::sum_of_logits;
     spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
-    check_positions(spec.seq_len);
-    check_steps();
+    check_positions("seq_len", training_, context_.model, diagnostics_);
     if (spec.implementation.loop == LoopKind::trainer) check_trainer(spec);
     if (diagnostics_.size() > before) return std::nullopt;
     return spec;
@@ -180,25 +181,6 @@ class TrainingReader {
     return NoRecompute{};
   }
 
-  /// A table of learned positions ends the sequence.
-  void check_positions(std::int64_t seq_len) {
-    const DecoderSpec* decoder = context_.model == nullptr
-                                     ? nullptr
-                                     : std::get_if<DecoderSpec>(&context_.model->architecture);
-    if (decoder == nullptr || !std::holds_alternative<LearnedPosition>(decoder->position)) return;
-    if (decoder->max_positions <= 0 || seq_len <= decoder->max_positions) return;
-    error("seq_len", "'seq_len' " + std::to_string(seq_len) + " is more than the " +
-                         std::to_string(decoder->max_positions) + " positions that the model has");
-  }
-
-  /// The closed form is that of a step which finds the optimizer's states in place.
-  void check_steps() {
-    if (count("steps", 2) != 1) return;
-    diagnostics_.push_back(
-        unavailable_at(training_.find("steps")->span, "the first step alone",
-                       "it comes with a later version; leave 'steps' out or set it to 2"));
-  }
-
   /// What the Trainer's loop leaves no choice in.
   void check_trainer(const TrainingSpec& spec) {
     if (spec.hold_outputs) {
@@ -209,6 +191,14 @@ class TrainingReader {
       error("zero_grad", "the Trainer frees the gradients after a step",
             "leave 'zero_grad' out, or set 'loop' to plain");
     }
+    if (spec.use_cache) {
+      error("use_cache", "the Trainer switches the model's cache off",
+            "leave 'use_cache' out, or set 'loop' to plain");
+    }
+    if (spec.loss == TrainingLoss::sum_of_logits) {
+      error("loss", "the Trainer takes the model's own loss",
+            "leave 'loss' out, or set 'loop' to plain");
+    }
   }
 
   const Value& training_;
@@ -217,6 +207,18 @@ class TrainingReader {
 };
 
 }  // namespace
+
+void check_positions(std::string_view key, const Value& pass, const ModelSpec* model,
+                     Diagnostics& diagnostics) {
+  const auto* decoder = model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
+  if (decoder == nullptr || !std::holds_alternative<LearnedPosition>(decoder->position)) return;
+  const std::int64_t tokens = as_count(pass.find(key)).value_or(0);
+  if (decoder->max_positions <= 0 || tokens <= decoder->max_positions) return;
+  diagnostics.push_back(error_at(pass.find(key)->span,
+                                 quoted(std::string(key)) + " " + std::to_string(tokens) +
+                                     " is more than the " + std::to_string(decoder->max_positions) +
+                                     " positions that the model has"));
+}
 
 std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
   const Value* written = training.find("adapter");

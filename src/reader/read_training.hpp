@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/model.hpp"
@@ -19,6 +20,10 @@ struct TrainingContext {
 
 /// What `adapter` trains instead of the model; nothing where there is none.
 std::optional<LoraAdapter> read_adapter(const Value& training, DType weights);
+
+/// A table of learned positions ends the sequence: `key` of `pass` is its length.
+void check_positions(std::string_view key, const Value& pass, const ModelSpec* model,
+                     Diagnostics& diagnostics);
 
 /// Nothing where a diagnostic says why.
 std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,

@@ -156,6 +156,15 @@ Json spec_json(const Job& job) {
     json["optimizer"] = training.optimizer.name;
     json["recompute"] = text_of(training.recompute);
     json["implementation"] = name_of(training.implementation.framework);
+  } else if (job.inference) {
+    const InferenceSpec& inference = *job.inference;
+    put_null(json, "training", "the spec asks for inference");
+    json["prompt"] = inference.seq_len;
+    json["batch"] = inference.micro_batch;
+    json["use_cache"] = inference.use_cache;
+    json["logits"] = inference.logits == KeptLogits::last ? "last" : "all";
+    json["precision"] = inference.recipe.name;
+    json["implementation"] = name_of(inference.implementation.framework);
   } else {
     put_null(json, "training", "the spec describes a model alone");
   }

@@ -61,7 +61,7 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   sections.add("Memory", estimate.memory,
                [&](const MemoryAnswer& answer) { add_memory(page, job, answer); });
   sections.add("FLOPs", estimate.flops,
-               [&](const FlopsEstimate& flops) { add_flops(page, flops); });
+               [&](const FlopsEstimate& flops) { add_flops(page, job, flops); });
   sections.add("Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });
   sections.add("Money", estimate.cost, [&](const CostEstimate& cost) { add_cost(page, cost); });
 }

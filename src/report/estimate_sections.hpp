@@ -10,7 +10,7 @@
 namespace memest {
 
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
-void add_flops(Page& page, const FlopsEstimate& flops);
+void add_flops(Page& page, const Job& job, const FlopsEstimate& flops);
 void add_time(Page& page, const TimeEstimate& time);
 void add_cost(Page& page, const CostEstimate& cost);
 

@@ -157,17 +157,23 @@ Explanation of_flops(std::string name, Flops flops, std::string formula, std::st
   return result;
 }
 
-/// 6·Φ·tokens, of experts the active ones.
+/// 6·Φ·tokens, of experts the active ones; 2·Φ·tokens of a forward alone.
 Explanation model_flops(const Job& job, const JobEstimate& estimate, Flops flops) {
-  const TrainingSpec& training = *job.training;
-  Explanation row = of_flops("model", flops, "", "the field's 6·Φ·tokens (docs/model.md)");
-  row.expression =
-      Expr(6) * Symbol::parameters * Symbol::micro_batch * Symbol::seq_len * Symbol::micro_batches;
+  const ForwardSpec& pass = *job.forward();
   Bindings bindings;
   bindings.set(Symbol::parameters, estimate.parameters.active)
-      .set(Symbol::micro_batch, training.micro_batch)
-      .set(Symbol::seq_len, training.seq_len)
-      .set(Symbol::micro_batches, training.gradient_accumulation);
+      .set(Symbol::micro_batch, pass.micro_batch)
+      .set(Symbol::seq_len, pass.seq_len);
+  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
+  Explanation row = of_flops("model", flops, "",
+                             job.training ? "the field's 6·Φ·tokens (docs/model.md)"
+                                          : "the forward's third of the field's 6·Φ·tokens "
+                                            "(docs/model.md)");
+  row.expression = Expr(2) * Symbol::parameters * tokens;
+  if (job.training) {
+    bindings.set(Symbol::micro_batches, job.training->gradient_accumulation);
+    row.expression = Expr(6) * Symbol::parameters * tokens * Symbol::micro_batches;
+  }
   row.formula = row.expression.text();
   row.substituted = row.expression.substituted(bindings);
   return row;
@@ -186,7 +192,8 @@ void add_flops(std::vector<Explanation>& out, const Job& job, const JobEstimate&
       fmt::format("{} + {}", grouped(flops.forward.value()), grouped(flops.backward.value()));
   out.push_back(std::move(executed));
   out.push_back(model_flops(job, estimate, flops.model));
-  out.push_back(of_flops("palm", flops.palm, "model + 12·L·a·d·s a token",
+  out.push_back(of_flops("palm", flops.palm,
+                         job.inference ? "model + 4·L·a·d·s a token" : "model + 12·L·a·d·s a token",
                          "Chowdhery et al., PaLM, appendix B (arXiv 2204.02311)"));
   out.push_back(of_flops("megatron", flops.megatron, "matmuls, and the causal half of attention",
                          "Narayanan et al., section 5.1 (arXiv 2104.04473), causal half"));

@@ -53,10 +53,10 @@ Table legend_of(const std::vector<Symbol>& letters, const Bindings& bindings) {
 /// The ledger's letters; what the ledger left out the job knows.
 Bindings bindings_of(const Job& job, const JobEstimate& estimate) {
   Bindings bindings;
-  if (job.training) {
-    bindings.set(Symbol::micro_batch, job.training->micro_batch)
-        .set(Symbol::seq_len, job.training->seq_len)
-        .set(Symbol::micro_batches, job.training->gradient_accumulation);
+  if (const ForwardSpec* pass = job.forward()) {
+    bindings.set(Symbol::micro_batch, pass->micro_batch)
+        .set(Symbol::seq_len, pass->seq_len)
+        .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1);
   }
   bindings.set(Symbol::parameters, estimate.parameters.total);
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);

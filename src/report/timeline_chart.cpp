@@ -126,7 +126,8 @@ class Chart {
 
   /// "3 × forward, backward"; of many the first stand for all (write_timeline).
   [[nodiscard]] std::string micro_steps_name(std::size_t count) const {
-    const auto all = static_cast<std::size_t>(run_.job.training->gradient_accumulation);
+    const auto all =
+        static_cast<std::size_t>(run_.job.training ? run_.job.training->gradient_accumulation : 1);
     if (count == all) return fmt::format("{} × forward, backward", count);
     return fmt::format("{} of {} × forward, backward", count, all);
   }

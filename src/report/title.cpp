@@ -52,6 +52,13 @@ std::string title_of(const Job& job, std::int64_t parameters) {
     parts.push_back(batch_of(job));
     parts.emplace_back(name_of(training.implementation.framework));
   }
+  if (job.inference) {
+    parts.emplace_back("inference");
+    parts.push_back(job.inference->recipe.name);
+    parts.push_back(
+        fmt::format("{} prompts of {} tokens", job.inference->micro_batch, job.inference->seq_len));
+    parts.emplace_back(name_of(job.inference->implementation.framework));
+  }
   return joined(parts);
 }
 
@@ -65,6 +72,11 @@ std::string setting_of(const Job& job) {
     parts.push_back(fmt::format("micro-batch {} × {} accumulation steps", job.training->micro_batch,
                                 job.training->gradient_accumulation));
     parts.push_back("recompute " + text_of(job.training->recompute));
+  }
+  if (job.inference) {
+    parts.emplace_back(job.inference->use_cache ? "key-value cache" : "no cache");
+    parts.emplace_back(job.inference->logits == KeptLogits::last ? "logits of the last tokens"
+                                                                 : "logits of all tokens");
   }
   return joined(parts);
 }

@@ -40,15 +40,18 @@ Table op_table(const TimeEstimate& time) {
 
 }  // namespace
 
-void add_flops(Page& page, const FlopsEstimate& flops) {
+void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
+  // Of what trains two thirds are the backward's.
+  const int passes = job.inference ? 1 : 3;
   page.parts.emplace_back(Heading{"FLOPs of one GPU and step"});
   Table table{{{"count"}, {"", Align::right}, {"FLOPs", Align::right}, {"what it counts"}}, {}};
   table.rows = {
       flops_row("forward", flops.forward, "as torch's FlopCounterMode counts"),
       flops_row("backward", flops.backward, "the same, recompute included"),
       flops_row("executed", flops.executed(), "forward + backward; over the peak: HFU"),
-      flops_row("model", flops.model, "6 · active parameters · tokens; over the peak: MFU"),
-      flops_row("palm", flops.palm, "model + 12 · L · a · d · s a token"),
+      flops_row("model", flops.model,
+                fmt::format("{} · active parameters · tokens; over the peak: MFU", 2 * passes)),
+      flops_row("palm", flops.palm, fmt::format("model + {} · L · a · d · s a token", 4 * passes)),
       flops_row("megatron", flops.megatron, "matmuls, causal attention halved"),
   };
   page.parts.emplace_back(std::move(table));

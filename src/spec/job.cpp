@@ -16,4 +16,11 @@ std::int64_t Job::global_batch() const {
                           parallelism.data);
 }
 
+const ForwardSpec* Job::forward() const {
+  if (training) return &*training;
+  return inference ? &*inference : nullptr;
+}
+
+Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }
+
 }  // namespace memest

@@ -46,49 +46,49 @@ ConventionSizes convention_sizes(const ModelSpec& model) {
   return sizes;
 }
 
-/// 6 FLOPs a parameter and token: 2 forward, 4 backward.
-Flops six(std::int64_t parameters, Int128 tokens) {
-  return Flops(checked_multiply(checked_multiply(Int128{6}, Int128{parameters}), tokens));
-}
-
-}  // namespace
-
-FlopsEstimate count_flops(const Graph& graph, const Job& job) {
-  expect(job.training.has_value(), "a job without training has no step");
-  const TrainingSpec& training = *job.training;
-  const Bindings sizes = sizes_of(graph, training);
-  const Recomputations again = recomputations_of(graph, training);
-
-  FlopsEstimate result;
+/// FLOPs of what runs: forward, and backward with what it recomputes.
+void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
+  const Bindings sizes = sizes_of(graph, *job.forward());
   for (const BlockRun& run : graph.order) {
     for (const Op& op : graph.blocks[run.block].ops) {
       result.forward += op.forward.flops.flops(sizes) * run.repeat;
       result.backward += op.backward.flops.flops(sizes) * run.repeat;
     }
   }
+  if (!job.training) return;
+  const Recomputations again = recomputations_of(graph, *job.training);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (std::size_t op = 0; op < again[block].size(); ++op) {
       if (again[block][op] == 0) continue;
       result.backward += graph.blocks[block].ops[op].forward.flops.flops(sizes) * again[block][op];
     }
   }
-  result.forward = result.forward * training.gradient_accumulation;
-  result.backward = result.backward * training.gradient_accumulation;
+  result.forward = result.forward * job.training->gradient_accumulation;
+  result.backward = result.backward * job.training->gradient_accumulation;
+}
 
-  const Int128 tokens =
-      checked_multiply(checked_multiply(Int128{training.micro_batch}, Int128{training.seq_len}),
-                       Int128{training.gradient_accumulation});
+}  // namespace
+
+FlopsEstimate count_flops(const Graph& graph, const Job& job) {
+  expect(job.forward() != nullptr, "a job that runs nothing has no step");
+  const ForwardSpec& pass = *job.forward();
+  FlopsEstimate result;
+  count_passes(graph, job, result);
+  const Int128 micro_steps{job.training ? job.training->gradient_accumulation : 1};
+  const Int128 tokens = checked_multiply(
+      checked_multiply(Int128{pass.micro_batch}, Int128{pass.seq_len}), micro_steps);
+  // 6 FLOPs a parameter and token: 2 forward, 4 backward.
+  const Int128 each = job.training ? 6 : 2;
+  const auto of_all = [&](std::int64_t parameters) {
+    return Flops(checked_multiply(checked_multiply(each, Int128{parameters}), tokens));
+  };
   const ParameterCounts parameters = count_parameters(job.model);
   const ConventionSizes shape = convention_sizes(job.model);
   // 12·L·a·d·s a token: scores and values, forward and backward, every query with every key.
-  const Flops attention = six(
-      checked_multiply(std::int64_t{2}, checked_multiply(shape.attention_width, training.seq_len)),
-      tokens);
-  const Flops causal_attention =
-      six(checked_multiply(shape.attention_width, training.seq_len), tokens);
-  result.model = six(parameters.active, tokens);
-  result.palm = result.model + attention;
-  result.megatron = six(parameters.active_matmul - shape.routers, tokens) + causal_attention;
+  const std::int64_t causal = checked_multiply(shape.attention_width, pass.seq_len);
+  result.model = of_all(parameters.active);
+  result.palm = result.model + of_all(checked_multiply(std::int64_t{2}, causal));
+  result.megatron = of_all(parameters.active_matmul - shape.routers) + of_all(causal);
   return result;
 }
 

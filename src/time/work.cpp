@@ -56,9 +56,9 @@ void add_parameters(StepWork& work, const Inventory& inventory, const TrainingSp
 
 }  // namespace
 
-Bindings sizes_of(const Graph& graph, const TrainingSpec& training) {
+Bindings sizes_of(const Graph& graph, const ForwardSpec& forward) {
   Bindings sizes = graph.sizes;
-  bind_tokens(sizes, training.micro_batch, training.seq_len);
+  bind_tokens(sizes, forward.micro_batch, forward.seq_len);
   return sizes;
 }
 

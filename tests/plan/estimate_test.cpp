@@ -153,7 +153,7 @@ TEST_CASE("A model without training has parameters and nothing else") {
   const JobEstimate estimate = estimate_job(job);
   CHECK(estimate.parameters.total == 124'439'808);
   CHECK(std::get<Unavailable>(estimate.memory).sentence ==
-        "the spec describes a model without training");
+        "the spec describes a model without training or inference");
   CHECK(std::holds_alternative<Unavailable>(estimate.cost));
 }
 

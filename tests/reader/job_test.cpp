@@ -132,18 +132,62 @@ TEST_CASE("a key without machinery is refused by name unless it says its default
   for (const auto& [section, sentence] :
        {std::pair{"parallelism: {tensor: 2}", "tensor parallelism is not available yet"},
         std::pair{"parallelism: {fsdp: {version: 2}}", "FSDP is not available yet"},
-        std::pair{"parallelism: {schedule: gpipe}", "the pipeline schedule is not available yet"},
-        std::pair{"inference: {prompt: 1, generate: 1}", "inference is not available yet"}}) {
+        std::pair{"parallelism: {schedule: gpipe}",
+                  "the pipeline schedule is not available yet"}}) {
     INFO(section);
     CHECK(first_error(model + section + "\n") == sentence);
   }
   for (const char* key : {"implementation: {compile: off, rotary: composite, torch: 2.11}",
-                          "adapter: none", "use_cache: false", "loss: cross-entropy", "steps: 3"}) {
+                          "adapter: none", "use_cache: true", "loss: sum-of-logits", "steps: 1"}) {
     INFO(key);
     CHECK(first_error("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
                       "training: {seq_len: 128, " +
                       std::string(key) + "}\n") == "ok");
   }
+}
+
+TEST_CASE("inference is a forward of prompts, and stands in place of training") {
+  const std::string model = "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n";
+  const Job usual = job_of(model + "inference: {prompt: 128}\n");
+  REQUIRE(usual.inference);
+  CHECK_FALSE(usual.training);
+  CHECK(usual.forward() == &*usual.inference);
+  CHECK(usual.inference->seq_len == 128);
+  CHECK(usual.inference->micro_batch == 1);
+  CHECK(usual.inference->use_cache);
+  CHECK(usual.inference->logits == KeptLogits::last);
+  CHECK(usual.inference->recipe.name == "bf16");
+  CHECK_FALSE(usual.inference->dropout);
+  const Job all = job_of(model +
+                         "inference: {prompt: 9, batch: 3, use_cache: false, logits: all,\n"
+                         "  generate: 0, beams: 1, precision: fp32, implementation: textbook}\n");
+  CHECK(all.inference->micro_batch == 3);
+  CHECK_FALSE(all.inference->use_cache);
+  CHECK(all.inference->logits == KeptLogits::all);
+  CHECK(all.inference->implementation.framework == Framework::textbook);
+  for (const auto& [section, sentence] :
+       {std::pair{"inference: {prompt: 1, generate: 1}",
+                  "the generation of tokens after the prompt is not available yet"},
+        std::pair{"inference: {prompt: 1, beams: 4}", "beam search is not available yet"},
+        std::pair{"inference: {prompt: 1, paged: {block: 16}}",
+                  "a cache in pages is not available yet"},
+        std::pair{"inference: {prompt: 1, cache: fp8}",
+                  "a key-value cache in fp8 is not available yet"},
+        std::pair{
+            "inference: {prompt: 1, cache: bf16, precision: fp32}",
+            "a cache in another type than that of the keys under 'fp32' is not available yet"},
+        std::pair{"inference: {prompt: 1, precision: fp8}",
+                  "inference under the precision 'fp8' is not available yet"},
+        std::pair{"inference: {prompt: 1}\nhardware: {count: 2}",
+                  "inference on several GPUs is not available yet"}}) {
+    INFO(section);
+    CHECK(first_error(model + section + "\n") == sentence);
+  }
+  CHECK(first_error(model + "inference: {prompt: 8}\ntraining: {seq_len: 8}\n") ==
+        "a spec has 'training' or 'inference', not both");
+  CHECK(first_error("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100, position: "
+                    "learned, max_positions: 16}\ninference: {prompt: 17}\n") ==
+        "'prompt' 17 is more than the 16 positions that the model has");
 }
 
 TEST_CASE("an adapter is part of the model, and its type that of gradients and states") {

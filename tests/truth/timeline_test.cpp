@@ -39,10 +39,20 @@ std::string difference_of(const Record& record, const std::string& folder) {
 TEST_CASE("every way of running a step is the recorded one, event by event", "[timeline]") {
   const auto records = read_records(kFolder + "steps/specs.jsonl");
   REQUIRE(records.ok());
-  CHECK(records.value().size() == 76);
+  CHECK(records.value().size() == 84);
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "steps/") == "");
+  }
+}
+
+TEST_CASE("every family's forward of a prompt is the recorded one, event by event", "[timeline]") {
+  const auto records = read_records(kFolder + "prompts/specs.jsonl");
+  REQUIRE(records.ok());
+  CHECK(records.value().size() == 22);
+  for (const Record& record : records.value()) {
+    INFO(record.id);
+    CHECK(difference_of(record, "prompts/") == "");
   }
 }
 

@@ -53,6 +53,7 @@ struct BlockRun {
 struct Graph {
   std::vector<Block> blocks;
   std::vector<BlockRun> order;  ///< forward order
+  bool trains = true;           ///< ends with a loss; otherwise the last block answers logits
   Inventory parameters;         ///< every parameter and buffer tensor
   Bindings
       sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them

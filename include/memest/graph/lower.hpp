@@ -6,10 +6,13 @@
 #include <variant>
 
 #include "memest/graph/graph.hpp"
+#include "memest/spec/inference.hpp"
 #include "memest/spec/model.hpp"
-#include "memest/spec/training.hpp"
 
 namespace memest {
+
+/// What the forward ends with.
+enum class ForwardEnd : std::uint8_t { cross_entropy, sum_of_logits, logits, last_logits };
 
 /// What the lowering needs to know of the job beside the model.
 struct LoweringPolicy {
@@ -23,6 +26,9 @@ struct LoweringPolicy {
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
+  bool gradients = true;         ///< false: under torch.no_grad
+  bool key_value_cache = false;  ///< transformers' DynamicCache, filled by the forward
+  ForwardEnd end = ForwardEnd::cross_entropy;
   int capability = 90;               ///< compute capability × 10: which attention `sdpa` means
   std::int64_t multiprocessors = 0;  ///< how flash attention cuts small jobs; 0: not known
   bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
@@ -33,9 +39,12 @@ struct LoweringPolicy {
 /// multiprocessors.
 LoweringPolicy policy_of(const TrainingSpec& training, int capability,
                          std::int64_t multiprocessors = 0);
+/// That of `inference`.
+LoweringPolicy policy_of(const InferenceSpec& inference, int capability,
+                         std::int64_t multiprocessors = 0);
 
-/// The graph of one micro-step, or why this model has none yet. Throws OverflowError for sizes out
-/// of range.
+/// The graph of one micro-step or of one forward, or why this model has none yet. Throws
+/// OverflowError for sizes out of range.
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy);
 
 }  // namespace memest

@@ -135,6 +135,7 @@ struct Op {
   /// with their last use, locals with their function's end.
   std::vector<TensorId> releases;
   Workspace workspace = Workspace::none;  ///< asked for after the outputs are made
+  std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;
   Work backward;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate

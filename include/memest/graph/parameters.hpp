@@ -27,6 +27,9 @@ struct ParameterCounts {
 /// by one. Throws OverflowError.
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation = {});
 
+/// Bytes of the buffers, each in its type.
+Bytes buffer_bytes(const Inventory& inventory);
+
 /// Counts over `parameters_of(model)`. Throws OverflowError.
 ParameterCounts count_parameters(const ModelSpec& model);
 

@@ -38,6 +38,8 @@ struct Tensor {
   bool shared = false;
   /// Made in this block and known to later ones by its name, until one of their ops releases it.
   bool outlives_block = false;
+  /// Part of what the model answers (a key-value cache): the caller's to drop.
+  bool answered = false;
   /// Made only where a gradient is wanted (log-sum-exp of the memory-efficient and of the cuDNN
   /// kernel).
   bool for_backward = false;

@@ -94,7 +94,7 @@ struct MemoryEstimate {
   [[nodiscard]] Bytes high() const;
 };
 
-/// Writes the closed form of `job` (its training is present) over `graph`.
+/// Writes the closed form of `job` (its training or inference is present) over `graph`.
 Ledger write_ledger(const Graph& graph, const Job& job);
 
 /// Why a ledger does not answer for the job; empty where it does.

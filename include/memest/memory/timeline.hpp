@@ -1,5 +1,6 @@
-// The timeline: every allocation and free of N training steps, in the order in which eager PyTorch
-// 2.11 makes them, written from the graph by the rules of its autograd engine. It knows sizes and
+// The timeline: every allocation and free of N training steps, or of a few prompts answered, in the
+// order in which eager PyTorch 2.11 makes them, written from the graph by the rules of its autograd
+// engine. It knows sizes and
 // names, no addresses: the allocator's replay (memory/replay.hpp) does the rest.
 #pragma once
 
@@ -142,8 +143,9 @@ struct Timeline {
   std::optional<std::uint32_t> emptied_before;
 };
 
-/// Of many micro-steps the first eight stand for all: from the second on they are equal.
-/// The timeline of `job`'s training (present) on one GPU over `graph`, or why there is none.
+/// The timeline of `job`'s training or inference (one is present) on one GPU over `graph`, or why
+/// there is none. Of many micro-steps the first eight stand for all: from the second on they are
+/// equal.
 /// Throws OverflowError.
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job);
 

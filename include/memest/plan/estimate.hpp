@@ -84,7 +84,8 @@ struct Capability {
 };
 Capability capability_of(const GpuSpec& gpu);
 
-/// What the lowering needs to know of the job's training and GPU. `job.training` is present.
+/// What the lowering needs to know of the job's training or inference, one of which is present, and
+/// of its GPU.
 LoweringPolicy policy_of(const Job& job);
 
 /// The money of a step of `seconds` at `price` a GPU-hour, all GPUs of `job` together.

@@ -12,6 +12,10 @@
 
 namespace memest {
 
+/// The answer to every question about a job that neither trains nor infers.
+inline constexpr const char* kRunsNothing =
+    "the spec describes a model without training or inference";
+
 struct StepMemory {
   Graph graph;
   Timeline timeline;

@@ -18,6 +18,8 @@ struct BufferTensor {
   std::vector<std::int64_t> shape;
   DType dtype = DType::fp32;
   std::int64_t count = 1;
+  /// Made while the weights' type is the default one: where that is known, it is this one's too.
+  bool as_weights = false;
   bool operator==(const BufferTensor&) const = default;
 };
 

@@ -7,6 +7,7 @@
 
 #include "memest/spec/allocator.hpp"
 #include "memest/spec/gpu.hpp"
+#include "memest/spec/inference.hpp"
 #include "memest/spec/margin.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/training.hpp"
@@ -57,7 +58,8 @@ struct Budget {
 struct Job {
   std::string name;  ///< the file's name, for people
   ModelSpec model;
-  std::optional<TrainingSpec> training;  ///< absent where the file describes a model alone
+  std::optional<TrainingSpec> training;    ///< one of the two, or none where the file describes
+  std::optional<InferenceSpec> inference;  ///< a model alone
   Parallelism parallelism;
   Hardware hardware;
   Budget budget;
@@ -65,6 +67,10 @@ struct Job {
   MethodMargins margins;  ///< of estimates of its implementation; from recorded runs, by the reader
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
+  /// The pass that training or inference runs; null where the file describes a model alone.
+  [[nodiscard]] const ForwardSpec* forward() const;
+  /// None in inference.
+  [[nodiscard]] Recompute recompute() const;
   // What the file wrote itself (the reader sets these): a search keeps it and varies the rest.
   bool global_batch_given =
       false;  ///< `training.global_batch`: a search keeps it and chooses micro_batch

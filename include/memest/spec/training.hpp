@@ -1,5 +1,5 @@
 // One training step as asked for: sizes, precision, optimizer, recompute and the framework whose
-// kernels run.
+// kernels run. What a forward pass alone asks for is the part that inference shares.
 #pragma once
 
 #include <array>
@@ -89,20 +89,29 @@ enum class ZeroGrad : std::uint8_t {
   zeros         ///< gradients stay allocated
 };
 
-struct TrainingSpec {
+/// What the backward pass starts from.
+enum class TrainingLoss : std::uint8_t { cross_entropy, sum_of_logits };
+
+/// One pass of the model over a batch, with or without a backward behind it.
+struct ForwardSpec {
   std::int64_t seq_len = 0;
-  std::int64_t micro_batch = 1;            ///< sequences a GPU and micro-step
-  std::int64_t gradient_accumulation = 1;  ///< micro-steps a step
+  std::int64_t micro_batch = 1;  ///< sequences a GPU at once
   Recipe recipe;
+  Implementation implementation;
+  bool dropout = true;     ///< false: the model's dropout probabilities count as zero
+  bool use_cache = false;  ///< the model fills a key-value cache and answers it
+};
+
+struct TrainingSpec : ForwardSpec {
+  std::int64_t gradient_accumulation = 1;  ///< micro-steps a step
   Optimizer optimizer;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::foreach_;
   Recompute recompute = NoRecompute{};
-  Implementation implementation;
+  TrainingLoss loss = TrainingLoss::cross_entropy;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   std::int64_t steps = 2;     ///< how many the timeline replays
-  bool dropout = true;        ///< false: the model's dropout probabilities count as zero
 };
 
 }  // namespace memest

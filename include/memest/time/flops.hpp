@@ -8,7 +8,8 @@
 
 namespace memest {
 
-/// One rank's FLOPs of one step (all micro-steps).
+/// One rank's FLOPs of one step (all micro-steps), or of one forward where nothing is trained: then
+/// the conventions count a third, 2·Φ a token for 6·Φ.
 struct FlopsEstimate {
   Flops forward;   ///< as torch's FlopCounterMode counts: no causal halving
   Flops backward;  ///< the same; recompute counts here
@@ -19,7 +20,7 @@ struct FlopsEstimate {
   [[nodiscard]] Flops executed() const { return forward + backward; }
 };
 
-/// `job.training` is present.
+/// `job.training` or `job.inference` is present.
 FlopsEstimate count_flops(const Graph& graph, const Job& job);
 
 }  // namespace memest

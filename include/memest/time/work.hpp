@@ -45,8 +45,8 @@ struct StepWork {
 /// its range.
 StepWork work_of(const Graph& graph, const Job& job);
 
-/// The graph's symbols with the job's micro-batch and sequence length.
-Bindings sizes_of(const Graph& graph, const TrainingSpec& training);
+/// The graph's symbols with the pass's micro-batch and sequence length.
+Bindings sizes_of(const Graph& graph, const ForwardSpec& forward);
 
 /// Layers that share one checkpoint under `recompute`; 0 where no whole layer is recomputed.
 std::int64_t layers_of_checkpoint(const Graph& graph, const Recompute& recompute);

@@ -25,6 +25,9 @@ class Projections {
         attention_(call.function),
         turns_(call.turns),
         repeats_(call.attention.repeats),
+        packs_gradients_(context.caches() &&
+                         (call.attention.kernel == AttentionKernel::sdpa_flash ||
+                          call.attention.kernel == AttentionKernel::sdpa_cudnn)),
         written_out_(call.attention.kernel == AttentionKernel::eager ||
                      call.attention.kernel == AttentionKernel::sdpa_math) {}
 
@@ -99,8 +102,9 @@ class Projections {
     const bool of_k = name == "k_proj";
     const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
                          context_.policy.micro_batch > 1 && context_.transformers();
-    const bool packed_gradient =
-        (turns_ && !of_v) || (repeats_ && (of_k || of_v)) || (written_out_ && (!of_k || by_rows));
+    const bool packed_gradient = (turns_ && !of_v) ||
+                                 ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
+                                 (written_out_ && (!of_k || by_rows));
     const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
     if (packed_gradient && !single) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));
@@ -247,11 +251,34 @@ class Projections {
   const DecoderContext& context_;
   const Dimensions& dims_;
   const SoftmaxAttention& spec_;
-  Frame& attention_;
+  Frame& attention_;  // its own function
   bool turns_;
   bool repeats_;
-  bool written_out_;  // as products of batches
+  bool packs_gradients_;  // of keys and values, which lie as their packed copies in the cache
+  bool written_out_;      // as products of batches
 };
+
+/// A layer's keys or values joined to what its cache holds, which is an empty tensor of `dtype`: a
+/// packed copy that the model answers.
+Heads cached(BlockBuilder& block, std::string_view name, Heads x, DType dtype) {
+  const TensorId out = concatenate(block, {name}, {x.id}, block.tensor(x.id).shape, dtype);
+  block.answer(out);
+  return {out, true};
+}
+
+/// DynamicLayer.update, or DynamicSlidingWindowLayer.update, which sends its window's size first
+/// (transformers 5.17, cache_utils.py). Both parts of a layer's cache have the keys' type. The old
+/// keys' and values' names are taken at its end.
+void update_cache(BlockBuilder& block, const LayerKind& kind, AttentionInputs& inputs) {
+  Frame frame(block);
+  for (const TensorId old : {inputs.k.id, inputs.v.id}) frame.local(old);
+  if (kind.sliding_window) {
+    block.answer(compute(block, OpKind::copy, {}, {{"cache", "window"}, {Expr(1)}, DType::int64}));
+  }
+  const DType dtype = block.dtype_of(inputs.k.id);
+  inputs.k = cached(block, "k_cache", inputs.k, dtype);
+  inputs.v = cached(block, "v_cache", inputs.v, dtype);
+}
 
 TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
              const AttentionInputs& inputs) {
@@ -288,6 +315,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   if (!habitual || alibi || context.habits.drops_attention) {
     call.dropout = context.dropout(context.decoder.dropout.attention);
   }
+  call.gradients = policy.gradients;
   call.dtype = operand_type(policy);
   call.mask_by_head = alibi;
   call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
@@ -347,6 +375,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
       std::holds_alternative<RotaryPosition>(context.decoder.position) && kind.rotates;
   AttentionInputs inputs = Projections(block, context, {call, turns, frame}).write(x);
   if (turns) inputs = rotate(block, {context, kind, frame}, inputs);
+  if (context.caches()) update_cache(block, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, call, inputs);
   if (context.nanogpt()) frame.local(mixed);  // named until dropout has run

@@ -34,6 +34,7 @@ struct AttentionCall {
   bool repeats = false;        ///< keys and values are written out for every query head
   bool broadcast = false;      ///< a single key/value head is left to broadcasting (Falcon)
   Frame* function = nullptr;   ///< attention's own, in which some families write their scores
+  bool gradients = true;       ///< of the operands are wanted
   double dropout = 0;
   DType dtype = DType::bf16;  ///< of the operands
 };

@@ -306,7 +306,8 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
   // Flash attention's backward of wide heads needs more shared memory than small chips have.
   constexpr std::int64_t kLastOfSmallShared = 192;
   constexpr std::int64_t kFirstWithoutDropout = 225;
-  const bool fits = has_large_shared_memory(capability) || head_dim <= kLastOfSmallShared ||
+  const bool fits = !call.gradients || has_large_shared_memory(capability) ||
+                    head_dim <= kLastOfSmallShared ||
                     (head_dim >= kFirstWithoutDropout && call.dropout <= 0);
   if (!call.masked && head_dim <= kWidestFlash && fits) return AttentionKernel::sdpa_flash;
   return fallback;

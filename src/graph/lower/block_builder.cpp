@@ -70,7 +70,7 @@ TensorId BlockBuilder::add(Tensor tensor, bool needs_gradient) {
 
 TensorId BlockBuilder::block_input(Shape shape, DType dtype, bool wants_gradient) {
   const TensorId id = make({"input"}, std::move(shape), dtype, Role::input);
-  needs_gradient_[id] = wants_gradient;
+  needs_gradient_[id] = wants_gradient && precision_.gradients;
   block_.input = id;
   return id;
 }
@@ -89,14 +89,14 @@ TensorId BlockBuilder::shared(std::string_view name, Shape shape, DType dtype) {
 TensorId BlockBuilder::parameter(Place place, Shape shape) {
   const TensorId id = make(place, std::move(shape), precision_.weights, Role::parameter);
   block_.tensors[id].frozen = precision_.adapter.has_value();
-  needs_gradient_[id] = !block_.tensors[id].frozen;
+  needs_gradient_[id] = precision_.gradients && !block_.tensors[id].frozen;
   return id;
 }
 
 TensorId BlockBuilder::trained_parameter(Place place, Shape shape) {
   const DType dtype = precision_.adapter.value_or(precision_.weights);
   const TensorId id = make(place, std::move(shape), dtype, Role::parameter);
-  needs_gradient_[id] = true;
+  needs_gradient_[id] = precision_.gradients;
   return id;
 }
 

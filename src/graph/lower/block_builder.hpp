@@ -24,6 +24,7 @@ struct Precision {
   bool autocast = false;
   /// Of what is trained where all else is frozen: an adapter's.
   std::optional<DType> adapter = {};
+  bool gradients = true;  ///< false: under torch.no_grad
 };
 
 /// A tensor's place in the block: the op that owns it and its name there. Literals.
@@ -88,6 +89,8 @@ class BlockBuilder {
   TensorId alias(Place place, TensorId base, Shape shape);
   /// Makes `id` known to later blocks as `name`, a literal, until one of them lets it go.
   void outlive(TensorId id, std::string_view name);
+  /// Makes `id` part of what the model answers beside its result.
+  void answer(TensorId id) { block_.tensors[block_.tensors[id].storage].answered = true; }
   /// The last op so far (or the first one) ends the reference of the program to what earlier blocks
   /// know as `name`, if any does.
   void let_go(std::string_view name);

@@ -315,7 +315,8 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::stri
   append(embedding_block(context));
   const bool wanted = append_layers(context, graph);
   append(head_block(context, wanted));
-  append(loss_block(context));
+  graph.trains = policy.gradients;
+  if (graph.trains) append(loss_block(context));
   bind_sizes(context, graph.sizes);
   return graph;
 }

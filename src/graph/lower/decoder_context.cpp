@@ -28,6 +28,20 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   if (decoder.head != DecoderHead::language_model) {
     return unavailable("decoders without a language-model head");
   }
+  const bool transformers = policy.implementation.framework == Framework::transformers;
+  if (!transformers && !policy.gradients) {
+    return Unavailable{
+        "inference is that of the implementation transformers; others are not "
+        "available yet"};
+  }
+  if (!transformers && policy.key_value_cache) {
+    return Unavailable{"the key-value cache is that of the implementation transformers"};
+  }
+  if (!transformers && policy.end == ForwardEnd::sum_of_logits) {
+    return Unavailable{
+        "the loss 'sum-of-logits' is available with the implementation "
+        "transformers only"};
+  }
   switch (policy.implementation.framework) {
     case Framework::transformers:
     case Framework::nanogpt:
@@ -45,12 +59,29 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   return std::nullopt;
 }
 
+/// Why inference with the layer's attention has no graph, or nothing.
+std::optional<Unavailable> inference_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (context.policy.gradients || context.habits.scores == ScoreWriting::renamed) return {};
+  const AttentionCall call = attention_call(context, kind);
+  // The model holds the weights that a layer answers until the next one has answered.
+  if (call.kernel == AttentionKernel::eager) {
+    return unavailable("inference of this model_type with attention written out");
+  }
+  if (call.mask_by_head && context.policy.autocast) {
+    return unavailable("inference under autocast of a model with ALiBi");
+  }
+  return std::nullopt;
+}
+
 /// Why the adapter has no graph, or nothing.
 std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   if (context.adapter == nullptr) return std::nullopt;
   if (!context.transformers()) {
     return Unavailable{
         "adapters are peft's, which adapts models of the implementation transformers"};
+  }
+  if (context.policy.end == ForwardEnd::sum_of_logits) {
+    return unavailable("adapters under the loss 'sum-of-logits'");
   }
   const DecoderSpec& decoder = context.decoder;
   for (const std::string& module : context.adapter->whole_modules) {
@@ -110,6 +141,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   if (auto refused = adapter_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;
+    if (auto refused = inference_refusal(context, kind)) return *refused;
   }
   return context;
 }

@@ -37,7 +37,7 @@ struct DecoderContext {
   [[nodiscard]] Precision precision() const {
     const std::optional<DType> adapted =
         adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
-    return {policy.weights, policy.compute, policy.autocast, adapted};
+    return {policy.weights, policy.compute, policy.autocast, adapted, policy.gradients};
   }
   /// Whether the embeddings are a leaf that a gradient ends at.
   [[nodiscard]] bool embeddings_want_gradient() const {
@@ -60,6 +60,8 @@ struct DecoderContext {
   /// Embeddings and the last hidden state have names in the model's forward, and live until the
   /// names end.
   [[nodiscard]] bool names_results() const { return transformers() || model_py(); }
+  /// Whose forward fills a key-value cache.
+  [[nodiscard]] bool caches() const { return transformers() && policy.key_value_cache; }
   [[nodiscard]] BiasCall bias_call() const {
     return transformers() ? habits.bias_call : BiasCall::last_argument;
   }

@@ -14,17 +14,26 @@ Expr product(const Shape& shape) {
 
 /// Gradients of a product with a matrix. With a bias (addmm) the input's comes first, without (mm)
 /// the matrix's. The bias's gradient is the output's, summed by the engine.
-void write_backward(BlockBuilder& block, Op& op, TensorId input, TensorId matrix, TensorId bias) {
+void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
+                    bool gradient_is_number) {
   BackwardWriter backward(op);
+  if (gradient_is_number) op.first_product = 2;
+  const TensorId input = op.inputs.front();
   const bool biased = bias != matrix;
+  const auto product_like = [&](TensorId operand) {
+    const auto made = backward.make(operand, block.dtype_of(operand));
+    const TensorId out = op.outputs.front();
+    if (gradient_is_number) backward.drop(backward.make(out, block.dtype_of(out)));
+    return made;
+  };
   BackwardWriter::Made of_input = 0;
   const bool wants_input = block.needs_gradient(input);
   const auto make_input = [&] {
-    if (wants_input) of_input = backward.make(input, block.dtype_of(input));
+    if (wants_input) of_input = product_like(input);
   };
   if (biased) make_input();
   const bool wants_matrix = block.needs_gradient(matrix);
-  const auto of_matrix = wants_matrix ? backward.make(matrix, block.dtype_of(matrix)) : 0;
+  const auto of_matrix = wants_matrix ? product_like(matrix) : BackwardWriter::Made{0};
   if (!biased) make_input();
   if (biased && block.needs_gradient(bias)) {
     backward.leave_node();
@@ -38,7 +47,7 @@ void write_backward(BlockBuilder& block, Op& op, TensorId input, TensorId matrix
   };
   if (!biased) give_input();
   if (wants_matrix) {
-    backward.give(matrix, static_cast<BackwardWriter::Made>(of_matrix), Reach::through_view);
+    backward.give(matrix, of_matrix, Reach::through_view);
   }
   if (biased) give_input();
 }
@@ -49,8 +58,9 @@ TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId paramet
   const Precision& precision = block.precision();
   const DType given = block.dtype_of(parameter);
   if (!precision.autocast || given == precision.compute) return parameter;
-  // Autocast keeps the copies of what is trained, but not those of its views.
-  const bool keeps = cached && block.needs_gradient(parameter);
+  // Autocast keeps the copies of parameters that are not frozen, under no_grad too, but not those
+  // of their views.
+  const bool keeps = cached && !block.tensor(parameter).frozen;
   const Role role = keeps ? Role::cast_parameter : Role::activation;
   const TensorId copy = block.make(place, block.tensor(parameter).shape, precision.compute, role);
   Op op;
@@ -108,7 +118,7 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   if (block.needs_gradient(matrix)) op.saved.push_back(input);
   if (block.needs_gradient(input)) op.saved.push_back(matrix);
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
-  write_backward(block, op, input, matrix, biased ? added : matrix);
+  write_backward(block, op, matrix, biased ? added : matrix, shape.gradient_is_number);
   const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
   const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
                        (block.needs_gradient(matrix) ? 1 : 0));

@@ -72,6 +72,48 @@ TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, Te
   return loss;
 }
 
+/// The locals of the outermost forward end.
+void end_of_model(BlockBuilder& block, const DecoderContext& context) {
+  if (context.names_results()) block.let_go("last hidden state");
+  if (!context.model_py()) return;
+  for (const std::string_view name : kModelLocals) block.let_go(name);
+}
+
+/// Whether the loss is the sum of what the head's product makes.
+bool sums_logits_as_they_are(const DecoderContext& context) {
+  const DecoderSpec& decoder = context.decoder;
+  return context.policy.end == ForwardEnd::sum_of_logits && !context.policy.autocast &&
+         !decoder.scaled_logits && !decoder.logit_softcap;
+}
+
+/// The sum of the logits, in their type; under autocast in fp32. Its gradient is a number, seen as
+/// the logits, which autocast's is cast to.
+Block sum_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId logits = block.block_input({dims.b, dims.s, dims.v}, logits_type(context.policy));
+  const DType dtype = context.policy.autocast ? DType::fp32 : block.dtype_of(logits);
+  const TensorId loss = block.make({"sum"}, {Expr(1)}, dtype);
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = "sum";
+  op.inputs = {logits};
+  op.outputs = {loss};
+  KernelLaunch sum;
+  sum.reduced = block.tensor(logits).elements();
+  sum.dtype = block.dtype_of(logits);
+  op.forward_launches = {std::move(sum)};
+  BackwardWriter backward(op);
+  if (context.policy.autocast) {
+    backward.leave_node();
+    backward.give(logits, backward.make(logits, block.dtype_of(logits)));
+  } else {
+    backward.hand_on(logits, Reach::through_view);
+  }
+  block.emit(std::move(op));
+  return std::move(block).take(loss);
+}
+
 }  // namespace
 
 Block head_block(const DecoderContext& context, bool input_wants_gradient) {
@@ -93,15 +135,23 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
   if (context.transformers()) {
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
-  x = projection(block, context,
-                 {"lm_head", dims.embedding, dims.v, decoder.head_bias, decoder.tied_embeddings},
-                 dims.rows(), x);
+  Shape rows = dims.rows();
+  if (context.policy.end == ForwardEnd::last_logits) {
+    rows.back() = Expr(1);
+    x = slice(block, {"last_hidden_state", "last token"}, x, {dims.b, Expr(1), dims.embedding});
+  }
+  Projection2d to_logits{"lm_head", dims.embedding, dims.v, decoder.head_bias,
+                         decoder.tied_embeddings};
+  to_logits.gradient_is_number = sums_logits_as_they_are(context);
+  x = projection(block, context, to_logits, rows, x);
   if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);
   if (decoder.logit_softcap) x = softcap(block, "logit_softcap", x);
+  if (context.policy.end != ForwardEnd::cross_entropy) end_of_model(block, context);
   return std::move(block).take(x);
 }
 
 Block loss_block(const DecoderContext& context) {
+  if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
   const Shape shape = {dims.b, dims.s, dims.v};
@@ -126,10 +176,7 @@ Block loss_block(const DecoderContext& context) {
       loss = scale(block, {"loss_over_targets"}, loss);
     }
   }
-  if (context.names_results()) block.let_go("last hidden state");
-  if (context.model_py()) {
-    for (const std::string_view name : kModelLocals) block.let_go(name);
-  }
+  end_of_model(block, context);
   return std::move(block).take(loss);
 }
 

@@ -21,6 +21,15 @@ ModelSpec stored(ModelSpec model, const Implementation& implementation) {
   return model;
 }
 
+std::variant<Graph, Unavailable> of_layers(const LayerList& layers, const ModelSpec& model,
+                                           const LoweringPolicy& policy) {
+  if (model.adapter) return Unavailable{"adapters of a list of layers are not available yet"};
+  if (policy.end != ForwardEnd::cross_entropy || policy.key_value_cache) {
+    return Unavailable{"a list of layers has no logits and no cache: its loss is its mean square"};
+  }
+  return lower_layers(layers, policy);
+}
+
 }  // namespace
 
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy) {
@@ -30,11 +39,13 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   if (std::holds_alternative<DecoderSpec>(as_stored.architecture)) {
     result = lower_decoder(as_stored, model.model_type, policy);
   } else if (const auto* layers = std::get_if<LayerList>(&model.architecture)) {
-    result = model.adapter ? Unavailable{"adapters of a list of layers are not available yet"}
-                           : lower_layers(*layers, policy);
+    result = of_layers(*layers, model, policy);
   }
   if (auto* graph = std::get_if<Graph>(&result)) {
     graph->parameters = parameters_of(as_stored, policy.implementation);
+    for (BufferTensor& buffer : graph->parameters.buffers) {
+      if (buffer.as_weights) buffer.dtype = policy.weights;
+    }
   }
   return result;
 }

@@ -33,6 +33,8 @@ struct Projection2d {
   BiasCall bias_call = BiasCall::last_argument;
   Shape scattered_to = {};  ///< rows of the output where it is scattered after the product
   bool whole = false;       ///< trained in full though all else is frozen
+  /// The output's gradient is one number seen everywhere, which a product reads through a copy.
+  bool gradient_is_number = false;
 };
 /// `x` of `rows` + [in] to `rows` + [out]; `rows` may be more than x's own where x is gathered
 /// first.
@@ -76,9 +78,10 @@ struct Part {
 };
 std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId x,
                             const std::vector<Part>& parts);
-/// The parts joined along a dimension; their gradients are views.
+/// The parts joined along a dimension, and an empty tensor of type `beside` with them; their
+/// gradients are views.
 TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
-                     Shape shape);
+                     Shape shape, std::optional<DType> beside = {});
 /// `x` written out in another shape or order.
 TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape);
 

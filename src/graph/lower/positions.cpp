@@ -205,7 +205,10 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
       return mask_of_tokens(block, context, eager);
     }
-    if (!habits.masks_always && habits.passes_positions) find_packed_sequences(block, context, ids);
+    // Nothing is packed where a cache continues sequences.
+    if (!habits.masks_always && habits.passes_positions && !context.caches()) {
+      find_packed_sequences(block, context, ids);
+    }
     const AttentionCall call = attention_call(context, unread ? LayerKind() : *kind);
     if (!eager && !call.masked) continue;
     const std::string_view name = sliding ? "sliding mask" : "causal mask";

@@ -51,8 +51,8 @@ std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId
 }
 
 TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
-                     Shape shape) {
-  DType dtype = block.dtype_of(parts.front());
+                     Shape shape, std::optional<DType> beside) {
+  DType dtype = beside.value_or(block.dtype_of(parts.front()));
   for (const TensorId part : parts) dtype = promoted(dtype, block.dtype_of(part));
   const TensorId out = block.make(place, std::move(shape), dtype);
   Op op;

@@ -88,7 +88,8 @@ class Compiler {
         block_.tensors[id].outlives_block && block_.tensors[block_.output].storage == id;
     program_.made.push_back({id, bytes(id, block_.tensors[id].dtype), holding,
                              static_cast<std::uint8_t>(twice ? 2 : 1),
-                             block_.tensors[id].for_backward, block_.tensors[id].for_dropout});
+                             block_.tensors[id].for_backward, block_.tensors[id].for_dropout,
+                             block_.tensors[id].answered});
   }
 
   void append_saved(const Op& op, OpProgram& made) {
@@ -128,6 +129,7 @@ class Compiler {
     });
     made.gradients.end = static_cast<std::uint32_t>(program_.made_gradients.size());
     if (op.own_steps >= op.backward_steps.size()) made.reductions = made.steps.end;
+    made.product = made.steps.begin + static_cast<std::uint32_t>(op.first_product) - 1;
     made.handed = slice(program_.handed, [&] {
       for (std::size_t i = 0; i < op.gradients.size(); ++i) {
         hand(op, i, program_.made_gradients.data() + made.gradients.begin);

@@ -26,6 +26,7 @@ struct MadeStorage {
   std::uint8_t held = 1;  ///< references of the running program
   bool for_backward = false;
   bool for_dropout = false;
+  bool answered = false;  ///< held by what the model answers
 };
 
 /// A storage that a backward makes.
@@ -58,6 +59,7 @@ struct OpProgram {
                                  ///< broadcast inputs, after the node's own formula
   Slice handed;
   Workspace workspace = Workspace::none;
+  std::uint32_t product = 0;  ///< of `steps`: after this one the first product runs
   bool trains = false;        ///< has a backward
   bool keeps = false;         ///< its node saves something, be it a parameter
   bool keeps_result = false;  ///< the last thing saved exists only after the op has run

@@ -31,6 +31,7 @@ struct EngineSettings {
   Recompute recompute;
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
+  bool gradients = true;            ///< false: under torch.no_grad
 };
 
 class Engine {
@@ -47,6 +48,8 @@ class Engine {
   void end_autocast();
   [[nodiscard]] StorageId loss() const { return storages_[order_.loss_cell()]; }
   [[nodiscard]] StorageId logits() const { return storages_[order_.logits_cell()]; }
+  /// What the model answers beside them, each with one reference: its key-value cache.
+  [[nodiscard]] std::vector<StorageId> take_answered() { return std::exchange(answered_, {}); }
 
   /// The backward, from the loss's gradient, of which the caller gives up one reference.
   void backward(StorageId loss_gradient);
@@ -68,7 +71,7 @@ class Engine {
   enum class Thread : std::uint8_t { forward, autograd };
   enum class Mode : std::uint8_t {
     gradients,     ///< enabled, which saved-tensor hooks leave them
-    no_gradients,  ///< in a reentrant checkpoint
+    no_gradients,  ///< in a reentrant checkpoint, or at all
     evaluation     ///< nor dropout
   };
   struct Slot {
@@ -131,6 +134,7 @@ class Engine {
   std::vector<StorageId> inputs_;    // of all checkpoints
   std::vector<Slice> inputs_of_;     // by checkpoint
   std::vector<StorageId> kept_with_loss_;
+  std::vector<StorageId> answered_;
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
   std::vector<StorageId> made_;  // of the running backward node
   std::vector<StorageId> extra_incoming_;

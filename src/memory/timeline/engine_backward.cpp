@@ -68,7 +68,6 @@ Engine::Slot Engine::take_incoming(const OpSite& site, const OpProgram& op) {
 
 void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
   const BlockProgram& program = order_.program(site);
-  bool asks = op.workspace != Workspace::none;
   for (std::uint32_t i = steps.begin; i < steps.end; ++i) {
     const Step& step = program.steps[i];
     if (step.kind == StepKind::free) {
@@ -79,8 +78,7 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
     const MadeGradient& gradient = program.made_gradients[op.gradients.begin + step.tensor];
     made_[step.tensor] = recorder_.allocate(gradient.bytes, label_of(site, gradient));
     // The backward of a product is two plain products, whatever library the forward called.
-    if (asks) use_workspace(Workspace::cublas);
-    asks = false;
+    if (op.workspace != Workspace::none && i >= op.product) use_workspace(Workspace::cublas);
   }
 }
 

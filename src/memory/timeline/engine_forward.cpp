@@ -101,7 +101,8 @@ void Engine::hand_on(const OpSite& site, const OpProgram& op) {
 
 void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
-  make_outputs(site, op, saves || !checkpoints_.reentrant ? Mode::gradients : Mode::no_gradients);
+  const bool gradients = settings_.gradients && (saves || !checkpoints_.reentrant);
+  make_outputs(site, op, gradients ? Mode::gradients : Mode::no_gradients);
   keep_leaves(site, op);
   if (saves) save(site, op);
   end_references(site, op);
@@ -140,6 +141,10 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
                           : recorder_.allocate(made.bytes, label);
     held_[cell] = made.held;
     if (made.held > 1) recorder_.retain(storages_[cell]);
+    if (made.answered) {
+      recorder_.retain(storages_[cell]);
+      answered_.push_back(storages_[cell]);
+    }
   }
   use_workspace(op.workspace);
   run_launches(site, op);

@@ -122,13 +122,12 @@ void ForwardOrder::find_ends(const Graph& graph) {
     batch_is_token_ids_ = true;
   }
   const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
-  const Block& loss = graph.blocks[instances_[last].block];
-  const TensorId output = loss.output;
-  loss_cell_ = cell(last, output);
-  loss_bytes_ = loss.tensors[output].bytes().bytes(graph.sizes).value();
-  logits_cell_ = storage_cell(last, loss.input);
-  if (const Tensor& logits = loss.tensors[loss.input]; is_half(logits.dtype)) {
-    widened_logits_bytes_ = checked_multiply(programs_[instances_[last].block].elements[loss.input],
+  const Block& end = graph.blocks[instances_[last].block];
+  loss_cell_ = cell(last, end.output);
+  loss_bytes_ = end.tensors[end.output].bytes().bytes(graph.sizes).value();
+  logits_cell_ = storage_cell(last, graph.trains ? end.input : end.output);
+  if (is_half(end.tensors[end.input].dtype)) {
+    widened_logits_bytes_ = checked_multiply(programs_[instances_[last].block].elements[end.input],
                                              size_of(DType::fp32));
   }
 }

@@ -74,7 +74,7 @@ class ForwardOrder {
   [[nodiscard]] const std::vector<Cell>& label_cells() const { return label_cells_; }
   [[nodiscard]] std::int64_t batch_bytes() const { return batch_bytes_; }
   [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
-  /// The loss, and what the loss is computed from.
+  /// The loss, and what the loss is computed from; both are the logits where there is no loss.
   [[nodiscard]] Cell loss_cell() const { return loss_cell_; }
   [[nodiscard]] std::int64_t loss_bytes() const { return loss_bytes_; }
   [[nodiscard]] Cell logits_cell() const { return logits_cell_; }

@@ -125,7 +125,7 @@ TrainingLoop::Batch TrainingLoop::next_batch() {
   Batch batch{make(bytes, Holding::batch, LoopTensor::batch), kNoStorage};
   if (habits_.sends_next_batch) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
-  } else if (order_.batch_is_token_ids()) {
+  } else if (training_.loss == TrainingLoss::cross_entropy && order_.batch_is_token_ids()) {
     recorder_.release(make(bytes, Holding::batch, LoopTensor::batch_copy));
   }
   return batch;
@@ -188,30 +188,31 @@ StorageId TrainingLoop::divided_loss(StorageId loss) {
   return loss;
 }
 
-/// The model's outputs, loss and logits, are held until the forward's function returns, or until
-/// the next one has its own.
+/// The model's outputs (logits, cache, and the loss where the model takes it) are held until the
+/// forward's function returns, or until the next one has its own.
 void TrainingLoop::forward(const Batch& batch) {
   engine_.forward(batch.inputs, batch.labels);
   if (habits_.names_outputs) {
-    recorder_.release(std::exchange(held_logits_, engine_.logits()));
+    drop(std::exchange(held_outputs_, {engine_.logits()}));
     drop(std::exchange(loss_, {}));
     loss_.scalar = divided_loss(engine_.loss());
     recorder_.release(engine_.loss());
     engine_.end_autocast();
     return;
   }
-  const StorageId outputs_loss = engine_.loss();
-  const StorageId loss = divided_loss(outputs_loss);
+  const StorageId loss = divided_loss(engine_.loss());
+  std::vector<StorageId> outputs = engine_.take_answered();
+  if (training_.loss == TrainingLoss::cross_entropy) {
+    outputs.push_back(engine_.loss());
+  } else {
+    recorder_.release(engine_.loss());
+  }
   engine_.end_autocast();
   StorageId logits = engine_.logits();
   if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(logits);
-  if (training_.hold_outputs) {
-    recorder_.release(std::exchange(held_logits_, logits));
-    recorder_.release(std::exchange(held_loss_, outputs_loss));
-  } else {
-    recorder_.release(logits);
-    recorder_.release(outputs_loss);
-  }
+  outputs.push_back(logits);
+  if (training_.hold_outputs) outputs = std::exchange(held_outputs_, std::move(outputs));
+  drop(outputs);
   drop(std::exchange(loss_, {loss, engine_.take_kept_with_loss()}));
 }
 
@@ -222,6 +223,10 @@ StorageId TrainingLoop::widened(StorageId logits) {
       make(order_.widened_logits_bytes(), Holding::activations, LoopTensor::widened_logits);
   recorder_.release(logits);
   return wide;
+}
+
+void TrainingLoop::drop(const std::vector<StorageId>& outputs) {
+  for (const StorageId output : outputs) recorder_.release(output);
 }
 
 void TrainingLoop::drop(const Loss& loss) {

@@ -1,6 +1,8 @@
 // The training loop around the model, micro-step by micro-step.
 #pragma once
 
+#include <vector>
+
 #include "engine.hpp"
 #include "gradient_scaler.hpp"
 #include "loop_habits.hpp"
@@ -27,6 +29,7 @@ class TrainingLoop {
     StorageId labels = kNoStorage;  ///< where they are a tensor of their own
   };
 
+  void drop(const std::vector<StorageId>& outputs);
   void drop(const Loss& loss);
   void drop(const std::vector<Batch>& batches);
   void micro_step(std::uint16_t number);
@@ -60,8 +63,7 @@ class TrainingLoop {
   Loss loss_;
   Loss reported_;
   StorageId norm_ = kNoStorage;
-  StorageId held_logits_ = kNoStorage;
-  StorageId held_loss_ = kNoStorage;
+  std::vector<StorageId> held_outputs_;
 };
 
 }  // namespace memest

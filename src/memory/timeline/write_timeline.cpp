@@ -5,6 +5,7 @@
 
 #include "../overheads.hpp"
 #include "engine.hpp"
+#include "inference_loop.hpp"
 #include "loop.hpp"
 #include "loop_habits.hpp"
 #include "memest/memory/timeline.hpp"
@@ -110,10 +111,10 @@ std::vector<ParameterGroup> trained(const Graph& graph, const Timeline& timeline
 }
 
 EngineSettings settings_of(const Job& job) {
-  const TrainingSpec& training = *job.training;
-  const Recipe& recipe = training.recipe;
+  const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
-  settings.recompute = training.recompute;
+  settings.recompute = job.recompute();
+  settings.gradients = job.training.has_value();
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace};
   if (recipe.gradients != recipe.trained.value_or(recipe.weights))
     settings.gradient_bytes = size_of(recipe.gradients);
@@ -126,15 +127,25 @@ std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
   return launch_device(gpu.compute_capability, gpu.multiprocessors->value);
 }
 
-}  // namespace
+/// How many prompts the timeline answers: all make the same events, and a few let the allocator
+/// settle.
+constexpr std::uint16_t kPrompts = 3;
 
-std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job) {
+/// Why the job has no timeline yet, or nothing.
+std::optional<Unavailable> refusal(const Job& job) {
   if (job.hardware.count > 1) {
     return Unavailable{"the timeline of several GPUs is not available yet"};
   }
-  if (job.training->recipe.gathered_units) {
+  if (job.forward()->recipe.gathered_units) {
     return Unavailable{"the timeline of gathered units (FSDP2) is not available yet"};
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job) {
+  if (auto refused = refusal(job)) return *std::move(refused);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   name_places(graph, order, timeline);
@@ -142,18 +153,23 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   timeline.parameters = tensors.parameters;
   timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
+  recorder.begin(Phase::model);
+  ModelPlacement(graph, job.forward()->recipe, tensors, recorder)
+      .write(job.model.adapter.has_value());
+  recorder.end();
+  Engine engine(graph, order, settings_of(job), recorder);
+  if (job.inference) {
+    InferenceLoop loop(order, engine, recorder);
+    for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
+    return timeline;
+  }
   const LoopHabits& habits = loop_habits_of(job.training->implementation.loop);
   OptimizerRun optimizer(job, trained(graph, timeline, habits), device_of(job.hardware.gpu),
                          recorder);
-  recorder.begin(Phase::model);
-  ModelPlacement(graph, job.training->recipe, tensors, recorder)
-      .write(job.model.adapter.has_value());
-  recorder.end();
   if (habits.empties_cache) {
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
   }
   optimizer.construct();
-  Engine engine(graph, order, settings_of(job), recorder);
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   return timeline;

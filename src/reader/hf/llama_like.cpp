@@ -149,7 +149,8 @@ void read_scales(ConfigReader& config, const LlamaLike& row, DecoderSpec& decode
   decoder.scaled_residual = row.granite_scales;
   decoder.scaled_logits = row.granite_scales || row.scaled_logits;
   if (row.gemma_embedding) {
-    decoder.buffers.push_back({.name = "embed_tokens.embed_scale", .shape = {}});
+    decoder.buffers.push_back(
+        {.name = "embed_tokens.embed_scale", .shape = {}, .as_weights = true});
   }
   const Keys softcap_keys = {"final_logit_softcapping"};
   if (row.logit_softcap > 0) {

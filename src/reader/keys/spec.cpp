@@ -4,7 +4,7 @@
 namespace memest {
 namespace {
 
-constexpr Word kCaches[] = {{"bf16"}, {"fp8"}};
+constexpr Word kCaches[] = {{"bf16"}, {"fp8", "a key-value cache in fp8"}};
 constexpr Word kLogits[] = {{"last"}, {"all"}};
 constexpr Key kPagedKeys[] = {
     {.name = "block",
@@ -20,15 +20,22 @@ std::span<const Key> inference_keys() {
       {.name = "prompt", .shapes = {count()}, .doc = "Tokens of a prompt.", .required = true},
       {.name = "generate",
        .shapes = {count(0)},
+       .fallback = "0",
        .doc = "Tokens generated; 0 is the forward of the prompt alone.",
-       .required = true},
+       .later = "the generation of tokens after the prompt"},
       {.name = "batch", .shapes = {count()}, .fallback = "1", .doc = "Sequences at once."},
-      {.name = "beams", .shapes = {count(1, 10'000)}, .fallback = "1", .doc = "Beams a sequence."},
+      {.name = "beams",
+       .shapes = {count(1, 10'000)},
+       .fallback = "1",
+       .doc = "Beams a sequence.",
+       .later = "beam search"},
       {.name = "cache",
        .shapes = {choice(kCaches)},
-       .fallback = "bf16",
-       .doc = "Type of the key-value cache."},
-      {.name = "paged", .shapes = {table(kPagedKeys)}, .doc = "The cache is kept in pages."},
+       .doc = "Type of the key-value cache; where it is left out, that of the keys."},
+      {.name = "paged",
+       .shapes = {table(kPagedKeys)},
+       .doc = "The cache is kept in pages.",
+       .later = "a cache in pages"},
       {.name = "use_cache", .shapes = {flag()}, .fallback = "true", .doc = "A cache is kept."},
       {.name = "logits",
        .shapes = {choice(kLogits)},
@@ -64,8 +71,7 @@ std::span<const Key> spec_keys() {
        .doc = "What `memest check` holds the file to."},
       {.name = "inference",
        .shapes = {table(inference_keys())},
-       .doc = "Generation, instead of training.",
-       .later = "inference"},
+       .doc = "The forward of prompts without gradients, instead of training."},
       {.name = "allocator",
        .shapes = {table(allocator_keys())},
        .doc = "Options of PyTorch's allocator, by its own names."},

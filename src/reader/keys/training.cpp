@@ -140,8 +140,7 @@ constexpr Key kRecomputeKeys[] = {
 };
 
 constexpr Word kZeroGrads[] = {{"set-to-none"}, {"zeros"}};
-constexpr Word kTrainingLosses[] = {{"cross-entropy"},
-                                    {"sum-of-logits", "the loss 'sum-of-logits'"}};
+constexpr Word kTrainingLosses[] = {{"cross-entropy"}, {"sum-of-logits"}};
 constexpr Word kDropouts[] = {{"own"}, {"off"}};
 
 constexpr Word kNone[] = {{"none"}};
@@ -213,8 +212,7 @@ constexpr Key kDataKeys[] = {
 constexpr Key kCacheKey = {.name = "use_cache",
                            .shapes = {flag()},
                            .fallback = "false",
-                           .doc = "The model fills its key-value cache during training.",
-                           .later = "the key-value cache during training"};
+                           .doc = "The model fills its key-value cache during training."};
 
 constexpr Key kTrainingKeys[] = {
     {.name = "seq_len",

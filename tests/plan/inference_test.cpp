@@ -1,0 +1,155 @@
+// Forwards without gradients: what they leave, what they count, and closed form and replay of them.
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <variant>
+
+#include "jobs.hpp"
+#include "memest/memory/ledger.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/plan/search.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::int64_t kLayers = 3;
+constexpr std::int64_t kHidden = 256;
+constexpr std::int64_t kKeyHeads = 4;
+constexpr std::int64_t kHeadSize = 32;
+constexpr std::int64_t kVocabulary = 1000;
+constexpr std::int64_t kPrompt = 128;
+constexpr std::int64_t kBatch = 2;
+
+Job prompts(const std::string& more) {
+  return test::job_from(
+      "model: {family: decoder, layers: 3, hidden_size: 256, heads: 8, kv_heads: 4, ffn_size: 688, "
+      "vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope}\n"
+      "inference: {prompt: 128, batch: 2" +
+      more + "}\nhardware: {gpu: h100-sxm-80gb}\n");
+}
+
+/// Bytes asked for that are alive after `events` events.
+std::int64_t alive_after(const Timeline& timeline, std::uint32_t events) {
+  std::int64_t bytes = 0;
+  for (std::uint32_t i = 0; i < events; ++i) {
+    const std::int64_t size = timeline.storages[timeline.events[i].storage].bytes;
+    bytes += timeline.events[i].kind == EventKind::allocate ? size : -size;
+  }
+  return bytes;
+}
+
+std::int64_t peak_of(const Timeline& timeline) {
+  std::int64_t now = 0;
+  std::int64_t peak = 0;
+  for (const Event& event : timeline.events) {
+    const std::int64_t bytes = timeline.storages[event.storage].bytes;
+    now += event.kind == EventKind::allocate ? bytes : -bytes;
+    peak = std::max(peak, now);
+  }
+  return peak;
+}
+
+StepMemory memory_of(const Job& job) {
+  auto memory = step_memory_of(job);
+  REQUIRE(std::holds_alternative<StepMemory>(memory));
+  return std::get<StepMemory>(std::move(memory));
+}
+
+/// What the last prompt's forward leaves beside the weights, the batch and the workspace.
+std::int64_t answered_by(const Job& job) {
+  const StepMemory memory = memory_of(job);
+  const auto& spans = memory.timeline.spans;
+  REQUIRE(spans.back().phase == Phase::forward);
+  const std::uint32_t rest = spans[spans.size() - 2].end;  // the prompt has been sent
+  return alive_after(memory.timeline, spans.back().end) - alive_after(memory.timeline, rest);
+}
+
+TEST_CASE("a forward without gradients leaves its logits and its cache, and nothing else") {
+  constexpr std::int64_t kBytes = 2;
+  constexpr std::int64_t kCache = 2 * kLayers * kBatch * kKeyHeads * kPrompt * kHeadSize * kBytes;
+  constexpr std::int64_t kLogits = kBatch * kVocabulary * kBytes;
+  CHECK(answered_by(prompts("")) == kCache + kLogits);
+  CHECK(answered_by(prompts(", use_cache: false")) == kLogits);
+  CHECK(answered_by(prompts(", logits: all")) == kCache + kPrompt * kLogits);
+  CHECK(answered_by(prompts(", logits: all, use_cache: false, precision: amp-bf16")) ==
+        kPrompt * kLogits);
+}
+
+TEST_CASE("every prompt makes the same events") {
+  const StepMemory memory = memory_of(prompts(""));
+  const auto& phases = memory.replay.phases;
+  REQUIRE(phases.back().step == 3);
+  const PhaseMemory& last = phases.back();
+  const PhaseMemory& before = phases[phases.size() - 3];
+  CHECK(before.phase == Phase::forward);
+  CHECK(last.peak == before.peak);
+  CHECK(last.end == before.end);
+}
+
+TEST_CASE(
+    "a forward has no backward FLOPs, and its head runs for the tokens whose logits it gives") {
+  const auto flops = [](const std::string& more) {
+    return std::get<FlopsEstimate>(estimate_job(prompts(more)).flops);
+  };
+  const FlopsEstimate last = flops("");
+  const FlopsEstimate all = flops(", logits: all");
+  CHECK(last.backward == Flops());
+  CHECK(all.forward.value() - last.forward.value() ==
+        Int128{2 * kBatch * (kPrompt - 1) * kHidden * kVocabulary});
+  CHECK(flops(", use_cache: false").forward == last.forward);
+}
+
+TEST_CASE("what inference has no value for says why") {
+  const JobEstimate estimate = estimate_job(prompts(""));
+  CHECK(std::get<Unavailable>(estimate.time).sentence ==
+        "the time of inference is not available yet");
+  CHECK(std::holds_alternative<Unavailable>(std::get<MemoryAnswer>(estimate.memory).saved));
+  CHECK(std::get<MemoryAnswer>(estimate.memory).verdict == Verdict::fits);
+  const auto nanogpt = estimate_job(prompts(", implementation: nanogpt"));
+  CHECK(std::get<Unavailable>(nanogpt.memory).sentence ==
+        "inference is that of the implementation transformers; others are not available yet");
+  const PlanRequest request{prompts(""), {}, {1}, {}};
+  CHECK(std::get<Unavailable>(search_plans(request).unavailable).sentence.find("inference") !=
+        std::string::npos);
+}
+
+template <class Choices>
+typename Choices::value_type one_of(std::mt19937& random, const Choices& choices) {
+  return choices[random() % choices.size()];
+}
+
+TEST_CASE("the closed form of inference is its replay without rounding, to half a percent") {
+  constexpr int kJobs = 100;
+  std::mt19937 random(1);
+  const auto draw = [&random](const auto&... words) {
+    return std::string(one_of(random, std::array{words...}));
+  };
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec =
+        "model: {family: decoder, layers: " + draw("1", "2", "5") +
+        ", hidden_size: 256, heads: 8, kv_heads: " + draw("1", "2", "8") +
+        ", ffn_size: " + draw("512", "1024") + ", vocab_size: " + draw("512", "1000", "32000") +
+        ", activation: " + draw("swiglu", "gelu") + ", norm: " + draw("rmsnorm", "layernorm") +
+        ", position: " + draw("rope", "learned") +
+        ", max_positions: 2048, tied_embeddings: " + draw("true", "false") +
+        "}\ninference: {batch: " + draw("1", "2", "8") + ", prompt: " + draw("64", "511", "1024") +
+        ", precision: " + draw("bf16", "fp32", "amp-bf16") +
+        ", use_cache: " + draw("true", "false") + ", logits: " + draw("last", "all") +
+        ", implementation: {name: transformers, attention: " + draw("default", "eager") +
+        "}}\nhardware: {gpu: h100-sxm-80gb}\n";
+    INFO(spec);
+    const Job job = test::job_from(spec);
+    const StepMemory memory = memory_of(job);
+    const Ledger ledger = write_ledger(memory.graph, job);
+    const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
+    const std::int64_t replayed = peak_of(memory.timeline);
+    CHECK(std::abs(closed_form - replayed) <= replayed / 200);
+  }
+}
+
+}  // namespace
+}  // namespace memest
