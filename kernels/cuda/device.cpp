@@ -52,7 +52,9 @@ DeviceFacts Device::facts() const {
           .l2_cache = Bytes(found.l2CacheSize),
           .driver = nvml.driver_version(),
           .libraries = {"CUDA " + cuda_version(runtime),
-                        "cuBLASLt " + library_version(cublasLtGetVersion())}};
+                        "cuBLASLt " + library_version(cublasLtGetVersion())},
+          .free_memory = free_memory(),
+          .busy_share = nvml.busy_share()};
 }
 
 Bytes Device::free_memory() {

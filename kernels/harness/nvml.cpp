@@ -9,6 +9,10 @@ namespace {
 using Answer = int;
 constexpr Answer kSuccess = 0;
 constexpr int kClockOfMultiprocessors = 1;  // NVML_CLOCK_SM
+struct Utilization {                        // nvmlUtilization_t
+  unsigned kernels = 0;
+  unsigned memory = 0;
+};
 constexpr std::size_t kVersionLength = 80;  // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 }  // namespace
@@ -30,6 +34,13 @@ double Nvml::clock_mhz() const {
   unsigned clock_mhz = 0;
   if (device_ == nullptr || read == nullptr) return 0;
   return read(device_, kClockOfMultiprocessors, &clock_mhz) == kSuccess ? clock_mhz : 0;
+}
+
+double Nvml::busy_share() const {
+  auto* read = library_.function<Answer(Device, Utilization*)>("nvmlDeviceGetUtilizationRates");
+  Utilization percent;
+  if (device_ == nullptr || read == nullptr) return 0;
+  return read(device_, &percent) == kSuccess ? percent.kernels / 100.0 : 0;
 }
 
 std::string Nvml::driver_version() const {

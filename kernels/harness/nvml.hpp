@@ -20,6 +20,9 @@ class Nvml {
 
   /// Of the multiprocessors, now; 0 where it is not known.
   [[nodiscard]] double clock_mhz() const;
+  /// Of the driver's last interval, at most a second, in which a kernel ran; 0 where it is not
+  /// known.
+  [[nodiscard]] double busy_share() const;
   /// "580.65.06"; empty where it is not known.
   [[nodiscard]] std::string driver_version() const;
 

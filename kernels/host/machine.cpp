@@ -46,7 +46,8 @@ DeviceFacts host_facts() {
           .memory = pages(_SC_PHYS_PAGES),
           .l2_cache = cache(),
           .driver = "",
-          .libraries = {eigen_version()}};
+          .libraries = {eigen_version()},
+          .free_memory = host_free_memory()};
 }
 
 Bytes host_free_memory() { return pages(_SC_AVPHYS_PAGES); }

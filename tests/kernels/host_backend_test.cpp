@@ -29,6 +29,8 @@ TEST_CASE("the host says what it is") {
   CHECK_FALSE(facts.name.empty());
   CHECK(facts.compute_capability.empty());
   CHECK(facts.memory > Bytes(0));
+  CHECK(facts.free_memory > Bytes(0));
+  CHECK(facts.free_memory <= facts.memory);
 }
 
 TEST_CASE("the host checks and measures matrix products of every pass") {

@@ -21,7 +21,10 @@ struct DeviceFacts {
   Bytes memory;  ///< that the driver reports as total
   Bytes l2_cache;
   std::string driver;
-  std::vector<std::string> libraries;  ///< "CUDA 13.0", "cuBLAS 13.1.0", ...
+  std::vector<std::string> libraries;  ///< "CUDA 13.0", "cuBLASLt 13.1.0", ...
+  Bytes free_memory{};                 ///< of `memory`, when asked
+  double busy_share = 0;  ///< of the driver's last interval, in which something ran: before any of
+                          ///< ours did, the work of others. 0 where it is not known
 };
 
 /// When to stop timing one shape, and what to do before.
