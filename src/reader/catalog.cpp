@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "catalog_files.hpp"
 #include "check.hpp"
 #include "memest/reader/embedded_configs.hpp"
+#include "memest/reader/profile.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
 
@@ -55,6 +57,26 @@ Checked<GpuSpec> read_gpu_file(const std::string& path) {
   check_table(file.value(), gpu_file_keys(), {source.value(), 0, 0, 0}, faults);
   if (!faults.empty()) return faults;
   return gpu_of(file.value());
+}
+
+/// The GPU of a profile, with that profile.
+Checked<GpuSpec> read_profiled_gpu(const std::string& path) {
+  Checked<GpuProfile> profile = read_profile_file(path);
+  if (!profile.ok()) return profile.diagnostics();
+  Checked<GpuSpec> gpu = find_gpu(profile.value().gpu);
+  if (!gpu.ok()) return gpu;
+  GpuSpec result = std::move(gpu).value();
+  result.profile = std::make_shared<const GpuProfile>(std::move(profile).value());
+  return result;
+}
+
+/// A GPU of the catalog, with its profile where there is one.
+GpuSpec gpu_with_profile(const Value& file) {
+  GpuSpec gpu = gpu_of(file);
+  if (auto profile = find_profile(gpu.slug)) {
+    gpu.profile = std::make_shared<const GpuProfile>(*std::move(profile));
+  }
+  return gpu;
 }
 
 Recipe recipe_of(const Value& file) {
@@ -163,7 +185,9 @@ Checked<T> read_named(Checked<Value> file, T (*read)(const Value&)) {
 }  // namespace
 
 Checked<GpuSpec> find_gpu(const std::string& written) {
-  if (is_path(written)) return read_gpu_file(written);
+  if (is_path(written)) {
+    return written.ends_with(kProfileSuffix) ? read_profiled_gpu(written) : read_gpu_file(written);
+  }
   std::string name = written;  // people write H100, slugs and aliases are in small letters
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   std::string slug = name;
@@ -173,7 +197,7 @@ Checked<GpuSpec> find_gpu(const std::string& written) {
     }
   }
   const std::string path = "gpus/" + slug + ".yaml";
-  if (find_embedded(path) != nullptr) return gpu_of(read_embedded(path, gpu_file_keys()));
+  if (find_embedded(path) != nullptr) return gpu_with_profile(read_embedded(path, gpu_file_keys()));
   const std::string hint = suggestion(name, all_gpu_names());
   return error_at({}, "unknown GPU " + quoted(written),
                   hint.empty() ? "`memest gpus` lists what is known" : hint);
@@ -187,7 +211,7 @@ Checked<Optimizer> find_optimizer(const std::string& name) {
   return read_named(find_in_catalog("optimizers", name, optimizer_file_keys()), optimizer_of);
 }
 
-std::vector<GpuSpec> all_gpus() { return all_of_folder("gpus", gpu_file_keys(), gpu_of); }
+std::vector<GpuSpec> all_gpus() { return all_of_folder("gpus", gpu_file_keys(), gpu_with_profile); }
 std::vector<Recipe> all_recipes() {
   return all_of_folder("recipes", recipe_file_keys(), recipe_of);
 }

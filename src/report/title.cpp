@@ -94,9 +94,10 @@ std::string provenance_text(const Job& job) {
   if (job.hardware.assumed) {
     text += fmt::format("The spec names no GPU: {} is assumed. ", gpu.slug);
   }
-  text += fmt::format("Rates of {}: {}, no measured profile. Capacity: {}.", gpu.slug,
+  text += fmt::format("Rates of {}: {}, {}. Capacity: {}.", gpu.slug,
                       gpu.memory_bandwidth ? name_of(gpu.memory_bandwidth->provenance)
                                            : std::string_view("none known"),
+                      gpu.profile ? "with a profile of its kernels" : "no measured profile",
                       name_of(gpu.capacity.provenance));
   return text;
 }

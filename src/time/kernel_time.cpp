@@ -1,5 +1,14 @@
 #include "kernel_time.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "memest/spec/gpu_profile.hpp"
+#include "memest/time/kernel_law.hpp"
+
 namespace memest {
 namespace {
 
@@ -30,9 +39,14 @@ KernelTime kernel_time(const OpWork& work, Pass pass, double seq_len, const Rate
   if (amount.flops == 0 && amount.bytes == 0) return {};
   const double compute = compute_seconds(work, pass, seq_len, rates);
   const double traffic = amount.bytes / bandwidth(work.op->kind, pass, rates);
-  if (compute >= traffic && compute >= rates.launch) return {compute, Bound::compute};
-  if (traffic >= rates.launch) return {traffic, Bound::memory};
-  return {rates.launch, Bound::launch};
+  const Bound bound = compute >= traffic && compute >= rates.launch ? Bound::compute
+                      : traffic >= rates.launch                     ? Bound::memory
+                                                                    : Bound::launch;
+  if (const auto measured =
+          rates.laws.seconds(pass == Pass::forward ? work.forward_calls : work.backward_calls)) {
+    return {*measured, bound};
+  }
+  return {std::max({compute, traffic, rates.launch}), bound};
 }
 
 }  // namespace memest

@@ -52,6 +52,11 @@ constexpr std::array kStepShareRows = {
     GpuRow{"8.0", {0.75, 0.85, 0.97}},
     GpuRow{"9.0", {0.52, 0.66, 0.80}},
 };
+/// The same where products and attention are timed by a profile's laws.
+constexpr std::array kLawShareRows = {
+    GpuRow{"8.0", {0.74, 0.86, 0.97}},
+    GpuRow{"9.0", {0.50, 0.68, 0.81}},
+};
 constexpr Efficiency kStepShareElsewhere = {0.54, 0.79, 0.94};
 
 constexpr double kMatmulFp32 = 0.80;
@@ -147,7 +152,8 @@ std::variant<Rates, Unavailable> rates_of(const Hardware& hardware, DType comput
   const auto link = ring_rate(hardware, ranks, outlook);
   if (const auto* reason = std::get_if<Unavailable>(&link)) return *reason;
 
-  const double share = efficiency_of(gpu, kStepShareRows, kStepShareElsewhere).at(outlook);
+  const auto& shares = ProfileLaws::know(gpu, compute) ? kLawShareRows : kStepShareRows;
+  const double share = efficiency_of(gpu, shares, kStepShareElsewhere).at(outlook);
   const double matmul = efficiency_of(gpu, kMatmulRows, kMatmulElsewhere).at(outlook) * share;
   const double fp32 = peak_of(gpu, DType::fp32);
   const double half = std::max(peak_of(gpu, DType::bf16), peak_of(gpu, DType::fp16));
@@ -164,6 +170,7 @@ std::variant<Rates, Unavailable> rates_of(const Hardware& hardware, DType comput
   rates.normalization_backward = bandwidth * kNormalizationBackward;
   rates.link = std::get<double>(link);
   rates.launch = kLaunch / share;
+  rates.laws = ProfileLaws(gpu, share);
   return rates;
 }
 
@@ -180,6 +187,22 @@ std::string_view efficiency_rule(const GpuSpec& gpu) {
          "no "
          "step was recorded on this kind of GPU, so the interval is unchecked "
          "(docs/calibration.md)";
+}
+
+std::string_view law_rule(const GpuSpec& gpu) {
+  if (row_of(gpu, kStepShareRows) != nullptr) {
+    return "matrix products and attention by laws fitted to measurements of this kind of GPU "
+           "(`memest profile`), the rest by datasheet rates and published efficiencies, all over "
+           "the share of recorded training steps that kernels explain; the interval holds four of "
+           "five of those steps (docs/calibration.md)";
+  }
+  return "matrix products and attention by laws fitted to measurements of this kind of GPU "
+         "(`memest "
+         "profile`), the rest by datasheet rates and published efficiencies, all over the share "
+         "that "
+         "kernels explain of training steps recorded on A100 and H100; no step was recorded on "
+         "this "
+         "kind of GPU, so the interval is unchecked (docs/calibration.md)";
 }
 
 }  // namespace memest

@@ -9,17 +9,18 @@
 
 #include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
+#include "profile_laws.hpp"
 
 namespace memest {
-
-/// Which end of the interval.
-enum class Outlook : std::uint8_t { fast, expected, slow };
 
 /// FLOP/s of one operand type; zero where the GPU has no rate for it.
 struct TypeRate {
   double peak = 0;    ///< the datasheet's
   double matmul = 0;  ///< what matrix products reach
 };
+
+/// Which end of the interval.
+enum class Outlook : std::uint8_t { fast, expected, slow };
 
 /// Rates that kernels reach, in FLOP/s and B/s.
 struct Rates {
@@ -33,6 +34,7 @@ struct Rates {
   double normalization_backward = 0;
   double link = 0;    ///< one direction between the ranks; 0 for one rank
   double launch = 0;  ///< seconds a kernel takes at least
+  ProfileLaws laws;   ///< of contractions, where the GPU has a profile
 
   [[nodiscard]] const TypeRate& of(DType type) const;
 };
@@ -44,5 +46,7 @@ std::variant<Rates, Unavailable> rates_of(const Hardware& hardware, DType comput
 
 /// The rule in one sentence, with its source: whether steps were recorded on this kind of GPU.
 std::string_view efficiency_rule(const GpuSpec& gpu);
+/// The same where contractions are timed by the laws of the GPU's profile.
+std::string_view law_rule(const GpuSpec& gpu);
 
 }  // namespace memest

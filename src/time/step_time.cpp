@@ -62,6 +62,15 @@ OpTime time_of_op(const OpWork& op, const StepWork& work, const Rates& rates) {
           .intensity = op.forward.bytes > 0 ? op.forward.flops / op.forward.bytes : 0};
 }
 
+/// How the times of contractions are known, the bulk of a step: by the laws of a profile, where it
+/// has them for one of its kind.
+Provenance provenance_of(const StepWork& work, const Rates& rates) {
+  for (const OpWork& op : work.ops) {
+    if (rates.laws.seconds(op.forward_calls)) return rates.laws.provenance();
+  }
+  return Provenance::datasheet;
+}
+
 std::vector<OpTime> op_times(const StepWork& work, const StepParts& parts, const Rates& rates) {
   std::vector<OpTime> times;
   for (const OpWork& op : work.ops) {
@@ -134,8 +143,9 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.tokens_per_second_per_gpu = tokens / step;
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
   estimate.ops = op_times(work, parts, rates);
-  estimate.provenance = Provenance::datasheet;
-  estimate.rule = efficiency_rule(job.hardware.gpu);
+  estimate.provenance = provenance_of(work, rates);
+  estimate.rule = estimate.provenance == Provenance::datasheet ? efficiency_rule(job.hardware.gpu)
+                                                               : law_rule(job.hardware.gpu);
   return estimate;
 }
 

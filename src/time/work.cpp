@@ -1,7 +1,9 @@
 #include "memest/time/work.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "calls.hpp"
 #include "memest/diag/expect.hpp"
 #include "optimizer_traffic.hpp"
 #include "recomputation.hpp"
@@ -40,6 +42,7 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes) {
   work.op = &op;
   work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
+  add_calls(work, block, sizes);
   return work;
 }
 
@@ -90,7 +93,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
       evaluated.block = block;
       evaluated.executions = executions[block];
       evaluated.recomputations = static_cast<double>(again[block][op]);
-      work.ops.push_back(evaluated);
+      work.ops.push_back(std::move(evaluated));
     }
   }
   return work;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <memory>
 
+#include "memest/spec/gpu_profile.hpp"
+#include "memest/time/kernel_law.hpp"
 #include "small_graph.hpp"
 
 namespace memest {
@@ -176,6 +179,46 @@ TEST_CASE("The fused optimizer moves each tensor once") {
   // 7 tensors of 2 B for each of the 9 · 4096² parameters at 0.86 TB/s, of which a step on 8.0
   // reaches 0.85.
   CHECK(fused == Approx(7 * 2 * 9.0 * 4096 * 4096 / (0.86e12 * 0.85)));
+}
+
+TEST_CASE("Matrix products take what the GPU's profile says, over the share that kernels explain") {
+  const Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  job.hardware.gpu.multiprocessors.emplace().value = 100;
+  GpuProfile profile;
+  MatmulFit fit;
+  fit.provenance = Provenance::measured;
+  fit.law.data_gradient = 2;
+  profile.matmuls = {fit};
+  job.hardware.gpu.profile = std::make_shared<const GpuProfile>(profile);
+
+  const TimeEstimate time = time_of(graph, job);
+  CHECK(time.provenance == Provenance::measured);
+  const std::int64_t rows = 2 * 1024;
+  const Machine machine = *machine_of(job.hardware.gpu, DType::bf16);
+  const auto seconds = [&](MatmulPass pass, std::int64_t m, std::int64_t k) {
+    const MatmulShape shape{.pass = pass, .m = m, .n = kHidden, .k = k};
+    return seconds_of(fit.law, shape, machine, Load::sustained);
+  };
+  const double passes = seconds(MatmulPass::forward, rows, kHidden) +
+                        seconds(MatmulPass::data_gradient, rows, kHidden) +
+                        seconds(MatmulPass::weight_gradient, kHidden, rows);
+  constexpr double kShareOfA100 = 0.86;
+  CHECK(op_named(time, "a").seconds.value() == Approx(kLayers * passes / kShareOfA100));
+}
+
+TEST_CASE("A profile without a law for the type leaves the datasheet's rates") {
+  const Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  const double without = time_of(graph, job).step.value();
+  job.hardware.gpu.multiprocessors.emplace().value = 100;
+  GpuProfile profile;
+  MatmulFit fit;
+  fit.kind.operand = DType::fp32;
+  profile.matmuls = {fit};
+  job.hardware.gpu.profile = std::make_shared<const GpuProfile>(profile);
+  CHECK(time_of(graph, job).step.value() == without);
+  CHECK(time_of(graph, job).provenance == Provenance::datasheet);
 }
 
 }  // namespace memest

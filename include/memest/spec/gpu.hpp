@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,8 @@ struct BytesRange {
   Bytes high;
 };
 
+struct GpuProfile;
+
 struct GpuSpec {
   std::string slug;  ///< "h100-sxm-80gb"
   std::string name;  ///< "H100 SXM5 80GB"
@@ -64,6 +67,7 @@ struct GpuSpec {
   std::optional<Fact<Bytes>>
       context;  ///< CUDA context and loaded modules, outside PyTorch's allocator
   std::optional<BytesRange> context_range;
+  std::shared_ptr<const GpuProfile> profile;  ///< what its kernels were measured to take, if ever
 };
 
 struct Price {

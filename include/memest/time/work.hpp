@@ -9,6 +9,7 @@
 
 #include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/spec/kernel_shape.hpp"
 
 namespace memest {
 
@@ -26,6 +27,9 @@ struct OpWork {
   double recomputations = 0;  ///< of the forward, inside the backward pass
   PassWork forward;
   PassWork backward;
+  /// Of a contraction, what its passes call; empty for other operations.
+  std::vector<KernelShape> forward_calls;
+  std::vector<KernelShape> backward_calls;
 };
 
 /// One rank's step before parallelism: no shard, no collective.
