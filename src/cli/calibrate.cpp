@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "command.hpp"
@@ -19,8 +18,6 @@ namespace {
 void append(const Diagnostics& more, Diagnostics& diagnostics) {
   diagnostics.insert(diagnostics.end(), more.begin(), more.end());
 }
-
-constexpr std::string_view kProfileSuffix = ".profile.yaml";
 
 /// The samples of all files, under the load that --load says of them.
 Checked<std::vector<Sample>> read_all(const Arguments& arguments) {

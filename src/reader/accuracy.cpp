@@ -54,16 +54,6 @@ NotPredicted not_predicted_of(const Value& entry) {
           .span = entry.find("metric")->span};
 }
 
-/// What `read` makes of each entry of the list `key`.
-template <class T>
-std::vector<T> entries_of(const Value& file, std::string_view key, T (*read)(const Value&)) {
-  std::vector<T> entries;
-  if (const Value* list = file.find(key)) {
-    for (const Value& entry : list->items) entries.push_back(read(entry));
-  }
-  return entries;
-}
-
 /// A line says how far a row may be off, or that it is equal; not both, and not nothing.
 void check_lines(const std::vector<AccuracyLine>& lines, Diagnostics& diagnostics) {
   for (const AccuracyLine& line : lines) {

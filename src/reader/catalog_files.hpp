@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "keys/keys.hpp"
 #include "memest/spec/dtype.hpp"
@@ -24,6 +25,16 @@ std::string text_at(const Value& table, std::string_view key);
 bool flag_at(const Value& table, std::string_view key);
 std::int64_t count_at(const Value& table, std::string_view key);
 std::optional<DType> type_at(const Value& table, std::string_view key);
+
+/// What `read` makes of each entry of the list `key`.
+template <class T>
+std::vector<T> entries_of(const Value& file, std::string_view key, T (*read)(const Value&)) {
+  std::vector<T> entries;
+  if (const Value* list = file.find(key)) {
+    for (const Value& entry : list->items) entries.push_back(read(entry));
+  }
+  return entries;
+}
 
 GpuSpec gpu_of(const Value& file);
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "memest/reader/embedded_configs.hpp"
+#include "memest/reader/profile.hpp"
 #include "scalar.hpp"
 #include "scalar_fault.hpp"
 

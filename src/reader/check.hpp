@@ -21,9 +21,6 @@ void check_table(const Value& table, std::span<const Key> keys, const SourceSpan
 /// The table among `shapes` that the mapping was meant as: the one that knows most of its keys.
 const Shape& choose_table(const Value& mapping, const Shapes& shapes);
 
-/// What profiles' files are called behind the slug of their GPU; they stand beside its facts.
-inline constexpr std::string_view kProfileSuffix = ".profile.yaml";
-
 /// The names of a folder of configs/: file names without `.yaml`, no profiles.
 std::vector<std::string> catalog_names(std::string_view folder);
 

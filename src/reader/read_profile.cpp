@@ -137,16 +137,6 @@ SampleLines lines_of(const Value& entry) {
   return result;
 }
 
-/// What `read` makes of each entry of the list `key`.
-template <class T>
-std::vector<T> entries_of(const Value& file, std::string_view key, T (*read)(const Value&)) {
-  std::vector<T> entries;
-  if (const Value* list = file.find(key)) {
-    for (const Value& entry : list->items) entries.push_back(read(entry));
-  }
-  return entries;
-}
-
 std::vector<std::string> texts_at(const Value& table, std::string_view key) {
   std::vector<std::string> texts;
   if (const Value* list = table.find(key)) {

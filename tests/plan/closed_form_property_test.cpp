@@ -57,17 +57,6 @@ class Specs {
   std::mt19937 random_;
 };
 
-std::int64_t peak_of(const Timeline& timeline) {
-  std::int64_t now = 0;
-  std::int64_t peak = 0;
-  for (const Event& event : timeline.events) {
-    const std::int64_t bytes = timeline.storages[event.storage].bytes;
-    now += event.kind == EventKind::allocate ? bytes : -bytes;
-    peak = std::max(peak, now);
-  }
-  return peak;
-}
-
 TEST_CASE("the closed form is the replay without rounding: to 0.01 % in nine jobs of ten") {
   constexpr int kJobs = 120;
   Specs specs(1);
@@ -81,7 +70,7 @@ TEST_CASE("the closed form is the replay without rounding: to 0.01 % in nine job
     REQUIRE(step != nullptr);
     const Ledger ledger = write_ledger(step->graph, job);
     const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
-    const std::int64_t replayed = peak_of(step->timeline);
+    const std::int64_t replayed = test::requested_peak(step->timeline);
     CHECK(std::abs(closed_form - replayed) <= replayed / 100);
     if (std::abs(closed_form - replayed) <= replayed / 10'000) ++close;
   }

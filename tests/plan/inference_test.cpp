@@ -42,17 +42,6 @@ std::int64_t alive_after(const Timeline& timeline, std::uint32_t events) {
   return bytes;
 }
 
-std::int64_t peak_of(const Timeline& timeline) {
-  std::int64_t now = 0;
-  std::int64_t peak = 0;
-  for (const Event& event : timeline.events) {
-    const std::int64_t bytes = timeline.storages[event.storage].bytes;
-    now += event.kind == EventKind::allocate ? bytes : -bytes;
-    peak = std::max(peak, now);
-  }
-  return peak;
-}
-
 StepMemory memory_of(const Job& job) {
   auto memory = step_memory_of(job);
   REQUIRE(std::holds_alternative<StepMemory>(memory));
@@ -146,7 +135,7 @@ TEST_CASE("the closed form of inference is its replay without rounding, to half 
     const StepMemory memory = memory_of(job);
     const Ledger ledger = write_ledger(memory.graph, job);
     const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
-    const std::int64_t replayed = peak_of(memory.timeline);
+    const std::int64_t replayed = test::requested_peak(memory.timeline);
     CHECK(std::abs(closed_form - replayed) <= replayed / 200);
   }
 }

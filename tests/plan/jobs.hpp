@@ -1,11 +1,14 @@
-// Jobs of the plan's tests, from spec text.
+// Jobs of the plan's tests, from spec text, and what their timelines ask for.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "memest/memory/timeline.hpp"
 #include "memest/reader/read_job.hpp"
 
 namespace memest::test {
@@ -34,6 +37,18 @@ inline Job gpt2(const std::string& training, const std::string& rest = "") {
       "vocab_size: 50257}}\n"
       "training: {" +
       training + "}\n" + rest);
+}
+
+/// The most bytes that are asked for at one time, before any rounding.
+inline std::int64_t requested_peak(const Timeline& timeline) {
+  std::int64_t now = 0;
+  std::int64_t peak = 0;
+  for (const Event& event : timeline.events) {
+    const std::int64_t bytes = timeline.storages[event.storage].bytes;
+    now += event.kind == EventKind::allocate ? bytes : -bytes;
+    peak = std::max(peak, now);
+  }
+  return peak;
 }
 
 }  // namespace memest::test

@@ -1,11 +1,12 @@
 // Comparison of a record with its prediction, and the rules of the lines.
 #include "memest/plan/validation.hpp"
-#include "memest/spec/margin.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include "memest/spec/margin.hpp"
 
 namespace memest {
 namespace {

@@ -4,11 +4,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/gpu_profile.hpp"
 
 namespace memest {
+
+/// What profiles' files are called behind the slug of their GPU, beside whose facts they stand.
+inline constexpr std::string_view kProfileSuffix = ".profile.yaml";
 
 /// Every mistake of the text at its place; a profile of another form is refused with what to do.
 Checked<GpuProfile> read_profile(const std::shared_ptr<const SourceText>& source);
