@@ -47,6 +47,7 @@ enum Flags : std::uint16_t {
   kRecordFlags = 8,     ///< --lines, --plot, --residuals: what records are held to
   kEventFlags = 16,     ///< --snapshot, --html, --trace: the events, written
   kAgainstFlags = 32,   ///< --against, --csv: held to a record, and every row of it written
+  kPlotFlag = 128,      ///< --plot: a drawing
   kCalibrateFlags = 64  ///< --from, --gpu, --load, --rows, --dry-run: what a profile is made of
 };
 
@@ -75,6 +76,7 @@ Outcome run_estimate(const Arguments& arguments, const Surroundings& surrounding
 Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_roofline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);

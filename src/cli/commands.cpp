@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 16> kCommands = {{
+constexpr std::array<Command, 17> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -32,6 +32,12 @@ constexpr std::array<Command, 16> kCommands = {{
      "gzip) and names the first event that differs, with block and operator.\n"
      "Exit code 1 says that it runs out of memory or, with --against, that an event differs.",
      "memest timeline gpt2", run_timeline},
+    {"roofline", "Each operation's intensity against the ridge, and what it reaches of its roof",
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags | kPlotFlag,
+     "The roof is the datasheet's: its bandwidth up to the ridge point, its peak beyond. --plot "
+     "draws "
+     "the operations below it.",
+     "memest roofline gpt2 --gpu a100-sxm-80gb", run_roofline},
     {"check", "Whether each file stays within its budget", kSpecWords, 1, kAnyNumber,
      kSpecFlags | kCheckFormats,
      "Each file is held to its own section `budget` and to the capacity of the GPU that it names.\n"
@@ -39,7 +45,7 @@ constexpr std::array<Command, 16> kCommands = {{
      "estimated.",
      "memest check configs/models/llama-3-8b.yaml --format github", run_check},
     {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
-     1, kAnyNumber, kFormatFlags | kRecordFlags,
+     1, kAnyNumber, kFormatFlags | kRecordFlags | kPlotFlag,
      "FILE, plain or gzip, holds records, a line of JSON each: a spec beside what was measured. A "
      "record that asks "
      "for what is not available yet is counted with the sentence that says so.\n"

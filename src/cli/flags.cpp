@@ -11,7 +11,7 @@ constexpr std::array<FlagRow, 21> kFlags = {{
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
     {"--lines", "FILE", "lines that the errors are held to, and known misses", kRecordFlags},
-    {"--plot", "FILE", "writes an SVG of predicted over measured bytes", kRecordFlags},
+    {"--plot", "FILE", "writes the drawing of the answer as SVG", kPlotFlag},
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},
     {"--against", "FILE", "what was recorded or measured, to compare with", kAgainstFlags},
     {"--csv", "FILE", "writes every event or sample as a table, a row each", kAgainstFlags},

@@ -33,9 +33,9 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   }
   if ((command.flags & kRecordFlags) != 0) {
     app.add_option("--lines", arguments.lines);
-    app.add_option("--plot", arguments.plot);
     app.add_option("--residuals", arguments.residuals);
   }
+  if ((command.flags & kPlotFlag) != 0) app.add_option("--plot", arguments.plot);
   if ((command.flags & kAgainstFlags) != 0) {
     app.add_option("--against", arguments.against);
     app.add_option("--csv", arguments.csv);

@@ -13,6 +13,7 @@
 #include "memest/report/validation_report.hpp"
 #include "memest/units/text.hpp"
 #include "replaced.hpp"
+#include "svg.hpp"
 
 namespace memest {
 namespace {
@@ -22,10 +23,6 @@ constexpr double kWidth = 900;
 constexpr double kHeight = 720;
 constexpr double kMargin = 70;
 constexpr double kLegendLine = 18;
-
-// Okabe and Ito's colours, which people of every colour vision tell apart.
-constexpr std::array kColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                "#E69F00", "#56B4E9", "#F0E442", "#000000"};
 
 struct Point {
   const ValidatedRun* run;
@@ -75,17 +72,6 @@ struct Axis {
   }
 };
 
-std::string line_of(std::array<double, 4> ends, const char* color) {
-  return fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n", ends[0],
-      ends[1], ends[2], ends[3], color);
-}
-
-std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     xml(text));
-}
-
 std::string frame_of(const Axis& axis) {
   std::string out;
   for (int exponent = axis.low; exponent <= axis.high; ++exponent) {
@@ -93,16 +79,16 @@ std::string frame_of(const Axis& axis) {
     const std::string label = sized_text(Bytes(static_cast<std::int64_t>(bytes)));
     const double x = axis.x(bytes);
     const double y = axis.y(bytes);
-    out += line_of({x, kMargin, x, kHeight - kMargin}, "#ddd");
-    out += line_of({kMargin, y, kWidth - kMargin, y}, "#ddd");
-    out += text_at(x, kHeight - kMargin + 18, "middle", label);
-    out += text_at(kMargin - 6, y + 4, "end", label);
+    out += svg_line({x, kMargin, x, kHeight - kMargin}, "#ddd");
+    out += svg_line({kMargin, y, kWidth - kMargin, y}, "#ddd");
+    out += svg_text(x, kHeight - kMargin + 18, "middle", label);
+    out += svg_text(kMargin - 6, y + 4, "end", label);
   }
   const double low = std::exp2(axis.low);
   const double high = std::exp2(axis.high);
-  out += line_of({axis.x(low), axis.y(low), axis.x(high), axis.y(high)}, "#888");
-  out += text_at(kWidth / 2, kHeight - 14, "middle", "measured");
-  out += text_at(kMargin, kMargin - 30, "start", "predicted");
+  out += svg_line({axis.x(low), axis.y(low), axis.x(high), axis.y(high)}, "#888");
+  out += svg_text(kWidth / 2, kHeight - 14, "middle", "measured");
+  out += svg_text(kMargin, kMargin - 30, "start", "predicted");
   return out;
 }
 
@@ -130,20 +116,17 @@ std::string scatter_of(const std::vector<ValidatedRun>& runs) {
   std::size_t next = 0;
   for (auto& [group, color] : colors) {
     const double y = kMargin + kLegendLine * static_cast<double>(next + 1);
-    color = kColors[next++ % kColors.size()];
+    color = kSvgColors[next++ % kSvgColors.size()];
     legend += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/>\n", kMargin + 14,
                           y - 4, color);
-    legend += text_at(kMargin + 24, y, "start", group);
+    legend += svg_text(kMargin + 24, y, "start", group);
   }
   const double note_y = kMargin + kLegendLine * static_cast<double>(next + 1);
-  legend += text_at(kMargin + 24, note_y, "start", "filled: allocated peak; hollow: reserved peak");
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      kWidth, kHeight);
-  out += frame_of(axis) + legend;
-  for (const Point& point : points) out += mark_of(point, axis, colors.at(point.run->group));
-  return out + "</svg>\n";
+  legend +=
+      svg_text(kMargin + 24, note_y, "start", "filled: allocated peak; hollow: reserved peak");
+  std::string body = frame_of(axis) + legend;
+  for (const Point& point : points) body += mark_of(point, axis, colors.at(point.run->group));
+  return svg_of(kWidth, kHeight, body);
 }
 
 }  // namespace memest

@@ -54,12 +54,18 @@ OpTime time_of_op(const OpWork& op, const StepWork& work, const Rates& rates) {
   const KernelTime backward = kernel_time(op, Pass::backward, work.seq_len, rates);
   const double forward_total = (op.executions + op.recomputations) * forward.seconds;
   const double backward_total = op.executions * backward.seconds;
+  const auto of_all_passes = [&](double forward_amount, double backward_amount) {
+    return work.micro_steps *
+           ((op.executions + op.recomputations) * forward_amount + op.executions * backward_amount);
+  };
   return {.block = work.graph->blocks[op.block].name,
           .op = op.op->name,
           .op_class = class_of(op.op->kind),
           .seconds = Seconds(work.micro_steps * (forward_total + backward_total)),
           .bound = forward_total >= backward_total ? forward.bound : backward.bound,
-          .intensity = op.forward.bytes > 0 ? op.forward.flops / op.forward.bytes : 0};
+          .intensity = op.forward.bytes > 0 ? op.forward.flops / op.forward.bytes : 0,
+          .flops = of_all_passes(op.forward.flops, op.backward.flops),
+          .bytes = of_all_passes(op.forward.bytes, op.backward.bytes)};
 }
 
 /// How the times of contractions are known, the bulk of a step: by the laws of a profile, where it
@@ -85,7 +91,9 @@ std::vector<OpTime> op_times(const StepWork& work, const StepParts& parts, const
                      .op_class = op_class,
                      .seconds = Seconds(seconds),
                      .bound = bound,
-                     .intensity = 0});
+                     .intensity = 0,
+                     .flops = 0,
+                     .bytes = 0});
   };
   add("optimizer", "step", OpClass::elementwise, parts.optimizer, Bound::memory);
   add("data parallel", "gradients", OpClass::collective, parts.exposed.gradients, Bound::link);
