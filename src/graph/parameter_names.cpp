@@ -2,9 +2,29 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 namespace memest {
 namespace {
+
+/// karpathy/nanoGPT, model.py, and what is written by hand after it: GPT-2 of torch.nn.Linear.
+constexpr DecoderNames gpt2_of_linears(std::string_view model_type, std::string_view layer_order) {
+  return {.model_type = model_type,
+          .embedding = "wte",
+          .position = "wpe",
+          .q = "attn.q_proj",
+          .k = "attn.k_proj",
+          .v = "attn.v_proj",
+          .qkv = "attn.c_attn",
+          .attention_output = "attn.c_proj",
+          .up = "mlp.c_fc",
+          .down = "mlp.c_proj",
+          .first_norm = "ln_1",
+          .second_norm = "ln_2",
+          .final_norm = "ln_f",
+          .model_order = "wte wpe layers ln_f lm_head",
+          .layer_order = layer_order};
+}
 
 // transformers 5.17, models/*/modeling_*.py
 constexpr std::array kFamilies = {
@@ -33,37 +53,8 @@ constexpr std::array kFamilies = {
                  .final_norm = "ln_f",
                  .model_order = "wte wpe layers ln_f bias lm_head",
                  .layer_order = "ln_1 attn ln_2 mlp"},
-    // karpathy/nanoGPT, model.py: GPT-2 of torch.nn.Linear
-    DecoderNames{.model_type = kNanogpt,
-                 .embedding = "wte",
-                 .position = "wpe",
-                 .q = "attn.q_proj",
-                 .k = "attn.k_proj",
-                 .v = "attn.v_proj",
-                 .qkv = "attn.c_attn",
-                 .attention_output = "attn.c_proj",
-                 .up = "mlp.c_fc",
-                 .down = "mlp.c_proj",
-                 .first_norm = "ln_1",
-                 .second_norm = "ln_2",
-                 .final_norm = "ln_f",
-                 .model_order = "wte wpe layers ln_f lm_head",
-                 .layer_order = "ln_1 attn ln_2 mlp"},
-    DecoderNames{.model_type = kByHand,
-                 .embedding = "wte",
-                 .position = "wpe",
-                 .q = "attn.q_proj",
-                 .k = "attn.k_proj",
-                 .v = "attn.v_proj",
-                 .qkv = "attn.c_attn",
-                 .attention_output = "attn.c_proj",
-                 .up = "mlp.c_fc",
-                 .down = "mlp.c_proj",
-                 .first_norm = "ln_1",
-                 .second_norm = "ln_2",
-                 .final_norm = "ln_f",
-                 .model_order = "wte wpe layers ln_f lm_head",
-                 .layer_order = "ln_1 ln_2 attn mlp"},
+    gpt2_of_linears(kNanogpt, "ln_1 attn ln_2 mlp"),
+    gpt2_of_linears(kByHand, "ln_1 ln_2 attn mlp"),
     DecoderNames{
         .model_type = "gpt_neo",
         .embedding = "wte",

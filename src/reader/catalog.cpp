@@ -36,10 +36,21 @@ bool lists_alias(std::string_view text, std::string_view alias) {
   return false;
 }
 
+/// Every file of a folder, through `read`.
+template <class T>
+std::vector<T> all_of_folder(std::string_view folder, std::span<const Key> keys,
+                             T (*read)(const Value&)) {
+  std::vector<T> all;
+  for (const std::string& name : catalog_names(folder)) {
+    all.push_back(read(read_embedded(std::string(folder) + "/" + name + ".yaml", keys)));
+  }
+  return all;
+}
+
 /// Slugs and aliases, for suggestions.
 std::vector<std::string> all_gpu_names() {
   std::vector<std::string> names = catalog_names("gpus");
-  for (const GpuSpec& gpu : all_gpus()) {
+  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_file_keys(), gpu_of)) {
     names.insert(names.end(), gpu.aliases.begin(), gpu.aliases.end());
   }
   return names;
@@ -163,17 +174,6 @@ Price price_of(const Value& row) {
           .source = text_at(row, "source"),
           .date = text_at(row, "date"),
           .is_default = flag_at(row, "default")};
-}
-
-/// Every file of a folder, through `read`.
-template <class T>
-std::vector<T> all_of_folder(std::string_view folder, std::span<const Key> keys,
-                             T (*read)(const Value&)) {
-  std::vector<T> all;
-  for (const std::string& name : catalog_names(folder)) {
-    all.push_back(read(read_embedded(std::string(folder) + "/" + name + ".yaml", keys)));
-  }
-  return all;
 }
 
 template <class T>

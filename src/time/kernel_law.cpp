@@ -11,15 +11,6 @@ namespace {
 /// Rows of queries that one threadblock of fused attention takes (FlashAttention 2 and 3, cuDNN).
 constexpr double kQueryTile = 128;
 
-/// The fit of `shape`'s kind; null where the profile has none.
-template <class Fits, class Shape>
-const typename Fits::value_type* find_fit(const Fits& fits, const Shape& shape) {
-  const auto kind = kind_of(shape);
-  const auto found =
-      std::find_if(fits.begin(), fits.end(), [&kind](const auto& fit) { return fit.kind == kind; });
-  return found == fits.end() ? nullptr : &*found;
-}
-
 /// Predicts the shape that it is called with.
 class Prediction {
  public:

@@ -1,6 +1,5 @@
 #include "profile_laws.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <variant>
@@ -32,10 +31,16 @@ DType sampled_type(DType type) { return type == DType::fp16 ? DType::bf16 : type
 
 const MatmulFit* find_matmul(const GpuProfile& profile, MatmulShape shape) {
   shape.operand = sampled_type(shape.operand);
-  const auto fit =
-      std::find_if(profile.matmuls.begin(), profile.matmuls.end(),
-                   [kind = kind_of(shape)](const MatmulFit& other) { return other.kind == kind; });
-  return fit == profile.matmuls.end() ? nullptr : &*fit;
+  return find_fit(profile.matmuls, shape);
+}
+
+/// Of the kernel nearest to what PyTorch runs; null where the profile has none for such calls.
+const AttentionFit* find_attention(const GpuProfile& profile, AttentionShape shape) {
+  for (const std::string_view kernel : kKernels) {
+    shape.kernel = kernel;
+    if (const AttentionFit* fit = find_fit(profile.attentions, shape)) return fit;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -43,18 +48,6 @@ const MatmulFit* find_matmul(const GpuProfile& profile, MatmulShape shape) {
 bool ProfileLaws::know(const GpuSpec& gpu, DType operand) {
   return gpu.profile != nullptr && machine_of(gpu, operand) &&
          find_matmul(*gpu.profile, {.operand = operand}) != nullptr;
-}
-
-const AttentionFit* find_attention(const GpuProfile& profile, const AttentionShape& shape) {
-  for (const std::string_view kernel : kKernels) {
-    const auto found = std::find_if(
-        profile.attentions.begin(), profile.attentions.end(), [&](const AttentionFit& fit) {
-          return fit.kind.kernel == kernel && fit.kind.dtype == shape.dtype &&
-                 fit.kind.pass == shape.pass && fit.kind.causal == shape.causal;
-        });
-    if (found != profile.attentions.end()) return &*found;
-  }
-  return nullptr;
 }
 
 std::optional<double> ProfileLaws::seconds(const MatmulShape& shape) const {

@@ -36,8 +36,4 @@ class ProfileLaws {
   double share_ = 1;
 };
 
-/// The attention law of `profile` for such calls, of the kernel nearest to what PyTorch runs; null
-/// where it has none.
-const AttentionFit* find_attention(const GpuProfile& profile, const AttentionShape& shape);
-
 }  // namespace memest

@@ -2,6 +2,7 @@
 // of it comes from.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -79,6 +80,15 @@ using TransferFit = Fit<TransferPath, TransferLaw>;
 
 LaunchPath kind_of(const LaunchShape& shape);
 using LaunchFit = Fit<LaunchPath, LaunchLaw>;
+
+/// The fit of `shape`'s kind among `fits`, all of one operation; null where there is none.
+template <class Fits, class Shape>
+const typename Fits::value_type* find_fit(const Fits& fits, const Shape& shape) {
+  const auto found =
+      std::find_if(fits.begin(), fits.end(),
+                   [kind = kind_of(shape)](const auto& fit) { return fit.kind == kind; });
+  return found == fits.end() ? nullptr : &*found;
+}
 
 /// Where and when the samples were taken; what is not known is empty.
 struct ProfileOrigin {
