@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kRows = 37;
 constexpr std::int64_t kElements = 1 << 20;  // of rows together, unless one alone has more
 constexpr std::int64_t kMatmulSize = 136;
+constexpr std::int64_t kPositions = 192;
 constexpr std::int64_t kEmbeddingColumns = 256;  // of a table of many rows
 
 }  // namespace
@@ -31,6 +32,15 @@ MatmulShape check_shape(const MatmulShape& shape) {
   small.m = std::min(shape.m, kMatmulSize);
   small.n = std::min(shape.n, kMatmulSize);
   small.k = std::min(shape.k, kMatmulSize);
+  return small;
+}
+
+AttentionShape check_shape(const AttentionShape& shape) {
+  AttentionShape small = shape;
+  small.batch = std::min<std::int64_t>(shape.batch, 2);
+  small.kv_heads = std::min<std::int64_t>(shape.kv_heads, 2);
+  small.heads = small.kv_heads * std::min<std::int64_t>(shape.heads / shape.kv_heads, 2);
+  small.seq_len = std::min(shape.seq_len, kPositions);
   return small;
 }
 

@@ -13,6 +13,9 @@ namespace memest::kernels {
 StreamShape check_shape(const StreamShape& shape);
 /// At most 136 of m, n and k each, and two batches; multiples of eight, which 16-byte rows need.
 MatmulShape check_shape(const MatmulShape& shape);
+/// At most 192 positions, two sequences, and two heads with keys of their own for two queries each:
+/// one and a half of the tiles of 128 queries that kernels take, and heads of the same size.
+AttentionShape check_shape(const AttentionShape& shape);
 
 /// Throws EnvironmentError at the first that failed: what would be timed computes something else.
 void require_passed(const std::vector<KernelCheck>& checks);

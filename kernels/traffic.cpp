@@ -21,4 +21,13 @@ Bytes matmul_traffic(const MatmulShape& shape) {
   return operands + result * (shape.accumulates ? 2 : 1);
 }
 
+Flops attention_flops(const AttentionShape& shape) {
+  // Backward: scores again, dV and dP over the value's width, dQ and dK over the query's.
+  const std::int64_t widths = shape.pass == KernelPass::forward
+                                  ? shape.head_dim + shape.value_head_dim
+                                  : 3 * shape.head_dim + 2 * shape.value_head_dim;
+  return Flops(shape.causal ? 1 : 2) * shape.batch * shape.heads * shape.seq_len * shape.seq_len *
+         widths;
+}
+
 }  // namespace memest

@@ -4,10 +4,12 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/attention.hpp"
 #include "kernels/check_shape.hpp"
 #include "kernels/description.hpp"
 #include "kernels/harness/ruler.hpp"
 #include "kernels/host/arrays.hpp"
+#include "kernels/host/attention.hpp"
 #include "kernels/host/machine.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/stopwatch.hpp"
@@ -59,12 +61,31 @@ void run(const StreamShape& shape, float* const* operands) {
 void run_reference(const StreamShape& shape, HostArrays<double>& arrays) {
   find_stream_kernel(shape.op, shape.pass)->reference(shape, arrays.of_call(0));
 }
+Description describe(const AttentionShape& shape) { return describe_attention(shape); }
+void run(const AttentionShape& shape, float* const* operands) { host_attention(shape, operands); }
+void run(const AttentionShape& shape, double* const* operands) {
+  attention_reference(shape, operands);
+}
+void run_reference(const AttentionShape& shape, HostArrays<double>& arrays) {
+  run(shape, arrays.of_call(0));
+}
+
+/// Inputs that are more than random numbers: what a forward leaves for its backward.
+template <class T>
+void prepare(const AttentionShape& shape, HostArrays<T>& arrays, std::int64_t copies = 1) {
+  if (shape.pass == KernelPass::forward) return;
+  for (std::int64_t copy = 0; copy < copies; ++copy) run(forward_of(shape), arrays.of_call(copy));
+}
+template <class Shape, class T>
+void prepare(const Shape&, HostArrays<T>&, std::int64_t = 1) {}
 
 template <class Shape>
 std::vector<KernelCheck> compare(const Shape& shape) {
   const Description description = describe(shape);
   HostArrays<float> arrays(description, 1);
   HostArrays<double> expected(description, 1);
+  prepare(shape, arrays);
+  prepare(shape, expected);
   run(shape, arrays.of_call(0));
   run_reference(shape, expected);
   std::vector<KernelCheck> checks;
@@ -124,7 +145,10 @@ class HostBackend : public Backend {
     return share < 1 + kForeignShare && share > 1 - kForeignShare && fits(description);
   }
   static bool can(const LaunchShape& shape) { return shape.path == LaunchPath::stream; }
-  static bool can(const AttentionShape&) { return false; }
+  static bool can(const AttentionShape& shape) {
+    const bool is_ours = shape.kernel.empty() || shape.kernel == kHostAttention;
+    return is_ours && shape.dtype == DType::fp32 && is_attention(shape) && fits(describe(shape));
+  }
   static bool can(const CollectiveShape&) { return false; }
   static bool can(const TransferShape&) { return false; }
 
@@ -134,7 +158,8 @@ class HostBackend : public Backend {
 
   template <class Shape>
   static constexpr bool kComputes =
-      std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape>;
+      std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape> ||
+      std::is_same_v<Shape, AttentionShape>;
 
   template <class Shape>
   static std::vector<KernelCheck> check_one(const Shape& shape) {
@@ -150,9 +175,10 @@ class HostBackend : public Backend {
     if constexpr (kComputes<Shape>) {
       if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
       const Description description = describe(shape);
-      const HostArrays<float> arrays(
-          description,
-          copies(memory_in_fp32(description), host_facts().l2_cache, host_free_memory()));
+      const std::int64_t round =
+          copies(memory_in_fp32(description), host_facts().l2_cache, host_free_memory());
+      HostArrays<float> arrays(description, round);
+      prepare(shape, arrays, round);
       HostStopwatch stopwatch([&](std::int64_t call) { run(shape, arrays.of_call(call)); });
       return kernels::measure(stopwatch, settings);
     } else {

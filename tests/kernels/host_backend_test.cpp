@@ -73,6 +73,26 @@ TEST_CASE("the host checks and measures every kernel whose operands are fp32") {
   measures(*backend, LaunchShape{});
 }
 
+TEST_CASE("the host checks and measures attention, in blocks that end unevenly") {
+  const auto backend = open_host_backend();
+  for (const KernelPass pass : {KernelPass::forward, KernelPass::backward}) {
+    for (const bool causal : {false, true}) {
+      const AttentionShape shape{.kernel = kHostAttention,
+                                 .dtype = DType::fp32,
+                                 .pass = pass,
+                                 .causal = causal,
+                                 .batch = 2,
+                                 .heads = 6,
+                                 .kv_heads = 2,
+                                 .seq_len = 150,
+                                 .head_dim = 32,
+                                 .value_head_dim = 24};
+      measures(*backend, shape);
+      CHECK(backend->check(shape).size() == (pass == KernelPass::forward ? 2 : 3));
+    }
+  }
+}
+
 TEST_CASE("the host refuses what it does not have") {
   const auto backend = open_host_backend();
   CHECK_FALSE(backend->can_measure(MatmulShape{.m = 8, .n = 8, .k = 8}));  // bf16
@@ -91,6 +111,20 @@ TEST_CASE("the host refuses what it does not have") {
   CHECK_FALSE(backend->can_measure(TransferShape{.bytes = 64}));
   CHECK_FALSE(backend->can_measure(CollectiveShape{.bytes = 64}));
   CHECK_FALSE(backend->can_measure(
-      AttentionShape{.kernel = "cudnn", .heads = 1, .seq_len = 8, .head_dim = 8}));
+      AttentionShape{.kernel = "", .dtype = DType::fp32, .heads = 1, .seq_len = 8, .head_dim = 8}));
+  const AttentionShape attention{.kernel = "",
+                                 .dtype = DType::fp32,
+                                 .heads = 1,
+                                 .kv_heads = 1,
+                                 .seq_len = 8,
+                                 .head_dim = 8,
+                                 .value_head_dim = 8};
+  CHECK(backend->can_measure(attention));
+  AttentionShape other = attention;
+  other.kernel = kGpuAttention;
+  CHECK_FALSE(backend->can_measure(other));
+  other = attention;
+  other.dtype = DType::bf16;
+  CHECK_FALSE(backend->can_measure(other));
   CHECK_FALSE(backend->can_measure(LaunchShape{.path = LaunchPath::graph}));
 }

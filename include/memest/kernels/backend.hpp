@@ -56,6 +56,10 @@ struct KernelCheck {
   [[nodiscard]] bool passed() const { return error <= tolerance; }
 };
 
+/// AttentionShape::kernel of the kernels that are measured; an empty name is either.
+inline constexpr const char* kGpuAttention = "cudnn";
+inline constexpr const char* kHostAttention = "eigen";
+
 /// Measures kernels. Throws EnvironmentError where the device fails.
 class Backend {
  public:

@@ -17,4 +17,7 @@ Flops matmul_flops(const MatmulShape& shape);
 /// Both operands read, the result written, and read where it is added to.
 Bytes matmul_traffic(const MatmulShape& shape);
 
+/// Of both products forward, of five backward; of causal attention the half that is computed.
+Flops attention_flops(const AttentionShape& shape);
+
 }  // namespace memest
