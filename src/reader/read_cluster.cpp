@@ -33,19 +33,64 @@ ZeroStage stage_of(std::int64_t zero) {
   }
 }
 
-Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
-  Parallelism parallelism;
+Reshard reshard_of(const Value* written) {
+  if (written == nullptr || written->text == "always") return Reshard::always;
+  if (written->text == "default") return Reshard::all_but_last;
+  return written->text == "never" || !as_flag(written).value_or(true) ? Reshard::never
+                                                                      : Reshard::always;
+}
+
+FullySharded read_fsdp(const Value& written) {
+  FullySharded fsdp;
+  fsdp.version = static_cast<int>(as_count(written.find("version")).value_or(fsdp.version));
+  fsdp.reshard = reshard_of(written.find("reshard_after_forward"));
+  fsdp.replicate = as_count(written.find("replicate")).value_or(fsdp.replicate);
+  return fsdp;
+}
+
+Schedule schedule_of(const Value* written) {
+  for (const Schedule schedule : {Schedule::interleaved, Schedule::zero_bubble, Schedule::gpipe}) {
+    if (written != nullptr && written->text == name_of(schedule)) return schedule;
+  }
+  return Schedule::one_f_one_b;
+}
+
+/// FSDP shards everything, Megatron's distributed optimizer its states: `zero` may say so too.
+void read_shards(const Value* written, Parallelism& parallelism, Diagnostics& diagnostics) {
   const Value* zero = find(written, "zero");
   const Value* distributed = find(written, "distributed_optimizer");
+  const Value* fsdp = find(written, "fsdp");
   parallelism.zero = stage_of(as_count(zero).value_or(0));
-  if (as_flag(distributed).value_or(false)) {
-    if (zero != nullptr && parallelism.zero != ZeroStage::optimizer) {
+  const auto imply = [&](const Value& by, const std::string& name, int stage) {
+    if (zero != nullptr && parallelism.zero != stage_of(stage)) {
       diagnostics.push_back(error_at(
-          distributed->span, "'distributed_optimizer' is ZeRO 1, and 'zero' is " + zero->text,
+          by.span, name + " is ZeRO " + std::to_string(stage) + ", and 'zero' is " + zero->text,
           "leave one of them out"));
     }
-    parallelism.zero = ZeroStage::optimizer;
+    parallelism.zero = stage_of(stage);
+  };
+  if (as_flag(distributed).value_or(false)) {
+    imply(*distributed, "'distributed_optimizer'", 1);
+    parallelism.distributed_optimizer = true;
   }
+  if (fsdp == nullptr || fsdp->kind != ValueKind::mapping) return;
+  parallelism.fsdp = read_fsdp(*fsdp);
+  imply(*fsdp, "'fsdp'", 3);
+}
+
+std::int64_t ranks_of(const Value* written, std::string_view key) {
+  return std::clamp<std::int64_t>(as_count(find(written, key)).value_or(1), 1, kMaxRanks);
+}
+
+Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
+  Parallelism parallelism;
+  parallelism.tensor = ranks_of(written, "tensor");
+  parallelism.pipeline = ranks_of(written, "pipeline");
+  parallelism.context = ranks_of(written, "context");
+  parallelism.sequence = as_flag(find(written, "sequence")).value_or(false);
+  parallelism.schedule = schedule_of(find(written, "schedule"));
+  parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);
+  read_shards(written, parallelism, diagnostics);
   const Value* ddp = find(written, "ddp");
   if (const auto bucket = as_count(find(ddp, "bucket_mb"))) {
     parallelism.ddp.bucket_cap = Bytes(kMiB) * *bucket;
@@ -137,7 +182,8 @@ void read_price(const Value* written, Hardware& hardware) {
 void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagnostics) {
   job.parallelism = read_parallelism(sections.parallelism, diagnostics);
   job.zero_given = find(sections.parallelism, "zero") != nullptr ||
-                   find(sections.parallelism, "distributed_optimizer") != nullptr;
+                   find(sections.parallelism, "distributed_optimizer") != nullptr ||
+                   find(sections.parallelism, "fsdp") != nullptr;
   read_ranks(sections, job, diagnostics);
   read_gpu(find(sections.hardware, "gpu"), job.hardware, diagnostics);
   job.hardware.gpus_per_node = as_count(find(sections.hardware, "gpus_per_node")).value_or(8);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "check.hpp"
+#include "check_parallelism.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
 #include "merge.hpp"
@@ -130,6 +131,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (job.inference) job.margins = find_margins(job.inference->implementation.framework);
   }
   check_inference_alone(root, job, diagnostics);
+  check_parallelism(mapping("parallelism"), job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);
   const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {

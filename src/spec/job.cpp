@@ -10,6 +10,14 @@ std::int64_t DecoderSpec::layers() const {
   return total;
 }
 
+std::int64_t Parallelism::ranks() const {
+  return checked_multiply(checked_multiply(data, tensor), checked_multiply(pipeline, context));
+}
+
+std::int64_t Parallelism::shard_ranks() const {
+  return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
+}
+
 std::int64_t Job::global_batch() const {
   expect(training.has_value(), "a job without training has no batch");
   return checked_multiply(checked_multiply(training->micro_batch, training->gradient_accumulation),

@@ -6,6 +6,7 @@
 
 #include "memest/spec/gpu.hpp"
 #include "memest/spec/model.hpp"
+#include "memest/spec/parallelism.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {
@@ -91,6 +92,32 @@ std::string_view name_of(Framework framework) {
       return "textbook";
     case Framework::plain:
       return "plain";
+  }
+  return "";
+}
+
+std::string_view name_of(Reshard reshard) {
+  switch (reshard) {
+    case Reshard::always:
+      return "always";
+    case Reshard::all_but_last:
+      return "default";
+    case Reshard::never:
+      return "never";
+  }
+  return "";
+}
+
+std::string_view name_of(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::one_f_one_b:
+      return "1f1b";
+    case Schedule::interleaved:
+      return "interleaved";
+    case Schedule::zero_bubble:
+      return "zero-bubble";
+    case Schedule::gpipe:
+      return "gpipe";
   }
   return "";
 }

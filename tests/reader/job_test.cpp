@@ -130,10 +130,13 @@ TEST_CASE("a key without machinery is refused by name unless it says its default
     CHECK(first_error(model + section + "\n") == "ok");
   }
   for (const auto& [section, sentence] :
-       {std::pair{"parallelism: {tensor: 2}", "tensor parallelism is not available yet"},
-        std::pair{"parallelism: {fsdp: {version: 2}}", "FSDP is not available yet"},
-        std::pair{"parallelism: {schedule: gpipe}",
-                  "the pipeline schedule is not available yet"}}) {
+       {std::pair{"parallelism: {tensor: 2}",
+                  "tensor parallelism in the implementation 'transformers' is not available yet"},
+        std::pair{"parallelism: {fsdp: {version: 1}}",
+                  "FSDP1 in the implementation 'transformers' is not available yet"},
+        std::pair{
+            "parallelism: {schedule: gpipe}",
+            "the pipeline schedule in the implementation 'transformers' is not available yet"}}) {
     INFO(section);
     CHECK(first_error(model + section + "\n") == sentence);
   }

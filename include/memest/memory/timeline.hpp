@@ -95,9 +95,14 @@ struct Label {
   std::uint16_t tensor = 0;
 };
 
+/// The CUDA stream whose pool a storage comes from: the allocator's pools do not lend to each
+/// other.
+enum class Stream : std::uint8_t { compute, all_gather, reduce_scatter };
+
 struct Storage {
   std::int64_t bytes = 0;  ///< as asked for, before any rounding
   Label label;
+  Stream stream = Stream::compute;
 };
 
 enum class EventKind : std::uint8_t { allocate, free };

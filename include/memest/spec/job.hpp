@@ -10,29 +10,10 @@
 #include "memest/spec/inference.hpp"
 #include "memest/spec/margin.hpp"
 #include "memest/spec/model.hpp"
+#include "memest/spec/parallelism.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {
-
-/// DDP's own choices (torch.nn.parallel.DistributedDataParallel).
-struct DataParallelBuckets {
-  Bytes bucket_cap = Bytes(25 * kMiB);  ///< bucket_cap_mb
-  bool gradient_as_bucket_view = false;
-};
-
-/// What ZeRO shards over the data-parallel ranks.
-enum class ZeroStage : std::uint8_t {
-  none,                        ///< 0: everything replicated
-  optimizer,                   ///< 1: optimizer states and master weights
-  optimizer_gradients,         ///< 2: and gradients
-  optimizer_gradients_weights  ///< 3: and weights
-};
-
-struct Parallelism {
-  std::int64_t data = 1;
-  ZeroStage zero = ZeroStage::none;
-  DataParallelBuckets ddp;
-};
 
 struct Hardware {
   GpuSpec gpu;

@@ -4,12 +4,12 @@
 
 namespace memest {
 
-StorageId Recorder::allocate(std::int64_t bytes, Label label) {
+StorageId Recorder::allocate(std::int64_t bytes, Label label, Stream stream) {
   if (bytes == 0) return kNoStorage;
   const auto id = static_cast<StorageId>(timeline_.storages.size());
   label.phase = phase_;
   label.step = step_;
-  timeline_.storages.push_back({bytes, label});
+  timeline_.storages.push_back({bytes, label, stream});
   references_.push_back(1);
   timeline_.events.push_back({EventKind::allocate, id});
   return id;

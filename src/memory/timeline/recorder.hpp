@@ -14,7 +14,7 @@ class Recorder {
   explicit Recorder(Timeline& timeline) : timeline_(timeline) {}
 
   /// A storage with one reference, the caller's; kNoStorage for 0 bytes.
-  StorageId allocate(std::int64_t bytes, Label label);
+  StorageId allocate(std::int64_t bytes, Label label, Stream stream = Stream::compute);
   void retain(StorageId storage) {
     if (storage != kNoStorage) ++references_[storage];
   }

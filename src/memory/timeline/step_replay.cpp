@@ -46,8 +46,10 @@ class StepReplayer {
         allocator_.free(blocks_[event.storage]);
         continue;
       }
-      const Bytes requested(timeline_.storages[event.storage].bytes);
-      const std::optional<BlockId> block = allocator_.allocate(requested);
+      const Storage& storage = timeline_.storages[event.storage];
+      const Bytes requested(storage.bytes);
+      const std::optional<BlockId> block =
+          allocator_.allocate(requested, static_cast<int>(storage.stream));
       if (!block) {
         fail(i, requested);
         return false;

@@ -1,0 +1,69 @@
+// How one model is laid over many GPUs. Ranks multiply: data · tensor · pipeline · context GPUs;
+// expert ranks lie inside the data-parallel ones.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+
+/// DDP's own choices (torch.nn.parallel.DistributedDataParallel).
+struct DataParallelBuckets {
+  Bytes bucket_cap = Bytes(25 * kMiB);  ///< bucket_cap_mb
+  bool gradient_as_bucket_view = false;
+};
+
+/// What ZeRO shards over the data-parallel ranks.
+enum class ZeroStage : std::uint8_t {
+  none,                        ///< 0: everything replicated
+  optimizer,                   ///< 1: optimizer states and master weights
+  optimizer_gradients,         ///< 2: and gradients
+  optimizer_gradients_weights  ///< 3: and weights
+};
+
+/// Which units of FSDP give their gathered weights back after the forward.
+enum class Reshard : std::uint8_t {
+  always,
+  all_but_last,  ///< torchtitan's `default`: the last unit's backward comes at once; under a
+                 ///< pipeline none
+  never
+};
+/// "always", "default", "never".
+std::string_view name_of(Reshard reshard);
+
+/// torch.distributed.fsdp: FullyShardedDataParallel (1) or fully_shard (2), a unit a block.
+struct FullySharded {
+  int version = 2;
+  Reshard reshard = Reshard::always;
+  std::int64_t replicate = 1;  ///< replicas of the sharded model (HSDP)
+};
+
+/// In which order a pipeline's stages run their micro-steps.
+enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, gpipe };
+/// "1f1b", "interleaved", "zero-bubble", "gpipe".
+std::string_view name_of(Schedule schedule);
+
+struct Parallelism {
+  std::int64_t data = 1;  ///< replicas and shards
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t context = 1;
+  std::int64_t expert = 1;
+  bool sequence = false;  ///< norms and residuals in shards of the sequence, beside `tensor`
+  Schedule schedule = Schedule::one_f_one_b;
+  std::int64_t virtual_stages = 1;  ///< a rank of an interleaved pipeline
+  ZeroStage zero = ZeroStage::none;
+  DataParallelBuckets ddp;
+  std::optional<FullySharded> fsdp;
+  bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
+
+  /// All GPUs of the job.
+  [[nodiscard]] std::int64_t ranks() const;
+  /// FSDP's shard group: the context ranks are in it.
+  [[nodiscard]] std::int64_t shard_ranks() const;
+};
+
+}  // namespace memest

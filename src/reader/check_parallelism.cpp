@@ -1,0 +1,66 @@
+#include "check_parallelism.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "scalar.hpp"
+
+namespace memest {
+namespace {
+
+/// A way to split a model, and the frameworks that do it here.
+struct Way {
+  std::string_view key;
+  std::string_view name;
+  bool (*is_used)(const Parallelism&);
+  bool (*is_built)(const Job&);
+};
+
+Framework framework_of(const Job& job) { return job.forward()->implementation.framework; }
+
+bool in_no_framework(const Job&) { return false; }
+
+constexpr std::array kWays = {
+    Way{"tensor", "tensor parallelism", [](const Parallelism& p) { return p.tensor > 1; },
+        in_no_framework},
+    Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
+        in_no_framework},
+    Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
+        in_no_framework},
+    Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },
+        in_no_framework},
+    Way{"schedule", "the pipeline schedule",
+        [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; }, in_no_framework},
+    Way{"virtual_stages", "an interleaved pipeline",
+        [](const Parallelism& p) { return p.virtual_stages > 1; }, in_no_framework},
+    Way{"fsdp", "FSDP1", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 1; },
+        in_no_framework},
+    Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },
+        [](const Job& job) { return framework_of(job) == Framework::transformers; }},
+};
+
+}  // namespace
+
+void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics) {
+  if (written == nullptr || job.forward() == nullptr) return;
+  const Parallelism& parallelism = job.parallelism;
+  for (const Way& way : kWays) {
+    const Value* value = written->find(way.key);
+    if (value == nullptr || !way.is_used(parallelism) || way.is_built(job)) continue;
+    diagnostics.push_back(unavailable_at(
+        value->span,
+        std::string(way.name) + " in the implementation " + quoted(name_of(framework_of(job))),
+        "it comes with a later version; leave '" + std::string(way.key) + "' out"));
+  }
+  if (parallelism.fsdp && parallelism.data % parallelism.fsdp->replicate != 0) {
+    const std::string replicas = std::to_string(parallelism.fsdp->replicate);
+    diagnostics.push_back(error_at(written->find("fsdp")->span,
+                                   "'data' " + std::to_string(parallelism.data) +
+                                       " is not a multiple of 'fsdp.replicate' " + replicas,
+                                   "each of the replicas has as many ranks"));
+  }
+}
+
+}  // namespace memest
