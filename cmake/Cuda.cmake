@@ -1,9 +1,10 @@
 # The GPU module is built where a CUDA compiler is found, with no GPU needed: MEMEST_CUDA is AUTO (where one is found), ON (an
-# error where none is) or OFF. Sets MEMEST_HAS_CUDA.
+# error where none is) or OFF. Sets MEMEST_HAS_CUDA and MEMEST_HAS_CUDNN.
 include(CheckLanguage)
 set(MEMEST_CUDA AUTO CACHE STRING "Build the GPU module: AUTO, ON or OFF")
 set_property(CACHE MEMEST_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MEMEST_HAS_CUDA FALSE)
+set(MEMEST_HAS_CUDNN FALSE)
 
 # Ampere, Ada, Hopper and Blackwell, those of data centres and those of workstations; the newest as PTX too, for what comes after.
 set(memest_cuda_architectures 80 86 89 90 100 120)
@@ -61,3 +62,23 @@ if(NOT TARGET CUDA::cudart_static OR NOT TARGET CUDA::cublasLt)
   return()
 endif()
 set(MEMEST_HAS_CUDA TRUE)
+
+# Attention is timed through cuDNN where its headers and those of its frontend are found. Neither is linked: the library is opened
+# where it is used.
+find_path(MEMEST_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Folder of cudnn.h")
+find_path(
+  MEMEST_CUDNN_FRONTEND_INCLUDE cudnn_frontend_version.h HINTS ${MEMEST_CUDNN_INCLUDE} DOC "Folder of cudnn_frontend.h, 1.13 or newer"
+)
+if(MEMEST_CUDNN_INCLUDE AND MEMEST_CUDNN_FRONTEND_INCLUDE)
+  file(STRINGS ${MEMEST_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h version REGEX "define CUDNN_FRONTEND_M[A-Z]+_VERSION")
+  string(REGEX REPLACE "[^0-9;]" "" version "${version}")
+  string(REPLACE ";" "." version "${version}")
+  if(version VERSION_GREATER_EQUAL 1.13)
+    set(MEMEST_HAS_CUDNN TRUE)
+  endif()
+endif()
+if(NOT MEMEST_HAS_CUDNN)
+  message(STATUS "Attention is not timed on GPUs: cudnn.h or cudnn_frontend.h (1.13 or newer) is missing; "
+                 "MEMEST_CUDNN_INCLUDE and MEMEST_CUDNN_FRONTEND_INCLUDE name their folders"
+  )
+endif()

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kRows = 37;
 constexpr std::int64_t kElements = 1 << 20;  // of rows together, unless one alone has more
 constexpr std::int64_t kMatmulSize = 136;
-constexpr std::int64_t kPositions = 192;
+constexpr std::int64_t kPositions = 256;
 constexpr std::int64_t kEmbeddingColumns = 256;  // of a table of many rows
 
 }  // namespace

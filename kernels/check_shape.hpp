@@ -13,8 +13,8 @@ namespace memest::kernels {
 StreamShape check_shape(const StreamShape& shape);
 /// At most 136 of m, n and k each, and two batches; multiples of eight, which 16-byte rows need.
 MatmulShape check_shape(const MatmulShape& shape);
-/// At most 192 positions, two sequences, and two heads with keys of their own for two queries each:
-/// one and a half of the tiles of 128 queries that kernels take, and heads of the same size.
+/// At most 256 positions, two of the tiles that kernels take; two sequences; and two heads of keys
+/// for two heads of queries each.
 AttentionShape check_shape(const AttentionShape& shape);
 
 /// Throws EnvironmentError at the first that failed: what would be timed computes something else.

@@ -2,7 +2,9 @@
 #include <set>
 #include <string>
 
+#include "kernels/attention.hpp"
 #include "kernels/check_shape.hpp"
+#include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/collective.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/matmul.hpp"
@@ -19,10 +21,19 @@
 namespace memest::kernels {
 namespace {
 
+void prepare(const Workload& workload, const DeviceOperands& operands, const Device& device) {
+  if (!workload.prepare) return;
+  for (std::int64_t copy = 0; copy < operands.copies(); ++copy) {
+    workload.prepare(operands.of_call(copy), device.stream.handle());
+  }
+  device.stream.synchronize();
+}
+
 /// Runs the workload once on the device, and its reference on the same inputs.
 std::vector<KernelCheck> compare(const Workload& workload, const Device& device) {
   const std::vector<Operand>& operands = workload.description.operands;
   const DeviceOperands on_device(workload.description, 1, device.stream);
+  prepare(workload, on_device, device);
   std::vector<std::vector<double>> values;
   std::vector<double*> reference;
   for (std::size_t i = 0; i < operands.size(); ++i) values.push_back(on_device.read(i));
@@ -44,7 +55,13 @@ std::vector<KernelCheck> compare(const Workload& workload, const Device& device)
 
 class CudaBackend : public Backend {
  public:
-  [[nodiscard]] DeviceFacts facts() const override { return device_.facts(); }
+  [[nodiscard]] DeviceFacts facts() const override {
+    DeviceFacts facts = device_.facts();
+    if (const std::string cudnn = attention_.library(); !cudnn.empty()) {
+      facts.libraries.push_back(cudnn);
+    }
+    return facts;
+  }
 
   [[nodiscard]] bool can_measure(const KernelShape& shape) const override {
     return std::visit([this](const auto& one) { return can(one); }, shape);
@@ -60,6 +77,15 @@ class CudaBackend : public Backend {
     return std::visit([&](const auto& one) { return time(one, settings); }, shape);
   }
 
+  Measurement measure_best(const MatmulShape& shape, const RulerSettings& settings) override {
+    Measurement best = measure(shape, settings);
+    for (int rank = 1; rank < matmul_ranks(cublas_, shape); ++rank) {
+      const Measurement other = time_workload(matmul_workload(cublas_, shape, rank), settings);
+      if (other.median < best.median) best = other;
+    }
+    return best;
+  }
+
   Measurement measure_spin(Seconds time, const RulerSettings& settings) override {
     const auto nanoseconds = static_cast<std::int64_t>(time.value() * 1e9);
     return time_calls(
@@ -69,23 +95,27 @@ class CudaBackend : public Backend {
 
  private:
   [[nodiscard]] bool can(const MatmulShape& shape) const {
-    return can_multiply(cublas_, shape) && fits(workload(shape));
+    return can_multiply(cublas_, shape) && fits(workload(shape).description);
   }
   [[nodiscard]] static bool can(const StreamShape& shape) {
     return std::min(shape.rows, shape.columns) > 0 && find_launcher(shape) != nullptr &&
-           fits(workload(shape));
+           fits(workload(shape).description);
   }
   [[nodiscard]] static bool can(const TransferShape& shape) {
     return shape.bytes > 0 && Bytes(shape.bytes) * 2 <= Device::free_memory();
   }
   [[nodiscard]] static bool can(const LaunchShape&) { return true; }
-  [[nodiscard]] static bool can(const AttentionShape&) { return false; }
+  /// The workspace is known once the kernel is compiled; fp32 sums of gradients make it less than
+  /// the operands, for which twice their memory is asked.
+  [[nodiscard]] bool can(const AttentionShape& shape) const {
+    return attention_.supports(shape) && fits(describe_attention(shape));
+  }
   [[nodiscard]] bool can(const CollectiveShape& shape) const {
     return can_communicate(nccl_, shape);
   }
 
-  [[nodiscard]] static bool fits(const Workload& workload) {
-    return DeviceOperands::memory(workload.description) * 2 <= Device::free_memory();
+  [[nodiscard]] static bool fits(const Description& description) {
+    return DeviceOperands::memory(description) * 2 <= Device::free_memory();
   }
 
   [[nodiscard]] Workload workload(const MatmulShape& shape) const {
@@ -93,6 +123,9 @@ class CudaBackend : public Backend {
   }
   [[nodiscard]] static Workload workload(const StreamShape& shape) {
     return stream_workload(shape);
+  }
+  [[nodiscard]] Workload workload(const AttentionShape& shape) const {
+    return attention_.workload(shape);
   }
 
   template <class Shape>
@@ -106,32 +139,36 @@ class CudaBackend : public Backend {
 
   template <class Shape>
   static constexpr bool kHasWorkload =
-      std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape>;
+      std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, StreamShape> ||
+      std::is_same_v<Shape, AttentionShape>;
 
   template <class Shape>
   Measurement time(const Shape& shape, const RulerSettings& settings) {
     if constexpr (kHasWorkload<Shape>) {
       if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
-      const Workload work = workload(shape);
-      const DeviceOperands operands(
-          work.description,
-          copies(DeviceOperands::memory(work.description), device_.l2_cache, Device::free_memory()),
-          device_.stream);
-      return time_calls(
-          Submission::graph,
-          [&](std::int64_t call) { work.enqueue(operands.of_call(call), device_.stream.handle()); },
-          settings);
+      return time_workload(workload(shape), settings);
     } else if constexpr (std::is_same_v<Shape, TransferShape>) {
       return measure_transfer(device_, shape, settings);
     } else if constexpr (std::is_same_v<Shape, CollectiveShape>) {
       return measure_collective(device_, nccl_, shape, settings);
-    } else if constexpr (std::is_same_v<Shape, LaunchShape>) {
+    } else {
       return time_calls(
           shape.path == LaunchPath::graph ? Submission::graph : Submission::stream,
           [&](std::int64_t) { launch_empty(device_.stream.handle()); }, settings);
-    } else {
-      unreachable("a shape that cannot be measured is not timed");
     }
+  }
+
+  [[nodiscard]] Measurement time_workload(const Workload& work,
+                                          const RulerSettings& settings) const {
+    const DeviceOperands operands(
+        work.description,
+        copies(DeviceOperands::memory(work.description), device_.l2_cache, Device::free_memory()),
+        device_.stream);
+    prepare(work, operands, device_);
+    return time_calls(
+        Submission::graph,
+        [&](std::int64_t call) { work.enqueue(operands.of_call(call), device_.stream.handle()); },
+        settings);
   }
 
   Measurement time_calls(Submission submission, std::function<void(std::int64_t)> enqueue,
@@ -142,6 +179,7 @@ class CudaBackend : public Backend {
 
   Device device_;
   CublasLt cublas_{device_.capability};
+  CudnnAttention attention_;
   Nccl nccl_;
   std::set<KernelShape> checked_;
 };

@@ -80,6 +80,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> rank(const MatmulPlan& plan) {
   if (answer == CUBLAS_STATUS_NOT_SUPPORTED) found = 0;  // and that is an answer
   if (answer != CUBLAS_STATUS_NOT_SUPPORTED) check(answer);
   results.resize(static_cast<std::size_t>(found));
+  std::erase_if(results, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
   return results;
 }
 

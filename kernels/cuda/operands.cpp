@@ -51,9 +51,12 @@ void DeviceOperands::add(const Operand& operand, void* memory) {
   }
 }
 
+std::int64_t DeviceOperands::copies() const {
+  return static_cast<std::int64_t>(pointers_.size() / operands_.size());
+}
+
 void* const* DeviceOperands::of_call(std::int64_t call) const {
-  const std::size_t copies = pointers_.size() / operands_.size();
-  return pointers_.data() + static_cast<std::size_t>(call) % copies * operands_.size();
+  return pointers_.data() + static_cast<std::size_t>(call % copies()) * operands_.size();
 }
 
 std::vector<double> DeviceOperands::read(std::size_t operand) const {

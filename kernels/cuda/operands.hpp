@@ -16,6 +16,7 @@ class DeviceOperands {
   /// floats.
   DeviceOperands(const Description& description, std::int64_t copies, const OwnedStream& stream);
 
+  [[nodiscard]] std::int64_t copies() const;
   /// Of the copy whose turn it is in the `call`-th call.
   [[nodiscard]] void* const* of_call(std::int64_t call) const;
   /// An operand of the first copy, once the stream has done its work.

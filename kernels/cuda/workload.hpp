@@ -10,10 +10,13 @@ namespace memest::kernels {
 
 struct Workload {
   Description description;
+  /// Makes inputs that are more than random numbers, once for each copy of the operands: what a
+  /// forward leaves for its backward. May be empty.
+  std::function<void(void* const* operands, Stream stream)> prepare{};
   /// Gives the stream one call on operands in the order of the description.
-  std::function<void(void* const* operands, Stream stream)> enqueue;
+  std::function<void(void* const* operands, Stream stream)> enqueue{};
   /// The same in double, on the host.
-  std::function<void(double* const* operands)> reference;
+  std::function<void(double* const* operands)> reference{};
   /// What a result may differ by beyond the rounding of its type: of operands in TF32, say.
   double least_tolerance = 0;
 };

@@ -18,6 +18,7 @@ class Library {
   }
 
   [[nodiscard]] bool is_open() const { return handle_ != nullptr; }
+  [[nodiscard]] void* handle() const { return handle_; }
   /// Null where the library is closed or has no such function.
   template <class Function>
   [[nodiscard]] Function* function(const char* name) const {

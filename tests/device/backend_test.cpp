@@ -82,6 +82,54 @@ TEST_CASE("transfers, migrations and launches are measured") {
   CHECK(by_graph <= by_stream);
 }
 
+TEST_CASE("attention matches its reference, and backward takes longer than forward") {
+  if (gpu() == nullptr) return;
+  AttentionShape shape{.kernel = kGpuAttention,
+                       .batch = 2,
+                       .heads = 16,
+                       .kv_heads = 4,
+                       .seq_len = 1024,
+                       .head_dim = 128,
+                       .value_head_dim = 128};
+  if (!gpu()->can_measure(shape)) {
+    WARN("no cuDNN, or no frontend of it when this was built: attention is not tested");
+    return;
+  }
+  const RulerSettings settings{.longest = Seconds(0.05)};
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    for (const std::int64_t dim : {64, 128}) {
+      for (const bool causal : {false, true}) {
+        shape.dtype = dtype;
+        shape.head_dim = shape.value_head_dim = dim;
+        shape.causal = causal;
+        INFO(name_of(dtype) << ' ' << dim << ' ' << causal);
+        Seconds time{0};
+        for (const KernelPass pass : {KernelPass::forward, KernelPass::backward}) {
+          shape.pass = pass;
+          for (const KernelCheck& check : gpu()->check(shape)) {
+            INFO(name_of(pass) << ' ' << check.result << ' ' << check.error);
+            CHECK(check.passed());
+          }
+          const Seconds measured = gpu()->measure(shape, settings).median;
+          CHECK((attention_flops(shape) / measured).value() < 20e15);
+          CHECK(measured > time);
+          time = measured;
+        }
+      }
+    }
+  }
+  shape.dtype = DType::fp32;
+  CHECK_FALSE(gpu()->can_measure(shape));
+}
+
+TEST_CASE("the best matrix product is no slower than the one that frameworks run") {
+  if (gpu() == nullptr) return;
+  const MatmulShape shape{.m = 4096, .n = 4096, .k = 4096};
+  const RulerSettings settings{.longest = Seconds(0.05)};
+  const Seconds first = gpu()->measure(shape, settings).median;
+  CHECK(gpu()->measure_best(shape, settings).median <= first * 1.02);  // two measurements
+}
+
 TEST_CASE("fp8 is measured with the cast of its input and without") {
   if (gpu() == nullptr) return;
   MatmulShape shape{.operand = DType::fp8,

@@ -50,6 +50,12 @@ TEST_CASE("the host checks and measures matrix products of every pass") {
   }
 }
 
+TEST_CASE("where no library ranks kernels, the best matrix product is the only one") {
+  const auto backend = open_host_backend();
+  const MatmulShape shape{.operand = DType::fp32, .result = DType::fp32, .m = 33, .n = 17, .k = 41};
+  CHECK(backend->measure_best(shape, kShort).median > Seconds(0));
+}
+
 TEST_CASE("the host checks and measures every kernel whose operands are fp32") {
   const auto backend = open_host_backend();
   constexpr auto forward = KernelPass::forward;
