@@ -9,9 +9,6 @@
 namespace memest::kernels {
 namespace {
 
-Operand logits(const StreamShape& shape) {
-  return {.name = "logits", .dtype = shape.dtype, .elements = elements_of(shape)};
-}
 Operand targets(const StreamShape& shape) {
   return {.name = "targets",
           .dtype = DType::int64,
@@ -21,20 +18,15 @@ Operand targets(const StreamShape& shape) {
 }
 
 Description describe(const StreamShape& shape) {
-  return {.operands = {logits(shape),
-                       targets(shape),
-                       {.name = "loss", .elements = shape.rows, .access = Access::writes},
-                       {.name = "lse", .elements = shape.rows, .access = Access::writes}},
-          .flops = 5 * elements_of(shape)};
+  return {
+      .operands = {array("logits", shape), targets(shape), of_rows("loss", shape, Access::writes),
+                   of_rows("lse", shape, Access::writes)},
+      .flops = 5 * elements_of(shape)};
 }
 Description describe_backward(const StreamShape& shape) {
-  return {.operands = {logits(shape),
-                       targets(shape),
-                       {.name = "lse", .elements = shape.rows, .fill = Fill::positive},
-                       {.name = "dlogits",
-                        .dtype = shape.dtype,
-                        .elements = elements_of(shape),
-                        .access = Access::writes}},
+  return {.operands = {array("logits", shape), targets(shape),
+                       of_rows("lse", shape, Access::reads, Fill::positive),
+                       array("dlogits", shape, Access::writes)},
           .flops = 3 * elements_of(shape)};
 }
 

@@ -18,19 +18,14 @@ Operand mask(const StreamShape& shape, Access access) {
 }
 
 Description describe(const StreamShape& shape) {
-  const std::int64_t n = elements_of(shape);
-  return {.operands = {{.name = "x", .dtype = shape.dtype, .elements = n},
-                       {.name = "y", .dtype = shape.dtype, .elements = n, .access = Access::writes},
+  return {.operands = {array("x", shape), array("y", shape, Access::writes),
                        mask(shape, Access::writes)},
-          .flops = n};
+          .flops = elements_of(shape)};
 }
 Description describe_backward(const StreamShape& shape) {
-  const std::int64_t n = elements_of(shape);
-  return {
-      .operands = {{.name = "dy", .dtype = shape.dtype, .elements = n},
-                   mask(shape, Access::reads),
-                   {.name = "dx", .dtype = shape.dtype, .elements = n, .access = Access::writes}},
-      .flops = n};
+  return {.operands = {array("dy", shape), mask(shape, Access::reads),
+                       array("dx", shape, Access::writes)},
+          .flops = elements_of(shape)};
 }
 
 template <class T>

@@ -16,19 +16,17 @@ Operand tokens(const StreamShape& shape) {
 }
 
 Description describe(const StreamShape& shape) {
-  const std::int64_t n = elements_of(shape);
-  return {
-      .operands = {{.name = "table",
-                    .dtype = shape.dtype,
-                    .elements = kVocabulary * shape.columns,
-                    .touched = n},
-                   tokens(shape),
-                   {.name = "y", .dtype = shape.dtype, .elements = n, .access = Access::writes}}};
+  return {.operands = {{.name = "table",
+                        .dtype = shape.dtype,
+                        .elements = kVocabulary * shape.columns,
+                        .touched = elements_of(shape)},
+                       tokens(shape),
+                       array("y", shape, Access::writes)}};
 }
 Description describe_backward(const StreamShape& shape) {
   const std::int64_t n = elements_of(shape);
   return {.operands = {tokens(shape),
-                       {.name = "dy", .dtype = shape.dtype, .elements = n},
+                       array("dy", shape),
                        {.name = "dtable",
                         .elements = kVocabulary * shape.columns,
                         .access = Access::updates,

@@ -9,27 +9,17 @@
 namespace memest::kernels {
 namespace {
 
-Operand array(std::string_view name, const StreamShape& shape, Access access = Access::reads) {
-  return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
-}
-Operand row(std::string_view name, const StreamShape& shape, Access access = Access::reads) {
-  return {.name = name, .dtype = shape.dtype, .elements = shape.columns, .access = access};
-}
-
 Description describe(const StreamShape& shape) {
-  return {.operands = {array("x", shape),
-                       row("gamma", shape),
-                       row("beta", shape),
-                       array("y", shape, Access::writes),
-                       {.name = "mean", .elements = shape.rows, .access = Access::writes},
-                       {.name = "rstd", .elements = shape.rows, .access = Access::writes}},
+  return {.operands = {array("x", shape), row("gamma", shape), row("beta", shape),
+                       array("y", shape, Access::writes), of_rows("mean", shape, Access::writes),
+                       of_rows("rstd", shape, Access::writes)},
           .flops = 8 * elements_of(shape)};
 }
 Description describe_backward(const StreamShape& shape) {
   return {.operands = {array("x", shape),
                        row("gamma", shape),
-                       {.name = "mean", .elements = shape.rows},
-                       {.name = "rstd", .elements = shape.rows, .fill = Fill::positive},
+                       of_rows("mean", shape),
+                       of_rows("rstd", shape, Access::reads, Fill::positive),
                        array("dy", shape),
                        array("dx", shape, Access::writes),
                        row("dgamma", shape, Access::writes),

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <string_view>
 
 #include "kernels/description.hpp"
 
@@ -20,6 +22,32 @@ constexpr StreamKernel stream_kernel(StreamOp op, KernelPass pass,
 }
 
 constexpr std::int64_t elements_of(const StreamShape& shape) { return shape.rows * shape.columns; }
+
+// Operands of the shape's type, an element for each of the array's or of a row's; and of fp32, one
+// for each row.
+inline Operand array(std::string_view name, const StreamShape& shape,
+                     Access access = Access::reads) {
+  return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
+}
+inline Operand row(std::string_view name, const StreamShape& shape, Access access = Access::reads) {
+  return {.name = name, .dtype = shape.dtype, .elements = shape.columns, .access = access};
+}
+inline Operand of_rows(std::string_view name, const StreamShape& shape,
+                       Access access = Access::reads, Fill fill = Fill::normal) {
+  return {.name = name, .elements = shape.rows, .access = access, .fill = fill};
+}
+
+/// Arrays read, then arrays written.
+inline Description arrays(const StreamShape& shape, std::initializer_list<std::string_view> inputs,
+                          std::initializer_list<std::string_view> outputs,
+                          std::int64_t flops_per_element) {
+  Description description{.operands = {}, .flops = flops_per_element * elements_of(shape)};
+  for (const auto name : inputs) description.operands.push_back(array(name, shape));
+  for (const auto name : outputs) {
+    description.operands.push_back(array(name, shape, Access::writes));
+  }
+  return description;
+}
 
 /// A row of a row-major array.
 template <class T>

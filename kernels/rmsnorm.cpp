@@ -9,24 +9,15 @@
 namespace memest::kernels {
 namespace {
 
-Operand array(std::string_view name, const StreamShape& shape, Access access = Access::reads) {
-  return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
-}
-Operand row(std::string_view name, const StreamShape& shape, Access access = Access::reads) {
-  return {.name = name, .dtype = shape.dtype, .elements = shape.columns, .access = access};
-}
-
 Description describe(const StreamShape& shape) {
-  return {.operands = {array("x", shape),
-                       row("gamma", shape),
-                       array("y", shape, Access::writes),
-                       {.name = "rstd", .elements = shape.rows, .access = Access::writes}},
+  return {.operands = {array("x", shape), row("gamma", shape), array("y", shape, Access::writes),
+                       of_rows("rstd", shape, Access::writes)},
           .flops = 4 * elements_of(shape)};
 }
 Description describe_backward(const StreamShape& shape) {
   return {.operands = {array("x", shape),
                        row("gamma", shape),
-                       {.name = "rstd", .elements = shape.rows, .fill = Fill::positive},
+                       of_rows("rstd", shape, Access::reads, Fill::positive),
                        array("dy", shape),
                        array("dx", shape, Access::writes),
                        row("dgamma", shape, Access::writes),

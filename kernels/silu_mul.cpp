@@ -8,18 +8,9 @@
 namespace memest::kernels {
 namespace {
 
-Operand array(std::string_view name, const StreamShape& shape, Access access = Access::reads) {
-  return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
-}
-
-Description describe(const StreamShape& shape) {
-  return {.operands = {array("gate", shape), array("up", shape), array("y", shape, Access::writes)},
-          .flops = 5 * elements_of(shape)};
-}
+Description describe(const StreamShape& shape) { return arrays(shape, {"gate", "up"}, {"y"}, 5); }
 Description describe_backward(const StreamShape& shape) {
-  return {.operands = {array("gate", shape), array("up", shape), array("dy", shape),
-                       array("dgate", shape, Access::writes), array("dup", shape, Access::writes)},
-          .flops = 11 * elements_of(shape)};
+  return arrays(shape, {"gate", "up", "dy"}, {"dgate", "dup"}, 11);
 }
 
 template <class T>

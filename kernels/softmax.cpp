@@ -9,20 +9,9 @@
 namespace memest::kernels {
 namespace {
 
-Description describe(const StreamShape& shape) {
-  const std::int64_t n = elements_of(shape);
-  return {
-      .operands = {{.name = "x", .dtype = shape.dtype, .elements = n},
-                   {.name = "y", .dtype = shape.dtype, .elements = n, .access = Access::writes}},
-      .flops = 5 * n};
-}
+Description describe(const StreamShape& shape) { return arrays(shape, {"x"}, {"y"}, 5); }
 Description describe_backward(const StreamShape& shape) {
-  const std::int64_t n = elements_of(shape);
-  return {
-      .operands = {{.name = "y", .dtype = shape.dtype, .elements = n},
-                   {.name = "dy", .dtype = shape.dtype, .elements = n},
-                   {.name = "dx", .dtype = shape.dtype, .elements = n, .access = Access::writes}},
-      .flops = 4 * n};
+  return arrays(shape, {"y", "dy"}, {"dx"}, 4);
 }
 
 struct Softmax {

@@ -8,36 +8,20 @@
 namespace memest::kernels {
 namespace {
 
-Operand array(std::string_view name, const StreamShape& shape, Access access) {
-  return {.name = name, .dtype = shape.dtype, .elements = elements_of(shape), .access = access};
-}
-
 std::int64_t segments(const StreamShape& shape) {
   return (elements_of(shape) + kReadSegment - 1) / kReadSegment;
 }
 
 Description describe_read(const StreamShape& shape) {
-  return {.operands = {array("x", shape, Access::reads),
+  return {.operands = {array("x", shape),
                        {.name = "y", .elements = segments(shape), .access = Access::writes}},
           .flops = elements_of(shape)};
 }
-Description describe_write(const StreamShape& shape) {
-  return {.operands = {array("y", shape, Access::writes)}};
-}
-Description describe_copy(const StreamShape& shape) {
-  return {.operands = {array("x", shape, Access::reads), array("y", shape, Access::writes)}};
-}
-Description describe_scale(const StreamShape& shape) {
-  return {.operands = describe_copy(shape).operands, .flops = elements_of(shape)};
-}
-Description describe_add(const StreamShape& shape) {
-  return {.operands = {array("x", shape, Access::reads), array("y", shape, Access::reads),
-                       array("z", shape, Access::writes)},
-          .flops = elements_of(shape)};
-}
-Description describe_triad(const StreamShape& shape) {
-  return {.operands = describe_add(shape).operands, .flops = 2 * elements_of(shape)};
-}
+Description describe_write(const StreamShape& shape) { return arrays(shape, {}, {"y"}, 0); }
+Description describe_copy(const StreamShape& shape) { return arrays(shape, {"x"}, {"y"}, 0); }
+Description describe_scale(const StreamShape& shape) { return arrays(shape, {"x"}, {"y"}, 1); }
+Description describe_add(const StreamShape& shape) { return arrays(shape, {"x", "y"}, {"z"}, 1); }
+Description describe_triad(const StreamShape& shape) { return arrays(shape, {"x", "y"}, {"z"}, 2); }
 
 struct Read {
   template <class T>

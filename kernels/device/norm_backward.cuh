@@ -4,12 +4,10 @@
 // atomics.
 #pragma once
 
-#include "kernels/device/row.cuh"
+#include "kernels/device/norm.cuh"
 #include "kernels/norm_partials.hpp"
 
 namespace memest::kernels {
-
-enum class Norm { layer, rms };
 
 inline constexpr int kNormVectors = 2;  // of a row, in the registers of a thread
 static_assert(kNormVectors * 16 * kMostThreads == kLongestNormRow);
@@ -18,15 +16,16 @@ inline constexpr int kNormThreads = 512;  // of a block, with as many rows as th
 template <class T>
 struct NormBackward {
   RowShape shape;
-  const T* x;
-  const T* gamma;
-  const float* mean;  ///< null for RMS normalization
-  const float* rstd;
-  const T* dy;
-  T* dx;
-  T* dgamma;
-  T* dbeta;         ///< null for RMS normalization
-  float* partials;  ///< [blocks, columns] of dγ; then, for layer normalization, the same of dβ
+  const T* x = nullptr;
+  const T* gamma = nullptr;
+  const float* mean = nullptr;  ///< null for RMS normalization
+  const float* rstd = nullptr;
+  const T* dy = nullptr;
+  T* dx = nullptr;
+  T* dgamma = nullptr;
+  T* dbeta = nullptr;  ///< null for RMS normalization
+  float* partials =
+      nullptr;  ///< [blocks, columns] of dγ; then, for layer normalization, the same of dβ
 };
 
 /// What a thread holds of its row, and the sums of its columns over all rows it has seen.
@@ -161,8 +160,24 @@ __global__ void __launch_bounds__(kWarp* kPartialRows)
   store(sums, column, Extent<std::int64_t>{.count = column + 1, .aligned = false}, result);
 }
 
+/// Operands in the order of the op's description.
 template <Norm norm, class T>
-void launch_norm_backward(const NormBackward<T>& call, Stream stream) {
+NormBackward<T> norm_backward_of(const Call& call) {
+  OperandsInTurn next(call);
+  NormBackward<T> made{
+      .shape = row_shape(call), .x = next.as<const T>(), .gamma = next.as<const T>()};
+  if (norm == Norm::layer) made.mean = next.as<const float>();
+  made.rstd = next.as<const float>();
+  made.dy = next.as<const T>();
+  made.dx = next.as<T>();
+  made.dgamma = next.as<T>();
+  if (norm == Norm::layer) made.dbeta = next.as<T>();
+  made.partials = next.as<float>();
+  return made;
+}
+
+template <Norm norm, class T>
+void launch_norm_backward_of(const NormBackward<T>& call, Stream stream) {
   const int threads = row_threads(call.shape.columns, kLanes<T>, kNormVectors, kMostThreads);
   const int rows = threads < kNormThreads ? kNormThreads / threads : 1;
   const std::int64_t resident = resident_blocks(norm_backward<T, norm>, threads * rows);
@@ -177,6 +192,15 @@ void launch_norm_backward(const NormBackward<T>& call, Stream stream) {
   const float* of_dbeta = call.partials + blocks * shape.columns;
   launch(add_partials<T>, grid, stream, of_dgamma, shape, call.dgamma);
   if (norm == Norm::layer) launch(add_partials<T>, grid, stream, of_dbeta, shape, call.dbeta);
+}
+
+template <Norm norm>
+void launch_norm_backward(const Call& call) {
+  if (call.dtype == DType::bf16) {
+    launch_norm_backward_of<norm>(norm_backward_of<norm, Bf16>(call), call.stream);
+  } else {
+    launch_norm_backward_of<norm>(norm_backward_of<norm, float>(call), call.stream);
+  }
 }
 
 }  // namespace memest::kernels
