@@ -29,7 +29,7 @@ std::vector<StreamKernel> all_kernels() {
   for (const auto kernels :
        {array_kernels(), cast_kernels(), gelu_kernels(), silu_mul_kernels(), dropout_kernels(),
         softmax_kernels(), layernorm_kernels(), rmsnorm_kernels(), cross_entropy_kernels(),
-        embedding_kernels(), adamw_kernels()}) {
+        embedding_kernels(), rotary_kernels(), adamw_kernels()}) {
     all.insert(all.end(), kernels.begin(), kernels.end());
   }
   return all;

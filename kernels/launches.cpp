@@ -13,6 +13,7 @@
 #include "kernels/layernorm.hpp"
 #include "kernels/norm_partials.hpp"
 #include "kernels/rmsnorm.hpp"
+#include "kernels/rotary.hpp"
 #include "kernels/silu_mul.hpp"
 #include "kernels/softmax.hpp"
 #include "kernels/stream.hpp"
@@ -53,6 +54,8 @@ constexpr std::array kRows = {
     Row{StreamOp::cross_entropy, kBackward, launch_cross_entropy_backward},
     Row{StreamOp::embedding, kForward, launch_embedding},
     Row{StreamOp::embedding, kBackward, launch_embedding_backward},
+    Row{StreamOp::rotary, kForward, launch_rotary},
+    Row{StreamOp::rotary, kBackward, launch_rotary_backward},
     Row{StreamOp::adamw, kForward, launch_adamw}};
 
 bool has_type(const StreamShape& shape) {
@@ -67,7 +70,6 @@ bool is_row_op(StreamOp op) {
     case StreamOp::rmsnorm:
     case StreamOp::cross_entropy:
     case StreamOp::embedding:
-    case StreamOp::rotary:
       return true;
     case StreamOp::read:
     case StreamOp::write:
@@ -79,6 +81,7 @@ bool is_row_op(StreamOp op) {
     case StreamOp::gelu:
     case StreamOp::silu_mul:
     case StreamOp::dropout:
+    case StreamOp::rotary:
     case StreamOp::adamw:
       return false;
   }

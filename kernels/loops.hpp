@@ -66,6 +66,7 @@ std::span<const StreamKernel> layernorm_kernels();
 std::span<const StreamKernel> rmsnorm_kernels();
 std::span<const StreamKernel> cross_entropy_kernels();
 std::span<const StreamKernel> embedding_kernels();
+std::span<const StreamKernel> rotary_kernels();
 std::span<const StreamKernel> adamw_kernels();
 
 }  // namespace memest::kernels

@@ -27,10 +27,13 @@ __global__ void __launch_bounds__(kMapThreads) map_kernel(Op op, std::int64_t co
 }
 
 template <class Op>
-void launch_map(const Op& op, const Call& call) {
+void launch_map(const Op& op, std::int64_t count, Stream stream) {
   const std::int64_t block = std::int64_t{kMapThreads} * Op::kWidth * Op::kInFlight;
-  launch(map_kernel<Op>, {.blocks = divided_up(call.elements(), block), .x = kMapThreads},
-         call.stream, op, call.elements());
+  launch(map_kernel<Op>, {.blocks = divided_up(count, block), .x = kMapThreads}, stream, op, count);
+}
+template <class Op>
+void launch_map(const Op& op, const Call& call) {
+  launch_map(op, call.elements(), call.stream);
 }
 
 /// An Op from a function of one element: `Function::of(in, out)` with arrays of floats. Operands of

@@ -1,12 +1,17 @@
 #include "kernels/description.hpp"
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <complex>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/check_shape.hpp"
 #include "kernels/matmul.hpp"
+#include "kernels/rotary.hpp"
 #include "kernels/rotation.hpp"
 #include "memest/kernels/traffic.hpp"
 
@@ -57,6 +62,8 @@ TEST_CASE("the operands of each kernel add up to the closed form of its header")
     CHECK(bytes(StreamOp::cross_entropy, dtype, backward) == 2 * n * w + 12 * kRows);
     CHECK(bytes(StreamOp::embedding, dtype) == 2 * n * w + 8 * kRows);
     CHECK(bytes(StreamOp::embedding, dtype, backward) == n * (w + 8) + 8 * kRows);
+    CHECK(bytes(StreamOp::rotary, dtype) == (2 * n + 2 * (h / 2)) * w);
+    CHECK(bytes(StreamOp::rotary, dtype, backward) == (2 * n + 2 * (h / 2)) * w);
     CHECK(bytes(StreamOp::adamw, dtype) == 28 * n);
   }
   CHECK(bytes(StreamOp::cast, DType::fp8) == 3 * kElements);
@@ -64,7 +71,33 @@ TEST_CASE("the operands of each kernel add up to the closed form of its header")
 
 TEST_CASE("an op without a kernel in a pass has no traffic") {
   CHECK_FALSE(stream_traffic({.op = StreamOp::copy, .pass = KernelPass::backward}));
-  CHECK_FALSE(stream_traffic({.op = StreamOp::rotary}));
+  CHECK_FALSE(stream_traffic({.op = StreamOp::adamw, .pass = KernelPass::backward}));
+}
+
+TEST_CASE("a rotary embedding turns pairs by its angles, and its backward turns them back") {
+  const StreamShape shape{
+      .op = StreamOp::rotary, .dtype = DType::fp64, .rows = kRotaryHeads + 1, .columns = 5};
+  std::vector<double> x(static_cast<std::size_t>(shape.rows * shape.columns));
+  std::iota(x.begin(), x.end(), 1.0);
+  const double angle = 0.3;  // of the second position; the first stays
+  std::vector<double> cosines = {1, 1, std::cos(angle), std::cos(2 * angle)};
+  std::vector<double> sines = {0, 0, std::sin(angle), std::sin(2 * angle)};
+  std::vector<double> turned(x.size());
+  std::vector<double> back(x.size());
+  find_stream_kernel(StreamOp::rotary, KernelPass::forward)
+      ->reference(shape, std::array{x.data(), cosines.data(), sines.data(), turned.data()}.data());
+  find_stream_kernel(StreamOp::rotary, KernelPass::backward)
+      ->reference(shape,
+                  std::array{turned.data(), cosines.data(), sines.data(), back.data()}.data());
+  const std::size_t second = x.size() - 5;
+  CHECK(std::equal(x.begin(), x.begin() + 5 * kRotaryHeads, turned.begin()));
+  for (const std::size_t c : {0, 1}) {
+    const std::complex<double> point(x[second + c], x[second + 2 + c]);
+    const std::complex<double> expected =
+        point * std::polar(1.0, angle * static_cast<double>(c + 1));
+    CHECK(std::abs(expected - std::complex(turned[second + c], turned[second + 2 + c])) < 1e-12);
+  }
+  CHECK(largest_error(back, x) < 1e-12);
 }
 
 TEST_CASE("matrix products move their operands once, and an added-to result twice") {

@@ -71,6 +71,7 @@ TEST_CASE("the host checks and measures every kernel whose operands are fp32") {
         std::pair{StreamOp::rmsnorm, forward},       std::pair{StreamOp::rmsnorm, backward},
         std::pair{StreamOp::cross_entropy, forward}, std::pair{StreamOp::cross_entropy, backward},
         std::pair{StreamOp::embedding, forward},     std::pair{StreamOp::embedding, backward},
+        std::pair{StreamOp::rotary, forward},        std::pair{StreamOp::rotary, backward},
         std::pair{StreamOp::adamw, forward}}) {
     INFO(name_of(op) << ' ' << name_of(pass));
     measures(*backend,
@@ -111,7 +112,7 @@ TEST_CASE("the host refuses what it does not have") {
                                                .k = 8}));  // a pebibyte
   CHECK_FALSE(backend->can_measure(StreamShape{.op = StreamOp::copy, .columns = 64}));  // bf16
   // Its casts and masks would move other bytes than the shape's.
-  for (const StreamOp op : {StreamOp::cast, StreamOp::dropout, StreamOp::rotary}) {
+  for (const StreamOp op : {StreamOp::cast, StreamOp::dropout}) {
     CHECK_FALSE(backend->can_measure(StreamShape{.op = op, .dtype = DType::fp32, .columns = 64}));
   }
   CHECK_FALSE(backend->can_measure(TransferShape{.bytes = 64}));
