@@ -7,7 +7,8 @@
 //   backward   (3·n + 3·h)·w + 8·rows bytes   14·n FLOPs
 //
 // Mean and rstd are kept in fp32. Backward leaves a partial sum of dγ and dβ for each group of
-// threads that walks rows, at most kMostPartials; about a hundredth of the traffic, not counted.
+// threads that walks rows, at most kMostPartials; about a hundredth of the traffic, not counted. It
+// holds its row, and so has no kernel for rows over kLongestNormRow (norm_partials.hpp).
 #pragma once
 
 #include "kernels/call.hpp"

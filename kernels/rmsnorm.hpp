@@ -5,7 +5,7 @@
 //   forward    (2·n + h)·w + 4·rows bytes     4·n FLOPs
 //   backward   (3·n + 2·h)·w + 4·rows bytes   9·n FLOPs
 //
-// Partial sums of dγ as in layernorm.hpp.
+// Partial sums of dγ and the longest row of backward as in layernorm.hpp.
 #pragma once
 
 #include "kernels/call.hpp"
