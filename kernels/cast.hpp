@@ -15,4 +15,12 @@ inline constexpr float kFp8Largest = 448;  ///< of e4m3
 
 void launch_cast(const Call& call);
 
+/// The scale of a tensor whose largest magnitude is given: with it that becomes e4m3's largest.
+constexpr float fp8_scale(float largest) { return largest > 0 ? kFp8Largest / largest : 1; }
+
+/// A cast to fp8 with a scale that fits: x bf16 → y fp8 = fp8(scale · x), in three kernels. x is
+/// read twice, 5·n bytes. Operands: x, y, and one fp32 each for the largest magnitude and for
+/// 1/scale, by which a product of y is multiplied.
+void launch_fitting_cast(const Call& call);
+
 }  // namespace memest::kernels

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "kernels/cast.hpp"
@@ -58,13 +59,13 @@ bool has_types(const MatmulShape& shape, int capability) {
   return false;
 }
 
-/// Scales do not change the product's time; their making does, and only a given one is cast with.
+/// Scales do not change the product's time; their making does. One for each block is not made here.
 bool has_scaling(const MatmulShape& shape) {
   if (shape.operand != DType::fp8) {
     return shape.scaling == OperandScaling::none && !shape.cast_included;
   }
-  if (shape.cast_included) return shape.scaling == OperandScaling::fixed;
-  return shape.scaling != OperandScaling::block_128;
+  return shape.scaling == OperandScaling::fixed || shape.scaling == OperandScaling::per_tensor ||
+         (shape.scaling == OperandScaling::none && !shape.cast_included);
 }
 
 Description describe(const MatmulShape& shape) {
@@ -80,18 +81,29 @@ Description describe(const MatmulShape& shape) {
     description.operands[0].dtype = DType::bf16;
     description.operands.push_back(
         {.name = "cast", .dtype = shape.operand, .elements = left, .access = Access::scratch});
+    description.operands.push_back({.name = "largest", .elements = 1, .access = Access::scratch});
+    description.operands.push_back(
+        {.name = "inverse_scale", .elements = 1, .access = Access::scratch});
   }
   return description;
+}
+
+/// To fp8 and back, but for a given scale, which the product keeps.
+void cast_reference(const MatmulShape& shape, std::span<double> values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  const bool fits = shape.scaling == OperandScaling::per_tensor;
+  const float scale = fits ? fp8_scale(static_cast<float>(largest)) : kFp8Scale;
+  for (double& value : values) {
+    const float cast = to_float(to_fp8(scale * static_cast<float>(value)));
+    value = fits ? cast * (1 / scale) : cast;
+  }
 }
 
 void run_reference(const MatmulShape& shape, double* const* operands) {
   const auto [left, right, result] = elements(shape);
   const std::span<double> left_values(operands[0], static_cast<std::size_t>(left));
-  if (shape.cast_included) {
-    for (double& value : left_values) {
-      value = to_float(to_fp8(kFp8Scale * static_cast<float>(value)));
-    }
-  }
+  if (shape.cast_included) cast_reference(shape, left_values);
   matmul_reference(shape, {.left = left_values,
                            .right = {operands[1], static_cast<std::size_t>(right)},
                            .result = {operands[2], static_cast<std::size_t>(result)}});
@@ -100,12 +112,15 @@ void run_reference(const MatmulShape& shape, double* const* operands) {
 /// The cast of the left operand into the scratch behind the others, then the product of that.
 void enqueue_with_cast(const MatmulShape& shape, const MatmulPlan& plan, int rank,
                        void* const* operands, Stream stream) {
-  const std::array<void*, 2> cast = {operands[0], operands[3]};
-  launch_cast({.dtype = DType::fp8,
-               .rows = 1,
-               .columns = elements(shape).left,
-               .operands = cast.data(),
-               .stream = stream});
+  const std::array<void*, 4> cast = {operands[0], operands[3], operands[4], operands[5]};
+  const Call call{.dtype = DType::fp8,
+                  .rows = 1,
+                  .columns = elements(shape).left,
+                  .operands = cast.data(),
+                  .stream = stream};
+  const bool fits = shape.scaling == OperandScaling::per_tensor;
+  fits ? launch_fitting_cast(call) : launch_cast(call);
+  if (fits) plan.scale_left_by(operands[5]);
   const std::array<void*, 3> product = {operands[3], operands[1], operands[2]};
   plan.enqueue(rank, product.data(), stream);
 }

@@ -44,13 +44,17 @@ void set(const MatrixLayout& layout, cublasLtMatrixLayoutAttribute_t name, const
   check(cublasLtMatrixLayoutSetAttribute(layout.get(), name, &value, sizeof value));
 }
 
-MatmulOperation make_operation(const MatmulShape& shape) {
+MatmulOperation make_operation(const CublasLt& library, const MatmulShape& shape) {
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(
       &made, shape.tensor_float ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   MatmulOperation operation(made);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, right_along_k(shape) ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, left_along_k(shape) ? CUBLAS_OP_N : CUBLAS_OP_T);
+  if (shape.cast_included && shape.scaling == OperandScaling::per_tensor) {
+    const void* place = library.workspace().data();  // until calls have theirs: ranks may depend
+    set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, place);
+  }
   return operation;
 }
 
@@ -89,13 +93,17 @@ std::vector<cublasLtMatmulHeuristicResult_t> rank(const MatmulPlan& plan) {
 MatmulPlan::MatmulPlan(const CublasLt& of, const MatmulShape& shape)
     : library(of),
       beta(shape.accumulates ? 1.0F : 0.0F),
-      operation(make_operation(shape)),
+      operation(make_operation(of, shape)),
       right(right_along_k(shape) ? make_layout(shape.operand, shape.n, shape.k, shape.batch)
                                  : make_layout(shape.operand, shape.k, shape.n, shape.batch)),
       left(left_along_k(shape) ? make_layout(shape.operand, shape.m, shape.k, shape.batch)
                                : make_layout(shape.operand, shape.k, shape.m, shape.batch)),
       result(make_layout(shape.result, shape.m, shape.n, shape.batch)),
       ranked(rank(*this)) {}
+
+void MatmulPlan::scale_left_by(const void* scale) const {
+  set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);  // our left is the library's second
+}
 
 void MatmulPlan::enqueue(int rank, void* const* operands, Stream stream) const {
   const float alpha = 1;

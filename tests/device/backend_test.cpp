@@ -139,8 +139,16 @@ TEST_CASE("fp8 is measured with the cast of its input and without") {
                     .n = 1024,
                     .k = 4096};
   if (!gpu()->can_measure(shape)) return;  // before Ada
+  for (const OperandScaling scaling : {OperandScaling::fixed, OperandScaling::per_tensor}) {
+    shape.scaling = scaling;
+    INFO(name_of(scaling));
+    for (const KernelCheck& check : gpu()->check(shape)) CHECK(check.passed());
+  }
   const RulerSettings settings{.longest = Seconds(0.05)};
+  const Seconds with_fitting_cast = gpu()->measure(shape, settings).median;
+  shape.scaling = OperandScaling::fixed;
   const Seconds with_cast = gpu()->measure(shape, settings).median;
+  CHECK(with_cast < with_fitting_cast);
   shape.cast_included = false;
   CHECK(gpu()->measure(shape, settings).median < with_cast);
 }

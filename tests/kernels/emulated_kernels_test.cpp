@@ -1,11 +1,14 @@
 // Every kernel of the device, its sources compiled as host C++, against its reference in double.
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <vector>
 
 #include "emulation/emulated_cuda.hpp"
+#include "kernels/cast.hpp"
 #include "kernels/description.hpp"
 #include "kernels/element.hpp"
 #include "kernels/encoding.hpp"
@@ -132,6 +135,31 @@ TEST_CASE("rows that no block holds in its registers are read again") {
                                  std::pair{StreamOp::read, KernelPass::forward}}) {
     compare_at(*find_stream_kernel(op, pass), {2, 35'003});
   }
+}
+
+TEST_CASE("a fitting cast maps the largest magnitude to the largest fp8") {
+  for (const std::int64_t elements : {1, 15, 64, 8'192, 20'001}) {
+    const Array x = make_array({.name = "x", .dtype = DType::bf16, .elements = elements}, 7);
+    double largest = 0;
+    for (const double value : x.reference) largest = std::max(largest, std::abs(value));
+    for (const FiberOrder order : {FiberOrder::first_to_last, FiberOrder::last_to_first}) {
+      Array y = make_array(
+          {.name = "y", .dtype = DType::fp8, .elements = elements, .access = Access::writes}, 0);
+      std::array<float, 2> found = {-1, -1};  // the largest, and the scale's inverse
+      const std::array<void*, 4> operands = {const_cast<unsigned char*>(x.device.data()),
+                                             y.device.data(), &found[0], &found[1]};
+      set_fiber_order(order);
+      launch_fitting_cast({.columns = elements, .operands = operands.data()});
+      CHECK(found[0] == static_cast<float>(largest));
+      CHECK(found[1] == 1 / fp8_scale(found[0]));
+      std::vector<double> scaled = result_of(
+          {.name = "y", .dtype = DType::fp8, .elements = elements, .access = Access::writes}, y);
+      for (double& value : scaled) value *= found[1];
+      CHECK(largest_error(scaled, x.reference) <= tolerance(DType::fp8));
+    }
+  }
+  CHECK(fp8_scale(0) == 1);
+  CHECK(fp8_scale(7) * 7 == kFp8Largest);
 }
 
 TEST_CASE("norm backward holds its longest row and refuses a longer one") {

@@ -59,6 +59,7 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline void atomicMax(unsigned* to, unsigned value) { *to = *to < value ? value : *to; }
 inline void atomicAdd(float* to, float value) { *to += value; }
 
 namespace memest::kernels {
