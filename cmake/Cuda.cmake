@@ -69,7 +69,7 @@ find_path(MEMEST_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Fo
 find_path(
   MEMEST_CUDNN_FRONTEND_INCLUDE cudnn_frontend_version.h HINTS ${MEMEST_CUDNN_INCLUDE} DOC "Folder of cudnn_frontend.h, 1.13 or newer"
 )
-if(MEMEST_CUDNN_INCLUDE AND MEMEST_CUDNN_FRONTEND_INCLUDE)
+if(EXISTS ${MEMEST_CUDNN_INCLUDE}/cudnn.h AND EXISTS ${MEMEST_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h)
   file(STRINGS ${MEMEST_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h version REGEX "define CUDNN_FRONTEND_M[A-Z]+_VERSION")
   string(REGEX REPLACE "[^0-9;]" "" version "${version}")
   string(REPLACE ";" "." version "${version}")
