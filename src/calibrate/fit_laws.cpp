@@ -15,6 +15,8 @@ constexpr std::int64_t kLeastMatmulSize = 64;
 constexpr double kLeastMatmulSeconds = 20e-6;
 /// Tokens.
 constexpr std::int64_t kLeastSequence = 256;
+/// Ten times what a launch takes.
+constexpr double kLongestTellingLaunch = 25e-6;
 /// Samples that differ in time alone differ less than those that differ in a size.
 constexpr double kTimeWeight = 0.7;
 
@@ -146,8 +148,25 @@ std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionSh
   }
   return knobs;
 }
-std::vector<Knob> knobs_of(StreamLaw& law, const std::vector<Call<StreamShape>>&, const FitPlace&) {
-  return all_knobs(law, kStreamParameters);
+std::vector<Knob> knobs_of(StreamLaw& law, const std::vector<Call<StreamShape>>& calls,
+                           const FitPlace& place) {
+  // Long kernels say nothing of a launch, and large ones nothing of the cache.
+  const bool tell_launch = std::any_of(calls.begin(), calls.end(), [](const auto& call) {
+    return call.seconds < kLongestTellingLaunch;
+  });
+  const bool tell_cache = std::any_of(calls.begin(), calls.end(), [&place](const auto& call) {
+    return static_cast<double>(call.shape.bytes) < place.machine.l2_bytes;
+  });
+  if (!tell_cache) law.l2_gain = 1;
+  std::vector<Knob> knobs;
+  for (const LawParameter<StreamLaw>& parameter : kStreamParameters) {
+    const bool of_launch = parameter.value == &StreamLaw::launch;
+    const bool of_cache =
+        parameter.value == &StreamLaw::l2_gain || parameter.value == &StreamLaw::l2_reach;
+    if ((of_launch && !tell_launch) || (of_cache && !tell_cache)) continue;
+    knobs.push_back(knob_of(law, parameter));
+  }
+  return knobs;
 }
 std::vector<Knob> knobs_of(CollectiveLaw& law, const std::vector<Call<CollectiveShape>>&,
                            const FitPlace&) {

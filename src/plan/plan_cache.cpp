@@ -66,6 +66,14 @@ const StepWork& PlanCache::work_of(const Graph& graph, const Job& job, std::size
   return found->second;
 }
 
+const std::vector<OpPrice>& PlanCache::prices_of(const Graph& graph, const Job& job,
+                                                 const StepWork& work, const GpuLaws& laws) {
+  const std::pair key{&graph, job.training->micro_batch};
+  const auto found = prices_.find(key);
+  if (found != prices_.end()) return found->second;
+  return prices_.emplace(key, price_ops(work, laws)).first->second;
+}
+
 MemoryEstimate peak_of(LedgerEntry& entry, std::int64_t micro_batch, std::int64_t seq_len) {
   auto peak = entry.peaks.find(micro_batch);
   if (peak == entry.peaks.end()) {

@@ -15,6 +15,7 @@
 #include "memest/graph/graph.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/time/step_time.hpp"
 #include "memest/time/work.hpp"
 #include "refusal.hpp"
 
@@ -58,6 +59,12 @@ class PlanCache {
   LedgerEntry& ledger_of(const LedgerKey& key, const Graph& graph, const Job& job);
   /// The work of one step of `job`; accumulation is the job's.
   const StepWork& work_of(const Graph& graph, const Job& job, std::size_t recompute);
+  /// What the calls of `work`, of `graph` at the job's micro-batch, take by `laws`: the same for
+  /// every recompute and parallelism.
+  const std::vector<OpPrice>& prices_of(const Graph& graph, const Job& job, const StepWork& work,
+                                        const GpuLaws& laws);
+  /// Prices are of one GPU type: the next ones are of another.
+  void drop_prices() { prices_.clear(); }
 
  private:
   /// By capability, multiprocessors and micro-batch.
@@ -75,6 +82,7 @@ class PlanCache {
   std::deque<std::variant<Graph, Unavailable>> distinct_graphs_;
   std::map<LedgerKey, LedgerEntry> ledgers_;
   std::map<WorkKey, StepWork> works_;
+  std::map<std::pair<const Graph*, std::int64_t>, std::vector<OpPrice>> prices_;  ///< micro-batch
 };
 
 /// The memory of `entry` at the job's micro-batch with its peak alone, no terms: enough to judge.

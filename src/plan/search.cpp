@@ -32,6 +32,7 @@ class PlanSearch {
     for (const GpuSpec& gpu : request_.gpus) {
       job_.hardware.gpu = gpu;
       device_ = class_of(gpu);
+      cache_.drop_prices();
       set_price(gpu);
       for (const std::int64_t count : request_.counts) {
         if (request_.job.model.adapter && count > 1) continue;  // answered on one GPU only
@@ -60,6 +61,10 @@ class PlanSearch {
   void search(const GpuSpec& gpu, std::int64_t count) {
     job_.hardware.count = count;
     job_.parallelism.data = count;
+    laws_.reset();
+    if (auto known = laws_of(job_); std::holds_alternative<GpuLaws>(known)) {
+      laws_ = std::get<GpuLaws>(std::move(known));
+    }
     chosen_.reset();
     nearest_.reset();
     const std::vector<BatchChoice> batches = batch_choices(request_.job, count);
@@ -134,12 +139,12 @@ class PlanSearch {
         peak_of(ledger_of(graph, evaluated), candidate.micro_batch, job_.training->seq_len);
     evaluated.verdict = judge(evaluated.memory, capacity_of(job_.hardware));
     if (evaluated.verdict == Verdict::does_not_fit) return evaluated;
-    const auto time = expected_step_time(cache_.work_of(graph, job_, recompute), job_);
-    if (const auto* seconds = std::get_if<Seconds>(&time)) {
-      evaluated.seconds_per_token =
-          seconds->value() /
-          (static_cast<double>(job_.global_batch()) * static_cast<double>(job_.training->seq_len));
-    }
+    if (!laws_) return evaluated;
+    const StepWork& work = cache_.work_of(graph, job_, recompute);
+    const Seconds step =
+        expected_step_time(work, job_, *laws_, cache_.prices_of(graph, job_, work, *laws_));
+    evaluated.seconds_per_token = step.value() / (static_cast<double>(job_.global_batch()) *
+                                                  static_cast<double>(job_.training->seq_len));
     return evaluated;
   }
 
@@ -244,6 +249,7 @@ class PlanSearch {
   DeviceClass device_;
   std::vector<Recompute> recomputes_;
   PlanCache cache_;
+  std::optional<GpuLaws> laws_;  ///< of the GPU in hand; none where its steps have no time
   std::optional<Evaluated> chosen_;
   std::optional<Evaluated> nearest_;
   PlanAnswer answer_;

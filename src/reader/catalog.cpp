@@ -9,6 +9,7 @@
 #include "check.hpp"
 #include "memest/reader/embedded_configs.hpp"
 #include "memest/reader/profile.hpp"
+#include "memest/spec/sibling.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
 
@@ -56,6 +57,40 @@ std::vector<std::string> all_gpu_names() {
   return names;
 }
 
+/// Every GPU of the catalog that has a profile, with it.
+const std::vector<GpuSpec>& measured_gpus() {
+  static const std::vector<GpuSpec> kMeasured = [] {
+    std::vector<GpuSpec> measured;
+    for (GpuSpec& gpu : all_of_folder("gpus", gpu_file_keys(), gpu_of)) {
+      auto profile = find_profile(gpu.slug);
+      if (!profile) continue;
+      gpu.profile = std::make_shared<const GpuProfile>(*std::move(profile));
+      measured.push_back(std::move(gpu));
+    }
+    return measured;
+  }();
+  return kMeasured;
+}
+
+/// The GPU with its own profile, where there is one, and those of its siblings.
+GpuSpec with_profiles(GpuSpec gpu) {
+  std::vector<std::pair<double, const GpuSpec*>> siblings;
+  for (const GpuSpec& measured : measured_gpus()) {
+    if (measured.slug == gpu.slug) {
+      gpu.profile = measured.profile;
+    } else if (const auto distance = distance_between(gpu, measured)) {
+      siblings.emplace_back(*distance, &measured);
+    }
+  }
+  std::sort(siblings.begin(), siblings.end());
+  for (const auto& [distance, measured] : siblings) {
+    gpu.siblings.push_back(sibling_of(gpu, *measured));
+  }
+  return gpu;
+}
+
+GpuSpec gpu_with_profiles(const Value& file) { return with_profiles(gpu_of(file)); }
+
 Checked<GpuSpec> read_gpu_file(const std::string& path) {
   const Checked<SourcePointer> source = read_source(path);
   if (!source.ok()) return source.diagnostics();
@@ -67,7 +102,7 @@ Checked<GpuSpec> read_gpu_file(const std::string& path) {
   }
   check_table(file.value(), gpu_file_keys(), {source.value(), 0, 0, 0}, faults);
   if (!faults.empty()) return faults;
-  return gpu_of(file.value());
+  return gpu_with_profiles(file.value());
 }
 
 /// The GPU of a profile, with that profile.
@@ -79,15 +114,6 @@ Checked<GpuSpec> read_profiled_gpu(const std::string& path) {
   GpuSpec result = std::move(gpu).value();
   result.profile = std::make_shared<const GpuProfile>(std::move(profile).value());
   return result;
-}
-
-/// A GPU of the catalog, with its profile where there is one.
-GpuSpec gpu_with_profile(const Value& file) {
-  GpuSpec gpu = gpu_of(file);
-  if (auto profile = find_profile(gpu.slug)) {
-    gpu.profile = std::make_shared<const GpuProfile>(*std::move(profile));
-  }
-  return gpu;
 }
 
 Recipe recipe_of(const Value& file) {
@@ -197,7 +223,8 @@ Checked<GpuSpec> find_gpu(const std::string& written) {
     }
   }
   const std::string path = "gpus/" + slug + ".yaml";
-  if (find_embedded(path) != nullptr) return gpu_with_profile(read_embedded(path, gpu_file_keys()));
+  if (find_embedded(path) != nullptr)
+    return gpu_with_profiles(read_embedded(path, gpu_file_keys()));
   const std::string hint = suggestion(name, all_gpu_names());
   return error_at({}, "unknown GPU " + quoted(written),
                   hint.empty() ? "`memest gpus` lists what is known" : hint);
@@ -211,7 +238,9 @@ Checked<Optimizer> find_optimizer(const std::string& name) {
   return read_named(find_in_catalog("optimizers", name, optimizer_file_keys()), optimizer_of);
 }
 
-std::vector<GpuSpec> all_gpus() { return all_of_folder("gpus", gpu_file_keys(), gpu_with_profile); }
+std::vector<GpuSpec> all_gpus() {
+  return all_of_folder("gpus", gpu_file_keys(), gpu_with_profiles);
+}
 std::vector<Recipe> all_recipes() {
   return all_of_folder("recipes", recipe_file_keys(), recipe_of);
 }

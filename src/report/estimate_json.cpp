@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memest/plan/validation.hpp"
+#include "memest/spec/gpu_profile.hpp"
 #include "title.hpp"
 
 namespace memest {
@@ -180,13 +181,16 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   Json tags{{"capacity", name_of(gpu.capacity.provenance)}};
   if (gpu.memory_bandwidth) tags["memory_bandwidth"] = name_of(gpu.memory_bandwidth->provenance);
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
-    tags["time"] = name_of(time->provenance);
+    tags["time"] = name_of(time->origin().provenance);
   }
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   const bool replayed = memory != nullptr && memory->replayed() != nullptr;
   Json json{{"method", replayed ? "replay" : "closed form"}};
-  put_null(json, "profile",
-           "no measured profile of " + gpu.slug + "; its rates are the datasheet's");
+  if (gpu.profile) {
+    json["profile"] = gpu.profile->gpu;
+  } else {
+    put_null(json, "profile", "nobody measured the kernels of " + gpu.slug);
+  }
   json["tags"] = std::move(tags);
   json["assumptions"] = estimate.assumptions;
   json["versions"] = {{"memest", question.version}};
@@ -211,9 +215,19 @@ Json json_of(const TimeEstimate& time) {
     json["bound"].push_back({{"op", std::string(op.block) + " " + std::string(op.op)},
                              {"seconds", op.seconds.value()},
                              {"by", name_of(op.bound)},
-                             {"flops_per_byte", op.intensity}});
+                             {"flops_per_byte", op.intensity},
+                             {"provenance", text_of(op.origin)}});
   }
-  json["provenance"] = name_of(time.provenance);
+  json["by_class"] = Json::array();
+  for (const TimePart<OpClass>& part : time.by_class()) {
+    json["by_class"].push_back({{"class", name_of(part.kind)}, {"seconds", part.seconds.value()}});
+  }
+  json["by_provenance"] = Json::array();
+  for (const TimePart<LawOrigin>& part : time.by_origin()) {
+    json["by_provenance"].push_back(
+        {{"provenance", text_of(part.kind)}, {"seconds", part.seconds.value()}});
+  }
+  json["provenance"] = name_of(time.origin().provenance);
   json["rule"] = time.rule;
   return json;
 }

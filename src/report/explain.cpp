@@ -212,7 +212,7 @@ void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
   Explanation step = of_number("time", "step", time.step.value(), "s");
   step.value = fmt::format("{} ({} to {})", seconds_text(time.step), seconds_text(time.low),
                            seconds_text(time.high));
-  step.formula = "over every operation, the slower of its FLOPs and its bytes, and its launches";
+  step.formula = "over every operation, what its kernels take by the laws of their times";
   step.source = std::string(time.rule);
   out.push_back(std::move(step));
   const auto utilisation = [&](const char* name, double value, const char* work) {

@@ -141,8 +141,8 @@ std::string provenance_of(const PlanAnswer& answer) {
       answer.candidates, percent_text(1 - first.low.as_double() / device),
       percent_text(first.high.as_double() / device - 1));
   if (const auto* time = std::get_if<TimeEstimate>(&first.time)) {
-    text += fmt::format(" Step times: {} rates, {} to {} times the value.",
-                        name_of(time->provenance), significant_text(time->low / time->step, 2),
+    text += fmt::format(" Step times: {}, {} to {} times the value.", text_of(time->origin()),
+                        significant_text(time->low / time->step, 2),
                         significant_text(time->high / time->step, 2));
   }
   if (const auto* cost = std::get_if<CostEstimate>(&first.cost)) {

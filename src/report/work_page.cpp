@@ -38,6 +38,27 @@ Table op_table(const TimeEstimate& time) {
   return table;
 }
 
+Table class_table(const TimeEstimate& time) {
+  Table table{{{"time by class"}, {"seconds", Align::right}, {"of the step", Align::right}}, {}};
+  for (const TimePart<OpClass>& part : time.by_class()) {
+    table.rows.push_back({{std::string(name_of(part.kind)), seconds_text(part.seconds),
+                           percent_text(part.seconds / time.step)},
+                          "",
+                          {}});
+  }
+  return table;
+}
+
+/// "public 81 %, datasheet 19 %".
+std::string origins_text(const TimeEstimate& time) {
+  std::string text;
+  for (const TimePart<LawOrigin>& part : time.by_origin()) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", text_of(part.kind),
+                        percent_text(part.seconds / time.step));
+  }
+  return text;
+}
+
 }  // namespace
 
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
@@ -66,10 +87,12 @@ void add_time(Page& page, const TimeEstimate& time) {
                             percent_text(time.mfu), percent_text(time.hfu)),
                 Tone::strong});
   page.parts.emplace_back(op_table(time));
-  page.parts.emplace_back(
-      Paragraph{fmt::format("Compute and memory bind alike at {} FLOP/B. Rates: {}.",
-                            significant_text(time.ridge_point), std::string(time.rule)),
-                Tone::plain});
+  page.parts.emplace_back(class_table(time));
+  page.parts.emplace_back(Paragraph{
+      fmt::format("Compute and memory bind alike at {} FLOP/B. How kernels' times are "
+                  "known: {}. A step: {}.",
+                  significant_text(time.ridge_point), origins_text(time), std::string(time.rule)),
+      Tone::plain});
 }
 
 void add_cost(Page& page, const CostEstimate& cost) {

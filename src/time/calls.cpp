@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
+#include "nearest_fit.hpp"
 
 namespace memest {
 namespace {
@@ -17,7 +19,11 @@ std::int64_t value_of(const Expr& size, const Bindings& sizes) {
 MatmulShape forward_product(const OpWork& work, const Tensor& result, const Bindings& sizes) {
   const std::size_t rank = result.shape.size();
   const bool is_batched = work.op->kind == OpKind::batched_matmul && rank > 2;
-  MatmulShape product{.operand = work.op->compute, .result = result.dtype};
+  const bool narrow = size_of(work.op->compute) == 1;
+  MatmulShape product{.operand = work.op->compute,
+                      .result = result.dtype,
+                      .scaling = narrow ? OperandScaling::per_tensor : OperandScaling::none,
+                      .cast_included = narrow};
   const std::int64_t elements = value_of(result.elements(), sizes);
   product.n = rank == 0 ? 1 : value_of(result.shape[rank - 1], sizes);
   product.m = is_batched ? value_of(result.shape[rank - 2], sizes) : elements / product.n;
@@ -47,18 +53,23 @@ void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains
 }
 
 void add_products(OpWork& work, const Block& block, const Bindings& sizes) {
+  if (work.forward.flops == 0) return;
   const MatmulShape forward = forward_product(work, block.tensors[work.op->outputs.front()], sizes);
-  if (forward.k == 0) return;
   work.forward_calls = {forward};
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
 }
 
-void add_attention(OpWork& work, const Block& block, const Bindings& sizes) {
-  if (work.op->inputs.size() < 3) return;
+void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
+                   AttentionKernel kernel) {
+  if (work.forward.flops == 0) return;
+  expect(work.op->inputs.size() >= 3, "fused attention reads queries, keys and values");
   const auto tensor = [&](std::size_t i) -> const Tensor& {
     return block.tensors[work.op->inputs[i]];
   };
-  AttentionShape shape{.kernel = "", .dtype = work.op->compute, .causal = work.op->causal};
+  const bool flash = kernel == AttentionKernel::sdpa_flash;
+  AttentionShape shape{.kernel = flash ? std::string(kFlashAttention2) : "",
+                       .dtype = work.op->compute,
+                       .causal = work.op->causal};
   shape.batch = sizes.at(Symbol::micro_batch);
   shape.seq_len = sizes.at(Symbol::seq_len);
   const auto width = [&](std::size_t i) { return value_of(tensor(i).shape.back(), sizes); };
@@ -75,14 +86,70 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes) {
   work.backward_calls = {shape};
 }
 
+/// The kernel that an operation other than a contraction runs.
+StreamOp stream_op_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::softmax:
+      return StreamOp::softmax;
+    case OpKind::layernorm:
+    case OpKind::reduce:
+      return StreamOp::layernorm;
+    case OpKind::rmsnorm:
+      return StreamOp::rmsnorm;
+    case OpKind::cross_entropy:
+    case OpKind::mean_square:
+      return StreamOp::cross_entropy;
+    case OpKind::activation:
+    case OpKind::power:
+      return StreamOp::gelu;
+    case OpKind::dropout:
+      return StreamOp::dropout;
+    case OpKind::add:
+    case OpKind::multiply:
+    case OpKind::mask:
+      return StreamOp::add;
+    case OpKind::scale:
+      return StreamOp::scale;
+    case OpKind::cast:
+      return StreamOp::cast;
+    case OpKind::rotary:
+      return StreamOp::rotary;
+    case OpKind::embedding:
+      return StreamOp::embedding;
+    case OpKind::linear:
+    case OpKind::batched_matmul:
+    case OpKind::attention:
+    case OpKind::copy:
+    case OpKind::concatenate:
+    case OpKind::view:
+      return StreamOp::copy;
+  }
+  unreachable("every operation has a kernel");
+}
+
+void add_stream(std::vector<KernelShape>& calls, StreamShape shape, double bytes) {
+  if (bytes == 0) return;
+  shape.bytes = std::llround(bytes);
+  calls = {shape};
+}
+
+void add_streams(OpWork& work, const Block& block) {
+  StreamShape shape{.op = stream_op_of(work.op->kind)};
+  if (!work.op->outputs.empty()) shape.dtype = block.tensors[work.op->outputs.front()].dtype;
+  add_stream(work.forward_calls, shape, work.forward.bytes);
+  shape.pass = KernelPass::backward;
+  add_stream(work.backward_calls, shape, work.backward.bytes);
+}
+
 }  // namespace
 
-void add_calls(OpWork& work, const Block& block, const Bindings& sizes) {
-  if (work.forward.flops == 0 || work.op->outputs.empty()) return;
+void add_calls(OpWork& work, const Block& block, const Bindings& sizes, AttentionKernel attention) {
   if (work.op->kind == OpKind::attention) {
-    add_attention(work, block, sizes);
+    add_attention(work, block, sizes, attention);
   } else if (class_of(work.op->kind) == OpClass::contraction) {
     add_products(work, block, sizes);
+  } else {
+    add_streams(work, block);
   }
 }
 

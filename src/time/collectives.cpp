@@ -1,6 +1,7 @@
 #include "collectives.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "memest/diag/expect.hpp"
 
@@ -19,35 +20,57 @@ ZeroStage stage_of(const Job& job) {
                                              : job.parallelism.zero;
 }
 
-ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
-                               double link) {
-  const auto ranks = static_cast<double>(job.parallelism.data);
-  if (ranks == 1) return {};
+CollectiveSeconds collective_seconds(const StepWork& work, const Job& job, const GpuLaws& laws,
+                                     Outlook outlook) {
+  if (job.parallelism.data == 1) return {};
   const Recipe& recipe = job.training->recipe;
-  const double hops =
-      (ranks - 1) / ranks;  // share of the buffer that crosses a link, one way around the ring
+  const ZeroStage stage = stage_of(job);
   const DType reduced = recipe.gathered_units ? recipe.reduce : recipe.gradients;
   const DType gathered = recipe.gathered_units ? recipe.compute : recipe.weights;
-  const double scatter = hops * work.trainable * static_cast<double>(size_of(reduced)) / link;
-  const double gather = hops * work.parameters * static_cast<double>(size_of(gathered)) / link;
-  const double bucket = job.parallelism.ddp.bucket_cap.as_double() * hops / link;
+  const double gradients = work.trainable * static_cast<double>(size_of(reduced));
+  const double weights = work.parameters * static_cast<double>(size_of(gathered));
+  const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
+  const double bucket = job.parallelism.ddp.bucket_cap.as_double();
+  const double buckets = by_unit ? work.units : std::max(1.0, gradients / bucket);
 
+  CollectiveSeconds result;
+  const auto of_pieces = [&](CollectiveOp op, double bytes, double pieces) {
+    if (bytes == 0) return 0.0;
+    const CallPrice piece = laws.price(CollectiveShape{
+        .op = op, .gpus = job.parallelism.data, .bytes = std::llround(bytes / pieces)});
+    result.origin = piece.origin;
+    return pieces * piece.at(outlook);
+  };
+  const CollectiveOp reduction =
+      stage == ZeroStage::none ? CollectiveOp::all_reduce : CollectiveOp::reduce_scatter;
+  result.reduce = of_pieces(reduction, gradients, buckets);
+  result.last_reduce = result.reduce / buckets;
+  if (stage == ZeroStage::none) return result;
+  const double units = by_unit ? work.units : 1;
+  result.gather = of_pieces(CollectiveOp::all_gather, weights, units);
+  result.first_gather = result.gather / units;
+  return result;
+}
+
+ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
+                               const CollectiveSeconds& collectives) {
+  const double reduce = collectives.reduce;
+  const double gather = collectives.gather;
+  const double reducing = exposed(reduce, passes.backward, collectives.last_reduce);
   switch (stage_of(job)) {
     case ZeroStage::none:
-      return {.gradients = exposed(2 * scatter, passes.backward, 2 * bucket), .weights = 0};
     case ZeroStage::optimizer:
-      return {.gradients = exposed(scatter, passes.backward, bucket), .weights = gather};
+      return {.gradients = reducing, .weights = gather};
     case ZeroStage::optimizer_gradients:
-      return {.gradients = work.micro_steps * exposed(scatter, passes.backward, bucket),
-              .weights = gather};
+      return {.gradients = work.micro_steps * reducing, .weights = gather};
     case ZeroStage::optimizer_gradients_weights: {
-      const double unit = 1 / work.units;
-      const double forward = exposed(gather, passes.forward, gather * unit);
-      const double backward = exposed(gather + scatter, passes.backward, (gather + scatter) * unit);
+      const double forward = exposed(gather, passes.forward, collectives.first_gather);
+      const double backward = exposed(gather + reduce, passes.backward,
+                                      collectives.first_gather + collectives.last_reduce);
       // The backward's wait is shared by both collectives in proportion.
-      const double reducing = backward * scatter / std::max(gather + scatter, 1e-30);
-      return {.gradients = work.micro_steps * reducing,
-              .weights = work.micro_steps * (forward + backward - reducing)};
+      const double reduced = backward * reduce / std::max(gather + reduce, 1e-30);
+      return {.gradients = work.micro_steps * reduced,
+              .weights = work.micro_steps * (forward + backward - reduced)};
     }
   }
   unreachable("every ZeRO stage has its collectives");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "memest/spec/job.hpp"
+#include "memest/time/gpu_laws.hpp"
 #include "memest/time/work.hpp"
 
 namespace memest {
@@ -21,12 +22,24 @@ struct ExposedSeconds {
   double weights = 0;    ///< all-gather
 };
 
-/// Rings over `link` B/s in one direction. Gradients are reduced while the backward pass runs, in
-/// buckets: what is left is what exceeds it, and the last bucket. ZeRO 0 and 1 reduce once a step
-/// (no_sync), 2 and 3 in every micro-step, since no rank keeps a whole gradient. ZeRO 1 and 2
-/// gather the stepped weights after the optimizer; ZeRO 3 gathers every unit in both passes of
-/// every micro-step, one unit ahead.
+/// What one micro-step reduces and gathers, in seconds of its own.
+struct CollectiveSeconds {
+  double reduce = 0;        ///< all of the gradients
+  double gather = 0;        ///< all of the weights
+  double last_reduce = 0;   ///< the last bucket's, or unit's
+  double first_gather = 0;  ///< the first unit's
+  LawOrigin origin;
+};
+
+/// Gradients go in DDP's buckets, under ZeRO 3 unit by unit as the weights.
+CollectiveSeconds collective_seconds(const StepWork& work, const Job& job, const GpuLaws& laws,
+                                     Outlook outlook);
+
+/// Gradients are reduced while the backward pass runs: what is left is what exceeds it, and the
+/// last piece. ZeRO 0 and 1 reduce once a step (no_sync), 2 and 3 in every micro-step, since no
+/// rank keeps a whole gradient. ZeRO 1 and 2 gather the stepped weights after the optimizer; ZeRO 3
+/// gathers every unit in both passes of every micro-step, one unit ahead.
 ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
-                               double link);
+                               const CollectiveSeconds& collectives);
 
 }  // namespace memest

@@ -78,14 +78,16 @@ double seconds_of(const AttentionLaw& law, const AttentionShape& shape, const Ma
   const double compute = flops_of(shape) / peak * (length + law.half_length) / length * dim_loss;
   const double path =
       4 * kQueryTile * length * dim / (peak / machine.multiprocessors) * law.path_share * dim_loss;
+  return std::max(compute, path) +
+         bytes_of(shape) / (machine.bytes_per_second * law.bandwidth_share) + law.launch;
+}
+
+double bytes_of(const AttentionShape& shape) {
   const auto tokens = static_cast<double>(shape.batch * shape.seq_len);
-  const auto element = static_cast<double>(size_of(shape.dtype));
-  const auto value_dim = static_cast<double>(shape.value_head_dim);
-  const double bytes = element * tokens * (dim + value_dim) *
-                       static_cast<double>(shape.heads + shape.kv_heads) *
-                       (shape.pass == KernelPass::backward ? 2 : 1);
-  return std::max(compute, path) + bytes / (machine.bytes_per_second * law.bandwidth_share) +
-         law.launch;
+  const auto widths = static_cast<double>(shape.head_dim + shape.value_head_dim);
+  const auto heads = static_cast<double>(shape.heads + shape.kv_heads);
+  return static_cast<double>(size_of(shape.dtype)) * tokens * widths * heads *
+         (shape.pass == KernelPass::backward ? 2 : 1);
 }
 
 double flops_of(const AttentionShape& shape) {

@@ -55,19 +55,12 @@ double compute_seconds(const TileLaw& law, const Sizes& sizes, double split,
   return best;
 }
 
-double operand_and_result_bytes(const MatmulShape& shape, const Sizes& sizes) {
-  const auto operand = static_cast<double>(size_of(shape.operand));
-  const double result = static_cast<double>(size_of(shape.result)) * (shape.accumulates ? 2 : 1);
-  return sizes.batch *
-         (operand * (sizes.m * sizes.k + sizes.k * sizes.n) + result * sizes.m * sizes.n);
-}
-
 /// The best split of k.
 double seconds_alone(const TileLaw& law, const MatmulShape& shape, const Machine& machine) {
   const Sizes sizes{static_cast<double>(shape.m), static_cast<double>(shape.n),
                     static_cast<double>(shape.k), static_cast<double>(shape.batch)};
   const double bandwidth = machine.bytes_per_second * law.bandwidth_share;
-  const double bytes = operand_and_result_bytes(shape, sizes);
+  const double bytes = bytes_of(shape);
   const double partial = law.split_traffic * 4 * sizes.m * sizes.n * sizes.batch;  // fp32
   double best = std::numeric_limits<double>::infinity();
   for (const double split : kSplits) {
@@ -105,6 +98,15 @@ double seconds_of(const MatmulLaw& law, const MatmulShape& shape, const Machine&
     seconds += seconds_of(*law.cast, cast, machine);
   }
   return seconds;
+}
+
+double bytes_of(const MatmulShape& shape) {
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const auto operand = static_cast<double>(size_of(shape.operand));
+  const double result = static_cast<double>(size_of(shape.result)) * (shape.accumulates ? 2 : 1);
+  return static_cast<double>(shape.batch) * (operand * (m * k + k * n) + result * m * n);
 }
 
 double flops_of(const MatmulShape& shape) {

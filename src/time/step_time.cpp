@@ -1,12 +1,12 @@
 #include "memest/time/step_time.hpp"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <utility>
 
 #include "collectives.hpp"
-#include "kernel_time.hpp"
 #include "memest/diag/expect.hpp"
-#include "rates.hpp"
+#include "step_share.hpp"
 
 namespace memest {
 namespace {
@@ -16,44 +16,61 @@ struct StepParts {
   PassSeconds passes;  ///< of one micro-step
   ExposedSeconds exposed;
   double optimizer = 0;
+  double clipping = 0;
 
   [[nodiscard]] double total(double micro_steps) const {
     return micro_steps * (passes.forward + passes.backward) + exposed.gradients + exposed.weights +
-           optimizer;
+           optimizer + clipping;
   }
 };
 
-/// ZeRO shards the optimizer step over the ranks.
-double optimizer_seconds(const StepWork& work, const Job& job, const Rates& rates) {
-  const double ranks =
-      stage_of(job) == ZeroStage::none ? 1.0 : static_cast<double>(job.parallelism.data);
-  return (work.optimizer_bytes + work.clipping_bytes) / ranks / rates.stream;
+/// A job on a GPU type: what prices become a step by.
+struct StepPlace {
+  const StepWork& work;
+  const Job& job;
+  const GpuLaws& laws;
+};
+
+/// What the optimizer step of one rank reads and writes: ZeRO shards it.
+CallPrice price_of_traffic(const StepPlace& place, StreamOp op, double bytes) {
+  const double ranks = stage_of(place.job) == ZeroStage::none
+                           ? 1.0
+                           : static_cast<double>(place.job.parallelism.data);
+  if (bytes == 0) return {};
+  return place.laws.price(
+      StreamShape{.op = op, .dtype = DType::fp32, .bytes = std::llround(bytes / ranks)});
+}
+CallPrice price_of_optimizer(const StepPlace& place) {
+  return price_of_traffic(place, StreamOp::adamw, place.work.optimizer_bytes);
+}
+CallPrice price_of_clipping(const StepPlace& place) {
+  return price_of_traffic(place, StreamOp::scale, place.work.clipping_bytes);
 }
 
-StepParts parts_of(const StepWork& work, const Job& job, const Rates& rates) {
+StepParts parts_of(const StepPlace& place, const std::vector<OpPrice>& prices, Outlook outlook) {
+  const double share = step_share(place.job.hardware.gpu, outlook);
   StepParts parts;
-  for (const OpWork& op : work.ops) {
-    const double forward = kernel_time(op, Pass::forward, work.seq_len, rates).seconds;
-    const double backward = kernel_time(op, Pass::backward, work.seq_len, rates).seconds;
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    const OpWork& op = place.work.ops[i];
+    const double forward = prices[i].forward.at(outlook) / share;
+    const double backward = prices[i].backward.at(outlook) / share;
     parts.passes.forward += op.executions * forward;
     parts.passes.backward += op.executions * backward + op.recomputations * forward;
   }
-  parts.exposed = exposed_seconds(work, job, parts.passes, rates.link);
-  parts.optimizer = optimizer_seconds(work, job, rates);
+  parts.exposed = exposed_seconds(place.work, place.job, parts.passes,
+                                  collective_seconds(place.work, place.job, place.laws, outlook));
+  parts.optimizer = price_of_optimizer(place).at(outlook) / share;
+  parts.clipping = price_of_clipping(place).at(outlook) / share;
   return parts;
 }
 
-std::variant<Rates, Unavailable> rates_of_job(const Job& job, Outlook outlook) {
-  expect(job.training.has_value(), "a job without training has no step");
-  return rates_of(job.hardware, job.training->recipe.compute, job.parallelism.data, outlook);
-}
-
-/// The pass that takes most of the op's time decides what binds it.
-OpTime time_of_op(const OpWork& op, const StepWork& work, const Rates& rates) {
-  const KernelTime forward = kernel_time(op, Pass::forward, work.seq_len, rates);
-  const KernelTime backward = kernel_time(op, Pass::backward, work.seq_len, rates);
-  const double forward_total = (op.executions + op.recomputations) * forward.seconds;
-  const double backward_total = op.executions * backward.seconds;
+/// The pass that takes most of the op's time decides what binds it and how it is known.
+OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price) {
+  const StepWork& work = place.work;
+  const double share = step_share(place.job.hardware.gpu, Outlook::expected);
+  const double forward = (op.executions + op.recomputations) * price.forward.expected;
+  const double backward = op.executions * price.backward.expected;
+  const CallPrice& longer = forward >= backward ? price.forward : price.backward;
   const auto of_all_passes = [&](double forward_amount, double backward_amount) {
     return work.micro_steps *
            ((op.executions + op.recomputations) * forward_amount + op.executions * backward_amount);
@@ -61,84 +78,169 @@ OpTime time_of_op(const OpWork& op, const StepWork& work, const Rates& rates) {
   return {.block = work.graph->blocks[op.block].name,
           .op = op.op->name,
           .op_class = class_of(op.op->kind),
-          .seconds = Seconds(work.micro_steps * (forward_total + backward_total)),
-          .bound = forward_total >= backward_total ? forward.bound : backward.bound,
+          .seconds = Seconds(work.micro_steps * (forward + backward) / share),
+          .bound = longer.bound,
           .intensity = op.forward.bytes > 0 ? op.forward.flops / op.forward.bytes : 0,
           .flops = of_all_passes(op.forward.flops, op.backward.flops),
-          .bytes = of_all_passes(op.forward.bytes, op.backward.bytes)};
+          .bytes = of_all_passes(op.forward.bytes, op.backward.bytes),
+          .origin = longer.origin};
 }
 
-/// How the times of contractions are known, the bulk of a step: by the laws of a profile, where it
-/// has them for one of its kind.
-Provenance provenance_of(const StepWork& work, const Rates& rates) {
-  for (const OpWork& op : work.ops) {
-    if (rates.laws.seconds(op.forward_calls)) return rates.laws.provenance();
-  }
-  return Provenance::datasheet;
-}
-
-std::vector<OpTime> op_times(const StepWork& work, const StepParts& parts, const Rates& rates) {
+std::vector<OpTime> op_times(const StepPlace& place, const StepParts& parts,
+                             const std::vector<OpPrice>& prices) {
   std::vector<OpTime> times;
-  for (const OpWork& op : work.ops) {
-    OpTime time = time_of_op(op, work, rates);
+  const auto add = [&](OpTime time) {
     if (time.seconds.value() > 0) times.push_back(std::move(time));
-  }
-  const auto add = [&](const char* block, std::string_view name, OpClass op_class, double seconds,
-                       Bound bound) {
-    if (seconds == 0) return;
-    times.push_back({.block = block,
-                     .op = name,
-                     .op_class = op_class,
-                     .seconds = Seconds(seconds),
-                     .bound = bound,
-                     .intensity = 0,
-                     .flops = 0,
-                     .bytes = 0});
   };
-  add("optimizer", "step", OpClass::elementwise, parts.optimizer, Bound::memory);
-  add("data parallel", "gradients", OpClass::collective, parts.exposed.gradients, Bound::link);
-  add("data parallel", "weights", OpClass::collective, parts.exposed.weights, Bound::link);
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    add(time_of_op(place.work.ops[i], place, prices[i]));
+  }
+  const auto add_upkeep = [&](std::string_view name, double seconds, const CallPrice& price) {
+    add({.block = "optimizer",
+         .op = name,
+         .op_class = OpClass::elementwise,
+         .seconds = Seconds(seconds),
+         .bound = price.bound,
+         .origin = price.origin});
+  };
+  add_upkeep("step", parts.optimizer, price_of_optimizer(place));
+  add_upkeep("clip and zero", parts.clipping, price_of_clipping(place));
+  const LawOrigin link =
+      collective_seconds(place.work, place.job, place.laws, Outlook::expected).origin;
+  const auto add_collective = [&](std::string_view name, double seconds) {
+    add({.block = "data parallel",
+         .op = name,
+         .op_class = OpClass::collective,
+         .seconds = Seconds(seconds),
+         .bound = Bound::link,
+         .origin = link});
+  };
+  add_collective("gradients", parts.exposed.gradients);
+  add_collective("weights", parts.exposed.weights);
   std::stable_sort(times.begin(), times.end(), [](const OpTime& left, const OpTime& right) {
     return left.seconds > right.seconds;
   });
   return times;
 }
 
-}  // namespace
-
-std::string_view name_of(Bound bound) {
-  switch (bound) {
-    case Bound::compute:
-      return "compute";
-    case Bound::memory:
-      return "memory";
-    case Bound::link:
-      return "link";
-    case Bound::launch:
-      return "launch";
+/// The ops' times summed by `kind_of(op)`, longest first.
+template <class Kind, class KindOf>
+std::vector<TimePart<Kind>> parts_by(const std::vector<OpTime>& ops, const KindOf& kind_of) {
+  std::vector<TimePart<Kind>> parts;
+  for (const OpTime& op : ops) {
+    const Kind kind = kind_of(op);
+    const auto same = std::find_if(parts.begin(), parts.end(),
+                                   [&kind](const auto& part) { return part.kind == kind; });
+    if (same == parts.end()) {
+      parts.push_back({kind, op.seconds});
+    } else {
+      same->seconds += op.seconds;
+    }
   }
-  unreachable("every bound has a name");
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& left, const auto& right) {
+    return left.seconds > right.seconds;
+  });
+  return parts;
 }
 
-std::variant<Seconds, Unavailable> expected_step_time(const StepWork& work, const Job& job) {
-  const auto rates = rates_of_job(job, Outlook::expected);
-  if (const auto* reason = std::get_if<Unavailable>(&rates)) return *reason;
-  return Seconds(parts_of(work, job, std::get<Rates>(rates)).total(work.micro_steps));
+std::string_view rule_of(const GpuSpec& gpu) {
+  if (has_recorded_steps(gpu)) {
+    return "kernel times under sustained load over the share of recorded training steps that "
+           "kernels explain; the interval holds four of five of those steps "
+           "(docs/calibration.md)";
+  }
+  return "kernel times under sustained load over the share that kernels explain of training steps "
+         "recorded on A100 and H100; no step was recorded on this kind of GPU, so the interval is "
+         "unchecked (docs/calibration.md)";
+}
+
+double peak_of(const GpuSpec& gpu, DType type) {
+  const auto fact = gpu.peak.find(type);
+  return fact == gpu.peak.end() ? 0 : fact->second.value.value();
+}
+
+CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
+  CallPrice total;
+  double longest = -1;
+  for (const KernelShape& call : calls) {
+    const CallPrice price = laws.price(call);
+    total.fast += price.fast;
+    total.expected += price.expected;
+    total.slow += price.slow;
+    if (price.expected <= longest) continue;
+    longest = price.expected;
+    total.bound = price.bound;
+    total.origin = price.origin;
+  }
+  return total;
+}
+
+}  // namespace
+
+std::vector<TimePart<OpClass>> TimeEstimate::by_class() const {
+  return parts_by<OpClass>(ops, [](const OpTime& op) { return op.op_class; });
+}
+
+std::vector<TimePart<LawOrigin>> TimeEstimate::by_origin() const {
+  return parts_by<LawOrigin>(ops, [](const OpTime& op) { return op.origin; });
+}
+
+LawOrigin TimeEstimate::origin() const {
+  return ops.empty() ? LawOrigin{} : by_origin().front().kind;
+}
+
+std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws) {
+  std::vector<OpPrice> prices;
+  prices.reserve(work.ops.size());
+  for (const OpWork& op : work.ops) {
+    prices.push_back(
+        {price_of_calls(op.forward_calls, laws), price_of_calls(op.backward_calls, laws)});
+  }
+  return prices;
+}
+
+std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
+  expect(job.training.has_value(), "a job without training has no step");
+  const Hardware& hardware = job.hardware;
+  const GpuSpec& gpu = hardware.gpu;
+  const DType compute = job.training->recipe.compute;
+  if (peak_of(gpu, compute) == 0) {
+    return Unavailable{"no " + std::string(name_of(compute)) + " rate is known for " + gpu.name};
+  }
+  if (!gpu.memory_bandwidth) {
+    return Unavailable{"no memory bandwidth is known for " + gpu.name};
+  }
+  const bool alone = job.parallelism.data == 1;
+  if (!alone && hardware.count > hardware.gpus_per_node) {
+    return Unavailable{"the network between nodes is not described, so collectives over " +
+                       std::to_string(hardware.count) + " GPUs have no rate"};
+  }
+  GpuLaws laws(gpu);
+  if (!alone && !laws.know_collectives()) {
+    return Unavailable{"neither a link nor a PCIe generation is known for " + gpu.name};
+  }
+  return laws;
+}
+
+Seconds expected_step_time(const StepWork& work, const Job& job, const GpuLaws& laws,
+                           const std::vector<OpPrice>& prices) {
+  return Seconds(parts_of({work, job, laws}, prices, Outlook::expected).total(work.micro_steps));
 }
 
 std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work, const Job& job,
                                                            const FlopsEstimate& flops) {
-  const auto expected = rates_of_job(job, Outlook::expected);
-  if (const auto* reason = std::get_if<Unavailable>(&expected)) return *reason;
-  const Rates& rates = std::get<Rates>(expected);
+  const auto known = laws_of(job);
+  if (const auto* reason = std::get_if<Unavailable>(&known)) return *reason;
+  const StepPlace place{work, job, std::get<GpuLaws>(known)};
+  const std::vector<OpPrice> prices = price_ops(work, place.laws);
   const auto total_at = [&](Outlook outlook) {
-    return parts_of(work, job, std::get<Rates>(rates_of_job(job, outlook))).total(work.micro_steps);
+    return parts_of(place, prices, outlook).total(work.micro_steps);
   };
 
-  const StepParts parts = parts_of(work, job, rates);
+  const StepParts parts = parts_of(place, prices, Outlook::expected);
   const double step = parts.total(work.micro_steps);
   const TrainingSpec& training = *job.training;
-  const double peak = rates.of(training.recipe.compute).peak;
+  const double peak = peak_of(job.hardware.gpu, training.recipe.compute);
   const double tokens = static_cast<double>(training.micro_batch) *
                         static_cast<double>(training.seq_len) * work.micro_steps;
 
@@ -150,10 +252,8 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.hfu = flops.executed().as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
-  estimate.ops = op_times(work, parts, rates);
-  estimate.provenance = provenance_of(work, rates);
-  estimate.rule = estimate.provenance == Provenance::datasheet ? efficiency_rule(job.hardware.gpu)
-                                                               : law_rule(job.hardware.gpu);
+  estimate.ops = op_times(place, parts, prices);
+  estimate.rule = rule_of(job.hardware.gpu);
   return estimate;
 }
 

@@ -37,12 +37,13 @@ PassWork evaluate(const Work& work, double temporaries, const Bindings& sizes) {
           .bytes = work.bytes.bytes(sizes).as_double() + temporaries};
 }
 
-OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes) {
+OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
+                AttentionKernel attention) {
   OpWork work;
   work.op = &op;
   work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
-  add_calls(work, block, sizes);
+  add_calls(work, block, sizes, attention);
   return work;
 }
 
@@ -79,7 +80,6 @@ StepWork work_of(const Graph& graph, const Job& job) {
   StepWork work;
   work.graph = &graph;
   work.micro_steps = static_cast<double>(training.gradient_accumulation);
-  work.seq_len = static_cast<double>(training.seq_len);
   work.units = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     if (graph.blocks[block].checkpointable) work.units += executions[block];
@@ -89,7 +89,8 @@ StepWork work_of(const Graph& graph, const Job& job) {
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
     for (std::size_t op = 0; op < described.ops.size(); ++op) {
-      OpWork evaluated = evaluate(described, described.ops[op], sizes);
+      OpWork evaluated =
+          evaluate(described, described.ops[op], sizes, training.implementation.attention);
       evaluated.block = block;
       evaluated.executions = executions[block];
       evaluated.recomputations = static_cast<double>(again[block][op]);

@@ -1,8 +1,13 @@
 #include "memest/reader/profile.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+
+#include "memest/reader/read_job.hpp"
 
 namespace memest {
 namespace {
@@ -75,6 +80,42 @@ TEST_CASE("a broken profile has its mistakes at their places", "[reader]") {
       "    provenance: measured\n    law: {seconds: 2}\n");
   REQUIRE_FALSE(read.ok());
   CHECK(read.diagnostics().size() == 3);  // the word, the unit, the residuals
+}
+
+/// A spec whose hardware.gpu is a file of `text` beside it.
+Checked<Job> job_with_profile(const std::string& name, const std::string& text) {
+  const auto folder = std::filesystem::temp_directory_path() / "memest_profile_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "own.profile.yaml") << text;
+  const Checked<Job> job = read_job(std::make_shared<const SourceText>(
+      SourceText{(folder / "spec.yaml").string(),
+                 "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
+                 "training: {seq_len: 128}\nhardware: {gpu: " +
+                     name + "}\n"}));
+  std::filesystem::remove_all(folder);
+  return job;
+}
+
+TEST_CASE("a spec names a profile of its own as its GPU", "[reader]") {
+  const Checked<Job> job = job_with_profile("own.profile.yaml", write_profile(full_profile()));
+  REQUIRE(job.ok());
+  const GpuSpec& gpu = job.value().hardware.gpu;
+  CHECK(gpu.slug == "h100-sxm-80gb");
+  CHECK(gpu.peak.contains(DType::bf16));
+  REQUIRE(gpu.profile != nullptr);
+  CHECK(gpu.profile->origin.date == full_profile().origin.date);
+  CHECK(gpu.profile->matmuls.size() == full_profile().matmuls.size());
+}
+
+TEST_CASE("a spec's profile that is missing, broken or of no known GPU has its mistake",
+          "[reader]") {
+  CHECK_FALSE(job_with_profile("other.profile.yaml", "").ok());
+  CHECK_FALSE(job_with_profile("own.profile.yaml", "format_version: 1\ngpu: h100\n").ok());
+  GpuProfile unknown = full_profile();
+  unknown.gpu = "abacus";
+  const Checked<Job> job = job_with_profile("own.profile.yaml", write_profile(unknown));
+  REQUIRE_FALSE(job.ok());
+  CHECK(job.diagnostics().front().message == "unknown GPU 'abacus'");
 }
 
 }  // namespace

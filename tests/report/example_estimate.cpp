@@ -73,7 +73,7 @@ JobEstimate example_estimate() {
   time.hfu = 0.5;
   time.tokens_per_second_per_gpu = 4096;
   time.ridge_point = 300;
-  time.ops = {{"layer", "down_proj", OpClass::contraction, Seconds(0.5), Bound::compute, 800}};
+  time.ops = {{"layer", "down_proj", OpClass::contraction, Seconds(0.5), Bound::compute, 800, 0, 0, {}}};
   time.rule = "A rule of thumb.";
 
   JobEstimate answer;

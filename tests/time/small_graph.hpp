@@ -64,7 +64,7 @@ inline Op attention_op(TensorId input, TensorId output) {
   Op op;
   op.kind = OpKind::attention;
   op.name = "attention";
-  op.inputs = {input};
+  op.inputs = {input, input, input};  // one head as wide as the model
   op.outputs = {output};
   op.saved = {input, output};
   op.forward = {flops, bytes};

@@ -44,6 +44,12 @@ struct BytesRange {
 
 struct GpuProfile;
 
+/// Another GPU type that runs alike and was measured.
+struct Sibling {
+  std::shared_ptr<const GpuProfile> profile;
+  double link_ratio = 0;  ///< this GPU's link over the sibling's; 0 where either has none
+};
+
 struct GpuSpec {
   std::string slug;  ///< "h100-sxm-80gb"
   std::string name;  ///< "H100 SXM5 80GB"
@@ -68,6 +74,7 @@ struct GpuSpec {
       context;  ///< CUDA context and loaded modules, outside PyTorch's allocator
   std::optional<BytesRange> context_range;
   std::shared_ptr<const GpuProfile> profile;  ///< what its kernels were measured to take, if ever
+  std::vector<Sibling> siblings;              ///< the nearest first
 };
 
 struct Price {

@@ -26,6 +26,10 @@ double seconds_of(const TransferLaw& law, const TransferShape& shape);
 double flops_of(const MatmulShape& shape);
 /// Of both products forward, of five backward; of causal attention the half that is computed.
 double flops_of(const AttentionShape& shape);
+/// Operands read and the result written, read too where it is added to.
+double bytes_of(const MatmulShape& shape);
+/// Queries, keys, values and outputs; backward their gradients too.
+double bytes_of(const AttentionShape& shape);
 /// Times bytes, what each GPU's link carries: 2(n−1)/n of all_reduce, (n−1)/n of the others
 /// (nccl-tests, doc/PERFORMANCE.md).
 double ring_factor(const CollectiveShape& shape);

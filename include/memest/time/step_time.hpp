@@ -1,7 +1,5 @@
-// Step time of one rank: every operation at the slower of its compute and its traffic, launches,
-// the optimizer, and the collectives of data parallelism. Until a GPU is measured, the rates are
-// the datasheet's times a stated efficiency, and the interval is as wide as published measurements
-// scatter around that rule.
+// Step time of one rank: every kernel call of its operations priced by the laws of its GPU, the
+// optimizer, and what collectives leave exposed, over the share of a step that kernels explain.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +11,11 @@
 #include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/time/flops.hpp"
+#include "memest/time/gpu_laws.hpp"
 #include "memest/time/work.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {
-
-enum class Bound : std::uint8_t { compute, memory, link, launch };
-std::string_view name_of(Bound bound);
 
 /// One operation over the whole step: all layers, micro-steps and passes.
 struct OpTime {
@@ -31,6 +27,14 @@ struct OpTime {
   double intensity = 0;  ///< FLOPs a byte moved, forward
   double flops = 0;      ///< of all passes, recompute included
   double bytes = 0;      ///< that they read and write
+  LawOrigin origin;      ///< of the pass that takes longer
+};
+
+/// What kernels of one kind take together.
+template <class Kind>
+struct TimePart {
+  Kind kind;
+  Seconds seconds;
 };
 
 struct TimeEstimate {
@@ -42,9 +46,24 @@ struct TimeEstimate {
   double tokens_per_second_per_gpu = 0;
   double ridge_point = 0;   ///< FLOPs a byte at which the datasheet's compute and memory bind alike
   std::vector<OpTime> ops;  ///< longest first
-  Provenance provenance = Provenance::datasheet;
-  std::string_view rule;  ///< the efficiency rule in one sentence, with its source
+  std::string_view rule;    ///< how kernels' times become a step's, in one sentence
+
+  /// The sums over `ops`, longest first.
+  [[nodiscard]] std::vector<TimePart<OpClass>> by_class() const;
+  [[nodiscard]] std::vector<TimePart<LawOrigin>> by_origin() const;
+  /// Of most of the step.
+  [[nodiscard]] LawOrigin origin() const;
 };
+
+/// Both passes of an operation, one execution of each.
+struct OpPrice {
+  CallPrice forward;
+  CallPrice backward;
+};
+
+/// What the calls of a step take on one GPU type; the job's parallelism and recompute do not
+/// matter.
+std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws);
 
 /// `job.training` is present. Unavailable where the GPU has no rate for the compute type, no memory
 /// bandwidth, or no link to its peers, and over several nodes.
@@ -55,7 +74,12 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const Graph& graph, c
 std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work, const Job& job,
                                                            const FlopsEstimate& flops);
 
-/// Only the expected seconds of the step: what a search asks for.
-std::variant<Seconds, Unavailable> expected_step_time(const StepWork& work, const Job& job);
+/// Only the expected seconds of the step: what a search asks for. `prices` are of the same
+/// operations on the job's GPU. Defined where laws_of() is.
+Seconds expected_step_time(const StepWork& work, const Job& job, const GpuLaws& laws,
+                           const std::vector<OpPrice>& prices);
+
+/// The laws of the job's GPU, which outlives them, or why its steps have no time.
+std::variant<GpuLaws, Unavailable> laws_of(const Job& job);
 
 }  // namespace memest

@@ -27,7 +27,7 @@ struct OpWork {
   double recomputations = 0;  ///< of the forward, inside the backward pass
   PassWork forward;
   PassWork backward;
-  /// Of a contraction, what its passes call; empty for other operations.
+  /// What the passes call; empty where no kernel runs.
   std::vector<KernelShape> forward_calls;
   std::vector<KernelShape> backward_calls;
 };
@@ -37,7 +37,6 @@ struct StepWork {
   const Graph* graph = nullptr;
   std::vector<OpWork> ops;  ///< of one micro-step, in graph order
   double micro_steps = 1;
-  double seq_len = 0;
   double units = 1;  ///< layers that ZeRO 3 gathers one after another
   double parameters = 0;
   double trainable = 0;

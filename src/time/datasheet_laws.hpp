@@ -1,0 +1,15 @@
+// A GPU that nobody measured, as a profile: what kernels reach of a datasheet, one efficiency for
+// each class of work, from published measurements of other GPUs. Derivation, numbers and sources:
+// docs/calibration.md.
+#pragma once
+
+#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu_profile.hpp"
+
+namespace memest {
+
+/// Laws of every operation, tagged `datasheet`; residuals' low and high are the ends of what was
+/// published. Without collectives where neither a link nor a PCIe generation is known.
+GpuProfile datasheet_laws(const GpuSpec& gpu);
+
+}  // namespace memest

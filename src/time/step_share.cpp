@@ -1,0 +1,48 @@
+#include "step_share.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+namespace {
+
+/// By compute capability: 10th, 50th and 90th percentile over recorded steps. The rest is gaps,
+/// contention with collectives, clocks under load.
+struct ShareRow {
+  std::string_view capability;
+  double slow;
+  double expected;
+  double fast;
+};
+constexpr std::array kShares = {ShareRow{"8.0", 0.75, 0.86, 0.97},
+                                ShareRow{"9.0", 0.61, 0.73, 0.85}};
+/// Both kinds pooled.
+constexpr ShareRow kElsewhere = {"", 0.66, 0.80, 0.93};
+
+const ShareRow& row_of(const GpuSpec& gpu) {
+  const auto row = std::find_if(kShares.begin(), kShares.end(), [&gpu](const ShareRow& other) {
+    return other.capability == gpu.compute_capability;
+  });
+  return row == kShares.end() ? kElsewhere : *row;
+}
+
+}  // namespace
+
+double step_share(const GpuSpec& gpu, Outlook outlook) {
+  const ShareRow& row = row_of(gpu);
+  switch (outlook) {
+    case Outlook::fast:
+      return row.fast;
+    case Outlook::expected:
+      return row.expected;
+    case Outlook::slow:
+      return row.slow;
+  }
+  unreachable("every outlook has a share");
+}
+
+bool has_recorded_steps(const GpuSpec& gpu) { return &row_of(gpu) != &kElsewhere; }
+
+}  // namespace memest
