@@ -57,7 +57,8 @@ Knob knob_of(Law& law, const LawParameter<Law>& parameter) {
 SampleFeatures features_of(const Call<MatmulShape>& call) {
   const MatmulShape& shape = call.shape;
   return {log_of(shape.m), log_of(shape.n), log_of(shape.k),
-          log_of(shape.batch) + (shape.pass == MatmulPass::forward ? 0 : 1),
+          log_of(shape.batch) + (shape.pass == MatmulPass::forward ? 0 : 1) +
+              (call.load == Load::burst ? 0 : 1),
           log_time(call.seconds)};
 }
 SampleFeatures features_of(const Call<AttentionShape>& call) {
@@ -87,7 +88,8 @@ bool is_of_steps(const Call<AttentionShape>& call) { return call.shape.seq_len >
 bool is_of_steps(const Call<StreamShape>&) { return true; }
 bool is_of_steps(const Call<CollectiveShape>&) { return true; }
 bool is_of_steps(const Call<TransferShape>&) { return true; }
-bool is_of_steps(const Call<LaunchShape>&) { return true; }
+// The host has none: its calls take a nanosecond, which is below the law's range.
+bool is_of_steps(const Call<LaunchShape>& call) { return call.seconds >= kLaunchParameters[0].low; }
 
 MatmulLaw start_of(const std::vector<Call<MatmulShape>>& calls) {
   MatmulLaw law;
@@ -112,16 +114,18 @@ TransferLaw start_of(const std::vector<Call<TransferShape>>&) { return {}; }
 LaunchLaw start_of(const std::vector<Call<LaunchShape>>&) { return {}; }
 
 std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
-                           const FitPlace& place) {
+                           const Machine&) {
   std::vector<Knob> knobs;
+  const bool only_sustained = std::all_of(
+      calls.begin(), calls.end(), [](const auto& call) { return call.load == Load::sustained; });
   for (const LawParameter<TileLaw>& parameter : kTileParameters) {
     const bool of_power =
         parameter.value == &TileLaw::power_loss || parameter.value == &TileLaw::power_time;
-    // Under load the loss is the same for every call and part of peak_share.
-    if (of_power && place.load == Load::sustained) continue;
+    // Where all are under load, the loss is the same for every call and part of peak_share.
+    if (of_power && only_sustained) continue;
     knobs.push_back(knob_of(law.product, parameter));
   }
-  if (place.load == Load::sustained) law.product.power_loss = 0;
+  if (only_sustained) law.product.power_loss = 0;
   const bool forward = has_pass(calls, MatmulPass::forward);
   if (forward && has_pass(calls, MatmulPass::data_gradient)) {
     knobs.push_back(knob_of(law, kPassParameters[0]));
@@ -136,7 +140,7 @@ std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>&
   return knobs;
 }
 std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionShape>>& calls,
-                           const FitPlace&) {
+                           const Machine&) {
   std::vector<Knob> knobs;
   const bool one_head_dim = std::all_of(calls.begin(), calls.end(), [&](const auto& call) {
     return call.shape.head_dim == calls.front().shape.head_dim;
@@ -149,13 +153,13 @@ std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionSh
   return knobs;
 }
 std::vector<Knob> knobs_of(StreamLaw& law, const std::vector<Call<StreamShape>>& calls,
-                           const FitPlace& place) {
+                           const Machine& machine) {
   // Long kernels say nothing of a launch, and large ones nothing of the cache.
   const bool tell_launch = std::any_of(calls.begin(), calls.end(), [](const auto& call) {
     return call.seconds < kLongestTellingLaunch;
   });
-  const bool tell_cache = std::any_of(calls.begin(), calls.end(), [&place](const auto& call) {
-    return static_cast<double>(call.shape.bytes) < place.machine.l2_bytes;
+  const bool tell_cache = std::any_of(calls.begin(), calls.end(), [&machine](const auto& call) {
+    return static_cast<double>(call.shape.bytes) < machine.l2_bytes;
   });
   if (!tell_cache) law.l2_gain = 1;
   std::vector<Knob> knobs;
@@ -169,32 +173,35 @@ std::vector<Knob> knobs_of(StreamLaw& law, const std::vector<Call<StreamShape>>&
   return knobs;
 }
 std::vector<Knob> knobs_of(CollectiveLaw& law, const std::vector<Call<CollectiveShape>>&,
-                           const FitPlace&) {
+                           const Machine&) {
   return all_knobs(law, kCollectiveParameters);
 }
 std::vector<Knob> knobs_of(TransferLaw& law, const std::vector<Call<TransferShape>>&,
-                           const FitPlace&) {
+                           const Machine&) {
   return all_knobs(law, kTransferParameters);
 }
-std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>&, const FitPlace&) {
+std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>&, const Machine&) {
   return all_knobs(law, kLaunchParameters);
 }
 
-double seconds_at(const MatmulLaw& law, const MatmulShape& shape, const FitPlace& place) {
-  return seconds_of(law, shape, place.machine, place.load);
+double seconds_at(const MatmulLaw& law, const Call<MatmulShape>& call, const Machine& machine) {
+  return seconds_of(law, call.shape, machine, call.load);
 }
-double seconds_at(const AttentionLaw& law, const AttentionShape& shape, const FitPlace& place) {
-  return seconds_of(law, shape, place.machine);
+double seconds_at(const AttentionLaw& law, const Call<AttentionShape>& call,
+                  const Machine& machine) {
+  return seconds_of(law, call.shape, machine);
 }
-double seconds_at(const StreamLaw& law, const StreamShape& shape, const FitPlace& place) {
-  return seconds_of(law, shape, place.machine);
+double seconds_at(const StreamLaw& law, const Call<StreamShape>& call, const Machine& machine) {
+  return seconds_of(law, call.shape, machine);
 }
-double seconds_at(const CollectiveLaw& law, const CollectiveShape& shape, const FitPlace&) {
-  return seconds_of(law, shape);
+double seconds_at(const CollectiveLaw& law, const Call<CollectiveShape>& call, const Machine&) {
+  return seconds_of(law, call.shape);
 }
-double seconds_at(const TransferLaw& law, const TransferShape& shape, const FitPlace&) {
-  return seconds_of(law, shape);
+double seconds_at(const TransferLaw& law, const Call<TransferShape>& call, const Machine&) {
+  return seconds_of(law, call.shape);
 }
-double seconds_at(const LaunchLaw& law, const LaunchShape&, const FitPlace&) { return law.seconds; }
+double seconds_at(const LaunchLaw& law, const Call<LaunchShape>&, const Machine&) {
+  return law.seconds;
+}
 
 }  // namespace memest

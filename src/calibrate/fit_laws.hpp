@@ -17,11 +17,6 @@ template <class Shape>
 struct Call {
   Shape shape;
   double seconds = 0;
-};
-
-/// Where and under what the samples of one kind were taken.
-struct FitPlace {
-  Machine machine;
   Load load = Load::burst;
 };
 
@@ -51,23 +46,26 @@ LaunchLaw start_of(const std::vector<Call<LaunchShape>>& calls);
 
 /// The parameters that `calls` can tell.
 std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>& calls,
-                           const FitPlace& place);
+                           const Machine& machine);
 std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionShape>>& calls,
-                           const FitPlace& place);
+                           const Machine& machine);
 std::vector<Knob> knobs_of(StreamLaw& law, const std::vector<Call<StreamShape>>& calls,
-                           const FitPlace& place);
+                           const Machine& machine);
 std::vector<Knob> knobs_of(CollectiveLaw& law, const std::vector<Call<CollectiveShape>>& calls,
-                           const FitPlace& place);
+                           const Machine& machine);
 std::vector<Knob> knobs_of(TransferLaw& law, const std::vector<Call<TransferShape>>& calls,
-                           const FitPlace& place);
+                           const Machine& machine);
 std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>& calls,
-                           const FitPlace& place);
+                           const Machine& machine);
 
-double seconds_at(const MatmulLaw& law, const MatmulShape& shape, const FitPlace& place);
-double seconds_at(const AttentionLaw& law, const AttentionShape& shape, const FitPlace& place);
-double seconds_at(const StreamLaw& law, const StreamShape& shape, const FitPlace& place);
-double seconds_at(const CollectiveLaw& law, const CollectiveShape& shape, const FitPlace& place);
-double seconds_at(const TransferLaw& law, const TransferShape& shape, const FitPlace& place);
-double seconds_at(const LaunchLaw& law, const LaunchShape& shape, const FitPlace& place);
+/// What the law says of the call, under the load that it was timed under.
+double seconds_at(const MatmulLaw& law, const Call<MatmulShape>& call, const Machine& machine);
+double seconds_at(const AttentionLaw& law, const Call<AttentionShape>& call,
+                  const Machine& machine);
+double seconds_at(const StreamLaw& law, const Call<StreamShape>& call, const Machine& machine);
+double seconds_at(const CollectiveLaw& law, const Call<CollectiveShape>& call,
+                  const Machine& machine);
+double seconds_at(const TransferLaw& law, const Call<TransferShape>& call, const Machine& machine);
+double seconds_at(const LaunchLaw& law, const Call<LaunchShape>& call, const Machine& machine);
 
 }  // namespace memest

@@ -23,19 +23,20 @@ namespace {
 /// Relative error at which a sample begins to count as an outlier: the repeatability of published
 /// tables (docs/calibration.md).
 constexpr double kOutlier = 0.03;
-/// A kind with fewer samples than this gets no law.
-constexpr std::size_t kLeastSamples = 3;
+/// A kind with fewer samples than this gets no law. A launch has no size: one says all.
+template <class Shape>
+constexpr std::size_t kLeastSamples = std::is_same_v<Shape, LaunchShape> ? 1 : 3;
 
 /// How far predictions lie from `calls`.
 template <class Shape, class Law>
 LawResiduals residuals_of(const Law& law, const std::vector<Call<Shape>>& calls,
-                          const FitPlace& place) {
+                          const Machine& machine) {
   LawResiduals result;
   double predicted_sum = 0;
   double measured_sum = 0;
   std::vector<double> measured_over;
   for (const Call<Shape>& call : calls) {
-    const double predicted = seconds_at(law, call.shape, place);
+    const double predicted = seconds_at(law, call, machine);
     predicted_sum += predicted;
     measured_sum += call.seconds;
     result.mean_absolute +=
@@ -65,14 +66,14 @@ Groups<Shape> groups_of(const std::vector<Sample>& samples) {
   for (const Sample& sample : samples) {
     const Shape* shape = std::get_if<Shape>(&sample.shape);
     if (shape == nullptr) continue;
-    const Call<Shape> call{*shape, sample.seconds.value()};
+    const Call<Shape> call{*shape, sample.seconds.value(), sample.load};
     if (!is_of_steps(call)) continue;
     Group<Shape>& group = groups[kind_of(*shape)];
     group.calls.push_back(call);
     group.samples.push_back(&sample);
   }
   std::erase_if(groups,
-                [](const auto& entry) { return entry.second.calls.size() < kLeastSamples; });
+                [](const auto& entry) { return entry.second.calls.size() < kLeastSamples<Shape>; });
   return groups;
 }
 
@@ -97,7 +98,11 @@ class ProfileFitter {
   ProfileFitter(const GpuSpec& gpu, const std::vector<Sample>& samples, const FitSettings& settings)
       : gpu_(gpu), samples_(samples), settings_(settings) {
     profile_.gpu = gpu.slug;
-    if (!samples.empty()) profile_.load = samples.front().load;
+    const bool only_sustained =
+        !samples.empty() && std::all_of(samples.begin(), samples.end(), [](const Sample& sample) {
+          return sample.load == Load::sustained;
+        });
+    profile_.load = only_sustained ? Load::sustained : Load::burst;
   }
 
   std::vector<Sample> choose() && {
@@ -138,14 +143,13 @@ class ProfileFitter {
     for (const auto& [kind, group] : groups) {
       const auto machine = machine_for(group.calls.front().shape);
       if (!machine) continue;
-      const FitPlace place{*machine, profile_.load};
       fits.push_back({kind, {}, {}, settings_.provenance});
-      fit_one(fits.back(), group, place, share);
+      fit_one(fits.back(), group, *machine, share);
     }
   }
 
   template <class Fit, class Shape>
-  void fit_one(Fit& fit, const Group<Shape>& group, const FitPlace& place, std::size_t share) {
+  void fit_one(Fit& fit, const Group<Shape>& group, const Machine& machine, std::size_t share) {
     std::vector<SampleFeatures> features;
     for (const Call<Shape>& call : group.calls) features.push_back(features_of(call));
     const std::vector<std::size_t> chosen = choose_spread(features, share);
@@ -160,11 +164,11 @@ class ProfileFitter {
     auto& law = fit.law;
     law = start_of(fitted);
     const auto log_ratio = [&](std::size_t row) {
-      return std::log(seconds_at(law, fitted[row].shape, place) / fitted[row].seconds);
+      return std::log(seconds_at(law, fitted[row], machine) / fitted[row].seconds);
     };
-    fit_knobs(knobs_of(law, fitted, place), fitted.size(), log_ratio, kOutlier);
+    fit_knobs(knobs_of(law, fitted, machine), fitted.size(), log_ratio, kOutlier);
     const bool by_others = settings_.judge == JudgeBy::other_samples && !others.empty();
-    fit.residuals = residuals_of(law, by_others ? others : fitted, place);
+    fit.residuals = residuals_of(law, by_others ? others : fitted, machine);
     fit.residuals.fitted = static_cast<std::int64_t>(fitted.size());
     fit.residuals.tested = by_others ? static_cast<std::int64_t>(others.size()) : 0;
   }

@@ -1,11 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include "command.hpp"
+#include "measure.hpp"
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/profile.hpp"
@@ -54,14 +52,6 @@ std::vector<std::string> gpu_names(const std::vector<Sample>& samples) {
   return names;
 }
 
-/// ISO 8601, UTC.
-std::string today() {
-  const std::chrono::year_month_day date(
-      std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()));
-  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(date.year()),
-                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
-}
-
 Diagnostic wrong(std::string message, std::string hint) {
   return {Severity::error, {}, std::move(message), std::move(hint), false};
 }
@@ -91,11 +81,8 @@ Checked<GpuSpec> choose_gpu(const Arguments& arguments, std::vector<Sample>& sam
 
 }  // namespace
 
-Outcome run_calibrate(const Arguments& arguments, const Surroundings&) {
-  if (arguments.from.empty()) {
-    return refused(
-        {wrong("measuring is not available yet", "--from FILE fits a profile to samples")});
-  }
+Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings) {
+  if (arguments.from.empty()) return run_measurement(arguments, surroundings);
   const Checked<std::vector<Sample>> read = read_all(arguments);
   if (!read.ok()) return refused(read.diagnostics());
   std::vector<Sample> samples = read.value();

@@ -41,14 +41,15 @@ struct Outcome {
 /// The flags that a command takes beside --help, one bit each.
 enum Flags : std::uint16_t {
   kNoFlags = 0,
-  kSpecFlags = 1,       ///< --gpu, --gpus, --set: how a spec is read
-  kFormatFlags = 2,     ///< --format text|json|markdown|csv
-  kCheckFormats = 4,    ///< --format text|json|markdown|csv|github|junit
-  kRecordFlags = 8,     ///< --lines, --plot, --residuals: what records are held to
-  kEventFlags = 16,     ///< --snapshot, --html, --trace: the events, written
-  kAgainstFlags = 32,   ///< --against, --csv: held to a record, and every row of it written
-  kPlotFlag = 128,      ///< --plot: a drawing
-  kCalibrateFlags = 64  ///< --from, --gpu, --load, --rows, --dry-run: what a profile is made of
+  kSpecFlags = 1,        ///< --gpu, --gpus, --set: how a spec is read
+  kFormatFlags = 2,      ///< --format text|json|markdown|csv
+  kCheckFormats = 4,     ///< --format text|json|markdown|csv|github|junit
+  kRecordFlags = 8,      ///< --lines, --plot, --residuals: what records are held to
+  kEventFlags = 16,      ///< --snapshot, --html, --trace: the events, written
+  kAgainstFlags = 32,    ///< --against, --csv: held to a record, and every row of it written
+  kPlotFlag = 128,       ///< --plot: a drawing
+  kCalibrateFlags = 64,  ///< --from, --gpu, --load, --rows, ...: what a profile is made of
+  kDeviceFlag = 256      ///< --device: what is measured
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -76,6 +77,7 @@ Outcome run_estimate(const Arguments& arguments, const Surroundings& surrounding
 Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_selftest(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_roofline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);

@@ -63,13 +63,16 @@ constexpr std::array<Command, 17> kCommands = {{
      "Exit code 1 says that one of them is not equal.",
      "memest replay tests/truth/traces/v125.trace.gz", run_replay},
     {"calibrate", "Time laws of a GPU type, fitted to measurements of its kernels", "", 0, 0,
-     kCalibrateFlags,
+     kCalibrateFlags | kDeviceFlag,
+     "Measures this machine's GPU, with --device host its processor, and fits a profile: in ten "
+     "minutes, with --quick in one, with --seconds in that long. The profile goes to --output "
+     "NAME.profile.yaml, without it to a file called after the GPU, and the samples to "
+     "NAME.samples.csv beside it. Ctrl-C ends after the shape under way with exit code 130; the "
+     "same command goes on from NAME.samples.csv.part.\n"
      "With --from, fits a profile to samples measured elsewhere: CSV files with a row a kernel "
-     "call "
-     "(docs/calibration.md has the columns). Of each file's operations at most 200 samples are "
-     "looked at, spread over sizes and times; the profile lists them. The profile goes to standard "
-     "output or, with --output, to NAME.profile.yaml, with the samples beside it in "
-     "NAME.samples.csv.",
+     "call (docs/calibration.md has the columns). Of each file's operations at most 200 samples "
+     "are looked at, spread over sizes and times; the profile lists them. It goes to standard "
+     "output or, with --output, to NAME.profile.yaml, with those samples beside it.",
      "memest calibrate --from tests/calibrate/timing/gemm_l40s.csv.gz --rows all", run_calibrate},
     {"profile", "What a profile holds, and how it does against samples", "PROFILE", 1, 1,
      kFormatFlags | kAgainstFlags,

@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 21> kFlags = {{
+constexpr std::array<FlagRow, 24> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -18,12 +18,16 @@ constexpr std::array<FlagRow, 21> kFlags = {{
     {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kEventFlags},
     {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
     {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},
+    {"--device", "NAME", "gpu or host: what is measured; gpu without it", kDeviceFlag},
+    {"--quick", "", "measures for a minute at most instead of ten", kCalibrateFlags},
+    {"--seconds", "N", "measures for that long at most", kCalibrateFlags},
     {"--from", "FILE", "samples measured elsewhere; may be repeated", kCalibrateFlags},
-    {"--gpu", "NAME", "whose samples they are, where several GPUs are in them", kCalibrateFlags},
+    {"--gpu", "NAME", "which GPU it is, where that is not known or files hold several",
+     kCalibrateFlags | kDeviceFlag},
     {"--load", "NAME", "burst or sustained: what the samples were taken under", kCalibrateFlags},
     {"--rows", "all", "judges the laws by the samples that they are not fitted to",
      kCalibrateFlags},
-    {"--dry-run", "", "prints the samples that laws would be fitted to, and fits none",
+    {"--dry-run", "", "prints what would be measured, or the samples that laws would be fitted to",
      kCalibrateFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},

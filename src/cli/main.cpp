@@ -47,7 +47,8 @@ ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(Stream::err, arguments.color);
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
-  if (!arguments.output.empty() && outcome.code != ExitCode::bad_input) {
+  const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no;
+  if (!arguments.output.empty() && has_answer) {
     write_file(arguments.output, outcome.out);
   } else if (!arguments.quiet) {
     write_stream(stdout, outcome.out);

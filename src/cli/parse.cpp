@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "flags.hpp"
@@ -17,6 +18,8 @@ struct RawArguments {
   std::string color;
   std::string load;
   std::string rows;
+  std::string device;
+  std::string seconds;
 };
 
 void bind(CLI::App& app, const Command& command, RawArguments& raw) {
@@ -42,10 +45,15 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   }
   if ((command.flags & kCalibrateFlags) != 0) {
     app.add_option("--from", arguments.from)->allow_extra_args(false);
-    app.add_option("--gpu", arguments.gpu);
+    app.add_flag("--quick", arguments.quick);
+    app.add_option("--seconds", raw.seconds);
     app.add_option("--load", raw.load);
     app.add_option("--rows", raw.rows);
     app.add_flag("--dry-run", arguments.dry_run);
+  }
+  if ((command.flags & kDeviceFlag) != 0) {
+    app.add_option("--device", raw.device);
+    app.add_option("--gpu", arguments.gpu);
   }
   if ((command.flags & kEventFlags) != 0) {
     app.add_option("--snapshot", arguments.snapshot);
@@ -114,14 +122,50 @@ void read_calibration(RawArguments& raw, Diagnostics& errors) {
   }
 }
 
+/// A whole number from 1 to `most`.
+std::optional<std::int64_t> count_of(const std::string& word, std::int64_t most) {
+  std::int64_t count = 0;
+  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), count);
+  const bool whole = status == std::errc{} && end == word.data() + word.size();
+  if (whole && count >= 1 && count <= most) return count;
+  return std::nullopt;
+}
+
+/// What is measured and for how long; files of samples take no time and no device.
+void read_measurement(RawArguments& raw, Diagnostics& errors) {
+  constexpr std::int64_t kMostSeconds = 86'400;
+  Arguments& arguments = raw.arguments;
+  arguments.device_chosen = !raw.device.empty();
+  if (raw.device == "host") {
+    arguments.device = DeviceKind::host;
+  } else if (!raw.device.empty() && raw.device != "gpu") {
+    errors.push_back(wrong("--device is gpu or host, not '" + raw.device + "'", ""));
+  }
+  if (!raw.seconds.empty()) {
+    arguments.seconds = count_of(raw.seconds, kMostSeconds);
+    if (!arguments.seconds) {
+      errors.push_back(
+          wrong("--seconds takes a count from 1 to 86,400, not '" + raw.seconds + "'", ""));
+    }
+  }
+  if (arguments.device == DeviceKind::host && !arguments.gpu.empty()) {
+    errors.push_back(wrong("--device host is no GPU: --gpu has no use for it", ""));
+  }
+  const bool of_files = !raw.load.empty() || !raw.rows.empty();
+  const bool of_devices = arguments.device_chosen || arguments.quick || arguments.seconds;
+  if (arguments.from.empty() && of_files) {
+    errors.push_back(
+        wrong("--load and --rows are about samples from elsewhere", "--from FILE names them"));
+  } else if (!arguments.from.empty() && of_devices) {
+    errors.push_back(wrong("--device, --quick and --seconds measure; --from does not", ""));
+  }
+}
+
 void read_counts(RawArguments& raw, Diagnostics& errors) {
   constexpr std::int64_t kMost = 1'000'000;  // more GPUs than any machine has
   for (const std::string& word : raw.counts) {
-    std::int64_t count = 0;
-    const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), count);
-    const bool whole = status == std::errc{} && end == word.data() + word.size();
-    if (whole && count >= 1 && count <= kMost) {
-      raw.arguments.counts.push_back(count);
+    if (const auto count = count_of(word, kMost)) {
+      raw.arguments.counts.push_back(*count);
     } else {
       errors.push_back(
           wrong("--gpus takes counts from 1 to 1,000,000, not '" + word + "'",
@@ -172,6 +216,7 @@ Checked<Arguments> parse_arguments(const Command& command, std::span<const std::
   read_format(command, raw, errors);
   read_color(raw, errors);
   read_calibration(raw, errors);
+  read_measurement(raw, errors);
   read_counts(raw, errors);
   if (!raw.arguments.help) check_words(command, raw.arguments, errors);
   if (!errors.empty()) return errors;

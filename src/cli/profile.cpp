@@ -44,7 +44,7 @@ std::string seconds_cell(const std::optional<Seconds>& seconds) {
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings) {
   const Checked<GpuProfile> profile = read_named(arguments.words[0]);
   if (!profile.ok()) return refused(profile.diagnostics());
-  const Checked<GpuSpec> gpu = find_gpu(profile.value().gpu);
+  const Checked<GpuSpec> gpu = gpu_of_profile(profile.value());
   if (!gpu.ok()) return refused(gpu.diagnostics());
   std::vector<PredictedSample> samples;
   std::string csv;

@@ -37,12 +37,14 @@ bool wants_color(Stream stream, ColorWhen when) {
     case ColorWhen::automatic:
       break;
   }
-  const int descriptor = stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO;
-  return environment("NO_COLOR").empty() && environment("TERM") != "dumb" &&
-         isatty(descriptor) == 1;
+  return environment("NO_COLOR").empty() && environment("TERM") != "dumb" && is_terminal(stream);
 }
 
 }  // namespace
+
+bool is_terminal(Stream stream) {
+  return isatty(stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO) == 1;
+}
 
 RenderOptions render_options_of(Stream stream, ColorWhen when) {
   RenderOptions options;

@@ -8,6 +8,8 @@ namespace memest {
 
 enum class Stream { out, err };
 
+bool is_terminal(Stream stream);
+
 /// Colours where the stream is a terminal that knows them and NO_COLOR is not set, or as `when`
 /// says; UTF-8 where the locale of the environment says so.
 RenderOptions render_options_of(Stream stream, ColorWhen when);

@@ -109,7 +109,7 @@ Checked<GpuSpec> read_gpu_file(const std::string& path) {
 Checked<GpuSpec> read_profiled_gpu(const std::string& path) {
   Checked<GpuProfile> profile = read_profile_file(path);
   if (!profile.ok()) return profile.diagnostics();
-  Checked<GpuSpec> gpu = find_gpu(profile.value().gpu);
+  Checked<GpuSpec> gpu = gpu_of_profile(profile.value());
   if (!gpu.ok()) return gpu;
   GpuSpec result = std::move(gpu).value();
   result.profile = std::make_shared<const GpuProfile>(std::move(profile).value());
@@ -228,6 +228,11 @@ Checked<GpuSpec> find_gpu(const std::string& written) {
   const std::string hint = suggestion(name, all_gpu_names());
   return error_at({}, "unknown GPU " + quoted(written),
                   hint.empty() ? "`memest gpus` lists what is known" : hint);
+}
+
+Checked<GpuSpec> gpu_of_profile(const GpuProfile& profile) {
+  if (profile.machine) return gpu_of(*profile.machine, profile.gpu);
+  return find_gpu(profile.gpu);
 }
 
 Checked<Recipe> find_recipe(const std::string& name) {

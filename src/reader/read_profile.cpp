@@ -160,11 +160,24 @@ ProfileOrigin origin_of(const Value* table) {
           .sources = texts_at(*table, "sources")};
 }
 
+std::optional<ProfiledMachine> machine_of(const Value* table) {
+  if (table == nullptr) return std::nullopt;
+  return ProfiledMachine{
+      .multiprocessors = count_at(*table, "multiprocessors"),
+      .memory = *as_bytes(table->find("memory")),
+      .l2_cache = *as_bytes(table->find("l2")),
+      .bandwidth = BytesPerSecond(
+          as_quantity(table->find("memory_bandwidth"), Dimension::byte_rate).value_or(0)),
+      .fp32_peak =
+          FlopsPerSecond(as_quantity(table->find("fp32"), Dimension::flop_rate).value_or(0))};
+}
+
 GpuProfile profile_of(const Value& file) {
   GpuProfile profile;
   profile.gpu = text_at(file, "gpu");
   profile.load = named<Load>(file, "load", static_cast<int>(Load::sustained) + 1);
   profile.origin = origin_of(file.find("origin"));
+  profile.machine = machine_of(file.find("machine"));
   profile.matmuls = entries_of(file, "matmuls", matmul_of);
   profile.attentions = entries_of(file, "attentions", attention_of);
   profile.streams = entries_of(file, "streams", stream_of);

@@ -46,6 +46,15 @@ class Cells {
 
   bool flag(std::string_view column) const { return text({column}) == "1"; }
 
+  /// Megahertz; 0 where the file does not say them.
+  double clock(std::string_view column) {
+    const CsvCell* cell = find({column});
+    if (cell == nullptr) return 0;
+    const std::optional<double> value = number_of(cell->text);
+    if (!value || *value < 0) fault(cell->span, quoted(cell->text) + " is no clock in MHz");
+    return value.value_or(0);
+  }
+
   double seconds() {
     const CsvCell* cell = find({"seconds"});
     if (cell == nullptr) {
@@ -281,6 +290,8 @@ std::optional<Sample> sample_of(const CsvTable& table, const CsvRow& row, Diagno
   sample.shape = word->shape_of(cells);
   sample.seconds = Seconds(cells.seconds());
   sample.load = cells.text({"load"}) == name_of(Load::sustained) ? Load::sustained : Load::burst;
+  sample.clock_mhz = cells.clock("clock_mhz");
+  sample.throttled = cells.flag("throttled");
   sample.gpu = cells.text({"sku", "gpu"});
   sample.source = cells.text({"source"});
   sample.license = cells.text({"license"});

@@ -184,6 +184,15 @@ std::string origin_text(const ProfileOrigin& origin) {
   return text == "origin:\n" ? "" : text;
 }
 
+std::string machine_text(const std::optional<ProfiledMachine>& machine) {
+  if (!machine) return "";
+  return "machine:\n  multiprocessors: " + std::to_string(machine->multiprocessors) +
+         "\n  memory: " + std::to_string(machine->memory.value()) +
+         " B\n  l2: " + std::to_string(machine->l2_cache.value()) +
+         " B\n  memory_bandwidth: " + digits_of(machine->bandwidth.value() / 1e9) +
+         " GB/s\n  fp32: " + digits_of(machine->fp32_peak.value() / 1e9) + " GFLOP/s\n";
+}
+
 std::string fitted_text(const std::vector<SampleLines>& files) {
   if (files.empty()) return "";
   std::string text = "fitted:\n";
@@ -201,15 +210,15 @@ std::string fitted_text(const std::vector<SampleLines>& files) {
 std::string write_profile(const GpuProfile& profile) {
   return "# How fast kernels run on " + profile.gpu +
          ": laws fitted to samples, written by `memest calibrate`. The laws and\n"
-         "# their parameters: docs/calibration.md. Residuals are of samples that a law was not "
-         "fitted to.\n"
+         "# their parameters: docs/calibration.md. Residuals are of the samples `tested`, or of "
+         "those fitted.\n"
          "format_version: " +
          std::to_string(kProfileFormat) + "\ngpu: " + profile.gpu +
          "\nload: " + std::string(name_of(profile.load)) + '\n' + origin_text(profile.origin) +
-         fits_text("matmuls", profile.matmuls) + fits_text("attentions", profile.attentions) +
-         fits_text("streams", profile.streams) + fits_text("collectives", profile.collectives) +
-         fits_text("transfers", profile.transfers) + fits_text("launches", profile.launches) +
-         fitted_text(profile.fitted);
+         machine_text(profile.machine) + fits_text("matmuls", profile.matmuls) +
+         fits_text("attentions", profile.attentions) + fits_text("streams", profile.streams) +
+         fits_text("collectives", profile.collectives) + fits_text("transfers", profile.transfers) +
+         fits_text("launches", profile.launches) + fitted_text(profile.fitted);
 }
 
 }  // namespace memest

@@ -13,11 +13,11 @@
 namespace memest {
 namespace {
 
-constexpr std::array<std::string_view, 24> kColumns = {
-    "sku",        "op",    "pass",     "dtype", "out_dtype", "quant_included",
-    "accumulate", "batch", "m",        "n",     "k",         "heads",
-    "kv_heads",   "seq",   "head_dim", "v_dim", "causal",    "kernel",
-    "bytes",      "gpus",  "seconds",  "load",  "source",    "license"};
+constexpr std::array<std::string_view, 26> kColumns = {
+    "sku",      "op",        "pass",      "dtype",  "out_dtype", "quant_included", "accumulate",
+    "batch",    "m",         "n",         "k",      "heads",     "kv_heads",       "seq",
+    "head_dim", "v_dim",     "causal",    "kernel", "bytes",     "gpus",           "seconds",
+    "load",     "clock_mhz", "throttled", "source", "license"};
 
 /// A row under construction.
 class Row {
@@ -106,31 +106,39 @@ struct ShapeCells {
 };
 
 /// The shortest text that reads back as the same number.
-std::string seconds_text(Seconds seconds) {
+std::string exact_text(double value) {
   std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), seconds.value());
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   return std::string(digits.data(), end.ptr);
 }
 
 }  // namespace
 
-std::string write_samples(const std::vector<Sample>& samples) {
+std::string sample_head() {
   std::string text;
   for (const std::string_view column : kColumns) {
     text += text.empty() ? "" : ",";
     text += column;
   }
-  text += '\n';
-  for (const Sample& sample : samples) {
-    Row row;
-    std::visit(ShapeCells{row}, sample.shape);
-    row.set("sku", std::string_view(sample.gpu));
-    row.set("seconds", std::string_view(seconds_text(sample.seconds)));
-    row.set("load", name_of(sample.load));
-    row.set("source", std::string_view(sample.source));
-    row.set("license", std::string_view(sample.license));
-    text += row.line();
-  }
+  return text + '\n';
+}
+
+std::string sample_line(const Sample& sample) {
+  Row row;
+  std::visit(ShapeCells{row}, sample.shape);
+  row.set("sku", std::string_view(sample.gpu));
+  row.set("seconds", std::string_view(exact_text(sample.seconds.value())));
+  row.set("load", name_of(sample.load));
+  if (sample.clock_mhz > 0) row.set("clock_mhz", std::string_view(exact_text(sample.clock_mhz)));
+  if (sample.throttled) row.set("throttled", true);
+  row.set("source", std::string_view(sample.source));
+  row.set("license", std::string_view(sample.license));
+  return row.line();
+}
+
+std::string write_samples(const std::vector<Sample>& samples) {
+  std::string text = sample_head();
+  for (const Sample& sample : samples) text += sample_line(sample);
   return text;
 }
 

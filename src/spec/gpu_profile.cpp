@@ -25,4 +25,19 @@ TransferPath kind_of(const TransferShape& shape) { return shape.path; }
 
 LaunchPath kind_of(const LaunchShape& shape) { return shape.path; }
 
+GpuSpec gpu_of(const ProfiledMachine& machine, const std::string& slug) {
+  const auto measured = [](auto value) {
+    return Fact<decltype(value)>{value, Provenance::measured, "memest calibrate", ""};
+  };
+  GpuSpec gpu;
+  gpu.slug = slug;
+  gpu.name = slug;
+  gpu.capacity = measured(machine.memory);
+  gpu.memory_bandwidth = measured(machine.bandwidth);
+  gpu.peak[DType::fp32] = measured(machine.fp32_peak);
+  gpu.multiprocessors = measured(machine.multiprocessors);
+  gpu.l2_cache = measured(machine.l2_cache);
+  return gpu;
+}
+
 }  // namespace memest

@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
+#include <string>
 
 #include "memest/spec/sample.hpp"
+#include "memest/units/text.hpp"
 
 namespace memest {
 namespace {
@@ -34,7 +37,56 @@ constexpr NamesOf<TransferPath, TransferPath::managed_migration> kTransfers = {
 constexpr NamesOf<LaunchPath, LaunchPath::graph> kLaunches = {"stream", "graph"};
 constexpr NamesOf<Load, Load::sustained> kLoads = {"burst", "sustained"};
 
+/// Words with a blank between them.
+template <class... Words>
+std::string sentence(const Words&... words) {
+  std::string text;
+  for (const std::string_view word : {std::string_view(words)...}) {
+    text += text.empty() ? "" : " ";
+    text += word;
+  }
+  return text;
+}
+
+std::string sizes(std::initializer_list<std::int64_t> counts) {
+  std::string text;
+  for (const std::int64_t count : counts) {
+    text += (text.empty() ? "" : " × ") + std::to_string(count);
+  }
+  return text;
+}
+
+struct ShapeText {
+  std::string operator()(const MatmulShape& shape) const {
+    const std::string_view operand = shape.tensor_float ? "tf32" : name_of(shape.operand);
+    const std::string size = sizes({shape.m, shape.n, shape.k});
+    const std::string batch = shape.batch > 1 ? std::to_string(shape.batch) + " times " : "";
+    return sentence("matmul", operand, name_of(shape.pass), batch + size);
+  }
+  std::string operator()(const AttentionShape& shape) const {
+    return sentence("attention", name_of(shape.dtype), name_of(shape.pass),
+                    shape.causal ? "causal" : "full",
+                    sizes({shape.batch, shape.heads, shape.seq_len, shape.head_dim}));
+  }
+  std::string operator()(const StreamShape& shape) const {
+    return sentence(name_of(shape.op), name_of(shape.dtype), name_of(shape.pass),
+                    sizes({shape.rows, shape.columns}));
+  }
+  std::string operator()(const CollectiveShape& shape) const {
+    return sentence(name_of(shape.op), std::to_string(shape.gpus), "GPUs",
+                    binary_text(Bytes(shape.bytes)));
+  }
+  std::string operator()(const TransferShape& shape) const {
+    return sentence(name_of(shape.path), binary_text(Bytes(shape.bytes)));
+  }
+  std::string operator()(const LaunchShape& shape) const {
+    return sentence("launch by", name_of(shape.path));
+  }
+};
+
 }  // namespace
+
+std::string text_of(const KernelShape& shape) { return std::visit(ShapeText{}, shape); }
 
 std::string_view name_of(MatmulPass pass) { return nth(kMatmulPasses, pass); }
 std::string_view name_of(OperandScaling scaling) { return nth(kScalings, scaling); }

@@ -97,7 +97,8 @@ TEST_CASE("sizes that no number holds are bad input with a sentence") {
 TEST_CASE("every help page fits, and its example works") {
   const std::string name =
       GENERATE("plan", "estimate", "explain", "check", "validate", "import", "gpus", "models",
-               "recipes", "optimizers", "init", "schema", "timeline");
+               "recipes", "optimizers", "init", "schema", "timeline", "calibrate", "profile", "roofline",
+               "replay");
   const Ran help = run_shell("memest " + name + " --help");
   CHECK(help.code == 0);
   CHECK(run_shell("memest help " + name).out == help.out);

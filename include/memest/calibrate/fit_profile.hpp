@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "memest/spec/gpu.hpp"
@@ -14,6 +15,9 @@ namespace memest {
 
 /// Which samples the residuals of a law are of.
 enum class JudgeBy : std::uint8_t { fitted_samples, other_samples };
+
+/// Of FitSettings::most_samples, where a sweep has chosen the samples already.
+inline constexpr std::size_t kEverySample = std::numeric_limits<std::size_t>::max();
 
 struct FitSettings {
   /// Samples that laws are fitted to at most, over all kinds of one operation (matmul, attention,

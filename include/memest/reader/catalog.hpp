@@ -8,6 +8,7 @@
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu_profile.hpp"
 #include "memest/spec/margin.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"
@@ -21,6 +22,8 @@ inline constexpr const char* kDefaultGpu = "h100-sxm-80gb";
 /// configs/gpus. A path is what has a slash or ends in
 /// `.yaml`; throws EnvironmentError where it cannot be opened.
 Checked<GpuSpec> find_gpu(const std::string& name);
+/// The GPU that a profile is of: its machine where it brings one, else that of the catalog.
+Checked<GpuSpec> gpu_of_profile(const GpuProfile& profile);
 Checked<Recipe> find_recipe(const std::string& name);
 Checked<Optimizer> find_optimizer(const std::string& name);
 

@@ -35,6 +35,10 @@ struct SampleTable {
 /// (docs/calibration.md lists them); others are passed over.
 Checked<SampleTable> read_samples(const std::string& path);
 
+/// The line of column names of such a file, and that of a sample, both with their end.
+std::string sample_head();
+std::string sample_line(const Sample& sample);
+
 /// The samples as such a file; reading it gives them back.
 std::string write_samples(const std::vector<Sample>& samples);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,15 @@ struct ProfileOrigin {
   std::vector<std::string> sources;  ///< of samples from elsewhere, with licence
 };
 
+/// What the laws' shares are of, where no catalog has the machine: the host.
+struct ProfiledMachine {
+  std::int64_t multiprocessors = 1;
+  Bytes memory;
+  Bytes l2_cache;
+  BytesPerSecond bandwidth;
+  FlopsPerSecond fp32_peak;
+};
+
 /// Lines of a file of samples, from 1 on.
 struct SampleLines {
   std::string file;
@@ -109,8 +119,9 @@ struct SampleLines {
 
 struct GpuProfile {
   std::string gpu;          ///< slug of the GPU's facts
-  Load load = Load::burst;  ///< that the samples were taken under
+  Load load = Load::burst;  ///< that all samples were taken under; burst where some were
   ProfileOrigin origin;
+  std::optional<ProfiledMachine> machine;
   std::vector<MatmulFit> matmuls;
   std::vector<AttentionFit> attentions;
   std::vector<StreamFit> streams;
@@ -119,5 +130,8 @@ struct GpuProfile {
   std::vector<LaunchFit> launches;
   std::vector<SampleLines> fitted;  ///< the samples that the laws were fitted to
 };
+
+/// The machine as a GPU called `slug`: best rates as peaks, tagged as measured.
+GpuSpec gpu_of(const ProfiledMachine& machine, const std::string& slug);
 
 }  // namespace memest

@@ -144,4 +144,8 @@ struct LaunchShape {
 using KernelShape = std::variant<MatmulShape, AttentionShape, StreamShape, CollectiveShape,
                                  TransferShape, LaunchShape>;
 
+/// The shape in words: "matmul bf16 forward 4096 × 14336 × 4096", "softmax bf16 forward 8192 ×
+/// 4096", "host-to-device-pinned 16 MiB".
+std::string text_of(const KernelShape& shape);
+
 }  // namespace memest

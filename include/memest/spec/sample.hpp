@@ -20,6 +20,8 @@ struct Sample {
   KernelShape shape;
   Seconds seconds;  ///< median of the timed calls
   Load load = Load::burst;
+  double clock_mhz = 0;    ///< mean while it ran; 0: not known
+  bool throttled = false;  ///< the clock fell while it ran
   std::string gpu;      ///< as its source names it: "H100-SXM5-80GB"
   std::string source;   ///< file or program that measured
   std::string license;  ///< of the source's figures

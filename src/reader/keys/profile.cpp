@@ -143,6 +143,21 @@ constexpr Key kOriginKeys[] = {
     {.name = "burst_clock", .shapes = {quantity(Dimension::clock)}, .doc = "Mean, after a rest."},
     {.name = "sustained_clock", .shapes = {quantity(Dimension::clock)}, .doc = "Mean, under load."},
     {.name = "sources", .shapes = {list(kText)}, .doc = "Of samples from elsewhere."}};
+constexpr Key kMachineKeys[] = {
+    {.name = "multiprocessors", .shapes = {count()}, .doc = "How many.", .required = true},
+    {.name = "memory",
+     .shapes = {quantity(Dimension::size)},
+     .doc = "That it has.",
+     .required = true},
+    {.name = "l2", .shapes = {quantity(Dimension::size)}, .doc = "Its cache.", .required = true},
+    {.name = "memory_bandwidth",
+     .shapes = {quantity(Dimension::byte_rate)},
+     .doc = "The best that was measured.",
+     .required = true},
+    {.name = "fp32",
+     .shapes = {quantity(Dimension::flop_rate)},
+     .doc = "The best rate of a matrix product.",
+     .required = true}};
 constexpr Key kFittedKeys[] = {
     {.name = "file", .shapes = {text()}, .doc = "A file of samples.", .required = true},
     {.name = "lines", .shapes = {list(kLine)}, .doc = "Lines of it.", .required = true}};
@@ -163,6 +178,9 @@ constexpr Key kProfileKeys[] = {
     {.name = "gpu", .shapes = {text()}, .doc = "Whose profile it is.", .required = true},
     choice_key("load", kLoads, "Under which the samples were taken."),
     {.name = "origin", .shapes = {table(kOriginKeys)}, .doc = "Where and when."},
+    {.name = "machine",
+     .shapes = {table(kMachineKeys)},
+     .doc = "What shares are of, where no catalog has the GPU: the host."},
     {.name = "matmuls", .shapes = {list(kMatmul)}, .doc = "Matrix products."},
     {.name = "attentions", .shapes = {list(kAttention)}, .doc = "Fused attention."},
     {.name = "streams", .shapes = {list(kStream)}, .doc = "Kernels bound by memory."},

@@ -1,0 +1,56 @@
+// A sweep, measured: in its order, until it or the time is at its end or somebody stops it. Has no
+// clock of its own and keeps no file: both are given.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "memest/calibrate/sweep.hpp"
+#include "memest/diag/diagnostic.hpp"
+#include "memest/kernels/backend.hpp"
+#include "memest/spec/sample.hpp"
+
+namespace memest {
+
+struct MeasureProgress {
+  std::size_t done = 0;  ///< steps, those measured before with them
+  std::size_t of = 0;
+  Seconds left;                     ///< expected, at the pace so far
+  const SweepStep* next = nullptr;  ///< the step that begins; null where nothing is left
+};
+
+struct MeasureHooks {
+  std::function<Seconds()> now;                                 ///< of a clock that never goes back
+  std::function<bool()> interrupted;                            ///< asked before each step
+  std::function<void(const MeasureProgress& progress)> begins;  ///< each step
+  std::function<void(const Sample& sample)> measured;           ///< each, to be kept at once
+};
+
+struct MeasureRequest {
+  std::string gpu;             ///< as samples name it
+  Seconds budget;              ///< from now on
+  std::vector<Sample> before;  ///< what an earlier run measured: not measured again
+};
+
+enum class MeasureEnd : std::uint8_t { finished, out_of_time, interrupted };
+
+struct MeasureResult {
+  MeasureEnd end = MeasureEnd::finished;
+  std::vector<Sample> samples;  ///< earlier ones first
+  std::size_t steps_left = 0;   ///< of the sweep, not measured
+};
+
+/// Throws EnvironmentError where the device fails or a kernel differs from its reference; what was
+/// measured until then went to `measured`.
+MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureRequest& request,
+                            const MeasureHooks& hooks);
+
+/// What a reader of the samples must know: others that kept the device busy, shapes left out for
+/// want of memory, samples at a fallen clock, steps that were not measured, rates that the device
+/// cannot have reached.
+Diagnostics warnings_of(const Sweep& sweep, const SweepDevice& device, const MeasureResult& result);
+
+}  // namespace memest

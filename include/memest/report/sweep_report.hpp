@@ -1,0 +1,12 @@
+// What would be measured of a device, in which order and how long it would take.
+#pragma once
+
+#include "memest/calibrate/sweep.hpp"
+#include "memest/report/report.hpp"
+
+namespace memest {
+
+/// `device` as its driver names it.
+Page report_sweep(const Sweep& sweep, const std::string& device);
+
+}  // namespace memest

@@ -1,0 +1,46 @@
+#include "progress.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "memest/report/display.hpp"
+#include "terminal.hpp"
+
+namespace memest {
+namespace {
+
+/// A line that fits the narrowest terminal: a longer one would wrap and stay.
+constexpr std::size_t kColumns = 79;
+
+std::string minutes(Seconds time) {
+  const auto seconds = static_cast<long>(std::ceil(time.value()));
+  return fmt::format("{}:{:02}", seconds / 60, seconds % 60);
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(const RenderOptions& options, bool quiet)
+    : options_(options), shows_(!quiet && is_terminal(Stream::err)) {}
+
+ProgressLine::~ProgressLine() {
+  if (shows_) std::fputs(fmt::format("\r{:{}}\r", "", kColumns).c_str(), stderr);
+}
+
+void ProgressLine::show(std::size_t done, std::size_t of, const std::string& what, Seconds left) {
+  if (shows_) print(fmt::format("{} of {}  {}  {} left", done, of, what, minutes(left)));
+}
+
+void ProgressLine::show(std::size_t done, const std::string& what) {
+  if (shows_) print(fmt::format("{}  {}", done, what));
+}
+
+void ProgressLine::print(const std::string& text) const {
+  const std::string shown = options_.unicode ? text : to_ascii(text);
+  const std::string line = lines_of(shown, {kColumns}).front();
+  std::fputs(("\r" + padded_right(line, kColumns)).c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace memest
