@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 17> kCommands = {{
+constexpr std::array<Command, 18> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
@@ -74,6 +74,14 @@ constexpr std::array<Command, 17> kCommands = {{
      "are looked at, spread over sizes and times; the profile lists them. It goes to standard "
      "output or, with --output, to NAME.profile.yaml, with those samples beside it.",
      "memest calibrate --from tests/calibrate/timing/gemm_l40s.csv.gz --rows all", run_calibrate},
+    {"selftest", "Whether this machine's kernels and its ruler can be believed", "", 0, 0,
+     kDeviceFlag | kFormatFlags,
+     "Checks every kernel of the GPU, or with --device host of the processor, against a reference "
+     "in double precision; the ruler against a call of known length; and the rates of kernels "
+     "against the device's own copy, its datasheet and the best that was published of it. A "
+     "processor's times are shown and not judged.\n"
+     "Exit code 1 says that something failed.",
+     "memest selftest --device host", run_selftest},
     {"profile", "What a profile holds, and how it does against samples", "PROFILE", 1, 1,
      kFormatFlags | kAgainstFlags,
      "PROFILE is a file, or the name of a GPU that memest has a profile of. --against predicts "

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "memest/spec/ceiling.hpp"
 #include "memest/spec/sample.hpp"
 #include "memest/units/text.hpp"
 
@@ -85,6 +86,16 @@ struct ShapeText {
 };
 
 }  // namespace
+
+std::string ceiling_name(const KernelShape& shape) {
+  if (const auto* matmul = std::get_if<MatmulShape>(&shape)) {
+    return sentence("matmul", matmul->tensor_float ? "tf32" : name_of(matmul->operand));
+  }
+  if (const auto* stream = std::get_if<StreamShape>(&shape)) {
+    return sentence(name_of(stream->op), name_of(stream->pass));
+  }
+  return text_of(shape);
+}
 
 std::string text_of(const KernelShape& shape) { return std::visit(ShapeText{}, shape); }
 

@@ -97,8 +97,8 @@ TEST_CASE("sizes that no number holds are bad input with a sentence") {
 TEST_CASE("every help page fits, and its example works") {
   const std::string name =
       GENERATE("plan", "estimate", "explain", "check", "validate", "import", "gpus", "models",
-               "recipes", "optimizers", "init", "schema", "timeline", "calibrate", "profile", "roofline",
-               "replay");
+               "recipes", "optimizers", "init", "schema", "timeline", "calibrate", "profile",
+               "roofline", "selftest", "replay");
   const Ran help = run_shell("memest " + name + " --help");
   CHECK(help.code == 0);
   CHECK(run_shell("memest help " + name).out == help.out);
@@ -126,12 +126,11 @@ TEST_CASE("the overview lists every command and fits") {
 }
 
 TEST_CASE("text fits 100 columns in every command") {
-  const std::string command =
-      GENERATE("plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
-               "estimate resnet-50", "check llama-3-8b gpt2",
-               "timeline gpt2 --set training.global_batch=2",
-               "validate tests/truth/transformers.records.jsonl", "gpus", "gpus h100", "models",
-               "recipes", "optimizers");
+  const std::string command = GENERATE(
+      "plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
+      "estimate resnet-50", "check llama-3-8b gpt2", "timeline gpt2 --set training.global_batch=2",
+      "validate tests/truth/transformers.records.jsonl", "gpus", "gpus h100", "models", "recipes",
+      "optimizers");
   const Ran ran = run_shell("memest " + command);
   INFO(command << '\n' << ran.err);
   CHECK(ran.code <= 2);

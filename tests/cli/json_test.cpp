@@ -79,7 +79,8 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "plan t5-small", "explain llama-3-8b", "check gpt2 llama-3-8b",
       "timeline gpt2 --against tests/truth/traces/v023.trace.gz", "timeline llama-3-8b --gpu t4",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
-      "validate tests/truth/transformers.records.jsonl", "gpus", "models", "recipes", "optimizers");
+      "validate tests/truth/transformers.records.jsonl", "selftest --device host", "gpus", "models",
+      "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);
   const json answer = json::parse(ran.out);

@@ -90,6 +90,95 @@ TEST_CASE("a kernel under its share of the copy fails, one without a target does
   }
 }
 
+namespace {
+
+/// One that multiplies too: `flops` a second by the kernel that a library ranks first, a tenth more
+/// by its best.
+class MultiplyingBackend : public FakeBackend {
+ public:
+  double flops = 0;
+  double clock_mhz = 0;
+
+  [[nodiscard]] bool can_measure(const KernelShape& shape) const override {
+    const auto* matmul = std::get_if<MatmulShape>(&shape);
+    return FakeBackend::can_measure(shape) || (matmul != nullptr && matmul->operand == DType::bf16);
+  }
+  Measurement measure(const KernelShape& shape, const RulerSettings& settings) override {
+    const auto* matmul = std::get_if<MatmulShape>(&shape);
+    if (matmul == nullptr) return FakeBackend::measure(shape, settings);
+    Measurement measured = exactly(matmul_flops(*matmul) / FlopsPerSecond(flops));
+    measured.clock_mhz = clock_mhz;
+    return measured;
+  }
+  Measurement measure_best(const MatmulShape& shape, const RulerSettings& settings) override {
+    Measurement measured = measure(shape, settings);
+    measured.median = measured.median / 1.1;
+    return measured;
+  }
+};
+
+/// 1.05 TB/s, 100 TFLOP/s at 1500 MHz.
+GpuSpec datasheet() {
+  GpuSpec gpu;
+  gpu.memory_bandwidth.emplace().value = BytesPerSecond(1.05e12);
+  gpu.peak[DType::bf16].value = FlopsPerSecond(100e12);
+  gpu.boost_clock.emplace().value = Hertz(1500e6);
+  return gpu;
+}
+
+Selftest run_with(MultiplyingBackend& backend, const GpuSpec& gpu) {
+  SelftestSettings settings;
+  settings.datasheet = &gpu;
+  return run_selftest(backend, settings, [](const KernelShape&) {});
+}
+
+}  // namespace
+
+TEST_CASE("the copy and the best product are held to the datasheet") {
+  GpuSpec gpu = datasheet();
+  MultiplyingBackend backend;
+  backend.flops = 72e12;  // its best: 0.792 of the peak
+  const Selftest good = run_with(backend, gpu);
+  CHECK(good.passed());
+  CHECK(good.rates.front().datasheet_target == 0.90);
+  CHECK(good.rates.front().share_of_datasheet.value() == Approx(1 / 1.05));
+  CHECK(std::count_if(good.rates.begin(), good.rates.end(), [](const RateVerdict& rate) {
+          return rate.datasheet_target == 0.78 && rate.share_of_datasheet.value() == Approx(0.792);
+        }) == 1);
+  backend.flops = 70e12;
+  CHECK_FALSE(run_with(backend, gpu).passed());
+  backend.flops = 72e12;
+  gpu.memory_bandwidth->value = BytesPerSecond(1.2e12);  // of which the copy has 0.83
+  CHECK_FALSE(run_with(backend, gpu).passed());
+}
+
+TEST_CASE("a rate over what the clock allows is no measurement") {
+  const GpuSpec gpu = datasheet();
+  MultiplyingBackend backend;
+  backend.flops = 80e12;  // its best: 0.88 of the peak
+  backend.clock_mhz = 1400;
+  CHECK(run_with(backend, gpu).passed());
+  backend.clock_mhz = 1300;  // at which 86.7 TFLOP/s are possible
+  const Selftest broken = run_with(backend, gpu);
+  CHECK_FALSE(broken.passed());
+  CHECK_FALSE(broken.rates.back().possible());
+  CHECK(broken.rates.front().possible());
+}
+
+TEST_CASE("where times are not judged, kernels alone decide") {
+  FakeBackend late;
+  late.late = Seconds(1e-3);
+  late.share = 0.1;
+  SelftestSettings settings;
+  settings.judges_times = false;
+  const auto nothing = [](const KernelShape&) {};
+  const Selftest passed = run_selftest(late, settings, nothing);
+  CHECK(passed.passed());
+  for (const RateVerdict& rate : passed.rates) CHECK_FALSE(rate.target);
+  late.error = 1;
+  CHECK_FALSE(run_selftest(late, settings, nothing).passed());
+}
+
 TEST_CASE("a selftest can be interrupted") {
   FakeBackend backend;
   CHECK_THROWS_AS(

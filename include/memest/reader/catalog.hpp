@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
+#include "memest/spec/ceiling.hpp"
 #include "memest/spec/gpu.hpp"
 #include "memest/spec/gpu_profile.hpp"
 #include "memest/spec/margin.hpp"
@@ -33,6 +34,9 @@ MethodMargins find_margins(Framework implementation);
 
 /// The price that an estimate uses where the spec has none.
 std::optional<Price> find_price(const std::string& gpu_slug);
+
+/// The best published rates of a GPU type's kernels.
+std::vector<Ceiling> find_ceilings(const std::string& gpu_slug);
 
 // Everything, sorted by name.
 std::vector<GpuSpec> all_gpus();

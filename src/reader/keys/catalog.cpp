@@ -163,6 +163,22 @@ constexpr Key kPriceFileKeys[] = {
     {.name = "prices", .shapes = {list(kPrices)}, .doc = "One row a price.", .required = true},
 };
 
+constexpr Key kCeilingKeys[] = {
+    {.name = "gpu", .shapes = {text()}, .doc = "Slug.", .required = true},
+    {.name = "kernel", .shapes = {text()}, .doc = "Kernel and pass or type.", .required = true},
+    {.name = "rate",
+     .shapes = {quantity(Dimension::flop_rate), quantity(Dimension::byte_rate)},
+     .doc = "The best one.",
+     .required = true},
+    {.name = "conditions", .shapes = {text()}, .doc = "How it was measured.", .required = true},
+    kSource,
+    {.name = "license", .shapes = {text()}, .doc = "Of the source's figures.", .required = true},
+};
+constexpr Shapes kCeilings = {table(kCeilingKeys)};
+constexpr Key kCeilingFileKeys[] = {
+    {.name = "ceilings", .shapes = {list(kCeilings)}, .doc = "One row a kernel.", .required = true},
+};
+
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
                                          {"nanogpt"},      {"textbook"},   {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
@@ -196,6 +212,7 @@ std::span<const Key> gpu_file_keys() { return kGpuKeys; }
 std::span<const Key> recipe_file_keys() { return kRecipeKeys; }
 std::span<const Key> optimizer_file_keys() { return kOptimizerFileKeys; }
 std::span<const Key> price_file_keys() { return kPriceFileKeys; }
+std::span<const Key> ceiling_file_keys() { return kCeilingFileKeys; }
 std::span<const Key> residual_file_keys() { return kResidualFileKeys; }
 
 }  // namespace memest

@@ -123,6 +123,7 @@ std::span<const Key> gpu_file_keys();
 std::span<const Key> recipe_file_keys();
 std::span<const Key> optimizer_file_keys();
 std::span<const Key> price_file_keys();
+std::span<const Key> ceiling_file_keys();
 std::span<const Key> residual_file_keys();
 
 /// Of a profile's form; another one is refused.
