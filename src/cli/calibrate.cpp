@@ -5,6 +5,7 @@
 #include "command.hpp"
 #include "measure.hpp"
 #include "memest/calibrate/fit_profile.hpp"
+#include "memest/calibrate/impossible_samples.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/profile.hpp"
 #include "memest/reader/samples.hpp"
@@ -88,15 +89,21 @@ Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundin
   std::vector<Sample> samples = read.value();
   const Checked<GpuSpec> gpu = choose_gpu(arguments, samples);
   if (!gpu.ok()) return refused(gpu.diagnostics());
+  Diagnostics warnings = read.diagnostics();
+  append(drop_impossible(gpu.value(), samples), warnings);
+  if (samples.empty()) {
+    warnings.push_back(wrong("no sample is left", "are its seconds in seconds?"));
+    return refused(std::move(warnings));
+  }
   FitSettings settings;
   settings.judge = arguments.all_rows ? JudgeBy::other_samples : JudgeBy::fitted_samples;
   if (arguments.dry_run) {
     return {ExitCode::yes, write_samples(choose_samples(gpu.value(), samples, settings)),
-            read.diagnostics()};
+            std::move(warnings)};
   }
   ProfileFit fit = fit_profile(gpu.value(), samples, settings);
   fit.profile.origin.date = today();
-  Outcome outcome{ExitCode::yes, write_profile(fit.profile), read.diagnostics()};
+  Outcome outcome{ExitCode::yes, write_profile(fit.profile), std::move(warnings)};
   if (arguments.output.ends_with(kProfileSuffix)) {
     const std::string stem =
         arguments.output.substr(0, arguments.output.size() - kProfileSuffix.size());

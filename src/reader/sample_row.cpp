@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
+#include <variant>
 
 #include "scalar.hpp"
 
@@ -172,6 +173,13 @@ KernelShape matmul_at(Cells& cells) {
                      .k = cells.count({"k"})};
 }
 
+/// A product for each expert, balanced.
+KernelShape grouped_matmul_at(Cells& cells) {
+  KernelShape shape = matmul_at(cells);
+  std::get<MatmulShape>(shape).batch = cells.count({"groups"});
+  return shape;
+}
+
 KernelShape attention_at(Cells& cells, KernelPass pass) {
   const std::int64_t heads = cells.count({"heads"});
   const std::int64_t head_dim = cells.count({"head_dim", "qk_dim"});
@@ -240,6 +248,7 @@ constexpr std::array kOpWords = {
     OpWord{"gemm", matmul_at},
     OpWord{"linear", matmul_at},
     OpWord{"bmm", matmul_at},
+    OpWord{"grouped_gemm", grouped_matmul_at},
     OpWord{"attention_fwd", attention_forward_at},
     OpWord{"attention_bwd", attention_backward_at},
     OpWord{"scaled_cast_bf16_to_fp8", cast_at},

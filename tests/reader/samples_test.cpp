@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace memest {
@@ -89,6 +90,33 @@ TEST_CASE("rows with holes are passed over with their places", "[reader]") {
   CHECK(table.diagnostics()[1].span.column == 26);
   CHECK(table.diagnostics()[2].message == "'bf17' is no element type with a law");
   CHECK(table.diagnostics()[3].message == "no law is about 'sort': 1 row is passed over");
+}
+
+TEST_CASE("numbers that are none are passed over too", "[reader]") {
+  const auto table = read_text(
+      "op,dtype,m,n,k,seconds\n"
+      "gemm,bf16,1024,1024,1024,0.0001\n"
+      "gemm,bf16,0,1024,1024,0.0001\n"
+      "gemm,bf16,1024,1024,1024,nan\n"
+      "gemm,bf16,1024,1024,1024,inf\n"
+      "gemm,bf16,1024,1024,1024,0\n");
+  REQUIRE(table.ok());
+  CHECK(table.value().samples().size() == 1);
+  REQUIRE(table.diagnostics().size() == 4);
+  CHECK(table.diagnostics()[0].message == "'0' is no positive whole number");
+  CHECK(table.diagnostics()[1].message == "'nan' is no time of a kernel in seconds");
+  CHECK(table.diagnostics()[2].span.line == 5);
+  CHECK(table.diagnostics()[3].message == "'0' is no time of a kernel in seconds");
+}
+
+TEST_CASE("a grouped product is as many products as groups", "[reader]") {
+  const auto table = read_text(
+      "op,dtype,pass,groups,batch,m,n,k,seconds\ngrouped_gemm,bf16,wgrad,40,1,616,3072,5120,0."
+      "005\n");
+  REQUIRE(table.ok());
+  const auto& product = std::get<MatmulShape>(table.value().samples().at(0).shape);
+  CHECK(product.batch == 40);
+  CHECK(product.pass == MatmulPass::weight_gradient);
 }
 
 TEST_CASE("a file without its columns, without a good row or with an open quote is refused",

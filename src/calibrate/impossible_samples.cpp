@@ -1,0 +1,75 @@
+#include "memest/calibrate/impossible_samples.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <string>
+#include <variant>
+
+#include "memest/time/kernel_law.hpp"
+
+namespace memest {
+namespace {
+
+/// Of the datasheet's peak, at most: consumer GPUs boost beyond their datasheet's clock, RTX 5090
+/// with constant data to 1.21 (docs/calibration.md).
+constexpr double kMostOfPeak = 1.25;
+/// Warnings about single samples; the rest is counted.
+constexpr std::size_t kMostWarnings = 10;
+
+/// What the call reaches of the peak of its operands; 0 where that is not known.
+template <class Shape>
+double share_of_peak(const GpuSpec& gpu, const Shape& shape, DType operand, bool tensor_float,
+                     Seconds seconds) {
+  const auto machine = machine_of(gpu, operand, tensor_float);
+  return machine ? flops_of(shape) / seconds.value() / machine->flops_per_second : 0;
+}
+
+double share_of_peak(const GpuSpec& gpu, const Sample& sample) {
+  if (const auto* product = std::get_if<MatmulShape>(&sample.shape)) {
+    return share_of_peak(gpu, *product, product->operand, product->tensor_float, sample.seconds);
+  }
+  if (const auto* attention = std::get_if<AttentionShape>(&sample.shape)) {
+    return share_of_peak(gpu, *attention, attention->dtype, false, sample.seconds);
+  }
+  return 0;
+}
+
+std::string times_text(double times) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), times,
+                                 std::chars_format::general, 3);
+  return std::string(digits.data(), end.ptr);
+}
+
+Diagnostic warning(std::string message) {
+  return {Severity::warning, {}, std::move(message), "", false};
+}
+
+}  // namespace
+
+Diagnostics drop_impossible(const GpuSpec& gpu, std::vector<Sample>& samples) {
+  Diagnostics warnings;
+  std::size_t more = 0;
+  std::erase_if(samples, [&](const Sample& sample) {
+    const double share = share_of_peak(gpu, sample);
+    if (share <= kMostOfPeak) return false;
+    if (warnings.size() == kMostWarnings) {
+      ++more;
+    } else {
+      const std::string place =
+          sample.file.empty() ? "" : sample.file + ":" + std::to_string(sample.line) + ": ";
+      warnings.push_back(warning(place + "this time would take " + times_text(share) +
+                                 " times the peak of " + gpu.name + "; the row is passed over"));
+    }
+    return true;
+  });
+  if (more > 0) {
+    warnings.push_back(warning(std::to_string(more) + " more rows beyond the peak of " + gpu.name +
+                               " are passed over"));
+  }
+  return warnings;
+}
+
+}  // namespace memest
