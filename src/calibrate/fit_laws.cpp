@@ -15,6 +15,8 @@ constexpr std::int64_t kLeastMatmulSize = 64;
 constexpr double kLeastMatmulSeconds = 20e-6;
 /// Tokens.
 constexpr std::int64_t kLeastSequence = 256;
+/// About the time that fits to calls of every length give `power_time`.
+constexpr double kShortestTellingPower = 5e-3;
 /// Ten times what a launch takes.
 constexpr double kLongestTellingLaunch = 25e-6;
 /// Samples that differ in time alone differ less than those that differ in a size.
@@ -118,11 +120,15 @@ std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>&
   std::vector<Knob> knobs;
   const bool only_sustained = std::all_of(
       calls.begin(), calls.end(), [](const auto& call) { return call.load == Load::sustained; });
+  const bool tell_power = std::any_of(calls.begin(), calls.end(), [](const auto& call) {
+    return call.load == Load::sustained || call.seconds > kShortestTellingPower;
+  });
   for (const LawParameter<TileLaw>& parameter : kTileParameters) {
     const bool of_power =
         parameter.value == &TileLaw::power_loss || parameter.value == &TileLaw::power_time;
-    // Where all are under load, the loss is the same for every call and part of peak_share.
-    if (of_power && only_sustained) continue;
+    // Where all are under load, the loss is the same for every call and part of peak_share; in calls
+    // too short to lose any, nothing says how much a longer one would.
+    if (of_power && (only_sustained || !tell_power)) continue;
     knobs.push_back(knob_of(law.product, parameter));
   }
   if (only_sustained) law.product.power_loss = 0;

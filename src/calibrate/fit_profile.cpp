@@ -169,6 +169,11 @@ class ProfileFitter {
     fit_knobs(knobs_of(law, fitted, machine), fitted.size(), log_ratio, kOutlier);
     const bool by_others = settings_.judge == JudgeBy::other_samples && !others.empty();
     fit.residuals = residuals_of(law, by_others ? others : fitted, machine);
+    const auto [shortest, longest] = std::minmax_element(
+        fitted.begin(), fitted.end(),
+        [](const auto& left, const auto& right) { return left.seconds < right.seconds; });
+    fit.residuals.shortest = shortest->seconds;
+    fit.residuals.longest = longest->seconds;
     fit.residuals.fitted = static_cast<std::int64_t>(fitted.size());
     fit.residuals.tested = by_others ? static_cast<std::int64_t>(others.size()) : 0;
   }

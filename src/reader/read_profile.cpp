@@ -41,6 +41,10 @@ double share_at(const Value& table, std::string_view key) {
   return as_number(table.find(key)).value_or(0);
 }
 
+double seconds_at(const Value& table, std::string_view key) {
+  return as_quantity(table.find(key), Dimension::duration).value_or(0);
+}
+
 /// The value of an enumeration with `count` values, by its name.
 template <class Enum>
 Enum named(const Value& entry, std::string_view key, int count) {
@@ -63,7 +67,9 @@ Fit common_of(const Value& entry) {
                    .mean_absolute = share_at(residuals, "mean_absolute"),
                    .bias = share_at(residuals, "bias"),
                    .low = share_at(residuals, "low"),
-                   .high = share_at(residuals, "high")};
+                   .high = share_at(residuals, "high"),
+                   .shortest = seconds_at(residuals, "shortest"),
+                   .longest = seconds_at(residuals, "longest")};
   static constexpr std::array kTags = {Provenance::measured, Provenance::public_,
                                        Provenance::datasheet};
   const std::string tag = text_at(entry, "provenance");

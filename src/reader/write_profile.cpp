@@ -141,7 +141,9 @@ std::string residuals_text(const LawResiduals& residuals) {
       "    residuals: ",
       {"fitted: " + std::to_string(residuals.fitted), "tested: " + std::to_string(residuals.tested),
        "mean_absolute: " + digits_of(residuals.mean_absolute), "bias: " + digits_of(residuals.bias),
-       "low: " + digits_of(residuals.low), "high: " + digits_of(residuals.high)},
+       "low: " + digits_of(residuals.low), "high: " + digits_of(residuals.high),
+       "shortest: " + parameter_text(residuals.shortest, ParameterUnit::seconds),
+       "longest: " + parameter_text(residuals.longest, ParameterUnit::seconds)},
       '{', '}');
 }
 

@@ -1,6 +1,7 @@
 #include "memest/time/gpu_laws.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <variant>
@@ -21,6 +22,10 @@ constexpr double kBackwardOverForward = 0.85;
 /// GPUs that were measured both (docs/calibration.md).
 constexpr double kSiblingFast = 0.85;
 constexpr double kSiblingSlow = 1.20;
+
+/// Of an interval's ends, for each doubling of time beyond the samples that a law was fitted to
+/// (docs/calibration.md).
+constexpr double kDriftOfDoubling = 1.06;
 
 double seconds_by(const MatmulFit& fit, const MatmulShape& shape, const Machine& machine) {
   return seconds_of(fit.law, shape, machine, Load::sustained);
@@ -70,6 +75,15 @@ std::optional<DType> operand_of(const AttentionShape& shape) { return shape.dtyp
 template <class Shape>
 std::optional<DType> operand_of(const Shape&) {
   return std::nullopt;
+}
+
+/// How far beyond its samples a law of contractions is asked, as a factor on an interval's ends;
+/// what streams or moves grows with its bytes alone.
+template <class Shape>
+double drift(const LawResiduals& samples, const Shape& shape, double seconds) {
+  if (!operand_of(shape) || samples.longest == 0) return 1;
+  const double beyond = std::max({seconds / samples.longest, samples.shortest / seconds, 1.0});
+  return std::pow(kDriftOfDoubling, std::log2(beyond));
 }
 
 template <class Shape>
@@ -136,9 +150,10 @@ class Pricing {
     const Machine machine = machine_for(source, shape);
     const double seconds = seconds_by(fit, shape, machine) / ratio_of(source, shape);
     const bool borrowed = !source.sibling.empty();
+    const double beyond = drift(fit.residuals, shape, seconds);
     // A law of this GPU is as good as its share of recorded steps; another's may be off by more.
-    double fast = borrowed ? kSiblingFast : 1;
-    double slow = borrowed ? kSiblingSlow : 1;
+    double fast = (borrowed ? kSiblingFast : 1) / beyond;
+    double slow = (borrowed ? kSiblingSlow : 1) * beyond;
     if (is_datasheet(source)) {
       fast = 1 + fit.residuals.low;
       slow = 1 + fit.residuals.high;

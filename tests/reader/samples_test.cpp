@@ -114,7 +114,7 @@ TEST_CASE("a grouped product is as many products as groups", "[reader]") {
       "op,dtype,pass,groups,batch,m,n,k,seconds\ngrouped_gemm,bf16,wgrad,40,1,616,3072,5120,0."
       "005\n");
   REQUIRE(table.ok());
-  const auto& product = std::get<MatmulShape>(table.value().samples().at(0).shape);
+  const auto product = std::get<MatmulShape>(table.value().samples().at(0).shape);
   CHECK(product.batch == 40);
   CHECK(product.pass == MatmulPass::weight_gradient);
 }

@@ -64,6 +64,12 @@ constexpr Key kResidualKeys[] = {
      .shapes = {number(-kMostOff, kMostOff)},
      .doc = "90th percentile of the same.",
      .required = true},
+    {.name = "shortest",
+     .shapes = {quantity(Dimension::duration)},
+     .doc = "Of the samples that the law was fitted to."},
+    {.name = "longest",
+     .shapes = {quantity(Dimension::duration)},
+     .doc = "Of the same; intervals widen beyond."},
 };
 
 constexpr Word kTags[] = {{"measured"}, {"public"}, {"datasheet"}};
