@@ -126,8 +126,8 @@ std::vector<Knob> knobs_of(MatmulLaw& law, const std::vector<Call<MatmulShape>>&
   for (const LawParameter<TileLaw>& parameter : kTileParameters) {
     const bool of_power =
         parameter.value == &TileLaw::power_loss || parameter.value == &TileLaw::power_time;
-    // Where all are under load, the loss is the same for every call and part of peak_share; in calls
-    // too short to lose any, nothing says how much a longer one would.
+    // Where all are under load, the loss is the same for every call and part of peak_share; in
+    // calls too short to lose any, nothing says how much a longer one would.
     if (of_power && (only_sustained || !tell_power)) continue;
     knobs.push_back(knob_of(law.product, parameter));
   }
