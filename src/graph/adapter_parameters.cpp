@@ -92,7 +92,11 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how) {
   InventoryBuilder result;
   for (const PlacementRun& run : inventory.placement) {
-    result.repeat(run.repeat);
+    if (run.layers) {
+      result.repeat_layer(run.repeat);
+    } else {
+      result.repeat(run.repeat);
+    }
     add_stretch(result, inventory, how, run.steps);
   }
   if (inventory.placement.empty()) {

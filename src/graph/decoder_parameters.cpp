@@ -30,12 +30,15 @@ class DecoderParameters {
     const std::size_t layers = place_of("layers", names_.model_order);
     const auto after = std::find_if(own.begin(), own.end(),
                                     [&](const Placed& placed) { return placed.place > layers; });
-    add_all({own.begin(), after}, 1);
+    inventory_.repeat(1);
+    add_all({own.begin(), after});
     for (const LayerRun& run : decoder_.order) {
       write_layer(decoder_.kinds[run.kind]);
-      add_all(take_arranged(names_.layer_order), run.repeat);
+      inventory_.repeat_layer(run.repeat);
+      add_all(take_arranged(names_.layer_order));
     }
-    add_all({after, own.end()}, 1);
+    inventory_.repeat(1);
+    add_all({after, own.end()});
     return std::move(inventory_).take();
   }
 
@@ -64,8 +67,7 @@ class DecoderParameters {
     return arranged;
   }
 
-  void add_all(const std::vector<Placed>& tensors, std::int64_t repeat) {
-    inventory_.repeat(repeat);
+  void add_all(const std::vector<Placed>& tensors) {
     for (const Placed& placed : tensors) {
       std::visit([this](const auto& tensor) { inventory_.add(tensor); }, placed.tensor);
     }

@@ -9,7 +9,7 @@
 namespace memest {
 namespace {
 
-constexpr std::int64_t kIndexBytes = 8;         ///< int64
+constexpr std::int64_t kIndexBytes = 8;  ///< int64
 constexpr std::int64_t kRowsPerPiece = 10;
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kBlockThreads = 1024;

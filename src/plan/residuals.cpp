@@ -1,6 +1,7 @@
 #include "memest/plan/residuals.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -72,8 +73,17 @@ Margin margin_over(const std::vector<Residual>& residuals) {
   margin.high = rounded_up(quantile(std::move(above), 0.9));
   margin.records = static_cast<int>(residuals.size());
   margin.recomputes = residuals.front().kind.recomputes;
+  margin.several_gpus = residuals.front().kind.several_gpus;
   return margin;
 }
+
+/// Those of one and of several GPUs, each with and without recompute.
+struct Half {
+  bool several_gpus = false;
+  bool recomputes = false;
+};
+constexpr std::array kHalves = {Half{false, false}, Half{false, true}, Half{true, false},
+                                Half{true, true}};
 
 void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method,
                     std::vector<Margin>& margins) {
@@ -81,11 +91,13 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
     margins.push_back(margin_over(residuals));
     margins.back().method = method;
   };
-  for (const bool recomputes : {false, true}) {
+  for (const Half& half : kHalves) {
     std::vector<Residual> all;
     for (const ValidatedRun& run : runs) {
       const std::optional<Residual> residual = residual_of(run, method);
-      if (residual && residual->kind.recomputes == recomputes) all.push_back(*residual);
+      const bool belongs = residual && residual->kind.recomputes == half.recomputes &&
+                           residual->kind.several_gpus == half.several_gpus;
+      if (belongs) all.push_back(*residual);
     }
     if (!all.empty()) append(all);
     for (const Framework implementation : kFrameworks) {

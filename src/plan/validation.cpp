@@ -238,7 +238,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   run.traits = traits_of(job);
   if (const ForwardSpec* pass = job.forward()) {
     run.kind = {.implementation = pass->implementation.framework,
-                .recomputes = !std::holds_alternative<NoRecompute>(job.recompute())};
+                .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
+                .several_gpus = job.hardware.count > 1};
   }
   run.comparisons = compare(measured, predict(job, estimate));
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {

@@ -120,10 +120,12 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
                diagnostics);
   if (const Value* training = mapping("training")) {
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
-                                  .data_ranks = job.parallelism.data};
+                                  .parallelism = job.parallelism};
     job.training = read_training(*training, context, diagnostics);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
-    if (job.training) job.margins = find_margins(job.training->implementation.framework);
+    if (job.training) {
+      job.margins = find_margins(job.training->implementation.framework, job.hardware.count > 1);
+    }
     note_given(*training, job);
   }
   if (const Value* inference = mapping("inference")) {

@@ -22,10 +22,10 @@ class TrainingReader {
     spec.seq_len = count("seq_len", 0);
     spec.micro_batch = count("micro_batch", 1);
     spec.gradient_accumulation = accumulation(spec.micro_batch);
-    read_recipe(spec);
-    adapt_recipe(spec.recipe);
     spec.implementation =
         read_implementation(training_.find("implementation"), context_.model, diagnostics_);
+    read_recipe(spec);
+    adapt_recipe(spec.recipe);
     read_hold_outputs(spec);
     read_optimizer(spec);
     spec.recompute = recompute();
@@ -62,7 +62,7 @@ class TrainingReader {
     const std::int64_t written = count("gradient_accumulation", 1);
     const std::optional<std::int64_t> global = as_count(training_.find("global_batch"));
     // Bounds of the keys keep the product of any two of them within 64 bits.
-    const std::int64_t ranks = context_.data_ranks;
+    const std::int64_t ranks = context_.parallelism.data;
     if (!global || *global < 1 || micro_batch < 1 || micro_batch > kMaxCount || ranks < 1)
       return written;
     const std::int64_t at_once = micro_batch * ranks;
@@ -90,7 +90,13 @@ class TrainingReader {
 
   void read_recipe(TrainingSpec& spec) {
     Checked<Recipe> recipe = find_recipe(text("precision", "amp-bf16"));
-    if (recipe.ok()) spec.recipe = std::move(recipe).value();
+    if (!recipe.ok()) return;
+    spec.recipe = std::move(recipe).value();
+    // Under FSDP2 autocast is left out: its own policy gathers and reduces in the types asked for.
+    const bool fsdp2 = context_.parallelism.fsdp && context_.parallelism.fsdp->version == 2;
+    if (!fsdp2 || !spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
+    const bool trainer = spec.implementation.loop == LoopKind::trainer;
+    spec.recipe = find_recipe(trainer ? "accelerate-fsdp2-bf16" : "fsdp2-bf16").value();
   }
 
   /// An adapter's gradients and states are of its own type.

@@ -7,6 +7,7 @@
 
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/model.hpp"
+#include "memest/spec/parallelism.hpp"
 #include "memest/spec/training.hpp"
 #include "value.hpp"
 
@@ -15,7 +16,7 @@ namespace memest {
 /// What the training is read against. `model` is null where the model could not be read.
 struct TrainingContext {
   const ModelSpec* model = nullptr;
-  std::int64_t data_ranks = 1;
+  const Parallelism& parallelism;
 };
 
 /// What `adapter` trains instead of the model; nothing where there is none.

@@ -14,14 +14,14 @@ namespace {
 constexpr std::string_view kFile = "residuals/memory.yaml";
 
 constexpr std::string_view kHead =
-    "# How far estimates were from recorded runs on one GPU. Written by a command, not by hand:\n"
+    "# How far estimates were from recorded runs. Written by a command, not by hand:\n"
     "#   memest validate tests/truth/*.records.jsonl --residuals configs/residuals/memory.yaml\n"
     "# Of the closed form, low: the largest share by which an allocated peak was below it; high: "
     "the\n"
     "# 90th percentile of what was reserved over it. Of the replay: the same of what it reserves. "
     "A\n"
     "# row without an implementation is over all of them and stands for those that have too few\n"
-    "# records for a row of their own.\n";
+    "# records for a row of their own. Runs on several GPUs are one rank of many.\n";
 
 std::string percent_text(double share) {
   std::array<char, 32> digits{};
@@ -36,6 +36,7 @@ Margin margin_of_row(const Value& row) {
   margin.high = as_quantity(row.find("high"), Dimension::share).value_or(0);
   margin.records = static_cast<int>(count_at(row, "records"));
   margin.recomputes = flag_at(row, "recomputes");
+  margin.several_gpus = text_at(row, "gpus") == "several";
   if (text_at(row, "method") == "replay") margin.method = EstimateMethod::replay;
   const std::string name = text_at(row, "implementation");
   for (const Framework implementation : kFrameworks) {
@@ -56,6 +57,7 @@ std::string write_residuals(const std::vector<Margin>& margins) {
     }
     text += std::string("method: ") +
             (margin.method == EstimateMethod::replay ? "replay" : "closed-form") +
+            (margin.several_gpus ? ", gpus: several" : ", gpus: one") +
             ", recomputes: " + (margin.recomputes ? "true" : "false") +
             ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
@@ -63,13 +65,15 @@ std::string write_residuals(const std::vector<Margin>& margins) {
   return text;
 }
 
-MethodMargins find_margins(Framework implementation) {
+MethodMargins find_margins(Framework implementation, bool several_gpus) {
   MethodMargins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     // Its own row stands after that of all.
     if (margin.implementation && margin.implementation != implementation) continue;
+    // What several GPUs have no row for is taken from one.
+    if (margin.several_gpus && !several_gpus) continue;
     Margins& margins = margin.method == EstimateMethod::replay ? found.replay : found.closed_form;
     (margin.recomputes ? margins.recomputed : margins.kept) = margin;
   }

@@ -26,6 +26,10 @@ void InventoryBuilder::repeat(std::int64_t times) {
   inventory_.placement.push_back({.repeat = times, .steps = {}});
 }
 
+void InventoryBuilder::repeat_layer(std::int64_t times) {
+  inventory_.placement.push_back({.repeat = times, .layers = true, .steps = {}});
+}
+
 template <class Tensor>
 void InventoryBuilder::add_to(std::vector<Tensor>& rows, Tensor tensor) {
   if (tensor.count == 0) return;
@@ -76,19 +80,29 @@ void InventoryBuilder::embedding(const std::string& name, std::int64_t rows, std
 
 Inventory InventoryBuilder::take() && { return std::move(inventory_); }
 
+Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks) {
+  for (ParameterTensor& row : inventory.parameters) {
+    if (!row.shape.empty()) row.shape.front() = (row.shape.front() + ranks - 1) / ranks;
+  }
+  return inventory;
+}
+
 std::vector<PlacedTensor> tensors_in_order(const Inventory& inventory) {
   std::vector<PlacedTensor> tensors;
   // Rows may return in a later run: their copies go on from where they were.
   std::vector<std::int64_t> placed[2] = {std::vector<std::int64_t>(inventory.parameters.size()),
                                          std::vector<std::int64_t>(inventory.buffers.size())};
+  std::int64_t layers = 0;
+  std::int64_t layer = 0;
   const auto place = [&](const PlacementStep& step) {
     std::int64_t& copy = placed[step.buffer ? 1 : 0][step.row];
     for (std::int64_t i = 0; i < step.count; ++i) {
-      tensors.push_back({step.buffer, step.row, copy++});
+      tensors.push_back({step.buffer, step.row, copy++, layer});
     }
   };
   for (const PlacementRun& run : inventory.placement) {
     for (std::int64_t i = 0; i < run.repeat; ++i) {
+      layer = run.layers ? ++layers : 0;
       std::for_each(run.steps.begin(), run.steps.end(), place);
     }
   }

@@ -246,9 +246,29 @@ TEST_CASE("an evaluation drops nothing out and keeps nothing", "[timeline]") {
   CHECK(made == 8);  // of two sets: token ids, labels, the product, the loss
 }
 
-TEST_CASE("several GPUs have no timeline yet", "[timeline]") {
+TEST_CASE("DDP holds a second copy of the gradients in its buckets", "[timeline]") {
   Job job = one_step();
-  job.hardware.count = 2;
+  const Graph graph = graph_of({scaled_batch(), sum_of_input()});
+  const auto sum_of = [](const Timeline& timeline, Origin origin) {
+    std::int64_t bytes = 0;
+    for (const Storage& storage : timeline.storages) {
+      const Label& label = storage.label;
+      if (label.holding != Holding::gradients || label.step > 1) continue;
+      if (label.origin == origin) bytes += storage.bytes;
+    }
+    return bytes;
+  };
+  CHECK(sum_of(timeline_of(graph, job), Origin::loop) == 0);
+  job.hardware.count = job.parallelism.data = 2;
+  const Timeline replicated = timeline_of(graph, job);
+  CHECK(sum_of(replicated, Origin::loop) > 0);
+  CHECK(sum_of(replicated, Origin::loop) == sum_of(replicated, Origin::backward));
+}
+
+TEST_CASE("DeepSpeed's ZeRO has no timeline yet", "[timeline]") {
+  Job job = one_step();
+  job.hardware.count = job.parallelism.data = 2;
+  job.parallelism.zero = ZeroStage::optimizer_gradients;
   const auto answer = write_timeline(graph_of({scaled_batch(), sum_of_input()}), job);
   CHECK(std::holds_alternative<Unavailable>(answer));
 }

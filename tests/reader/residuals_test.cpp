@@ -15,12 +15,13 @@ TEST_CASE("margins are written a row each") {
   const std::string text =
       write_residuals({{EstimateMethod::closed_form, 0.001, 0.26, 97, {}, false},
                        {EstimateMethod::replay, 0, 0.334, 13, Framework::transformers, true}});
-  CHECK_THAT(text, ContainsSubstring(
-                       "residuals:\n"
-                       "  - {method: closed-form, recomputes: false, records: 97, low: 0.1 %, "
-                       "high: 26 %}\n"
-                       "  - {implementation: transformers, method: replay, recomputes: true, "
-                       "records: 13, low: 0 %, high: 33.4 %}\n"));
+  CHECK_THAT(text,
+             ContainsSubstring(
+                 "residuals:\n"
+                 "  - {method: closed-form, gpus: one, recomputes: false, records: 97, low: 0.1 %, "
+                 "high: 26 %}\n"
+                 "  - {implementation: transformers, method: replay, gpus: one, recomputes: true, "
+                 "records: 13, low: 0 %, high: 33.4 %}\n"));
 }
 
 TEST_CASE("an implementation without a row of its own gets that of all") {

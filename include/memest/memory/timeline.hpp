@@ -40,10 +40,12 @@ enum class Holding : std::uint8_t {
   optimizer_states,
   batch,
   activations,
-  cast_weights,       ///< autocast's copies
-  passing_gradients,  ///< of activations and casts, on their way to the op that made them
-  temporaries,        ///< gone before their op, the clipping or the optimizer's step ends
-  workspaces          ///< kept by libraries
+  cast_weights,        ///< autocast's copies
+  passing_gradients,   ///< of activations and casts, on their way to the op that made them
+  temporaries,         ///< gone before their op, the clipping or the optimizer's step ends
+  gathered_weights,    ///< of a unit that is sharded over the ranks, while it runs
+  collective_buffers,  ///< what a collective reads or writes, and the program does not
+  workspaces           ///< kept by libraries
 };
 /// "weights", "optimizer states", ...
 std::string_view name_of(Holding holding);
@@ -56,7 +58,9 @@ enum class Origin : std::uint8_t {
   parameter,  ///< place: index into Timeline::parameters; tensor: 0 the tensor itself, kMasterCopy,
               ///< or a state of the optimizer, counted from 1
   buffer,     ///< place: index into Timeline::buffers
-  loop        ///< tensor: a LoopTensor
+  unit,  ///< of sharded parameters. place: its first block; op: 1 where it has several; tensor:
+         ///< a UnitTensor
+  loop   ///< tensor: a LoopTensor
 };
 
 /// What the training loop makes itself.
@@ -77,10 +81,25 @@ enum class LoopTensor : std::uint16_t {
   scaler_state,
   gradient_in_master_type,
   step_temporary,
+  shapes,           ///< what the ranks compare and agree on
+  broadcast,        ///< a flat copy of the first rank's tensors
+  gradient_bucket,  ///< DDP's
   cublas_workspace,
   cublas_lt_workspace
 };
 std::string_view name_of(LoopTensor tensor);
+
+/// What is made around a unit of sharded parameters.
+enum class UnitTensor : std::uint16_t {
+  cast_shares,  ///< the rank's own shares in the gathered type
+  all_gather_output,
+  weight,
+  reduce_scatter_input,
+  gradients,  ///< the rank's shares of them
+  pointers    ///< of the pieces that a copy splits or joins
+};
+std::string_view name_of(UnitTensor tensor);
+Holding holding_of(UnitTensor tensor);
 
 /// Label::tensor of the optimizer's own copy of a parameter.
 inline constexpr std::uint16_t kMasterCopy = 0xFFFF;
@@ -131,9 +150,10 @@ struct BlockPlace {
 
 /// A parameter or buffer tensor of the model.
 struct TensorPlace {
-  std::uint32_t row = 0;  ///< of the inventory
-  std::int64_t copy = 0;  ///< which of the row's `count`
-  std::int64_t elements = 0;
+  std::uint32_t row = 0;      ///< of the inventory
+  std::int64_t copy = 0;      ///< which of the row's `count`
+  std::int64_t elements = 0;  ///< on this rank
+  std::int64_t layer = 0;     ///< from 1 on; 0: outside the layers
 };
 
 struct Timeline {

@@ -54,6 +54,7 @@ struct RunTraits {
 struct RunKind {
   Framework implementation = Framework::transformers;
   bool recomputes = false;
+  bool several_gpus = false;
 };
 
 /// A record after comparison.

@@ -24,6 +24,8 @@ class InventoryBuilder {
   /// is what one of them holds, in the order of its placement. An inventory without stretches has
   /// no placement.
   void repeat(std::int64_t times);
+  /// The same of a layer.
+  void repeat_layer(std::int64_t times);
   /// Adds `tensor`, or its count to an equal row. Throws OverflowError.
   void add(ParameterTensor tensor);
   void add(BufferTensor tensor);
@@ -45,11 +47,15 @@ class InventoryBuilder {
   Inventory inventory_;
 };
 
+/// Of every parameter the first, and largest, of `ranks` equal shares of its rows.
+Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks);
+
 /// One tensor of a model: the `copy`-th of its row, from 0.
 struct PlacedTensor {
   bool buffer = false;
   std::size_t row = 0;
   std::int64_t copy = 0;
+  std::int64_t layer = 0;  ///< from 1 on; 0: outside the layers
 };
 
 /// Every tensor of `inventory` in the order of its placement; row by row, parameters first, where

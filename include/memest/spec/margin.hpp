@@ -22,6 +22,7 @@ struct Margin {
   int records = 0;  ///< behind the two quantiles
   std::optional<Framework> implementation = {};  ///< whose runs they are; none: of all
   bool recomputes = false;                       ///< whether they recompute
+  bool several_gpus = false;                     ///< whether they are one rank of many
 };
 
 /// The margins of one implementation.

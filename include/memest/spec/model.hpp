@@ -59,6 +59,7 @@ struct PlacementStep {
 /// `repeat` equal stretches of a model, one after the other: a run of layers.
 struct PlacementRun {
   std::int64_t repeat = 1;
+  bool layers = false;  ///< each of them is a layer
   std::vector<PlacementStep> steps;
 };
 

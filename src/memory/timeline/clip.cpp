@@ -36,6 +36,20 @@ void OptimizerRun::take_norms(DType type, std::vector<StorageId>& norms) {
   recorder_.release(partial);
 }
 
+/// Each rank knows the norms of its shares: their powers are summed over the ranks, and the roots
+/// answered (torch/distributed/tensor/_ops/_math_ops.py, _NormPartial).
+StorageId OptimizerRun::reduce_norms(std::int64_t bytes) {
+  const auto make = [&] {
+    return recorder_.allocate(bytes, label_of(LoopTensor::stacked_norms));
+  };
+  const StorageId powers = make();
+  const StorageId sums = make();
+  const StorageId roots = make();
+  recorder_.release(powers);
+  recorder_.release(sums);
+  return roots;
+}
+
 /// The norms of each type's tensors; their stack; the norm of that; and the coefficient
 /// max_norm / (norm + 1e-6), clamped, with which the gradients are scaled in place.
 StorageId OptimizerRun::clip() {
@@ -50,7 +64,9 @@ StorageId OptimizerRun::clip() {
   }
   const auto count = static_cast<std::int64_t>(norms.size());
   const StorageId stack = make(checked_multiply(count, bytes), LoopTensor::stacked_norms);
+  const StorageId whole = sharded_ ? reduce_norms(checked_multiply(count, bytes)) : kNoStorage;
   const StorageId norm = make(bytes, LoopTensor::norm);
+  recorder_.release(whole);
   recorder_.release(stack);
   std::for_each(norms.rbegin(), norms.rend(),
                 [this](StorageId storage) { recorder_.release(storage); });

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "block_hooks.hpp"
 #include "checkpoints.hpp"
 #include "forward_order.hpp"
 #include "recorder.hpp"
@@ -32,6 +33,7 @@ struct EngineSettings {
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
+  BlockHooks* hooks = nullptr;      ///< around every block
 };
 
 class Engine {
@@ -101,6 +103,9 @@ class Engine {
   void use_workspace(LoopTensor workspace, std::int64_t bytes);
   [[nodiscard]] Label label_of(const OpSite& site, const MadeStorage& made) const;
 
+  void hook_before_forward(const OpSite& site);
+  void hook_after_forward(const OpSite& site);
+
   // engine_backward.cpp
   void run_backward(const OpSite& site);
   Slot take_incoming(const OpSite& site, const OpProgram& op);
@@ -112,6 +117,9 @@ class Engine {
   StorageId in_gradient_type(std::uint32_t parameter, StorageId arrived);
   [[nodiscard]] Label label_of(const OpSite& site, const MadeGradient& made) const;
   [[nodiscard]] Label sum_label(const OpSite& site, const HandedGradient& handed) const;
+
+  void hook_before_backward(const OpSite& site);
+  void hook_after_backward(const OpSite& site);
 
   // engine_checkpoint.cpp
   void hold_inputs(const Checkpoint& checkpoint);

@@ -20,11 +20,23 @@ void Engine::backward(StorageId loss_gradient) {
       continue;
     }
     --i;
+    hook_before_backward(order_.sites()[i]);
     run_backward(order_.sites()[i]);
+    hook_after_backward(order_.sites()[i]);
   }
+  if (settings_.hooks != nullptr) settings_.hooks->end_backward();
   for (const Cell leaf : leaves_) {
     kept_with_loss_.push_back(std::exchange(slots_[leaf], {}).storage);
   }
+}
+
+void Engine::hook_before_backward(const OpSite& site) {
+  const bool last = site.op + 1 == order_.program(site).ops.size();
+  if (settings_.hooks != nullptr && last) settings_.hooks->before_backward(site.instance);
+}
+
+void Engine::hook_after_backward(const OpSite& site) {
+  if (settings_.hooks != nullptr && site.op == 0) settings_.hooks->after_backward(site.instance);
 }
 
 /// Where no gradient arrives the node is not part of the loss's graph.
@@ -133,6 +145,7 @@ void Engine::accumulate(std::uint32_t index) {
   parameter.slot = {};
   parameter.arrived = 0;
   if (settings_.gradient_bytes > 0) arrived = in_gradient_type(index, arrived);
+  if (settings_.hooks != nullptr && settings_.hooks->take_gradient(index, arrived)) return;
   if (parameter.gradient == kNoStorage) {
     parameter.gradient = arrived;
   } else {
@@ -154,6 +167,7 @@ StorageId Engine::in_gradient_type(std::uint32_t index, StorageId arrived) {
 }
 
 void Engine::drop_gradients() {
+  if (settings_.hooks != nullptr) settings_.hooks->drop_gradients();
   for (ParameterState& parameter : parameters_) {
     recorder_.release(parameter.gradient);
     parameter.gradient = kNoStorage;

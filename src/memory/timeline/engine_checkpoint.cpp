@@ -34,6 +34,7 @@ void Engine::backward_of(std::size_t index) {
   bool done = false;
   for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
     const OpSite& site = order_.sites()[i - 1];
+    hook_before_backward(site);
     if (!done && order_.op(site).keeps) {
       recompute(checkpoint);
       done = unpacks_ = true;
@@ -41,6 +42,7 @@ void Engine::backward_of(std::size_t index) {
     if (i - 1 == checkpoint.first_kept) ending_ = index;
     run_backward(site);
     end_checkpoint();
+    hook_after_backward(site);
   }
   unpacks_ = false;
   if (!done) drop_inputs(index);

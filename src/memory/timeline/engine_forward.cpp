@@ -69,10 +69,21 @@ void Engine::forward(StorageId batch, StorageId labels) {
       hold_inputs(checkpoints_.list[next]);
       inputs_of_[next] = {begin, static_cast<std::uint32_t>(inputs_.size())};
     }
+    hook_before_forward(sites[i]);
     run_forward(sites[i], !inside);
+    hook_after_forward(sites[i]);
     if (inside && i + 1 == checkpoints_.list[next].end) ++next;
   }
   end_forward();
+}
+
+void Engine::hook_before_forward(const OpSite& site) {
+  if (settings_.hooks != nullptr && site.op == 0) settings_.hooks->before_forward(site.instance);
+}
+
+void Engine::hook_after_forward(const OpSite& site) {
+  const bool last = site.op + 1 == order_.program(site).ops.size();
+  if (settings_.hooks != nullptr && last) settings_.hooks->after_forward(site.instance);
 }
 
 /// Nothing is saved, nothing dropped out, and nothing made that only a backward reads.

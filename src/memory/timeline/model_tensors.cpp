@@ -21,7 +21,8 @@ ModelTensors model_tensors(const Inventory& inventory) {
     tensors.order.push_back({placed.buffer, places.size()});
     const auto& shape = placed.buffer ? inventory.buffers[placed.row].shape
                                       : inventory.parameters[placed.row].shape;
-    places.push_back({static_cast<std::uint32_t>(placed.row), placed.copy, elements_of(shape)});
+    places.push_back(
+        {static_cast<std::uint32_t>(placed.row), placed.copy, elements_of(shape), placed.layer});
   }
   return tensors;
 }

@@ -70,6 +70,10 @@ std::string_view name_of(Holding holding) {
       return "gradients of activations";
     case Holding::temporaries:
       return "temporaries";
+    case Holding::gathered_weights:
+      return "gathered weights";
+    case Holding::collective_buffers:
+      return "buffers of collectives";
     case Holding::workspaces:
       return "library workspaces";
   }
@@ -110,12 +114,52 @@ std::string_view name_of(LoopTensor tensor) {
       return "gradient in the master copy's type";
     case LoopTensor::step_temporary:
       return "temporary of the optimizer step";
+    case LoopTensor::shapes:
+      return "shapes that the ranks compare";
+    case LoopTensor::broadcast:
+      return "copy that is sent to the other ranks";
+    case LoopTensor::gradient_bucket:
+      return "gradient bucket";
     case LoopTensor::cublas_workspace:
       return "cuBLAS workspace";
     case LoopTensor::cublas_lt_workspace:
       return "cublasLt workspace";
   }
   unreachable("every tensor of the loop has a name");
+}
+
+std::string_view name_of(UnitTensor tensor) {
+  switch (tensor) {
+    case UnitTensor::cast_shares:
+      return "all_gather input";
+    case UnitTensor::all_gather_output:
+      return "all_gather output";
+    case UnitTensor::weight:
+      return "gathered weight";
+    case UnitTensor::reduce_scatter_input:
+      return "reduce_scatter input";
+    case UnitTensor::gradients:
+      return "gradients";
+    case UnitTensor::pointers:
+      return "pointers to pieces";
+  }
+  unreachable("every tensor of a unit has a name");
+}
+
+Holding holding_of(UnitTensor tensor) {
+  switch (tensor) {
+    case UnitTensor::cast_shares:
+    case UnitTensor::all_gather_output:
+    case UnitTensor::reduce_scatter_input:
+      return Holding::collective_buffers;
+    case UnitTensor::weight:
+      return Holding::gathered_weights;
+    case UnitTensor::gradients:
+      return Holding::gradients;
+    case UnitTensor::pointers:
+      return Holding::temporaries;
+  }
+  unreachable("every tensor of a unit is held as something");
 }
 
 std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place) {
@@ -139,6 +183,12 @@ std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId
       const TensorPlace& place = timeline.buffers[label.place];
       const BufferTensor& row = graph.parameters.buffers[place.row];
       return with_layer(row.name, place, row.count);
+    }
+    case Origin::unit: {
+      const std::string tensor(name_of(static_cast<UnitTensor>(label.tensor)));
+      const std::string unit =
+          label.op == 0 ? place_name(timeline, graph, label.place) : "the root unit";
+      return tensor + " of " + unit;
     }
     case Origin::loop:
       return std::string(name_of(static_cast<LoopTensor>(label.tensor)));

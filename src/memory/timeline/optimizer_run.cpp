@@ -34,7 +34,8 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       implementation_(implementation_of(training_)),
       groups_(std::move(groups)),
       device_(device),
-      recorder_(recorder) {}
+      recorder_(recorder),
+      sharded_(job.parallelism.fsdp.has_value()) {}
 
 void OptimizerRun::construct() {
   if (training_.recipe.master) {

@@ -45,6 +45,7 @@ class OptimizerRun {
   [[nodiscard]] std::vector<DType> gradient_types() const;
   [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
   void take_norms(DType type, std::vector<StorageId>& norms);
+  StorageId reduce_norms(std::int64_t bytes);
   void make_states(const ParameterGroup& group);
   void widen_gradients();
   void step_lists(const ParameterGroup& group);
@@ -71,6 +72,7 @@ class OptimizerRun {
   Recorder& recorder_;
   std::map<std::uint32_t, StorageId> scales_;  // Adafactor's, by parameter
   std::vector<StorageId> wide_gradients_;
+  bool sharded_ = false;  // gradients are DTensors
   bool has_states_ = false;
 };
 

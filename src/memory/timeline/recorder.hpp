@@ -13,6 +13,9 @@ class Recorder {
  public:
   explicit Recorder(Timeline& timeline) : timeline_(timeline) {}
 
+  /// What has been written so far.
+  [[nodiscard]] const Timeline& timeline() const { return timeline_; }
+
   /// A storage with one reference, the caller's; kNoStorage for 0 bytes.
   StorageId allocate(std::int64_t bytes, Label label, Stream stream = Stream::compute);
   void retain(StorageId storage) {

@@ -30,6 +30,7 @@ StorageMaker maker_of(const Timeline& timeline, const Graph& graph, StorageId st
     }
     case Origin::parameter:
     case Origin::buffer:
+    case Origin::unit:
     case Origin::loop:
       return {"", "", storage_name(timeline, graph, storage)};
   }

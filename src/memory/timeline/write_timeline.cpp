@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "../overheads.hpp"
 #include "engine.hpp"
+#include "gradient_buckets.hpp"
 #include "inference_loop.hpp"
 #include "loop.hpp"
 #include "loop_habits.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memest/spec/inventory.hpp"
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
 #include "recorder.hpp"
+#include "sharded_units.hpp"
 
 namespace memest {
 namespace {
@@ -31,17 +35,24 @@ void name_places(const Graph& graph, const ForwardOrder& order, Timeline& timeli
   }
 }
 
+/// Tensors of one number with which the first operation on a DTensor opens a context on the device
+/// (torch/_subclasses/fake_tensor.py, init_gpu_context).
+constexpr int kContextProbes = 2;
+
 /// Module.to(), and what peft adds to a model that has its place.
 class ModelPlacement {
  public:
-  ModelPlacement(const Graph& graph, const Recipe& recipe, const ModelTensors& tensors,
+  ModelPlacement(const Inventory& inventory, const Recipe& recipe, const ModelTensors& tensors,
                  Recorder& recorder)
-      : inventory_(graph.parameters), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
+      : inventory_(inventory), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
 
-  void write(bool adapted) {
+  /// fully_shard sends the buffers to the device; the shares follow where they are made.
+  void write(bool adapted, bool sharded) {
+    for (std::size_t i = 0; sharded && i < tensors_.buffers.size(); ++i) place_buffer(i);
+    for (int i = 0; sharded && i < kContextProbes; ++i) probe_context();
     for (const auto& [is_buffer, i] : tensors_.order) {
       if (is_buffer) {
-        place_buffer(i);
+        if (!sharded) place_buffer(i);
         continue;
       }
       if (adapted && row(i).trainable) continue;
@@ -55,6 +66,13 @@ class ModelPlacement {
  private:
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
     return inventory_.parameters[tensors_.parameters[parameter].row];
+  }
+
+  void probe_context() {
+    Label label;
+    label.holding = Holding::temporaries;
+    label.tensor = static_cast<std::uint16_t>(LoopTensor::shapes);
+    recorder_.release(recorder_.allocate(size_of(DType::fp32), label));
   }
 
   StorageId place(std::size_t parameter, DType dtype) {
@@ -96,13 +114,13 @@ class ModelPlacement {
 };
 
 /// The optimizer's groups: what decays, where the loop makes the difference, and the rest.
-std::vector<ParameterGroup> trained(const Graph& graph, const Timeline& timeline,
+std::vector<ParameterGroup> trained(const Inventory& inventory, const Timeline& timeline,
                                     const LoopHabits& habits) {
   ParameterGroup decaying;
   ParameterGroup rest;
   for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
     const TensorPlace& place = timeline.parameters[i];
-    const ParameterTensor& row = graph.parameters.parameters[place.row];
+    const ParameterTensor& row = inventory.parameters[place.row];
     if (!row.trainable) continue;
     const bool decays = habits.decays != nullptr && habits.decays(row);
     (decays ? decaying : rest).push_back({static_cast<std::uint32_t>(i), place.elements, &row});
@@ -110,10 +128,17 @@ std::vector<ParameterGroup> trained(const Graph& graph, const Timeline& timeline
   return {std::move(decaying), std::move(rest)};
 }
 
-EngineSettings settings_of(const Job& job) {
+/// What this rank holds of the model.
+Inventory own_inventory(const Graph& graph, const Job& job) {
+  if (!job.parallelism.fsdp) return graph.parameters;
+  return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
+}
+
+EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
   settings.recompute = job.recompute();
+  settings.hooks = wrapper;
   settings.gradients = job.training.has_value();
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace};
   if (recipe.gradients != recipe.trained.value_or(recipe.weights))
@@ -131,13 +156,34 @@ std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
 /// settle.
 constexpr std::uint16_t kPrompts = 3;
 
+/// Whole replicas, whose gradients DistributedDataParallel reduces.
+bool has_ddp(const Job& job) {
+  return job.training && job.parallelism.data > 1 && job.parallelism.zero == ZeroStage::none &&
+         !job.forward()->recipe.gathered_units;
+}
+
+/// What is put around the model, and what its constructor makes; null where nothing is.
+std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventory,
+                                       const ForwardOrder& order, Recorder& recorder) {
+  if (job.parallelism.fsdp) {
+    return std::make_unique<ShardedUnits>(job, inventory, order, recorder);
+  }
+  if (!has_ddp(job)) return nullptr;
+  auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
+  buckets->construct();
+  return buckets;
+}
+
 /// Why the job has no timeline yet, or nothing.
 std::optional<Unavailable> refusal(const Job& job) {
-  if (job.hardware.count > 1) {
-    return Unavailable{"the timeline of several GPUs is not available yet"};
+  if (job.parallelism.data > 1 && !job.parallelism.fsdp && !has_ddp(job)) {
+    return Unavailable{"the timeline of DeepSpeed's ZeRO is not available yet"};
   }
-  if (job.forward()->recipe.gathered_units) {
-    return Unavailable{"the timeline of gathered units (FSDP2) is not available yet"};
+  if (job.parallelism.fsdp && !job.training) {
+    return Unavailable{"inference over sharded weights is not available yet"};
+  }
+  if (job.forward()->recipe.gathered_units && job.parallelism.shard_ranks() == 1) {
+    return Unavailable{"the timeline of units gathered from one GPU is not available yet"};
   }
   return std::nullopt;
 }
@@ -149,22 +195,27 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   name_places(graph, order, timeline);
-  const ModelTensors tensors = model_tensors(graph.parameters);
+  const Inventory inventory = own_inventory(graph, job);
+  const ModelTensors tensors = model_tensors(inventory);
   timeline.parameters = tensors.parameters;
   timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
   recorder.begin(Phase::model);
-  ModelPlacement(graph, job.forward()->recipe, tensors, recorder)
-      .write(job.model.adapter.has_value());
-  recorder.end();
-  Engine engine(graph, order, settings_of(job), recorder);
+  ModelPlacement(inventory, job.forward()->recipe, tensors, recorder)
+      .write(job.model.adapter.has_value(), job.parallelism.fsdp.has_value());
+  // train.py and the Trainer place the model, and wrap it later.
+  const bool wrapped_later = job.training && job.training->implementation.loop != LoopKind::plain;
+  if (wrapped_later) recorder.end();
+  const std::unique_ptr<BlockHooks> wrapper = wrapper_of(job, inventory, order, recorder);
+  if (!wrapped_later) recorder.end();
+  Engine engine(graph, order, settings_of(job, wrapper.get()), recorder);
   if (job.inference) {
     InferenceLoop loop(order, engine, recorder);
     for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
     return timeline;
   }
   const LoopHabits& habits = loop_habits_of(job.training->implementation.loop);
-  OptimizerRun optimizer(job, trained(graph, timeline, habits), device_of(job.hardware.gpu),
+  OptimizerRun optimizer(job, trained(inventory, timeline, habits), device_of(job.hardware.gpu),
                          recorder);
   if (habits.empties_cache) {
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());

@@ -182,6 +182,7 @@ constexpr Key kCeilingFileKeys[] = {
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
                                          {"nanogpt"},      {"textbook"},   {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
+constexpr Word kGpuCounts[] = {{"one"}, {"several"}};
 constexpr Key kResidualKeys[] = {
     {.name = "method",
      .shapes = {choice(kMethodWords)},
@@ -190,6 +191,10 @@ constexpr Key kResidualKeys[] = {
     {.name = "implementation",
      .shapes = {choice(kImplementationWords)},
      .doc = "Whose runs; all where left out."},
+    {.name = "gpus",
+     .shapes = {choice(kGpuCounts)},
+     .doc = "Whether the runs are of one GPU or one rank of several.",
+     .required = true},
     flag_key("recomputes", "Whether the runs recompute."),
     {.name = "records", .shapes = {count()}, .doc = "Runs behind the row.", .required = true},
     {.name = "low",

@@ -1,0 +1,35 @@
+// What a wrapper around the model's blocks does before and after each, in both passes.
+#pragma once
+
+#include <cstdint>
+
+#include "memest/memory/timeline.hpp"
+
+namespace memest {
+
+class BlockHooks {
+ public:
+  BlockHooks() = default;
+  BlockHooks(const BlockHooks&) = delete;
+  BlockHooks(BlockHooks&&) = delete;
+  BlockHooks& operator=(const BlockHooks&) = delete;
+  BlockHooks& operator=(BlockHooks&&) = delete;
+  virtual ~BlockHooks() = default;
+
+  /// `instance` counts ForwardOrder::instances().
+  virtual void before_forward(std::uint32_t instance) = 0;
+  virtual void after_forward(std::uint32_t instance) = 0;
+  /// The gradient of what the block answers is there.
+  virtual void before_backward(std::uint32_t instance) = 0;
+  /// Its last node has run.
+  virtual void after_backward(std::uint32_t instance) = 0;
+  /// `gradient`, of ForwardOrder::parameters()[use], is complete. True: its reference is the
+  /// wrapper's from here on.
+  virtual bool take_gradient(std::uint32_t use, StorageId gradient) = 0;
+  /// The engine has run its last node.
+  virtual void end_backward() = 0;
+  /// zero_grad(set_to_none=True).
+  virtual void drop_gradients() = 0;
+};
+
+}  // namespace memest

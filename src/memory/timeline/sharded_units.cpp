@@ -1,0 +1,194 @@
+#include "sharded_units.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "foreach_copies.hpp"
+#include "memest/diag/expect.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+ShardTypes types_of(const Recipe& recipe) {
+  return {recipe.weights, recipe.compute, recipe.gathered_units ? recipe.reduce : recipe.gradients};
+}
+
+}  // namespace
+
+ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
+                           Recorder& recorder)
+    : timeline_(recorder.timeline()),
+      recorder_(recorder),
+      ranks_(job.parallelism.shard_ranks()),
+      types_(types_of(job.training->recipe)),
+      units_(sharded_units(job, inventory, order, timeline_)),
+      states_(units_.size()),
+      arrived_(order.parameters().size(), kNoStorage) {}
+
+std::int64_t ShardedUnits::share_elements(std::size_t unit) const {
+  std::int64_t elements = 0;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    elements = checked_add(elements, timeline_.parameters[parameter].elements);
+  }
+  return elements;
+}
+
+StorageId ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
+                             Stream stream) {
+  Label label;
+  label.holding = holding_of(tensor);
+  label.origin = Origin::unit;
+  label.place = units_[unit].first;
+  label.op = units_[unit].first == units_[unit].last ? 0 : 1;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(bytes, label, stream);
+}
+
+void ShardedUnits::before_forward(std::uint32_t instance) {
+  if (instance == 0) forward_order_.clear();
+  for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
+    if (units_[i - 1].first != instance) continue;
+    gather(i - 1);
+    const StorageId output = take_apart(i - 1);
+    if (output != kNoStorage) recorder_.release(std::exchange(kept_output_, output));
+  }
+}
+
+void ShardedUnits::after_forward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].last != instance) continue;
+    if (units_[i].reshards) give_back(i);
+    if (!units_[i].parameters.empty()) forward_order_.push_back(i);
+  }
+  if (instance == units_.back().last) {
+    recorder_.release(std::exchange(kept_output_, kNoStorage));
+  }
+}
+
+void ShardedUnits::before_backward(std::uint32_t instance) {
+  for (std::size_t i = units_.size(); i > 0; --i) {
+    if (units_[i - 1].last != instance) continue;
+    gather(i - 1);
+    recorder_.release(take_apart(i - 1));
+    const auto here = std::find(forward_order_.begin(), forward_order_.end(), i - 1);
+    const bool first = here == forward_order_.begin() || here == forward_order_.end();
+    if (!first) gather(*(here - 1));
+  }
+}
+
+void ShardedUnits::after_backward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].first == instance && !units_[i].reduces_at_end) reduce(i);
+  }
+}
+
+bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
+  arrived_[use] = gradient;
+  return true;
+}
+
+/// As the modules are nested: the root first.
+void ShardedUnits::end_backward() {
+  reduce(units_.size() - 1);
+  for (std::size_t i = 0; i + 1 < units_.size(); ++i) {
+    if (units_[i].reduces_at_end) reduce(i);
+  }
+  recorder_.release(std::exchange(kept_input_, kNoStorage));
+}
+
+void ShardedUnits::drop_gradients() {
+  for (State& state : states_) recorder_.release(std::exchange(state.gradients, kNoStorage));
+}
+
+void ShardedUnits::gather(std::size_t unit) {
+  State& state = states_[unit];
+  const bool gathered = state.output != kNoStorage || !state.weights.empty();
+  if (gathered || units_[unit].parameters.empty()) return;
+  const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
+  const StorageId flat = types_.gathered == types_.share
+                             ? kNoStorage
+                             : make(unit, UnitTensor::cast_shares, share, Stream::all_gather);
+  state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_),
+                      Stream::all_gather);
+  recorder_.release(flat);
+}
+
+/// Answers what the weights were copied from.
+StorageId ShardedUnits::take_apart(std::size_t unit) {
+  State& state = states_[unit];
+  if (state.output == kNoStorage) return kNoStorage;
+  CopyPieces pieces;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    const std::int64_t share =
+        checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.gathered));
+    state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
+    pieces.add(share);
+  }
+  recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy()));
+  return std::exchange(state.output, kNoStorage);
+}
+
+void ShardedUnits::give_back(std::size_t unit) {
+  for (const StorageId weight : std::exchange(states_[unit].weights, {})) recorder_.release(weight);
+}
+
+/// The caller's last name for a gradient, the last parameter's, ends with the reduction.
+void ShardedUnits::reduce(std::size_t unit) {
+  give_back(unit);
+  std::vector<StorageId> gradients;
+  for (const std::uint32_t use : units_[unit].uses) {
+    const StorageId gradient = std::exchange(arrived_[use], kNoStorage);
+    if (gradient != kNoStorage) gradients.push_back(gradient);
+  }
+  if (gradients.empty()) return;
+  std::swap(gradients.back(), gradients[last_gradient(unit, gradients)]);
+  recorder_.release(std::exchange(kept_input_, kNoStorage));
+  CopyPieces pieces;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    pieces.add(checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.reduced)));
+  }
+  const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.reduced));
+  kept_input_ = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
+  recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()));
+  for (std::size_t i = 0; i + 1 < gradients.size(); ++i) recorder_.release(gradients[i]);
+  take_shares(unit, share);
+  recorder_.release(gradients.back());
+}
+
+/// The first time the reduced shares become the gradients; later ones are added to them.
+void ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
+  StorageId reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
+  if (types_.reduced != types_.share) {
+    const std::int64_t elements = share_elements(unit);
+    const StorageId cast =
+        make(unit, UnitTensor::gradients, checked_multiply(elements, size_of(types_.share)),
+             Stream::reduce_scatter);
+    recorder_.release(std::exchange(reduced, cast));
+  }
+  StorageId& gradients = states_[unit].gradients;
+  if (gradients == kNoStorage) {
+    gradients = reduced;
+  } else {
+    recorder_.release(reduced);
+  }
+}
+
+/// Which of the gradients is that of the parameter registered last: the largest that its padded
+/// size holds.
+std::size_t ShardedUnits::last_gradient(std::size_t unit,
+                                        const std::vector<StorageId>& gradients) const {
+  const TensorPlace& last = timeline_.parameters[units_[unit].parameters.back()];
+  const std::int64_t most = last.elements * ranks_ * size_of(types_.gathered);
+  std::size_t found = gradients.size() - 1;
+  std::int64_t largest = 0;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::int64_t bytes = timeline_.storages[gradients[i]].bytes;
+    if (bytes > most || bytes < largest) continue;
+    largest = bytes;
+    found = i;
+  }
+  return found;
+}
+
+}  // namespace memest

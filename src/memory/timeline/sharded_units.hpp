@@ -1,0 +1,78 @@
+// fully_shard (FSDP2), PyTorch 2.11: every parameter lies in equal shares of rows on the ranks; a
+// unit's weights are gathered while it runs, its gradients reduced to shares when it has run.
+//
+//   gather   in the all-gather stream: a flat copy of the unit's shares in the gathered type, then
+//            the flat output of all ranks; then, in the compute stream, each parameter by itself.
+//            In the forward the output stays until the next unit's copies are made, so that its
+//            gather can begin; in the backward it goes at once, and the unit before is gathered
+//            ahead.
+//   reduce   the flat input in the compute stream, kept until the next unit reduces; the output in
+//            the reduce-scatter stream: the unit's gradients from then on.
+//
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "block_hooks.hpp"
+#include "forward_order.hpp"
+#include "memest/spec/job.hpp"
+#include "recorder.hpp"
+#include "unit_layout.hpp"
+
+namespace memest {
+
+/// Elements by type: of the shares, of what is gathered, and of what is reduced.
+struct ShardTypes {
+  DType share = DType::fp32;
+  DType gathered = DType::bf16;
+  DType reduced = DType::fp32;
+};
+
+class ShardedUnits final : public BlockHooks {
+ public:
+  /// The units of `job`, in the order in which they end in the forward.
+  ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
+               Recorder& recorder);
+
+  void before_forward(std::uint32_t instance) override;
+  void after_forward(std::uint32_t instance) override;
+  void before_backward(std::uint32_t instance) override;
+  void after_backward(std::uint32_t instance) override;
+  bool take_gradient(std::uint32_t use, StorageId gradient) override;
+  void end_backward() override;
+  void drop_gradients() override;
+
+ private:
+  struct State {
+    StorageId output = kNoStorage;     ///< gathered and not yet taken apart
+    std::vector<StorageId> weights;    ///< empty: sharded
+    StorageId gradients = kNoStorage;  ///< the shares
+  };
+
+  void gather(std::size_t unit);
+  StorageId take_apart(std::size_t unit);
+  void give_back(std::size_t unit);
+  void reduce(std::size_t unit);
+  void take_shares(std::size_t unit, std::int64_t bytes);
+  [[nodiscard]] std::size_t last_gradient(std::size_t unit,
+                                          const std::vector<StorageId>& gradients) const;
+  StorageId make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
+                 Stream stream = Stream::compute);
+  [[nodiscard]] std::int64_t share_elements(std::size_t unit) const;
+
+  const Timeline& timeline_;
+  Recorder& recorder_;
+  std::int64_t ranks_;
+  ShardTypes types_;
+  std::vector<ShardedUnit> units_;
+  std::vector<State> states_;
+  std::vector<StorageId> arrived_;          // whole gradients, by ForwardOrder::parameters()
+  std::vector<std::size_t> forward_order_;  // units as their forward ended
+  StorageId kept_output_ = kNoStorage;      // of the last gather of the forward
+  StorageId kept_input_ = kNoStorage;       // of the last reduction
+};
+
+}  // namespace memest

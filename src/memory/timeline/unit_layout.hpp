@@ -1,0 +1,30 @@
+// How programs cut a model into the units of fully_shard.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "forward_order.hpp"
+#include "memest/memory/timeline.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// What is gathered at once.
+struct ShardedUnit {
+  std::vector<std::uint32_t> parameters;  ///< Timeline::parameters, as their modules register them
+  std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
+  std::uint32_t first = 0;                ///< instances [first, last] run it
+  std::uint32_t last = 0;
+  bool reshards = true;  ///< gives the gathered weights back after the forward
+  /// It reads token ids, through which no gradient comes: nothing tells when its backward has run
+  /// but the end of all.
+  bool reduces_at_end = false;
+};
+
+/// The units of `job` in the order in which they end in the forward; the last is the root, which
+/// may own nothing.
+std::vector<ShardedUnit> sharded_units(const Job& job, const Inventory& inventory,
+                                       const ForwardOrder& order, const Timeline& timeline);
+
+}  // namespace memest
