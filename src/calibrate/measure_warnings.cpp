@@ -103,4 +103,16 @@ Diagnostics warnings_of(const Sweep& sweep, const SweepDevice& device,
   return warnings;
 }
 
+Diagnostics missing_laws(const GpuProfile& profile, const GpuSpec& gpu,
+                         const std::vector<Sample>& samples) {
+  std::vector<KernelShape> without;
+  for (const Sample& sample : samples) {
+    if (!predict(profile, gpu, sample.shape, sample.load)) without.push_back(sample.shape);
+  }
+  if (without.empty()) return {};
+  return {warning(counted(without.size(), "shape") +
+                      " of kinds with fewer than three samples made no law: " + named(without),
+                  "--seconds N measures more of them")};
+}
+
 }  // namespace memest

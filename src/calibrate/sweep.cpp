@@ -69,7 +69,15 @@ SweepStep burst_step(const SweepDevice& device, const RulerSettings& ruler, Kern
   return {std::move(shape), Load::burst, call, time_of(call, ruler)};
 }
 
-/// The shapes of all kinds, in rounds: each kind's i-th stands at (i + ½) / weight.
+/// Where in the rounds a kind's i-th shape stands. The first three, without which it has no law,
+/// come in the first two rounds, whatever its weight.
+double place_of(std::size_t i, double weight) {
+  constexpr std::size_t kForLaw = 3;
+  constexpr double kLeastWeight = 1.25;
+  return (static_cast<double>(i) + 0.5) / (i < kForLaw ? std::max(weight, kLeastWeight) : weight);
+}
+
+/// The shapes of all kinds in turn.
 std::vector<KernelShape> in_rounds(const std::vector<SweepKind>& kinds) {
   struct Entry {
     double place;
@@ -78,7 +86,7 @@ std::vector<KernelShape> in_rounds(const std::vector<SweepKind>& kinds) {
   std::vector<Entry> entries;
   for (const SweepKind& kind : kinds) {
     for (std::size_t i = 0; i < kind.shapes.size(); ++i) {
-      entries.push_back({(static_cast<double>(i) + 0.5) / kind.weight, &kind.shapes[i]});
+      entries.push_back({place_of(i, kind.weight), &kind.shapes[i]});
     }
   }
   std::stable_sort(entries.begin(), entries.end(),

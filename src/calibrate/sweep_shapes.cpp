@@ -102,11 +102,11 @@ struct MatmulType {
   bool cast = false;   ///< of the left operand, in the time
 };
 constexpr std::array kMatmulTypes = {
-    MatmulType{DType::bf16, DType::bf16, OperandScaling::none, false, 10},
+    MatmulType{DType::bf16, DType::bf16, OperandScaling::none, false, 16},
     MatmulType{DType::fp16, DType::fp16, OperandScaling::none, false, 4, false},
     MatmulType{DType::fp32, DType::fp32, OperandScaling::none, true, 3},
     MatmulType{DType::fp32, DType::fp32, OperandScaling::none, false, 3},
-    MatmulType{DType::fp8, DType::bf16, OperandScaling::fixed, false, 5},
+    MatmulType{DType::fp8, DType::bf16, OperandScaling::fixed, false, 6},
     MatmulType{DType::fp8, DType::bf16, OperandScaling::per_tensor, false, 3, false, true},
 };
 
@@ -179,7 +179,7 @@ void add_attentions(const SweepDevice& device, const SweepScope& scope,
              ++i) {
           list.add(attention_at(kind, i));
         }
-        kinds.push_back({std::move(list).take(), causal ? 2.0 : 1.0});
+        kinds.push_back({std::move(list).take(), causal ? 4.0 : 1.0});
       }
     }
   }
@@ -222,6 +222,9 @@ SweepKind streams_of(const SweepDevice& device, const SweepScope& scope, StreamS
   return {std::move(list).take(), 1};
 }
 
+/// Streams of a second type differ little from those of the first.
+constexpr double kOtherTypes = 0.5;
+
 void add_streams(const SweepDevice& device, const SweepScope& scope,
                  std::vector<SweepKind>& kinds) {
   if (!device.gpu.memory_bandwidth) return;
@@ -232,16 +235,19 @@ void add_streams(const SweepDevice& device, const SweepScope& scope,
   for (int op = 0; op <= static_cast<int>(StreamOp::adamw); ++op) {
     for (const KernelPass pass : {KernelPass::forward, KernelPass::backward}) {
       const auto stream = static_cast<StreamOp>(op);
+      bool first = true;
       for (const DType dtype : {DType::bf16, DType::fp32, DType::fp16, DType::fp8}) {
         if (!can(stream, pass, dtype)) continue;
         kinds.push_back(streams_of(device, scope, {.op = stream, .pass = pass, .dtype = dtype}));
+        if (!first) kinds.back().weight = kOtherTypes;
+        first = false;
         if (!scope.every_type) break;
       }
     }
   }
 }
 
-/// Powers of four from `least` on.
+/// Powers of four from kSmallestTransfer on.
 template <class Shape>
 SweepKind sized(const SweepDevice& device, const SweepScope& scope, Shape shape, std::size_t most) {
   ShapeList list(device, scope);
@@ -259,7 +265,9 @@ void add_moves(const SweepDevice& device, const SweepScope& scope, std::vector<S
     kinds.push_back(sized(device, scope, TransferShape{.path = static_cast<TransferPath>(path)},
                           kMostTransfers));
   }
+  const bool launches = !device.facts.compute_capability.empty();  // the host calls
   for (const LaunchPath path : {LaunchPath::stream, LaunchPath::graph}) {
+    if (!launches) break;
     kinds.push_back({{LaunchShape{path}}, 1});
   }
   for (const std::int64_t gpus : kCounts) {

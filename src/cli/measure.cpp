@@ -50,22 +50,22 @@ Diagnostic wrong(std::string message, std::string hint) {
 MeasureResult measure(OpenDevice& device, const Sweep& sweep, SampleLog& log,
                       const Arguments& arguments) {
   const InterruptWatch watch;
+  std::string under_way;  // what a device that fails was asked for
   ProgressLine line(render_options_of(Stream::err, arguments.color), arguments.quiet);
-  const MeasureHooks hooks{.now = now,
-                           .interrupted = InterruptWatch::interrupted,
-                           .begins =
-                               [&line](const MeasureProgress& progress) {
-                                 const std::string what = progress.next == nullptr
-                                                              ? "fitting"
-                                                              : text_of(progress.next->shape);
-                                 line.show(progress.done, progress.of, what, progress.left);
-                               },
-                           .measured = [&log](const Sample& sample) { log.add(sample); }};
+  const MeasureHooks hooks{
+      .now = now,
+      .interrupted = InterruptWatch::interrupted,
+      .begins =
+          [&](const MeasureProgress& progress) {
+            under_way = progress.next == nullptr ? "fitting" : text_of(progress.next->shape);
+            line.show(progress.done, progress.of, under_way, progress.left);
+          },
+      .measured = [&log](const Sample& sample) { log.add(sample); }};
   const MeasureRequest request{device.device.gpu.slug, budget_of(arguments), log.before()};
   try {
     return measure_sweep(*device.backend, sweep, request, hooks);
   } catch (const EnvironmentError& error) {
-    throw EnvironmentError(std::string(error.what()) + "; the samples until then are in '" +
+    throw EnvironmentError(under_way + ": " + error.what() + "; the samples until then are in '" +
                            log.part_path() + "'");
   }
 }
@@ -146,7 +146,11 @@ Outcome measure_and_fit(OpenDevice& open, const Sweep& sweep, const Arguments& a
     result.samples[i].file = std::filesystem::path(samples_path).filename();
     result.samples[i].line = static_cast<std::int64_t>(i) + 2;  // behind the head
   }
-  Outcome outcome = answer(profile_of(device, result.samples), device, arguments, surroundings);
+  const GpuProfile profile = profile_of(device, result.samples);
+  for (Diagnostic& missing : missing_laws(profile, device.gpu, result.samples)) {
+    warnings.push_back(std::move(missing));
+  }
+  Outcome outcome = answer(profile, device, arguments, surroundings);
   outcome.diagnostics = std::move(warnings);
   return outcome;
 }

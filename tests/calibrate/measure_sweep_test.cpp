@@ -235,6 +235,20 @@ TEST_CASE("every warning says what is wrong and what to do", "[calibrate]") {
   CHECK(warned(impossible).size() == 1);
 }
 
+TEST_CASE("kinds with too few samples for a law are named", "[calibrate]") {
+  LawfulBackend backend;
+  const Sweep sweep = design_sweep(backend.as_device(), kQuickBudget);
+  std::vector<Sample> samples = Run{backend}.measure(sweep, Seconds(1e6)).samples;
+  CHECK(missing_laws(fit_profile(h100(), samples, kFit).profile, h100(), samples).empty());
+  Sample lonely;
+  lonely.shape = TransferShape{.path = TransferPath::managed_migration, .bytes = 1 << 20};
+  lonely.seconds = Seconds(1e-3);
+  samples = {lonely, lonely};
+  CHECK(texts_of(missing_laws(fit_profile(h100(), samples, kFit).profile, h100(), samples)) ==
+        Texts{"2 shapes of kinds with fewer than three samples made no law: managed-migration 1.00 "
+              "MiB, managed-migration 1.00 MiB | --seconds N measures more of them"});
+}
+
 TEST_CASE("shapes that lacked memory are counted and named", "[calibrate]") {
   const LawfulBackend backend;
   Sweep sweep;

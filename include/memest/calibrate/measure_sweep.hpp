@@ -11,6 +11,7 @@
 #include "memest/calibrate/sweep.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/kernels/backend.hpp"
+#include "memest/spec/gpu_profile.hpp"
 #include "memest/spec/sample.hpp"
 
 namespace memest {
@@ -52,5 +53,10 @@ MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureR
 /// want of memory, samples at a fallen clock, steps that were not measured, rates that the device
 /// cannot have reached.
 Diagnostics warnings_of(const Sweep& sweep, const SweepDevice& device, const MeasureResult& result);
+
+/// Shapes that were measured and that `profile`, fitted to them, has no law for; nothing where it
+/// has all.
+Diagnostics missing_laws(const GpuProfile& profile, const GpuSpec& gpu,
+                         const std::vector<Sample>& samples);
 
 }  // namespace memest
