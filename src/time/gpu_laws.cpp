@@ -119,9 +119,9 @@ class Pricing {
     if constexpr (kIsCollective<Shape>) {
       // Through the host, peer access makes a factor of ten between nodes of the same GPUs, so only
       // what was measured on the asker's own counts.
-      const bool own_node = !source.profile->collectives.empty() &&
+      const bool own_node = source.sibling.empty() &&
                             source.profile->collectives.front().provenance == Provenance::measured;
-      return (laws_.gpu_->link_bandwidth && source.link_ratio > 0) || own_node;
+      return own_node || (laws_.gpu_->link_bandwidth && source.link_ratio > 0);
     }
     const GpuSpec& gpu = *laws_.gpu_;
     const auto operand = operand_of(shape);

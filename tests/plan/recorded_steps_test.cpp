@@ -180,4 +180,18 @@ TEST_CASE("The interval holds four of five recorded steps, and the median is unb
   }
 }
 
+TEST_CASE("Long sequences come out within a fifth of the recorded steps") {
+  constexpr int kLong = 16384;
+  int compared = 0;
+  for (const RecordedStep& step : kRecordedSteps) {
+    if (step.seq_len < kLong) continue;
+    INFO(step.gpu << ", " << step.model.layers << " layers, " << step.seq_len << " tokens");
+    const double ratio = compare(step).ratio;
+    CHECK(ratio > 0.8);
+    CHECK(ratio < 1.2);
+    ++compared;
+  }
+  CHECK(compared > 10);
+}
+
 }  // namespace memest
