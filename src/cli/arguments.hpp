@@ -26,6 +26,7 @@ struct Arguments {
   std::string lines;                    ///< --lines FILE; empty: none
   std::string plot;                     ///< --plot FILE; empty: none
   std::string residuals;                ///< --residuals FILE; empty: none
+  std::int64_t rank = 0;                ///< --rank N, of a pipeline
   std::string against;                  ///< --against TRACE; empty: none
   std::string csv;                      ///< --csv FILE; empty: none
   std::string snapshot;                 ///< --snapshot FILE; empty: none

@@ -56,6 +56,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--gpu", arguments.gpu);
   }
   if ((command.flags & kEventFlags) != 0) {
+    app.add_option("--rank", arguments.rank);
     app.add_option("--snapshot", arguments.snapshot);
     app.add_option("--html", arguments.html);
     app.add_option("--trace", arguments.trace);

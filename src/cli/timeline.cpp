@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,7 +57,15 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
     if (!trace.ok()) return refused(trace.diagnostics());
     recorded = std::move(trace).value();
   }
-  const auto answer = step_memory_of(job.value());
+  const std::int64_t stages = job.value().parallelism.pipeline;
+  if (arguments.rank < 0 || arguments.rank >= stages) {
+    return refused(
+        {Diagnostic{Severity::error,
+                    {},
+                    "--rank takes a rank of the pipeline, from 0 to " + std::to_string(stages - 1),
+                    ""}});
+  }
+  const auto answer = step_memory_of(job.value(), arguments.rank);
   if (const auto* reason = std::get_if<Unavailable>(&answer)) return unavailable(*reason);
   const auto& memory = std::get<StepMemory>(answer);
   const StepCourse course =

@@ -258,8 +258,10 @@ class BlockWalk {
     for (const InputGradient& gradient : op.gradients) {
       if (tensor(gradient.input).role == Role::parameter) continue;
       const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
-      const Expr size =
-          handed_on ? gradients_.bytes_of(*incoming) : bytes(op.backward_tensors[gradient.tensor]);
+      const bool kept = gradient.tensor == InputGradient::kKept;
+      const Expr size = handed_on ? gradients_.bytes_of(*incoming)
+                        : kept    ? tensor(op.saved.front()).bytes()
+                                  : bytes(op.backward_tensors[gradient.tensor]);
       if (!gradients_.has(gradient.input)) {
         if (handed_on && gradient.reach == Reach::directly) {
           gradients_.share(gradient.input, *incoming);

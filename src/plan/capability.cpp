@@ -2,8 +2,10 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <variant>
 
 #include "memest/plan/estimate.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 
 namespace memest {
 namespace {
@@ -30,12 +32,26 @@ Capability capability_of(const GpuSpec& gpu) {
   return {.value = *major * 10 + *minor, .assumed = false};
 }
 
-LoweringPolicy policy_of(const Job& job) {
+LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   const GpuSpec& gpu = job.hardware.gpu;
   const int capability = capability_of(gpu).value;
   const std::int64_t multiprocessors = gpu.multiprocessors ? gpu.multiprocessors->value : 0;
-  return job.training ? policy_of(*job.training, capability, multiprocessors)
-                      : policy_of(*job.inference, capability, multiprocessors);
+  LoweringPolicy policy = job.training ? policy_of(*job.training, capability, multiprocessors)
+                                       : policy_of(*job.inference, capability, multiprocessors);
+  const Parallelism& parallelism = job.parallelism;
+  policy.tensor = parallelism.tensor;
+  policy.sequence_parallel = parallelism.sequence && parallelism.tensor > 1;
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (decoder == nullptr || parallelism.pipeline == 1) return policy;
+  const PipelinePlace place = {parallelism.pipeline, pipeline_rank, parallelism.virtual_stages};
+  const std::int64_t layers = decoder->layers();
+  for (const LayerSpan& span : stages_of(layers, place)) {
+    policy.parts.push_back({.first = span.first,
+                            .count = span.count,
+                            .embedding = span.first == 0,
+                            .head = span.first + span.count == layers});
+  }
+  return policy;
 }
 
 }  // namespace memest

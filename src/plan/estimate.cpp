@@ -1,5 +1,7 @@
 #include "memest/plan/estimate.hpp"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "memest/graph/lower.hpp"
@@ -13,19 +15,33 @@ namespace {
 JobEstimate without_step(const Job& job, const Unavailable& reason) {
   return {.parameters = count_parameters(job.model),
           .memory = reason,
+          .other_ranks = {},
           .flops = reason,
           .time = reason,
           .cost = reason,
           .assumptions = {}};
 }
 
-MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
+/// Every rank of a pipeline has its own stages and its own micro-steps in flight.
+RankClass ranks_of(const Job& job, std::int64_t rank) {
+  const std::int64_t stages = job.parallelism.pipeline;
+  RankClass ranks{"", rank, job.hardware.count / stages};
+  if (stages == 1) return ranks;
+  ranks.name = rank == 0 ? "first stage"
+               : rank + 1 == stages
+                   ? "last stage"
+                   : "stage " + std::to_string(rank + 1) + " of " + std::to_string(stages);
+  return ranks;
+}
+
+MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank) {
   MemoryAnswer answer;
+  answer.ranks = ranks_of(job, rank);
   answer.ledger = write_ledger(graph, job);
   answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
   answer.capacity = capacity_of(job.hardware);
   answer.verdict = judge(answer.estimate, answer.capacity);
-  answer.replay = replay_job(graph, job);
+  answer.replay = replay_job(graph, job, rank);
   if (const ReplayedSteps* steps = answer.replayed()) {
     answer.verdict = judge(*steps, job);
     answer.replay_margin = margin_of(job.margins.replay, job.recompute());
@@ -37,6 +53,29 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job) {
     answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
   }
   return answer;
+}
+
+/// The ranks of a pipeline behind the first, those that take most first.
+std::vector<MemoryAnswer> answer_other_ranks(const Job& job) {
+  std::vector<MemoryAnswer> answers;
+  for (std::int64_t rank = 1; rank < job.parallelism.pipeline; ++rank) {
+    const auto lowered = lower(job.model, policy_of(job, rank));
+    if (const auto* graph = std::get_if<Graph>(&lowered)) {
+      answers.push_back(answer_memory(*graph, job, rank));
+    }
+  }
+  return answers;
+}
+
+/// The first answer becomes the one that takes most.
+void sort_by_memory(MemoryAnswer& first, std::vector<MemoryAnswer>& others) {
+  others.insert(others.begin(), std::move(first));
+  std::stable_sort(others.begin(), others.end(),
+                   [](const MemoryAnswer& left, const MemoryAnswer& right) {
+                     return left.device() > right.device();
+                   });
+  first = std::move(others.front());
+  others.erase(others.begin());
 }
 
 std::variant<CostEstimate, Unavailable> answer_cost(
@@ -61,7 +100,9 @@ JobEstimate estimate_job(const Job& job) {
   JobEstimate estimate;
   estimate.parameters = count_parameters(job.model);
   estimate.parameters.buffers = buffer_bytes(graph.parameters);
-  MemoryAnswer memory = answer_memory(graph, job);
+  MemoryAnswer memory = answer_memory(graph, job, 0);
+  estimate.other_ranks = answer_other_ranks(job);
+  sort_by_memory(memory, estimate.other_ranks);
   auto reason = beyond_the_closed_form(job);
   if (reason && memory.replayed() == nullptr) {
     estimate.memory = *std::move(reason);

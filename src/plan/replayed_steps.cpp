@@ -18,8 +18,9 @@ bool was_pressed(const StepReplay& run) {
 
 }  // namespace
 
-std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job) {
-  auto written = step_memory_of(graph, job);
+std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
+                                                    std::int64_t pipeline_rank) {
+  auto written = step_memory_of(graph, job, pipeline_rank);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   ReplayedSteps steps;
   steps.step = std::get<StepMemory>(std::move(written));

@@ -1,14 +1,16 @@
 // The replay of a job's steps, under the memory that its GPU offers.
 #pragma once
 
+#include <cstdint>
 #include <variant>
 
 #include "memest/plan/estimate.hpp"
 
 namespace memest {
 
-/// Or why there is no timeline. Throws OverflowError.
-std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job);
+/// Of one rank of the job's pipeline, or why there is no timeline. Throws OverflowError.
+std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
+                                                    std::int64_t pipeline_rank);
 
 /// does-not-fit exactly where the replay runs out of memory; too close to call where it would with
 /// as much less memory as recorded runs reserved more than their replay.

@@ -17,17 +17,18 @@ ReplayDevice replay_device_of(const Hardware& hardware) {
   return {total, total - context, std::nullopt};
 }
 
-std::variant<StepMemory, Unavailable> step_memory_of(const Job& job) {
+std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, std::int64_t pipeline_rank) {
   if (job.forward() == nullptr) return Unavailable{kRunsNothing};
-  auto lowered = lower(job.model, policy_of(job));
+  auto lowered = lower(job.model, policy_of(job, pipeline_rank));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
-  return step_memory_of(std::get<Graph>(std::move(lowered)), job);
+  return step_memory_of(std::get<Graph>(std::move(lowered)), job, pipeline_rank);
 }
 
-std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job) {
+std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job,
+                                                     std::int64_t pipeline_rank) {
   StepMemory memory;
   memory.graph = std::move(graph);
-  auto written = write_timeline(memory.graph, job);
+  auto written = write_timeline(memory.graph, job, pipeline_rank);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   memory.timeline = std::move(std::get<Timeline>(written));
   memory.replay = replay_steps(memory.timeline, job.allocator, replay_device_of(job.hardware));

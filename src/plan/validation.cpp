@@ -162,12 +162,41 @@ std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps) {
       phases.push_back({name, phase.end});
       continue;
     }
-    const std::string place = "step" + std::to_string(phase.step) + "." + name;
+    const std::string step = "step" + std::to_string(phase.step) + ".";
+    const std::string place = (phase.step == 0 ? std::string() : step) + name;
     phases.push_back({place + "_peak", phase.peak});
     phases.push_back({place + "_end", phase.end});
   }
   return phases;
 }
+
+namespace {
+
+void add_memory(const MemoryAnswer& memory, Observables& predicted) {
+  predicted.allocated_peak = memory.allocated();
+  predicted.reserved_peak = memory.reserved();
+  predicted.device = memory.device();
+  if (const ReplayedSteps* steps = memory.replayed()) predicted.phases = phases_of(*steps);
+  predicted.outcome =
+      memory.verdict == Verdict::does_not_fit ? RunOutcome::out_of_memory : RunOutcome::ok;
+  if (const auto* saved = std::get_if<Bytes>(&memory.saved)) {
+    predicted.saved = *saved;
+    predicted.saved_by_layer = memory.saved_by_layer;
+  }
+}
+
+/// Every rank of a pipeline.
+void add_ranks(const MemoryAnswer& worst, const JobEstimate& estimate, Observables& predicted) {
+  if (estimate.other_ranks.empty()) return;
+  const auto add = [&](const MemoryAnswer& memory) {
+    predicted.ranks.push_back({memory.ranks.rank, {}});
+    add_memory(memory, predicted.ranks.back().observed);
+  };
+  add(worst);
+  for (const MemoryAnswer& memory : estimate.other_ranks) add(memory);
+}
+
+}  // namespace
 
 Observables predict(const Job& job, const JobEstimate& estimate) {
   Observables predicted;
@@ -175,16 +204,8 @@ Observables predict(const Job& job, const JobEstimate& estimate) {
   predicted.trainable_parameters = estimate.parameters.trainable;
   predicted.buffers = estimate.parameters.buffers;
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
-    predicted.allocated_peak = memory->allocated();
-    predicted.reserved_peak = memory->reserved();
-    predicted.device = memory->device();
-    if (const ReplayedSteps* steps = memory->replayed()) predicted.phases = phases_of(*steps);
-    predicted.outcome =
-        memory->verdict == Verdict::does_not_fit ? RunOutcome::out_of_memory : RunOutcome::ok;
-    if (const auto* saved = std::get_if<Bytes>(&memory->saved)) {
-      predicted.saved = *saved;
-      predicted.saved_by_layer = memory->saved_by_layer;
-    }
+    add_memory(*memory, predicted);
+    add_ranks(*memory, estimate, predicted);
   }
   if (const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops)) {
     // Every micro-step has as many, so nothing is lost.

@@ -22,19 +22,26 @@ Framework framework_of(const Job& job) { return job.forward()->implementation.fr
 
 bool in_no_framework(const Job&) { return false; }
 
+bool in_megatron(const Job& job) { return framework_of(job) == Framework::megatron; }
+
+bool in_megatrons_schedules(const Job& job) {
+  return in_megatron(job) && job.parallelism.schedule == Schedule::interleaved;
+}
+
 constexpr std::array kWays = {
     Way{"tensor", "tensor parallelism", [](const Parallelism& p) { return p.tensor > 1; },
-        in_no_framework},
+        in_megatron},
     Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
-        in_no_framework},
+        in_megatron},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
         in_no_framework},
     Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },
-        in_no_framework},
+        in_megatron},
     Way{"schedule", "the pipeline schedule",
-        [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; }, in_no_framework},
+        [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; },
+        in_megatrons_schedules},
     Way{"virtual_stages", "an interleaved pipeline",
-        [](const Parallelism& p) { return p.virtual_stages > 1; }, in_no_framework},
+        [](const Parallelism& p) { return p.virtual_stages > 1; }, in_megatrons_schedules},
     Way{"fsdp", "FSDP1", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 1; },
         in_no_framework},
     Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },

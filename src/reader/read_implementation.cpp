@@ -11,10 +11,11 @@ namespace memest {
 namespace {
 
 /// What each framework does where the spec does not say otherwise.
-constexpr std::array<Implementation, 4> kImplementations = {
+constexpr std::array<Implementation, 5> kImplementations = {
     {{Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::composite},
      {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
      {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
+     {Framework::megatron, AttentionKernel::unfused, LossKernel::vocab_parallel, NormKernel::fused},
      {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused}}};
 
 std::optional<Implementation> implementation_named(std::string_view name) {
@@ -94,8 +95,10 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   Implementation implementation = *own;
   static constexpr std::array kAttentions = {
       AttentionKernel::sdpa,      AttentionKernel::sdpa_flash, AttentionKernel::sdpa_efficient,
-      AttentionKernel::sdpa_math, AttentionKernel::sdpa_cudnn, AttentionKernel::eager};
-  static constexpr std::array kLosses = {LossKernel::upcast, LossKernel::plain};
+      AttentionKernel::sdpa_math, AttentionKernel::sdpa_cudnn, AttentionKernel::eager,
+      AttentionKernel::unfused};
+  static constexpr std::array kLosses = {LossKernel::upcast, LossKernel::plain,
+                                         LossKernel::vocab_parallel};
   override_with(written->find("attention"), kAttentions, implementation.attention);
   override_with(written->find("loss"), kLosses, implementation.loss);
   check_norm(written->find("norm"), *own, diagnostics);

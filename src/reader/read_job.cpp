@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "check.hpp"
+#include "check_megatron.hpp"
 #include "check_parallelism.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
@@ -134,6 +135,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   }
   check_inference_alone(root, job, diagnostics);
   check_parallelism(mapping("parallelism"), job, diagnostics);
+  check_megatron(root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);
   const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {

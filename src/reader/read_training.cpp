@@ -89,7 +89,8 @@ class TrainingReader {
   }
 
   void read_recipe(TrainingSpec& spec) {
-    Checked<Recipe> recipe = find_recipe(text("precision", "amp-bf16"));
+    const bool megatron = spec.implementation.framework == Framework::megatron;
+    Checked<Recipe> recipe = find_recipe(text("precision", megatron ? "megatron" : "amp-bf16"));
     if (!recipe.ok()) return;
     spec.recipe = std::move(recipe).value();
     // Under FSDP2 autocast is left out: its own policy gathers and reduces in the types asked for.
@@ -180,11 +181,26 @@ class TrainingReader {
       return EveryRecompute{.every = as_count(every).value_or(1)};
     }
     if (const Value* full = written->find("full")) {
-      return FullRecompute{.reentrant = as_flag(full->find("reentrant")).value_or(false)};
+      return full_recompute(*full);
     }
     const Value* parts = written->find("selective");
-    if (parts != nullptr && !parts->items.empty()) return SelectiveRecompute{};
-    return NoRecompute{};
+    if (parts == nullptr || parts->items.empty()) return NoRecompute{};
+    const auto has = [parts](std::string_view word) {
+      return std::any_of(parts->items.begin(), parts->items.end(),
+                         [word](const Value& part) { return part.text == word; });
+    };
+    return SelectiveRecompute{.attention_core = has("attention-core"),
+                              .feed_forward = has("feed-forward")};
+  }
+
+  [[nodiscard]] static FullRecompute full_recompute(const Value& full) {
+    FullRecompute recompute;
+    recompute.reentrant = as_flag(full.find("reentrant")).value_or(false);
+    const Value* method = full.find("method");
+    if (method != nullptr && method->text == "block") recompute.method = RecomputeMethod::block;
+    recompute.layers = as_count(full.find("layers")).value_or(1);
+    recompute.distribute = as_flag(full.find("distribute")).value_or(false);
+    return recompute;
   }
 
   /// What the Trainer's loop leaves no choice in.

@@ -91,8 +91,11 @@ Json layers_json(const std::vector<Bytes>& layers) {
   return list;
 }
 
-Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
-  Json json{{"name", "every rank"}, {"count", ranks}, {"terms", Json::array()}};
+Json rank_json(const MemoryAnswer& answer) {
+  const RankClass& ranks = answer.ranks;
+  Json json{{"name", ranks.name.empty() ? "every rank" : ranks.name},
+            {"count", ranks.count},
+            {"terms", Json::array()}};
   for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
   put(json, "allocated_peak_bytes", answer.allocated());
   put(json, "closed_form_peak_bytes", answer.estimate.allocated());
@@ -121,8 +124,9 @@ Json rank_json(const MemoryAnswer& answer, std::int64_t ranks) {
   return json;
 }
 
-Json json_of(const MemoryAnswer& answer, std::int64_t ranks) {
-  Json json{{"ranks", Json::array({rank_json(answer, ranks)})}};
+Json json_of(const MemoryAnswer& answer, const std::vector<MemoryAnswer>& others) {
+  Json json{{"ranks", Json::array({rank_json(answer)})}};
+  for (const MemoryAnswer& other : others) json["ranks"].push_back(rank_json(other));
   put(json, "capacity_bytes", answer.capacity.bytes);
   json["capacity_is_allocator_limit"] = answer.capacity.allocator_limit;
   json["verdict"] = name_of(answer.verdict);
@@ -196,7 +200,11 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   json["versions"] = {{"memest", question.version}};
   if (replayed) {
     json["versions"]["torch"] = "2.11";
-    json["versions"]["transformers"] = "5.17";
+    if (job.forward()->implementation.framework == Framework::megatron) {
+      json["versions"]["megatron-core"] = "0.16.1";
+    } else {
+      json["versions"]["transformers"] = "5.17";
+    }
   }
   return json;
 }
@@ -245,7 +253,7 @@ Json json_of(const Job& job, const JobEstimate& estimate, const Question& questi
   json["spec"] = spec_json(job);
   json["parameters"] = json_of(estimate.parameters);
   put(json, "memory", estimate.memory,
-      [&](const MemoryAnswer& answer) { return json_of(answer, job.hardware.count); });
+      [&](const MemoryAnswer& answer) { return json_of(answer, estimate.other_ranks); });
   put(json, "flops", estimate.flops, [](const FlopsEstimate& flops) { return json_of(flops); });
   put(json, "time", estimate.time, [](const TimeEstimate& time) { return json_of(time); });
   put(json, "cost", estimate.cost, [](const CostEstimate& cost) { return json_of(cost); });

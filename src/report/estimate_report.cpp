@@ -58,8 +58,10 @@ class Sections {
 
 void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   Sections sections(page);
-  sections.add("Memory", estimate.memory,
-               [&](const MemoryAnswer& answer) { add_memory(page, job, answer); });
+  sections.add("Memory", estimate.memory, [&](const MemoryAnswer& answer) {
+    add_memory(page, job, answer);
+    add_ranks(page, answer, estimate.other_ranks);
+  });
   sections.add("FLOPs", estimate.flops,
                [&](const FlopsEstimate& flops) { add_flops(page, job, flops); });
   sections.add("Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });

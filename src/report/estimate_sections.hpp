@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "memest/plan/estimate.hpp"
 #include "memest/report/page.hpp"
@@ -10,6 +11,8 @@
 namespace memest {
 
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
+/// The ranks of a pipeline beside each other, where there are several kinds.
+void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAnswer>& others);
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops);
 void add_time(Page& page, const TimeEstimate& time);
 void add_cost(Page& page, const CostEstimate& cost);

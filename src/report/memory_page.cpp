@@ -12,6 +12,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "modelled.hpp"
 #include "title.hpp"
 
 namespace memest {
@@ -173,11 +174,33 @@ std::string simple_text(const SimpleView& simple) {
 
 }  // namespace
 
+void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAnswer>& others) {
+  if (others.empty()) return;
+  page.parts.emplace_back(Heading{"Ranks of the pipeline"});
+  Table table;
+  table.columns = {{"ranks"},
+                   {"GPUs", Align::right},
+                   {"allocated, GiB", Align::right},
+                   {"reserved, GiB", Align::right},
+                   {"device, GiB", Align::right}};
+  const auto add = [&table](const MemoryAnswer& answer) {
+    table.rows.push_back(
+        {{answer.ranks.name, std::to_string(answer.ranks.count), gib_text(answer.allocated()),
+          answer.reserved() ? gib_text(*answer.reserved()) : "", gib_text(answer.device())},
+         "",
+         Tone::plain});
+  };
+  add(worst);
+  for (const MemoryAnswer& answer : others) add(answer);
+  page.parts.emplace_back(std::move(table));
+}
+
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
   const ReplayedSteps* steps = answer.replayed();
+  const std::string whose = answer.ranks.name.empty() ? "" : " of the " + answer.ranks.name;
   page.parts.emplace_back(Heading{fmt::format(
-      "Memory of one GPU ({})", steps != nullptr ? "replayed: PyTorch 2.11, transformers 5.17"
-                                                 : margin_text(answer.estimate))});
+      "Memory of one GPU{} ({})", whose,
+      steps != nullptr ? "replayed: " + modelled_programs(job) : margin_text(answer.estimate))});
   page.parts.emplace_back(ledger_table(answer));
   page.parts.emplace_back(verdict_of(job, answer));
   if (steps != nullptr) {

@@ -7,6 +7,7 @@
 
 #include "json.hpp"
 #include "memest/report/timeline_files.hpp"
+#include "modelled.hpp"
 #include "replaced.hpp"
 #include "title.hpp"
 
@@ -202,8 +203,8 @@ std::string timeline_page(const TimelineRun& run) {
   constexpr std::array kInScript = {Replacement{'<', "\\u003c"}};
   std::string out(kHead);
   out += "<h1>" + xml(title_of(run.job, count_parameters(run.job.model).total)) + "</h1>\n";
-  out += "<p>" + xml(setting_of(run.job)) +
-         ". Modelled: eager PyTorch 2.11 with transformers 5.17.</p>";
+  out += "<p>" + xml(setting_of(run.job)) + ". Modelled: eager " +
+         modelled_programs(run.job, " with ") + ".</p>";
   out += kBody;
   out += replaced(page_data(run).dump(), kInScript);
   out += kScript;

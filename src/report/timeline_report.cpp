@@ -10,6 +10,7 @@
 #include "json.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "modelled.hpp"
 #include "timeline_chart.hpp"
 #include "title.hpp"
 
@@ -19,9 +20,10 @@ namespace {
 /// Tensors that the page lists by name.
 constexpr std::size_t kLargest = 10;
 
-constexpr std::string_view kModelled =
-    "Modelled: eager PyTorch 2.11 with transformers 5.17, event by event; other versions allocate "
-    "differently.";
+std::string modelled_text(const Job& job) {
+  return "Modelled: eager " + modelled_programs(job, " with ") +
+         ", event by event; other versions allocate differently.";
+}
 
 std::string op_of(const StepMemory& memory, StorageId storage) {
   const Label& label = memory.timeline.storages[storage].label;
@@ -193,7 +195,7 @@ Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compare
   page.parts.emplace_back(phases_of(replay));
   page.parts.emplace_back(Paragraph{reserved_sentence(replay)});
   if (compared) append(memory, *compared, page);
-  page.parts.emplace_back(Paragraph{std::string(kModelled), Tone::faint});
+  page.parts.emplace_back(Paragraph{modelled_text(run.job), Tone::faint});
   return page;
 }
 
@@ -263,7 +265,7 @@ Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace
   }
   if (compared) json["against"] = compared_json(memory, *compared);
   json["provenance"] = {{"method", "replay"},
-                        {"models", "PyTorch 2.11, transformers 5.17"},
+                        {"models", modelled_programs(run.job)},
                         {"versions", {{"memest", question.version}}}};
   return {page_of(run, compared), {}, text_of(json)};
 }

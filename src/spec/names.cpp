@@ -136,6 +136,8 @@ std::string_view name_of(AttentionKernel kernel) {
       return "sdpa-cudnn";
     case AttentionKernel::eager:
       return "eager";
+    case AttentionKernel::unfused:
+      return "unfused";
     case AttentionKernel::textbook:
       return "textbook";
   }
@@ -148,6 +150,8 @@ std::string_view name_of(LossKernel kernel) {
       return "upcast";
     case LossKernel::plain:
       return "plain";
+    case LossKernel::vocab_parallel:
+      return "vocab-parallel";
   }
   return "";
 }

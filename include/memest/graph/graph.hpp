@@ -53,8 +53,11 @@ struct BlockRun {
 struct Graph {
   std::vector<Block> blocks;
   std::vector<BlockRun> order;  ///< forward order
-  bool trains = true;           ///< ends with a loss; otherwise the last block answers logits
-  Inventory parameters;         ///< every parameter and buffer tensor
+  /// Stages of one pipeline rank: where in `order` each begins. The first block of a stage is
+  /// given its input by another rank. Empty: the whole model.
+  std::vector<std::size_t> stages = {};
+  bool trains = true;    ///< ends with a loss; otherwise the last block answers logits
+  Inventory parameters;  ///< every parameter and buffer tensor
   Bindings
       sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "memest/graph/graph.hpp"
 #include "memest/spec/inference.hpp"
@@ -13,6 +14,16 @@ namespace memest {
 
 /// What the forward ends with.
 enum class ForwardEnd : std::uint8_t { cross_entropy, sum_of_logits, logits, last_logits };
+
+/// A stage of a pipeline: layers [first, first + count), and the model's ends.
+struct ModelPart {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool embedding = true;
+  bool head = true;
+
+  friend bool operator==(const ModelPart&, const ModelPart&) = default;
+};
 
 /// What the lowering needs to know of the job beside the model.
 struct LoweringPolicy {
@@ -32,7 +43,10 @@ struct LoweringPolicy {
   int capability = 90;               ///< compute capability × 10: which attention `sdpa` means
   std::int64_t multiprocessors = 0;  ///< how flash attention cuts small jobs; 0: not known
   bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
-  bool sequence_parallel = false;         ///< textbook only, with t
+  /// Norms and residual sums on shards of the sequence, with t.
+  bool sequence_parallel = false;
+  std::int64_t tensor = 1;            ///< ranks that share a layer's products: t of the formulas
+  std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 };
 
 /// The policy of `training` on a GPU of compute capability `capability` (90 for 9.0) with so many

@@ -101,6 +101,8 @@ enum class Reach : std::uint8_t { directly, through_view };
 struct InputGradient {
   /// In place of an index: the gradient of the op's output itself.
   static constexpr std::uint8_t kHandedOn = std::numeric_limits<std::uint8_t>::max();
+  /// The same: the first tensor that the op saves, written in place.
+  static constexpr std::uint8_t kKept = kHandedOn - 1;
 
   TensorId input = 0;
   std::uint8_t tensor = kHandedOn;  ///< index into Op::backward_tensors
@@ -135,12 +137,18 @@ struct Op {
   /// with their last use, locals with their function's end.
   std::vector<TensorId> releases;
   Workspace workspace = Workspace::none;  ///< asked for after the outputs are made
+  /// Bytes that the passes ask of the process's one buffer that only grows (Megatron's global
+  /// memory buffer), before they make anything; zero: none.
+  Expr forward_buffer;
+  Expr backward_buffer;
+  bool once = false;              ///< runs in the first forward alone
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;
   Work backward;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
   bool attention_core =
       false;  ///< scores, softmax, dropout, values: what selective recompute runs again
+  bool feed_forward = false;  ///< what recompute of the feed-forward alone runs again
   bool causal =
       false;  ///< an attention contraction whose masked half some conventions do not count
 

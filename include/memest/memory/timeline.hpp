@@ -21,8 +21,10 @@ using StorageId = std::uint32_t;
 inline constexpr StorageId kNoStorage = 0xFFFF'FFFF;
 
 enum class Phase : std::uint8_t {
-  model,  ///< weights and buffers, and what an optimizer makes in its constructor
-  batch,  ///< the micro-batch goes to the device
+  model,        ///< weights and buffers, and what an optimizer makes in its constructor
+  ddp_buffers,  ///< Megatron's flat buffers of weights and gradients
+  main_params,  ///< its optimizer's own copies of the weights
+  batch,        ///< the micro-batch goes to the device
   forward,
   backward,
   clip,
@@ -84,6 +86,17 @@ enum class LoopTensor : std::uint16_t {
   shapes,           ///< what the ranks compare and agree on
   broadcast,        ///< a flat copy of the first rank's tensors
   gradient_bucket,  ///< DDP's
+  position_ids,
+  loss_mask,
+  attention_mask,
+  token_count,  ///< of a step
+  loss,
+  loss_scale,
+  parameter_buffer,  ///< Megatron's flat buffers
+  gradient_buffer,
+  parameter_shard,  ///< on its way to a main copy
+  received,         ///< by one pipeline stage from another
+  growing_buffer,
   cublas_workspace,
   cublas_lt_workspace
 };
@@ -168,11 +181,11 @@ struct Timeline {
   std::optional<std::uint32_t> emptied_before;
 };
 
-/// The timeline of `job`'s training or inference (one is present) on one GPU over `graph`, or why
-/// there is none. Of many micro-steps the first eight stand for all: from the second on they are
-/// equal.
-/// Throws OverflowError.
-std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job);
+/// The timeline of `job`'s training or inference (one is present) on one GPU over `graph`, the
+/// graph of that rank of the job's pipeline, or why there is none. Of many micro-steps the first
+/// eight stand for all: from the second on they are equal. Throws OverflowError.
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
+                                                   std::int64_t pipeline_rank = 0);
 
 /// "layer 3 of 32", "head".
 std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place);

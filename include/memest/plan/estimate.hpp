@@ -36,9 +36,17 @@ struct ReplayedSteps {
   [[nodiscard]] const StepReplay& unpressed() const { return unlimited ? *unlimited : step.replay; }
 };
 
+/// Ranks of a job that take the same memory.
+struct RankClass {
+  std::string name;        ///< "first stage", "stage 2 of 4"; empty where all ranks are alike
+  std::int64_t rank = 0;   ///< of the pipeline
+  std::int64_t count = 1;  ///< GPUs
+};
+
 /// A ledger with its value, so that every number can be explained. Where the steps are replayed
 /// the replay answers, and the ledger stands beside it as its formulas.
 struct MemoryAnswer {
+  RankClass ranks;
   Ledger ledger;
   MemoryEstimate estimate;
   Capacity capacity;
@@ -68,7 +76,8 @@ struct MemoryAnswer {
 
 struct JobEstimate {
   ParameterCounts parameters;
-  std::variant<MemoryAnswer, Unavailable> memory;
+  std::variant<MemoryAnswer, Unavailable> memory;  ///< of the ranks that take most
+  std::vector<MemoryAnswer> other_ranks;           ///< of a pipeline, those that take most first
   std::variant<FlopsEstimate, Unavailable> flops;
   std::variant<TimeEstimate, Unavailable> time;
   std::variant<CostEstimate, Unavailable> cost;
@@ -84,9 +93,9 @@ struct Capability {
 };
 Capability capability_of(const GpuSpec& gpu);
 
-/// What the lowering needs to know of the job's training or inference, one of which is present, and
-/// of its GPU.
-LoweringPolicy policy_of(const Job& job);
+/// What the lowering needs to know of the job's training or inference, one of which is present, of
+/// its GPU, and of one rank of its pipeline. Layers are a multiple of the pipeline's stages.
+LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank = 0);
 
 /// The money of a step of `seconds` at `price` a GPU-hour, all GPUs of `job` together.
 /// `job.training` is present.

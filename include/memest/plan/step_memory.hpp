@@ -27,9 +27,12 @@ struct StepMemory {
 ReplayDevice replay_device_of(const Hardware& hardware);
 
 /// The timeline of `job` and its replay, or why there is none. Throws OverflowError.
-std::variant<StepMemory, Unavailable> step_memory_of(const Job& job);
-/// The same where `graph`, of that job, is there already.
-std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job);
+/// Of a pipeline, of one of its ranks.
+std::variant<StepMemory, Unavailable> step_memory_of(const Job& job,
+                                                     std::int64_t pipeline_rank = 0);
+/// The same where `graph`, of that job and rank, is there already.
+std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job,
+                                                     std::int64_t pipeline_rank);
 
 /// What makes the storage and when, for people: "layer 3 of 32, q_proj, out, in step 2's forward".
 std::string moment_name(const StepMemory& memory, StorageId storage);

@@ -33,12 +33,14 @@ enum class AttentionKernel : std::uint8_t {
   sdpa_math,
   sdpa_cudnn,
   eager,    ///< matmul, softmax, matmul written out
+  unfused,  ///< Megatron's own: one scaled product into a global buffer, softmax, product
   textbook  ///< the field's paper formula: scores, softmax and dropout kept in 16 bit
 };
 
 enum class LossKernel : std::uint8_t {
   upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
-  plain    ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
+  plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
+  vocab_parallel  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
 };
 
 enum class NormKernel : std::uint8_t {
@@ -70,10 +72,23 @@ struct Implementation {
 
 // What is recomputed in the backward pass instead of kept.
 struct NoRecompute {};
+/// Which layers full recompute takes together (Megatron's recompute_method).
+enum class RecomputeMethod : std::uint8_t {
+  uniform,  ///< every `layers` layers share a checkpoint
+  block     ///< the first `layers` layers of a stage have one each, the others none
+};
+/// Every block keeps its input only.
 struct FullRecompute {
   bool reentrant = false;
-};                             ///< every block keeps its input only
-struct SelectiveRecompute {};  ///< the attention core (scores, softmax, dropout) is recomputed
+  RecomputeMethod method = RecomputeMethod::uniform;
+  std::int64_t layers = 1;
+  bool distribute = false;  ///< kept inputs are cut over the tensor-parallel ranks
+};
+/// Parts of a layer are recomputed: by default the attention core (scores, softmax, dropout).
+struct SelectiveRecompute {
+  bool attention_core = true;
+  bool feed_forward = false;
+};
 struct EveryRecompute {
   std::int64_t every = 1;
 };                        ///< one checkpoint for every `every` blocks

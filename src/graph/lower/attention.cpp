@@ -294,6 +294,8 @@ TensorId run(BlockBuilder& block, const DecoderContext& context, const Attention
       return eager_attention(block, context, call, inputs);
     case AttentionKernel::textbook:
       return textbook_attention(block, context, call, inputs);
+    case AttentionKernel::unfused:
+      break;  // Megatron's lowering writes it
   }
   return inputs.q.id;
 }
@@ -359,6 +361,8 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
     case AttentionKernel::eager:
     case AttentionKernel::textbook:
       return std::nullopt;
+    case AttentionKernel::unfused:
+      return refuses(true, "unfused attention is that of the implementation megatron");
   }
   return std::nullopt;
 }

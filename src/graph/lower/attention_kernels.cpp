@@ -267,6 +267,7 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
     case AttentionKernel::sdpa:
     case AttentionKernel::sdpa_math:
     case AttentionKernel::eager:
+    case AttentionKernel::unfused:
     case AttentionKernel::textbook:
       break;
   }

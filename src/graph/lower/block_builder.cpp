@@ -40,6 +40,10 @@ void BackwardWriter::give(TensorId input, Made tensor, Reach reach) {
   op_.gradients.push_back({input, tensor, reach});
 }
 
+void BackwardWriter::give_kept(TensorId input) {
+  op_.gradients.push_back({input, InputGradient::kKept, Reach::through_view});
+}
+
 void BackwardWriter::hand_on(TensorId input, Reach reach) {
   op_.gradients.push_back({input, InputGradient::kHandedOn, reach});
 }
@@ -175,6 +179,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     op.gradients.clear();
   }
   op.attention_core = op.attention_core || in_core_;
+  op.feed_forward = op.feed_forward || in_feed_forward_;
   block_.ops.push_back(std::move(op));
   block_.ops.back().releases = std::exchange(let_go_first_, {});
 }
@@ -190,7 +195,7 @@ void BlockBuilder::drop_unwanted(Op& op) const {
     const std::uint8_t made = gradient.tensor;
     const bool given = std::any_of(op.gradients.begin(), op.gradients.end(),
                                    [made](const InputGradient& one) { return one.tensor == made; });
-    if (given || made == InputGradient::kHandedOn) continue;
+    if (given || made >= InputGradient::kKept) continue;
     if (op.kind == OpKind::attention) {
       op.backward_steps.push_back({StepKind::free, made});
       continue;

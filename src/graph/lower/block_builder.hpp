@@ -57,6 +57,8 @@ class BackwardWriter {
   /// Runs a kernel with scratch of its own.
   void launch(KernelLaunch kernel);
   void give(TensorId input, Made tensor, Reach reach = Reach::directly);
+  /// What the op keeps first becomes the input's gradient in place.
+  void give_kept(TensorId input);
   /// The output's gradient is the input's.
   void hand_on(TensorId input, Reach reach = Reach::directly);
 
@@ -114,6 +116,7 @@ class BlockBuilder {
  private:
   friend class Frame;
   friend class AttentionCore;
+  friend class FeedForwardPart;
   /// A storage whose reference ends with op `op` at the earliest.
   struct Held {
     TensorId storage;
@@ -130,6 +133,7 @@ class BlockBuilder {
   std::vector<bool> needs_gradient_;
   bool input_goes_ = false;
   bool in_core_ = false;
+  bool in_feed_forward_ = false;
   std::vector<TensorId> let_go_first_;  // named before there is an op
   std::vector<Held> held_;              // in the order in which their functions return
   std::vector<TensorId> held_to_end_;
@@ -143,6 +147,20 @@ class AttentionCore {
   ~AttentionCore() { block_.in_core_ = before_; }
   AttentionCore(const AttentionCore&) = delete;
   AttentionCore& operator=(const AttentionCore&) = delete;
+
+ private:
+  BlockBuilder& block_;
+  bool before_;
+};
+
+/// What is emitted while one stands belongs to the feed-forward.
+class FeedForwardPart {
+ public:
+  explicit FeedForwardPart(BlockBuilder& block)
+      : block_(block), before_(std::exchange(block.in_feed_forward_, true)) {}
+  ~FeedForwardPart() { block_.in_feed_forward_ = before_; }
+  FeedForwardPart(const FeedForwardPart&) = delete;
+  FeedForwardPart& operator=(const FeedForwardPart&) = delete;
 
  private:
   BlockBuilder& block_;

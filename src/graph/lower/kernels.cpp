@@ -1,5 +1,7 @@
 // Operations of one kernel that decoders and lists of layers share: norms, softmax, look-ups.
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "memest/graph/kernel_scratch.hpp"
 #include "operations.hpp"
@@ -35,8 +37,15 @@ void write_norm_backward(BlockBuilder& block, const NormKernelPart& part, Tensor
 void write_look_up_backward(BlockBuilder& block, const LookUp& part, Op& op) {
   BackwardWriter backward(op);
   const DType dtype = block.dtype_of(part.table);
+  std::vector<BackwardWriter::Made> copies;
+  if (part.indices_repeat) copies.push_back(backward.make(part.indices, DType::int64));
+  if (part.gradient_is_turned) copies.push_back(backward.make(op.outputs.front(), dtype));
+  const auto drop_copies = [&] {
+    for (; !copies.empty(); copies.pop_back()) backward.drop(copies.back());
+  };
   if (part.count <= kUnsortedTokens) {
     backward.give(part.table, backward.make(part.table, dtype));
+    drop_copies();
     return;
   }
   const Shape& table = block.tensor(part.table).shape;
@@ -51,6 +60,7 @@ void write_look_up_backward(BlockBuilder& block, const LookUp& part, Op& op) {
   sort.scratch_bytes = Expr(4 * size_of(DType::int64)) * sort.outer +
                        Expr(size_of(DType::fp32)) * (sort.outer / Expr(10) + distinct) * sort.inner;
   backward.give(part.table, backward.launch_making(part.table, std::move(sort)));
+  drop_copies();
 }
 
 }  // namespace
@@ -115,6 +125,10 @@ TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part)
   Op op;
   op.kind = OpKind::embedding;
   op.name = name;
+  if (part.indices_repeat) {
+    op.forward_scratch = {
+        scratch(block, {name, "indices"}, block.tensor(part.indices).shape, DType::int64)};
+  }
   op.inputs = {part.indices, part.table};
   op.outputs = {out};
   op.saved = {part.indices};

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "../megatron_parameters.hpp"
 #include "decoder.hpp"
+#include "megatron.hpp"
 #include "plain.hpp"
 
 namespace memest {
@@ -33,6 +35,14 @@ std::variant<Graph, Unavailable> of_layers(const LayerList& layers, const ModelS
 }  // namespace
 
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy) {
+  const auto* own = std::get_if<DecoderSpec>(&model.architecture);
+  if (own != nullptr && policy.implementation.framework == Framework::megatron) {
+    auto result = lower_megatron(model, policy);
+    if (auto* graph = std::get_if<Graph>(&result)) {
+      graph->parameters = parameters_of_megatron(*own, policy);
+    }
+    return result;
+  }
   const ModelSpec as_stored = stored(model, policy.implementation);
   std::variant<Graph, Unavailable> result =
       Unavailable{"memory and time of this family are not available yet; parameter counts are"};

@@ -43,6 +43,9 @@ class Compiler {
   OpProgram compile(const Op& op) {
     OpProgram made;
     made.workspace = op.workspace;
+    made.forward_buffer = value(op.forward_buffer);
+    made.backward_buffer = value(op.backward_buffer);
+    made.once = op.once;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;
     if (made.drops) made.dropped = op.inputs.front();
@@ -134,6 +137,7 @@ class Compiler {
       for (std::size_t i = 0; i < op.gradients.size(); ++i) {
         hand(op, i, program_.made_gradients.data() + made.gradients.begin);
         if (op.gradients[i].tensor == InputGradient::kHandedOn) made.hands_on = true;
+        if (op.gradients[i].tensor == InputGradient::kKept) made.hands_kept = true;
       }
     });
   }
@@ -188,7 +192,7 @@ class Compiler {
     const InputGradient& gradient = op.gradients[index];
     const Tensor& input = block_.tensors[gradient.input];
     const bool to_parameter = input.role == Role::parameter && input.storage == gradient.input;
-    if (gradient.tensor != InputGradient::kHandedOn) {
+    if (gradient.tensor < InputGradient::kKept) {
       gradients[gradient.tensor].holding =
           to_parameter ? Holding::gradients : Holding::passing_gradients;
     }

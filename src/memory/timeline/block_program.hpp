@@ -59,13 +59,17 @@ struct OpProgram {
                                  ///< broadcast inputs, after the node's own formula
   Slice handed;
   Workspace workspace = Workspace::none;
-  std::uint32_t product = 0;  ///< of `steps`: after this one the first product runs
-  bool trains = false;        ///< has a backward
-  bool keeps = false;         ///< its node saves something, be it a parameter
-  bool keeps_result = false;  ///< the last thing saved exists only after the op has run
-  bool hands_on = false;      ///< an output's gradient goes on to an input
-  bool casts = false;         ///< makes autocast's copy of `parameter`
-  bool drops = false;         ///< dropout: an evaluation hands `dropped` on instead
+  std::uint32_t product = 0;         ///< of `steps`: after this one the first product runs
+  std::int64_t forward_buffer = 0;   ///< asked of the growing buffer
+  std::int64_t backward_buffer = 0;  ///< the same of the backward
+  bool once = false;                 ///< runs in the first forward alone
+  bool trains = false;               ///< has a backward
+  bool keeps = false;                ///< its node saves something, be it a parameter
+  bool keeps_result = false;         ///< the last thing saved exists only after the op has run
+  bool hands_on = false;             ///< an output's gradient goes on to an input
+  bool hands_kept = false;           ///< so does, written in place, the first tensor that is saved
+  bool casts = false;                ///< makes autocast's copy of `parameter`
+  bool drops = false;                ///< dropout: an evaluation hands `dropped` on instead
   TensorId dropped = 0;
   TensorId parameter = 0;
 };

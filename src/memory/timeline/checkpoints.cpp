@@ -31,7 +31,7 @@ std::vector<Stretch> stretches_of(const Graph& graph, const ForwardOrder& order)
 
 Checkpoint checkpoint_of(const ForwardOrder& order, std::uint32_t begin, std::uint32_t end,
                          std::vector<Cell> inputs) {
-  Checkpoint checkpoint{begin, end, end, end, std::move(inputs)};
+  Checkpoint checkpoint{begin, end, end, end, std::move(inputs), 0};
   for (std::uint32_t i = begin; i < end; ++i) {
     if (!order.op(order.sites()[i]).keeps) continue;
     if (checkpoint.first_kept == end) checkpoint.first_kept = i;
@@ -68,22 +68,65 @@ std::vector<Checkpoint> by_layers(const Graph& graph, const ForwardOrder& order,
   return list;
 }
 
-/// Around the attention core of every layer.
-std::vector<Checkpoint> around_attention(const Graph& graph, const ForwardOrder& order) {
+/// Around the ops of a layer that `inside` tells, which stand together.
+std::optional<Checkpoint> around(const Graph& graph, const ForwardOrder& order,
+                                 const Stretch& layer, bool Op::*inside) {
+  std::optional<std::uint32_t> begin;
+  std::uint32_t end = 0;
+  for (std::uint32_t i = layer.begin; i < layer.end; ++i) {
+    const OpSite& site = order.sites()[i];
+    const Block& block = graph.blocks[order.instances()[site.instance].block];
+    if (!(block.ops[site.op].*inside)) continue;
+    if (!begin) begin = i;
+    end = i + 1;
+  }
+  if (!begin) return std::nullopt;
+  return checkpoint_of(order, *begin, end, order.inputs_of(graph, *begin, end));
+}
+
+/// Around the parts of every layer: attention comes first.
+std::vector<Checkpoint> around_parts(const Graph& graph, const ForwardOrder& order,
+                                     const SelectiveRecompute& parts) {
   std::vector<Checkpoint> list;
   for (const Stretch& stretch : stretches_of(graph, order)) {
     if (!stretch.layer) continue;
-    std::optional<std::uint32_t> begin;
-    std::uint32_t end = 0;
-    for (std::uint32_t i = stretch.begin; i < stretch.end; ++i) {
-      const OpSite& site = order.sites()[i];
-      const Block& block = graph.blocks[order.instances()[site.instance].block];
-      if (!block.ops[site.op].attention_core) continue;
-      if (!begin) begin = i;
-      end = i + 1;
+    const auto add = [&](bool chosen, bool Op::*inside) {
+      if (!chosen) return;
+      if (auto checkpoint = around(graph, order, stretch, inside)) {
+        list.push_back(*std::move(checkpoint));
+      }
+    };
+    add(parts.attention_core, &Op::attention_core);
+    add(parts.feed_forward, &Op::feed_forward);
+  }
+  return list;
+}
+
+/// The layers of each stage in checkpoints of `length`; of all, or of the first `most` alone.
+std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
+                                  const FullRecompute& full) {
+  const bool uniform = full.method == RecomputeMethod::uniform;
+  std::vector<Checkpoint> list;
+  const std::vector<Stretch> stretches = stretches_of(graph, order);
+  for (const StageSites& stage : order.stages()) {
+    std::int64_t layer = 0;
+    for (const Stretch& stretch : stretches) {
+      if (!stretch.layer || stretch.begin < stage.begin || stretch.end > stage.end) continue;
+      const std::int64_t index = layer++;
+      if (!uniform && index >= full.layers) continue;
+      if (uniform && index % full.layers != 0) {
+        Checkpoint& open = list.back();
+        open = checkpoint_of(order, open.begin, stretch.end, std::move(open.inputs));
+        continue;
+      }
+      list.push_back(checkpoint_of(order, stretch.begin, stretch.end,
+                                   order.arguments_of(graph, stretch.begin)));
     }
-    if (begin)
-      list.push_back(checkpoint_of(order, *begin, end, order.inputs_of(graph, *begin, end)));
+  }
+  for (Checkpoint& checkpoint : list) {
+    const std::uint32_t instance = order.sites()[checkpoint.begin].instance;
+    const Block& block = graph.blocks[order.instances()[instance].block];
+    checkpoint.input_bytes = block.tensors[block.input].bytes().bytes(graph.sizes).value();
   }
   return list;
 }
@@ -92,13 +135,25 @@ std::vector<Checkpoint> around_attention(const Graph& graph, const ForwardOrder&
 
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
                            const Recompute& recompute) {
-  if (std::holds_alternative<SelectiveRecompute>(recompute)) {
-    return {around_attention(graph, order), false};
+  if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
+    return {around_parts(graph, order, *parts), false};
   }
   const std::int64_t length = checkpoint_length(recompute, layers_of(graph));
   if (length == 0) return {};
   const auto* full = std::get_if<FullRecompute>(&recompute);
   return {by_layers(graph, order, length), full != nullptr && full->reentrant};
+}
+
+Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,
+                                    const Recompute& recompute, std::int64_t ranks) {
+  Checkpoints checkpoints = {{}, true, true};
+  if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
+    checkpoints.list = around_parts(graph, order, *parts);
+  } else if (const auto* full = std::get_if<FullRecompute>(&recompute)) {
+    checkpoints.list = by_stages(graph, order, *full);
+    if (full->distribute) checkpoints.shares = ranks;
+  }
+  return checkpoints;
 }
 
 }  // namespace memest

@@ -16,14 +16,23 @@ struct Checkpoint {
   std::uint32_t first_kept = 0;  ///< the first op whose node keeps something; `end` if none
   std::uint32_t last_kept = 0;   ///< the last one, where torch.utils.checkpoint stops early
   std::vector<Cell> inputs;      ///< a block's own input first
+  std::int64_t input_bytes = 0;  ///< of the first one, where it is a block's
 };
 
 struct Checkpoints {
   std::vector<Checkpoint> list;  ///< in forward order, disjoint
   bool reentrant = false;
+  /// All arguments are saved by the checkpoint's node (Megatron), not bound to its function.
+  bool saves_arguments = false;
+  /// A first argument is kept as this rank's share, over so many ranks; 1: whole.
+  std::int64_t shares = 1;
 };
 
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
                            const Recompute& recompute);
+
+/// The same of tensor_parallel.checkpoint over `ranks` tensor-parallel ranks.
+Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,
+                                    const Recompute& recompute, std::int64_t ranks);
 
 }  // namespace memest

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,10 @@ struct EngineSettings {
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
   BlockHooks* hooks = nullptr;      ///< around every block
+  /// Finished gradients are added to a buffer that is there already, and go (Megatron's DDP).
+  bool adds_to_buffers = false;
+  /// Checkpoints are Megatron's, over so many tensor-parallel ranks; 0: torch.utils.checkpoint's.
+  std::int64_t megatron_ranks = 0;
 };
 
 class Engine {
@@ -46,6 +51,19 @@ class Engine {
   void forward(StorageId batch, StorageId labels = kNoStorage);
   /// The same of model.eval() under torch.no_grad().
   void evaluate(StorageId batch, StorageId labels);
+  /// What blocks know by `name` from here on, where any does.
+  void bring(std::string_view name, StorageId storage);
+  /// One stage of a pipeline's rank over `input`, which the caller holds: the model's forward.
+  /// Its result stays held by the caller.
+  StorageId forward_stage(std::size_t stage, StorageId input);
+  /// The backward of a stage from its result's gradient, of which the caller gives up one
+  /// reference. Answers the gradient of its input.
+  StorageId backward_stage(std::size_t stage, StorageId gradient);
+  /// Of a micro-step between its forward and its backward.
+  struct InFlight;
+  /// Sets the running micro-step aside and takes up `other`.
+  void exchange(InFlight& other);
+  [[nodiscard]] InFlight fresh() const;
   /// Closes the autocast context of the forward.
   void end_autocast();
   [[nodiscard]] StorageId loss() const { return storages_[order_.loss_cell()]; }
@@ -88,7 +106,12 @@ class Engine {
     std::int64_t arrived = 0;
   };
 
+  // engine_stages.cpp
+  void grow_buffer(std::int64_t bytes);
+  [[nodiscard]] bool runs(const OpSite& site, const OpProgram& op);
+
   // engine_forward.cpp
+  void run_sites(std::uint32_t begin, std::uint32_t end);
   void begin_forward(StorageId batch, StorageId labels);
   void end_forward();
   void run_forward(const OpSite& site, bool saves);
@@ -107,11 +130,15 @@ class Engine {
   void hook_after_forward(const OpSite& site);
 
   // engine_backward.cpp
+  void run_sites_back(std::uint32_t begin, std::uint32_t end);
   void run_backward(const OpSite& site);
   Slot take_incoming(const OpSite& site, const OpProgram& op);
   void run_steps(const OpSite& site, const OpProgram& op, Slice steps);
   void drop_saved(const OpSite& site, const OpProgram& op);
-  void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming);
+  /// `kept`: what the op saved first, where that becomes a gradient.
+  void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
+                      StorageId kept);
+  [[nodiscard]] StorageId first_saved(const OpSite& site, const OpProgram& op) const;
   void put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label);
   void accumulate(std::uint32_t parameter);
   StorageId in_gradient_type(std::uint32_t parameter, StorageId arrived);
@@ -129,6 +156,11 @@ class Engine {
   void backward_of(std::size_t checkpoint);
   void end_checkpoint();
   void backward_of_reentrant(std::size_t checkpoint);
+  void cut_input(std::size_t checkpoint);
+  void gather_input(std::size_t checkpoint);
+  StorageId make_input(const Checkpoint& checkpoint, std::int64_t bytes);
+  void copy_leaves();
+  [[nodiscard]] bool is_leaf_of_checkpoint(Cell cell) const;
 
   const ForwardOrder& order_;
   EngineSettings settings_;
@@ -144,13 +176,32 @@ class Engine {
   std::vector<StorageId> kept_with_loss_;
   std::vector<StorageId> answered_;
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
+  std::vector<OpSite> ran_once_;
+  StorageId buffer_ = kNoStorage;  // that grows
+  std::int64_t buffer_bytes_ = 0;
   std::vector<StorageId> made_;  // of the running backward node
   std::vector<StorageId> extra_incoming_;
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;
   Origin origin_ = Origin::forward;
   std::optional<std::size_t> ending_;  // the checkpoint whose last node runs
+  struct CopiedLeaf {
+    Cell cell = 0;
+    Label label;
+    std::int64_t bytes = 0;
+  };
+  std::vector<CopiedLeaf> copied_leaves_;  // of the running backward node
+  const Checkpoint* detached_ = nullptr;   // whose inputs are leaves of a backward of its own
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
+};
+
+struct Engine::InFlight {
+  std::vector<StorageId> storages;
+  std::vector<std::uint8_t> held;
+  std::vector<Slot> slots;
+  std::vector<StorageId> inputs;
+  std::vector<Slice> inputs_of;
+  std::vector<StorageId> kept_with_loss;
 };
 
 }  // namespace memest

@@ -6,9 +6,14 @@ namespace memest {
 void Engine::backward(StorageId loss_gradient) {
   thread_ = Thread::autograd;
   slots_[order_.loss_cell()] = {loss_gradient, Reach::directly, true};
+  run_sites_back(0, static_cast<std::uint32_t>(order_.sites().size()));
+}
+
+void Engine::run_sites_back(std::uint32_t begin, std::uint32_t end) {
   std::size_t before = checkpoints_.list.size();
-  auto i = static_cast<std::uint32_t>(order_.sites().size());
-  while (i > 0) {
+  while (before > 0 && checkpoints_.list[before - 1].end > end) --before;
+  std::uint32_t i = end;
+  while (i > begin) {
     if (before > 0 && i == checkpoints_.list[before - 1].end) {
       --before;
       i = checkpoints_.list[before].begin;
@@ -49,7 +54,10 @@ void Engine::run_backward(const OpSite& site) {
     return end_checkpoint();
   }
   made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
+  grow_buffer(op.backward_buffer);
   run_steps(site, op, {op.steps.begin, op.reductions});
+  const StorageId kept = op.hands_kept ? first_saved(site, op) : kNoStorage;
+  recorder_.retain(kept);
   if (unpacks_) drop_saved(site, op);
   run_steps(site, op, {op.reductions, op.steps.end});
   if (!op.hands_on) recorder_.release(incoming.storage);
@@ -57,7 +65,12 @@ void Engine::run_backward(const OpSite& site) {
   extra_incoming_.clear();
   if (!unpacks_) drop_saved(site, op);
   end_checkpoint();
-  hand_gradients(site, op, incoming);
+  hand_gradients(site, op, incoming, kept);
+}
+
+StorageId Engine::first_saved(const OpSite& site, const OpProgram& op) const {
+  const TensorId first = order_.program(site).tensors[op.saved.begin];
+  return storages_[order_.storage_cell(site.instance, first)];
 }
 
 /// The gradients of the outputs leave their slots; only one of an op's outputs is differentiable,
@@ -101,16 +114,23 @@ void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
   }
 }
 
-void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming) {
+void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
+                            StorageId kept) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
     const HandedGradient& handed = program.handed[i];
     const bool on = handed.tensor == InputGradient::kHandedOn;
-    Slot gradient{on ? incoming.storage : made_[handed.tensor], handed.reach, true};
+    const bool in_place = handed.tensor == InputGradient::kKept;
+    const StorageId storage = on ? incoming.storage : in_place ? kept : made_[handed.tensor];
+    Slot gradient{storage, handed.reach, true};
     if (on && incoming.reach == Reach::through_view) gradient.reach = Reach::through_view;
     if (!handed.last) recorder_.retain(gradient.storage);
     const Cell target = order_.cell(site.instance, handed.input);
     const Label label = sum_label(site, handed);
+    if (!handed.to_parameter && gradient.reach == Reach::through_view &&
+        is_leaf_of_checkpoint(order_.storage_cell(site.instance, handed.input))) {
+      copied_leaves_.push_back({target, label, handed.sum_bytes});
+    }
     if (!handed.to_parameter) {
       put(slots_[target], gradient, handed.sum_bytes, label);
       continue;
@@ -119,6 +139,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
     put(parameter.slot, gradient, handed.sum_bytes, label);
     if (++parameter.arrived == order_.parameters()[target].contributions) accumulate(target);
   }
+  copy_leaves();
 }
 
 /// torch/csrc/autograd/input_buffer.cpp: a second gradient is added in place only where nothing
@@ -144,6 +165,7 @@ void Engine::accumulate(std::uint32_t index) {
   StorageId arrived = parameter.slot.storage;
   parameter.slot = {};
   parameter.arrived = 0;
+  if (settings_.adds_to_buffers) return recorder_.release(arrived);
   if (settings_.gradient_bytes > 0) arrived = in_gradient_type(index, arrived);
   if (settings_.hooks != nullptr && settings_.hooks->take_gradient(index, arrived)) return;
   if (parameter.gradient == kNoStorage) {

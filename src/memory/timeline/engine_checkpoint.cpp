@@ -1,5 +1,8 @@
 // torch.utils.checkpoint, PyTorch 2.11: use_reentrant=False (saved-tensor hooks) and True (an
 // autograd function with a backward of its own).
+#include <algorithm>
+#include <utility>
+
 #include "engine.hpp"
 
 namespace memest {
@@ -9,7 +12,8 @@ void Engine::hold_inputs(const Checkpoint& checkpoint) {
     recorder_.retain(storages_[cell]);
     // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
     // stay with the node.
-    const bool bound = checkpoints_.reentrant && cell != checkpoint.inputs.front();
+    const bool bound = checkpoints_.reentrant && !checkpoints_.saves_arguments &&
+                       cell != checkpoint.inputs.front();
     (bound ? kept_with_loss_ : inputs_).push_back(storages_[cell]);
   }
 }
@@ -81,19 +85,67 @@ void Engine::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) 
 void Engine::backward_of_reentrant(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints_.list[index];
   const OpSite& last = order_.sites()[checkpoint.end - 1];
-  const StorageId incoming = slots_[order_.output_cell(last.instance)].storage;
+  const TensorId answer = order_.program(last).tensors[order_.op(last).outputs.end - 1];
+  const StorageId incoming = slots_[order_.cell(last.instance, answer)].storage;
   recorder_.retain(incoming);
+  gather_input(index);
   origin_ = Origin::recompute;
   for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {
     run_forward(order_.sites()[i], true);
   }
   end_autocast();
+  if (checkpoints_.saves_arguments) detached_ = &checkpoint;
   for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
     run_backward(order_.sites()[i - 1]);
   }
+  detached_ = nullptr;
   end_references_of(checkpoint, checkpoint.end);
   recorder_.release(incoming);
   drop_inputs(index);
+}
+
+bool Engine::is_leaf_of_checkpoint(Cell cell) const {
+  if (detached_ == nullptr) return false;
+  const std::vector<Cell>& inputs = detached_->inputs;
+  return std::find(inputs.begin(), inputs.end(), cell) != inputs.end();
+}
+
+/// AccumulateGrad copies what does not lie as the leaf does; of a node's gradients the last first.
+void Engine::copy_leaves() {
+  for (; !copied_leaves_.empty(); copied_leaves_.pop_back()) {
+    const CopiedLeaf& leaf = copied_leaves_.back();
+    Slot& slot = slots_[leaf.cell];
+    const StorageId copy = recorder_.allocate(leaf.bytes, leaf.label);
+    recorder_.release(std::exchange(slot.storage, copy));
+    slot.reach = Reach::directly;
+  }
+}
+
+StorageId Engine::make_input(const Checkpoint& checkpoint, std::int64_t bytes) {
+  const OpSite& site = order_.sites()[checkpoint.begin];
+  Label label;
+  label.origin = origin_;
+  label.place = site.instance;
+  label.op = static_cast<std::uint16_t>(site.op);
+  return recorder_.allocate(bytes, label);
+}
+
+/// distribute_saved_activations: the first argument's data becomes a copy of this rank's share.
+void Engine::cut_input(std::size_t index) {
+  const Checkpoint& checkpoint = checkpoints_.list[index];
+  if (checkpoints_.shares == 1 || checkpoint.input_bytes == 0) return;
+  StorageId& input = inputs_[inputs_of_[index].begin];
+  const StorageId share = make_input(checkpoint, checkpoint.input_bytes / checkpoints_.shares);
+  // Whoever else holds the tensor holds the new data from here on.
+  recorder_.release(std::exchange(input, share));
+}
+
+void Engine::gather_input(std::size_t index) {
+  const Checkpoint& checkpoint = checkpoints_.list[index];
+  if (checkpoints_.shares == 1 || checkpoint.input_bytes == 0) return;
+  StorageId& input = inputs_[inputs_of_[index].begin];
+  recorder_.release(std::exchange(input, make_input(checkpoint, checkpoint.input_bytes)));
+  storages_[checkpoint.inputs.front()] = input;
 }
 
 }  // namespace memest

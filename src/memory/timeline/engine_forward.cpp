@@ -35,7 +35,10 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
     : order_(order),
       settings_(settings),
       recorder_(recorder),
-      checkpoints_(checkpoints_of(graph, order, settings.recompute)),
+      checkpoints_(
+          settings.megatron_ranks == 0
+              ? checkpoints_of(graph, order, settings.recompute)
+              : megatron_checkpoints_of(graph, order, settings.recompute, settings.megatron_ranks)),
       storages_(order.cells(), kNoStorage),
       held_(order.cells(), 0),
       slots_(order.cells()),
@@ -59,22 +62,27 @@ void Engine::end_forward() {
 
 void Engine::forward(StorageId batch, StorageId labels) {
   begin_forward(batch, labels);
+  run_sites(0, static_cast<std::uint32_t>(order_.sites().size()));
+  end_forward();
+}
+
+void Engine::run_sites(std::uint32_t begin, std::uint32_t end) {
   const auto& sites = order_.sites();
   std::size_t next = 0;
-  for (std::uint32_t i = 0; i < sites.size(); ++i) {
+  while (next < checkpoints_.list.size() && checkpoints_.list[next].begin < begin) ++next;
+  for (std::uint32_t i = begin; i < end; ++i) {
     const bool ahead = next < checkpoints_.list.size();
     const bool inside = ahead && i >= checkpoints_.list[next].begin;
     if (ahead && i == checkpoints_.list[next].begin) {
-      const auto begin = static_cast<std::uint32_t>(inputs_.size());
+      const auto first_input = static_cast<std::uint32_t>(inputs_.size());
       hold_inputs(checkpoints_.list[next]);
-      inputs_of_[next] = {begin, static_cast<std::uint32_t>(inputs_.size())};
+      inputs_of_[next] = {first_input, static_cast<std::uint32_t>(inputs_.size())};
     }
     hook_before_forward(sites[i]);
     run_forward(sites[i], !inside);
     hook_after_forward(sites[i]);
-    if (inside && i + 1 == checkpoints_.list[next].end) ++next;
+    if (inside && i + 1 == checkpoints_.list[next].end) cut_input(next++);
   }
-  end_forward();
 }
 
 void Engine::hook_before_forward(const OpSite& site) {
@@ -112,6 +120,7 @@ void Engine::hand_on(const OpSite& site, const OpProgram& op) {
 
 void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
+  if (!runs(site, op)) return;
   const bool gradients = settings_.gradients && (saves || !checkpoints_.reentrant);
   make_outputs(site, op, gradients ? Mode::gradients : Mode::no_gradients);
   keep_leaves(site, op);
@@ -133,6 +142,7 @@ void Engine::keep_leaves(const OpSite& site, const OpProgram& op) {
 
 void Engine::make_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
   const BlockProgram& program = order_.program(site);
+  grow_buffer(op.forward_buffer);
   for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) {
     const MadeStorage& made = program.made[i];
     storages_[order_.cell(site.instance, made.tensor)] =

@@ -31,7 +31,12 @@ TensorId embedding_table(const Block& block) {
 ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device) {
   programs_.reserve(graph.blocks.size());
   for (const Block& block : graph.blocks) programs_.push_back(compile(block, graph.sizes, device));
-  for (const BlockRun& run : graph.order) {
+  for (std::size_t at = 0; at < graph.order.size(); ++at) {
+    const BlockRun& run = graph.order[at];
+    const bool begins = graph.stages.empty() ? at == 0
+                                             : std::find(graph.stages.begin(), graph.stages.end(),
+                                                         at) != graph.stages.end();
+    if (begins) first_of_stage_.push_back(static_cast<std::uint32_t>(instances_.size()));
     const auto block = static_cast<std::uint32_t>(run.block);
     for (std::int64_t i = 0; i < run.repeat; ++i) {
       instances_.push_back({block, cells_});
@@ -43,6 +48,35 @@ ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>
   for (std::uint32_t i = 0; i < instances_.size(); ++i) link(graph, i);
   count_contributions();
   find_ends(graph);
+  find_stages(graph);
+}
+
+bool ForwardOrder::begins_stage(std::uint32_t instance) const {
+  return std::find(first_of_stage_.begin(), first_of_stage_.end(), instance) !=
+         first_of_stage_.end();
+}
+
+void ForwardOrder::find_stages(const Graph& graph) {
+  for (const std::uint32_t first : first_of_stage_) {
+    const Block& block = graph.blocks[instances_[first].block];
+    const auto begin = std::find_if(sites_.begin(), sites_.end(),
+                                    [first](const OpSite& site) { return site.instance == first; });
+    const auto at = static_cast<std::uint32_t>(begin - sites_.begin());
+    if (!stages_.empty()) {
+      stages_.back().end = at;
+      stages_.back().output = output_cell(first - 1);
+    }
+    stages_.push_back({at, 0, storage_cell(first, block.input), 0});
+  }
+  stages_.back().end = static_cast<std::uint32_t>(sites_.size());
+  stages_.back().output = output_cell(static_cast<std::uint32_t>(instances_.size() - 1));
+}
+
+std::vector<Cell> ForwardOrder::cells_named(std::string_view name) const {
+  for (const NamedCell& named : named_) {
+    if (named.name == name) return {named.cell};
+  }
+  return {};
 }
 
 void ForwardOrder::link(const Graph& graph, std::uint32_t instance) {
@@ -60,7 +94,7 @@ void ForwardOrder::link(const Graph& graph, std::uint32_t instance) {
       cell = storage = parameter_index(graph, instance, id);
     } else if (tensor.shared || tensor.outlives_block) {
       cell = storage = named_cell(tensor.name);
-    } else if (id == block.input && tensor.role == Role::input && instance > 0) {
+    } else if (id == block.input && tensor.role == Role::input && !begins_stage(instance)) {
       const Block& previous = graph.blocks[instances_[instance - 1].block];
       cell = this->cell(instance - 1, previous.output);
       storage = storage_cell(instance - 1, previous.output);

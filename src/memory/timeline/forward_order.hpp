@@ -32,6 +32,15 @@ struct ParameterUse {
   std::int64_t contributions = 0;  ///< gradients that one backward brings
 };
 
+/// A stage of a pipeline: ops [begin, end) of sites(), and the cells of what it is given and of
+/// what it answers.
+struct StageSites {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  Cell input = 0;
+  Cell output = 0;
+};
+
 class ForwardOrder {
  public:
   ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device);
@@ -74,6 +83,10 @@ class ForwardOrder {
   [[nodiscard]] const std::vector<Cell>& label_cells() const { return label_cells_; }
   [[nodiscard]] std::int64_t batch_bytes() const { return batch_bytes_; }
   [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
+  /// The stages of a pipeline's rank; the whole model is one.
+  [[nodiscard]] const std::vector<StageSites>& stages() const { return stages_; }
+  /// The cells of what blocks know by `name`, which the caller brings: none or one.
+  [[nodiscard]] std::vector<Cell> cells_named(std::string_view name) const;
   /// The loss, and what the loss is computed from; both are the logits where there is no loss.
   [[nodiscard]] Cell loss_cell() const { return loss_cell_; }
   [[nodiscard]] std::int64_t loss_bytes() const { return loss_bytes_; }
@@ -87,6 +100,8 @@ class ForwardOrder {
   std::uint32_t parameter_index(const Graph& graph, std::uint32_t instance, TensorId tensor);
   void count_contributions();
   void find_ends(const Graph& graph);
+  void find_stages(const Graph& graph);
+  [[nodiscard]] bool begins_stage(std::uint32_t instance) const;
 
   struct NamedCell {
     std::string_view name;
@@ -102,6 +117,8 @@ class ForwardOrder {
   std::vector<ParameterUse> parameters_;
   std::vector<Cell> batch_cells_;
   std::vector<Cell> label_cells_;
+  std::vector<std::uint32_t> first_of_stage_;  // instances
+  std::vector<StageSites> stages_;
   std::uint32_t cells_ = 0;
   Cell loss_cell_ = 0;
   Cell logits_cell_ = 0;

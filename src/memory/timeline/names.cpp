@@ -1,3 +1,4 @@
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -6,6 +7,45 @@
 
 namespace memest {
 namespace {
+
+struct NamedLoopTensor {
+  LoopTensor tensor;
+  std::string_view name;
+};
+constexpr std::array<NamedLoopTensor, 32> kLoopTensors = {{
+    {LoopTensor::batch, "batch"},
+    {LoopTensor::batch_copy, "second copy of the batch"},
+    {LoopTensor::labels, "labels"},
+    {LoopTensor::targets, "number of targets"},
+    {LoopTensor::scaled_loss, "scaled loss"},
+    {LoopTensor::reported_loss, "reported loss"},
+    {LoopTensor::loss_gradient, "gradient of the loss"},
+    {LoopTensor::widened_logits, "logits of the outputs in fp32"},
+    {LoopTensor::partial_norms, "partial sums of the gradient norms"},
+    {LoopTensor::norm_of_a_tensor, "gradient norm of a tensor"},
+    {LoopTensor::stacked_norms, "stacked gradient norms"},
+    {LoopTensor::norm, "gradient norm"},
+    {LoopTensor::clip_coefficient, "clipping coefficient"},
+    {LoopTensor::scaler_state, "gradient scaler"},
+    {LoopTensor::gradient_in_master_type, "gradient in the master copy's type"},
+    {LoopTensor::step_temporary, "temporary of the optimizer step"},
+    {LoopTensor::shapes, "shapes that the ranks compare"},
+    {LoopTensor::broadcast, "copy that is sent to the other ranks"},
+    {LoopTensor::gradient_bucket, "gradient bucket"},
+    {LoopTensor::position_ids, "position ids"},
+    {LoopTensor::loss_mask, "mask of the losses"},
+    {LoopTensor::attention_mask, "attention mask"},
+    {LoopTensor::token_count, "number of tokens"},
+    {LoopTensor::loss, "loss"},
+    {LoopTensor::loss_scale, "scale of the loss"},
+    {LoopTensor::parameter_buffer, "buffer of the weights"},
+    {LoopTensor::gradient_buffer, "buffer of the gradients"},
+    {LoopTensor::parameter_shard, "shard of a weight"},
+    {LoopTensor::received, "tensor from another stage"},
+    {LoopTensor::growing_buffer, "global memory buffer"},
+    {LoopTensor::cublas_workspace, "cuBLAS workspace"},
+    {LoopTensor::cublas_lt_workspace, "cublasLt workspace"},
+}};
 
 std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {
   if (count == 1) return name;
@@ -34,6 +74,10 @@ std::string_view name_of(Phase phase) {
   switch (phase) {
     case Phase::model:
       return "model";
+    case Phase::ddp_buffers:
+      return "ddp_buffers";
+    case Phase::main_params:
+      return "optimizer_main_params";
     case Phase::batch:
       return "batch";
     case Phase::forward:
@@ -81,49 +125,8 @@ std::string_view name_of(Holding holding) {
 }
 
 std::string_view name_of(LoopTensor tensor) {
-  switch (tensor) {
-    case LoopTensor::batch:
-      return "batch";
-    case LoopTensor::batch_copy:
-      return "second copy of the batch";
-    case LoopTensor::labels:
-      return "labels";
-    case LoopTensor::targets:
-      return "number of targets";
-    case LoopTensor::scaled_loss:
-      return "scaled loss";
-    case LoopTensor::reported_loss:
-      return "reported loss";
-    case LoopTensor::loss_gradient:
-      return "gradient of the loss";
-    case LoopTensor::widened_logits:
-      return "logits of the outputs in fp32";
-    case LoopTensor::partial_norms:
-      return "partial sums of the gradient norms";
-    case LoopTensor::norm_of_a_tensor:
-      return "gradient norm of a tensor";
-    case LoopTensor::stacked_norms:
-      return "stacked gradient norms";
-    case LoopTensor::norm:
-      return "gradient norm";
-    case LoopTensor::clip_coefficient:
-      return "clipping coefficient";
-    case LoopTensor::scaler_state:
-      return "gradient scaler";
-    case LoopTensor::gradient_in_master_type:
-      return "gradient in the master copy's type";
-    case LoopTensor::step_temporary:
-      return "temporary of the optimizer step";
-    case LoopTensor::shapes:
-      return "shapes that the ranks compare";
-    case LoopTensor::broadcast:
-      return "copy that is sent to the other ranks";
-    case LoopTensor::gradient_bucket:
-      return "gradient bucket";
-    case LoopTensor::cublas_workspace:
-      return "cuBLAS workspace";
-    case LoopTensor::cublas_lt_workspace:
-      return "cublasLt workspace";
+  for (const NamedLoopTensor& row : kLoopTensors) {
+    if (row.tensor == tensor) return row.name;
   }
   unreachable("every tensor of the loop has a name");
 }

@@ -69,7 +69,6 @@ void OptimizerRun::make_states(const ParameterGroup& group) {
   }
 }
 
-/// Sixteen-bit gradients for a step in the master copies' type.
 void OptimizerRun::widen_gradients() {
   const Recipe& recipe = training_.recipe;
   const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
@@ -85,7 +84,7 @@ void OptimizerRun::widen_gradients() {
 }
 
 void OptimizerRun::step() {
-  widen_gradients();
+  if (wide_gradients_.empty()) widen_gradients();
   if (has_trainers_adafactor()) {
     step_adafactor();
   } else {

@@ -34,6 +34,9 @@ class OptimizerRun {
   void construct();
   /// Answers the norm, which the caller gives up.
   StorageId clip();
+  /// Sixteen-bit gradients for a step in the master copies' type; step() does it where it was not
+  /// done.
+  void widen_gradients();
   /// States in the first step, then the step's temporaries.
   void step();
   /// What lasts from the step to zero_grad.
@@ -47,7 +50,6 @@ class OptimizerRun {
   void take_norms(DType type, std::vector<StorageId>& norms);
   StorageId reduce_norms(std::int64_t bytes);
   void make_states(const ParameterGroup& group);
-  void widen_gradients();
   void step_lists(const ParameterGroup& group);
   void step_one_by_one(const ParameterGroup& group);
   StorageId temporary(const SteppedTensor& tensor);

@@ -10,6 +10,8 @@
 #include "inference_loop.hpp"
 #include "loop.hpp"
 #include "loop_habits.hpp"
+#include "megatron_loop.hpp"
+#include "megatron_states.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/inventory.hpp"
 #include "model_tensors.hpp"
@@ -174,8 +176,43 @@ std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventor
   return buckets;
 }
 
+bool is_megatron(const Job& job) {
+  return job.forward()->implementation.framework == Framework::megatron;
+}
+
+/// Megatron-core's own training program around its own model.
+Timeline write_megatron(const Graph& graph, const Job& job, std::int64_t rank) {
+  Timeline timeline;
+  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const ForwardOrder order(graph, device);
+  name_places(graph, order, timeline);
+  const ModelTensors tensors = model_tensors(graph.parameters);
+  timeline.parameters = tensors.parameters;
+  timeline.buffers = tensors.buffers;
+  Recorder recorder(timeline);
+  MegatronStates states(job, graph, order, timeline);
+  recorder.begin(Phase::model);
+  states.place(tensors, recorder);
+  recorder.end();
+  recorder.begin(Phase::ddp_buffers);
+  states.make_buffers(recorder);
+  recorder.end();
+  recorder.begin(Phase::main_params);
+  states.make_main_params(device, recorder);
+  recorder.end();
+  EngineSettings settings = settings_of(job, nullptr);
+  settings.gradient_bytes = 0;
+  settings.adds_to_buffers = true;
+  settings.megatron_ranks = job.parallelism.tensor;
+  Engine engine(graph, order, settings, recorder);
+  MegatronLoop loop({job, rank, order, engine, states, recorder, device});
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  return timeline;
+}
+
 /// Why the job has no timeline yet, or nothing.
 std::optional<Unavailable> refusal(const Job& job) {
+  if (is_megatron(job)) return std::nullopt;
   if (job.parallelism.data > 1 && !job.parallelism.fsdp && !has_ddp(job)) {
     return Unavailable{"the timeline of DeepSpeed's ZeRO is not available yet"};
   }
@@ -190,8 +227,10 @@ std::optional<Unavailable> refusal(const Job& job) {
 
 }  // namespace
 
-std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job) {
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
+                                                   std::int64_t pipeline_rank) {
   if (auto refused = refusal(job)) return *std::move(refused);
+  if (is_megatron(job)) return write_megatron(graph, job, pipeline_rank);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   name_places(graph, order, timeline);

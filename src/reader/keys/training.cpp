@@ -13,7 +13,7 @@ constexpr Word kFrameworks[] = {{"transformers"},
                                 {"textbook"},
                                 {"plain"},
                                 {"torchtitan", "the implementation 'torchtitan'"},
-                                {"megatron", "the implementation 'megatron'"}};
+                                {"megatron"}};
 constexpr Word kAttentions[] = {{"default"},
                                 {"sdpa"},
                                 {"sdpa-flash"},
@@ -21,7 +21,7 @@ constexpr Word kAttentions[] = {{"default"},
                                 {"sdpa-math"},
                                 {"sdpa-cudnn"},
                                 {"eager"},
-                                {"unfused", "Megatron's unfused attention"},
+                                {"unfused"},
                                 {"flash-2", "the attention kernel 'flash-2'"},
                                 {"flash-3", "the attention kernel 'flash-3'"},
                                 {"flex", "the attention kernel 'flex'"},
@@ -30,11 +30,11 @@ constexpr Word kLosses[] = {{"upcast"},
                             {"plain"},
                             {"chunked", "the chunked loss"},
                             {"fused-linear", "the fused linear loss"},
-                            {"vocab-parallel", "the vocabulary-parallel loss"}};
+                            {"vocab-parallel"}};
 constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
-constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
+constexpr Word kLayerSpecs[] = {{"te", "Megatron's layers of Transformer Engine"}, {"local"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks", "torch.compile"}, {"whole", "torch.compile"}};
 constexpr Word kTorches[] = {{"2.11"}};
@@ -70,8 +70,7 @@ constexpr Key kImplementationKeys[] = {
      .doc = "Rotary positions operation by operation, or as one kernel."},
     {.name = "layers",
      .shapes = {choice(kLayerSpecs)},
-     .doc = "Megatron's layer specification.",
-     .later = "Megatron's layer specification"},
+     .doc = "Megatron's layer specification; it has to be said, for Megatron's own default is te."},
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
@@ -100,7 +99,7 @@ constexpr Key kOptimizerKeys[] = {
 };
 
 constexpr Word kSelectiveWords[] = {{"attention-core"},
-                                    {"feed-forward", "recompute of the feed-forward alone"},
+                                    {"feed-forward"},
                                     {"moe-activation", "recompute of expert activations alone"},
                                     {"norm", "recompute of the norms alone"}};
 constexpr Shapes kSelectiveItem = {choice(kSelectiveWords)};
@@ -112,17 +111,16 @@ constexpr Key kFullKeys[] = {
      .doc = "torch.utils.checkpoint with use_reentrant=True."},
     {.name = "method",
      .shapes = {choice(kMethods)},
-     .doc = "Megatron's recompute_method.",
-     .later = "Megatron's recompute method"},
+     .fallback = "uniform",
+     .doc = "Megatron's recompute_method."},
     {.name = "layers",
      .shapes = {count(1, kMaxLayers)},
-     .doc = "Megatron's recompute_num_layers.",
-     .later = "Megatron's number of recomputed layers"},
+     .fallback = "1",
+     .doc = "Megatron's recompute_num_layers."},
     {.name = "distribute",
      .shapes = {flag()},
      .fallback = "false",
-     .doc = "Megatron's distribute_saved_activations.",
-     .later = "Megatron's distribution of saved activations"},
+     .doc = "Megatron's distribute_saved_activations."},
 };
 constexpr Word kRecomputes[] = {{"none"}, {"full"}, {"selective"}, {"sqrt"}};
 constexpr Key kRecomputeKeys[] = {

@@ -1,0 +1,224 @@
+#include "megatron.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace memest {
+namespace {
+
+Unavailable unavailable(const std::string& what) {
+  return {what + " of the implementation megatron is not available yet"};
+}
+
+/// Why the model has no graph, or nothing.
+std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  if (attention == nullptr) return unavailable("multi-head latent attention");
+  if (attention->sinks || attention->softcap) return unavailable("a softcap or sinks");
+  if (attention->qk_norm != QkNorm::none) return unavailable("a norm of queries and keys");
+  if (decoder.kinds.size() != 1) return unavailable("a model of several kinds of layers");
+  const auto* part = std::get_if<DenseFeedForward>(&decoder.kinds.front().feed_forward);
+  if (part == nullptr) return unavailable("a mixture of experts");
+  if (decoder.kinds.front().sliding_window) return unavailable("a sliding window");
+  if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
+  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
+  const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
+  if (!learned && rotary == nullptr) return unavailable("this position");
+  if (rotary != nullptr && rotary->rotary_dim != attention->head_dim) {
+    return unavailable("a partial rotation");
+  }
+  const bool silu = part->activation == ActivationFunction::silu;
+  const bool gelu = !part->gated && part->activation == ActivationFunction::gelu;
+  if (!(part->gated && silu) && !gelu) {
+    return Unavailable{
+        "Megatron fuses the activations swiglu and gelu with a bias; others are not available yet"};
+  }
+  if (part->gated == part->bias || attention->q_bias != part->bias ||
+      attention->output_bias != part->bias) {
+    return Unavailable{
+        "Megatron's fused activations are swiglu without biases and gelu with them; other "
+        "combinations are not available yet"};
+  }
+  if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
+      decoder.embedding_size != decoder.hidden_size || decoder.embedding_norm) {
+    return unavailable("this model");
+  }
+  if (!policy.gradients || policy.end != ForwardEnd::cross_entropy) {
+    return unavailable("anything but training with cross-entropy");
+  }
+  return std::nullopt;
+}
+
+/// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
+std::optional<Unavailable> uneven(const MegatronContext& context) {
+  const std::int64_t ranks = context.policy.tensor;
+  const auto refuse = [ranks](std::int64_t size, const char* what) {
+    return size % ranks == 0
+               ? std::nullopt
+               : std::optional(Unavailable{std::string(what) + " " + std::to_string(size) +
+                                           " cannot be cut evenly over " + std::to_string(ranks) +
+                                           " tensor-parallel ranks"});
+  };
+  if (auto no = refuse(context.attention.heads, "the number of heads")) return no;
+  if (auto no = refuse(context.attention.kv_heads, "the number of key-value heads")) return no;
+  if (auto no = refuse(context.feed_forward.size, "the feed-forward size")) return no;
+  if (auto no = refuse(context.decoder.vocab_size, "the vocabulary size")) return no;
+  if (context.sequence) return refuse(context.policy.seq_len, "the sequence length");
+  return std::nullopt;
+}
+
+MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  MegatronContext context{decoder, std::get<SoftmaxAttention>(decoder.attention),
+                          std::get<DenseFeedForward>(decoder.kinds.front().feed_forward), policy};
+  if (policy.tensor == 1) return context;
+  context.t = Symbol::tensor;
+  context.sequence = policy.sequence_parallel;
+  for (Expr* size : {&context.a, &context.k, &context.f, &context.v}) *size = *size / context.t;
+  return context;
+}
+
+void bind_sizes(const MegatronContext& context, Bindings& sizes) {
+  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
+  sizes.set(Symbol::hidden_size, context.decoder.hidden_size)
+      .set(Symbol::vocab_size, context.decoder.vocab_size)
+      .set(Symbol::heads, context.attention.heads)
+      .set(Symbol::kv_heads, context.attention.kv_heads)
+      .set(Symbol::head_dim, context.attention.head_dim)
+      .set(Symbol::layers, context.decoder.layers())
+      .set(Symbol::ffn_size, context.feed_forward.size)
+      .set(Symbol::rotary_dim, context.attention.head_dim)
+      .set(Symbol::tensor, context.policy.tensor);
+  if (const auto* learned = std::get_if<LearnedPosition>(&context.decoder.position)) {
+    sizes.set(Symbol::max_positions, learned->rows);
+  }
+}
+
+/// Blocks of the stages, each written once.
+class StageWriter {
+ public:
+  StageWriter(const MegatronContext& context, Graph& graph) : context_(context), graph_(graph) {}
+
+  void write(const ModelPart& part) {
+    if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_); });
+    const bool makes_table = !part.embedding && context_.turns();
+    if (makes_table) append(first_, 1, [&] { return megatron_layer(context_, true); });
+    const std::int64_t rest = part.count - (makes_table ? 1 : 0);
+    if (rest > 0) append(layer_, rest, [&] { return megatron_layer(context_, false); });
+    if (!part.head) return;
+    const bool ties = context_.decoder.tied_embeddings && part.embedding;
+    append(head_, 1, [&] { return megatron_head(context_, ties); });
+    append(loss_, 1, [&] { return megatron_loss(context_); });
+  }
+
+ private:
+  template <class Write>
+  void append(std::optional<std::size_t>& known, std::int64_t repeat, const Write& write) {
+    if (!known) {
+      known = graph_.blocks.size();
+      graph_.blocks.push_back(write());
+    }
+    graph_.order.push_back({*known, repeat});
+  }
+
+  const MegatronContext& context_;
+  Graph& graph_;
+  std::optional<std::size_t> embedding_;
+  std::optional<std::size_t> first_;
+  std::optional<std::size_t> layer_;
+  std::optional<std::size_t> head_;
+  std::optional<std::size_t> loss_;
+};
+
+}  // namespace
+
+TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
+                          const ParallelProduct& product, TensorId x) {
+  const Place place{product.name, "weight"};
+  const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
+                                       : block.parameter(place, {product.out, product.in});
+  const Shape shape = context.tokens(product.out);
+  const DType dtype = block.dtype_of(x);
+  const Expr flops = Expr(2) * context.b * context.s * product.in * product.out;
+  const Expr gathered =
+      product.gathers ? context.b * context.s * product.in * Expr(size_of(dtype)) : Expr();
+  Op op;
+  op.kind = OpKind::linear;
+  op.name = product.name;
+  op.compute = dtype;
+  op.inputs = {x, weight};
+  op.saved = {x, weight};
+  op.forward_buffer = gathered;
+  op.workspace = Workspace::cublas;
+  std::optional<TensorId> bias;
+  if (product.bias) {
+    // The function adds the bias itself: the product is a tensor before it.
+    Op multiplied = op;
+    multiplied.saved.clear();
+    multiplied.outputs = {block.make({product.name, "product"}, shape, dtype)};
+    op.inputs.push_back(multiplied.outputs.front());
+    op.forward_buffer = Expr();
+    block.emit(std::move(multiplied), {flops, Expr()});
+    bias = block.parameter({product.name, "bias"}, {product.out});
+    op.inputs.push_back(*bias);
+  }
+  const TensorId out = block.make({product.name, "out"}, shape, dtype);
+  op.outputs = {out};
+  op.backward_buffer = gathered;
+  BackwardWriter backward(op);
+  std::optional<BackwardWriter::Made> whole;
+  if (product.gathers) {
+    whole = backward.make(
+        block.make({product.name, "gathered input"}, context.tokens(product.in), dtype), dtype);
+  }
+  const auto of_input = backward.make(x, dtype);
+  const auto of_weight = backward.make(weight, dtype);
+  backward.give(x, of_input);
+  backward.give(weight, of_weight);
+  if (bias) {
+    backward.give(*bias, backward.make(*bias, dtype));
+    backward.launch(sum_between(shape, {product.out}, dtype));
+  }
+  if (whole) backward.drop(*whole);
+  block.emit(std::move(op), {product.bias ? Expr() : flops, Expr(2) * flops});
+  return out;
+}
+
+TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                 TensorId x) {
+  if (!context.sequence) return x;
+  const DType dtype = block.dtype_of(x);
+  const TensorId out = block.make({name, "own shard"}, context.stream(), dtype);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {out};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  block.emit(std::move(op));
+  return out;
+}
+
+std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
+                                                const LoweringPolicy& policy) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  if (model.adapter) return unavailable("an adapter");
+  if (auto refused = refusal(decoder, policy)) return *std::move(refused);
+  const MegatronContext context = context_of(decoder, policy);
+  if (auto refused = uneven(context)) return *std::move(refused);
+  Graph graph;
+  StageWriter writer(context, graph);
+  if (policy.parts.empty()) {
+    writer.write({.first = 0, .count = decoder.layers(), .embedding = true, .head = true});
+  }
+  for (const ModelPart& part : policy.parts) {
+    graph.stages.push_back(graph.order.size());
+    writer.write(part);
+  }
+  graph.trains = policy.parts.empty() || policy.parts.back().head;
+  bind_sizes(context, graph.sizes);
+  return graph;
+}
+
+}  // namespace memest

@@ -1,0 +1,87 @@
+// Megatron-core 0.16.1: GPTModel with its local layers (get_gpt_layer_local_spec), without
+// Transformer Engine and Apex. Streams are [s, b, h]; each autograd function of Megatron's own is
+// one op with what its forward saves and its backward makes. Under tensor parallelism sizes are one
+// rank's.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "block_builder.hpp"
+#include "memest/graph/lower.hpp"
+#include "memest/spec/model.hpp"
+#include "operations.hpp"
+
+namespace memest {
+
+/// What the parts of the lowering read.
+struct MegatronContext {
+  const DecoderSpec& decoder;
+  const SoftmaxAttention& attention;
+  const DenseFeedForward& feed_forward;
+  const LoweringPolicy& policy;
+  Expr t{1};              ///< tensor-parallel ranks
+  bool sequence = false;  ///< norms and residual sums on s/t tokens
+  Expr b = Symbol::micro_batch;
+  Expr s = Symbol::seq_len;
+  Expr h = Symbol::hidden_size;
+  Expr d = Symbol::head_dim;
+  Expr a = Symbol::heads;       ///< of one rank
+  Expr k = Symbol::kv_heads;    ///< of one rank
+  Expr f = Symbol::ffn_size;    ///< of one rank
+  Expr v = Symbol::vocab_size;  ///< of one rank
+
+  [[nodiscard]] Precision precision() const {
+    return {policy.weights, policy.weights, false, {}, policy.gradients};
+  }
+  [[nodiscard]] double dropout(double probability) const {
+    return policy.dropout ? probability : 0.0;
+  }
+  /// [s, b, width], and the same of the residual stream.
+  [[nodiscard]] Shape tokens(const Expr& width) const { return {s, b, width}; }
+  [[nodiscard]] Shape stream() const { return {sequence ? s / t : s, b, h}; }
+  [[nodiscard]] bool turns() const {
+    return std::holds_alternative<RotaryPosition>(decoder.position);
+  }
+};
+
+/// A product of tensor_parallel.ColumnParallelLinear or RowParallelLinear.
+struct ParallelProduct {
+  std::string_view name;
+  Expr in;
+  Expr out;
+  bool bias = false;     ///< added inside; otherwise it is the caller's to add
+  bool gathers = false;  ///< reads the whole sequence from shards
+  bool tied = false;
+};
+/// LinearWithGradAccumulationAndAsyncCommunication.
+TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
+                          const ParallelProduct& product, TensorId x);
+/// What a row-parallel product's partial sums become: summed in place, or in shards of the
+/// sequence.
+TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                 TensorId x);
+
+/// torch's layer or RMS norm over the stream.
+TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                       TensorId x);
+
+/// SelfAttention up to its output projection, and MLP up to its own; a bias is left to the caller.
+TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
+TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
+
+/// The table of angles, made once and kept (RotaryEmbedding.forward is cached).
+void rotary_table(BlockBuilder& block, const MegatronContext& context);
+
+/// A layer; `makes_table` where no embedding of this stage does.
+Block megatron_layer(const MegatronContext& context, bool makes_table);
+Block megatron_embedding(const MegatronContext& context);
+Block megatron_head(const MegatronContext& context, bool ties);
+Block megatron_loss(const MegatronContext& context);
+
+/// The graph of a rank, or why there is none.
+std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
+                                                const LoweringPolicy& policy);
+
+}  // namespace memest

@@ -1,0 +1,73 @@
+// Stages of a pipeline, many micro-steps in flight, and what a process keeps for all of them.
+#include <algorithm>
+
+#include "engine.hpp"
+
+namespace memest {
+
+void Engine::bring(std::string_view name, StorageId storage) {
+  for (const Cell cell : order_.cells_named(name)) storages_[cell] = storage;
+}
+
+StorageId Engine::forward_stage(std::size_t stage, StorageId input) {
+  const StageSites& sites = order_.stages()[stage];
+  thread_ = Thread::forward;
+  origin_ = Origin::forward;
+  inputs_.clear();
+  if (input != kNoStorage) storages_[sites.input] = input;
+  run_sites(sites.begin, sites.end);
+  end_forward();
+  held_[sites.output] = 0;
+  return storages_[sites.output];
+}
+
+StorageId Engine::backward_stage(std::size_t stage, StorageId gradient) {
+  const StageSites& sites = order_.stages()[stage];
+  thread_ = Thread::autograd;
+  slots_[sites.output] = {gradient, Reach::directly, true};
+  run_sites_back(sites.begin, sites.end);
+  StorageId of_input = kNoStorage;
+  for (const StorageId leaf : take_kept_with_loss()) {
+    if (leaf != kNoStorage) of_input = leaf;
+  }
+  return of_input;
+}
+
+void Engine::exchange(InFlight& other) {
+  std::swap(storages_, other.storages);
+  std::swap(held_, other.held);
+  std::swap(slots_, other.slots);
+  std::swap(inputs_, other.inputs);
+  std::swap(inputs_of_, other.inputs_of);
+  std::swap(kept_with_loss_, other.kept_with_loss);
+}
+
+Engine::InFlight Engine::fresh() const {
+  return {std::vector<StorageId>(storages_.size(), kNoStorage),
+          std::vector<std::uint8_t>(held_.size(), 0),
+          std::vector<Slot>(slots_.size()),
+          {},
+          std::vector<Slice>(inputs_of_.size()),
+          {}};
+}
+
+/// torch.empty where it is too small; the old one goes when the new one has its name.
+void Engine::grow_buffer(std::int64_t bytes) {
+  if (bytes <= buffer_bytes_) return;
+  Label label;
+  label.holding = Holding::workspaces;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::growing_buffer);
+  buffer_bytes_ = bytes;
+  recorder_.release(std::exchange(buffer_, recorder_.allocate(bytes, label)));
+}
+
+bool Engine::runs(const OpSite& site, const OpProgram& op) {
+  if (!op.once) return true;
+  const bool ran = std::any_of(ran_once_.begin(), ran_once_.end(), [&](const OpSite& other) {
+    return other.instance == site.instance && other.op == site.op;
+  });
+  if (!ran) ran_once_.push_back(site);
+  return !ran;
+}
+
+}  // namespace memest

@@ -1,0 +1,74 @@
+#include "flat_buffer.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Parameters start at 128 bytes of the narrowest type, buckets at 256 (param_and_grad_buffer.py).
+constexpr std::int64_t kParameterAlignment = 64;
+constexpr std::int64_t kBucketAlignment = 128;
+
+std::int64_t rounded_up_to(std::int64_t elements, std::int64_t multiple) {
+  return checked_multiply(checked_add(elements, multiple - 1) / multiple, multiple);
+}
+
+class Layout {
+ public:
+  explicit Layout(const FlatRules& rules) : rules_(rules) {}
+
+  void add(std::size_t index, const FlatParameter& parameter) {
+    if (rules_.distributed) at_ = rounded_up_to(at_, kParameterAlignment);
+    const bool alone = parameter.own_bucket && rules_.distributed;
+    if (alone) close();
+    placed_.push_back({index, at_, checked_add(at_, parameter.elements)});
+    at_ = placed_.back().end;
+    if (alone) close();
+  }
+
+  FlatBuffer take() && {
+    close();
+    buffer_.elements = at_;
+    return std::move(buffer_);
+  }
+
+ private:
+  struct Placed {
+    std::size_t index = 0;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  /// Ends the bucket: its first share is the first rank's.
+  void close() {
+    if (placed_.empty()) return;
+    const std::int64_t begin = bucket_;
+    if (rules_.distributed) at_ = rounded_up_to(at_, std::lcm(rules_.ranks, kBucketAlignment));
+    const std::int64_t end = rules_.distributed ? begin + (at_ - begin) / rules_.ranks : at_;
+    for (const Placed& one : placed_) {
+      const std::int64_t elements = std::min(one.end, end) - one.begin;
+      if (elements > 0) buffer_.first_rank.push_back({one.index, elements});
+    }
+    placed_.clear();
+    bucket_ = at_;
+  }
+
+  const FlatRules& rules_;
+  FlatBuffer buffer_;
+  std::vector<Placed> placed_;  // in the open bucket
+  std::int64_t at_ = 0;
+  std::int64_t bucket_ = 0;
+};
+
+}  // namespace
+
+FlatBuffer lay_out(const std::vector<FlatParameter>& parameters, const FlatRules& rules) {
+  Layout layout(rules);
+  for (std::size_t i = parameters.size(); i > 0; --i) layout.add(i - 1, parameters[i - 1]);
+  return std::move(layout).take();
+}
+
+}  // namespace memest

@@ -1,0 +1,239 @@
+#include "megatron_states.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+Label parameter_label(Holding holding, std::size_t parameter, std::uint16_t tensor) {
+  Label label;
+  label.holding = holding;
+  label.origin = Origin::parameter;
+  label.place = static_cast<std::uint32_t>(parameter);
+  label.tensor = tensor;
+  return label;
+}
+
+Label loop_label(Holding holding, LoopTensor tensor) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return label;
+}
+
+/// Weight decay is for matrices (_get_param_groups).
+bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }
+
+/// The last stage's copy of a tied embedding, whose gradient counts in the first stage.
+bool is_copy(const ParameterTensor& row) {
+  return row.output_head && row.role == ParameterRole::matmul;
+}
+
+}  // namespace
+
+MegatronStates::MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
+                               const Timeline& timeline)
+    : job_(job),
+      graph_(graph),
+      timeline_(timeline),
+      recipe_(job.training->recipe),
+      rules_{job.parallelism.distributed_optimizer, job.parallelism.data},
+      weights_(timeline.parameters.size(), kNoStorage) {
+  std::size_t begin = 0;
+  for (const StageSites& stage : order.stages()) {
+    const auto within = [&](const ParameterUse& use) {
+      return use.instance >= order.sites()[stage.begin].instance &&
+             use.instance <= order.sites()[stage.end - 1].instance;
+    };
+    const auto count = std::count_if(order.parameters().begin(), order.parameters().end(), within);
+    chunks_.push_back({begin, begin + static_cast<std::size_t>(count)});
+    begin = chunks_.back().end;
+  }
+  for (const Chunk& chunk : chunks_) {
+    std::vector<FlatParameter> parameters;
+    for (std::size_t i = chunk.begin; i < chunk.end; ++i) {
+      const bool shared = row(i).output_head && job.parallelism.pipeline > 1;
+      parameters.push_back({elements(i), shared});
+    }
+    buffers_.push_back(lay_out(parameters, rules_));
+  }
+}
+
+const ParameterTensor& MegatronStates::row(std::size_t parameter) const {
+  return graph_.parameters.parameters[timeline_.parameters[parameter].row];
+}
+
+std::int64_t MegatronStates::elements(std::size_t parameter) const {
+  return timeline_.parameters[parameter].elements;
+}
+
+/// torch.nn's own modules; Megatron's make their weights on the device.
+bool MegatronStates::made_on_host(std::size_t parameter) const {
+  const ParameterTensor& tensor = row(parameter);
+  return tensor.role == ParameterRole::norm || tensor.name.find("position") != std::string::npos;
+}
+
+StorageId MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& recorder) const {
+  return recorder.allocate(checked_multiply(elements(parameter), size_of(dtype)),
+                           parameter_label(Holding::weights, parameter, 0));
+}
+
+/// 1 / base ** (arange(0, d, 2) / d), expression by expression (RotaryEmbedding).
+void MegatronStates::place_frequencies(std::size_t buffer, Recorder& recorder) const {
+  const std::int64_t bytes =
+      checked_multiply(timeline_.buffers[buffer].elements, size_of(DType::fp32));
+  Label label;
+  label.holding = Holding::buffers;
+  label.origin = Origin::buffer;
+  label.place = static_cast<std::uint32_t>(buffer);
+  const auto make = [&](std::int64_t size) { return recorder.allocate(size, label); };
+  const StorageId counted = make(bytes);
+  const StorageId exponents = make(bytes);
+  recorder.release(counted);
+  const StorageId powers = make(bytes);
+  recorder.release(make(size_of(DType::fp64)));
+  recorder.release(exponents);
+  const StorageId inverted = make(bytes);
+  make(bytes);
+  recorder.release(inverted);
+  recorder.release(powers);
+}
+
+void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
+  for (const auto& [is_buffer, i] : tensors.order) {
+    if (is_buffer) {
+      place_frequencies(i, recorder);
+    } else if (!made_on_host(i)) {
+      weights_[i] = weight(i, recipe_.weights, recorder);
+    }
+  }
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (made_on_host(i)) weights_[i] = weight(i, DType::fp32, recorder);
+  }
+}
+
+void MegatronStates::make_buffers(Recorder& recorder) {
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (!made_on_host(i) || recipe_.weights == DType::fp32) continue;
+    recorder.release(std::exchange(weights_[i], weight(i, recipe_.weights, recorder)));
+  }
+  const auto make = [&](std::size_t chunk, DType dtype, Holding holding, LoopTensor tensor) {
+    recorder.allocate(checked_multiply(buffers_[chunk].elements, size_of(dtype)),
+                      loop_label(holding, tensor));
+  };
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    if (rules_.distributed) {
+      make(c, recipe_.weights, Holding::weights, LoopTensor::parameter_buffer);
+    }
+    make(c, recipe_.gradients, Holding::gradients, LoopTensor::gradient_buffer);
+    if (!rules_.distributed) continue;
+    for (std::size_t i = chunks_[c].end; i > chunks_[c].begin; --i) {
+      recorder.release(std::exchange(weights_[i - 1], kNoStorage));
+    }
+  }
+}
+
+/// What the rank steps: its shards of the buffers, or every parameter.
+std::vector<FlatShard> MegatronStates::stepped() const {
+  std::vector<FlatShard> list;
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    for (const FlatShard& shard : buffers_[c].first_rank) {
+      list.push_back({chunks_[c].begin + shard.parameter, shard.elements});
+    }
+  }
+  if (!rules_.distributed) {
+    std::stable_sort(list.begin(), list.end(), [](const FlatShard& left, const FlatShard& right) {
+      return left.parameter < right.parameter;
+    });
+  }
+  return list;
+}
+
+void MegatronStates::make_main_params(const std::optional<LaunchDevice>& device,
+                                      Recorder& recorder) {
+  device_ = device;
+  const auto scalar = [&] {
+    recorder.allocate(size_of(DType::fp32),
+                      loop_label(Holding::optimizer_states, LoopTensor::loss_scale));
+  };
+  // MixedPrecisionOptimizer looks for overflows of all types but bf16.
+  if (rules_.distributed && recipe_.weights == DType::fp32) scalar();
+  scalar();
+  std::vector<ParameterGroup> groups(2);
+  for (const FlatShard& shard : stepped()) {
+    ParameterTensor tensor = row(shard.parameter);
+    const bool decaying = decays(tensor);
+    if (rules_.distributed) tensor.shape = {shard.elements};
+    shards_.push_back(std::move(tensor));
+    groups[decaying ? 0 : 1].push_back(
+        {static_cast<std::uint32_t>(shard.parameter), shard.elements, &shards_.back()});
+  }
+  for (const ParameterGroup& group : groups) {
+    for (const SteppedTensor& tensor : group) {
+      if (!is_copy(*tensor.row)) normed_elements_.push_back(tensor.elements);
+      if (!recipe_.master) continue;
+      const StorageId shard =
+          recorder.allocate(checked_multiply(tensor.elements, size_of(recipe_.weights)),
+                            loop_label(Holding::temporaries, LoopTensor::parameter_shard));
+      recorder.allocate(checked_multiply(tensor.elements, size_of(*recipe_.master)),
+                        parameter_label(Holding::optimizer_states, tensor.parameter, kMasterCopy));
+      recorder.release(shard);
+    }
+  }
+  optimizer_.emplace(job_, std::move(groups), device, recorder);
+}
+
+StorageId MegatronStates::norm_of(std::int64_t count, Recorder& recorder) const {
+  constexpr std::int64_t kBytes = size_of(DType::fp32);
+  const StorageId norm =
+      recorder.allocate(kBytes, loop_label(Holding::temporaries, LoopTensor::norm_of_a_tensor));
+  if (!device_) return norm;
+  std::vector<StorageId> made;
+  for (const ScratchStep& step : reduction_scratch(sum_of_all(count, kBytes), *device_)) {
+    if (step.kind == ScratchStep::Kind::release) {
+      recorder.release(made[static_cast<std::size_t>(step.block)]);
+    } else {
+      made.push_back(recorder.allocate(
+          step.bytes, loop_label(Holding::temporaries, LoopTensor::partial_norms)));
+    }
+  }
+  return norm;
+}
+
+/// get_grad_norm_fp32: the norms of all tensors, theirs on the host, and its square. Gradients are
+/// scaled in place.
+void MegatronStates::clip(Recorder& recorder) {
+  const auto scalar = [&](LoopTensor tensor) {
+    return recorder.allocate(size_of(DType::fp32), loop_label(Holding::temporaries, tensor));
+  };
+  const StorageId overflow = scalar(LoopTensor::norm);
+  std::vector<StorageId> norms;
+  for (const std::int64_t count : normed_elements_) norms.push_back(norm_of(count, recorder));
+  const StorageId norm = scalar(LoopTensor::norm);
+  for (const StorageId one : norms) recorder.release(one);
+  const StorageId square = scalar(LoopTensor::norm);
+  for (const StorageId one : {square, overflow, norm}) recorder.release(one);
+}
+
+void MegatronStates::step(Recorder& recorder) {
+  optimizer_->widen_gradients();
+  if (job_.training->clip_gradients) clip(recorder);
+  optimizer_->step();
+}
+
+std::int64_t MegatronStates::sequence_elements() const {
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const ParameterTensor& tensor = row(i);
+    const bool of_row_product = tensor.role == ParameterRole::bias &&
+                                (tensor.name.find("linear_proj") != std::string::npos ||
+                                 tensor.name.find("linear_fc2") != std::string::npos);
+    if (tensor.role == ParameterRole::norm || of_row_product) total += elements(i);
+  }
+  return total;
+}
+
+}  // namespace memest

@@ -1,0 +1,154 @@
+#include "check_megatron.hpp"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "scalar.hpp"
+
+namespace memest {
+namespace {
+
+const TrainingSpec& training_of(const Job& job) { return *job.training; }
+
+std::int64_t layers_of(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder == nullptr ? 0 : decoder->layers();
+}
+
+std::int64_t stages_of(const Job& job) {
+  return job.parallelism.pipeline * job.parallelism.virtual_stages;
+}
+
+const FullRecompute* full_of(const Job& job) {
+  return std::get_if<FullRecompute>(&training_of(job).recompute);
+}
+
+bool trains_another_way(const Job& job) {
+  const std::string& name = training_of(job).recipe.name;
+  return name != "megatron" && name != "megatron-bf16-grad" && name != "fp32";
+}
+
+bool leaves_layers_over(const Job& job) { return layers_of(job) % stages_of(job) != 0; }
+
+bool leaves_chunks_over(const Job& job) {
+  const FullRecompute* full = full_of(job);
+  return full != nullptr && full->method == RecomputeMethod::uniform && !leaves_layers_over(job) &&
+         (layers_of(job) / stages_of(job)) % full->layers != 0;
+}
+
+/// Something that Megatron-core 0.16 (or memest with it) refuses; `section` and `key` are where a
+/// spec asks for it.
+struct Rule {
+  std::string_view section;
+  std::string_view key;
+  bool (*broken)(const Job&);
+  const char* message;
+  const char* hint;
+};
+
+constexpr std::array kRules = {
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           return training_of(job).implementation.attention != AttentionKernel::unfused ||
+                  training_of(job).implementation.loss != LossKernel::vocab_parallel;
+         },
+         "Megatron's local layers have their own attention and loss",
+         "leave 'attention' and 'loss' out, or set them to unfused and vocab-parallel"},
+    Rule{"training", "precision", trains_another_way,
+         "Megatron keeps its own main weights and gradient buffers",
+         "use megatron, megatron-bf16-grad or fp32"},
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return training_of(job).optimizer.name != "adamw" ||
+                  training_of(job).optimizer_implementation != OptimizerImplementation::foreach_;
+         },
+         "Megatron without Apex steps with PyTorch's foreach AdamW",
+         "leave 'optimizer' out, or set it to adamw"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           const Recompute& recompute = training_of(job).recompute;
+           return std::holds_alternative<EveryRecompute>(recompute) ||
+                  std::holds_alternative<SqrtRecompute>(recompute);
+         },
+         "Megatron recomputes parts of layers, or layers by its methods",
+         "use full, selective, {full: {method: ...}} or {selective: [...]}"},
+    Rule{"training", "recompute", leaves_chunks_over,
+         "a stage's layers are not a multiple of those that share a checkpoint",
+         "Megatron's method uniform wants all chunks alike; use another 'layers'"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           const FullRecompute* full = full_of(job);
+           return full != nullptr && full->distribute && job.parallelism.sequence;
+         },
+         "inputs that lie on shards of the sequence are distributed already",
+         "leave 'distribute' or 'sequence' out"},
+    Rule{"parallelism", "pipeline", leaves_layers_over,
+         "the layers are not a multiple of the pipeline's stages",
+         "every stage of 'pipeline' x 'virtual_stages' has as many layers"},
+    Rule{"parallelism", "sequence",
+         [](const Job& job) { return job.parallelism.sequence && job.parallelism.tensor == 1; },
+         "sequence parallelism is over the tensor-parallel ranks, and there is one",
+         "set 'tensor', or leave 'sequence' out"},
+    Rule{"parallelism", "schedule",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return (p.schedule == Schedule::interleaved) != (p.virtual_stages > 1) ||
+                  (p.virtual_stages > 1 && p.pipeline == 1);
+         },
+         "an interleaved schedule is that of several stages a rank of a pipeline",
+         "set 'pipeline', 'virtual_stages' and 'schedule: interleaved' together"},
+    Rule{"parallelism", "virtual_stages",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return p.virtual_stages > 1 && training_of(job).gradient_accumulation % p.pipeline != 0;
+         },
+         "an interleaved schedule takes as many micro-batches at once as the pipeline has ranks",
+         "choose a 'global_batch' of a multiple of 'pipeline' micro-batches a rank"},
+};
+
+/// Of other frameworks: what of `recompute` is Megatron's alone.
+bool asks_for_megatrons_recompute(const Job& job) {
+  if (const FullRecompute* full = full_of(job)) {
+    return full->method != RecomputeMethod::uniform || full->layers != 1 || full->distribute;
+  }
+  const auto* parts = std::get_if<SelectiveRecompute>(&training_of(job).recompute);
+  return parts != nullptr && parts->feed_forward;
+}
+
+/// The place of `key` of `section`, or of the implementation that refuses it.
+SourceSpan place_of(const Value& root, const Rule& rule) {
+  const Value* section = root.find(rule.section);
+  const Value* key = section == nullptr ? nullptr : section->find(rule.key);
+  if (key != nullptr) return key->span;
+  return root.find("training")->find("implementation")->span;
+}
+
+}  // namespace
+
+void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training) return;
+  if (training_of(job).implementation.framework != Framework::megatron) {
+    if (!asks_for_megatrons_recompute(job)) return;
+    diagnostics.push_back(unavailable_at(
+        root.find("training")->find("recompute")->span,
+        "this recompute in the implementation " +
+            quoted(name_of(training_of(job).implementation.framework)),
+        "parts of layers, methods and shares are those of the implementation megatron"));
+    return;
+  }
+  const Value* implementation = root.find("training")->find("implementation");
+  const Value* layers = implementation->find("layers");
+  if (layers == nullptr) {
+    diagnostics.push_back(unavailable_at(implementation->span,
+                                         "Megatron's own default, layers of Transformer Engine,",
+                                         "write {name: megatron, layers: local}"));
+  }
+  for (const Rule& rule : kRules) {
+    if (!rule.broken(job)) continue;
+    diagnostics.push_back(error_at(place_of(root, rule), rule.message, rule.hint));
+  }
+}
+
+}  // namespace memest
