@@ -88,6 +88,26 @@ std::variant<CostEstimate, Unavailable> answer_cost(
   return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
 }
 
+/// Its work is spread over GPUs whose messages and waiting are not modelled.
+bool splits_the_model(const Job& job) {
+  return job.parallelism.tensor > 1 || job.parallelism.pipeline > 1;
+}
+
+/// The work of a step and what it takes.
+void answer_time(const Graph& graph, const Job& job, JobEstimate& estimate) {
+  if (splits_the_model(job)) {
+    const Unavailable reason{
+        "FLOPs and time of a model that is split over GPUs are not available yet"};
+    estimate.flops = reason;
+    estimate.time = reason;
+    return;
+  }
+  const FlopsEstimate flops = count_flops(graph, job);
+  estimate.flops = flops;
+  estimate.time = Unavailable{"the time of inference is not available yet"};
+  if (job.training) estimate.time = estimate_step_time(graph, job, flops);
+}
+
 }  // namespace
 
 JobEstimate estimate_job(const Job& job) {
@@ -109,10 +129,7 @@ JobEstimate estimate_job(const Job& job) {
   } else {
     estimate.memory = std::move(memory);
   }
-  const FlopsEstimate flops = count_flops(graph, job);
-  estimate.flops = flops;
-  estimate.time = Unavailable{"the time of inference is not available yet"};
-  if (job.training) estimate.time = estimate_step_time(graph, job, flops);
+  answer_time(graph, job, estimate);
   estimate.cost = answer_cost(job, estimate.time);
   if (capability.assumed) {
     estimate.assumptions.push_back(job.hardware.gpu.name +

@@ -1,0 +1,50 @@
+// How Megatron-core lays parameters into one buffer, and what a rank's optimizer steps of it.
+#include "../../src/memory/timeline/flat_buffer.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <numeric>
+
+namespace memest {
+namespace {
+
+std::int64_t first_share_of(const FlatBuffer& buffer) {
+  std::int64_t elements = 0;
+  for (const FlatShard& shard : buffer.first_rank) elements += shard.elements;
+  return elements;
+}
+
+}  // namespace
+
+TEST_CASE("without a distributed optimizer nothing is padded and every rank steps everything") {
+  const FlatBuffer buffer = lay_out({{100, false}, {7, true}, {65, false}}, {false, 8});
+  CHECK(buffer.elements == 172);
+  CHECK(first_share_of(buffer) == 172);
+  REQUIRE(buffer.first_rank.size() == 3);
+  CHECK(buffer.first_rank[0].parameter == 2);  // the last lies first
+}
+
+TEST_CASE("with one, parameters start at 64 elements and buckets end at 128 and at the ranks") {
+  CHECK(lay_out({{100, false}, {65, false}}, {true, 1}).elements == 256);  // 65 -> 128, + 100
+  CHECK(lay_out({{100, false}, {65, false}}, {true, 3}).elements == 384);
+  CHECK(lay_out({{128, false}}, {true, 8}).elements == 128);
+  CHECK(lay_out({{129, false}}, {true, 48}).elements == std::lcm(48, 128));
+}
+
+TEST_CASE("an embedding that stages share has a bucket of its own") {
+  // 10 alone in 128, then 200 in 256.
+  const FlatBuffer buffer = lay_out({{200, false}, {10, true}}, {true, 2});
+  CHECK(buffer.elements == 384);
+  REQUIRE(buffer.first_rank.size() == 2);
+  CHECK(buffer.first_rank[0].elements == 10);
+  CHECK(buffer.first_rank[1].elements == 128);
+}
+
+TEST_CASE("the first rank steps the first share of every bucket, and not its padding") {
+  const FlatBuffer buffer = lay_out({{300, false}, {100, false}}, {true, 4});
+  CHECK(buffer.elements == 512);
+  REQUIRE(buffer.first_rank.size() == 1);
+  CHECK(buffer.first_rank[0].parameter == 1);
+  CHECK(buffer.first_rank[0].elements == 100);
+}
+
+}  // namespace memest
