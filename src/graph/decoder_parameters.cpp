@@ -291,7 +291,7 @@ class DecoderParameters {
 
   void write_rotary_tables() {
     const auto* rotary = std::get_if<RotaryPosition>(&decoder_.position);
-    if (rotary == nullptr) return;
+    if (rotary == nullptr || !names_.rotary_modules) return;
     for (std::int64_t table = 0; table < rotary->tables; ++table) {
       for (const char* name : {"rotary_emb.inv_freq", "rotary_emb.original_inv_freq"}) {
         add(BufferTensor{.name = name, .shape = {(rotary->rotary_dim + 1) / 2}});

@@ -104,6 +104,21 @@ Expr Block::saved_cast_bytes() const {
   });
 }
 
+bool Block::keeps_selectively() const {
+  return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kept_selectively; });
+}
+
+Expr Block::selectively_kept_bytes() const {
+  Expr bytes;
+  for (const Op& op : ops) {
+    if (!op.kept_selectively) continue;
+    for (const TensorId id : op.outputs) {
+      if (tensors[id].storage == id) bytes += tensors[id].bytes();
+    }
+  }
+  return bytes;
+}
+
 Expr Block::forward_flops() const {
   Expr total;
   for (const Op& op : ops) total += op.forward.flops;

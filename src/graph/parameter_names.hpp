@@ -45,6 +45,7 @@ struct DecoderNames {
   std::string_view layer_order = "self_attn mlp input_layernorm post_attention_layernorm";
   bool stored_in_out = false;   ///< matrices are [in, out] (GPT-2's Conv1D)
   bool experts_in_out = false;  ///< expert matrices are [experts, in, out] (GPT-OSS)
+  bool rotary_modules = true;   ///< a rotary embedding is a module with buffers of its own
   bool one_tensor_a_head =
       false;  ///< heads' own query and key gains are separate tensors (StableLM)
 };
@@ -57,6 +58,8 @@ std::size_t place_of(std::string_view name, std::string_view order);
 
 /// What stands for a model type where the model is karpathy/nanoGPT's own class.
 inline constexpr std::string_view kNanogpt = "nanogpt";
+/// The same where it is torchtitan's LLaMA.
+inline constexpr std::string_view kTorchtitan = "torchtitan";
 /// The same where it is a GPT written by hand after it: a block has its norms first.
 inline constexpr std::string_view kByHand = "nanogpt by hand";
 

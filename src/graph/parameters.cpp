@@ -89,6 +89,7 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   if (implementation.framework == Framework::nanogpt) {
     type = implementation.loop == LoopKind::nanogpt ? kNanogpt : kByHand;
   }
+  if (implementation.framework == Framework::torchtitan) type = kTorchtitan;
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
   if (!model.adapter) return own;
   return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});

@@ -372,17 +372,6 @@ class LedgerWriter {
 
 }  // namespace
 
-std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
-  if (job.model.adapter && job.parallelism.data > 1) {
-    return Unavailable{"adapters trained on several GPUs are not available yet"};
-  }
-  if (job.forward()->implementation.framework == Framework::megatron) {
-    return Unavailable{"the closed form of the implementation megatron is not available yet"};
-  }
-  if (job.allocator == AllocatorSettings()) return {};
-  return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};
-}
-
 Ledger write_ledger(const Graph& graph, const Job& job) {
   if (job.inference) return write_inference_ledger(graph, job);
   expect(job.training.has_value(), "a ledger is written for a job that trains or infers");

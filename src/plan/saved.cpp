@@ -25,12 +25,22 @@ Expr inputs_without_checkpoint(const Graph& graph, std::int64_t length) {
   return dropped;
 }
 
+/// What selective recompute does not keep of a layer.
+Expr dropped_selectively(const Block& block) {
+  if (!block.keeps_selectively()) {
+    return block.saved_bytes(false) - block.saved_bytes_without_attention_core();
+  }
+  const Tensor& input = block.tensors[block.input];
+  return block.saved_bytes(false) - block.selectively_kept_bytes() -
+         block.tensors[input.storage].bytes();
+}
+
 Expr saved_without_attention_core(const Graph& graph) {
   Expr saved = graph.saved_bytes();
   for (const BlockRun& run : graph.order) {
     const Block& block = graph.blocks[run.block];
     if (!block.checkpointable) continue;
-    saved -= run.repeat * (block.saved_bytes(false) - block.saved_bytes_without_attention_core());
+    saved -= run.repeat * dropped_selectively(block);
   }
   return saved;
 }
@@ -60,7 +70,7 @@ std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& 
   for (const BlockRun& run : graph.order) {
     const Block& block = graph.blocks[run.block];
     Expr dropped;
-    if (selective) dropped = block.saved_bytes(false) - block.saved_bytes_without_attention_core();
+    if (selective) dropped = dropped_selectively(block);
     for (std::int64_t layer = 0; layer < run.repeat; ++layer, ++next) {
       if (block.checkpointable) layers.push_back((saved[next] - dropped).bytes(sizes));
     }

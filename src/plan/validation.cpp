@@ -263,7 +263,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .several_gpus = job.hardware.count > 1};
   }
   run.comparisons = compare(measured, predict(job, estimate));
-  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
+  if (memory != nullptr && !beyond_the_formulas(job)) {
     run.closed_form = memory->estimate.allocated();
   }
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {

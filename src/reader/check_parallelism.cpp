@@ -45,7 +45,10 @@ constexpr std::array kWays = {
     Way{"fsdp", "FSDP1", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 1; },
         in_no_framework},
     Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },
-        [](const Job& job) { return framework_of(job) == Framework::transformers; }},
+        [](const Job& job) {
+          return framework_of(job) == Framework::transformers ||
+                 framework_of(job) == Framework::torchtitan;
+        }},
 };
 
 }  // namespace

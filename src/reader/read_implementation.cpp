@@ -11,8 +11,10 @@ namespace memest {
 namespace {
 
 /// What each framework does where the spec does not say otherwise.
-constexpr std::array<Implementation, 5> kImplementations = {
+constexpr std::array<Implementation, 6> kImplementations = {
     {{Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::composite},
+     {Framework::torchtitan, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::fused,
+      LoopKind::torchtitan},
      {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
      {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
      {Framework::megatron, AttentionKernel::unfused, LossKernel::vocab_parallel, NormKernel::fused},

@@ -174,6 +174,8 @@ std::string_view name_of(LoopKind loop) {
       return "nanogpt";
     case LoopKind::trainer:
       return "trainer";
+    case LoopKind::torchtitan:
+      return "torchtitan";
   }
   return "";
 }

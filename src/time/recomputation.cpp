@@ -97,13 +97,16 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   return executions;
 }
 
-void recompute_attention_core(const Graph& graph, Recomputations& result) {
+void recompute_selectively(const Graph& graph, Recomputations& result) {
   const std::vector<std::int64_t> executions = executions_of_blocks(graph);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
     if (!described.checkpointable) continue;
+    const bool keeps = described.keeps_selectively();
     for (std::size_t op = 0; op < described.ops.size(); ++op) {
-      if (described.ops[op].attention_core) result[block][op] = executions[block];
+      const Op& rerun = described.ops[op];
+      if (keeps ? !rerun.kept_selectively : rerun.attention_core)
+        result[block][op] = executions[block];
     }
   }
 }
@@ -123,7 +126,7 @@ Recomputations recomputations_of(const Graph& graph, const TrainingSpec& trainin
   Recomputations result;
   for (const Block& block : graph.blocks) result.emplace_back(block.ops.size(), 0);
   if (std::holds_alternative<SelectiveRecompute>(training.recompute)) {
-    recompute_attention_core(graph, result);
+    recompute_selectively(graph, result);
     return result;
   }
   const std::int64_t segment = layers_of_checkpoint(graph, training.recompute);

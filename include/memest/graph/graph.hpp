@@ -36,6 +36,11 @@ struct Block {
   [[nodiscard]] Expr saved_bytes_without_attention_core() const;
   /// Bytes that autocast's copies of the block's parameters take among saved_bytes.
   [[nodiscard]] Expr saved_cast_bytes() const;
+  /// Whether selective recompute keeps the outputs of some ops and runs the rest again
+  /// (torchtitan), not the attention core alone.
+  [[nodiscard]] bool keeps_selectively() const;
+  /// Bytes of the outputs that are kept then.
+  [[nodiscard]] Expr selectively_kept_bytes() const;
   /// FLOPs of one pass of the block.
   [[nodiscard]] Expr forward_flops() const;
   [[nodiscard]] Expr backward_flops() const;

@@ -148,7 +148,9 @@ struct Op {
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
   bool attention_core =
       false;  ///< scores, softmax, dropout, values: what selective recompute runs again
-  bool feed_forward = false;  ///< what recompute of the feed-forward alone runs again
+  bool feed_forward = false;      ///< what recompute of the feed-forward alone runs again
+  bool kept_selectively = false;  ///< selective recompute runs all of the block again but such
+                                  ///< ops, whose outputs it keeps
   bool causal =
       false;  ///< an attention contraction whose masked half some conventions do not count
 

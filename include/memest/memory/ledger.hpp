@@ -97,7 +97,11 @@ struct MemoryEstimate {
 /// Writes the closed form of `job` (its training or inference is present) over `graph`.
 Ledger write_ledger(const Graph& graph, const Job& job);
 
-/// Why a ledger does not answer for the job; empty where it does.
+/// Why the ledger's formulas are not those of the job; empty where they are.
+std::optional<Unavailable> beyond_the_formulas(const Job& job);
+
+/// Why a ledger does not answer for the job: that, or what the allocator is told; empty where it
+/// does.
 std::optional<Unavailable> beyond_the_closed_form(const Job& job);
 
 /// The ledger's bindings at another micro-batch and sequence length.

@@ -50,9 +50,10 @@ enum class NormKernel : std::uint8_t {
 
 /// The program around the model.
 enum class LoopKind : std::uint8_t {
-  plain,    ///< PyTorch's idiom in few lines
-  nanogpt,  ///< karpathy/nanoGPT's train.py
-  trainer   ///< the transformers Trainer, and accelerate with it
+  plain,      ///< PyTorch's idiom in few lines
+  nanogpt,    ///< karpathy/nanoGPT's train.py
+  trainer,    ///< the transformers Trainer, and accelerate with it
+  torchtitan  ///< torchtitan's own
 };
 
 std::string_view name_of(Framework framework);

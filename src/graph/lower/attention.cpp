@@ -105,6 +105,8 @@ class Projections {
     const bool packed_gradient = (turns_ && !of_v) ||
                                  ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
                                  (written_out_ && (!of_k || by_rows));
+    // torchtitan turns in fp32: the gradient's copy in the given type lies by rows.
+    if (context_.torchtitan()) return view(block_, {name, "heads"}, x, by_head(count));
     const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
     if (packed_gradient && !single) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));

@@ -296,10 +296,23 @@ bool append_layers(const DecoderContext& context, Graph& graph) {
   return wanted;
 }
 
+/// torchtitan's save list: attention, and of the matrix products every second one from the first on
+/// (torchtitan/distributed/activation_checkpoint.py).
+void mark_save_list(Block& block) {
+  std::int64_t products = 0;
+  for (Op& op : block.ops) {
+    const bool product = op.kind == OpKind::linear;
+    if (product) ++products;
+    op.kept_selectively = op.kind == OpKind::attention || (product && products % 2 == 1);
+  }
+}
+
 }  // namespace
 
 Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient) {
-  return LayerWriter(context, kind, input_wants_gradient).write();
+  Block block = LayerWriter(context, kind, input_wants_gradient).write();
+  if (context.torchtitan()) mark_save_list(block);
+  return block;
 }
 
 std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::string_view model_type,

@@ -14,6 +14,21 @@ Unavailable unavailable(const char* what) {
           " are not available yet; parameter counts are"};
 }
 
+/// torchtitan 0.2.2 has LLaMA's architecture here: its other models are not written out yet.
+std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder) {
+  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  const bool plain = attention != nullptr && attention->qk_norm == QkNorm::none &&
+                     !attention->q_bias && !attention->output_bias &&
+                     attention->layout == QkvLayout::separate;
+  const bool llama = plain && std::holds_alternative<RotaryPosition>(decoder.position) &&
+                     decoder.layout == BlockLayout::pre_norm &&
+                     decoder.norm.kind == NormKind::rmsnorm && !decoder.tied_embeddings &&
+                     decoder.kinds.size() == 1 && !decoder.kinds.front().sliding_window;
+  if (llama) return std::nullopt;
+  return Unavailable{
+      "the implementation torchtitan is available for models of LLaMA's architecture only"};
+}
+
 /// Why the attention has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   if (std::holds_alternative<LatentAttention>(decoder.attention)) {
@@ -48,7 +63,7 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
     case Framework::textbook:
       return std::nullopt;
     case Framework::torchtitan:
-      return unavailable("implementation torchtitan");
+      return torchtitan_refusal(decoder);
     case Framework::megatron:
       return unavailable("implementation megatron");
     case Framework::plain:

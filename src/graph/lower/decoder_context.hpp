@@ -53,6 +53,10 @@ struct DecoderContext {
   [[nodiscard]] bool nanogpt() const {
     return policy.implementation.framework == Framework::nanogpt;
   }
+  /// torchtitan's models and loop.
+  [[nodiscard]] bool torchtitan() const {
+    return policy.implementation.framework == Framework::torchtitan;
+  }
   /// nanoGPT's model.py: its forward takes the loss as well and names what it makes of the batch;
   /// layers are of modules, which hold what they are called with. In a plain loop stands a GPT
   /// written by hand after it, in one module and without names.

@@ -56,7 +56,7 @@ TensorId ids_of_library(BlockBuilder& block, const DecoderContext& context) {
 
 /// The tables of cosines and sines that layers read, or are only called with.
 void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
-  if (context.textbook()) return;
+  if (context.textbook() || context.torchtitan()) return;
   const Position& position = context.decoder.position;
   const bool unused = std::holds_alternative<AlibiPosition>(position) && context.transformers() &&
                       context.habits.rotates_unused;

@@ -21,7 +21,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
 
   Frame frame(block);
   const bool module = context.transformers() && !context.habits.feeds_inline;
-  if (module || context.model_py()) frame.local(x);
+  if (module || context.model_py() || context.torchtitan()) frame.local(x);
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));

@@ -24,7 +24,7 @@ DType logits_type(const LoweringPolicy& policy) {
 /// others are copied; the loader's second tensor in nanoGPT's train.py; the batch itself elsewhere.
 TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& frame) {
   const Dimensions& dims = context.dims;
-  if (context.model_py()) {
+  if (context.model_py() || context.torchtitan()) {
     return block.shared("labels", dims.rows(), DType::int64);
   }
   const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
@@ -159,7 +159,9 @@ Block loss_block(const DecoderContext& context) {
   TensorId loss = 0;
   {
     Frame frame(block);
-    const bool upcasts = context.policy.implementation.loss == LossKernel::upcast;
+    // torchtitan's loss function always widens.
+    const bool upcasts =
+        context.policy.implementation.loss == LossKernel::upcast || context.torchtitan();
     TensorId scores = logits;
     if (upcasts) {
       scores = cast(block, {"logits_in_fp32"}, logits, DType::fp32);

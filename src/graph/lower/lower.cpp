@@ -23,6 +23,14 @@ ModelSpec stored(ModelSpec model, const Implementation& implementation) {
   return model;
 }
 
+/// torchtitan's model keeps the rotations of all its positions, as complex numbers.
+void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& inventory) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  const std::int64_t head_dim = std::get<SoftmaxAttention>(decoder.attention).head_dim;
+  inventory.placement.push_back({.steps = {{true, inventory.buffers.size(), 1}}});
+  inventory.buffers.push_back({.name = "freqs_cis", .shape = {positions, head_dim / 2, 2}});
+}
+
 std::variant<Graph, Unavailable> of_layers(const LayerList& layers, const ModelSpec& model,
                                            const LoweringPolicy& policy) {
   if (model.adapter) return Unavailable{"adapters of a list of layers are not available yet"};
@@ -53,6 +61,9 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   }
   if (auto* graph = std::get_if<Graph>(&result)) {
     graph->parameters = parameters_of(as_stored, policy.implementation);
+    if (policy.implementation.framework == Framework::torchtitan) {
+      add_rotations(as_stored, policy.seq_len, graph->parameters);
+    }
     for (BufferTensor& buffer : graph->parameters.buffers) {
       if (buffer.as_weights) buffer.dtype = policy.weights;
     }

@@ -135,10 +135,49 @@ void rotate_by_cat(BlockBuilder& block, const Rotation& rotation, Frame& names,
   k = joined("k_rotary", turned_k, of_k.still, k.id);
 }
 
+/// torchtitan's: in fp32, neighbouring channels as complex numbers, times a table of the model's
+/// (torchtitan/models/llama3/model/model.py, apply_rotary_emb).
+TensorId complex_product(BlockBuilder& block, std::string_view name, TensorId x, TensorId table) {
+  const TensorId out = block.make({name, "turned"}, block.tensor(x).shape, DType::fp32);
+  Op op;
+  op.kind = OpKind::rotary;
+  op.name = name;
+  op.inputs = {x, table};
+  op.outputs = {out};
+  op.saved = {table};
+  BackwardWriter backward(op);
+  const auto conjugate = backward.make(table, DType::fp32);
+  const auto gradient = backward.make(x, DType::fp32);
+  backward.drop(conjugate);
+  backward.give(x, gradient);
+  block.emit(std::move(op));
+  return out;
+}
+
+void rotate_as_complex(BlockBuilder& block, const Dimensions& dims, AttentionInputs& inputs) {
+  const DType dtype = block.dtype_of(inputs.q.id);
+  const TensorId table =
+      block.shared("freqs_cis", {dims.s, dims.d / Expr(2), Expr(2)}, DType::fp32);
+  block.tensor(table).role = Role::buffer;
+  Frame frame(block);
+  const TensorId q = frame.local(cast(block, {"q_rotary", "in fp32"}, inputs.q.id, DType::fp32));
+  const TensorId k = frame.local(cast(block, {"k_rotary", "in fp32"}, inputs.k.id, DType::fp32));
+  const TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
+  const TensorId turned_k = frame.local(complex_product(block, "k_rotary", k, table));
+  inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
+  inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
+}
+
 }  // namespace
 
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs) {
   const DecoderContext& context = call.context;
+  if (context.torchtitan()) {
+    Frame renaming(block);
+    for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
+    rotate_as_complex(block, context.dims, inputs);
+    return inputs;
+  }
   const Rotation rotation = rotation_of(block, context, call.kind);
   // Who takes the channels apart in attention's own function names the parts.
   const bool own = rotation.by_cat && context.transformers() && context.habits.names_channels;

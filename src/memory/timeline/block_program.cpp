@@ -46,6 +46,7 @@ class Compiler {
     made.forward_buffer = value(op.forward_buffer);
     made.backward_buffer = value(op.backward_buffer);
     made.once = op.once;
+    made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;
     if (made.drops) made.dropped = op.inputs.front();

@@ -68,6 +68,7 @@ struct OpProgram {
   bool keeps_result = false;         ///< the last thing saved exists only after the op has run
   bool hands_on = false;             ///< an output's gradient goes on to an input
   bool hands_kept = false;           ///< so does, written in place, the first tensor that is saved
+  bool kept_selectively = false;     ///< see Op
   bool casts = false;                ///< makes autocast's copy of `parameter`
   bool drops = false;                ///< dropout: an evaluation hands `dropped` on instead
   TensorId dropped = 0;

@@ -131,12 +131,31 @@ std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
   return list;
 }
 
+/// Layer by layer, each run again to its end (torchtitan/distributed/activation_checkpoint.py).
+Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
+                          const Recompute& recompute) {
+  if (std::holds_alternative<NoRecompute>(recompute)) return {};
+  std::vector<Checkpoint> layers = by_layers(graph, order, 1);
+  Checkpoints checkpoints;
+  checkpoints.stops_early = false;
+  checkpoints.keeps_selectively = std::holds_alternative<SelectiveRecompute>(recompute);
+  const auto* every = std::get_if<EveryRecompute>(&recompute);
+  const auto step = static_cast<std::size_t>(every != nullptr ? every->every : 1);
+  for (std::size_t i = step; i <= layers.size(); i += step) {
+    checkpoints.list.push_back(std::move(layers[i - 1]));
+  }
+  return checkpoints;
+}
+
 }  // namespace
 
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                           const Recompute& recompute) {
+                           const Recompute& recompute, Framework framework) {
+  if (framework == Framework::torchtitan) return of_torchtitan(graph, order, recompute);
   if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
-    return {around_parts(graph, order, *parts), false};
+    Checkpoints around;
+    around.list = around_parts(graph, order, *parts);
+    return around;
   }
   const std::int64_t length = checkpoint_length(recompute, layers_of(graph));
   if (length == 0) return {};

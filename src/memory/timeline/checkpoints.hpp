@@ -26,10 +26,13 @@ struct Checkpoints {
   bool saves_arguments = false;
   /// A first argument is kept as this rank's share, over so many ranks; 1: whole.
   std::int64_t shares = 1;
+  bool stops_early = true;         ///< behind what is saved last
+  bool keeps_selectively = false;  ///< the outputs of ops that say so are not made again
 };
 
+/// What `framework` means by `recompute`.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                           const Recompute& recompute);
+                           const Recompute& recompute, Framework framework);
 
 /// The same of tensor_parallel.checkpoint over `ranks` tensor-parallel ranks.
 Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,

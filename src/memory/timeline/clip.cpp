@@ -39,9 +39,7 @@ void OptimizerRun::take_norms(DType type, std::vector<StorageId>& norms) {
 /// Each rank knows the norms of its shares: their powers are summed over the ranks, and the roots
 /// answered (torch/distributed/tensor/_ops/_math_ops.py, _NormPartial).
 StorageId OptimizerRun::reduce_norms(std::int64_t bytes) {
-  const auto make = [&] {
-    return recorder_.allocate(bytes, label_of(LoopTensor::stacked_norms));
-  };
+  const auto make = [&] { return recorder_.allocate(bytes, label_of(LoopTensor::stacked_norms)); };
   const StorageId powers = make();
   const StorageId sums = make();
   const StorageId roots = make();

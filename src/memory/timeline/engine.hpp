@@ -31,6 +31,7 @@ struct WorkspaceSizes {
 
 struct EngineSettings {
   Recompute recompute;
+  Framework framework = Framework::transformers;
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
@@ -152,6 +153,9 @@ class Engine {
   void hold_inputs(const Checkpoint& checkpoint);
   void drop_inputs(std::size_t checkpoint);
   void recompute(const Checkpoint& checkpoint);
+  void recompute_whole(const Checkpoint& checkpoint);
+  void keep_selectively(const OpSite& site, const OpProgram& op);
+  void make_or_take_outputs(const OpSite& site, const OpProgram& op, Mode mode);
   void end_references_of(const Checkpoint& checkpoint, std::uint32_t end);
   void backward_of(std::size_t checkpoint);
   void end_checkpoint();
@@ -173,6 +177,7 @@ class Engine {
   std::vector<std::uint32_t> cast_;  // parameters in autocast's cache
   std::vector<StorageId> inputs_;    // of all checkpoints
   std::vector<Slice> inputs_of_;     // by checkpoint
+  std::vector<StorageId> selected_;  // by cell: kept by a selective checkpoint
   std::vector<StorageId> kept_with_loss_;
   std::vector<StorageId> answered_;
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft

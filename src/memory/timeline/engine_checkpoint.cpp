@@ -52,10 +52,34 @@ void Engine::backward_of(std::size_t index) {
   if (!done) drop_inputs(index);
 }
 
+/// What a selective checkpoint keeps of the forward, beside its inputs.
+void Engine::keep_selectively(const OpSite& site, const OpProgram& op) {
+  if (!checkpoints_.keeps_selectively) return;
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) {
+    const Cell cell = order_.cell(site.instance, program.made[i].tensor);
+    selected_[cell] = storages_[cell];
+    recorder_.retain(selected_[cell]);
+  }
+}
+
+/// An op whose outputs a selective checkpoint has kept does not run again: they are handed out.
+void Engine::make_or_take_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
+  const bool again = origin_ == Origin::recompute && checkpoints_.keeps_selectively;
+  if (!again || !op.kept_selectively) return make_outputs(site, op, mode);
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) {
+    const Cell cell = order_.cell(site.instance, program.made[i].tensor);
+    storages_[cell] = std::exchange(selected_[cell], kNoStorage);
+    held_[cell] = 1;
+  }
+}
+
 /// Up to where the last tensor is saved: what an op reads is saved before it runs, what it makes
 /// after.
 void Engine::recompute(const Checkpoint& checkpoint) {
   origin_ = Origin::recompute;
+  if (!checkpoints_.stops_early) return recompute_whole(checkpoint);
   for (std::uint32_t i = checkpoint.begin; i < checkpoint.last_kept; ++i) {
     run_forward(order_.sites()[i], true);
   }
@@ -64,6 +88,14 @@ void Engine::recompute(const Checkpoint& checkpoint) {
   if (op.keeps_result) make_outputs(last, op, Mode::gradients);
   save(last, op);
   end_references_of(checkpoint, checkpoint.last_kept + 1);
+  end_autocast();
+}
+
+void Engine::recompute_whole(const Checkpoint& checkpoint) {
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {
+    run_forward(order_.sites()[i], true);
+  }
+  end_references_of(checkpoint, checkpoint.end);
   end_autocast();
 }
 

@@ -37,13 +37,14 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
       recorder_(recorder),
       checkpoints_(
           settings.megatron_ranks == 0
-              ? checkpoints_of(graph, order, settings.recompute)
+              ? checkpoints_of(graph, order, settings.recompute, settings.framework)
               : megatron_checkpoints_of(graph, order, settings.recompute, settings.megatron_ranks)),
       storages_(order.cells(), kNoStorage),
       held_(order.cells(), 0),
       slots_(order.cells()),
       parameters_(order.parameters().size()),
       inputs_of_(checkpoints_.list.size()),
+      selected_(checkpoints_.keeps_selectively ? order.cells() : 0, kNoStorage),
       leaves_(leaves_of(order)) {}
 
 void Engine::begin_forward(StorageId batch, StorageId labels) {
@@ -122,7 +123,8 @@ void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
   if (!runs(site, op)) return;
   const bool gradients = settings_.gradients && (saves || !checkpoints_.reentrant);
-  make_outputs(site, op, gradients ? Mode::gradients : Mode::no_gradients);
+  make_or_take_outputs(site, op, gradients ? Mode::gradients : Mode::no_gradients);
+  if (!saves && op.kept_selectively) keep_selectively(site, op);
   keep_leaves(site, op);
   if (saves) save(site, op);
   end_references(site, op);

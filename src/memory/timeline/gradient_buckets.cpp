@@ -62,6 +62,7 @@ StorageId GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t
 }
 
 void GradientBuckets::construct() {
+  constructed_ = true;
   compare_shapes();
   broadcast();
   std::int64_t gradients = 0;
@@ -158,6 +159,7 @@ void GradientBuckets::rebuild() {
 /// The first rank's buffers are sent before every forward.
 void GradientBuckets::before_forward(std::uint32_t instance) {
   if (instance != 0) return;
+  if (!constructed_) construct();
   if (has_run_ && !rebuilt_) {
     rebuild();
     rebuilt_ = true;

@@ -24,7 +24,7 @@ class GradientBuckets final : public BlockHooks {
                   Recorder& recorder);
 
   /// The constructor of DistributedDataParallel: compares shapes, sends the first rank's tensors,
-  /// makes the first bucket.
+  /// makes the first bucket. Where nobody has called it, the first forward does (replicate()).
   void construct();
   void before_forward(std::uint32_t instance) override;
   void after_forward(std::uint32_t) override {}
@@ -53,6 +53,7 @@ class GradientBuckets final : public BlockHooks {
   DType weights_;
   std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward brought them
   std::vector<StorageId> buckets_;
+  bool constructed_ = false;
   bool rebuilt_ = false;
   bool has_run_ = false;  // a backward
 };

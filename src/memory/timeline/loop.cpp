@@ -33,6 +33,7 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       recorder_(recorder),
       habits_(loop_habits_of(training_.implementation.loop)),
       scaler_(recorder),
+      sums_targets_(job.parallelism.data > 1),
       counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))) {
   if (habits_.reports_loss) scalar(Holding::buffers, LoopTensor::reported_loss);
 }
@@ -58,6 +59,7 @@ void TrainingLoop::begin_run() {
 
 void TrainingLoop::step(std::uint16_t number) {
   recorder_.begin_step(number);
+  if (habits_.step_is_function) send_targets();
   if (number == 1) begin_run();
   const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
   for (std::int64_t i = 1; i <= count; ++i) {
@@ -76,20 +78,49 @@ void TrainingLoop::step(std::uint16_t number) {
     scaler_.update();
   }
   recorder_.end();
+  if (habits_.step_is_function) return_from_step();
   recorder_.begin(Phase::zero_grad);
   optimizer_.zero_grad();
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
   recorder_.end();
-  if (habits_.fetches_ahead || habits_.names_outputs) return;
+  if (habits_.fetches_ahead || habits_.names_outputs || habits_.step_is_function) return;
   // The loop keeps the loss for its report; the batch is a local of the step.
   drop(std::exchange(reported_, std::exchange(loss_, {})));
   drop(std::exchange(batches_, {}));
 }
 
+/// The losses of the micro-steps are stacked and summed for the report.
+void TrainingLoop::return_from_step() {
+  const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
+  const StorageId stack = make(checked_multiply(count, order_.loss_bytes()), Holding::temporaries,
+                               LoopTensor::reported_loss);
+  const StorageId sum = scalar(Holding::temporaries, LoopTensor::reported_loss);
+  recorder_.release(stack);
+  recorder_.release(std::exchange(targets_, kNoStorage));
+  recorder_.release(std::exchange(float_targets_, kNoStorage));
+  recorder_.release(sum);
+  drop(std::exchange(batches_, {}));
+  for (const Loss& loss : std::exchange(losses_, {})) drop(loss);
+  drop(std::exchange(loss_, {}));
+  recorder_.release(std::exchange(norm_, kNoStorage));
+}
+
+/// A float where one rank trains alone; else the sum is read back.
+void TrainingLoop::send_targets() {
+  recorder_.begin(Phase::batch);
+  targets_ = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
+  if (sums_targets_) {
+    recorder_.release(make(size_of(DType::int64), Holding::temporaries, LoopTensor::targets));
+  } else {
+    float_targets_ = make(size_of(DType::fp32), Holding::batch, LoopTensor::targets);
+  }
+  recorder_.end();
+}
+
 void TrainingLoop::micro_step(std::uint16_t number) {
   if (!habits_.sends_next_batch) send_batch(number);
   recorder_.begin(Phase::forward, number);
-  forward(batches_[habits_.fetches_ahead ? number - 1U : 0U]);
+  forward(habits_.fetches_ahead ? batches_[number - 1U] : batches_.back());
   recorder_.end();
   if (habits_.sends_next_batch) send_batch(number);
   recorder_.begin(Phase::backward, number);
@@ -112,7 +143,13 @@ StorageId TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
 void TrainingLoop::send_batch(std::uint16_t number) {
   recorder_.begin(Phase::batch, number);
   if (!habits_.fetches_ahead) {
-    drop(std::exchange(batches_, {next_batch()}));
+    if (habits_.step_is_function) {
+      // The list of the step's batches keeps the inputs; the labels' name is taken.
+      if (!batches_.empty()) recorder_.release(std::exchange(batches_.back().labels, kNoStorage));
+      batches_.push_back(next_batch());
+    } else {
+      drop(std::exchange(batches_, {next_batch()}));
+    }
   } else if (number == 1) {
     load_step();
   }
@@ -123,7 +160,7 @@ void TrainingLoop::send_batch(std::uint16_t number) {
 TrainingLoop::Batch TrainingLoop::next_batch() {
   const std::int64_t bytes = order_.batch_bytes();
   Batch batch{make(bytes, Holding::batch, LoopTensor::batch), kNoStorage};
-  if (habits_.sends_next_batch) {
+  if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
   } else if (training_.loss == TrainingLoss::cross_entropy && order_.batch_is_token_ids()) {
     recorder_.release(make(bytes, Holding::batch, LoopTensor::batch_copy));
@@ -202,7 +239,9 @@ void TrainingLoop::forward(const Batch& batch) {
   }
   const StorageId loss = divided_loss(engine_.loss());
   std::vector<StorageId> outputs = engine_.take_answered();
-  if (training_.loss == TrainingLoss::cross_entropy) {
+  if (habits_.step_is_function) {
+    loss_sum_ = engine_.loss();
+  } else if (training_.loss == TrainingLoss::cross_entropy) {
     outputs.push_back(engine_.loss());
   } else {
     recorder_.release(engine_.loss());
@@ -213,6 +252,8 @@ void TrainingLoop::forward(const Batch& batch) {
   outputs.push_back(logits);
   if (training_.hold_outputs) outputs = std::exchange(held_outputs_, std::move(outputs));
   drop(outputs);
+  if (habits_.step_is_function && loss_.scalar != kNoStorage)
+    losses_.push_back(std::exchange(loss_, {}));
   drop(std::exchange(loss_, {loss, engine_.take_kept_with_loss()}));
 }
 
@@ -260,6 +301,7 @@ void TrainingLoop::backward() {
   engine_.backward(gradient);
   for (const StorageId storage : engine_.take_kept_with_loss()) loss_.kept.push_back(storage);
   recorder_.release(ones);
+  recorder_.release(std::exchange(loss_sum_, kNoStorage));
   recorder_.release(scaled);
   recorder_.release(divided);
   // training_step returns the value, detached from its graph.

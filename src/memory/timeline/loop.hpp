@@ -34,6 +34,8 @@ class TrainingLoop {
   void drop(const std::vector<Batch>& batches);
   void micro_step(std::uint16_t number);
   void begin_run();
+  void return_from_step();
+  void send_targets();
   void send_batch(std::uint16_t number);
   Batch next_batch();
   void load_step();
@@ -57,11 +59,15 @@ class TrainingLoop {
   Recorder& recorder_;
   const LoopHabits& habits_;
   GradientScaler scaler_;
+  bool sums_targets_ = false;
   std::int64_t counted_labels_ = 0;  ///< of a micro-step
   std::vector<Batch> batches_;
   StorageId targets_ = kNoStorage;
+  StorageId float_targets_ = kNoStorage;
   Loss loss_;
+  std::vector<Loss> losses_;  // of earlier micro-steps, until the step returns
   Loss reported_;
+  StorageId loss_sum_ = kNoStorage;  // before its division, a name of the step's own
   StorageId norm_ = kNoStorage;
   std::vector<StorageId> held_outputs_;
 };

@@ -30,6 +30,10 @@ constexpr LoopHabits kTrainer = {.empties_cache = true,
                                  .keeps_norm = true,
                                  .decays = is_no_norm_or_bias};
 
+// Trainer.train_step.
+constexpr LoopHabits kTorchtitan = {
+    .always_divides = true, .sends_labels = true, .step_is_function = true, .keeps_norm = true};
+
 }  // namespace
 
 const LoopHabits& loop_habits_of(LoopKind loop) {
@@ -40,6 +44,8 @@ const LoopHabits& loop_habits_of(LoopKind loop) {
       return kNanoGpt;
     case LoopKind::trainer:
       return kTrainer;
+    case LoopKind::torchtitan:
+      return kTorchtitan;
   }
   unreachable("every loop has habits");
 }

@@ -20,6 +20,11 @@ struct LoopHabits {
   bool names_outputs = false;
   /// Divides the loss by the micro-steps even where there is one.
   bool always_divides = false;
+  /// Sends the labels as a tensor of their own.
+  bool sends_labels = false;
+  /// Sends the number of the step's targets, which it has counted on the host, and sums it over the
+  /// ranks; a step is a function, whose names end before the gradients go.
+  bool step_is_function = false;
   /// Sends all batches of a step, labels of their own with each, and counts the targets before the
   /// first forward. Their mean is then taken in the model: there is no division by micro-steps.
   bool fetches_ahead = false;
@@ -38,8 +43,8 @@ struct LoopHabits {
   bool (*decays)(const ParameterTensor& row) = nullptr;
 };
 
-/// PyTorch's idiom in few lines, karpathy/nanoGPT's train.py, or the Trainer of transformers 5.17
-/// with accelerate 1.15.
+/// PyTorch's idiom in few lines, karpathy/nanoGPT's train.py, the Trainer of transformers 5.17 with
+/// accelerate 1.15, or torchtitan 0.2.2.
 const LoopHabits& loop_habits_of(LoopKind loop);
 
 }  // namespace memest

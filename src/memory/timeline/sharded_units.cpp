@@ -21,6 +21,8 @@ ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const For
     : timeline_(recorder.timeline()),
       recorder_(recorder),
       ranks_(job.parallelism.shard_ranks()),
+      multiprocessors_(job.hardware.gpu.multiprocessors ? job.hardware.gpu.multiprocessors->value
+                                                        : 0),
       types_(types_of(job.training->recipe)),
       units_(sharded_units(job, inventory, order, timeline_)),
       states_(units_.size()),
@@ -125,7 +127,8 @@ StorageId ShardedUnits::take_apart(std::size_t unit) {
     state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
     pieces.add(share);
   }
-  recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy()));
+  recorder_.release(
+      make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks_, multiprocessors_)));
   return std::exchange(state.output, kNoStorage);
 }
 

@@ -66,6 +66,7 @@ class ShardedUnits final : public BlockHooks {
   const Timeline& timeline_;
   Recorder& recorder_;
   std::int64_t ranks_;
+  std::int64_t multiprocessors_;  // 0: not known
   ShardTypes types_;
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;

@@ -43,7 +43,9 @@ class UnitWriter {
     ShardedUnit tail = unit_at(head_);
     // accelerate keeps the tail, torchtitan does unless told otherwise.
     tail.reshards = reshard_ == Reshard::always && !layout_.loss_in_model;
-    ShardedUnit root{.last = layout_.loss_in_model ? last_ : head_, .reshards = false};
+    ShardedUnit root;
+    root.last = layout_.loss_in_model ? last_ : head_;
+    root.reshards = false;
     root.parameters = parameters_of_layer(0);
     if (layout_.ends_apart) take_ends(root, input, tail);
     add(std::move(input));
@@ -63,7 +65,10 @@ class UnitWriter {
 
  private:
   [[nodiscard]] ShardedUnit unit_at(std::uint32_t instance) const {
-    return {.first = instance, .last = instance, .reshards = reshard_ != Reshard::never};
+    ShardedUnit unit;
+    unit.first = unit.last = instance;
+    unit.reshards = reshard_ != Reshard::never;
+    return unit;
   }
 
   void add(ShardedUnit unit) {

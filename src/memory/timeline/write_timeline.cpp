@@ -49,12 +49,12 @@ class ModelPlacement {
       : inventory_(inventory), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
 
   /// fully_shard sends the buffers to the device; the shares follow where they are made.
-  void write(bool adapted, bool sharded) {
-    for (std::size_t i = 0; sharded && i < tensors_.buffers.size(); ++i) place_buffer(i);
-    for (int i = 0; sharded && i < kContextProbes; ++i) probe_context();
+  void write(bool adapted, bool buffers_first) {
+    for (std::size_t i = 0; buffers_first && i < tensors_.buffers.size(); ++i) place_buffer(i);
+    for (int i = 0; buffers_first && i < kContextProbes; ++i) probe_context();
     for (const auto& [is_buffer, i] : tensors_.order) {
       if (is_buffer) {
-        if (!sharded) place_buffer(i);
+        if (!buffers_first) place_buffer(i);
         continue;
       }
       if (adapted && row(i).trainable) continue;
@@ -136,10 +136,16 @@ Inventory own_inventory(const Graph& graph, const Job& job) {
   return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
 }
 
+/// fully_shard over a model with its place; torchtitan's has none before it is sharded.
+bool places_buffers_first(const Job& job) {
+  return job.parallelism.fsdp && job.training->implementation.loop != LoopKind::torchtitan;
+}
+
 EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
   settings.recompute = job.recompute();
+  settings.framework = job.forward()->implementation.framework;
   settings.hooks = wrapper;
   settings.gradients = job.training.has_value();
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace};
@@ -172,7 +178,7 @@ std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventor
   }
   if (!has_ddp(job)) return nullptr;
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
-  buckets->construct();
+  if (job.training->implementation.loop != LoopKind::torchtitan) buckets->construct();
   return buckets;
 }
 
@@ -241,9 +247,10 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   Recorder recorder(timeline);
   recorder.begin(Phase::model);
   ModelPlacement(inventory, job.forward()->recipe, tensors, recorder)
-      .write(job.model.adapter.has_value(), job.parallelism.fsdp.has_value());
+      .write(job.model.adapter.has_value(), places_buffers_first(job));
   // train.py and the Trainer place the model, and wrap it later.
-  const bool wrapped_later = job.training && job.training->implementation.loop != LoopKind::plain;
+  const LoopKind program = job.forward()->implementation.loop;
+  const bool wrapped_later = program == LoopKind::nanogpt || program == LoopKind::trainer;
   if (wrapped_later) recorder.end();
   const std::unique_ptr<BlockHooks> wrapper = wrapper_of(job, inventory, order, recorder);
   if (!wrapped_later) recorder.end();

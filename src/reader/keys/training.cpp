@@ -8,12 +8,8 @@ constexpr std::int64_t kMaxSteps = 100;  // every one is replayed
 
 // `implementation`. What a framework's own default is, the reader knows; a part that it does not
 // have is refused there.
-constexpr Word kFrameworks[] = {{"transformers"},
-                                {"nanogpt"},
-                                {"textbook"},
-                                {"plain"},
-                                {"torchtitan", "the implementation 'torchtitan'"},
-                                {"megatron"}};
+constexpr Word kFrameworks[] = {{"transformers"}, {"nanogpt"},    {"textbook"},
+                                {"plain"},        {"torchtitan"}, {"megatron"}};
 constexpr Word kAttentions[] = {{"default"},
                                 {"sdpa"},
                                 {"sdpa-flash"},
@@ -55,8 +51,8 @@ constexpr Key kImplementationKeys[] = {
     {.name = "loss_parallel",
      .shapes = {flag()},
      .fallback = "false",
-     .doc = "The loss over shards of the vocabulary.",
-     .later = "the parallel loss"},
+     .doc = "torchtitan's loss over shards of the vocabulary, where the head is one of tensor "
+            "parallelism."},
     {.name = "norm",
      .shapes = {choice(kNormKernels)},
      .doc = "Normalization operation by operation, or as one kernel."},
