@@ -42,6 +42,13 @@ PassedOn passed_on(const Graph& graph, std::size_t maker, const Tensor& tensor) 
   return result;
 }
 
+/// By an operation that runs in the process's first forward alone.
+bool is_made_once(const Block& block, TensorId id) {
+  return std::any_of(block.ops.begin(), block.ops.end(), [id](const Op& op) {
+    return op.once && std::find(op.outputs.begin(), op.outputs.end(), id) != op.outputs.end();
+  });
+}
+
 }  // namespace
 
 std::vector<PassedOn> passed_on(const Graph& graph) {
@@ -51,6 +58,7 @@ std::vector<PassedOn> passed_on(const Graph& graph) {
     for (TensorId id = 0; id < block.tensors.size(); ++id) {
       const Tensor& tensor = block.tensors[id];
       if (!tensor.outlives_block || tensor.storage != id || is_saved(graph, tensor.name)) continue;
+      if (is_made_once(block, id)) continue;
       result.push_back(passed_on(graph, i, tensor));
     }
   }
@@ -111,6 +119,37 @@ LedgerTerm held_logits_term(const Graph& graph) {
   return {"logits held by the caller", TermGroup::activations,
           input_bytes(graph.blocks[graph.order.back().block]),
           "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
+}
+
+std::vector<LedgerTerm> process_terms(const Graph& graph) {
+  Expr largest;
+  Expr tables;
+  const auto consider = [&](const Expr& bytes) {
+    if (bytes.evaluate(graph.sizes) > largest.evaluate(graph.sizes)) largest = bytes;
+  };
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      consider(op.forward_buffer);
+      consider(op.backward_buffer);
+    }
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      if (is_made_once(block, id) && block.tensors[id].outlives_block) {
+        tables += block.tensors[id].bytes();
+      }
+    }
+  }
+  std::vector<LedgerTerm> terms;
+  if (!largest.is_zero()) {
+    terms.push_back({"global memory buffer", TermGroup::buffers, largest,
+                     "Megatron-core 0.16.1, GlobalMemoryBuffer: attention scores, or what sequence "
+                     "parallelism gathers",
+                     ""});
+  }
+  if (!tables.is_zero()) {
+    terms.push_back({"rotary table", TermGroup::buffers, tables,
+                     "Megatron-core 0.16.1, RotaryEmbedding.forward's lru_cache", ""});
+  }
+  return terms;
 }
 
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {

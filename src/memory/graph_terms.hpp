@@ -38,6 +38,10 @@ bool batch_is_kept(const Graph& graph);
 /// The logits where the loop keeps the model's outputs.
 LedgerTerm held_logits_term(const Graph& graph);
 
+/// What Megatron-core's process keeps from its first forward on: the buffer that only grows, as
+/// large as an operation asks for, and tables made once.
+std::vector<LedgerTerm> process_terms(const Graph& graph);
+
 /// Indices of the polynomials that no other one dominates; of equal ones the first.
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals);
 

@@ -4,15 +4,29 @@
 #include "memest/memory/ledger.hpp"
 
 namespace memest {
+namespace {
+
+/// Megatron-core's forms that no other framework has.
+bool is_own_checkpoint(const Recompute& recompute) {
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
+  return (full != nullptr && (full->method == RecomputeMethod::block || full->distribute)) ||
+         (parts != nullptr && parts->feed_forward);
+}
+
+}  // namespace
 
 std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && job.parallelism.data > 1) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};
   }
-  if (job.forward()->implementation.framework == Framework::megatron) {
-    return Unavailable{"the closed form of the implementation megatron is not available yet"};
+  if (job.parallelism.pipeline > 1) {
+    return Unavailable{"the closed form of a pipeline is not available yet"};
   }
   const Recompute recompute = job.recompute();
+  if (is_own_checkpoint(recompute)) {
+    return Unavailable{"the closed form of this recompute is not available yet"};
+  }
   const bool by_operator = std::holds_alternative<SelectiveRecompute>(recompute) ||
                            std::holds_alternative<EveryRecompute>(recompute);
   if (by_operator && job.forward()->implementation.framework == Framework::torchtitan) {

@@ -32,6 +32,7 @@ class LedgerWriter {
       : graph_(graph),
         job_(job),
         training_(*job.training),
+        is_megatron_(training_.implementation.framework == Framework::megatron),
         layers_(layers_of(graph)),
         checkpoint_(checkpoint_length(training_.recompute, layers_)),
         terms_(graph, job),
@@ -68,7 +69,8 @@ class LedgerWriter {
     if (!block.checkpointable) {
       return checkpoint_ > 0 ? BlockPass::keep_input_too : BlockPass::keep_all;
     }
-    if (checkpoint_ > 0) return second ? BlockPass::recompute : BlockPass::keep_nothing;
+    if (checkpoint_ > 0 && !second) return BlockPass::keep_nothing;
+    if (checkpoint_ > 0) return is_megatron_ ? BlockPass::recompute_held : BlockPass::recompute;
     if (std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
       return BlockPass::keep_core_out;
     }
@@ -96,6 +98,7 @@ class LedgerWriter {
     always(workspace_terms(graph_, job_));
     always(resident_bucket_terms(job_));
     if (training_.hold_outputs) always({held_logits_term(graph_)});
+    always(process_terms(graph_));
     all_gradients_ = terms_.add(gradient_term(job_, graph_.parameters));
     persistent_gradients_ = gradients_persist(job_);
   }
@@ -226,7 +229,8 @@ class LedgerWriter {
   void add_gradients(Alive& alive, const Site& site, const Moment& moment, const Expr& later) {
     const Recipe& recipe = training_.recipe;
     const Block& block = graph_.blocks[site.block];
-    const Expr tied = size_of(recipe.gradients) * waiting_elements(site);
+    const DType arriving = is_megatron_ ? recipe.compute : recipe.gradients;
+    const Expr tied = size_of(arriving) * waiting_elements(site);
     if (!persistent_gradients_) {
       add_term(alive, {"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
                        TermGroup::gradients, later + own_gradients(block, moment),
@@ -238,7 +242,8 @@ class LedgerWriter {
     add_term(alive, {"gradient of the running operation's weight", TermGroup::gradients,
                      arriving_gradient(moment),
                      "PyTorch: made beside the gradient that stays, then cast or added", ""});
-    const bool summed = block.ops.front().kind == OpKind::embedding && !recipe.autocast;
+    const bool summed =
+        block.ops.front().kind == OpKind::embedding && !recipe.autocast && !is_megatron_;
     if (summed && !moment.new_gradient_elements.is_zero()) {
       add_term(
           alive,
@@ -301,7 +306,8 @@ class LedgerWriter {
     add_terms(base, backward_gather_terms(job_, place_of(site), root_elements_));
     const Expr later = later_gradients(site);
     const BlockMoments& second = moments(site.block, true);
-    if (pass_of(graph_.blocks[site.block], true) == BlockPass::recompute) {
+    const bool again = graph_.blocks[site.block].checkpointable && checkpoint_ > 0;
+    if (again) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
         add_gradients(alive, site, moment, later);
@@ -356,6 +362,7 @@ class LedgerWriter {
   const Graph& graph_;
   const Job& job_;
   const TrainingSpec& training_;
+  bool is_megatron_;
   std::int64_t layers_;
   std::int64_t checkpoint_;
   LedgerTerms terms_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -76,15 +77,22 @@ class BlockWalk {
 
  private:
   using Storages = std::set<TensorId>;
+  /// Under which a checkpoint holds the gradient of its answer.
+  static constexpr TensorId kHeld = std::numeric_limits<TensorId>::max();
 
   [[nodiscard]] const Tensor& tensor(TensorId id) const { return block_.tensors[id]; }
   [[nodiscard]] TensorId storage(TensorId id) const { return tensor(id).storage; }
+
+  /// A checkpoint's second forward.
+  [[nodiscard]] bool runs_again() const {
+    return pass_ == BlockPass::recompute || pass_ == BlockPass::recompute_held;
+  }
 
   /// Whether the block's own memory holds this storage: not a parameter, not made outside the
   /// block, not kept by the block before, not the input that a checkpoint keeps.
   [[nodiscard]] bool counts(TensorId id) const {
     const Tensor& base = tensor(storage(id));
-    const bool callers = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::recompute;
+    const bool callers = pass_ == BlockPass::keep_nothing || runs_again();
     return base.role != Role::parameter && !base.shared &&
            (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
            !(callers && storage(id) == storage(block_.input));
@@ -99,7 +107,7 @@ class BlockWalk {
   /// A checkpoint's second forward ends with the last operation that saves something.
   [[nodiscard]] std::size_t forward_end() const {
     std::size_t end = block_.ops.size();
-    if (pass_ != BlockPass::recompute) return end;
+    if (!runs_again()) return end;
     while (end > 1 && block_.ops[end - 1].saved.empty()) --end;
     return end;
   }
@@ -134,6 +142,19 @@ class BlockWalk {
       if (std::none_of(block_.ops.begin(), block_.ops.end(), makes)) result.push_back(id);
     }
     return result;
+  }
+
+  /// Beside what its operations save: what the core's checkpoint holds while it goes back.
+  [[nodiscard]] Expr held_by_core(std::size_t at) const {
+    const Storages saved = saved_until(at);
+    Storages held;
+    for (const Op& op : block_.ops) {
+      if (!op.attention_core) continue;
+      for (const TensorId id : entering_core(op)) {
+        if (counts(id) && !saved.contains(storage(id))) held.insert(storage(id));
+      }
+    }
+    return bytes(held) + tensor(storage(block_.ops[last_core_].outputs.front())).bytes();
   }
 
   /// A checkpoint drops what autograd would save, but not what autocast's cache or the model's
@@ -177,6 +198,7 @@ class BlockWalk {
     const bool copied = maker != block_.ops.end() && maker->first_product > 1;
     gradients_.make(block_.output, copied ? Expr() : tensor(block_.output).bytes(),
                     Reach::directly);
+    if (pass_ == BlockPass::recompute_held) gradients_.share(kHeld, gradients_.slot(block_.output));
   }
 
   [[nodiscard]] Expr bytes(const BackwardTensor& made) const {
@@ -235,6 +257,7 @@ class BlockWalk {
                                      [this](TensorId id) { return gradients_.has(id); });
     if (!reached) return;
     Moment moment{op.name, bytes(saved_until(at)), {}, gradient_elements_, {}};
+    hold(op, at, moment);
     count_parameters(op, moment);
     const Expr under_way = gradients_.bytes();
     if (op.kind != OpKind::view || !op.backward_steps.empty()) {
@@ -244,6 +267,20 @@ class BlockWalk {
       }
     }
     hand_over(op, moment, moments);
+  }
+
+  /// What a checkpoint that goes back holds: its answer, that one's gradient, the core's inputs.
+  void hold(const Op& op, std::size_t at, Moment& moment) {
+    if (pass_ == BlockPass::recompute_held) moment.saved += tensor(block_.output).bytes();
+    if (pass_ != BlockPass::keep_core_out) return;
+    if (at == last_core_ && gradients_.has(op.outputs.front())) {
+      gradients_.share(kHeld, gradients_.slot(op.outputs.front()));
+    }
+    if (op.attention_core) {
+      moment.saved += held_by_core(at);
+    } else if (gradients_.has(kHeld)) {
+      gradients_.drop(kHeld);
+    }
   }
 
   /// The op's gradients take their places; a sum that cannot be made in place is a moment of its

@@ -19,11 +19,13 @@ namespace memest {
 enum class BlockPass {
   keep_all,        ///< everything that autograd saves stays
   keep_input_too,  ///< the same after a checkpoint, which keeps nothing for the block that follows
-  keep_core_out,   ///< selective recompute: the attention core's tensors come back in its backward
+  keep_core_out,   ///< selective recompute: the attention core's tensors come back in its
+                   ///< backward, which holds its inputs, its answer and that one's gradient
   keep_nothing,    ///< a checkpoint's first forward: only autocast's copies stay; the input is the
                    ///< caller's
   keep_answer,     ///< without gradients: only autocast's copies and what the model answers stay
-  recompute        ///< a checkpoint's second forward and its backward: the input is the caller's
+  recompute,       ///< a checkpoint's second forward and its backward: the input is the caller's
+  recompute_held   ///< the same, and the checkpoint holds its answer and that one's gradient
 };
 
 /// One operation at work. Shared tables and parameters are not counted.

@@ -27,16 +27,10 @@ constexpr std::int64_t kNcclLow = 250 * kMiB;
 constexpr std::int64_t kNcclHigh = 1638 * kMiB;
 
 bool has_biased_linear(const Graph& graph) {
-  for (const Block& block : graph.blocks) {
-    for (const Op& op : block.ops) {
-      if (op.kind != OpKind::linear) continue;
-      for (const TensorId id : op.inputs) {
-        const Tensor& tensor = block.tensors[id];
-        if (tensor.role == Role::parameter && tensor.shape.size() == 1) return true;
-      }
-    }
-  }
-  return false;
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(),
+                       [](const Op& op) { return op.workspace == Workspace::cublas_lt; });
+  });
 }
 
 bool is_deepspeed(const Job& job) {

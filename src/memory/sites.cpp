@@ -10,7 +10,9 @@ struct CheckpointLength {
 
   std::int64_t operator()(const NoRecompute&) const { return 0; }
   std::int64_t operator()(const SelectiveRecompute&) const { return 0; }
-  std::int64_t operator()(const FullRecompute&) const { return 1; }
+  std::int64_t operator()(const FullRecompute& recompute) const {
+    return recompute.layers;
+  }
   std::int64_t operator()(const EveryRecompute& recompute) const { return recompute.every; }
   std::int64_t operator()(const SqrtRecompute&) const {
     std::int64_t checkpoints = 1;  // ⌈√L⌉

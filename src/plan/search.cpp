@@ -266,6 +266,12 @@ PlanAnswer search_plans(const PlanRequest& request) {
                                           : "the spec describes a model without training"};
     return answer;
   }
+  if (request.job.training->implementation.framework == Framework::megatron) {
+    PlanAnswer answer;
+    answer.unavailable = Unavailable{
+        "plans of Megatron-core are not available yet: `memest estimate` answers for a spec"};
+    return answer;
+  }
   if (auto reason = beyond_the_closed_form(request.job)) {
     PlanAnswer answer;
     answer.unavailable = *std::move(reason);
