@@ -37,14 +37,13 @@ std::optional<Residual> residual_of(const ValidatedRun& run, EstimateMethod meth
   };
   const Comparison* allocated = measured(Metric::allocated_peak_bytes);
   const Comparison* reserved = measured(Metric::reserved_peak_bytes);
-  if (!run.kind || !run.closed_form || allocated == nullptr || reserved == nullptr) {
-    return std::nullopt;
-  }
+  if (!run.kind || allocated == nullptr || reserved == nullptr) return std::nullopt;
   if (method == EstimateMethod::replay) {
     if (!reserved->is_predicted()) return std::nullopt;
     const double above = excess(reserved->measured, std::get<Int128>(reserved->predicted));
     return Residual{.kind = *run.kind, .below = -above, .above = above};
   }
+  if (!run.closed_form) return std::nullopt;
   const Int128 predicted{run.closed_form->value()};
   return Residual{.kind = *run.kind,
                   .below = -excess(allocated->measured, predicted),

@@ -35,7 +35,8 @@ struct EngineSettings {
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
-  BlockHooks* hooks = nullptr;      ///< around every block
+  bool loss_outside = false;    ///< the program takes the loss: its forward ends with the logits
+  BlockHooks* hooks = nullptr;  ///< around every block
   /// Finished gradients are added to a buffer that is there already, and go (Megatron's DDP).
   bool adds_to_buffers = false;
   /// Checkpoints are Megatron's, over so many tensor-parallel ranks; 0: torch.utils.checkpoint's.

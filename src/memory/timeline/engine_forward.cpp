@@ -79,6 +79,8 @@ void Engine::run_sites(std::uint32_t begin, std::uint32_t end) {
       hold_inputs(checkpoints_.list[next]);
       inputs_of_[next] = {first_input, static_cast<std::uint32_t>(inputs_.size())};
     }
+    const bool takes_loss = sites[i].op == 0 && sites[i].instance + 1 == order_.instances().size();
+    if (takes_loss && settings_.loss_outside) recorder_.turn(Phase::backward);
     hook_before_forward(sites[i]);
     run_forward(sites[i], !inside);
     hook_after_forward(sites[i]);

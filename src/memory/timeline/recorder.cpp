@@ -27,6 +27,11 @@ void Recorder::begin(Phase phase, std::uint16_t micro_step) {
   timeline_.spans.push_back({phase, step_, micro_step, here, here});
 }
 
+void Recorder::turn(Phase phase) {
+  end();
+  begin(phase, timeline_.spans.back().micro_step);
+}
+
 void Recorder::end() {
   timeline_.spans.back().end = static_cast<std::uint32_t>(timeline_.events.size());
 }

@@ -145,6 +145,7 @@ EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
   settings.recompute = job.recompute();
+  settings.loss_outside = job.forward()->implementation.loop == LoopKind::torchtitan;
   settings.framework = job.forward()->implementation.framework;
   settings.hooks = wrapper;
   settings.gradients = job.training.has_value();
