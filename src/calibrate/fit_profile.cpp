@@ -93,6 +93,13 @@ std::size_t share_of(const Groups<Shape>& groups, std::size_t most) {
   return most;
 }
 
+/// Of `count` samples of a kind, those that a law may be fitted to.
+std::size_t without_held_out(std::size_t count, JudgeBy judge) {
+  constexpr std::size_t kHeldOutOf = 5;
+  const bool holds_out = judge == JudgeBy::held_out_samples && count >= kLeastToHoldOut;
+  return holds_out ? count - count / kHeldOutOf : count;
+}
+
 class ProfileFitter {
  public:
   ProfileFitter(const GpuSpec& gpu, const std::vector<Sample>& samples, const FitSettings& settings)
@@ -117,9 +124,8 @@ class ProfileFitter {
       const std::string source =
           sample.license.empty() ? sample.source : sample.source + " (" + sample.license + ")";
       std::vector<std::string>& sources = profile_.origin.sources;
-      if (std::find(sources.begin(), sources.end(), source) == sources.end()) {
-        sources.push_back(source);
-      }
+      const bool known = std::find(sources.begin(), sources.end(), source) != sources.end();
+      if (!known && !sample.source.empty()) sources.push_back(source);
     }
     for (const Sample& sample : fitted_) lines_of(sample.file).push_back(sample.line);
     for (SampleLines& file : profile_.fitted) std::sort(file.lines.begin(), file.lines.end());
@@ -144,7 +150,8 @@ class ProfileFitter {
       const auto machine = machine_for(group.calls.front().shape);
       if (!machine) continue;
       fits.push_back({kind, {}, {}, settings_.provenance});
-      fit_one(fits.back(), group, *machine, share);
+      const std::size_t most = without_held_out(group.calls.size(), settings_.judge);
+      fit_one(fits.back(), group, *machine, std::min(share, most));
     }
   }
 
@@ -167,7 +174,7 @@ class ProfileFitter {
       return std::log(seconds_at(law, fitted[row], machine) / fitted[row].seconds);
     };
     fit_knobs(knobs_of(law, fitted, machine), fitted.size(), log_ratio, kOutlier);
-    const bool by_others = settings_.judge == JudgeBy::other_samples && !others.empty();
+    const bool by_others = settings_.judge != JudgeBy::fitted_samples && !others.empty();
     fit.residuals = residuals_of(law, by_others ? others : fitted, machine);
     const auto [shortest, longest] = std::minmax_element(
         fitted.begin(), fitted.end(),

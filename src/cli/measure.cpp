@@ -85,7 +85,9 @@ double mean_clock(const std::vector<Sample>& samples, Load load) {
 }
 
 GpuProfile profile_of(const SweepDevice& device, const std::vector<Sample>& samples) {
-  const FitSettings settings{.most_samples = kEverySample, .provenance = Provenance::measured};
+  const FitSettings settings{.most_samples = kEverySample,
+                             .judge = JudgeBy::held_out_samples,
+                             .provenance = Provenance::measured};
   GpuProfile profile = fit_profile(device.gpu, samples, settings).profile;
   if (device.gpu.slug == kHost) profile.machine = machine_of(device.facts, samples);
   profile.origin = {.date = today(),

@@ -62,6 +62,22 @@ TEST_CASE("samples made by a law are predicted by the one fitted to a part of th
   CHECK(std::abs(residuals.bias) < 0.01);
 }
 
+TEST_CASE("a kind with many samples holds a fifth out to be judged by, one with few none",
+          "[calibrate]") {
+  const FitSettings settings{.most_samples = kEverySample, .judge = JudgeBy::held_out_samples};
+  std::vector<Sample> samples = samples_of({}, Load::burst);
+  REQUIRE(samples.size() == 72);
+  const ProfileFit many = fit_profile(a100(), samples, settings);
+  CHECK(many.profile.matmuls.at(0).residuals.fitted == 58);
+  CHECK(many.profile.matmuls.at(0).residuals.tested == 14);
+  CHECK(many.profile.matmuls.at(0).residuals.mean_absolute < 0.01);
+  CHECK(many.fitted.size() == 58);
+  samples.resize(kLeastToHoldOut - 1);
+  const ProfileFit few = fit_profile(a100(), samples, settings);
+  CHECK(few.profile.matmuls.at(0).residuals.fitted == 39);
+  CHECK(few.profile.matmuls.at(0).residuals.tested == 0);
+}
+
 TEST_CASE("under load the law has no loss of its own: it is in the rate", "[calibrate]") {
   const ProfileFit fit = fit_profile(a100(), samples_of({}, Load::sustained), {});
   CHECK(fit.profile.load == Load::sustained);
@@ -76,6 +92,12 @@ TEST_CASE("a profile lists the lines that it was fitted to, and their sources", 
   CHECK(fit.profile.fitted[0].lines.size() == 10);
   CHECK(fit.fitted.size() == 10);
   CHECK(fit.profile.origin.sources == std::vector<std::string>{"made"});
+}
+
+TEST_CASE("samples that name no source leave none behind", "[calibrate]") {
+  std::vector<Sample> samples = samples_of({}, Load::burst);
+  for (Sample& sample : samples) sample.source.clear();
+  CHECK(fit_profile(a100(), samples, {}).profile.origin.sources.empty());
 }
 
 TEST_CASE("a handful of samples makes no law", "[calibrate]") {

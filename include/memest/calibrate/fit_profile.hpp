@@ -13,8 +13,13 @@
 
 namespace memest {
 
-/// Which samples the residuals of a law are of.
-enum class JudgeBy : std::uint8_t { fitted_samples, other_samples };
+/// Which samples the residuals of a law are of: those that it was fitted to; those that
+/// FitSettings::most_samples left; or a fifth of its kind, held out for them where there are
+/// kLeastToHoldOut. Where a kind has no others, those that it was fitted to.
+enum class JudgeBy : std::uint8_t { fitted_samples, other_samples, held_out_samples };
+
+/// Four fifths of so many are still twice the parameters of the largest law.
+inline constexpr std::size_t kLeastToHoldOut = 40;
 
 /// Of FitSettings::most_samples, where a sweep has chosen the samples already.
 inline constexpr std::size_t kEverySample = std::numeric_limits<std::size_t>::max();
@@ -23,7 +28,6 @@ struct FitSettings {
   /// Samples that laws are fitted to at most, over all kinds of one operation (matmul, attention,
   /// ...) together.
   std::size_t most_samples = 200;
-  /// Where a kind has no others, those that it was fitted to.
   JudgeBy judge = JudgeBy::fitted_samples;
   Provenance provenance = Provenance::public_;
 };
