@@ -185,7 +185,7 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   Json tags{{"capacity", name_of(gpu.capacity.provenance)}};
   if (gpu.memory_bandwidth) tags["memory_bandwidth"] = name_of(gpu.memory_bandwidth->provenance);
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
-    tags["time"] = name_of(time->origin().provenance);
+    tags["time"] = text_of(time->origin());
   }
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   const bool replayed = memory != nullptr && memory->replayed() != nullptr;
@@ -235,7 +235,7 @@ Json json_of(const TimeEstimate& time) {
     json["by_provenance"].push_back(
         {{"provenance", text_of(part.kind)}, {"seconds", part.seconds.value()}});
   }
-  json["provenance"] = name_of(time.origin().provenance);
+  json["provenance"] = text_of(time.origin());
   json["rule"] = time.rule;
   return json;
 }

@@ -104,7 +104,7 @@ Json json_of(const Job& job, const TimeEstimate& time, const Question& question)
                {"peak_flops_per_second", roof.peak},
                {"bytes_per_second", roof.bandwidth},
                {"ridge_point", time.ridge_point},
-               {"provenance", name_of(time.origin().provenance)},
+               {"provenance", text_of(time.origin())},
                {"operations", Json::array()}};
   for (const OpTime& op : kernels_of(time)) {
     json["operations"].push_back({{"name", name_of(op)},

@@ -64,6 +64,10 @@ StepParts parts_of(const StepPlace& place, const std::vector<OpPrice>& prices, O
   return parts;
 }
 
+/// Of the FLOPs that are counted (torch's FlopCounterMode counts every score), those that run: a
+/// causal fused attention leaves out the scores above the diagonal.
+double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op.causal ? 0.5 : 1; }
+
 /// The pass that takes most of the op's time decides what binds it and how it is known.
 OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price) {
   const StepWork& work = place.work;
@@ -71,6 +75,7 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
   const double forward = (op.executions + op.recomputations) * price.forward.expected;
   const double backward = op.executions * price.backward.expected;
   const CallPrice& longer = forward >= backward ? price.forward : price.backward;
+  const double runs = share_that_runs(*op.op);
   const auto of_all_passes = [&](double forward_amount, double backward_amount) {
     return work.micro_steps *
            ((op.executions + op.recomputations) * forward_amount + op.executions * backward_amount);
@@ -80,8 +85,8 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
           .op_class = class_of(op.op->kind),
           .seconds = Seconds(work.micro_steps * (forward + backward) / share),
           .bound = longer.bound,
-          .intensity = op.forward.bytes > 0 ? op.forward.flops / op.forward.bytes : 0,
-          .flops = of_all_passes(op.forward.flops, op.backward.flops),
+          .intensity = op.forward.bytes > 0 ? runs * op.forward.flops / op.forward.bytes : 0,
+          .flops = runs * of_all_passes(op.forward.flops, op.backward.flops),
           .bytes = of_all_passes(op.forward.bytes, op.backward.bytes),
           .origin = longer.origin};
 }

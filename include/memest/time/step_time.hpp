@@ -25,7 +25,7 @@ struct OpTime {
   Seconds seconds;
   Bound bound = Bound::compute;
   double intensity = 0;  ///< FLOPs a byte moved, forward
-  double flops = 0;      ///< of all passes, recompute included
+  double flops = 0;      ///< that run in all passes, recompute included
   double bytes = 0;      ///< that they read and write
   LawOrigin origin;      ///< of the pass that takes longer
 };
