@@ -2,6 +2,9 @@
 
 #include <array>
 #include <charconv>
+#include <cstddef>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,35 +42,83 @@ std::string seconds_cell(const std::optional<Seconds>& seconds) {
   return std::string(digits.data(), end.ptr);
 }
 
+/// Every sample of a file beside what the profile says of it.
+struct Comparison {
+  std::vector<PredictedSample> samples;
+  std::string csv;
+  Diagnostics warnings;
+};
+
+/// Samples of other GPUs, by the names that they give them.
+Diagnostics strangers_among(const std::vector<PredictedSample>& samples, const GpuSpec& gpu) {
+  std::map<std::string, std::size_t> counts;
+  for (const PredictedSample& sample : samples) ++counts[sample.sample.gpu];
+  std::size_t strangers = 0;
+  std::string names;
+  for (const auto& [name, count] : counts) {
+    if (name == gpu.slug) continue;
+    const Checked<GpuSpec> other = find_gpu(name);
+    if (!other.ok() || other.value().slug == gpu.slug) continue;
+    strangers += count;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (strangers == 0) return {};
+  return {{Severity::warning,
+           {},
+           std::to_string(strangers) + " of " + std::to_string(samples.size()) +
+               " samples are of other GPUs than " + gpu.name + ": " + names,
+           "its laws are held to them all the same",
+           false}};
+}
+
+Checked<Comparison> compare(const GpuProfile& profile, const GpuSpec& gpu,
+                            const std::string& path) {
+  const Checked<SampleTable> table = read_sample_rows(path);
+  if (!table.ok()) return table.diagnostics();
+  Comparison comparison;
+  comparison.csv = table.value().head + ",predicted_seconds\n";
+  for (const SampleRow& row : table.value().rows) {
+    std::optional<Seconds> predicted;
+    if (row.sample) {
+      predicted = predict(profile, gpu, row.sample->shape, row.sample->load);
+      comparison.samples.push_back({*row.sample, predicted});
+    }
+    comparison.csv += row.line + "," + seconds_cell(predicted) + "\n";
+  }
+  comparison.warnings = table.diagnostics();
+  for (Diagnostic& strange : strangers_among(comparison.samples, gpu)) {
+    comparison.warnings.push_back(std::move(strange));
+  }
+  return comparison;
+}
+
 }  // namespace
 
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings) {
+  if (!arguments.csv.empty() && arguments.against.empty()) {
+    return refused({{Severity::error,
+                     {},
+                     "--csv writes samples beside what the profile says of them",
+                     "--against FILE names them",
+                     false}});
+  }
   const Checked<GpuProfile> profile = read_named(arguments.words[0]);
   if (!profile.ok()) return refused(profile.diagnostics());
   const Checked<GpuSpec> gpu = gpu_of_profile(profile.value());
   if (!gpu.ok()) return refused(gpu.diagnostics());
-  std::vector<PredictedSample> samples;
-  std::string csv;
-  Diagnostics warnings;
+  Comparison comparison;
   if (!arguments.against.empty()) {
-    const Checked<SampleTable> table = read_samples(arguments.against);
-    if (!table.ok()) return refused(table.diagnostics());
-    warnings = table.diagnostics();
-    csv = table.value().head + ",predicted_seconds\n";
-    for (const SampleRow& row : table.value().rows) {
-      std::optional<Seconds> predicted;
-      if (row.sample) {
-        predicted = predict(profile.value(), gpu.value(), row.sample->shape, row.sample->load);
-        samples.push_back({*row.sample, predicted});
-      }
-      csv += row.line + "," + seconds_cell(predicted) + "\n";
-    }
+    Checked<Comparison> compared = compare(profile.value(), gpu.value(), arguments.against);
+    if (!compared.ok()) return refused(compared.diagnostics());
+    comparison = std::move(compared).value();
   }
-  const Report report = report_profile(profile.value(), gpu.value(), samples,
+  const Report report = report_profile(profile.value(), gpu.value(), comparison.samples,
                                        question_of(arguments, arguments.words, surroundings));
   Outcome outcome{ExitCode::yes, formatted(report, arguments.format, surroundings.out),
-                  std::move(warnings)};
-  if (!arguments.csv.empty()) outcome.files.push_back({arguments.csv, std::move(csv)});
+                  std::move(comparison.warnings)};
+  if (!arguments.csv.empty()) {
+    outcome.files.push_back({arguments.csv, std::move(comparison.csv)});
+  }
   return outcome;
 }
 

@@ -60,6 +60,14 @@ std::optional<Diagnostic> missing_column(const CsvTable& table) {
   return std::nullopt;
 }
 
+/// The row's line, with the cells that its end leaves out.
+std::string whole_line(const CsvTable& table, const CsvRow& row) {
+  const std::size_t cells = table.head().cells.size();
+  std::string line(row.line);
+  if (row.cells.size() < cells) line.append(cells - row.cells.size(), ',');
+  return line;
+}
+
 }  // namespace
 
 std::vector<Sample> SampleTable::samples() const {
@@ -70,7 +78,7 @@ std::vector<Sample> SampleTable::samples() const {
   return result;
 }
 
-Checked<SampleTable> read_samples(const std::string& path) {
+Checked<SampleTable> read_sample_rows(const std::string& path) {
   const Checked<SourcePointer> source = read_compressed(path, kMostBytes);
   if (!source.ok()) return source.diagnostics();
   const Checked<CsvTable> csv = CsvTable::parse(source.value());
@@ -80,18 +88,27 @@ Checked<SampleTable> read_samples(const std::string& path) {
   table.head = csv.value().head().line;
   Diagnostics warnings;
   std::vector<const CsvCell*> unknown_ops;
-  bool any = false;
   for (const CsvRow& row : csv.value().rows()) {
     table.rows.push_back(
-        {std::string(row.line), sample_of(csv.value(), row, warnings, unknown_ops)});
-    any = any || table.rows.back().sample.has_value();
+        {whole_line(csv.value(), row), sample_of(csv.value(), row, warnings, unknown_ops)});
   }
+  if (table.rows.empty()) return error_at(csv.value().head().span, "no row follows");
   shorten(warnings);
   warn_of(unknown_ops, warnings);
-  if (any) return {std::move(table), std::move(warnings)};
-  for (Diagnostic& warning : warnings) warning.severity = Severity::error;
-  if (warnings.empty()) warnings.push_back(error_at(csv.value().head().span, "no row follows"));
-  return warnings;
+  return {std::move(table), std::move(warnings)};
+}
+
+Checked<SampleTable> read_samples(const std::string& path) {
+  Checked<SampleTable> table = read_sample_rows(path);
+  if (!table.ok()) return table;
+  const std::vector<SampleRow>& rows = table.value().rows;
+  if (std::any_of(rows.begin(), rows.end(),
+                  [](const SampleRow& row) { return row.sample.has_value(); })) {
+    return table;
+  }
+  Diagnostics mistakes = table.diagnostics();
+  for (Diagnostic& mistake : mistakes) mistake.severity = Severity::error;
+  return mistakes;
 }
 
 }  // namespace memest

@@ -198,7 +198,12 @@ Report report_profile(const GpuProfile& profile, const GpuSpec& gpu,
   report.page.parts.emplace_back(Heading{profile.gpu});
   report.page.parts.emplace_back(Paragraph{origin_sentence(profile, gpu)});
   report.records = laws_table(profile);
-  report.page.parts.emplace_back(report.records);
+  if (report.records.rows.empty()) {
+    report.page.parts.emplace_back(
+        Paragraph{"It holds no law: no kind of kernel has the samples that one takes."});
+  } else {
+    report.page.parts.emplace_back(report.records);
+  }
   const ErrorsByKind errors = errors_of(samples);
   if (!samples.empty()) {
     report.records = errors_table(errors);

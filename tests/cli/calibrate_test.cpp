@@ -170,6 +170,54 @@ TEST_CASE("without a GPU a measurement ends with what is missing") {
   CHECK_THAT(ran.err, ContainsSubstring("--device host measures the"));
 }
 
+TEST_CASE("a profile of samples without a source is one that memest reads") {
+  const Scratch scratch;
+  const std::string csv = scratch.file("few.csv");
+  std::ofstream(csv) << "sku,op,dtype,m,n,k,seconds\n"
+                        "L40S,gemm,bf16,4096,4096,4096,0.0006\n"
+                        "L40S,gemm,bf16,8192,4096,4096,0.0013\n"
+                        "L40S,gemm,bf16,8192,8192,4096,0.0026\n";
+  const std::string profile = scratch.file("few.profile.yaml");
+  REQUIRE(run_shell("memest calibrate --from " + csv + " --output " + profile).code == 0);
+  const Ran shown = run_shell("memest profile " + profile);
+  INFO(shown.err);
+  CHECK(shown.code == 0);
+}
+
+TEST_CASE("every row of a file comes back with a predicted time or an empty cell for it") {
+  const Scratch scratch;
+  const std::string csv = scratch.file("rows.csv");
+  const std::string out = scratch.file("out.csv");
+  const auto predict = [&](const std::string& rows) {
+    std::ofstream(csv) << "sku,op,dtype,m,n,k,seconds,source\n" << rows;
+    return run_shell("memest profile l40s --against " + csv + " --csv " + out);
+  };
+  Ran ran = predict(
+      "L40S,gemm,bf16,4096,4096,4096,0.0006\n"
+      "L40S,gemm,bf16,4096\n"
+      "A100-SXM4-80GB,gemm,bf16,4096,4096,4096,0.0006,x\n");
+  CHECK(ran.code == 0);
+  std::vector<std::string> lines = lines_of_file(out);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "sku,op,dtype,m,n,k,seconds,source,predicted_seconds");
+  CHECK_THAT(lines[1], StartsWith("L40S,gemm,bf16,4096,4096,4096,0.0006,,0.000"));
+  CHECK(lines[2] == "L40S,gemm,bf16,4096,,,,,");
+  CHECK_THAT(lines[3], StartsWith("A100-SXM4-80GB,gemm,bf16,4096,4096,4096,0.0006,x,0.000"));
+  CHECK_THAT(ran.err, ContainsSubstring("warning: 1 of 2 samples are of other GPUs than L40S"));
+
+  ran = predict("L40S,moe_experts_fwd,bf16,16,2048,512,0.001,x\n");
+  CHECK(ran.code == 0);
+  CHECK_THAT(ran.err, ContainsSubstring("no law is about 'moe_experts_fwd'"));
+  lines = lines_of_file(out);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[1] == "L40S,moe_experts_fwd,bf16,16,2048,512,0.001,x,");
+
+  ran = run_shell("memest profile l40s --csv " + scratch.file("none.csv"));
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, ContainsSubstring("--against FILE names them"));
+  CHECK_FALSE(scratch.has("none.csv"));
+}
+
 TEST_CASE("a dry run lists shapes with their time and measures nothing") {
   const Ran ran = run_shell("memest calibrate --device host --seconds 5 --dry-run");
   CHECK(ran.code == 0);

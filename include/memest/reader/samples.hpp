@@ -13,9 +13,9 @@
 
 namespace memest {
 
-/// A row as written, and what it says; no sample where it says nothing that memest has a law for.
+/// A row, and what it says; no sample where it says nothing that memest has a law for.
 struct SampleRow {
-  std::string line;
+  std::string line;  ///< as written, with the cells that its end leaves out
   std::optional<Sample> sample;
 };
 
@@ -34,6 +34,9 @@ struct SampleTable {
 /// Columns: sku, op, pass, dtype, seconds, load, and the sizes of the operation
 /// (docs/calibration.md lists them); others are passed over.
 Checked<SampleTable> read_samples(const std::string& path);
+
+/// The same, and a file without one good row is read too: who predicts every row needs them all.
+Checked<SampleTable> read_sample_rows(const std::string& path);
 
 /// The line of column names of such a file, and that of a sample, both with their end.
 std::string sample_head();
