@@ -98,14 +98,10 @@ Table table_of(const TimeEstimate& time, const Roof& roof) {
 
 Json json_of(const Job& job, const TimeEstimate& time, const Question& question) {
   const Roof roof = roof_of(job, time);
-  Json json = {{"format_version", kFormatVersion},
-               {"memest", question.version},
-               {"gpu", job.hardware.gpu.slug},
-               {"peak_flops_per_second", roof.peak},
-               {"bytes_per_second", roof.bandwidth},
-               {"ridge_point", time.ridge_point},
-               {"provenance", text_of(time.origin())},
-               {"operations", Json::array()}};
+  Json json = {{"format_version", kFormatVersion},     {"memest", question.version},
+               {"gpu", job.hardware.gpu.slug},         {"peak_flops_per_second", roof.peak},
+               {"bytes_per_second", roof.bandwidth},   {"ridge_point", time.ridge_point},
+               {"provenance", text_of(time.origin())}, {"operations", Json::array()}};
   for (const OpTime& op : kernels_of(time)) {
     json["operations"].push_back({{"name", name_of(op)},
                                   {"class", name_of(op.op_class)},
