@@ -6,9 +6,6 @@
 namespace memest {
 namespace {
 
-/// Written to the samples' column `source`.
-constexpr const char* kSource = "memest calibrate";
-
 bool holds(const std::vector<Sample>& samples, const SweepStep& step) {
   return std::any_of(samples.begin(), samples.end(), [&](const Sample& sample) {
     return sample.load == step.load && sample.shape == step.shape;
@@ -51,7 +48,7 @@ Sample sample_of(const SweepStep& step, const Measurement& measured, const std::
   sample.clock_mhz = measured.clock_mhz;
   sample.throttled = measured.throttled;
   sample.gpu = gpu;
-  sample.source = kSource;
+  sample.source = kMeasuredSource;
   return sample;
 }
 

@@ -6,6 +6,7 @@
 #include "measure.hpp"
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/calibrate/impossible_samples.hpp"
+#include "memest/calibrate/measure_sweep.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/profile.hpp"
 #include "memest/reader/samples.hpp"
@@ -80,6 +81,14 @@ Checked<GpuSpec> choose_gpu(const Arguments& arguments, std::vector<Sample>& sam
                "a sample's GPU is known by the aliases of `memest gpus`");
 }
 
+/// Measured where memest took them all, as those of an interrupted run are.
+Provenance provenance_of(const std::vector<Sample>& samples) {
+  const bool own = std::all_of(samples.begin(), samples.end(), [](const Sample& sample) {
+    return sample.source == kMeasuredSource;
+  });
+  return own ? Provenance::measured : Provenance::public_;
+}
+
 }  // namespace
 
 Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings) {
@@ -96,6 +105,7 @@ Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundin
     return refused(std::move(warnings));
   }
   FitSettings settings;
+  settings.provenance = provenance_of(samples);
   settings.judge = arguments.all_rows ? JudgeBy::other_samples : JudgeBy::fitted_samples;
   if (arguments.dry_run) {
     return {ExitCode::yes, write_samples(choose_samples(gpu.value(), samples, settings)),

@@ -105,7 +105,14 @@ Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings
   const Checked<GpuProfile> profile = read_named(arguments.words[0]);
   if (!profile.ok()) return refused(profile.diagnostics());
   const Checked<GpuSpec> gpu = gpu_of_profile(profile.value());
-  if (!gpu.ok()) return refused(gpu.diagnostics());
+  if (!gpu.ok()) {
+    Diagnostics mistakes = gpu.diagnostics();
+    for (Diagnostic& mistake : mistakes) {
+      mistake.message =
+          "'" + arguments.words[0] + "' is of no GPU that memest knows: " + mistake.message;
+    }
+    return refused(std::move(mistakes));
+  }
   Comparison comparison;
   if (!arguments.against.empty()) {
     Checked<Comparison> compared = compare(profile.value(), gpu.value(), arguments.against);

@@ -184,6 +184,31 @@ TEST_CASE("a profile of samples without a source is one that memest reads") {
   CHECK(shown.code == 0);
 }
 
+TEST_CASE("a profile says measured of samples that memest took, public of others") {
+  const Scratch scratch;
+  const std::string csv = scratch.file("few.csv");
+  const auto profile_of = [&](const char* first_source) {
+    std::ofstream(csv) << "sku,op,dtype,m,n,k,seconds,source\n"
+                          "L40S,gemm,bf16,4096,4096,4096,0.0006,"
+                       << first_source
+                       << "\nL40S,gemm,bf16,8192,4096,4096,0.0013,memest calibrate\n"
+                          "L40S,gemm,bf16,8192,8192,4096,0.0026,memest calibrate\n";
+    return run_shell("memest calibrate --from " + csv).out;
+  };
+  CHECK_THAT(profile_of("memest calibrate"), ContainsSubstring("provenance: measured\n"));
+  CHECK_THAT(profile_of("a table"), ContainsSubstring("provenance: public\n"));
+}
+
+TEST_CASE("a profile of a GPU that nobody knows is refused by its name") {
+  const Scratch scratch;
+  const std::string profile = scratch.file("other.profile.yaml");
+  REQUIRE(run_shell("sed 's/^gpu: .*/gpu: zzz/' configs/gpus/l4.profile.yaml > " + profile).code ==
+          0);
+  const Ran ran = run_shell("memest profile " + profile);
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, ContainsSubstring("other.profile.yaml' is of no GPU"));
+}
+
 TEST_CASE("every row of a file comes back with a predicted time or an empty cell for it") {
   const Scratch scratch;
   const std::string csv = scratch.file("rows.csv");

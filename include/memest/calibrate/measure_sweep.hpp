@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memest/calibrate/sweep.hpp"
@@ -15,6 +16,9 @@
 #include "memest/spec/sample.hpp"
 
 namespace memest {
+
+/// What the samples' column `source` says of those that memest measured itself.
+inline constexpr std::string_view kMeasuredSource = "memest calibrate";
 
 struct MeasureProgress {
   std::size_t done = 0;  ///< steps, those measured before with them
