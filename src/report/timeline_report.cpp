@@ -129,6 +129,11 @@ std::vector<std::string> sentences_of(const StepMemory& memory,
                                       grouped(difference.recorded_bytes),
                                       predicted_at(memory, difference)));
       break;
+    case TimelineDifference::Kind::stream:
+      sentences.push_back(fmt::format("{} B are allocated on another stream; predicted: {}.",
+                                      grouped(difference.recorded_bytes),
+                                      predicted_at(memory, difference)));
+      break;
     case TimelineDifference::Kind::allocate:
       sentences.push_back(fmt::format("{} B are allocated; the prediction has ended.",
                                       grouped(difference.recorded_bytes)));

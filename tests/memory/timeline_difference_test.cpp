@@ -51,6 +51,19 @@ TEST_CASE("a size that differs is named with its event and line", "[timeline]") 
   CHECK(difference->predicted == 1);
 }
 
+TEST_CASE("streams are told apart by the order in which they appear", "[timeline]") {
+  Timeline timeline = two_storages();
+  timeline.storages[1].stream = Stream::reduce_scatter;
+  std::vector<TraceEvent> events = {event(kMade, 0, 8), event(kMade, 1, 16), event(kFreed, 0),
+                                    event(kFreed, 1)};
+  const auto difference = first_difference(timeline, trace_of(events));
+  REQUIRE(difference);
+  CHECK(difference->kind == TimelineDifference::Kind::stream);
+  CHECK(difference->event == 1);
+  events[1].stream = 1;
+  CHECK_FALSE(first_difference(timeline, trace_of(events)));
+}
+
 TEST_CASE("what only one of both frees is named", "[timeline]") {
   const auto difference = first_difference(
       two_storages(), trace_of({event(kMade, 0, 8), event(kMade, 1, 16), event(kFreed, 1)}));

@@ -13,6 +13,7 @@ namespace memest {
 struct TimelineDifference {
   enum class Kind : std::uint8_t {
     size,      ///< both allocate, not the same
+    stream,    ///< both allocate as much, on streams that are not the same
     allocate,  ///< the record allocates where the prediction frees or ends
     free,      ///< the record frees or ends where the prediction allocates
     freed      ///< both free, not the same blocks
@@ -27,8 +28,9 @@ struct TimelineDifference {
   std::vector<StorageId> freed_by_prediction;
 };
 
-/// The first difference; none where all events agree. The order of frees between two allocations
-/// does not count: no allocator can tell. A record that ran out of memory is compared up to there.
+/// The first difference; none where all events agree. Streams are the same where they first appear
+/// in the same order. The order of frees between two allocations does not count: no allocator can
+/// tell. A record that ran out of memory is compared up to there.
 std::optional<TimelineDifference> first_difference(const Timeline& predicted,
                                                    const AllocatorTrace& recorded);
 

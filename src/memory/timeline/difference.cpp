@@ -15,7 +15,7 @@ class Comparison {
         cut_off_ = true;
         break;
       }
-      // One stream alone: no free waits for another.
+      // The programs followed here wait for events: no free waits for another stream.
       if (event.kind == TraceEventKind::allocate || event.kind == TraceEventKind::free) {
         recorded_.push_back(event);
       }
@@ -80,14 +80,27 @@ class Comparison {
     }
     const StorageId storage = predicted_.events[at_].storage;
     if (predicted_.storages[storage].bytes != recorded_[line_].size.value()) return difference;
+    if (stream_number(predicted_.storages[storage].stream) != recorded_[line_].stream) {
+      difference.kind = TimelineDifference::Kind::stream;
+      return difference;
+    }
     storage_of_.push_back(storage);
     ++at_;
     ++line_;
     return std::nullopt;
   }
 
+  /// As a record numbers streams: by their first appearance.
+  std::int32_t stream_number(Stream stream) {
+    const auto known = std::find(streams_.begin(), streams_.end(), stream);
+    const auto number = static_cast<std::int32_t>(known - streams_.begin());
+    if (known == streams_.end()) streams_.push_back(stream);
+    return number;
+  }
+
   const Timeline& predicted_;
   std::vector<TraceEvent> recorded_;
+  std::vector<Stream> streams_;
   bool cut_off_ = false;  // the record ends because it ran out of memory
   std::size_t at_ = 0;
   std::size_t line_ = 0;
