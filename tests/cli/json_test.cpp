@@ -79,14 +79,16 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "plan t5-small", "explain llama-3-8b", "check gpt2 llama-3-8b",
       "timeline gpt2 --against tests/truth/traces/v023.trace.gz", "timeline llama-3-8b --gpu t4",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
-      "validate tests/truth/transformers.records.jsonl", "selftest --device host", "gpus", "models",
-      "recipes", "optimizers");
+      "validate tests/truth/transformers.records.jsonl", "selftest --device host", "profile l4",
+      "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",
+      "roofline gpt2 --gpu a100", "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes",
+      "optimizers");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);
   const json answer = json::parse(ran.out);
   CHECK(answer["format_version"] == 1);
   const std::string name = command.substr(0, command.find(' '));
-  check_form(answer, schema()["$defs"][name], name);
+  check_form(answer, schema().at("$defs").at(name), name);
   check_nulls(answer, name);
 }
 
