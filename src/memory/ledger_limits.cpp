@@ -23,6 +23,10 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.parallelism.pipeline > 1) {
     return Unavailable{"the closed form of a pipeline is not available yet"};
   }
+  if (job.forward()->implementation.framework == Framework::torchtitan &&
+      job.parallelism.tensor > 1) {
+    return Unavailable{"the closed form does not know torchtitan's tensor parallelism"};
+  }
   const Recompute recompute = job.recompute();
   if (is_own_checkpoint(recompute)) {
     return Unavailable{"the closed form of this recompute is not available yet"};

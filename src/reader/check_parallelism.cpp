@@ -24,19 +24,23 @@ bool in_no_framework(const Job&) { return false; }
 
 bool in_megatron(const Job& job) { return framework_of(job) == Framework::megatron; }
 
+bool in_megatron_or_torchtitan(const Job& job) {
+  return in_megatron(job) || framework_of(job) == Framework::torchtitan;
+}
+
 bool in_megatrons_schedules(const Job& job) {
   return in_megatron(job) && job.parallelism.schedule == Schedule::interleaved;
 }
 
 constexpr std::array kWays = {
     Way{"tensor", "tensor parallelism", [](const Parallelism& p) { return p.tensor > 1; },
-        in_megatron},
+        in_megatron_or_torchtitan},
     Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
         in_megatron},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
         in_no_framework},
     Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },
-        in_megatron},
+        in_megatron_or_torchtitan},
     Way{"schedule", "the pipeline schedule",
         [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; },
         in_megatrons_schedules},

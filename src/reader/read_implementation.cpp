@@ -103,6 +103,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
                                          LossKernel::vocab_parallel};
   override_with(written->find("attention"), kAttentions, implementation.attention);
   override_with(written->find("loss"), kLosses, implementation.loss);
+  implementation.loss_parallel = as_flag(written->find("loss_parallel")).value_or(false);
   check_norm(written->find("norm"), *own, diagnostics);
   read_loop(written->find("loop"), implementation, diagnostics);
   return implementation;

@@ -94,8 +94,9 @@ struct Step {
 };
 
 /// How a gradient comes to the op that made the tensor. Autograd adds a second gradient in place
-/// only where nothing else holds the first one's storage, and a view's base does.
-enum class Reach : std::uint8_t { directly, through_view };
+/// only where nothing else holds the first one's storage, and a view's base does. Gradients wrapped
+/// in a type of their own (DTensor's) are never added in place.
+enum class Reach : std::uint8_t { directly, through_view, wrapped };
 
 /// Where the gradient of one input comes from.
 struct InputGradient {

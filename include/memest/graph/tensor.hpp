@@ -45,6 +45,11 @@ struct Tensor {
   bool for_backward = false;
   /// Made only where something is dropped out (flash attention's second seed).
   bool for_dropout = false;
+  /// A whole put together from the shards of several ranks (a DTensor): so are its gradients.
+  bool distributed = false;
+  /// A parameter whose gradient arrives as a partial sum or whole, and takes the form of the
+  /// parameter's shard when it is reduced.
+  bool gradient_is_relaid = false;
   /// The previous block keeps this storage already (its last op saves its result): this block
   /// counts nothing for it.
   bool kept_before = false;

@@ -108,8 +108,9 @@ enum class UnitTensor : std::uint16_t {
   all_gather_output,
   weight,
   reduce_scatter_input,
-  gradients,  ///< the rank's shares of them
-  pointers    ///< of the pieces that a copy splits or joins
+  gradients,        ///< the rank's shares of them
+  relaid_gradient,  ///< summed or cut over the tensor-parallel ranks
+  pointers          ///< of the pieces that a copy splits or joins
 };
 std::string_view name_of(UnitTensor tensor);
 Holding holding_of(UnitTensor tensor);

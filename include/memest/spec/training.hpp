@@ -69,6 +69,7 @@ struct Implementation {
   LossKernel loss = LossKernel::upcast;
   NormKernel norm = NormKernel::composite;
   LoopKind loop = LoopKind::plain;
+  bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
 };
 
 // What is recomputed in the backward pass instead of kept.

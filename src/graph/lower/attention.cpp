@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "operations.hpp"
+#include "tensor_parallel.hpp"
 
 namespace memest {
 namespace {
@@ -385,10 +386,13 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = run(block, context, call, inputs);
   if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
-  const TensorId out = projection(block, context,
-                                  {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
-                                   context.bias_call(), dims.stream()},
-                                  dims.rows(), mixed);
+  Frame product(block);
+  if (context.shards_tensors()) product.local(mixed);
+  TensorId out = projection(block, context,
+                            {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
+                             context.bias_call(), context.summed_rows()},
+                            dims.rows(), mixed);
+  out = scattered(block, context, "attention_shard", out);
   if (branch.residual) return dropped_sum(block, context, "attention", {out, branch.residual});
   return dropout(block, "attention_output_dropout", context.dropout_inside(), out);
 }

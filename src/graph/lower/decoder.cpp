@@ -8,6 +8,7 @@
 
 #include "decoder_context.hpp"
 #include "operations.hpp"
+#include "tensor_parallel.hpp"
 
 namespace memest {
 namespace {
@@ -184,14 +185,20 @@ class LayerWriter {
   TensorId attend(TensorId x) {
     const bool drops = !context_.transformers() || (context_.habits.drops_attention_output &&
                                                     !context_.habits.drops_attention_as_scores);
-    TensorId out = attention(block_, context_, kind_, {x});
+    Frame call(block_);
+    if (context_.shards_tensors()) call.local(x);
+    TensorId out =
+        attention(block_, context_, kind_, {gathered(block_, context_, "attention_norm", x)});
     if (drops && !drops_joined()) out = drop("attention_output_dropout", out);
     return factored("attention_output_scale", out);
   }
 
   TensorId feed(TensorId x) {
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
-    TensorId out = feed_forward(block_, context_, part, {x});
+    Frame call(block_);
+    if (context_.shards_tensors()) call.local(x);
+    TensorId out =
+        feed_forward(block_, context_, part, {gathered(block_, context_, "feed_forward_norm", x)});
     if (!drops_joined()) out = drop("feed_forward_dropout", out);
     return factored("feed_forward_scale", out);
   }
@@ -247,6 +254,7 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes) {
       .set(Symbol::kv_heads, attention.kv_heads)
       .set(Symbol::head_dim, attention.head_dim)
       .set(Symbol::layers, decoder.layers())
+      .set(Symbol::tensor, context.policy.tensor)
       .set(Symbol::ffn_size, std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size);
   if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
     sizes.set(Symbol::rotary_dim, rotary->rotary_dim);
@@ -303,7 +311,10 @@ void mark_save_list(Block& block) {
   for (Op& op : block.ops) {
     const bool product = op.kind == OpKind::linear;
     if (product) ++products;
-    op.kept_selectively = op.kind == OpKind::attention || (product && products % 2 == 1);
+    const bool scattered = op.kind == OpKind::copy &&
+                           (op.name == "attention_shard" || op.name == "feed_forward_shard");
+    op.kept_selectively =
+        op.kind == OpKind::attention || scattered || (product && products % 2 == 1);
   }
 }
 

@@ -14,8 +14,28 @@ Unavailable unavailable(const char* what) {
           " are not available yet; parameter counts are"};
 }
 
+/// Why the model cannot be cut over torchtitan's tensor-parallel ranks, or nothing.
+std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  if (policy.tensor == 1) return std::nullopt;
+  if (!policy.sequence_parallel) {
+    return Unavailable{
+        "torchtitan's tensor parallelism keeps the residual stream in shards of the sequence: set "
+        "'sequence' to true"};
+  }
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  const std::int64_t size = std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
+  for (const std::int64_t whole :
+       {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
+    if (whole % policy.tensor == 0) continue;
+    return Unavailable{"a size of " + std::to_string(whole) + " cannot be cut evenly over " +
+                       std::to_string(policy.tensor) + " tensor-parallel ranks"};
+  }
+  return std::nullopt;
+}
+
 /// torchtitan 0.2.2 has LLaMA's architecture here: its other models are not written out yet.
-std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder) {
+std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
+                                              const LoweringPolicy& policy) {
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   const bool plain = attention != nullptr && attention->qk_norm == QkNorm::none &&
                      !attention->q_bias && !attention->output_bias &&
@@ -24,7 +44,7 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder) {
                      decoder.layout == BlockLayout::pre_norm &&
                      decoder.norm.kind == NormKind::rmsnorm && !decoder.tied_embeddings &&
                      decoder.kinds.size() == 1 && !decoder.kinds.front().sliding_window;
-  if (llama) return std::nullopt;
+  if (llama) return uneven(decoder, policy);
   return Unavailable{
       "the implementation torchtitan is available for models of LLaMA's architecture only"};
 }
@@ -63,7 +83,7 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
     case Framework::textbook:
       return std::nullopt;
     case Framework::torchtitan:
-      return torchtitan_refusal(decoder);
+      return torchtitan_refusal(decoder, policy);
     case Framework::megatron:
       return unavailable("implementation megatron");
     case Framework::plain:
@@ -121,12 +141,14 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
 Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   Dimensions dims;
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
-  if (policy.implementation.framework != Framework::textbook || !policy.symbolic_tensor_parallel) {
-    return dims;
-  }
+  const Framework framework = policy.implementation.framework;
+  const bool textbook = framework == Framework::textbook && policy.symbolic_tensor_parallel;
+  const bool torchtitan = framework == Framework::torchtitan && policy.tensor > 1;
+  if (!textbook && !torchtitan) return dims;
   const Expr t = Symbol::tensor;
   dims.a = dims.a / t;
   dims.k = dims.k / t;
+  if (torchtitan) dims.v = dims.v / t;
   if (policy.sequence_parallel) dims.stream_s = dims.s / t;
   return dims;
 }
@@ -136,7 +158,8 @@ Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& polic
 Expr DecoderContext::feed_forward_size(std::int64_t size) const {
   const auto* first = std::get_if<DenseFeedForward>(&decoder.kinds.front().feed_forward);
   const Expr whole = first != nullptr && first->size == size ? Expr(Symbol::ffn_size) : Expr(size);
-  return textbook() && policy.symbolic_tensor_parallel ? whole / Expr(Symbol::tensor) : whole;
+  const bool cut = shards_tensors() || (textbook() && policy.symbolic_tensor_parallel);
+  return cut ? whole / Expr(Symbol::tensor) : whole;
 }
 
 std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,

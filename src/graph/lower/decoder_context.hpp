@@ -57,6 +57,11 @@ struct DecoderContext {
   [[nodiscard]] bool torchtitan() const {
     return policy.implementation.framework == Framework::torchtitan;
   }
+  /// Whose products and vocabulary are cut over ranks, by DTensor.
+  [[nodiscard]] bool shards_tensors() const { return torchtitan() && policy.tensor > 1; }
+  /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
+  /// in a textbook's, at once.
+  [[nodiscard]] Shape summed_rows() const { return shards_tensors() ? dims.rows() : dims.stream(); }
   /// nanoGPT's model.py: its forward takes the loss as well and names what it makes of the batch;
   /// layers are of modules, which hold what they are called with. In a plain loop stands a GPT
   /// written by hand after it, in one module and without names.

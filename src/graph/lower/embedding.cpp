@@ -4,6 +4,7 @@
 #include "decoder_context.hpp"
 #include "operations.hpp"
 #include "positions.hpp"
+#include "tensor_parallel.hpp"
 
 namespace memest {
 namespace {
@@ -77,7 +78,14 @@ Block embedding_block(const DecoderContext& context) {
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   TensorId ids = 0;
   if (learned && context.model_py()) ids = counted_positions(block, context);
-  TensorId x = looked_up(block, context, "embedding", {tokens, table, 0, decoder.vocab_size});
+  TensorId x = 0;
+  if (context.shards_tensors()) {
+    const std::int64_t count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
+    x = look_up_in_shard(block, context, {tokens, table, count, decoder.vocab_size});
+    x = scattered(block, context, "embedding_shard", x);
+  } else {
+    x = looked_up(block, context, "embedding", {tokens, table, 0, decoder.vocab_size});
+  }
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
   const bool projects = decoder.embedding_size != decoder.hidden_size;

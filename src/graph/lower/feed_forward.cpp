@@ -2,6 +2,7 @@
 
 #include "decoder_context.hpp"
 #include "operations.hpp"
+#include "tensor_parallel.hpp"
 
 namespace memest {
 
@@ -41,11 +42,14 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   }
   hidden = dropout(block, "activation_dropout",
                    context.dropout(context.decoder.dropout.feed_forward), hidden);
+  Frame call(block);
+  if (context.shards_tensors()) call.local(hidden);
   if (branch.residual) frame.local(hidden);
-  const TensorId out = projection(
+  TensorId out = projection(
       block, context,
-      {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.dims.stream()},
+      {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.summed_rows()},
       rows, hidden);
+  out = scattered(block, context, "feed_forward_shard", out);
   if (branch.residual) return dropped_sum(block, context, "feed_forward", {out, branch.residual});
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);
 }

@@ -32,37 +32,6 @@ void write_norm_backward(BlockBuilder& block, const NormKernelPart& part, Tensor
   if (part.transposed) backward.drop(lying);
 }
 
-/// The whole gradient of the table and, for more than 3072 indices, sums of partial rows (PyTorch,
-/// EmbeddingBackwardKernel.cu).
-void write_look_up_backward(BlockBuilder& block, const LookUp& part, Op& op) {
-  BackwardWriter backward(op);
-  const DType dtype = block.dtype_of(part.table);
-  std::vector<BackwardWriter::Made> copies;
-  if (part.indices_repeat) copies.push_back(backward.make(part.indices, DType::int64));
-  if (part.gradient_is_turned) copies.push_back(backward.make(op.outputs.front(), dtype));
-  const auto drop_copies = [&] {
-    for (; !copies.empty(); copies.pop_back()) backward.drop(copies.back());
-  };
-  if (part.count <= kUnsortedTokens) {
-    backward.give(part.table, backward.make(part.table, dtype));
-    drop_copies();
-    return;
-  }
-  const Shape& table = block.tensor(part.table).shape;
-  KernelLaunch sort;
-  sort.kind = KernelLaunch::Kind::embedding_backward;
-  sort.outer = block.tensor(part.indices).elements();
-  sort.reduced = table.front();
-  sort.inner = table.back();
-  sort.dtype = dtype;
-  // Indices four times, and partial rows of ten indices and of every distinct one in fp32.
-  const Expr distinct = part.count < part.table_rows ? sort.outer : sort.reduced;
-  sort.scratch_bytes = Expr(4 * size_of(DType::int64)) * sort.outer +
-                       Expr(size_of(DType::fp32)) * (sort.outer / Expr(10) + distinct) * sort.inner;
-  backward.give(part.table, backward.launch_making(part.table, std::move(sort)));
-  drop_copies();
-}
-
 }  // namespace
 
 TensorId normalize(BlockBuilder& block, const NormKernelPart& part, TensorId x) {
@@ -118,6 +87,36 @@ TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType d
   return out;
 }
 
+/// For more than 3072 indices, with sums of partial rows (PyTorch, EmbeddingBackwardKernel.cu).
+void write_table_gradient(BlockBuilder& block, const LookUp& part, TensorId gradient, Op& op) {
+  BackwardWriter backward(op);
+  const DType dtype = block.dtype_of(part.table);
+  std::vector<BackwardWriter::Made> copies;
+  if (part.indices_repeat) copies.push_back(backward.make(part.indices, DType::int64));
+  if (part.gradient_is_turned) copies.push_back(backward.make(op.outputs.front(), dtype));
+  const auto drop_copies = [&] {
+    for (; !copies.empty(); copies.pop_back()) backward.drop(copies.back());
+  };
+  if (part.count <= kUnsortedTokens) {
+    backward.give(part.table, backward.make(gradient, dtype));
+    drop_copies();
+    return;
+  }
+  const Shape& table = block.tensor(gradient).shape;
+  KernelLaunch sort;
+  sort.kind = KernelLaunch::Kind::embedding_backward;
+  sort.outer = block.tensor(part.indices).elements();
+  sort.reduced = table.front();
+  sort.inner = table.back();
+  sort.dtype = dtype;
+  // Indices four times, and partial rows of ten indices and of every distinct one in fp32.
+  const Expr distinct = part.count < part.table_rows ? sort.outer : sort.reduced;
+  sort.scratch_bytes = Expr(4 * size_of(DType::int64)) * sort.outer +
+                       Expr(size_of(DType::fp32)) * (sort.outer / Expr(10) + distinct) * sort.inner;
+  backward.give(part.table, backward.launch_making(gradient, std::move(sort)));
+  drop_copies();
+}
+
 TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part) {
   Shape shape = block.tensor(part.indices).shape;
   shape.push_back(block.tensor(part.table).shape.back());
@@ -132,7 +131,7 @@ TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part)
   op.inputs = {part.indices, part.table};
   op.outputs = {out};
   op.saved = {part.indices};
-  write_look_up_backward(block, part, op);
+  write_table_gradient(block, part, part.table, op);
   block.emit(std::move(op));
   return out;
 }

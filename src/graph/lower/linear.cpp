@@ -43,7 +43,8 @@ void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
   }
   // A call with a bias sees the input as rows before it turns the matrix, one without after.
   const auto give_input = [&] {
-    if (wants_input) backward.give(input, of_input, Reach::through_view);
+    const bool wrapped = block.tensor(input).distributed;
+    if (wants_input) backward.give(input, of_input, wrapped ? Reach::wrapped : Reach::through_view);
   };
   if (!biased) give_input();
   if (wants_matrix) {

@@ -4,6 +4,7 @@
 
 #include "decoder_context.hpp"
 #include "operations.hpp"
+#include "tensor_parallel.hpp"
 
 namespace memest {
 namespace {
@@ -143,7 +144,13 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
   Projection2d to_logits{"lm_head", dims.embedding, dims.v, decoder.head_bias,
                          decoder.tied_embeddings};
   to_logits.gradient_is_number = sums_logits_as_they_are(context);
-  x = projection(block, context, to_logits, rows, x);
+  {
+    Frame call(block);
+    if (context.shards_tensors()) call.local(x);
+    x = gathered(block, context, "final_norm", x);
+    x = projection(block, context, to_logits, rows, x);
+    x = gathered_logits(block, context, x);
+  }
   if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);
   if (decoder.logit_softcap) x = softcap(block, "logit_softcap", x);
   if (context.policy.end != ForwardEnd::cross_entropy) end_of_model(block, context);
@@ -154,7 +161,8 @@ Block loss_block(const DecoderContext& context) {
   if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
-  const Shape shape = {dims.b, dims.s, dims.v};
+  const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
+  const Shape shape = {dims.b, dims.s, shards ? dims.v : Expr(Symbol::vocab_size)};
   const TensorId logits = block.block_input(shape, logits_type(context.policy));
   TensorId loss = 0;
   {
@@ -168,10 +176,12 @@ Block loss_block(const DecoderContext& context) {
       if (scores != logits) frame.local(scores);
     }
     const TensorId targets = targets_of(block, context, frame);
-    TensorId kept = frame.local(log_softmax(block, scores));
+    TensorId kept = frame.local(shards ? log_softmax_of_shards(block, context, scores)
+                                       : log_softmax(block, scores));
     // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
     if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
-    loss = negative_likelihood(block, kept, targets);
+    loss = shards ? likelihood_of_shards(block, context, kept, targets)
+                  : negative_likelihood(block, kept, targets);
     // The Trainer has the sum divided by the targets of the whole step. Their number is its own,
     // and lives longer than the graph.
     if (context.policy.implementation.loop == LoopKind::trainer) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "../megatron_parameters.hpp"
+#include "../parameter_names.hpp"
 #include "decoder.hpp"
 #include "megatron.hpp"
 #include "plain.hpp"
@@ -21,6 +22,18 @@ ModelSpec stored(ModelSpec model, const Implementation& implementation) {
     attention->layout = QkvLayout::fused;
   }
   return model;
+}
+
+/// The share of one of `ranks`: rows of a matrix or, where its product sums over the ranks,
+/// columns. Gains of norms are whole.
+void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
+  for (ParameterTensor& row : inventory.parameters) {
+    if (row.role == ParameterRole::norm) continue;
+    const DecoderNames& names = names_of(kTorchtitan);
+    const bool sums = row.name.find(names.attention_output) != std::string::npos ||
+                      row.name.find(names.down) != std::string::npos;
+    (sums ? row.shape.back() : row.shape.front()) /= ranks;
+  }
 }
 
 /// torchtitan's model keeps the rotations of all its positions, as complex numbers.
@@ -62,6 +75,7 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
   if (auto* graph = std::get_if<Graph>(&result)) {
     graph->parameters = parameters_of(as_stored, policy.implementation);
     if (policy.implementation.framework == Framework::torchtitan) {
+      cut_over_tensor_ranks(policy.tensor, graph->parameters);
       add_rotations(as_stored, policy.seq_len, graph->parameters);
     }
     for (BufferTensor& buffer : graph->parameters.buffers) {

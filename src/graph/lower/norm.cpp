@@ -19,8 +19,9 @@ NormWriting writing_of(const DecoderContext& context, NormKind kind) {
 /// One normalization being written, its parts named after it.
 class NormWriter {
  public:
-  NormWriter(BlockBuilder& block, const NormPart& part, TensorId x)
-      : block_(block), part_(part), x_(x), given_(block.dtype_of(x)) {}
+  /// `on_shards`: of the sequence, whose gradients of the gain are partial sums.
+  NormWriter(BlockBuilder& block, const NormPart& part, TensorId x, bool on_shards)
+      : block_(block), part_(part), x_(x), given_(block.dtype_of(x)), on_shards_(on_shards) {}
 
   TensorId write(NormWriting writing) {
     switch (writing) {
@@ -62,6 +63,7 @@ class NormWriter {
     Affine result;
     if (!has_gain()) return result;
     result.gain = block_.parameter(at("weight"), part_.gain);
+    block_.tensor(*result.gain).gradient_is_relaid = on_shards_;
     if (part_.kind.bias) result.bias = block_.parameter(at("bias"), part_.gain);
     return result;
   }
@@ -196,13 +198,15 @@ class NormWriter {
   const NormPart& part_;
   TensorId x_;
   DType given_;
+  bool on_shards_;
 };
 
 }  // namespace
 
 TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part,
               TensorId x) {
-  return NormWriter(block, part, x).write(writing_of(context, part.kind.kind));
+  return NormWriter(block, part, x, context.shards_tensors())
+      .write(writing_of(context, part.kind.kind));
 }
 
 }  // namespace memest

@@ -136,6 +136,8 @@ struct LookUp {
   bool indices_repeat = false;      ///< one row seen as many: both passes write it out
 };
 TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part);
+/// The backward of a look-up, which makes a gradient of the table like `gradient`.
+void write_table_gradient(BlockBuilder& block, const LookUp& part, TensorId gradient, Op& op);
 
 /// A tensor that lives within one pass of one op.
 TensorId scratch(BlockBuilder& block, Place place, Shape shape, DType dtype);

@@ -1,5 +1,7 @@
 // torch.nn.utils.clip_grad_norm_ in its foreach form, PyTorch 2.11.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "../model_states.hpp"
 #include "memest/units/int128.hpp"
@@ -36,6 +38,20 @@ void OptimizerRun::take_norms(DType type, std::vector<StorageId>& norms) {
   recorder_.release(partial);
 }
 
+/// Norms of parameters that every tensor-parallel rank holds whole are cut over the ranks, so that
+/// all are partial sums alike.
+std::vector<StorageId> OptimizerRun::spread_norms(std::int64_t bytes) {
+  std::vector<StorageId> spread;
+  if (!shards_tensors_) return spread;
+  for (const ParameterGroup& group : groups_) {
+    for (const SteppedTensor& tensor : group) {
+      if (tensor.row->role != ParameterRole::norm) continue;
+      spread.push_back(recorder_.allocate(bytes, label_of(LoopTensor::norm_of_a_tensor)));
+    }
+  }
+  return spread;
+}
+
 /// Each rank knows the norms of its shares: their powers are summed over the ranks, and the roots
 /// answered (torch/distributed/tensor/_ops/_math_ops.py, _NormPartial).
 StorageId OptimizerRun::reduce_norms(std::int64_t bytes) {
@@ -61,8 +77,13 @@ StorageId OptimizerRun::clip() {
     bytes = std::max(bytes, size_of(type));
   }
   const auto count = static_cast<std::int64_t>(norms.size());
+  const std::vector<StorageId> spread = spread_norms(bytes);
   const StorageId stack = make(checked_multiply(count, bytes), LoopTensor::stacked_norms);
-  const StorageId whole = sharded_ ? reduce_norms(checked_multiply(count, bytes)) : kNoStorage;
+  for (auto at = spread.rbegin(); at != spread.rend(); ++at) recorder_.release(*at);
+  StorageId whole = kNoStorage;
+  for (int i = 0; i < sharded_meshes_; ++i) {
+    recorder_.release(std::exchange(whole, reduce_norms(checked_multiply(count, bytes))));
+  }
   const StorageId norm = make(bytes, LoopTensor::norm);
   recorder_.release(whole);
   recorder_.release(stack);

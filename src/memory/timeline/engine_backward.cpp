@@ -156,7 +156,7 @@ void Engine::put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const
   const StorageId sum = recorder_.allocate(sum_bytes, label);
   recorder_.release(slot.storage);
   recorder_.release(gradient.storage);
-  slot = {sum, Reach::directly, true};
+  slot = {sum, gradient.reach == Reach::wrapped ? Reach::wrapped : Reach::directly, true};
 }
 
 /// AccumulateGrad: the first gradient is adopted as it is, a later one added in place.

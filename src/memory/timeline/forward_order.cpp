@@ -125,7 +125,8 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
     return cell(0, embedding_table(graph.blocks[instances_.front().block]));
   }
   const BlockProgram& compiled = programs_[instances_[instance].block];
-  parameters_.push_back({instance, tensor, compiled.elements[tensor], 0});
+  parameters_.push_back(
+      {instance, tensor, compiled.elements[tensor], 0, block.tensors[tensor].gradient_is_relaid});
   return static_cast<std::uint32_t>(parameters_.size() - 1);
 }
 

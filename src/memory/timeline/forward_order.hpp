@@ -30,6 +30,7 @@ struct ParameterUse {
   TensorId tensor = 0;
   std::int64_t elements = 0;
   std::int64_t contributions = 0;  ///< gradients that one backward brings
+  bool relaid = false;             ///< its gradient is put into the shard's form when reduced
 };
 
 /// A stage of a pipeline: ops [begin, end) of sites(), and the cells of what it is given and of

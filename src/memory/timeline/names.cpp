@@ -143,6 +143,8 @@ std::string_view name_of(UnitTensor tensor) {
       return "reduce_scatter input";
     case UnitTensor::gradients:
       return "gradients";
+    case UnitTensor::relaid_gradient:
+      return "gradient relaid";
     case UnitTensor::pointers:
       return "pointers to pieces";
   }
@@ -153,6 +155,7 @@ Holding holding_of(UnitTensor tensor) {
   switch (tensor) {
     case UnitTensor::cast_shares:
     case UnitTensor::all_gather_output:
+    case UnitTensor::relaid_gradient:
     case UnitTensor::reduce_scatter_input:
       return Holding::collective_buffers;
     case UnitTensor::weight:

@@ -35,7 +35,8 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       groups_(std::move(groups)),
       device_(device),
       recorder_(recorder),
-      sharded_(job.parallelism.fsdp.has_value()) {}
+      sharded_meshes_((job.parallelism.fsdp ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
+      shards_tensors_(job.parallelism.tensor > 1) {}
 
 void OptimizerRun::construct() {
   if (training_.recipe.master) {

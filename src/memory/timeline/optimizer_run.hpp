@@ -48,6 +48,7 @@ class OptimizerRun {
   [[nodiscard]] std::vector<DType> gradient_types() const;
   [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
   void take_norms(DType type, std::vector<StorageId>& norms);
+  std::vector<StorageId> spread_norms(std::int64_t bytes);
   StorageId reduce_norms(std::int64_t bytes);
   void make_states(const ParameterGroup& group);
   void step_lists(const ParameterGroup& group);
@@ -74,7 +75,8 @@ class OptimizerRun {
   Recorder& recorder_;
   std::map<std::uint32_t, StorageId> scales_;  // Adafactor's, by parameter
   std::vector<StorageId> wide_gradients_;
-  bool sharded_ = false;  // gradients are DTensors
+  int sharded_meshes_ = 0;       // over which gradients are DTensors
+  bool shards_tensors_ = false;  // one of them is torchtitan's tensor parallelism
   bool has_states_ = false;
 };
 

@@ -19,6 +19,7 @@ ShardTypes types_of(const Recipe& recipe) {
 ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
                            Recorder& recorder)
     : timeline_(recorder.timeline()),
+      order_(order),
       recorder_(recorder),
       ranks_(job.parallelism.shard_ranks()),
       multiprocessors_(job.hardware.gpu.multiprocessors ? job.hardware.gpu.multiprocessors->value
@@ -136,8 +137,20 @@ void ShardedUnits::give_back(std::size_t unit) {
   for (const StorageId weight : std::exchange(states_[unit].weights, {})) recorder_.release(weight);
 }
 
+/// Partial sums are added up over the tensor-parallel ranks, and whole tables cut.
+void ShardedUnits::relay_gradients(std::size_t unit) {
+  for (const std::uint32_t use : units_[unit].uses) {
+    const ParameterUse& parameter = order_.parameters()[use];
+    if (!parameter.relaid || arrived_[use] == kNoStorage) continue;
+    const std::int64_t bytes = checked_multiply(parameter.elements, size_of(types_.gathered));
+    const StorageId relaid = make(unit, UnitTensor::relaid_gradient, bytes);
+    recorder_.release(std::exchange(arrived_[use], relaid));
+  }
+}
+
 /// The caller's last name for a gradient, the last parameter's, ends with the reduction.
 void ShardedUnits::reduce(std::size_t unit) {
+  relay_gradients(unit);
   give_back(unit);
   std::vector<StorageId> gradients;
   for (const std::uint32_t use : units_[unit].uses) {

@@ -55,6 +55,7 @@ class ShardedUnits final : public BlockHooks {
   void gather(std::size_t unit);
   StorageId take_apart(std::size_t unit);
   void give_back(std::size_t unit);
+  void relay_gradients(std::size_t unit);
   void reduce(std::size_t unit);
   void take_shares(std::size_t unit, std::int64_t bytes);
   [[nodiscard]] std::size_t last_gradient(std::size_t unit,
@@ -64,6 +65,7 @@ class ShardedUnits final : public BlockHooks {
   [[nodiscard]] std::int64_t share_elements(std::size_t unit) const;
 
   const Timeline& timeline_;
+  const ForwardOrder& order_;
   Recorder& recorder_;
   std::int64_t ranks_;
   std::int64_t multiprocessors_;  // 0: not known
