@@ -38,10 +38,14 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
   MemoryAnswer answer;
   answer.ranks = ranks_of(job, rank);
   answer.ledger = write_ledger(graph, job);
-  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
   answer.capacity = capacity_of(job.hardware);
-  answer.verdict = judge(answer.estimate, answer.capacity);
   answer.replay = replay_job(graph, job, rank);
+  if (answer.replayed() != nullptr && beyond_the_formulas(job)) {
+    answer.ledger = replayed_ledger(answer.ledger, answer.replayed()->unpressed());
+    answer.has_formulas = false;
+  }
+  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
+  answer.verdict = judge(answer.estimate, answer.capacity);
   if (const ReplayedSteps* steps = answer.replayed()) {
     answer.verdict = judge(*steps, job);
     answer.replay_margin = margin_of(job.margins.replay, job.recompute());

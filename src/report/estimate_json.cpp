@@ -15,6 +15,8 @@ constexpr const char* kNoReplay =
     "the closed form does not replay the allocator; interval_bytes covers what it reserves";
 constexpr const char* kNoTimeline =
     "the closed form knows the moments of one step, not its timeline";
+constexpr const char* kNoFormulas =
+    "no closed form is known for this job; the terms are what its replay found at the peak";
 
 Json json_of(const ParameterCounts& counts) {
   Json json{{"total", counts.total}, {"trainable", counts.trainable}, {"active", counts.active}};
@@ -98,7 +100,11 @@ Json rank_json(const MemoryAnswer& answer) {
             {"terms", Json::array()}};
   for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
   put(json, "allocated_peak_bytes", answer.allocated());
-  put(json, "closed_form_peak_bytes", answer.estimate.allocated());
+  if (answer.has_formulas) {
+    put(json, "closed_form_peak_bytes", answer.estimate.allocated());
+  } else {
+    put_null(json, "closed_form_peak_bytes", kNoFormulas);
+  }
   if (const auto reserved = answer.reserved()) {
     put(json, "reserved_peak_bytes", *reserved);
   } else {
@@ -130,9 +136,15 @@ Json json_of(const MemoryAnswer& answer, const std::vector<MemoryAnswer>& others
   put(json, "capacity_bytes", answer.capacity.bytes);
   json["capacity_is_allocator_limit"] = answer.capacity.allocator_limit;
   json["verdict"] = name_of(answer.verdict);
-  json["fixed_bytes"] = answer.simple.fixed.value();
-  json["bytes_per_sequence"] = answer.simple.per_sequence.value();
-  json["largest_micro_batch"] = answer.simple.largest_micro_batch;
+  if (answer.has_formulas) {
+    json["fixed_bytes"] = answer.simple.fixed.value();
+    json["bytes_per_sequence"] = answer.simple.per_sequence.value();
+    json["largest_micro_batch"] = answer.simple.largest_micro_batch;
+  } else {
+    for (const char* key : {"fixed_bytes", "bytes_per_sequence", "largest_micro_batch"}) {
+      put_null(json, key, kNoFormulas);
+    }
+  }
   return json;
 }
 

@@ -132,7 +132,8 @@ void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
   const std::string peak =
       answer.ledger.instants[answer.estimate.instants[answer.estimate.peak].index].name;
   if (const ReplayedSteps* steps = answer.replayed()) {
-    out.push_back(of_sum("closed form", answer.estimate.allocated(), std::move(allocated),
+    out.push_back(of_sum(answer.has_formulas ? "closed form" : "alive at the peak",
+                         answer.estimate.allocated(), std::move(allocated),
                          "the terms alive at its peak: " + peak));
     add_replay(out, answer, *steps);
     return;

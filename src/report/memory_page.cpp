@@ -42,8 +42,10 @@ void append_totals(const MemoryAnswer& answer, Table& table) {
     table.rows.push_back(
         total_row("allocated", answer.estimate.allocated(), "by PyTorch's allocator, at the peak"));
   } else {
-    table.rows.push_back(
-        total_row("sum of the terms", answer.estimate.allocated(), "the closed form"));
+    if (answer.has_formulas) {
+      table.rows.push_back(
+          total_row("sum of the terms", answer.estimate.allocated(), "the closed form"));
+    }
     table.rows.push_back(total_row("allocated", answer.allocated(), "replayed, at the peak"));
     table.rows.push_back(
         total_row("reserved", *answer.reserved(), "replayed, by PyTorch's allocator"));
@@ -208,6 +210,7 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
         fmt::format("Peak: {}.", moment_of_event(steps->step, steps->unpressed().peak.event)),
         Tone::plain});
   }
+  if (!answer.has_formulas) return;
   page.parts.emplace_back(Paragraph{simple_text(answer.simple), Tone::plain});
   page.parts.emplace_back(Heading{"Highest moments of the step"});
   page.parts.emplace_back(instant_table(answer));

@@ -179,6 +179,21 @@ TEST_CASE("The memory verdict follows the capacity, not the name on the card", "
   CHECK(memory_of(estimate).capacity.bytes == Bytes(25253904384));
 }
 
+TEST_CASE("Where no closed form is known, the terms are what the replay found at its peak") {
+  const JobEstimate estimate = estimate_job(test::job_from(
+      "model: {family: decoder, layers: 3, hidden_size: 256, heads: 4, kv_heads: 2, ffn_size: 768, "
+      "vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope, bias: false, "
+      "tied_embeddings: false}\n"
+      "training: {seq_len: 128, micro_batch: 2, recompute: selective, implementation: torchtitan}\n"
+      "parallelism: {data: 4, fsdp: {reshard_after_forward: default}}\n"
+      "hardware: {gpu: h200-sxm-141gb, count: 4}\n"));
+  const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+  CHECK_FALSE(memory.has_formulas);
+  CHECK(memory.estimate.allocated() == memory.allocated());
+  CHECK(memory.estimate.outside > Bytes());
+  CHECK(memory.device() == *memory.reserved() + memory.estimate.outside);
+}
+
 TEST_CASE("layers of two kinds under one checkpoint keep the tables that each reads") {
   // Local and global layers: the second kind's tables are no argument of the first layer.
   const JobEstimate estimate = estimate_job(test::job_from(

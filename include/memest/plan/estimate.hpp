@@ -48,6 +48,7 @@ struct RankClass {
 struct MemoryAnswer {
   RankClass ranks;
   Ledger ledger;
+  bool has_formulas = true;  ///< false: the ledger holds what the replay found, in numbers
   MemoryEstimate estimate;
   Capacity capacity;
   /// Of the replay: does-not-fit exactly where it runs out of memory.
