@@ -1,0 +1,42 @@
+// What a layer of torchtitan keeps under tensor parallelism, and what it refuses.
+#include <catch2/catch_test_macros.hpp>
+#include <variant>
+
+#include "memest/graph/lower.hpp"
+#include "models.hpp"
+
+namespace memest {
+namespace {
+
+LoweringPolicy torchtitan(std::int64_t tensor) {
+  LoweringPolicy policy = policy_for(Framework::torchtitan, AttentionKernel::sdpa_flash);
+  policy.implementation.norm = NormKernel::fused;
+  policy.tensor = tensor;
+  policy.sequence_parallel = tensor > 1;
+  policy.micro_batch = 2;
+  return policy;
+}
+
+Expr kept(std::int64_t tensor) {
+  return layer(lowered(llama(), torchtitan(tensor))).saved_bytes(false);
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan's tensor parallelism divides all of a layer but two gathered inputs") {
+  const Expr t = Symbol::tensor;
+  const Expr gathered = Expr(4) * Symbol::micro_batch * Expr(Symbol::seq_len) * Symbol::hidden_size;
+  const Expr seeds = 24;  // what attention keeps to draw its random numbers again
+  const Expr whole = kept(1) - gathered - seeds;
+  CHECK(kept(4) == whole / t + gathered + seeds);
+}
+
+TEST_CASE("torchtitan's tensor parallelism refuses whole sequences and uneven sizes") {
+  LoweringPolicy policy = torchtitan(4);
+  policy.sequence_parallel = false;
+  CHECK(std::holds_alternative<Unavailable>(lower(llama(), policy)));
+  CHECK(std::holds_alternative<Unavailable>(lower(llama(), torchtitan(7))));
+  CHECK(std::holds_alternative<Graph>(lower(llama(), torchtitan(4))));
+}
+
+}  // namespace memest
