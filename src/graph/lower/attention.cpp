@@ -198,27 +198,9 @@ class Projections {
     const TensorId k = splitting.local(index_out("k_split", both, by_head(dims_.k)));
     const TensorId v = splitting.local(index_out("v_split", both, by_head(dims_.k)));
     const TensorId q_heads = copy(block_, {"q_heads"}, q, whole);
-    const TensorId k_heads = repeated_copy("k_heads", k, whole);
-    return by_heads(q_heads, k_heads, repeated_copy("v_heads", v, whole));
-  }
-
-  TensorId repeated_copy(std::string_view name, TensorId x, const Shape& shape) {
-    const TensorId out = block_.make({name}, shape, block_.dtype_of(x));
-    Op op;
-    op.kind = OpKind::copy;
-    op.name = name;
-    op.inputs = {x};
-    op.outputs = {out};
-    KernelLaunch sum;
-    sum.outer = dims_.b * dims_.s * dims_.k;
-    sum.reduced = dims_.a / dims_.k;
-    sum.inner = dims_.d;
-    sum.dtype = block_.dtype_of(x);
-    BackwardWriter backward(op);
-    backward.give(x, backward.make(x, block_.dtype_of(x)));
-    backward.launch(sum);
-    block_.emit(std::move(op));
-    return out;
+    const Repeats repeats{whole, dims_.b * dims_.s * dims_.k, dims_.a / dims_.k, dims_.d};
+    const TensorId k_heads = repeated_copy(block_, "k_heads", k, repeats);
+    return by_heads(q_heads, k_heads, repeated_copy(block_, "v_heads", v, repeats));
   }
 
   /// Advanced indexing copies, and keeps its index. Its backward sorts the index, of one element.

@@ -55,23 +55,11 @@ TensorId turned(BlockBuilder& block, const MegatronContext& context, std::string
 /// Keys or values written out for every query head.
 TensorId repeated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                   TensorId x) {
-  const TensorId out =
-      block.make({name}, {context.s, context.b, context.a, context.d}, block.dtype_of(x));
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = name;
-  op.inputs = {x};
-  op.outputs = {out};
-  KernelLaunch sum;
-  sum.outer = context.s * context.b * context.k;
-  sum.reduced = context.a / context.k;
-  sum.inner = context.d;
-  sum.dtype = block.dtype_of(x);
-  BackwardWriter backward(op);
-  backward.give(x, backward.make(x, block.dtype_of(x)));
-  backward.launch(std::move(sum));
-  block.emit(std::move(op));
-  return out;
+  return repeated_copy(block, name, x,
+                       {.shape = {context.s, context.b, context.a, context.d},
+                        .outer = context.s * context.b * context.k,
+                        .times = context.a / context.k,
+                        .inner = context.d});
 }
 
 /// Queries times keys over √d in one product, added to nothing: what it would be added to is the

@@ -174,7 +174,8 @@ TensorId viewless(BlockBuilder& block, TensorId x) {
   op.kind = OpKind::view;
   op.name = "embedding";
   op.inputs = {x};
-  op.forward_scratch = {scratch(block, {"embedding", "placeholder"}, {Expr(1)}, block.dtype_of(x))};
+  op.forward_scratch = {
+      scratch(block, {"embedding", "single element"}, {Expr(1)}, block.dtype_of(x))};
   const TensorId out = block.alias({"embedding", "viewless"}, x, block.tensor(x).shape);
   op.outputs = {out};
   BackwardWriter(op).hand_on(x, Reach::through_view);

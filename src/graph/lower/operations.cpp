@@ -207,6 +207,24 @@ TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   return out;
 }
 
+TensorId repeated_copy(BlockBuilder& block, std::string_view name, TensorId x,
+                       const Repeats& repeats) {
+  const TensorId out = block.make({name}, repeats.shape, block.dtype_of(x));
+  Op op = op_of(OpKind::copy, {name});
+  op.inputs = {x};
+  op.outputs = {out};
+  KernelLaunch sum;
+  sum.outer = repeats.outer;
+  sum.reduced = repeats.times;
+  sum.inner = repeats.inner;
+  sum.dtype = block.dtype_of(x);
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  backward.launch(std::move(sum));
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId compute(BlockBuilder& block, OpKind kind, const std::vector<TensorId>& inputs,
                  const Made& made) {
   const TensorId out = block.make(made.place, made.shape, made.dtype);

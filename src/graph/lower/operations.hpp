@@ -85,6 +85,17 @@ TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorI
 /// `x` written out in another shape or order.
 TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape);
 
+/// A copy in which each of `outer` rows of `inner` elements stands `times` times.
+struct Repeats {
+  Shape shape;  ///< of the copy
+  Expr outer;
+  Expr times;
+  Expr inner;
+};
+/// `x` written out so; the gradients of its repeats are summed.
+TensorId repeated_copy(BlockBuilder& block, std::string_view name, TensorId x,
+                       const Repeats& repeats);
+
 /// What a computation without gradient makes.
 struct Made {
   Place place;

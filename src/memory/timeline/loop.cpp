@@ -15,8 +15,6 @@ std::int64_t counted_labels(const Job& job) {
   return job.training->seq_len - (job.model.model_type == "gpt2" ? 0 : 1);
 }
 
-/// From the second micro-step on all make the same events; a few let the allocator settle.
-constexpr std::int64_t kMostMicroSteps = 8;
 /// train.py's estimate_loss() takes the mean of each over many batches, which make equal events.
 constexpr int kEvaluatedSets = 2;
 /// Batches that wait one by one; those behind them are one storage.

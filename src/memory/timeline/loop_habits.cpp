@@ -14,14 +14,16 @@ bool is_no_norm_or_bias(const ParameterTensor& row) {
 }
 
 constexpr LoopHabits kPlain = {};
-constexpr LoopHabits kNanoGpt = {.evaluates_first = true,
+constexpr LoopHabits kNanoGpt = {.wrapping = Wrapping::before_training,
+                                 .evaluates_first = true,
                                  .sends_next_batch = true,
                                  .names_outputs = true,
                                  .always_divides = true,
                                  .decays = is_matrix};
 // Trainer.compute_loss multiplies the loss in place by the number of processes,
 // Accelerator.backward divides it by its own micro-steps, of which the Trainer's has one.
-constexpr LoopHabits kTrainer = {.empties_cache = true,
+constexpr LoopHabits kTrainer = {.wrapping = Wrapping::before_training,
+                                 .empties_cache = true,
                                  .fetches_ahead = true,
                                  .widens_outputs = true,
                                  .loss_factors = 2,
@@ -31,8 +33,12 @@ constexpr LoopHabits kTrainer = {.empties_cache = true,
                                  .decays = is_no_norm_or_bias};
 
 // Trainer.train_step.
-constexpr LoopHabits kTorchtitan = {
-    .always_divides = true, .sends_labels = true, .step_is_function = true, .keeps_norm = true};
+constexpr LoopHabits kTorchtitan = {.wrapping = Wrapping::without_its_place,
+                                    .loss_outside = true,
+                                    .always_divides = true,
+                                    .sends_labels = true,
+                                    .step_is_function = true,
+                                    .keeps_norm = true};
 
 }  // namespace
 

@@ -9,7 +9,20 @@
 
 namespace memest {
 
+/// From the second micro-step on all make the same events; a few let the allocator settle.
+inline constexpr std::int64_t kMostMicroSteps = 8;
+
+/// When the model is wrapped for its ranks.
+enum class Wrapping : std::uint8_t {
+  with_its_place,    ///< as soon as it has its place on the device
+  before_training,   ///< later, by the program
+  without_its_place  ///< before it has one; what needs tensors waits for the first forward
+};
+
 struct LoopHabits {
+  Wrapping wrapping = Wrapping::with_its_place;
+  /// The program takes the loss: the model's forward ends with the logits.
+  bool loss_outside = false;
   /// Has the allocator give back what it caches when the model has its place.
   bool empties_cache = false;
   /// Evaluates the model on a batch of two sets before the first step.

@@ -4,15 +4,11 @@
 #include <utility>
 #include <variant>
 
+#include "loop_habits.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
-namespace {
-
-/// From the second micro-step on all make the same events; a few let the allocator settle.
-constexpr std::int64_t kMostMicroSteps = 8;
-
-}  // namespace
+namespace {}  // namespace
 
 MegatronLoop::MegatronLoop(const Parts& parts)
     : job_(parts.job),

@@ -122,11 +122,12 @@ class UnitWriter {
   }
 
   void give_root_the_rest(ShardedUnit& root) const {
-    for (std::uint32_t i = 0; i < order_.parameters().size(); ++i) {
-      const bool taken = std::any_of(units_.begin(), units_.end(), [i](const ShardedUnit& unit) {
-        return std::find(unit.uses.begin(), unit.uses.end(), i) != unit.uses.end();
-      });
-      if (!taken) root.uses.push_back(i);
+    std::vector<bool> taken(order_.parameters().size());
+    for (const ShardedUnit& unit : units_) {
+      for (const std::uint32_t use : unit.uses) taken[use] = true;
+    }
+    for (std::uint32_t i = 0; i < taken.size(); ++i) {
+      if (!taken[i]) root.uses.push_back(i);
     }
   }
 

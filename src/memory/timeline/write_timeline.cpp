@@ -136,16 +136,20 @@ Inventory own_inventory(const Graph& graph, const Job& job) {
   return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
 }
 
-/// fully_shard over a model with its place; torchtitan's has none before it is sharded.
+const LoopHabits& habits_of(const Job& job) {
+  return loop_habits_of(job.forward()->implementation.loop);
+}
+
+/// fully_shard over a model with its place sends the buffers first.
 bool places_buffers_first(const Job& job) {
-  return job.parallelism.fsdp && job.training->implementation.loop != LoopKind::torchtitan;
+  return job.parallelism.fsdp && habits_of(job).wrapping != Wrapping::without_its_place;
 }
 
 EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
   settings.recompute = job.recompute();
-  settings.loss_outside = job.forward()->implementation.loop == LoopKind::torchtitan;
+  settings.loss_outside = habits_of(job).loss_outside;
   settings.framework = job.forward()->implementation.framework;
   settings.hooks = wrapper;
   settings.gradients = job.training.has_value();
@@ -179,7 +183,7 @@ std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventor
   }
   if (!has_ddp(job)) return nullptr;
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
-  if (job.training->implementation.loop != LoopKind::torchtitan) buckets->construct();
+  if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
   return buckets;
 }
 
@@ -249,9 +253,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   recorder.begin(Phase::model);
   ModelPlacement(inventory, job.forward()->recipe, tensors, recorder)
       .write(job.model.adapter.has_value(), places_buffers_first(job));
-  // train.py and the Trainer place the model, and wrap it later.
-  const LoopKind program = job.forward()->implementation.loop;
-  const bool wrapped_later = program == LoopKind::nanogpt || program == LoopKind::trainer;
+  const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
   const std::unique_ptr<BlockHooks> wrapper = wrapper_of(job, inventory, order, recorder);
   if (!wrapped_later) recorder.end();
@@ -261,7 +263,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
     return timeline;
   }
-  const LoopHabits& habits = loop_habits_of(job.training->implementation.loop);
+  const LoopHabits& habits = habits_of(job);
   OptimizerRun optimizer(job, trained(inventory, timeline, habits), device_of(job.hardware.gpu),
                          recorder);
   if (habits.empties_cache) {
