@@ -37,12 +37,13 @@ Expr without_seeds(const Expr& bytes, std::int64_t seeds) { return bytes - Expr(
 
 }  // namespace
 
-TEST_CASE("textbook GPT block keeps s·b·h·(34 + 5·a·s/h)") {
+TEST_CASE("textbook GPT block keeps s·b·h·(34 + 5·a·s/h)", "[formulas]") {
   const Graph graph = lowered(gpt(0.1), textbook());
   REQUIRE(classic(layer(graph).saved_bytes(false)) == s * b * h * (34 + Expr(5) * a * s / h));
 }
 
-TEST_CASE("textbook GPT block under tensor parallelism keeps s·b·h·(10 + 24/t + 5·a·s/(h·t))") {
+TEST_CASE("textbook GPT block under tensor parallelism keeps s·b·h·(10 + 24/t + 5·a·s/(h·t))",
+          "[formulas]") {
   LoweringPolicy policy = textbook();
   policy.symbolic_tensor_parallel = true;
   const Expr bytes = classic(layer(lowered(gpt(0.1), policy)).saved_bytes(false));
@@ -53,17 +54,40 @@ TEST_CASE("textbook GPT block under tensor parallelism keeps s·b·h·(10 + 24/t
   REQUIRE(sharded == s * b * h / t * (34 + Expr(5) * a * s / h));
 }
 
-TEST_CASE("selective recompute removes 5·a·s/h") {
+TEST_CASE("selective recompute removes 5·a·s/h", "[formulas]") {
   const Graph graph = lowered(gpt(0.1), textbook());
   REQUIRE(classic(layer(graph).saved_bytes_without_attention_core()) == 34 * s * b * h);
 }
 
-TEST_CASE("full recompute leaves 2·s·b·h") {
-  const Graph graph = lowered(gpt(0.1), textbook());
-  REQUIRE(layer(graph).tensors[layer(graph).input].bytes() == 2 * s * b * h);
+TEST_CASE("selective recompute leaves s·b·h·(10 + 24/t), with sequence parallelism 34·s·b·h/t",
+          "[formulas]") {
+  LoweringPolicy policy = textbook();
+  policy.symbolic_tensor_parallel = true;
+  const auto kept = [&] {
+    return classic(layer(lowered(gpt(0.1), policy)).saved_bytes_without_attention_core());
+  };
+  REQUIRE(kept() == s * b * h * (10 + 24 / t));
+  policy.sequence_parallel = true;
+  REQUIRE(kept() == 34 * s * b * h / t);
 }
 
-TEST_CASE("without dropout the textbook block loses its masks and the dropped probabilities") {
+TEST_CASE("full recompute leaves 2·s·b·h", "[formulas]") {
+  const Graph graph = lowered(gpt(0.1), textbook());
+  REQUIRE(layer(graph).tensors[layer(graph).input].bytes() == 2 * s * b * h);
+
+  LoweringPolicy policy = textbook();
+  policy.symbolic_tensor_parallel = true;
+  const auto input = [&] {
+    const Block block = layer(lowered(gpt(0.1), policy));
+    return block.tensors[block.input].bytes();
+  };
+  REQUIRE(input() == 2 * s * b * h);  // every tensor-parallel rank keeps it whole
+  policy.sequence_parallel = true;
+  REQUIRE(input() == 2 * s * b * h / t);
+}
+
+TEST_CASE("without dropout the textbook block loses its masks and the dropped probabilities",
+          "[formulas]") {
   const Graph graph = lowered(gpt(0.0), textbook());
   REQUIRE(classic(layer(graph).saved_bytes(false)) == s * b * h * (32 + Expr(2) * a * s / h));
 }

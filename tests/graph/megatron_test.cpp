@@ -45,13 +45,13 @@ Expr gpt_layer(std::int64_t tensor, bool sequence) {
 
 }  // namespace
 
-TEST_CASE("a GPT layer of Megatron keeps s·b·h·(34 + 5·a·s/h)") {
+TEST_CASE("a GPT layer of Megatron keeps s·b·h·(34 + 5·a·s/h)", "[formulas]") {
   CHECK(gpt_layer(1, false) == s * b * h * (34 + Expr(5) * a * s / h) + kStatistics);
 }
 
-TEST_CASE("its tensor parallelism divides 24 of the 34, and sequence parallelism the rest") {
-  CHECK(gpt_layer(4, false) ==
-        s * b * h * (10 + 24 / t + Expr(5) * a * s / (h * t)) + kStatistics);
+TEST_CASE("its tensor parallelism divides 24 of the 34, and sequence parallelism the rest",
+          "[formulas]") {
+  CHECK(gpt_layer(4, false) == s * b * h * (10 + 24 / t + Expr(5) * a * s / (h * t)) + kStatistics);
   CHECK(gpt_layer(4, true) == s * b * h / t * (34 + Expr(5) * a * s / h) + kStatistics / t);
 }
 
