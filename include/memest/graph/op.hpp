@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memest/graph/message.hpp"
 #include "memest/graph/tensor.hpp"
 
 namespace memest {
@@ -146,6 +147,10 @@ struct Op {
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;
   Work backward;
+  /// What each pass sends: the forward after its kernels, or before them where it gathers; no
+  /// message where the group has one rank.
+  std::vector<Message> forward_messages;
+  std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
   bool attention_core =
       false;  ///< scores, softmax, dropout, values: what selective recompute runs again

@@ -150,6 +150,15 @@ void BlockBuilder::let_go(std::string_view name) {
   (block_.ops.empty() ? let_go_first_ : block_.ops.back().releases).push_back(id);
 }
 
+void BlockBuilder::send_forward(Message message) {
+  block_.ops.back().forward_messages.push_back(std::move(message));
+}
+
+void BlockBuilder::send_backward(Message message) {
+  Op& op = block_.ops.back();
+  if (needs_gradient_[op.outputs.front()]) op.backward_messages.push_back(std::move(message));
+}
+
 void BlockBuilder::emit(Op op, const Flow& flow) {
   bool trains = false;
   Expr read;
@@ -176,6 +185,7 @@ void BlockBuilder::emit(Op op, const Flow& flow) {
     op.backward_tensors.clear();
     op.backward_steps.clear();
     op.backward_launches.clear();
+    op.backward_messages.clear();
     op.gradients.clear();
   }
   op.attention_core = op.attention_core || in_core_;

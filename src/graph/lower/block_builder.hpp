@@ -97,6 +97,10 @@ class BlockBuilder {
   /// know as `name`, if any does.
   void let_go(std::string_view name);
 
+  /// The last op so far sends this in its forward; in its backward, where it has one.
+  void send_forward(Message message);
+  void send_backward(Message message);
+
   /// Appends `op`; its work's FLOPs are `flow`'s, its bytes are those of the tensors it names.
   void emit(Op op, const Flow& flow = {});
 

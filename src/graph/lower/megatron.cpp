@@ -94,6 +94,32 @@ void bind_sizes(const MegatronContext& context, Bindings& sizes) {
   }
 }
 
+/// The whole input of a product, in the type that it is multiplied in.
+Expr input_bytes(const Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  return context.b * context.s * product.in * Expr(size_of(op.compute));
+}
+
+void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  if (!product.gathers) return;
+  op.forward_messages = {
+      {.kind = MessageKind::all_gather, .bytes = input_bytes(op, context, product)}};
+}
+
+/// With shards of the sequence the input is gathered again beside the product that makes its
+/// gradient, which is scattered beside the weight's. Else the gradient's parts are summed there.
+void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  if (context.policy.tensor == 1 || product.by_rows) return;
+  const Expr bytes = input_bytes(op, context, product);
+  const auto beside = [&](MessageKind kind) {
+    return Message{.kind = kind, .bytes = bytes, .asynchronous = true};
+  };
+  if (product.gathers) {
+    op.backward_messages = {beside(MessageKind::all_gather), beside(MessageKind::reduce_scatter)};
+  } else {
+    op.backward_messages = {beside(MessageKind::all_reduce)};
+  }
+}
+
 /// Blocks of the stages, each written once.
 class StageWriter {
  public:
@@ -150,6 +176,7 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
   op.saved = {x, weight};
   op.forward_buffer = gathered;
   op.workspace = Workspace::cublas;
+  add_forward_messages(op, context, product);
   std::optional<TensorId> bias;
   if (product.bias) {
     // The function adds the bias itself: the product is a tensor before it.
@@ -157,6 +184,7 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
     multiplied.saved.clear();
     multiplied.outputs = {block.make({product.name, "product"}, shape, dtype)};
     op.inputs.push_back(multiplied.outputs.front());
+    op.forward_messages.clear();
     op.forward_buffer = Expr();
     block.emit(std::move(multiplied), {flops, Expr()});
     bias = block.parameter({product.name, "bias"}, {product.out});
@@ -165,6 +193,7 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
   const TensorId out = block.make({product.name, "out"}, shape, dtype);
   op.outputs = {out};
   op.backward_buffer = gathered;
+  add_backward_messages(op, context, product);
   BackwardWriter backward(op);
   std::optional<BackwardWriter::Made> whole;
   if (product.gathers) {
@@ -186,14 +215,22 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
 
 TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                  TensorId x) {
-  if (!context.sequence) return x;
   const DType dtype = block.dtype_of(x);
+  const Expr bytes = block.tensor(x).bytes();
+  if (!context.sequence) {
+    if (context.policy.tensor > 1) {
+      block.send_forward({.kind = MessageKind::all_reduce, .bytes = bytes});
+    }
+    return x;
+  }
   const TensorId out = block.make({name, "own shard"}, context.stream(), dtype);
   Op op;
   op.kind = OpKind::copy;
   op.name = name;
   op.inputs = {x};
   op.outputs = {out};
+  op.forward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = bytes}};
+  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = bytes}};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, dtype));
   block.emit(std::move(op));

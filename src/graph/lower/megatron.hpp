@@ -54,12 +54,13 @@ struct ParallelProduct {
   bool bias = false;     ///< added inside; otherwise it is the caller's to add
   bool gathers = false;  ///< reads the whole sequence from shards
   bool tied = false;
+  bool by_rows = false;  ///< RowParallelLinear: answers partial sums
 };
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
-/// What a row-parallel product's partial sums become: summed in place, or in shards of the
-/// sequence.
+/// What a row-parallel product's partial sums become, `x` the last op's result: summed in place, or
+/// in shards of the sequence.
 TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                  TensorId x);
 

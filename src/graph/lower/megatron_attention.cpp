@@ -212,8 +212,9 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
     k = call.local(turned(block, context, "k_rotary", k));
   }
   const TensorId mixed = call.local(core_attention(block, context, q, k, parts[2]));
-  const TensorId out =
-      parallel_product(block, context, {"o_proj", context.a * d, context.h}, mixed);
+  ParallelProduct product{"o_proj", context.a * d, context.h};
+  product.by_rows = true;
+  const TensorId out = parallel_product(block, context, product, mixed);
   return reduced(block, context, "o_proj", out);
 }
 

@@ -52,6 +52,15 @@ TensorId look_up_rows(BlockBuilder& block, const MegatronContext& context, std::
   return look_up(block, name, part);
 }
 
+bool has_learned_positions(const MegatronContext& context) {
+  return std::holds_alternative<LearnedPosition>(context.decoder.position);
+}
+
+/// The ranks' rows are summed to shards of the sequence; positions are added to the whole of them.
+bool scatters_words(const MegatronContext& context) {
+  return context.sequence && !has_learned_positions(context);
+}
+
 TensorId words(BlockBuilder& block, const MegatronContext& context) {
   const TensorId ids = block.shared(kIds, {context.b, context.s}, DType::int64);
   const std::int64_t rows = context.decoder.vocab_size / context.policy.tensor;
@@ -64,8 +73,12 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
   Frame call(block);
   const OwnIds own = own_ids(block, "embedding", ids);
   for (const TensorId local : {own.mask, own.ids}) call.local(local);
-  return zeroed(block, look_up_rows(block, context, "embedding", {own.ids, table(), 0, rows}),
-                own.mask);
+  const TensorId x = zeroed(
+      block, look_up_rows(block, context, "embedding", {own.ids, table(), 0, rows}), own.mask);
+  if (!scatters_words(context)) {
+    block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+  }
+  return x;
 }
 
 TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {
@@ -83,13 +96,14 @@ TensorId scattered(BlockBuilder& block, const MegatronContext& context, TensorId
   op.outputs = {part};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, block.dtype_of(x)));
+  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
   block.emit(std::move(op));
   return part;
 }
 
 /// The embedded tokens as the residual stream takes them.
 TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
-  const bool learned = std::holds_alternative<LearnedPosition>(context.decoder.position);
+  const bool learned = has_learned_positions(context);
   Frame call(block);
   TensorId x = words(block, context);
   if (learned) {
@@ -108,7 +122,8 @@ TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
   }
   x = by_position(block, context, x);
   if (context.sequence) {
-    x = learned ? scattered(block, context, x) : reduced(block, context, "embedding", x);
+    x = scatters_words(context) ? reduced(block, context, "embedding", x)
+                                : scattered(block, context, x);
     x = copy(block, {"embedding", "clone"}, x, context.stream());
   }
   return dropout(block, "embedding_dropout", context.dropout(context.decoder.dropout.embedding), x);
@@ -142,19 +157,26 @@ TensorId cross_entropy(BlockBuilder& block, const MegatronContext& context, Tens
   const auto make = [&](std::string_view name, const std::vector<TensorId>& inputs, DType dtype) {
     return compute(block, OpKind::softmax, inputs, {{"cross_entropy", name}, tokens, dtype});
   };
+  // Over the ranks' shards of the vocabulary.
+  const auto all_reduced = [&](TensorId x) {
+    if (context.policy.tensor == 1) return x;
+    block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+    return x;
+  };
   TensorId scores = logits;
   if (block.dtype_of(logits) != DType::fp32) {
     scores = compute(block, OpKind::cast, {logits},
                      {{"cross_entropy", "in fp32"}, block.tensor(logits).shape, DType::fp32});
   }
-  const TensorId highest = call.local(make("maximum", {scores}, DType::fp32));
+  const TensorId highest = call.local(all_reduced(make("maximum", {scores}, DType::fp32)));
   make("its place", {highest}, DType::int64);
   const OwnIds own = own_ids(block, "cross_entropy", targets);
   for (const TensorId local : {own.mask, own.ids}) call.local(local);
   const TensorId counted = make("positions", {targets}, DType::int64);
   const TensorId picked = make("target's score", {scores, counted}, DType::fp32);
-  const TensorId predicted = call.local(make("target's own score", {picked}, DType::fp32));
-  const TensorId sum = call.local(make("sum", {scores, counted}, DType::fp32));
+  const TensorId predicted =
+      call.local(all_reduced(make("target's own score", {picked}, DType::fp32)));
+  const TensorId sum = call.local(all_reduced(make("sum", {scores, counted}, DType::fp32)));
   const TensorId logarithm = make("logarithm", {sum}, DType::fp32);
   Op op;
   op.kind = OpKind::cross_entropy;

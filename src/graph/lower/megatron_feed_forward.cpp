@@ -135,8 +135,9 @@ TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& conte
     hidden = bias_gelu(block, hidden, block.parameter({"up_proj", "bias"}, {context.f}));
   }
   call.local(hidden);
-  const TensorId out =
-      parallel_product(block, context, {"down_proj", context.f, context.h}, hidden);
+  ParallelProduct product{"down_proj", context.f, context.h};
+  product.by_rows = true;
+  const TensorId out = parallel_product(block, context, product, hidden);
   return reduced(block, context, "down_proj", out);
 }
 

@@ -19,6 +19,12 @@ TensorId computed(BlockBuilder& block, const Made& made, const std::vector<Tenso
   return compute(block, OpKind::copy, inputs, made);
 }
 
+/// The ranks' parts of `x`, the last op's result, become one in place.
+TensorId all_reduced(BlockBuilder& block, TensorId x) {
+  block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+  return x;
+}
+
 /// Which tokens, or targets, lie outside this rank's shard of the vocabulary.
 TensorId outside_shard(BlockBuilder& block, std::string_view name, const Shape& tokens) {
   const TensorId below = computed(block, {{name, "below the shard"}, tokens, DType::boolean});
@@ -123,6 +129,9 @@ TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::strin
   const auto own = backward.make(x, dtype);
   backward.drop(cut);
   backward.give(x, own);
+  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(out).bytes()}};
+  op.backward_messages = {
+      {.kind = MessageKind::reduce_scatter, .bytes = block.tensor(out).bytes()}};
   block.emit(std::move(op));
   return out;
 }
@@ -155,6 +164,8 @@ TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::stri
   const auto whole = backward.make(x, dtype);
   if (shards) backward.drop(*shards);
   backward.give(cut, whole);
+  op.forward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = block.tensor(x).bytes()}};
+  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
   block.emit(std::move(op));
   return out;
 }
@@ -171,6 +182,7 @@ TensorId gathered_logits(BlockBuilder& block, const DecoderContext& context, Ten
   op.forward_scratch = {scratch(block, {op.name, "shards"}, shape, dtype)};
   const TensorId out = block.make({op.name}, std::move(shape), dtype);
   op.outputs = {out};
+  op.forward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(out).bytes()}};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, dtype));
   block.emit(std::move(op));
@@ -209,11 +221,11 @@ TensorId log_softmax_of_shards(BlockBuilder& block, const DecoderContext& contex
   };
   Frame frame(block);
   const TensorId own_largest = row("largest of the shard", {});
-  const TensorId largest = row("largest", {own_largest});
+  const TensorId largest = all_reduced(block, row("largest", {own_largest}));
   const TensorId shifted = computed(block, {{kName, "shifted"}, shape, DType::fp32}, {largest});
   const TensorId powers = computed(block, {{kName, "powers"}, shape, DType::fp32}, {shifted});
   const TensorId own_sum = row("sum of the shard", {powers});
-  const TensorId sum = row("sum", {own_sum});
+  const TensorId sum = all_reduced(block, row("sum", {own_sum}));
   const TensorId logarithm = row("logarithm", {sum});
   for (const TensorId local : {shifted, largest, sum, logarithm}) frame.local(local);
   const TensorId out = block.make({kName}, shape, DType::fp32);
@@ -244,7 +256,8 @@ TensorId likelihood_of_shards(BlockBuilder& block, const DecoderContext& context
   const TensorId masked = masked_in_shard(block, kName, tokens, outside);
   const TensorId chosen =
       computed(block, {{kName, "target of the shard"}, tokens, DType::fp32}, {masked, outside});
-  const TensorId summed = computed(block, {{kName, "target"}, tokens, DType::fp32}, {chosen});
+  const TensorId summed =
+      all_reduced(block, computed(block, {{kName, "target"}, tokens, DType::fp32}, {chosen}));
   const TensorId by_target = likelihoods(block, tokens, summed);
   const TensorId weight = total_weight(block, tokens);
   for (const TensorId local : {safe, masked, chosen, summed}) frame.local(local);

@@ -1,0 +1,34 @@
+// What ranks that share a model's layers send one another while an operation runs. The messages of
+// data parallelism and between the stages of a pipeline belong to the step, not to an operation.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "memest/symbolic/expr.hpp"
+
+namespace memest {
+
+enum class MessageKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, send };
+/// "all_reduce", ..., "send": one rank to its neighbour, as a ring does, and receiving as much.
+std::string_view name_of(MessageKind kind);
+
+/// The ranks that a message goes between.
+enum class RankGroup : std::uint8_t { tensor, context, expert, data, pipeline };
+/// "tensor", "context", ...
+std::string_view name_of(RankGroup group);
+
+struct Message {
+  MessageKind kind = MessageKind::all_reduce;
+  RankGroup group = RankGroup::tensor;
+  Expr bytes;  ///< the whole buffer, as nccl-tests counts it: all that is gathered or scattered; of
+               ///< a `send` what one rank sends
+  /// Runs beside a kernel of its pass, which waits for it at the end only: the last of a pass's
+  /// asynchronous messages beside its last kernel, the one before beside the kernel before.
+  bool asynchronous = false;
+  std::int64_t times = 1;  ///< so many of them, one after another
+
+  friend bool operator==(const Message&, const Message&) = default;
+};
+
+}  // namespace memest
