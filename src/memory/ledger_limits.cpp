@@ -20,9 +20,6 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && job.parallelism.data > 1) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};
   }
-  if (job.parallelism.pipeline > 1) {
-    return Unavailable{"the closed form of a pipeline is not available yet"};
-  }
   if (job.forward()->implementation.framework == Framework::torchtitan &&
       job.parallelism.tensor > 1) {
     return Unavailable{"the closed form does not know torchtitan's tensor parallelism"};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "model_states.hpp"
 #include "overheads.hpp"
 
@@ -54,11 +55,22 @@ void bind_parameters(Bindings& bindings, const Graph& graph) {
       .set(Symbol::bucket, bucket_elements(total));
 }
 
+/// L is the layers of one stage, w the micro-steps that its rank has in flight at most.
+void bind_stage(Bindings& bindings, const Graph& graph, const Job& job, std::int64_t rank) {
+  const Parallelism& parallelism = job.parallelism;
+  const PipelinePlace place{parallelism.pipeline, rank, parallelism.virtual_stages};
+  bindings.set(Symbol::pipeline, parallelism.pipeline)
+      .set(Symbol::layers, layers_of(graph, stages_of(graph).front()))
+      .set(Symbol::in_flight, most_in_flight(parallelism.schedule, place,
+                                             job.training->gradient_accumulation));
+}
+
 }  // namespace
 
-LedgerTerms::LedgerTerms(const Graph& graph, const Job& job) {
+LedgerTerms::LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
   ledger_.bindings = graph.sizes;
   bind_parameters(ledger_.bindings, graph);
+  if (!graph.stages.empty()) bind_stage(ledger_.bindings, graph, job, pipeline_rank);
   ledger_.bindings.set(Symbol::data, job.parallelism.data)
       .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1)
       .set(Symbol::largest_unit, narrow_to_int64(largest_unit(graph).evaluate(ledger_.bindings)));

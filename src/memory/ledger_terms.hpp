@@ -16,7 +16,7 @@ namespace memest {
 class LedgerTerms {
  public:
   /// Binds every symbol that a ledger uses.
-  LedgerTerms(const Graph& graph, const Job& job);
+  LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeline_rank = 0);
 
   /// The index of the term; an equal one is not added twice.
   std::uint16_t add(LedgerTerm term);

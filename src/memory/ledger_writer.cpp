@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "graph_terms.hpp"
 #include "inference_ledger.hpp"
+#include "ledger_gradients.hpp"
 #include "ledger_terms.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
@@ -26,25 +28,30 @@ constexpr const char* kSavedSource = "PyTorch 2.11: what autograd saves, each st
 constexpr const char* kLiveSource =
     "PyTorch 2.11: locals, gradients under way and scratch of the operation";
 
+/// Tensors between stages that a rank names beside those under way: the gradient that came last;
+/// interleaved also the next input and the next gradient, received ahead.
+constexpr std::int64_t kPassing = 1;
+constexpr std::int64_t kPassingInterleaved = 3;
+
 class LedgerWriter {
  public:
-  LedgerWriter(const Graph& graph, const Job& job)
+  LedgerWriter(const Graph& graph, const Job& job, std::int64_t rank)
       : graph_(graph),
         job_(job),
         training_(*job.training),
         is_megatron_(training_.implementation.framework == Framework::megatron),
-        layers_(layers_of(graph)),
+        layers_(layers_of(graph, stages_of(graph).front())),
+        layer_count_(graph, layers_),
         checkpoint_(checkpoint_length(training_.recompute, layers_)),
-        terms_(graph, job),
+        gradients_(graph, job, layer_count_),
+        terms_(graph, job, rank),
         shared_tables_(shared_bytes(graph)),
         layer_input_(layer_input_bytes(graph)),
         passed_on_(passed_on(graph)) {
     for (const Block& block : graph.blocks) {
-      const BlockMoments all = moments_of(block, BlockPass::keep_all);
       if (!block.checkpointable) root_elements_ += block.parameters();
-      gradient_elements_.push_back(all.backward.empty() ? Expr()
-                                                        : all.backward.back().gradient_elements);
     }
+    if (!graph.stages.empty()) write_in_flight(stages_of(graph).front());
   }
 
   Ledger write() && {
@@ -52,7 +59,9 @@ class LedgerWriter {
     if (training_.implementation.framework == Framework::textbook) {
       write_textbook_instant();
     } else {
-      for (const Site& site : sites_of(graph_, checkpoint_)) write_site(site);
+      for (const auto stage : stages_of(graph_)) {
+        for (const Site& site : sites_of(graph_, stage, checkpoint_)) write_site(site);
+      }
       write_steps();
     }
     OutsideTerms outside = outside_terms(job_);
@@ -77,14 +86,28 @@ class LedgerWriter {
     return BlockPass::keep_all;
   }
 
-  /// `count` equal blocks, written with L where that is what it is.
-  [[nodiscard]] Expr times(std::int64_t count) const {
-    const bool has_layers = graph_.sizes.has(Symbol::layers);
-    if (!has_layers || count < 2) return count;
-    const std::int64_t layers = graph_.sizes.at(Symbol::layers);
-    if (count == layers) return Symbol::layers;
-    if (count == layers - 1) return Expr(Symbol::layers) - 1;
-    return count;
+  /// What autograd keeps of a block between its forward and its backward, or its checkpoint.
+  [[nodiscard]] Expr kept_of(const Block& block) const {
+    return pass_of(block, false) == BlockPass::keep_core_out
+               ? block.saved_bytes_without_attention_core()
+               : block.saved_bytes(false);
+  }
+
+  /// The other micro-steps in flight keep the whole stage, up to where the next stage goes on.
+  void write_in_flight(std::span<const BlockRun> stage) {
+    Expr kept;
+    std::int64_t layers = 0;
+    for (const BlockRun& run : stage) {
+      const Block& block = graph_.blocks[run.block];
+      if (!block.checkpointable && layers > 0) break;  // the head's backward comes at once
+      if (block.checkpointable) layers += run.repeat;
+      if (block.checkpointable && checkpoint_ > 0) continue;
+      kept += layer_count_.times(run.repeat) * kept_of(block);
+    }
+    if (checkpoint_ > 0)
+      kept += layer_count_.times((layers + checkpoint_ - 1) / checkpoint_) * layer_input_;
+    in_flight_ = (Expr(Symbol::in_flight) - 1) * kept;
+    passing_ = Expr(graph_.stages.size() > 1 ? kPassingInterleaved : kPassing) * layer_input_;
   }
 
   void write_residents() {
@@ -100,12 +123,11 @@ class LedgerWriter {
     if (training_.hold_outputs) always({held_logits_term(graph_)});
     always(process_terms(graph_));
     all_gradients_ = terms_.add(gradient_term(job_, graph_.parameters));
-    persistent_gradients_ = gradients_persist(job_);
   }
 
   [[nodiscard]] Alive residents() const {
     Alive alive = always_;
-    if (persistent_gradients_) alive.push_back(all_gradients_);
+    if (gradients_.persist()) alive.push_back(all_gradients_);
     return alive;
   }
 
@@ -124,14 +146,19 @@ class LedgerWriter {
       if (site.before[i] == 0) continue;
       const bool dropped = block.checkpointable && checkpoint_ > 0;
       // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
-      if (!(dropped && second)) casts += times(site.before[i]) * block.saved_cast_bytes();
+      if (!(dropped && second))
+        casts += layer_count_.times(site.before[i]) * block.saved_cast_bytes();
       if (dropped) continue;
-      const Expr kept = pass_of(block, false) == BlockPass::keep_core_out
-                            ? block.saved_bytes_without_attention_core()
-                            : block.saved_bytes(false);
       add_term(alive,
                {"activations: " + block.name, TermGroup::activations,
-                times(site.before[i]) * (kept - block.saved_cast_bytes()), kSavedSource, ""});
+                layer_count_.times(site.before[i]) * (kept_of(block) - block.saved_cast_bytes()),
+                kSavedSource, ""});
+    }
+    add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations, in_flight_,
+                     "a pipeline's schedule: their forwards have run, their backwards not", ""});
+    if (second) {
+      add_term(alive, {"tensors between stages", TermGroup::activations, passing_,
+                       "Megatron-core 0.16.1, pipeline_parallel/schedules.py", ""});
     }
     add_term(alive,
              {"weights cast by autocast", TermGroup::weights, casts,
@@ -148,7 +175,7 @@ class LedgerWriter {
     const std::int64_t reached = site.layers_before + (inside ? 1 : 0);
     const std::int64_t checkpoints = (reached + checkpoint_ - 1) / checkpoint_;
     add_term(alive, {"activations: checkpointed inputs", TermGroup::activations,
-                     times(checkpoints) * layer_input_,
+                     layer_count_.times(checkpoints) * layer_input_,
                      "torch.utils.checkpoint: one input a checkpoint", ""});
     if (!second || !inside) return;
     const std::int64_t again = site.layers_before % checkpoint_;
@@ -172,75 +199,22 @@ class LedgerWriter {
                      TermGroup::activations, bytes, kLiveSource, ""});
   }
 
-  /// Whether the block's gradients stay whole until the end of the backward pass: FSDP2's root
-  /// unit.
-  [[nodiscard]] bool in_root_unit(const Block& block) const {
-    return training_.recipe.gathered_units && !block.checkpointable;
-  }
-
-  /// Bytes of gradients of `elements` of the block: whole in FSDP2's root unit, else a rank's
-  /// share.
-  [[nodiscard]] Expr gradient_bytes(const Block& block, const Expr& elements) const {
-    const Recipe& recipe = training_.recipe;
-    if (in_root_unit(block)) return size_of(recipe.compute) * elements;
-    return share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * elements);
-  }
-
-  /// Bytes of the block's own gradients by this moment; a unit's are among its gathered tensors.
-  [[nodiscard]] Expr own_gradients(const Block& block, const Moment& moment) const {
-    const bool in_unit = training_.recipe.gathered_units && block.checkpointable;
-    if (persistent_gradients_ || in_unit) return {};
-    return gradient_bytes(block, moment.gradient_elements);
-  }
-
-  /// Bytes of the running operation's weight gradient where it stands beside the one that stays:
-  /// to be cast, to be added to it, or to be divided over the ranks.
-  [[nodiscard]] Expr arriving_gradient(const Moment& moment) const {
-    const Recipe& recipe = training_.recipe;
-    if (recipe.gathered_units) return {};
-    const bool cast =
-        recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
-    const bool beside =
-        cast || persistent_gradients_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
-    if (!beside) return {};
-    return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
-  }
-
-  /// Gradients of everything after the site.
-  [[nodiscard]] Expr later_gradients(const Site& site) const {
-    Expr bytes;
-    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-      bytes += times(site.after[i]) * gradient_bytes(graph_.blocks[i], gradient_elements_[i]);
-    }
-    return bytes;
-  }
-
-  /// Elements of tied weights whose gradient waits for the embedding's, to be added to it.
-  [[nodiscard]] Expr waiting_elements(const Site& site) const {
-    Expr tied;
-    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-      tied +=
-          times(site.after[i]) * (gradient_elements_[i] - graph_.blocks[i].trained_parameters());
-    }
-    return tied;
-  }
-
   /// Gradients at a moment of the backward pass; `later` are those of everything after the site.
   void add_gradients(Alive& alive, const Site& site, const Moment& moment, const Expr& later) {
     const Recipe& recipe = training_.recipe;
     const Block& block = graph_.blocks[site.block];
     const DType arriving = is_megatron_ ? recipe.compute : recipe.gradients;
-    const Expr tied = size_of(arriving) * waiting_elements(site);
-    if (!persistent_gradients_) {
+    const Expr tied = size_of(arriving) * gradients_.waiting_elements(site);
+    if (!gradients_.persist()) {
       add_term(alive, {"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
-                       TermGroup::gradients, later + own_gradients(block, moment),
+                       TermGroup::gradients, later + gradients_.of_block(block, moment),
                        "PyTorch: a gradient appears when its operation's backward runs", ""});
     } else {
       add_term(alive, {"gradient of the tied head", TermGroup::gradients, tied,
                        "PyTorch: it waits for the embedding's, to be added to it", ""});
     }
     add_term(alive, {"gradient of the running operation's weight", TermGroup::gradients,
-                     arriving_gradient(moment),
+                     gradients_.arriving(moment),
                      "PyTorch: made beside the gradient that stays, then cast or added", ""});
     const bool summed =
         block.ops.front().kind == OpKind::embedding && !recipe.autocast && !is_megatron_;
@@ -267,8 +241,9 @@ class LedgerWriter {
     std::vector<SizePolynomial> totals;
     std::vector<Moment> kept;
     for (const Moment& moment : moments) {
-      totals.push_back(terms_.bound(moment.saved + moment.live + own_gradients(block, moment) +
-                                    arriving_gradient(moment)));
+      totals.push_back(terms_.bound(moment.saved + moment.live +
+                                    gradients_.of_block(block, moment) +
+                                    gradients_.arriving(moment)));
     }
     for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
     moments = std::move(kept);
@@ -304,7 +279,7 @@ class LedgerWriter {
     add_kept(base, site, true);
     add_terms(base, backward_bucket_terms(job_));
     add_terms(base, backward_gather_terms(job_, place_of(site), root_elements_));
-    const Expr later = later_gradients(site);
+    const Expr later = gradients_.of_later(site);
     const BlockMoments& second = moments(site.block, true);
     const bool again = graph_.blocks[site.block].checkpointable && checkpoint_ > 0;
     if (again) {
@@ -364,25 +339,27 @@ class LedgerWriter {
   const TrainingSpec& training_;
   bool is_megatron_;
   std::int64_t layers_;
+  LayerCount layer_count_;
   std::int64_t checkpoint_;
+  LedgerGradients gradients_;
   LedgerTerms terms_;
   Alive always_;
   std::uint16_t all_gradients_ = 0;
-  bool persistent_gradients_ = false;
-  std::vector<Expr> gradient_elements_;  // of each block, tied weights included
-  Expr root_elements_;                   // of the blocks that are no layers
+  Expr root_elements_;  // of the blocks that are no layers
   Expr shared_tables_;
   Expr layer_input_;
+  Expr in_flight_;  // of a pipeline
+  Expr passing_;    // the same
   std::vector<PassedOn> passed_on_;
   std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;
 };
 
 }  // namespace
 
-Ledger write_ledger(const Graph& graph, const Job& job) {
+Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
   if (job.inference) return write_inference_ledger(graph, job);
   expect(job.training.has_value(), "a ledger is written for a job that trains or infers");
-  return LedgerWriter(graph, job).write();
+  return LedgerWriter(graph, job, pipeline_rank).write();
 }
 
 }  // namespace memest

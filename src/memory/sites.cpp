@@ -27,13 +27,26 @@ std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers) 
   return std::visit(CheckpointLength{layers}, recompute);
 }
 
-std::int64_t layers_of(const Graph& graph) {
+std::vector<std::span<const BlockRun>> stages_of(const Graph& graph) {
+  const std::span<const BlockRun> order(graph.order);
+  if (graph.stages.empty()) return {order};
+  std::vector<std::span<const BlockRun>> stages;
+  for (std::size_t i = 0; i < graph.stages.size(); ++i) {
+    const std::size_t end = i + 1 < graph.stages.size() ? graph.stages[i + 1] : order.size();
+    stages.push_back(order.subspan(graph.stages[i], end - graph.stages[i]));
+  }
+  return stages;
+}
+
+std::int64_t layers_of(const Graph& graph, std::span<const BlockRun> stage) {
   std::int64_t layers = 0;
-  for (const BlockRun& run : graph.order) {
+  for (const BlockRun& run : stage) {
     if (graph.blocks[run.block].checkpointable) layers += run.repeat;
   }
   return layers;
 }
+
+std::int64_t layers_of(const Graph& graph) { return layers_of(graph, graph.order); }
 
 namespace {
 
@@ -63,14 +76,15 @@ class SitesOfRun {
 
 }  // namespace
 
-std::vector<Site> sites_of(const Graph& graph, std::int64_t checkpoint) {
+std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
+                           std::int64_t checkpoint) {
   std::vector<std::int64_t> before(graph.blocks.size());
   std::vector<std::int64_t> after(graph.blocks.size());
-  for (const BlockRun& run : graph.order) after[run.block] += run.repeat;
-  const std::int64_t layers = layers_of(graph);
+  for (const BlockRun& run : stage) after[run.block] += run.repeat;
+  const std::int64_t layers = layers_of(graph, stage);
   std::int64_t layers_before = 0;
   std::vector<Site> sites;
-  for (const BlockRun& run : graph.order) {
+  for (const BlockRun& run : stage) {
     const Block& block = graph.blocks[run.block];
     const SitesOfRun sites_of_run(run.repeat, layers_before, block.checkpointable ? checkpoint : 0);
     for (std::int64_t i = 0; i < run.repeat; ++i) {

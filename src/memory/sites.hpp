@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,20 @@ struct Site {
   std::string name;                  ///< "layer 32 of 32", "head"
 };
 
-/// In forward order. `checkpoint`: layers of one checkpoint, see checkpoint_length().
-std::vector<Site> sites_of(const Graph& graph, std::int64_t checkpoint);
+/// What runs in one go: the stages of a pipeline rank, or the whole model as one.
+std::vector<std::span<const BlockRun>> stages_of(const Graph& graph);
+
+/// Of one of the graph's stages, in forward order. `checkpoint`: layers of one checkpoint, see
+/// checkpoint_length().
+std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
+                           std::int64_t checkpoint);
 
 /// Layers of one checkpoint: 0 where nothing is recomputed whole.
 std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers);
 
-/// Checkpointable blocks of the graph.
+/// Checkpointable blocks of a stage.
+std::int64_t layers_of(const Graph& graph, std::span<const BlockRun> stage);
+/// Of a rank: of all its stages.
 std::int64_t layers_of(const Graph& graph);
 
 }  // namespace memest

@@ -37,7 +37,7 @@ RankClass ranks_of(const Job& job, std::int64_t rank) {
 MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank) {
   MemoryAnswer answer;
   answer.ranks = ranks_of(job, rank);
-  answer.ledger = write_ledger(graph, job);
+  answer.ledger = write_ledger(graph, job, rank);
   answer.capacity = capacity_of(job.hardware);
   answer.replay = replay_job(graph, job, rank);
   if (answer.replayed() != nullptr && beyond_the_formulas(job)) {

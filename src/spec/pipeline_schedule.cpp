@@ -123,6 +123,11 @@ std::int64_t most_in_flight(const std::vector<PipelineAction>& actions) {
   return most;
 }
 
+std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
+                            std::int64_t micro_batches) {
+  return std::min(warmup_of(schedule, place, micro_batches) + 1, micro_batches * place.chunks);
+}
+
 std::int64_t makespan(Schedule schedule, const PipelinePlace& any, std::int64_t micro_batches,
                       const ActionTimes& times) {
   Clock clock(any, micro_batches, times);

@@ -31,6 +31,7 @@ constexpr std::array<Legend, kSymbolCount> kLegend = {{
     {"D", "data-parallel degree"},
     {"t", "tensor-parallel degree"},
     {"p", "pipeline degree"},
+    {"w", "micro-steps of a pipeline stage in flight: their backward is still to come"},
     {"c", "context-parallel degree"},
     {"x", "expert-parallel degree"},
     {"Φ", "parameters"},

@@ -94,8 +94,9 @@ struct MemoryEstimate {
   [[nodiscard]] Bytes high() const;
 };
 
-/// Writes the closed form of `job` (its training or inference is present) over `graph`.
-Ledger write_ledger(const Graph& graph, const Job& job);
+/// Writes the closed form of `job` (its training or inference is present) over `graph`; of a
+/// pipeline over the graph of one of its ranks.
+Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank = 0);
 
 /// Why the ledger's formulas are not those of the job; empty where they are.
 std::optional<Unavailable> beyond_the_formulas(const Job& job);

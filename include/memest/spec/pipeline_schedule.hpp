@@ -46,6 +46,9 @@ std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& p
 
 /// The most micro-steps whose backward is still to come, of all chunks.
 std::int64_t most_in_flight(const std::vector<PipelineAction>& actions);
+/// The same of what actions_of() answers, in closed form.
+std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
+                            std::int64_t micro_batches);
 
 /// How long a step of the whole pipeline takes, where a forward and a backward of one chunk take
 /// so many units of time and messages none.

@@ -35,6 +35,7 @@ enum class Symbol : std::uint8_t {
   data,           // D
   tensor,         // t
   pipeline,       // p
+  in_flight,      // w
   context,        // c
   expert,         // x
   parameters,     // Φ
