@@ -10,11 +10,12 @@ namespace {
 
 class GptModel {
  public:
-  GptModel(const DecoderSpec& decoder, std::int64_t ranks)
+  GptModel(const DecoderSpec& decoder, const LoweringPolicy& policy)
       : decoder_(decoder),
         attention_(std::get<SoftmaxAttention>(decoder.attention)),
         feed_forward_(std::get<DenseFeedForward>(decoder.kinds.front().feed_forward)),
-        ranks_(ranks) {}
+        ranks_(policy.tensor),
+        te_(policy.implementation.layers == LayerSpec::te) {}
 
   void write(const ModelPart& part) {
     inventory_.repeat(1);
@@ -55,14 +56,29 @@ class GptModel {
     const std::int64_t of_groups = 2 * attention_.kv_heads * attention_.head_dim / ranks_;
     const std::int64_t size = feed_forward_.size / ranks_;
     const std::int64_t hidden = decoder_.hidden_size;
-    norm("input_layernorm");
+    if (!te_) norm("input_layernorm");
     inventory_.projection("self_attention.linear_proj", {hidden, width, attention_.output_bias});
+    if (te_) fused_norm("self_attention.linear_qkv");
     inventory_.projection("self_attention.linear_qkv",
                           {width + of_groups, hidden, attention_.q_bias});
-    norm("pre_mlp_layernorm");
+    if (te_) {
+      fused_norm("mlp.linear_fc1");
+    } else {
+      norm("pre_mlp_layernorm");
+    }
     inventory_.projection("mlp.linear_fc1",
                           {feed_forward_.gated ? 2 * size : size, hidden, feed_forward_.bias});
     inventory_.projection("mlp.linear_fc2", {hidden, size, feed_forward_.bias});
+  }
+
+  /// The norm in front of a product, which is part of its module.
+  void fused_norm(const std::string& product) {
+    const auto add = [&](const char* name) {
+      inventory_.add(ParameterTensor{
+          .name = product + name, .shape = {decoder_.hidden_size}, .role = ParameterRole::norm});
+    };
+    add(".layer_norm_weight");
+    if (decoder_.norm.bias) add(".layer_norm_bias");
   }
 
   void norm(const std::string& name) {
@@ -77,13 +93,14 @@ class GptModel {
   const SoftmaxAttention& attention_;
   const DenseFeedForward& feed_forward_;
   std::int64_t ranks_;
+  bool te_;  ///< a norm's gain is its product's
   InventoryBuilder inventory_;
 };
 
 }  // namespace
 
 Inventory parameters_of_megatron(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  GptModel model(decoder, policy.tensor);
+  GptModel model(decoder, policy);
   if (policy.parts.empty()) {
     model.write({.first = 0, .count = decoder.layers(), .embedding = true, .head = true});
   }

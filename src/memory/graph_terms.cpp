@@ -1,8 +1,11 @@
 #include "graph_terms.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <utility>
 
+#include "memest/units/int128.hpp"
 #include "moments.hpp"
 
 namespace memest {
@@ -121,6 +124,28 @@ LedgerTerm held_logits_term(const Graph& graph) {
           "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
 }
 
+namespace {
+
+/// One of every shape of the weights whose gradients are added to the buffer without one.
+Expr unread_gradient_bytes(const Graph& graph) {
+  std::set<std::vector<std::int64_t>> shapes;
+  Expr bytes;
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      if (!op.adds_to_buffer) continue;
+      const Tensor& weight = block.tensors[*op.adds_to_buffer];
+      std::vector<std::int64_t> shape;
+      for (const Expr& size : weight.shape) {
+        shape.push_back(narrow_to_int64(size.evaluate(graph.sizes)));
+      }
+      if (shapes.insert(std::move(shape)).second) bytes += weight.bytes();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<LedgerTerm> process_terms(const Graph& graph) {
   Expr largest;
   Expr tables;
@@ -143,6 +168,12 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
     terms.push_back({"global memory buffer", TermGroup::buffers, largest,
                      "Megatron-core 0.16.1, GlobalMemoryBuffer: attention scores, or what sequence "
                      "parallelism gathers",
+                     ""});
+  }
+  if (const Expr unread = unread_gradient_bytes(graph); !unread.is_zero()) {
+    terms.push_back({"unread gradients of the weights' shapes", TermGroup::gradients, unread,
+                     "Transformer Engine 2.11, get_dummy_wgrad: one tensor of every shape, for "
+                     "gradients that its products add to Megatron's buffer",
                      ""});
   }
   if (!tables.is_zero()) {

@@ -325,6 +325,7 @@ class BlockWalk {
       moment.new_gradient_elements += tensor(id).elements();
     }
     gradient_elements_ += moment.new_gradient_elements;
+    if (op.adds_to_buffer) gradient_elements_ += tensor(*op.adds_to_buffer).elements();
     moment.gradient_elements = gradient_elements_;
   }
 

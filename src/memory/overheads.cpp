@@ -1,6 +1,7 @@
 #include "overheads.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <string>
 
@@ -14,6 +15,8 @@ namespace {
 constexpr std::int64_t kCublasWorkspaces = 2;
 constexpr std::int64_t kCublasWorkspaceHopper = 32 * kMiB;
 constexpr std::int64_t kCublasWorkspace = 8519680;
+constexpr std::int64_t kTransformerEngineWorkspaceHopper = 32 * kMiB + 1024;
+constexpr std::int64_t kTransformerEngineWorkspace = 4 * kMiB;
 
 // DeepSpeed's defaults (deepspeed/runtime/zero/config.py), in elements.
 constexpr std::int64_t kReduceBucket = 500000000;
@@ -26,10 +29,10 @@ constexpr std::int64_t kNcclMoreRanks = 688 * kMiB;
 constexpr std::int64_t kNcclLow = 250 * kMiB;
 constexpr std::int64_t kNcclHigh = 1638 * kMiB;
 
-bool has_biased_linear(const Graph& graph) {
-  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [](const Block& block) {
+bool uses(const Graph& graph, Workspace workspace) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [=](const Block& block) {
     return std::any_of(block.ops.begin(), block.ops.end(),
-                       [](const Op& op) { return op.workspace == Workspace::cublas_lt; });
+                       [=](const Op& op) { return op.workspace == workspace; });
   });
 }
 
@@ -57,6 +60,14 @@ std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
   return gpu.compute_capability == "9.0" ? kCublasWorkspaceHopper : kCublasWorkspace;
 }
 
+std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
+  constexpr int kHopper = 9;
+  const std::string& capability = gpu.compute_capability;
+  int major = 0;
+  std::from_chars(capability.data(), capability.data() + capability.size(), major);
+  return major >= kHopper ? kTransformerEngineWorkspaceHopper : kTransformerEngineWorkspace;
+}
+
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
   if (job.forward()->implementation.framework == Framework::textbook) return {};
   const std::int64_t threads = job.training ? kCublasWorkspaces : 1;
@@ -66,9 +77,16 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
        "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
        "capability 9.0, 8,519,680 B elsewhere",
        ""}};
-  if (has_biased_linear(graph)) {
+  if (uses(graph, Workspace::cublas_lt)) {
     terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(kCublasLtWorkspace),
                      "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias", ""});
+  }
+  if (uses(graph, Workspace::transformer_engine)) {
+    terms.push_back({"workspace of Transformer Engine's products", TermGroup::overhead,
+                     Expr(transformer_engine_workspace_bytes(job.hardware.gpu)),
+                     "Transformer Engine 2.11, cpp_extensions/gemm.py: 32 MiB and 1 KiB from "
+                     "compute capability 9.0 on, 4 MiB before",
+                     ""});
   }
   return terms;
 }

@@ -13,6 +13,9 @@ namespace memest {
 /// PyTorch 2.11 (aten/src/ATen/cuda/CublasHandlePool.cpp): 32 MiB on compute capability 9.0, else
 /// 4096 KiB · 2 + 16 KiB · 8; one each for the forward and the autograd thread.
 std::int64_t cublas_workspace_bytes(const GpuSpec& gpu);
+/// Transformer Engine 2.11 (cpp_extensions/gemm.py): 32 MiB and 1 KiB from compute capability 9.0
+/// on, 4 MiB before, one for the process.
+std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu);
 /// cublasLt keeps 1 MiB of its own from the first addmm with a one-dimensional bias.
 inline constexpr std::int64_t kCublasLtWorkspace = kMiB;
 

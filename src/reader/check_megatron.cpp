@@ -12,6 +12,8 @@ namespace {
 
 const TrainingSpec& training_of(const Job& job) { return *job.training; }
 
+bool is_te(const Job& job) { return training_of(job).implementation.layers == LayerSpec::te; }
+
 std::int64_t layers_of(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   return decoder == nullptr ? 0 : decoder->layers();
@@ -28,6 +30,12 @@ const FullRecompute* full_of(const Job& job) {
 bool trains_another_way(const Job& job) {
   const std::string& name = training_of(job).recipe.name;
   return name != "megatron" && name != "megatron-bf16-grad" && name != "fp32";
+}
+
+/// Anything but AdamW by `implementation`.
+bool steps_without(const Job& job, OptimizerImplementation implementation) {
+  return training_of(job).optimizer.name != "adamw" ||
+         training_of(job).optimizer_implementation != implementation;
 }
 
 bool leaves_layers_over(const Job& job) { return layers_of(job) % stages_of(job) != 0; }
@@ -51,20 +59,39 @@ struct Rule {
 constexpr std::array kRules = {
     Rule{"training", "implementation",
          [](const Job& job) {
-           return training_of(job).implementation.attention != AttentionKernel::unfused ||
-                  training_of(job).implementation.loss != LossKernel::vocab_parallel;
+           return !is_te(job) &&
+                  (training_of(job).implementation.attention != AttentionKernel::unfused ||
+                   training_of(job).implementation.loss != LossKernel::vocab_parallel);
          },
          "Megatron's local layers have their own attention and loss",
          "leave 'attention' and 'loss' out, or set them to unfused and vocab-parallel"},
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           const AttentionKernel attention = training_of(job).implementation.attention;
+           return is_te(job) &&
+                  ((attention != AttentionKernel::te && attention != AttentionKernel::flash_2) ||
+                   training_of(job).implementation.loss != LossKernel::vocab_parallel);
+         },
+         "layers of Transformer Engine run its attention or flash-attn's, and Megatron's loss",
+         "leave 'attention' and 'loss' out, or set them to te or flash-2, and vocab-parallel"},
+    Rule{"training", "precision",
+         [](const Job& job) { return is_te(job) && training_of(job).recipe.name == "fp32"; },
+         "Transformer Engine's fused attention takes 16-bit types",
+         "use megatron or megatron-bf16-grad, or {name: megatron, layers: local}"},
     Rule{"training", "precision", trains_another_way,
          "Megatron keeps its own main weights and gradient buffers",
          "use megatron, megatron-bf16-grad or fp32"},
     Rule{"training", "optimizer",
          [](const Job& job) {
-           return training_of(job).optimizer.name != "adamw" ||
-                  training_of(job).optimizer_implementation != OptimizerImplementation::foreach_;
+           return !is_te(job) && steps_without(job, OptimizerImplementation::foreach_);
          },
          "Megatron without Apex steps with PyTorch's foreach AdamW",
+         "leave 'optimizer' out, or set it to adamw"},
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return is_te(job) && steps_without(job, OptimizerImplementation::fused);
+         },
+         "Megatron with Transformer Engine steps with its fused AdamW",
          "leave 'optimizer' out, or set it to adamw"},
     Rule{"training", "recompute",
          [](const Job& job) {
@@ -137,13 +164,6 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
             quoted(name_of(training_of(job).implementation.framework)),
         "parts of layers, methods and shares are those of the implementation megatron"));
     return;
-  }
-  const Value* implementation = root.find("training")->find("implementation");
-  const Value* layers = implementation->find("layers");
-  if (layers == nullptr) {
-    diagnostics.push_back(unavailable_at(implementation->span,
-                                         "Megatron's own default, layers of Transformer Engine,",
-                                         "write {name: megatron, layers: local}"));
   }
   for (const Rule& rule : kRules) {
     if (!rule.broken(job)) continue;

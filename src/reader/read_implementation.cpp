@@ -17,7 +17,7 @@ constexpr std::array<Implementation, 6> kImplementations = {
       LoopKind::torchtitan},
      {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
      {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
-     {Framework::megatron, AttentionKernel::unfused, LossKernel::vocab_parallel, NormKernel::fused},
+     {Framework::megatron, AttentionKernel::te, LossKernel::vocab_parallel, NormKernel::fused},
      {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused}}};
 
 std::optional<Implementation> implementation_named(std::string_view name) {
@@ -33,6 +33,16 @@ void override_with(const Value* word, const std::array<Kernel, size>& kernels, K
   for (const Kernel candidate : kernels) {
     if (name_of(candidate) == word->text) kernel = candidate;
   }
+}
+
+/// Megatron's layers, which come with an attention kernel of their own.
+void read_layers(const Value* layers, Implementation& implementation) {
+  static constexpr std::array kLayers = {LayerSpec::local, LayerSpec::te};
+  if (implementation.framework != Framework::megatron) return;
+  implementation.layers = LayerSpec::te;
+  override_with(layers, kLayers, implementation.layers);
+  if (implementation.layers == LayerSpec::local)
+    implementation.attention = AttentionKernel::unfused;
 }
 
 /// A norm kernel other than the framework's own has no lowering yet.
@@ -93,12 +103,13 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
       implementation_named(as_text(name).value_or(std::string(fallback)));
   if (!own) return {};  // refused by check_table
   check_model(name, own->framework, model, diagnostics);
-  if (!is_map) return *own;
   Implementation implementation = *own;
+  read_layers(is_map ? written->find("layers") : nullptr, implementation);
+  if (!is_map) return implementation;
   static constexpr std::array kAttentions = {
       AttentionKernel::sdpa,      AttentionKernel::sdpa_flash, AttentionKernel::sdpa_efficient,
       AttentionKernel::sdpa_math, AttentionKernel::sdpa_cudnn, AttentionKernel::eager,
-      AttentionKernel::unfused};
+      AttentionKernel::unfused,   AttentionKernel::flash_2,    AttentionKernel::te};
   static constexpr std::array kLosses = {LossKernel::upcast, LossKernel::plain,
                                          LossKernel::vocab_parallel};
   override_with(written->find("attention"), kAttentions, implementation.attention);

@@ -140,10 +140,11 @@ class TrainingReader {
         "it has " + joined(words)));
   }
 
-  /// PyTorch's own; in the Trainer (TrainingArguments.optim) and in train.py
-  /// (configure_optimizers) AdamW is fused.
+  /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
+  /// and in Megatron beside Transformer Engine (its FusedAdam) AdamW is fused.
   [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
-    const bool plain = spec.implementation.loop == LoopKind::plain;
+    const bool plain = spec.implementation.loop == LoopKind::plain &&
+                       spec.implementation.layers == LayerSpec::local;
     return !plain && spec.optimizer.name == "adamw"
                ? OptimizerImplementation::fused
                : spec.optimizer.implementations.front().implementation;

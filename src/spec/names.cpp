@@ -138,6 +138,10 @@ std::string_view name_of(AttentionKernel kernel) {
       return "eager";
     case AttentionKernel::unfused:
       return "unfused";
+    case AttentionKernel::flash_2:
+      return "flash-2";
+    case AttentionKernel::te:
+      return "te";
     case AttentionKernel::textbook:
       return "textbook";
   }
@@ -152,6 +156,16 @@ std::string_view name_of(LossKernel kernel) {
       return "plain";
     case LossKernel::vocab_parallel:
       return "vocab-parallel";
+  }
+  return "";
+}
+
+std::string_view name_of(LayerSpec layers) {
+  switch (layers) {
+    case LayerSpec::local:
+      return "local";
+    case LayerSpec::te:
+      return "te";
   }
   return "";
 }

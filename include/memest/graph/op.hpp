@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -113,8 +114,9 @@ struct InputGradient {
   friend bool operator==(const InputGradient&, const InputGradient&) = default;
 };
 
-/// What a library keeps from the first call of a thread on.
-enum class Workspace : std::uint8_t { none, cublas, cublas_lt };
+/// What a library keeps from the first call of a thread on; Transformer Engine's products have one
+/// for the process.
+enum class Workspace : std::uint8_t { none, cublas, cublas_lt, transformer_engine };
 
 /// One call of the framework's dispatcher: PyTorch's ATen operator, or an equal of it.
 struct Op {
@@ -143,6 +145,10 @@ struct Op {
   /// memory buffer), before they make anything; zero: none.
   Expr forward_buffer;
   Expr backward_buffer;
+  /// A parameter whose gradient the backward adds to the process's buffer of gradients by itself.
+  /// In its place it answers an unread tensor, which the process makes once for every shape and
+  /// keeps (Transformer Engine's get_dummy_wgrad).
+  std::optional<TensorId> adds_to_buffer = {};
   bool once = false;              ///< runs in the first forward alone
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;

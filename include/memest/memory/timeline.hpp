@@ -98,7 +98,9 @@ enum class LoopTensor : std::uint16_t {
   received,         ///< by one pipeline stage from another
   growing_buffer,
   cublas_workspace,
-  cublas_lt_workspace
+  cublas_lt_workspace,
+  transformer_engine_workspace,
+  unread_gradient  ///< Transformer Engine's, of a weight's shape
 };
 std::string_view name_of(LoopTensor tensor);
 

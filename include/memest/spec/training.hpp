@@ -34,6 +34,8 @@ enum class AttentionKernel : std::uint8_t {
   sdpa_cudnn,
   eager,    ///< matmul, softmax, matmul written out
   unfused,  ///< Megatron's own: one scaled product into a global buffer, softmax, product
+  flash_2,  ///< the flash-attn package
+  te,       ///< Transformer Engine's own: cuDNN's fused attention
   textbook  ///< the field's paper formula: scores, softmax and dropout kept in 16 bit
 };
 
@@ -41,6 +43,12 @@ enum class LossKernel : std::uint8_t {
   upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
   plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
   vocab_parallel  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
+};
+
+/// Megatron-core's layer specifications.
+enum class LayerSpec : std::uint8_t {
+  local,  ///< its own modules
+  te      ///< Transformer Engine's, and with them the training program's defaults
 };
 
 enum class NormKernel : std::uint8_t {
@@ -61,6 +69,7 @@ std::string_view name_of(AttentionKernel kernel);
 std::string_view name_of(LossKernel kernel);
 std::string_view name_of(NormKernel kernel);
 std::string_view name_of(LoopKind loop);
+std::string_view name_of(LayerSpec layers);
 
 /// A framework and the parts of it that the spec overrides; complete, nothing left to a default.
 struct Implementation {
@@ -70,6 +79,7 @@ struct Implementation {
   NormKernel norm = NormKernel::composite;
   LoopKind loop = LoopKind::plain;
   bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
+  LayerSpec layers = LayerSpec::local;
 };
 
 // What is recomputed in the backward pass instead of kept.

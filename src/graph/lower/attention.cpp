@@ -280,7 +280,9 @@ TensorId run(BlockBuilder& block, const DecoderContext& context, const Attention
     case AttentionKernel::textbook:
       return textbook_attention(block, context, call, inputs);
     case AttentionKernel::unfused:
-      break;  // Megatron's lowering writes it
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
+      break;  // Megatron's lowering writes them
   }
   return inputs.q.id;
 }
@@ -348,6 +350,10 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
       return std::nullopt;
     case AttentionKernel::unfused:
       return refuses(true, "unfused attention is that of the implementation megatron");
+    case AttentionKernel::flash_2:
+      return refuses(true, "the flash-attn package is available in the implementation megatron");
+    case AttentionKernel::te:
+      return refuses(true, "Transformer Engine's attention is that of the implementation megatron");
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention.hpp"
+#include "fused_core.hpp"
 #include "operations.hpp"
 
 namespace memest {
@@ -121,38 +122,6 @@ class OutputWriter {
   const SoftmaxAttention& spec_;
 };
 
-/// Flash attention's backward: row sums, the fp32 accumulator of the query gradient, and with
-/// grouped heads the key and value gradients of every query head.
-void flash_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
-                    BackwardWriter& backward) {
-  const Dimensions& dims = context.dims;
-  const std::int64_t d = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
-  constexpr std::int64_t kWideHead = 128;
-  const Expr d_rounded = head_size(context, rounded_up(d, d > kWideHead ? 64 : 32));
-  const Expr s_rounded = Symbol::seq_len_128;
-  std::vector<BackwardWriter::Made> made;
-  const auto make = [&](std::string_view name, Shape shape, DType dtype) {
-    const TensorId like = scratch(block, {"attention", name}, std::move(shape), dtype);
-    made.push_back(backward.make(like, dtype));
-  };
-  make("row sums", {dims.b, dims.a, s_rounded}, DType::fp32);
-  make("query gradient in fp32", {dims.b, s_rounded, dims.a, d_rounded}, DType::fp32);
-  if (call.grouped) {
-    const Shape by_query_head = {dims.b, dims.s, dims.a, dims.d};
-    make("key gradient by query head", by_query_head, call.dtype);
-    make("value gradient by query head", by_query_head, call.dtype);
-  }
-  if (call.grouped) {
-    KernelLaunch sum;
-    sum.outer = dims.b * dims.s * dims.k;
-    sum.reduced = dims.a / dims.k;
-    sum.inner = dims.d;
-    sum.dtype = call.dtype;
-    for (int of_key_and_value = 0; of_key_and_value < 2; ++of_key_and_value) backward.launch(sum);
-  }
-  for (; !made.empty(); made.pop_back()) backward.drop(made.back());
-}
-
 /// Tile of the memory-efficient backward kernel: rows, columns, and whether it accumulates the key
 /// and value gradients in its workspace as well.
 struct EfficientTile {
@@ -235,12 +204,9 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
   backward.drop(workspace);
 }
 
-/// The workspace that cuDNN's frontend asks for in the backward: 4·b·a·s·d + 4·b·a·s bytes.
-void cudnn_backward(BlockBuilder& block, const DecoderContext& context, BackwardWriter& backward) {
-  const Dimensions& dims = context.dims;
-  const TensorId workspace = scratch(block, {"attention", "workspace"},
-                                     {dims.b, dims.a, dims.s, dims.d + Expr(1)}, DType::fp32);
-  backward.drop(backward.make(workspace, DType::fp32));
+FusedCore core_of(const DecoderContext& context, const AttentionCall& call) {
+  return {context.dims, std::get<SoftmaxAttention>(context.decoder.attention).head_dim, call.dtype,
+          call.grouped};
 }
 
 void write_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
@@ -256,18 +222,20 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
   }
   switch (call.kernel) {
     case AttentionKernel::sdpa_flash:
-      flash_backward(block, context, call, backward);
+      flash_backward(block, core_of(context, call), backward);
       break;
     case AttentionKernel::sdpa_efficient:
       efficient_backward(block, context, call, backward);
       break;
     case AttentionKernel::sdpa_cudnn:
-      cudnn_backward(block, context, backward);
+      cudnn_backward(block, core_of(context, call), backward);
       break;
     case AttentionKernel::sdpa:
     case AttentionKernel::sdpa_math:
     case AttentionKernel::eager:
     case AttentionKernel::unfused:
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
     case AttentionKernel::textbook:
       break;
   }

@@ -6,6 +6,7 @@
 #include "../parameter_names.hpp"
 #include "decoder.hpp"
 #include "megatron.hpp"
+#include "memest/units/int128.hpp"
 #include "plain.hpp"
 
 namespace memest {
@@ -36,6 +37,18 @@ void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
   }
 }
 
+/// Megatron's training program rounds the vocabulary up for its shards
+/// (make_vocab_size_divisible_by); its library alone takes it as it is.
+ModelSpec with_padded_vocabulary(ModelSpec model, const LoweringPolicy& policy) {
+  constexpr std::int64_t kMultiple = 128;
+  auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (decoder == nullptr || policy.implementation.layers != LayerSpec::te) return model;
+  const std::int64_t multiple = checked_multiply(kMultiple, policy.tensor);
+  const std::int64_t shards = checked_add(decoder->vocab_size, multiple - 1) / multiple;
+  decoder->vocab_size = checked_multiply(shards, multiple);
+  return model;
+}
+
 /// torchtitan's model keeps the rotations of all its positions, as complex numbers.
 void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& inventory) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
@@ -56,11 +69,13 @@ std::variant<Graph, Unavailable> of_layers(const LayerList& layers, const ModelS
 }  // namespace
 
 std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPolicy& policy) {
-  const auto* own = std::get_if<DecoderSpec>(&model.architecture);
-  if (own != nullptr && policy.implementation.framework == Framework::megatron) {
-    auto result = lower_megatron(model, policy);
+  const bool is_decoder = std::holds_alternative<DecoderSpec>(model.architecture);
+  if (is_decoder && policy.implementation.framework == Framework::megatron) {
+    const ModelSpec padded = with_padded_vocabulary(model, policy);
+    auto result = lower_megatron(padded, policy);
     if (auto* graph = std::get_if<Graph>(&result)) {
-      graph->parameters = parameters_of_megatron(*own, policy);
+      graph->parameters =
+          parameters_of_megatron(std::get<DecoderSpec>(padded.architecture), policy);
     }
     return result;
   }

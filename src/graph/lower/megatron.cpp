@@ -99,27 +99,6 @@ Expr input_bytes(const Op& op, const MegatronContext& context, const ParallelPro
   return context.b * context.s * product.in * Expr(size_of(op.compute));
 }
 
-void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
-  if (!product.gathers) return;
-  op.forward_messages = {
-      {.kind = MessageKind::all_gather, .bytes = input_bytes(op, context, product)}};
-}
-
-/// With shards of the sequence the input is gathered again beside the product that makes its
-/// gradient, which is scattered beside the weight's. Else the gradient's parts are summed there.
-void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
-  if (context.policy.tensor == 1 || product.by_rows) return;
-  const Expr bytes = input_bytes(op, context, product);
-  const auto beside = [&](MessageKind kind) {
-    return Message{.kind = kind, .bytes = bytes, .asynchronous = true};
-  };
-  if (product.gathers) {
-    op.backward_messages = {beside(MessageKind::all_gather), beside(MessageKind::reduce_scatter)};
-  } else {
-    op.backward_messages = {beside(MessageKind::all_reduce)};
-  }
-}
-
 /// Blocks of the stages, each written once.
 class StageWriter {
  public:
@@ -157,6 +136,25 @@ class StageWriter {
 };
 
 }  // namespace
+
+void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  if (!product.gathers) return;
+  op.forward_messages = {
+      {.kind = MessageKind::all_gather, .bytes = input_bytes(op, context, product)}};
+}
+
+void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  if (context.policy.tensor == 1 || product.by_rows) return;
+  const Expr bytes = input_bytes(op, context, product);
+  const auto beside = [&](MessageKind kind) {
+    return Message{.kind = kind, .bytes = bytes, .asynchronous = true};
+  };
+  if (product.gathers) {
+    op.backward_messages = {beside(MessageKind::all_gather), beside(MessageKind::reduce_scatter)};
+  } else {
+    op.backward_messages = {beside(MessageKind::all_reduce)};
+  }
+}
 
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x) {
@@ -235,6 +233,19 @@ TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::strin
   backward.give(x, backward.make(x, dtype));
   block.emit(std::move(op));
   return out;
+}
+
+TensorId column_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x) {
+  return context.te() ? te_column_product(block, context, product, x)
+                      : parallel_product(block, context, product, x);
+}
+
+TensorId row_product(BlockBuilder& block, const MegatronContext& context, ParallelProduct product,
+                     TensorId x) {
+  product.by_rows = true;
+  if (context.te()) return te_row_product(block, context, product, x);
+  return reduced(block, context, product.name, parallel_product(block, context, product, x));
 }
 
 std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,

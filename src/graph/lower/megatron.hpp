@@ -1,12 +1,13 @@
 // Megatron-core 0.16.1: GPTModel with its local layers (get_gpt_layer_local_spec), without
-// Transformer Engine and Apex. Streams are [s, b, h]; each autograd function of Megatron's own is
-// one op with what its forward saves and its backward makes. Under tensor parallelism sizes are one
-// rank's.
+// Transformer Engine and Apex, or with Transformer Engine's (2.11). Streams are [s, b, h]; each
+// autograd function of Megatron's own is one op with what its forward saves and its backward makes.
+// Under tensor parallelism sizes are one rank's.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "block_builder.hpp"
 #include "memest/graph/lower.hpp"
@@ -35,6 +36,8 @@ struct MegatronContext {
   [[nodiscard]] Precision precision() const {
     return {policy.weights, policy.weights, false, {}, policy.gradients};
   }
+  /// Layers of Transformer Engine.
+  [[nodiscard]] bool te() const { return policy.implementation.layers == LayerSpec::te; }
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
@@ -56,6 +59,16 @@ struct ParallelProduct {
   bool tied = false;
   bool by_rows = false;  ///< RowParallelLinear: answers partial sums
 };
+/// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
+TensorId column_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x);
+TensorId row_product(BlockBuilder& block, const MegatronContext& context, ParallelProduct product,
+                     TensorId x);
+/// What a product's ranks send. With shards of the sequence the input is gathered, and again in the
+/// backward beside the product that makes its gradient, which is scattered beside the weight's.
+/// Else the gradient's parts are summed there.
+void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
+void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
@@ -72,6 +85,20 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
 
+/// Transformer Engine's Linear over column- and row-parallel weights, FusedRoPEFunc,
+/// DotProductAttention, and Megatron's fused activations compiled by torch.compile.
+TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
+                           const ParallelProduct& product, TensorId x);
+TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x);
+TensorId te_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                   TensorId x);
+TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
+                           const std::vector<TensorId>& heads);
+TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context, TensorId y);
+
+/// The angles of the positions, which rotations read.
+inline constexpr std::string_view kRotaryTable = "rotary table";
 /// The table of angles, made once and kept (RotaryEmbedding.forward is cached).
 void rotary_table(BlockBuilder& block, const MegatronContext& context);
 

@@ -8,7 +8,6 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kTable = "rotary table";
 constexpr std::string_view kMask = "attention mask";
 
 /// A computation of `kind` from `x` alone, in another type or none of its own.
@@ -32,7 +31,7 @@ TensorId turned(BlockBuilder& block, const MegatronContext& context, std::string
   const Shape shape = block.tensor(x).shape;
   const DType dtype = block.dtype_of(x);
   const TensorId table =
-      block.shared(kTable, {context.s, Expr(1), Expr(1), context.d}, DType::fp32);
+      block.shared(kRotaryTable, {context.s, Expr(1), Expr(1), context.d}, DType::fp32);
   Shape none = shape;
   none.back() = Expr(0);
   const TensorId given = x;
@@ -185,14 +184,14 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context) {
   const TensorId shifted = make("shifted positions", {counted}, {context.s});
   const TensorId angles = make("angles", {shifted}, {context.s, half});
   const TensorId table = make("table", {angles}, {context.s, context.d});
-  block.outlive(table, kTable);
+  block.outlive(table, kRotaryTable);
 }
 
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   Frame call(block);
   const Expr& d = context.d;
   const Expr width = (context.a + Expr(2) * context.k) * d;
-  const TensorId both = call.local(parallel_product(
+  const TensorId both = call.local(column_product(
       block, context, {"qkv_proj", context.h, width, context.attention.q_bias, context.sequence},
       x));
   const auto by_heads = [&](const Expr& heads) { return Shape{context.s, context.b, heads, d}; };
@@ -208,14 +207,14 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
     q = call.local(copy(block, {"q_heads"}, q, by_heads(context.a)));
   }
   if (context.turns()) {
-    q = call.local(turned(block, context, "q_rotary", q));
-    k = call.local(turned(block, context, "k_rotary", k));
+    const auto rotation = context.te() ? te_turned : turned;
+    q = call.local(rotation(block, context, "q_rotary", q));
+    k = call.local(rotation(block, context, "k_rotary", k));
   }
-  const TensorId mixed = call.local(core_attention(block, context, q, k, parts[2]));
-  ParallelProduct product{"o_proj", context.a * d, context.h};
-  product.by_rows = true;
-  const TensorId out = parallel_product(block, context, product, mixed);
-  return reduced(block, context, "o_proj", out);
+  const TensorId mixed =
+      call.local(context.te() ? te_core_attention(block, context, {q, k, parts[2]})
+                              : core_attention(block, context, q, k, parts[2]));
+  return row_product(block, context, {"o_proj", context.a * d, context.h}, mixed);
 }
 
 }  // namespace memest

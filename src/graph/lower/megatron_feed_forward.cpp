@@ -128,17 +128,16 @@ TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& conte
   Frame call(block);
   const Expr width = part.gated ? Expr(2) * context.f : context.f;
   TensorId hidden =
-      parallel_product(block, context, {"up_proj", context.h, width, false, context.sequence}, x);
-  if (part.gated) {
+      column_product(block, context, {"up_proj", context.h, width, false, context.sequence}, x);
+  if (context.te()) {
+    hidden = compiled_activation(block, context, hidden);
+  } else if (part.gated) {
     hidden = swiglu(block, context, hidden);
   } else {
     hidden = bias_gelu(block, hidden, block.parameter({"up_proj", "bias"}, {context.f}));
   }
   call.local(hidden);
-  ParallelProduct product{"down_proj", context.f, context.h};
-  product.by_rows = true;
-  const TensorId out = parallel_product(block, context, product, hidden);
-  return reduced(block, context, "down_proj", out);
+  return row_product(block, context, {"down_proj", context.f, context.h}, hidden);
 }
 
 }  // namespace memest

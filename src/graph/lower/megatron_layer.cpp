@@ -23,6 +23,11 @@ TensorId bias_dropout_add(BlockBuilder& block, const MegatronContext& context,
   return add(block, {of_attention ? "attention_residual" : "feed_forward_residual"}, residual, x);
 }
 
+/// The layer names the norm's output where that is a module of its own.
+TensorId held(Frame& call, const MegatronContext& context, TensorId normed) {
+  return context.te() ? normed : call.local(normed);
+}
+
 }  // namespace
 
 TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
@@ -41,7 +46,7 @@ Block megatron_layer(const MegatronContext& context, bool makes_table) {
   TensorId y = 0;
   {
     Frame call(block);
-    const TensorId normed = call.local(megatron_norm(block, context, "attention_norm", x));
+    const TensorId normed = held(call, context, megatron_norm(block, context, "attention_norm", x));
     const TensorId mixed = megatron_attention(block, context, normed);
     y = bias_dropout_add(block, context, "o_proj", x, mixed, context.attention.output_bias);
   }
@@ -49,7 +54,8 @@ Block megatron_layer(const MegatronContext& context, bool makes_table) {
   {
     Frame call(block);
     call.local(y);
-    const TensorId normed = call.local(megatron_norm(block, context, "feed_forward_norm", y));
+    const TensorId normed =
+        held(call, context, megatron_norm(block, context, "feed_forward_norm", y));
     const TensorId fed = megatron_feed_forward(block, context, normed);
     out = bias_dropout_add(block, context, "down_proj", y, fed, context.feed_forward.bias);
   }

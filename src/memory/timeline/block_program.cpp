@@ -45,6 +45,7 @@ class Compiler {
     made.workspace = op.workspace;
     made.forward_buffer = value(op.forward_buffer);
     made.backward_buffer = value(op.backward_buffer);
+    if (op.adds_to_buffer) made.unread = unread_gradient(*op.adds_to_buffer);
     made.once = op.once;
     made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
@@ -53,6 +54,12 @@ class Compiler {
     compile_forward(op, made);
     if (made.trains) compile_backward(op, made);
     return made;
+  }
+
+  [[nodiscard]] UnreadGradient unread_gradient(TensorId parameter) const {
+    UnreadGradient unread{{}, bytes(parameter, block_.tensors[parameter].dtype)};
+    for (const Expr& size : block_.tensors[parameter].shape) unread.shape.push_back(value(size));
+    return unread;
   }
 
   void compile_forward(const Op& op, OpProgram& made) {

@@ -46,6 +46,12 @@ struct HandedGradient {
   std::int64_t sum_bytes = 0;  ///< of the sum where it cannot be added in place
 };
 
+/// By its shape the process keeps one.
+struct UnreadGradient {
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes = 0;
+};
+
 struct OpProgram {
   Slice scratch;    ///< of `made`
   Slice made;       ///< outputs that own their storage
@@ -59,18 +65,19 @@ struct OpProgram {
                                  ///< broadcast inputs, after the node's own formula
   Slice handed;
   Workspace workspace = Workspace::none;
-  std::uint32_t product = 0;         ///< of `steps`: after this one the first product runs
-  std::int64_t forward_buffer = 0;   ///< asked of the growing buffer
-  std::int64_t backward_buffer = 0;  ///< the same of the backward
-  bool once = false;                 ///< runs in the first forward alone
-  bool trains = false;               ///< has a backward
-  bool keeps = false;                ///< its node saves something, be it a parameter
-  bool keeps_result = false;         ///< the last thing saved exists only after the op has run
-  bool hands_on = false;             ///< an output's gradient goes on to an input
-  bool hands_kept = false;           ///< so does, written in place, the first tensor that is saved
-  bool kept_selectively = false;     ///< see Op
-  bool casts = false;                ///< makes autocast's copy of `parameter`
-  bool drops = false;                ///< dropout: an evaluation hands `dropped` on instead
+  std::uint32_t product = 0;             ///< of `steps`: after this one the first product runs
+  std::int64_t forward_buffer = 0;       ///< asked of the growing buffer
+  std::int64_t backward_buffer = 0;      ///< the same of the backward
+  std::optional<UnreadGradient> unread;  ///< see Op::adds_to_buffer
+  bool once = false;                     ///< runs in the first forward alone
+  bool trains = false;                   ///< has a backward
+  bool keeps = false;                    ///< its node saves something, be it a parameter
+  bool keeps_result = false;             ///< the last thing saved exists only after the op has run
+  bool hands_on = false;                 ///< an output's gradient goes on to an input
+  bool hands_kept = false;        ///< so does, written in place, the first tensor that is saved
+  bool kept_selectively = false;  ///< see Op
+  bool casts = false;             ///< makes autocast's copy of `parameter`
+  bool drops = false;             ///< dropout: an evaluation hands `dropped` on instead
   TensorId dropped = 0;
   TensorId parameter = 0;
 };

@@ -27,6 +27,7 @@ namespace memest {
 struct WorkspaceSizes {
   std::int64_t cublas = 0;
   std::int64_t cublas_lt = 0;
+  std::int64_t transformer_engine = 0;
 };
 
 struct EngineSettings {
@@ -110,6 +111,8 @@ class Engine {
 
   // engine_stages.cpp
   void grow_buffer(std::int64_t bytes);
+  void use_workspace_of_process();
+  void make_unread(const UnreadGradient& gradient);
   [[nodiscard]] bool runs(const OpSite& site, const OpProgram& op);
 
   // engine_forward.cpp
@@ -185,7 +188,9 @@ class Engine {
   std::vector<OpSite> ran_once_;
   StorageId buffer_ = kNoStorage;  // that grows
   std::int64_t buffer_bytes_ = 0;
-  std::vector<StorageId> made_;  // of the running backward node
+  bool has_process_workspace_ = false;
+  std::vector<std::vector<std::int64_t>> unread_;  // shapes
+  std::vector<StorageId> made_;                    // of the running backward node
   std::vector<StorageId> extra_incoming_;
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;

@@ -60,6 +60,7 @@ void Engine::run_backward(const OpSite& site) {
   recorder_.retain(kept);
   if (unpacks_) drop_saved(site, op);
   run_steps(site, op, {op.reductions, op.steps.end});
+  if (op.unread) make_unread(*op.unread);
   if (!op.hands_on) recorder_.release(incoming.storage);
   for (const StorageId storage : extra_incoming_) recorder_.release(storage);
   extra_incoming_.clear();
@@ -103,7 +104,11 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
     const MadeGradient& gradient = program.made_gradients[op.gradients.begin + step.tensor];
     made_[step.tensor] = recorder_.allocate(gradient.bytes, label_of(site, gradient));
     // The backward of a product is two plain products, whatever library the forward called.
-    if (op.workspace != Workspace::none && i >= op.product) use_workspace(Workspace::cublas);
+    if (op.workspace == Workspace::transformer_engine) {
+      use_workspace(op.workspace);
+    } else if (op.workspace != Workspace::none && i >= op.product) {
+      use_workspace(Workspace::cublas);
+    }
   }
 }
 

@@ -237,6 +237,7 @@ void Engine::end_autocast() {
 /// cublasLt is called through cuBLAS's handle, whose workspace comes first.
 void Engine::use_workspace(Workspace workspace) {
   if (workspace == Workspace::none) return;
+  if (workspace == Workspace::transformer_engine) return use_workspace_of_process();
   use_workspace(LoopTensor::cublas_workspace, settings_.workspaces.cublas);
   if (workspace == Workspace::cublas_lt) {
     use_workspace(LoopTensor::cublas_lt_workspace, settings_.workspaces.cublas_lt);

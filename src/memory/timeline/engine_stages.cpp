@@ -61,6 +61,24 @@ void Engine::grow_buffer(std::int64_t bytes) {
   recorder_.release(std::exchange(buffer_, recorder_.allocate(bytes, label)));
 }
 
+void Engine::use_workspace_of_process() {
+  if (std::exchange(has_process_workspace_, true)) return;
+  Label label;
+  label.holding = Holding::workspaces;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::transformer_engine_workspace);
+  recorder_.allocate(settings_.workspaces.transformer_engine, label);
+}
+
+void Engine::make_unread(const UnreadGradient& gradient) {
+  const auto known = std::find(unread_.begin(), unread_.end(), gradient.shape);
+  if (known != unread_.end()) return;
+  unread_.push_back(gradient.shape);
+  Label label;
+  label.holding = Holding::gradients;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::unread_gradient);
+  recorder_.allocate(gradient.bytes, label);
+}
+
 bool Engine::runs(const OpSite& site, const OpProgram& op) {
   if (!op.once) return true;
   const bool ran = std::any_of(ran_once_.begin(), ran_once_.end(), [&](const OpSite& other) {

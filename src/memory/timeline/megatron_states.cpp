@@ -70,10 +70,12 @@ std::int64_t MegatronStates::elements(std::size_t parameter) const {
   return timeline_.parameters[parameter].elements;
 }
 
-/// torch.nn's own modules; Megatron's make their weights on the device.
+/// torch.nn's own modules; Megatron's and Transformer Engine's make their weights on the device.
 bool MegatronStates::made_on_host(std::size_t parameter) const {
   const ParameterTensor& tensor = row(parameter);
-  return tensor.role == ParameterRole::norm || tensor.name.find("position") != std::string::npos;
+  const bool local = job_.training->implementation.layers == LayerSpec::local;
+  return (local && tensor.role == ParameterRole::norm) ||
+         tensor.name.find("position") != std::string::npos;
 }
 
 StorageId MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& recorder) const {

@@ -12,7 +12,7 @@ struct NamedLoopTensor {
   LoopTensor tensor;
   std::string_view name;
 };
-constexpr std::array<NamedLoopTensor, 32> kLoopTensors = {{
+constexpr std::array<NamedLoopTensor, 34> kLoopTensors = {{
     {LoopTensor::batch, "batch"},
     {LoopTensor::batch_copy, "second copy of the batch"},
     {LoopTensor::labels, "labels"},
@@ -45,6 +45,8 @@ constexpr std::array<NamedLoopTensor, 32> kLoopTensors = {{
     {LoopTensor::growing_buffer, "global memory buffer"},
     {LoopTensor::cublas_workspace, "cuBLAS workspace"},
     {LoopTensor::cublas_lt_workspace, "cublasLt workspace"},
+    {LoopTensor::transformer_engine_workspace, "workspace of Transformer Engine's products"},
+    {LoopTensor::unread_gradient, "unread gradient of a weight's shape"},
 }};
 
 std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {

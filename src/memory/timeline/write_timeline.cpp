@@ -153,7 +153,8 @@ EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   settings.framework = job.forward()->implementation.framework;
   settings.hooks = wrapper;
   settings.gradients = job.training.has_value();
-  settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace};
+  settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
+                         transformer_engine_workspace_bytes(job.hardware.gpu)};
   if (recipe.gradients != recipe.trained.value_or(recipe.weights))
     settings.gradient_bytes = size_of(recipe.gradients);
   return settings;

@@ -18,10 +18,10 @@ constexpr Word kAttentions[] = {{"default"},
                                 {"sdpa-cudnn"},
                                 {"eager"},
                                 {"unfused"},
-                                {"flash-2", "the attention kernel 'flash-2'"},
+                                {"flash-2"},
                                 {"flash-3", "the attention kernel 'flash-3'"},
                                 {"flex", "the attention kernel 'flex'"},
-                                {"te", "the attention kernel 'te'"}};
+                                {"te"}};
 constexpr Word kLosses[] = {{"upcast"},
                             {"plain"},
                             {"chunked", "the chunked loss"},
@@ -30,7 +30,7 @@ constexpr Word kLosses[] = {{"upcast"},
 constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
-constexpr Word kLayerSpecs[] = {{"te", "Megatron's layers of Transformer Engine"}, {"local"}};
+constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks", "torch.compile"}, {"whole", "torch.compile"}};
 constexpr Word kTorches[] = {{"2.11"}};
@@ -66,7 +66,8 @@ constexpr Key kImplementationKeys[] = {
      .doc = "Rotary positions operation by operation, or as one kernel."},
     {.name = "layers",
      .shapes = {choice(kLayerSpecs)},
-     .doc = "Megatron's layer specification; it has to be said, for Megatron's own default is te."},
+     .fallback = "te",
+     .doc = "Megatron's layer specification: Transformer Engine's layers, or its own."},
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
