@@ -52,6 +52,22 @@ bool is_made_once(const Block& block, TensorId id) {
   });
 }
 
+/// Bytes of the model's buffers that ops save: they are there anyway.
+Expr kept_buffers(const Graph& graph) {
+  Expr bytes;
+  std::set<std::string_view> seen;
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      for (const TensorId id : op.saved) {
+        const Tensor& tensor = storage_of(block, id);
+        if (tensor.role != Role::buffer || !tensor.shared) continue;
+        if (seen.insert(tensor.name).second) bytes += tensor.bytes();
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<PassedOn> passed_on(const Graph& graph) {
@@ -73,7 +89,7 @@ Expr shared_bytes(const Graph& graph) {
   for (const BlockRun& run : graph.order) {
     shared -= run.repeat * graph.blocks[run.block].saved_bytes(false);
   }
-  return shared;
+  return shared - kept_buffers(graph);
 }
 
 Expr layer_input_bytes(const Graph& graph) {
@@ -105,6 +121,15 @@ LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& be
 LedgerTerm batch_term(const Graph& graph) {
   return {"batch", TermGroup::buffers, input_bytes(graph.blocks[graph.order.front().block]),
           "the loop holds the batch until the next one", ""};
+}
+
+std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
+  const TrainingSpec& training = *job.training;
+  if (training.implementation.loop != LoopKind::torchtitan) return {};
+  if (training.gradient_accumulation == 1) return {};
+  return {{"batches of the step's earlier micro-steps", TermGroup::buffers,
+           (Expr(Symbol::micro_batches) - 1) * batch_term(graph).formula,
+           "torchtitan 0.2.2, train_step: the list of the step's batches keeps their inputs", ""}};
 }
 
 bool batch_is_kept(const Graph& graph) {

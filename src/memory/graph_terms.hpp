@@ -32,6 +32,9 @@ LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& be
 /// The step's batch, which the loop holds.
 LedgerTerm batch_term(const Graph& graph);
 
+/// What a loop holds of the micro-steps before the running one.
+std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job);
+
 /// Whether autograd keeps the batch anyway: token ids, or what the first operation reads.
 bool batch_is_kept(const Graph& graph);
 

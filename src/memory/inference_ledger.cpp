@@ -45,7 +45,7 @@ class InferenceLedgerWriter {
     add_all(always_, buffer_terms(graph_.parameters));
     add_all(always_, workspace_terms(graph_, job_));
     add(always_, batch_term(graph_));
-    for (const Site& site : sites_of(graph_, graph_.order, 0)) write_site(site);
+    for (const Site& site : sites_of(graph_, graph_.order, {})) write_site(site);
     OutsideTerms outside = outside_terms(job_);
     for (LedgerTerm& term : outside.terms) terms_.outside(std::move(term));
     Ledger ledger = std::move(terms_).take();

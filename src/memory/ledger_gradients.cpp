@@ -1,5 +1,9 @@
 #include "ledger_gradients.hpp"
 
+#include <algorithm>
+#include <string>
+
+#include "memest/spec/dtype.hpp"
 #include "model_states.hpp"
 
 namespace memest {
@@ -16,39 +20,83 @@ Expr LayerCount::times(std::int64_t count) const {
   return Expr(Symbol::layers) - Expr(layers_ - count);
 }
 
-LedgerGradients::LedgerGradients(const Graph& graph, const Job& job, LayerCount layer_count)
-    : graph_(graph), job_(job), layer_count_(layer_count), persist_(gradients_persist(job)) {
+LedgerGradients::LedgerGradients(const Graph& graph, const Job& job, const LedgerUnits& units,
+                                 LayerCount layer_count)
+    : graph_(graph),
+      job_(job),
+      training_(*job.training),
+      units_(units),
+      layer_count_(layer_count),
+      is_megatron_(training_.implementation.framework == Framework::megatron),
+      persist_(gradients_persist(job)) {
   for (const Block& block : graph.blocks) {
-    const BlockMoments all = moments_of(block, BlockPass::keep_all);
-    elements_.push_back(all.backward.empty() ? Expr() : all.backward.back().gradient_elements);
+    elements_.push_back(moments_of(block, BlockPass::keep_all).end.gradient_elements);
   }
 }
 
-/// Whole in FSDP2's root unit, until the end of the backward pass; else a rank's share.
-Expr LedgerGradients::bytes_of(const Block& block, const Expr& elements) const {
-  const Recipe& recipe = job_.training->recipe;
-  const bool in_root_unit = recipe.gathered_units && !block.checkpointable;
-  if (in_root_unit) return size_of(recipe.compute) * elements;
-  return share(job_, ZeroStage::optimizer_gradients, size_of(recipe.gradients) * elements);
+std::vector<LedgerTerm> LedgerGradients::all() const {
+  return {gradient_term(job_, graph_.parameters),
+          {"rest of the table's whole gradient", TermGroup::gradients,
+           size_of(training_.recipe.gradients) * unreduced_elements(),
+           "torch.distributed.tensor, PyTorch 2.11: without FSDP2 an embedding's gradient stays "
+           "that of the whole table on every rank",
+           ""}};
 }
 
-Expr LedgerGradients::of_block(const Block& block, const Moment& moment) const {
-  const bool in_unit = job_.training->recipe.gathered_units && block.checkpointable;
-  if (persist_ || in_unit) return {};
-  return bytes_of(block, moment.gradient_elements);
-}
-
-Expr LedgerGradients::of_later(const Site& site) const {
-  Expr bytes;
-  for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-    bytes += layer_count_.times(site.after[i]) * bytes_of(graph_.blocks[i], elements_[i]);
+/// In the fused step; lists of temporaries take more than what these gave back before.
+LedgerTerm LedgerGradients::relaid() const {
+  Expr elements;
+  const bool fused = training_.optimizer_implementation == OptimizerImplementation::fused;
+  if (fused && !unreduced_elements().is_zero()) {
+    elements = graph_.blocks[graph_.order.front().block].trained_parameters();
+    for (const ParameterTensor& row : graph_.parameters.parameters) {
+      if (row.role == ParameterRole::norm) elements += Expr(row.count * elements_of(row));
+    }
   }
-  return bytes;
+  return {"gradients in the form of their parameters", TermGroup::gradients,
+          size_of(training_.recipe.gradients) * elements,
+          "torch.distributed.tensor, PyTorch 2.11: partial sums and whole tables, for the step",
+          ""};
 }
 
+std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& moment) const {
+  return terms(site, moment, later(site, false));
+}
+
+std::vector<LedgerTerm> LedgerGradients::before_the_end(const Site& site,
+                                                        const Moment& moment) const {
+  return terms(site, moment, later(site, units_.reduces_at_end(site.block)));
+}
+
+/// Of a table of which every rank has the whole gradient, beside the rank's share.
+Expr LedgerGradients::unreduced_elements() const {
+  const std::size_t first = graph_.order.front().block;
+  const auto& tensors = graph_.blocks[first].tensors;
+  const bool whole = std::any_of(tensors.begin(), tensors.end(),
+                                 [](const Tensor& tensor) { return tensor.gradient_is_relaid; });
+  if (!whole || units_.exist()) return {};
+  return elements_[first] - graph_.blocks[first].trained_parameters();
+}
+
+/// Whole until the unit is reduced, else a rank's share.
+Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
+  if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
+  if (units_.exist() && persist_) return {};
+  return share(job_, ZeroStage::optimizer_gradients,
+               size_of(training_.recipe.gradients) * elements);
+}
+
+/// The block's own by this moment.
+Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
+  if (units_.exist()) return units_.whole_gradients(moment.gradient_elements);
+  return persist_ ? Expr() : bytes_of(block, moment.gradient_elements);
+}
+
+/// The running operation's where it stands beside the one that stays: to be cast, to be added to
+/// it, or to be divided over the ranks.
 Expr LedgerGradients::arriving(const Moment& moment) const {
-  const Recipe& recipe = job_.training->recipe;
-  if (recipe.gathered_units) return {};
+  const Recipe& recipe = training_.recipe;
+  if (units_.exist()) return {};
   const bool cast =
       recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
   const bool beside = cast || persist_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
@@ -56,6 +104,17 @@ Expr LedgerGradients::arriving(const Moment& moment) const {
   return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
 }
 
+/// Of everything after the site; `reduced`: without what FSDP2 reduces at the end.
+Expr LedgerGradients::later(const Site& site, bool reduced) const {
+  Expr bytes;
+  for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+    if (reduced && units_.reduces_at_end(i)) continue;
+    bytes += layer_count_.times(site.after[i]) * bytes_of(i, elements_[i]);
+  }
+  return bytes;
+}
+
+/// Elements of tied weights whose gradient waits for the embedding's, to be added to it.
 Expr LedgerGradients::waiting_elements(const Site& site) const {
   Expr tied;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
@@ -63,6 +122,34 @@ Expr LedgerGradients::waiting_elements(const Site& site) const {
         layer_count_.times(site.after[i]) * (elements_[i] - graph_.blocks[i].trained_parameters());
   }
   return tied;
+}
+
+std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& moment,
+                                               const Expr& later) const {
+  const Recipe& recipe = training_.recipe;
+  const Block& block = graph_.blocks[site.block];
+  const DType arriving_type = is_megatron_ || units_.exist() ? recipe.compute : recipe.gradients;
+  const Expr tied = size_of(arriving_type) * waiting_elements(site);
+  std::vector<LedgerTerm> result;
+  if (!persist_ || units_.exist()) {
+    result.push_back({"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
+                      TermGroup::gradients, later + own(site.block, moment),
+                      "PyTorch: a gradient appears when its operation's backward runs", ""});
+  } else {
+    result.push_back({"gradient of the tied head", TermGroup::gradients, tied,
+                      "PyTorch: it waits for the embedding's, to be added to it", ""});
+  }
+  result.push_back({"gradient of the running operation's weight", TermGroup::gradients,
+                    arriving(moment),
+                    "PyTorch: made beside the gradient that stays, then cast or added", ""});
+  const bool summed = !block.ops.empty() && block.ops.front().kind == OpKind::embedding &&
+                      !recipe.autocast && !is_megatron_;
+  if (summed && !moment.new_gradient_elements.is_zero()) {
+    result.push_back(
+        {"sum of the tied gradients", TermGroup::gradients, tied,
+         "PyTorch 2.11: the gradients of embedding and tied head are summed out of place", ""});
+  }
+  return result;
 }
 
 }  // namespace memest

@@ -1,12 +1,14 @@
-// Which gradients are alive at a moment of a step's backward, as formulas of one rank.
+// Gradients of parameters in formulas: those that the backward pass has made by a moment, those
+// that wait to be added, and what FSDP2 has not yet reduced.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "memest/graph/graph.hpp"
+#include "ledger_units.hpp"
+#include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
-#include "memest/symbolic/expr.hpp"
 #include "moments.hpp"
 #include "sites.hpp"
 
@@ -28,27 +30,44 @@ class LayerCount {
 
 class LedgerGradients {
  public:
-  /// `graph` and `job` outlive this.
-  LedgerGradients(const Graph& graph, const Job& job, LayerCount layer_count);
+  /// `graph`, `job` and `units` outlive this.
+  LedgerGradients(const Graph& graph, const Job& job, const LedgerUnits& units,
+                  LayerCount layer_count);
 
-  /// Whether all of them stay between the steps' forwards and backwards.
+  /// All of them, between the backward pass and zero_grad.
+  [[nodiscard]] std::vector<LedgerTerm> all() const;
+  /// Whether they are there in the forward pass too.
   [[nodiscard]] bool persist() const { return persist_; }
-  /// Bytes of the block's own gradients by this moment; a unit's are among its gathered tensors.
-  [[nodiscard]] Expr of_block(const Block& block, const Moment& moment) const;
-  /// Of everything after the site.
-  [[nodiscard]] Expr of_later(const Site& site) const;
-  /// Bytes of the running operation's weight gradient where it stands beside the one that stays:
-  /// to be cast, to be added to it, or to be divided over the ranks.
-  [[nodiscard]] Expr arriving(const Moment& moment) const;
-  /// Elements of tied weights whose gradient waits for the embedding's, to be added to it.
-  [[nodiscard]] Expr waiting_elements(const Site& site) const;
+  /// What the optimizer's step makes of those that no unit reduces.
+  [[nodiscard]] LedgerTerm relaid() const;
+
+  /// At a moment of the backward pass of the site's block.
+  [[nodiscard]] std::vector<LedgerTerm> at(const Site& site, const Moment& moment) const;
+  /// The same where all is done but what FSDP2 reduces at the end.
+  [[nodiscard]] std::vector<LedgerTerm> before_the_end(const Site& site,
+                                                       const Moment& moment) const;
+
+  /// What tells the moments of a block apart, in bytes.
+  [[nodiscard]] Expr of_moment(std::size_t block, const Moment& moment) const {
+    return own(block, moment) + arriving(moment);
+  }
 
  private:
-  [[nodiscard]] Expr bytes_of(const Block& block, const Expr& elements) const;
+  [[nodiscard]] Expr bytes_of(std::size_t block, const Expr& elements) const;
+  [[nodiscard]] Expr own(std::size_t block, const Moment& moment) const;
+  [[nodiscard]] Expr arriving(const Moment& moment) const;
+  [[nodiscard]] Expr later(const Site& site, bool reduced) const;
+  [[nodiscard]] Expr waiting_elements(const Site& site) const;
+  [[nodiscard]] Expr unreduced_elements() const;
+  [[nodiscard]] std::vector<LedgerTerm> terms(const Site& site, const Moment& moment,
+                                              const Expr& later) const;
 
   const Graph& graph_;
   const Job& job_;
+  const TrainingSpec& training_;
+  const LedgerUnits& units_;
   LayerCount layer_count_;
+  bool is_megatron_;
   bool persist_;
   std::vector<Expr> elements_;  // of each block, tied weights included
 };

@@ -21,17 +21,12 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};
   }
   if (job.forward()->implementation.framework == Framework::torchtitan &&
-      job.parallelism.tensor > 1) {
-    return Unavailable{"the closed form does not know torchtitan's tensor parallelism"};
+      job.parallelism.pipeline > 1) {
+    return Unavailable{"the closed form of torchtitan's pipelines is not available yet"};
   }
   const Recompute recompute = job.recompute();
   if (is_own_checkpoint(recompute)) {
     return Unavailable{"the closed form of this recompute is not available yet"};
-  }
-  const bool by_operator = std::holds_alternative<SelectiveRecompute>(recompute) ||
-                           std::holds_alternative<EveryRecompute>(recompute);
-  if (by_operator && job.forward()->implementation.framework == Framework::torchtitan) {
-    return Unavailable{"the closed form does not know torchtitan's selective recompute"};
   }
   return std::nullopt;
 }

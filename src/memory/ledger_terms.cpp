@@ -61,8 +61,8 @@ void bind_stage(Bindings& bindings, const Graph& graph, const Job& job, std::int
   const PipelinePlace place{parallelism.pipeline, rank, parallelism.virtual_stages};
   bindings.set(Symbol::pipeline, parallelism.pipeline)
       .set(Symbol::layers, layers_of(graph, stages_of(graph).front()))
-      .set(Symbol::in_flight, most_in_flight(parallelism.schedule, place,
-                                             job.training->gradient_accumulation));
+      .set(Symbol::in_flight,
+           most_in_flight(parallelism.schedule, place, job.training->gradient_accumulation));
 }
 
 }  // namespace
@@ -72,6 +72,7 @@ LedgerTerms::LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeli
   bind_parameters(ledger_.bindings, graph);
   if (!graph.stages.empty()) bind_stage(ledger_.bindings, graph, job, pipeline_rank);
   ledger_.bindings.set(Symbol::data, job.parallelism.data)
+      .set(Symbol::context, job.parallelism.context)
       .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1)
       .set(Symbol::largest_unit, narrow_to_int64(largest_unit(graph).evaluate(ledger_.bindings)));
 }

@@ -12,6 +12,7 @@
 #include "inference_ledger.hpp"
 #include "ledger_gradients.hpp"
 #include "ledger_terms.hpp"
+#include "ledger_units.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
 #include "model_states.hpp"
@@ -42,15 +43,14 @@ class LedgerWriter {
         is_megatron_(training_.implementation.framework == Framework::megatron),
         layers_(layers_of(graph, stages_of(graph).front())),
         layer_count_(graph, layers_),
-        checkpoint_(checkpoint_length(training_.recompute, layers_)),
-        gradients_(graph, job, layer_count_),
+        plan_(checkpoint_plan_of(training_, layers_)),
+        checkpoint_(plan_.length),
         terms_(graph, job, rank),
+        units_(graph, job),
+        gradients_(graph, job, units_, layer_count_),
         shared_tables_(shared_bytes(graph)),
         layer_input_(layer_input_bytes(graph)),
         passed_on_(passed_on(graph)) {
-    for (const Block& block : graph.blocks) {
-      if (!block.checkpointable) root_elements_ += block.parameters();
-    }
     if (!graph.stages.empty()) write_in_flight(stages_of(graph).front());
   }
 
@@ -60,7 +60,7 @@ class LedgerWriter {
       write_textbook_instant();
     } else {
       for (const auto stage : stages_of(graph_)) {
-        for (const Site& site : sites_of(graph_, stage, checkpoint_)) write_site(site);
+        for (const Site& site : sites_of(graph_, stage, {plan_, units_.exist()})) write_site(site);
       }
       write_steps();
     }
@@ -74,21 +74,35 @@ class LedgerWriter {
   }
 
  private:
-  [[nodiscard]] BlockPass pass_of(const Block& block, bool second) const {
+  /// Whether the site's layer runs again.
+  [[nodiscard]] bool runs_again(const Site& site) const {
+    const bool layer = graph_.blocks[site.block].checkpointable;
+    return layer && checkpoint_ > 0 && (site.layers_before + 1) % plan_.every == 0;
+  }
+
+  [[nodiscard]] BlockPass pass_of(const Site& site, bool second) const {
+    const Block& block = graph_.blocks[site.block];
     if (!block.checkpointable) {
       return checkpoint_ > 0 ? BlockPass::keep_input_too : BlockPass::keep_all;
     }
-    if (checkpoint_ > 0 && !second) return BlockPass::keep_nothing;
-    if (checkpoint_ > 0) return is_megatron_ ? BlockPass::recompute_held : BlockPass::recompute;
-    if (std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
+    if (!runs_again(site)) return kept_whole();
+    if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
+    if (plan_.selects) return BlockPass::recompute_selected;
+    if (plan_.to_end) return BlockPass::recompute_whole;
+    return is_megatron_ ? BlockPass::recompute_held : BlockPass::recompute;
+  }
+
+  /// The pass of a layer outside checkpoints.
+  [[nodiscard]] BlockPass kept_whole() const {
+    if (checkpoint_ == 0 && std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
       return BlockPass::keep_core_out;
     }
     return BlockPass::keep_all;
   }
 
-  /// What autograd keeps of a block between its forward and its backward, or its checkpoint.
+  /// What autograd keeps of a block between its forward and its backward, outside checkpoints.
   [[nodiscard]] Expr kept_of(const Block& block) const {
-    return pass_of(block, false) == BlockPass::keep_core_out
+    return block.checkpointable && kept_whole() == BlockPass::keep_core_out
                ? block.saved_bytes_without_attention_core()
                : block.saved_bytes(false);
   }
@@ -120,15 +134,20 @@ class LedgerWriter {
     always(buffer_terms(graph_.parameters));
     always(workspace_terms(graph_, job_));
     always(resident_bucket_terms(job_));
+    always(earlier_batch_terms(graph_, job_));
     if (training_.hold_outputs) always({held_logits_term(graph_)});
     always(process_terms(graph_));
-    all_gradients_ = terms_.add(gradient_term(job_, graph_.parameters));
+    for (LedgerTerm& term : gradients_.all()) add_term(all_gradients_, std::move(term));
   }
 
   [[nodiscard]] Alive residents() const {
     Alive alive = always_;
-    if (gradients_.persist()) alive.push_back(all_gradients_);
+    if (gradients_.persist()) add_all_gradients(alive);
     return alive;
+  }
+
+  void add_all_gradients(Alive& alive) const {
+    alive.insert(alive.end(), all_gradients_.begin(), all_gradients_.end());
   }
 
   void add_term(Alive& alive, LedgerTerm term) {
@@ -144,15 +163,20 @@ class LedgerWriter {
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
       const Block& block = graph_.blocks[i];
       if (site.before[i] == 0) continue;
-      const bool dropped = block.checkpointable && checkpoint_ > 0;
+      const std::int64_t dropped =
+          block.checkpointable && checkpoint_ > 0 ? site.before[i] / plan_.every : 0;
+      const std::int64_t whole = site.before[i] - dropped;
       // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
-      if (!(dropped && second))
-        casts += layer_count_.times(site.before[i]) * block.saved_cast_bytes();
-      if (dropped) continue;
-      add_term(alive,
-               {"activations: " + block.name, TermGroup::activations,
-                layer_count_.times(site.before[i]) * (kept_of(block) - block.saved_cast_bytes()),
-                kSavedSource, ""});
+      casts += layer_count_.times(second ? whole : site.before[i]) * block.saved_cast_bytes();
+      if (plan_.selects && dropped > 0) {
+        add_term(alive, {"activations: kept by the list of operators", TermGroup::activations,
+                         layer_count_.times(dropped) * block.selectively_kept_bytes(),
+                         "torchtitan 0.2.2, activation_checkpoint.py", ""});
+      }
+      if (whole == 0) continue;
+      add_term(alive, {"activations: " + block.name, TermGroup::activations,
+                       layer_count_.times(whole) * (kept_of(block) - block.saved_cast_bytes()),
+                       kSavedSource, ""});
     }
     add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations, in_flight_,
                      "a pipeline's schedule: their forwards have run, their backwards not", ""});
@@ -173,7 +197,8 @@ class LedgerWriter {
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
     const std::int64_t reached = site.layers_before + (inside ? 1 : 0);
-    const std::int64_t checkpoints = (reached + checkpoint_ - 1) / checkpoint_;
+    const std::int64_t checkpoints =
+        plan_.every > 1 ? reached / plan_.every : (reached + checkpoint_ - 1) / checkpoint_;
     add_term(alive, {"activations: checkpointed inputs", TermGroup::activations,
                      layer_count_.times(checkpoints) * layer_input_,
                      "torch.utils.checkpoint: one input a checkpoint", ""});
@@ -199,51 +224,23 @@ class LedgerWriter {
                      TermGroup::activations, bytes, kLiveSource, ""});
   }
 
-  /// Gradients at a moment of the backward pass; `later` are those of everything after the site.
-  void add_gradients(Alive& alive, const Site& site, const Moment& moment, const Expr& later) {
-    const Recipe& recipe = training_.recipe;
-    const Block& block = graph_.blocks[site.block];
-    const DType arriving = is_megatron_ ? recipe.compute : recipe.gradients;
-    const Expr tied = size_of(arriving) * gradients_.waiting_elements(site);
-    if (!gradients_.persist()) {
-      add_term(alive, {"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
-                       TermGroup::gradients, later + gradients_.of_block(block, moment),
-                       "PyTorch: a gradient appears when its operation's backward runs", ""});
-    } else {
-      add_term(alive, {"gradient of the tied head", TermGroup::gradients, tied,
-                       "PyTorch: it waits for the embedding's, to be added to it", ""});
-    }
-    add_term(alive, {"gradient of the running operation's weight", TermGroup::gradients,
-                     gradients_.arriving(moment),
-                     "PyTorch: made beside the gradient that stays, then cast or added", ""});
-    const bool summed =
-        block.ops.front().kind == OpKind::embedding && !recipe.autocast && !is_megatron_;
-    if (summed && !moment.new_gradient_elements.is_zero()) {
-      add_term(
-          alive,
-          {"sum of the tied gradients", TermGroup::gradients, tied,
-           "PyTorch 2.11: the gradients of embedding and tied head are summed out of place", ""});
-    }
-  }
-
   /// The moments of a block that can be a peak: at one site nothing else differs between them.
-  const BlockMoments& moments(std::size_t block, bool second) {
-    const BlockPass pass = pass_of(graph_.blocks[block], second);
-    const auto [entry, is_new] = moments_.try_emplace({block, pass});
+  const BlockMoments& moments(const Site& site, bool second) {
+    const BlockPass pass = pass_of(site, second);
+    const auto [entry, is_new] = moments_.try_emplace({site.block, pass});
     if (!is_new) return entry->second;
-    entry->second = moments_of(graph_.blocks[block], pass);
-    keep_possible_peaks(graph_.blocks[block], entry->second.forward);
-    keep_possible_peaks(graph_.blocks[block], entry->second.backward);
+    entry->second = moments_of(graph_.blocks[site.block], pass);
+    keep_possible_peaks(site.block, entry->second.forward);
+    keep_possible_peaks(site.block, entry->second.backward);
     return entry->second;
   }
 
-  void keep_possible_peaks(const Block& block, std::vector<Moment>& moments) const {
+  void keep_possible_peaks(std::size_t block, std::vector<Moment>& moments) const {
     std::vector<SizePolynomial> totals;
     std::vector<Moment> kept;
     for (const Moment& moment : moments) {
-      totals.push_back(terms_.bound(moment.saved + moment.live +
-                                    gradients_.of_block(block, moment) +
-                                    gradients_.arriving(moment)));
+      totals.push_back(
+          terms_.bound(moment.saved + moment.live + gradients_.of_moment(block, moment)));
     }
     for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
     moments = std::move(kept);
@@ -257,16 +254,17 @@ class LedgerWriter {
                      kLiveSource, ""});
   }
 
-  [[nodiscard]] Place place_of(const Site& site) const {
-    if (graph_.blocks[site.block].checkpointable) return Place::layer;
-    return site.layers_before == 0 && layers_ > 0 ? Place::before_layers : Place::after_layers;
-  }
-
   void write_site(const Site& site) {
     Alive base = residents();
     add_kept(base, site, false);
-    add_terms(base, forward_gather_terms(job_, place_of(site), root_elements_));
-    for (const Moment& moment : moments(site.block, false).forward) {
+    const BlockMoments& first = moments(site, false);
+    if (units_.exist()) {
+      write_hooks(site, units_.before_forward(site), first.begin, base);
+      add_terms(base, units_.in_forward(site));
+    } else {
+      add_terms(base, gather_terms(job_));
+    }
+    for (const Moment& moment : first.forward) {
       Alive alive = base;
       add_moment(alive, moment, site, "forward");
       write_instant("forward", site, moment, std::move(alive));
@@ -274,30 +272,54 @@ class LedgerWriter {
     write_backward(site);
   }
 
+  /// What FSDP2 does around a block, while `moment` is alive of it.
+  void write_hooks(const Site& site, const std::vector<LedgerUnits::Hook>& hooks, Moment moment,
+                   const Alive& base) {
+    for (const LedgerUnits::Hook& hook : hooks) {
+      Alive alive = base;
+      moment.op = hook.name;
+      add_moment(alive, moment, site, "around it");
+      add_terms(alive, hook.terms);
+      write_instant("units", site, moment, std::move(alive));
+    }
+  }
+
   void write_backward(const Site& site) {
     Alive base = residents();
     add_kept(base, site, true);
     add_terms(base, backward_bucket_terms(job_));
-    add_terms(base, backward_gather_terms(job_, place_of(site), root_elements_));
-    const Expr later = gradients_.of_later(site);
-    const BlockMoments& second = moments(site.block, true);
-    const bool again = graph_.blocks[site.block].checkpointable && checkpoint_ > 0;
-    if (again) {
+    const BlockMoments& second = moments(site, true);
+    write_unit_hooks(site, second, base);
+    add_terms(base, units_.exist() ? units_.in_backward(site) : gather_terms(job_));
+    if (runs_again(site)) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
-        add_gradients(alive, site, moment, later);
-        add_term(alive, {"gradient of the layer's output", TermGroup::activations, layer_input_,
-                         kLiveSource, ""});
+        add_terms(alive, gradients_.at(site, moment));
+        add_term(alive, {"gradients that came to the layer", TermGroup::activations,
+                         second.gradients_when_run_again, kLiveSource, ""});
         add_moment(alive, moment, site, "forward");
         write_instant("recompute", site, moment, std::move(alive));
       }
     }
     for (const Moment& moment : second.backward) {
       Alive alive = base;
-      add_gradients(alive, site, moment, later);
+      add_terms(alive, gradients_.at(site, moment));
       add_moment(alive, moment, site, "backward");
       write_instant("backward", site, moment, std::move(alive));
     }
+  }
+
+  void write_unit_hooks(const Site& site, const BlockMoments& moments, const Alive& base) {
+    if (!units_.exist()) return;
+    Alive before = base;
+    add_terms(before, gradients_.at(site, moments.turn));
+    write_hooks(site, units_.before_backward(site), moments.turn, before);
+    // The whole gradients of what is reduced are the hooks' own.
+    Alive after = base;
+    Moment end = moments.end;
+    end.gradient_elements = {};
+    add_terms(after, gradients_.before_the_end(site, end));
+    write_hooks(site, units_.after_backward(site), end, after);
   }
 
   void write_instant(const std::string& pass, const Site& site, const Moment& moment, Alive alive) {
@@ -307,7 +329,7 @@ class LedgerWriter {
 
   void write_steps() {
     Alive after_backward = always_;
-    after_backward.push_back(all_gradients_);
+    add_all_gradients(after_backward);
     add_term(after_backward, batch_term(graph_));
     if (training_.clip_gradients) {
       Alive alive = after_backward;
@@ -318,12 +340,13 @@ class LedgerWriter {
       add_terms(after_backward, state_terms(job_, graph_.parameters));
     }
     add_terms(after_backward, step_terms(job_, graph_.parameters));
+    add_term(after_backward, gradients_.relaid());
     terms_.instant("optimizer step", "optimizer step", std::move(after_backward));
   }
 
   void write_textbook_instant() {
     Alive alive = always_;
-    alive.push_back(all_gradients_);
+    add_all_gradients(alive);
     Site end;
     end.before.assign(graph_.blocks.size(), 0);
     for (const BlockRun& run : graph_.order) end.before[run.block] += run.repeat;
@@ -340,12 +363,13 @@ class LedgerWriter {
   bool is_megatron_;
   std::int64_t layers_;
   LayerCount layer_count_;
-  std::int64_t checkpoint_;
-  LedgerGradients gradients_;
+  CheckpointPlan plan_;
+  std::int64_t checkpoint_;  // its length
   LedgerTerms terms_;
+  LedgerUnits units_;
+  LedgerGradients gradients_;
   Alive always_;
-  std::uint16_t all_gradients_ = 0;
-  Expr root_elements_;  // of the blocks that are no layers
+  Alive all_gradients_;
   Expr shared_tables_;
   Expr layer_input_;
   Expr in_flight_;  // of a pipeline

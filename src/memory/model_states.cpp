@@ -216,8 +216,16 @@ ZeroStage zero_stage_of(const Job& job) {
 }
 
 Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
-  const bool divided = zero_stage_of(job) >= stage && job.parallelism.data > 1;
-  return divided ? elements / Expr(Symbol::data) : elements;
+  const bool divided = zero_stage_of(job) >= stage && job.parallelism.shard_ranks() > 1;
+  return divided ? unit_share(job, elements) : elements;
+}
+
+Expr unit_share(const Job& job, const Expr& elements) {
+  const Parallelism& parallelism = job.parallelism;
+  const std::int64_t replicas = parallelism.fsdp ? parallelism.fsdp->replicate : 1;
+  const Expr whole = replicas == 1 ? elements : elements * Expr(replicas);
+  const Expr share = parallelism.data == 1 ? whole : whole / Expr(Symbol::data);
+  return parallelism.context == 1 ? share : share / Expr(Symbol::context);
 }
 
 Expr trained_parameters(const Inventory& inventory) {

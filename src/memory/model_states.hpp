@@ -13,8 +13,12 @@ namespace memest {
 /// The ZeRO stage in effect: FSDP2's recipes shard everything, whatever `parallelism.zero` says.
 ZeroStage zero_stage_of(const Job& job);
 
-/// Elements of a rank's share: `elements`, over D where the job's stage is at least `stage`.
+/// Elements of a rank's share: `elements`, over the ranks where the job's stage is at least
+/// `stage`.
 Expr share(const Job& job, ZeroStage stage, const Expr& elements);
+/// The same of what is cut over the ranks in any case: data and context parallel ones, in each
+/// replica of FSDP's.
+Expr unit_share(const Job& job, const Expr& elements);
 
 /// The type that the optimizer steps: the master copy where there is one.
 DType stepped_type(const Recipe& recipe);

@@ -69,9 +69,25 @@ class BlockWalk {
 
   BlockMoments walk() {
     BlockMoments moments;
+    if (counts(block_.input)) moments.begin.live = tensor(storage(block_.input)).bytes();
     for (std::size_t i = 0; i < forward_end(); ++i) moments.forward.push_back(forward(i));
     receive_output_gradient();
-    for (std::size_t i = block_.ops.size(); i-- > 0;) backward(i, moments.backward);
+    if (runs_again()) {
+      moments.turn.saved = bytes(pending(0));
+    } else if (!block_.ops.empty()) {
+      moments.turn.saved = bytes(saved_until(block_.ops.size() - 1));
+    }
+    moments.turn.live = gradients_.bytes();
+    bool ran_again = !runs_again();
+    for (std::size_t i = block_.ops.size(); i-- > 0;) {
+      if (!ran_again && (!block_.ops[i].saved.empty() || pass_ == BlockPass::recompute_held)) {
+        moments.gradients_when_run_again = gradients_.bytes();
+        ran_again = true;
+      }
+      backward(i, moments.backward);
+    }
+    moments.end.live = gradients_.bytes();
+    moments.end.gradient_elements = gradient_elements_;
     return moments;
   }
 
@@ -84,15 +100,34 @@ class BlockWalk {
   [[nodiscard]] TensorId storage(TensorId id) const { return tensor(id).storage; }
 
   /// A checkpoint's second forward.
-  [[nodiscard]] bool runs_again() const {
+  [[nodiscard]] bool runs_again() const { return pass_ >= BlockPass::recompute; }
+
+  [[nodiscard]] bool stops_early() const {
     return pass_ == BlockPass::recompute || pass_ == BlockPass::recompute_held;
+  }
+
+  /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
+  [[nodiscard]] Storages pending(std::size_t at) const {
+    Storages result;
+    if (pass_ == BlockPass::recompute_selected) keep_selected(at, block_.ops.size(), result);
+    return result;
+  }
+
+  void keep_selected(std::size_t begin, std::size_t end, Storages& kept) const {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!block_.ops[i].kept_selectively) continue;
+      for (const TensorId id : block_.ops[i].outputs) {
+        if (storage(id) == id && counts(id)) kept.insert(id);
+      }
+    }
   }
 
   /// Whether the block's own memory holds this storage: not a parameter, not made outside the
   /// block, not kept by the block before, not the input that a checkpoint keeps.
   [[nodiscard]] bool counts(TensorId id) const {
     const Tensor& base = tensor(storage(id));
-    const bool callers = pass_ == BlockPass::keep_nothing || runs_again();
+    const bool callers =
+        pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || runs_again();
     return base.role != Role::parameter && !base.shared &&
            (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
            !(callers && storage(id) == storage(block_.input));
@@ -107,7 +142,7 @@ class BlockWalk {
   /// A checkpoint's second forward ends with the last operation that saves something.
   [[nodiscard]] std::size_t forward_end() const {
     std::size_t end = block_.ops.size();
-    if (!runs_again()) return end;
+    if (!stops_early()) return end;
     while (end > 1 && block_.ops[end - 1].saved.empty()) --end;
     return end;
   }
@@ -115,8 +150,11 @@ class BlockWalk {
   /// Storages kept for the backward pass while operation `at` runs, forward or backward.
   [[nodiscard]] Storages saved_until(std::size_t at) const {
     Storages result;
+    if (pass_ == BlockPass::keep_selected) keep_selected(0, at + 1, result);
+    const bool drops = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer ||
+                       pass_ == BlockPass::keep_selected;
     for (std::size_t i = 0; i <= at; ++i) {
-      if (pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer) {
+      if (drops) {
         keep_held(block_.ops[i], result);
         continue;
       }
@@ -182,9 +220,13 @@ class BlockWalk {
 
   [[nodiscard]] Moment forward(std::size_t at) const {
     const Op& op = block_.ops[at];
-    const Storages saved = saved_until(at);
+    Storages saved = saved_until(at);
+    for (const TensorId id : pending(at)) saved.insert(id);
     Storages beside = live_at(at);
-    for (const TensorId id : op.forward_scratch) beside.insert(storage(id));
+    const bool taken = pass_ == BlockPass::recompute_selected && op.kept_selectively;
+    if (!taken) {
+      for (const TensorId id : op.forward_scratch) beside.insert(storage(id));
+    }
     for (const TensorId id : saved) beside.erase(id);
     return {op.name, bytes(saved), bytes(beside), {}, {}};
   }
@@ -322,7 +364,10 @@ class BlockWalk {
       const TensorId id = gradient.input;
       if (tensor(id).role != Role::parameter) continue;
       if (!has_parameter_gradient_.insert(storage(id)).second) continue;
-      moment.new_gradient_elements += tensor(id).elements();
+      const bool whole =
+          tensor(id).gradient_is_relaid && gradient.tensor < op.backward_tensors.size();
+      const TensorId like = whole ? op.backward_tensors[gradient.tensor].like : id;
+      moment.new_gradient_elements += tensor(like).elements();
     }
     gradient_elements_ += moment.new_gradient_elements;
     if (op.adds_to_buffer) gradient_elements_ += tensor(*op.adds_to_buffer).elements();

@@ -17,15 +17,18 @@ namespace memest {
 
 /// How the block is run.
 enum class BlockPass {
-  keep_all,        ///< everything that autograd saves stays
-  keep_input_too,  ///< the same after a checkpoint, which keeps nothing for the block that follows
-  keep_core_out,   ///< selective recompute: the attention core's tensors come back in its
-                   ///< backward, which holds its inputs, its answer and that one's gradient
-  keep_nothing,    ///< a checkpoint's first forward: only autocast's copies stay; the input is the
-                   ///< caller's
-  keep_answer,     ///< without gradients: only autocast's copies and what the model answers stay
-  recompute,       ///< a checkpoint's second forward and its backward: the input is the caller's
-  recompute_held   ///< the same, and the checkpoint holds its answer and that one's gradient
+  keep_all,         ///< everything that autograd saves stays
+  keep_input_too,   ///< the same after a checkpoint, which keeps nothing for the block that follows
+  keep_core_out,    ///< selective recompute: the attention core's tensors come back in its
+                    ///< backward, which holds its inputs, its answer and that one's gradient
+  keep_nothing,     ///< a checkpoint's first forward: only autocast's copies stay; the input is the
+                    ///< caller's
+  keep_answer,      ///< without gradients: only autocast's copies and what the model answers stay
+  keep_selected,    ///< a selective checkpoint's first forward: what its list names stays too
+  recompute,        ///< a checkpoint's second forward and its backward: the input is the caller's
+  recompute_held,   ///< the same, and the checkpoint holds its answer and that one's gradient
+  recompute_whole,  ///< the same, run to its end
+  recompute_selected  ///< and what the list names is taken, not made
 };
 
 /// One operation at work. Shared tables and parameters are not counted.
@@ -40,6 +43,12 @@ struct Moment {
 struct BlockMoments {
   std::vector<Moment> forward;
   std::vector<Moment> backward;  ///< in the order in which they run: the last operation first
+  Moment begin;                  ///< before the forward
+  Moment turn;                   ///< before the backward
+  Moment end;                    ///< behind it
+  /// Under way while a checkpoint's forward runs again: the backward has begun, up to the first
+  /// operation that reads what was kept.
+  Expr gradients_when_run_again;
 };
 
 BlockMoments moments_of(const Block& block, BlockPass pass);

@@ -44,13 +44,9 @@ bool is_deepspeed(const Job& job) {
 
 bool shards_by_deepspeed(const Job& job) {
   return job.parallelism.data > 1 && job.parallelism.zero != ZeroStage::none &&
-         !job.training->recipe.gathered_units && is_deepspeed(job);
+         !job.training->recipe.gathered_units && !job.parallelism.fsdp && is_deepspeed(job);
 }
 
-constexpr const char* kFsdpSource =
-    "torch.distributed.fsdp.fully_shard, PyTorch 2.11: a unit's gathered weights and the next "
-    "unit's "
-    "all-gather output";
 constexpr const char* kDeepSpeedSource =
     "DeepSpeed, runtime/zero, default bucket sizes; read in its source, not measured";
 
@@ -112,52 +108,14 @@ std::vector<LedgerTerm> backward_bucket_terms(const Job& job) {
            "bytes of a gradient · min(500,000,000, Φ)"}};
 }
 
-std::vector<LedgerTerm> forward_gather_terms(const Job& job, Place place, const Expr& root) {
-  const Recipe& recipe = job.training->recipe;
-  const Expr unit(Symbol::largest_unit);
-  if (recipe.gathered_units) {
-    // While a unit runs the next one's all-gather is under way.
-    const std::int64_t units = place == Place::layer ? 2 : place == Place::before_layers ? 1 : 0;
-    return {{"gathered weights outside the layers", TermGroup::weights,
-             size_of(recipe.compute) * root, kFsdpSource, ""},
-            {"gathered weights of the running and the next layer", TermGroup::weights,
-             units * size_of(recipe.compute) * unit, kFsdpSource, ""}};
-  }
+std::vector<LedgerTerm> gather_terms(const Job& job) {
   if (zero_stage_of(job) < ZeroStage::optimizer_gradients_weights || !shards_by_deepspeed(job)) {
     return {};
   }
-  return {{"gathered weights of ZeRO-3", TermGroup::weights,
-           size_of(recipe.weights) * (2 * unit + Expr(kPrefetchBucket)), kDeepSpeedSource,
-           "two copies of a unit while it is gathered, and the prefetch bucket"}};
-}
-
-std::vector<LedgerTerm> backward_gather_terms(const Job& job, Place place, const Expr& root) {
   const Recipe& recipe = job.training->recipe;
-  if (!recipe.gathered_units) return forward_gather_terms(job, place, root);
-  const std::int64_t weights = size_of(recipe.compute);
-  const std::int64_t reduced = size_of(recipe.reduce);
-  const Expr unit(Symbol::largest_unit);
-  const LedgerTerm outside{"gathered weights outside the layers", TermGroup::weights,
-                           weights * root, kFsdpSource, ""};
-  switch (place) {
-    case Place::after_layers:
-      return {outside,
-              {"gathered weights of the last layer", TermGroup::weights, weights * unit,
-               kFsdpSource, ""}};
-    case Place::layer:
-      return {outside,
-              {"gathered weights and gradients of the running layers", TermGroup::weights,
-               (3 * weights + reduced) * unit,
-               "torch.distributed.fsdp.fully_shard, PyTorch 2.11: weights of the layer and of the "
-               "next, the layer's gradients, the previous layer's reduce-scatter input",
-               ""}};
-    case Place::before_layers:
-      return {{"reduce-scatter input outside the layers", TermGroup::gradients, reduced * root,
-               "torch.distributed.fsdp.fully_shard, PyTorch 2.11: the root's weights are freed "
-               "before its gradients are copied to be reduced",
-               ""}};
-  }
-  unreachable("every place has its gathered tensors");
+  return {{"gathered weights of ZeRO-3", TermGroup::weights,
+           size_of(recipe.weights) * (2 * Expr(Symbol::largest_unit) + Expr(kPrefetchBucket)),
+           kDeepSpeedSource, "two copies of a unit while it is gathered, and the prefetch bucket"}};
 }
 
 OutsideTerms outside_terms(const Job& job) {

@@ -26,14 +26,8 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job);
 std::vector<LedgerTerm> resident_bucket_terms(const Job& job);
 std::vector<LedgerTerm> backward_bucket_terms(const Job& job);
 
-/// Where in the model a block stands. What is outside the layers is FSDP2's root unit, gathered
-/// from the forward to the end of the backward.
-enum class Place { before_layers, layer, after_layers };
-
-/// Weights gathered from their shards while a block runs forward, and with its gradients backward.
-/// `root` are the elements outside the layers.
-std::vector<LedgerTerm> forward_gather_terms(const Job& job, Place place, const Expr& root);
-std::vector<LedgerTerm> backward_gather_terms(const Job& job, Place place, const Expr& root);
+/// Weights that DeepSpeed's ZeRO-3 gathers while a block runs, forward or backward.
+std::vector<LedgerTerm> gather_terms(const Job& job);
 
 /// Terms outside the allocator, with their interval.
 struct OutsideTerms {

@@ -10,9 +10,7 @@ struct CheckpointLength {
 
   std::int64_t operator()(const NoRecompute&) const { return 0; }
   std::int64_t operator()(const SelectiveRecompute&) const { return 0; }
-  std::int64_t operator()(const FullRecompute& recompute) const {
-    return recompute.layers;
-  }
+  std::int64_t operator()(const FullRecompute& recompute) const { return recompute.layers; }
   std::int64_t operator()(const EveryRecompute& recompute) const { return recompute.every; }
   std::int64_t operator()(const SqrtRecompute&) const {
     std::int64_t checkpoints = 1;  // ⌈√L⌉
@@ -25,6 +23,20 @@ struct CheckpointLength {
 
 std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers) {
   return std::visit(CheckpointLength{layers}, recompute);
+}
+
+/// torchtitan's checkpoints hold a layer each (torchtitan/distributed/activation_checkpoint.py).
+CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers) {
+  if (training.implementation.framework != Framework::torchtitan) {
+    return {.length = checkpoint_length(training.recompute, layers)};
+  }
+  if (std::holds_alternative<NoRecompute>(training.recompute)) return {};
+  CheckpointPlan plan{.length = 1, .to_end = true};
+  if (const auto* every = std::get_if<EveryRecompute>(&training.recompute)) {
+    plan.every = every->every;
+  }
+  plan.selects = std::holds_alternative<SelectiveRecompute>(training.recompute);
+  return plan;
 }
 
 std::vector<std::span<const BlockRun>> stages_of(const Graph& graph) {
@@ -51,33 +63,30 @@ std::int64_t layers_of(const Graph& graph) { return layers_of(graph, graph.order
 namespace {
 
 /// Which layers of a run of `repeat`, that stands behind `layers_before` others, are sites.
-class SitesOfRun {
- public:
-  SitesOfRun(std::int64_t repeat, std::int64_t layers_before, std::int64_t checkpoint)
-      : repeat_(repeat), layers_before_(layers_before), checkpoint_(checkpoint) {}
+struct SitesOfRun {
+  std::int64_t repeat = 0;
+  std::int64_t layers_before = 0;
+  std::int64_t period = 0;  ///< of checkpoints
+  std::int64_t edge = 1;    ///< how many at each end are places of their own
 
   [[nodiscard]] bool holds(std::int64_t layer) const {
-    if (layer == 0 || layer + 1 == repeat_) return true;
-    if (checkpoint_ < 2) return false;
-    const bool edge = place_of(layer) == 0 || place_of(layer) + 1 == checkpoint_;
-    return edge && (layer < checkpoint_ || layer + checkpoint_ >= repeat_);
+    if (layer < edge || layer + edge >= repeat) return true;
+    if (period < 2) return false;
+    const bool ends = place_of(layer) == 0 || place_of(layer) + 1 == period;
+    return ends && (layer < edge * period || layer + edge * period >= repeat);
   }
 
- private:
-  /// Within its checkpoint.
+  /// Within its period.
   [[nodiscard]] std::int64_t place_of(std::int64_t layer) const {
-    return (layers_before_ + layer) % checkpoint_;
+    return (layers_before + layer) % period;
   }
-
-  std::int64_t repeat_;
-  std::int64_t layers_before_;
-  std::int64_t checkpoint_;
 };
 
 }  // namespace
 
 std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
-                           std::int64_t checkpoint) {
+                           const SiteChoice& choice) {
+  const std::int64_t period = choice.plan.length * choice.plan.every;
   std::vector<std::int64_t> before(graph.blocks.size());
   std::vector<std::int64_t> after(graph.blocks.size());
   for (const BlockRun& run : stage) after[run.block] += run.repeat;
@@ -86,7 +95,8 @@ std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
   std::vector<Site> sites;
   for (const BlockRun& run : stage) {
     const Block& block = graph.blocks[run.block];
-    const SitesOfRun sites_of_run(run.repeat, layers_before, block.checkpointable ? checkpoint : 0);
+    const SitesOfRun sites_of_run{run.repeat, layers_before, block.checkpointable ? period : 0,
+                                  block.checkpointable && choice.neighbours ? 2 : 1};
     for (std::int64_t i = 0; i < run.repeat; ++i) {
       --after[run.block];
       if (sites_of_run.holds(i)) {

@@ -25,10 +25,27 @@ struct Site {
 /// What runs in one go: the stages of a pipeline rank, or the whole model as one.
 std::vector<std::span<const BlockRun>> stages_of(const Graph& graph);
 
-/// Of one of the graph's stages, in forward order. `checkpoint`: layers of one checkpoint, see
-/// checkpoint_length().
+/// Which layers keep little and run again.
+struct CheckpointPlan {
+  std::int64_t length = 0;  ///< layers of one checkpoint; 0: nothing is recomputed whole
+  std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
+  bool to_end = false;      ///< a second forward runs to its end
+  bool selects = false;     ///< what the operations of a list make stays
+};
+/// Of a stage of so many layers.
+CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers);
+
+/// Which places count.
+struct SiteChoice {
+  CheckpointPlan plan;
+  /// What a layer's neighbours are made of counts too, so that the second and the last but one are
+  /// places of their own.
+  bool neighbours = false;
+};
+
+/// Of one of the graph's stages, in forward order.
 std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
-                           std::int64_t checkpoint);
+                           const SiteChoice& choice);
 
 /// Layers of one checkpoint: 0 where nothing is recomputed whole.
 std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers);

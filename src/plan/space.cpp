@@ -41,10 +41,6 @@ std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t gpus) {
 
 std::vector<Recompute> recompute_choices(const Job& job) {
   if (job.recompute_given) return {job.training->recompute};
-  // The closed form does not know torchtitan's list of operators.
-  if (job.training->implementation.framework == Framework::torchtitan) {
-    return {NoRecompute{}, FullRecompute{}};
-  }
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 

@@ -48,6 +48,36 @@ class Specs {
            one_of(std::array{"default", "eager"}) + "}}\nhardware: {gpu: h100-sxm-80gb}\n";
   }
 
+  /// Sharded by fully_shard: each block and the model, or as accelerate does.
+  std::string draw_sharded() {
+    const int head_dim = one_of(std::array{32, 64, 128});
+    const int kv_heads = one_of(std::array{2, 4});
+    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const int hidden_size = heads * head_dim;
+    const int layers = one_of(std::array{1, 2, 3, 5, 8});
+    const int data = one_of(std::array{2, 4, 8});
+    return "model: {family: decoder, layers: " + std::to_string(layers) +
+           ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
+           ", kv_heads: " + std::to_string(kv_heads) +
+           ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
+           ", vocab_size: " + std::to_string(one_of(std::array{512, 1000, 5000, 32000})) +
+           ", activation: swiglu, norm: rmsnorm, position: " +
+           one_of(std::array{"rope", "learned"}) +
+           ", max_positions: 2048, tied_embeddings: " + one_of(std::array{"true", "false"}) +
+           "}\n" + "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
+           ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
+           ", precision: " + one_of(std::array{"fsdp2-bf16", "fsdp2-bf16", "fp32"}) +
+           ", optimizer: {name: adamw, implementation: fused}, recompute: " +
+           one_of(std::array{"none", "full"}) +
+           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
+           ", implementation: {name: transformers, loop: " +
+           one_of(std::array{"plain", "trainer"}) + "}}\n" +
+           "parallelism: {data: " + std::to_string(data) +
+           ", zero: 3, fsdp: {version: 2, reshard_after_forward: " +
+           one_of(std::array{"always", "never"}) + "}}\n" +
+           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data) + "}\n";
+  }
+
   /// Under Megatron-core, of one stage.
   std::string draw_megatron() {
     const int head_dim = one_of(std::array{32, 64, 128});
@@ -103,11 +133,47 @@ class Specs {
            ", gradient_accumulation: " + std::to_string(pipeline_ * one_of(std::array{1, 2, 3})) +
            ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
            "parallelism: {pipeline: " + std::to_string(pipeline_) + ", data: 2" +
-           (chunks > 1 ? ", schedule: interleaved, virtual_stages: " + std::to_string(chunks) : "") +
+           (chunks > 1 ? ", schedule: interleaved, virtual_stages: " + std::to_string(chunks)
+                       : "") +
            ", distributed_optimizer: " + one_of(std::array{"true", "false"}) + "}\n" +
            "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(2 * pipeline_) + "}\n";
   }
   [[nodiscard]] int pipeline() const { return pipeline_; }
+
+  /// Under torchtitan.
+  std::string draw_torchtitan() {
+    const int head_dim = one_of(std::array{32, 64, 128});
+    const int tensor = one_of(std::array{1, 1, 2, 4});
+    const int kv_heads = tensor * one_of(std::array{1, 2});
+    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const int hidden_size = heads * head_dim;
+    const int layers = one_of(std::array{1, 2, 3, 5, 8});
+    const int data = one_of(std::array{1, 2, 4, 8});
+    const bool amp = data == 1 && tensor == 1;
+    const std::string fsdp = "zero: 3, fsdp: {version: 2, reshard_after_forward: " +
+                             one_of(std::array<std::string, 3>{"default", "always", "never"}) + "}";
+    return "model: {family: decoder, layers: " + std::to_string(layers) +
+           ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
+           ", kv_heads: " + std::to_string(kv_heads) +
+           ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
+           ", vocab_size: " + std::to_string(one_of(std::array{512, 1000, 5000, 32000})) +
+           ", activation: swiglu, norm: rmsnorm, position: rope, tied_embeddings: false}\n" +
+           "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
+           ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
+           ", precision: " +
+           (amp         ? "amp-bf16"
+            : data == 1 ? "fp32"
+                        : "fsdp2-bf16") +
+           ", optimizer: {name: adamw, implementation: " +
+           one_of(std::array<std::string, 2>{"fused", "foreach"}) + "}, recompute: " +
+           one_of(std::array<std::string, 4>{"none", "full", "selective", "{every: 2}"}) +
+           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
+           ", clip_gradients: true, implementation: {name: torchtitan, loss_parallel: " +
+           (tensor > 1 ? one_of(std::array{"true", "false"}) : "false") + "}}\n" +
+           "parallelism: {data: " + std::to_string(data) + ", tensor: " + std::to_string(tensor) +
+           (tensor > 1 ? ", sequence: true" : "") + (data > 1 ? ", " + fsdp : "") + "}\n" +
+           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor) + "}\n";
+  }
 
  private:
   template <class Choices>
@@ -176,6 +242,34 @@ TEST_CASE("and that of every rank of a pipeline: to 1 % in nine of ten") {
     }
   }
   CHECK(close >= ranks * 9 / 10);
+}
+
+TEST_CASE("so is that of a model that fully_shard cuts: to 0.01 % in three of four") {
+  constexpr int kJobs = 120;
+  Specs specs(4);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw_sharded();
+    INFO(spec);
+    const double distance = distance_of(spec);
+    CHECK(distance <= 0.003);
+    if (distance <= 0.0001) ++close;
+  }
+  CHECK(close >= kJobs * 3 / 4);
+}
+
+TEST_CASE("so is torchtitan's, of every recompute and over tensor-parallel ranks") {
+  constexpr int kJobs = 120;
+  Specs specs(3);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw_torchtitan();
+    INFO(spec);
+    const double distance = distance_of(spec);
+    CHECK(distance <= 0.001);
+    if (distance <= 0.0001) ++close;
+  }
+  CHECK(close >= kJobs * 9 / 10);
 }
 
 }  // namespace

@@ -181,11 +181,13 @@ TEST_CASE("The memory verdict follows the capacity, not the name on the card", "
 
 TEST_CASE("Where no closed form is known, the terms are what the replay found at its peak") {
   const JobEstimate estimate = estimate_job(test::job_from(
-      "model: {family: decoder, layers: 3, hidden_size: 256, heads: 4, kv_heads: 2, ffn_size: 768, "
-      "vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope, bias: false, "
-      "tied_embeddings: false}\n"
-      "training: {seq_len: 128, micro_batch: 2, recompute: selective, implementation: torchtitan}\n"
-      "parallelism: {data: 4, fsdp: {reshard_after_forward: default}}\n"
+      "model: {family: decoder, layers: 4, hidden_size: 256, heads: 4, kv_heads: 2, ffn_size: 768, "
+      "vocab_size: 1024, activation: swiglu, norm: rmsnorm, position: rope, bias: false, "
+      "dropout: 0.0, tied_embeddings: false}\n"
+      "training: {seq_len: 128, micro_batch: 2, precision: megatron, recompute: {full: {method: "
+      "block, "
+      "layers: 1}}, implementation: {name: megatron, layers: local, attention: unfused}}\n"
+      "parallelism: {data: 4}\n"
       "hardware: {gpu: h200-sxm-141gb, count: 4}\n"));
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);
   CHECK_FALSE(memory.has_formulas);

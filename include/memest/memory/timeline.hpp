@@ -80,6 +80,7 @@ enum class LoopTensor : std::uint16_t {
   stacked_norms,
   norm,
   clip_coefficient,
+  relaid_gradient,  ///< summed or cut over the tensor-parallel ranks
   scaler_state,
   gradient_in_master_type,
   step_temporary,

@@ -106,8 +106,14 @@ class Projections {
     const bool packed_gradient = (turns_ && !of_v) ||
                                  ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
                                  (written_out_ && (!of_k || by_rows));
-    // torchtitan turns in fp32: the gradient's copy in the given type lies by rows.
-    if (context_.torchtitan()) return view(block_, {name, "heads"}, x, by_head(count));
+    // torchtitan turns in fp32: the gradient's copy in the given type lies by rows. That of values
+    // comes from the math kernel by heads.
+    if (context_.torchtitan()) {
+      const bool by_heads =
+          of_v && context_.policy.compute == DType::fp32 && spec_.kv_heads > context_.policy.tensor;
+      return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
+                      : view(block_, {name, "heads"}, x, by_head(count));
+    }
     const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
     if (packed_gradient && !single) {
       return view_copied_back(block_, {name, "heads"}, x, by_head(count));

@@ -154,7 +154,16 @@ TensorId complex_product(BlockBuilder& block, std::string_view name, TensorId x,
   return out;
 }
 
-void rotate_as_complex(BlockBuilder& block, const Dimensions& dims, AttentionInputs& inputs) {
+/// Seen as numbers again. The gradient of a view is laid by rows first: one cast back comes so, one
+/// that the math kernel hands on lies by heads.
+TensorId as_numbers(BlockBuilder& block, std::string_view name, TensorId x, std::int64_t heads) {
+  if (heads == 1) return x;
+  return view_copied_back(block, {name, "as numbers"}, x, block.tensor(x).shape);
+}
+
+void rotate_as_complex(BlockBuilder& block, const DecoderContext& context,
+                       AttentionInputs& inputs) {
+  const Dimensions& dims = context.dims;
   const DType dtype = block.dtype_of(inputs.q.id);
   const TensorId table =
       block.shared("freqs_cis", {dims.s, dims.d / Expr(2), Expr(2)}, DType::fp32);
@@ -162,8 +171,13 @@ void rotate_as_complex(BlockBuilder& block, const Dimensions& dims, AttentionInp
   Frame frame(block);
   const TensorId q = frame.local(cast(block, {"q_rotary", "in fp32"}, inputs.q.id, DType::fp32));
   const TensorId k = frame.local(cast(block, {"k_rotary", "in fp32"}, inputs.k.id, DType::fp32));
-  const TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
-  const TensorId turned_k = frame.local(complex_product(block, "k_rotary", k, table));
+  TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
+  const std::int64_t ranks = context.policy.tensor;
+  const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
+  const bool stays = dtype == DType::fp32;
+  if (stays) turned_q = as_numbers(block, "q_rotary", turned_q, attention.heads / ranks);
+  TensorId turned_k = frame.local(complex_product(block, "k_rotary", k, table));
+  if (stays) turned_k = as_numbers(block, "k_rotary", turned_k, attention.kv_heads / ranks);
   inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
   inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
 }
@@ -175,7 +189,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
   if (context.torchtitan()) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
-    rotate_as_complex(block, context.dims, inputs);
+    rotate_as_complex(block, context, inputs);
     return inputs;
   }
   const Rotation rotation = rotation_of(block, context, call.kind);

@@ -12,7 +12,7 @@ struct NamedLoopTensor {
   LoopTensor tensor;
   std::string_view name;
 };
-constexpr std::array<NamedLoopTensor, 34> kLoopTensors = {{
+constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::batch, "batch"},
     {LoopTensor::batch_copy, "second copy of the batch"},
     {LoopTensor::labels, "labels"},
@@ -26,6 +26,7 @@ constexpr std::array<NamedLoopTensor, 34> kLoopTensors = {{
     {LoopTensor::stacked_norms, "stacked gradient norms"},
     {LoopTensor::norm, "gradient norm"},
     {LoopTensor::clip_coefficient, "clipping coefficient"},
+    {LoopTensor::relaid_gradient, "gradient in the form of its parameter"},
     {LoopTensor::scaler_state, "gradient scaler"},
     {LoopTensor::gradient_in_master_type, "gradient in the master copy's type"},
     {LoopTensor::step_temporary, "temporary of the optimizer step"},
@@ -47,7 +48,7 @@ constexpr std::array<NamedLoopTensor, 34> kLoopTensors = {{
     {LoopTensor::cublas_lt_workspace, "cublasLt workspace"},
     {LoopTensor::transformer_engine_workspace, "workspace of Transformer Engine's products"},
     {LoopTensor::unread_gradient, "unread gradient of a weight's shape"},
-}};
+});
 
 std::string with_layer(const std::string& name, const TensorPlace& place, std::int64_t count) {
   if (count == 1) return name;

@@ -36,7 +36,9 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       device_(device),
       recorder_(recorder),
       sharded_meshes_((job.parallelism.fsdp ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
-      shards_tensors_(job.parallelism.tensor > 1) {}
+      tensor_ranks_(job.parallelism.tensor),
+      keeps_unreduced_(training_.implementation.framework == Framework::torchtitan &&
+                       tensor_ranks_ > 1 && !job.parallelism.fsdp) {}
 
 void OptimizerRun::construct() {
   if (training_.recipe.master) {
@@ -91,12 +93,23 @@ void OptimizerRun::step() {
   } else {
     for (const ParameterGroup& group : groups_) {
       if (!has_states_) make_states(group);
+      read_unreduced(group);
       step_lists(group);
       step_one_by_one(group);
     }
   }
   has_states_ = true;
   if (!training_.recipe.step_gradients) zero_grad();
+}
+
+/// The fused step is one operation; that over lists averages the gradients, then their squares, of
+/// which it reads both factors.
+void OptimizerRun::read_unreduced(const ParameterGroup& group) {
+  release_backwards(relaid_gradients(group, true));
+  if (training_.optimizer_implementation != OptimizerImplementation::foreach_) return;
+  const std::vector<StorageId> factor = relaid_gradients(group, true);
+  release_backwards(relaid_gradients(group, true));
+  release_backwards(factor);
 }
 
 void OptimizerRun::zero_grad() {

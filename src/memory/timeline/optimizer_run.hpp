@@ -49,6 +49,10 @@ class OptimizerRun {
   [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
   void take_norms(DType type, std::vector<StorageId>& norms);
   std::vector<StorageId> spread_norms(std::int64_t bytes);
+  std::vector<StorageId> relaid_gradients(const ParameterGroup& group, bool tables);
+  std::vector<StorageId> relaid_gains();
+  void read_unreduced(const ParameterGroup& group);
+  void release_backwards(const std::vector<StorageId>& storages);
   StorageId reduce_norms(std::int64_t bytes);
   void make_states(const ParameterGroup& group);
   void step_lists(const ParameterGroup& group);
@@ -75,8 +79,9 @@ class OptimizerRun {
   Recorder& recorder_;
   std::map<std::uint32_t, StorageId> scales_;  // Adafactor's, by parameter
   std::vector<StorageId> wide_gradients_;
-  int sharded_meshes_ = 0;       // over which gradients are DTensors
-  bool shards_tensors_ = false;  // one of them is torchtitan's tensor parallelism
+  int sharded_meshes_ = 0;         // over which gradients are DTensors
+  std::int64_t tensor_ranks_ = 1;  // of torchtitan's tensor parallelism, one of the meshes
+  bool keeps_unreduced_ = false;   // gradients stay partial sums, and a table's whole
   bool has_states_ = false;
 };
 

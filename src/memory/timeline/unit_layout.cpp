@@ -5,15 +5,6 @@
 #include <utility>
 
 namespace memest {
-namespace {
-
-/// A unit a layer; of the rest, parts or one unit.
-struct UnitLayout {
-  /// The input embedding is a unit, and the final norm with the output head: one unit together
-  /// where the embedding is tied. What is left is the root's.
-  bool ends_apart = false;
-  bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
-};
 
 /// torchtitan 0.2.2 (apply_fsdp); accelerate 1.15 (fsdp2_prepare_model); fully_shard on every block
 /// and on the model.
@@ -21,6 +12,8 @@ UnitLayout layout_of(const Implementation& implementation) {
   if (implementation.framework == Framework::torchtitan) return {true, false};
   return {implementation.loop == LoopKind::trainer, true};
 }
+
+namespace {
 
 std::string module_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));

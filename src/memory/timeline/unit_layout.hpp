@@ -10,6 +10,15 @@
 
 namespace memest {
 
+/// A unit a layer; of the rest, parts or one unit.
+struct UnitLayout {
+  /// The input embedding is a unit, and the final norm with the output head: one unit together
+  /// where the embedding is tied. What is left is the root's.
+  bool ends_apart = false;
+  bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
+};
+UnitLayout layout_of(const Implementation& implementation);
+
 /// What is gathered at once.
 struct ShardedUnit {
   std::vector<std::uint32_t> parameters;  ///< Timeline::parameters, as their modules register them

@@ -1,0 +1,292 @@
+#include "ledger_units.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/dtype.hpp"
+#include "model_states.hpp"
+#include "timeline/unit_layout.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
+
+/// The operation that looks token ids up; null where there is none.
+const Op* look_up_of(const Block& block) {
+  const auto op = std::find_if(block.ops.begin(), block.ops.end(), [](const Op& one) {
+    return one.kind == OpKind::embedding && !one.gradients.empty();
+  });
+  return op == block.ops.end() ? nullptr : &*op;
+}
+
+/// A later block multiplies by the table again.
+bool is_tied(const Graph& graph, const Tensor& table) {
+  const auto same = [&table](const Tensor& tensor) {
+    return tensor.role == Role::parameter && tensor.shared && tensor.name == table.name &&
+           tensor.shape == table.shape;
+  };
+  return std::any_of(graph.blocks.begin() + 1, graph.blocks.end(), [&](const Block& block) {
+    return std::any_of(block.tensors.begin(), block.tensors.end(), same);
+  });
+}
+
+}  // namespace
+
+LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
+    : graph_(graph),
+      job_(job),
+      exist_(job.training->recipe.gathered_units || job.parallelism.fsdp) {
+  if (!exist_ || graph.order.empty()) return;
+  const Recipe& recipe = job.training->recipe;
+  const UnitLayout layout = layout_of(job.training->implementation);
+  ends_apart_ = layout.ends_apart;
+  loss_in_model_ = layout.loss_in_model;
+  if (job.parallelism.fsdp) reshard_ = job.parallelism.fsdp->reshard;
+  gathered_ = size_of(recipe.compute);
+  reduced_ = size_of(recipe.gathered_units ? recipe.reduce : recipe.gradients);
+  share_ = size_of(recipe.gradients);
+  casts_shares_ = recipe.compute != recipe.weights;
+  for (const Block& block : graph.blocks) {
+    if (!block.checkpointable) ends_.root += block.parameters();
+  }
+  if (ends_apart_ && graph.order.size() > 1) take_ends_apart();
+}
+
+void LedgerUnits::take_ends_apart() {
+  const Block& first = graph_.blocks[graph_.order.front().block];
+  const Block& last = graph_.blocks[graph_.order[graph_.order.size() - 2].block];
+  const Op* look_up = look_up_of(first);
+  if (look_up == nullptr) return;
+  const InputGradient& gradient = look_up->gradients.front();
+  table_ = first.tensors[gradient.input].elements();
+  table_gradient_ = first.tensors[look_up->backward_tensors[gradient.tensor].like].elements();
+  tied_ = is_tied(graph_, first.tensors[gradient.input]);
+  ends_.tail = last.parameters();
+  for (const Tensor& tensor : last.tensors) {
+    const bool own = tensor.role == Role::parameter && !tensor.shared;
+    if (own && tensor.shape.size() > 1) head_ = tensor.elements();
+  }
+  (tied_ ? ends_.tail : ends_.input) += table_;
+  ends_.root -= ends_.tail + ends_.input;
+}
+
+LedgerUnits::Part LedgerUnits::part_of(const Site& site) const {
+  const Block& block = graph_.blocks[site.block];
+  if (block.checkpointable) return Part::layer;
+  if (site.block == graph_.order.front().block) return Part::input;
+  const bool loss = graph_.trains && site.block == graph_.order.back().block;
+  return loss ? Part::loss : Part::tail;
+}
+
+Expr LedgerUnits::layer(std::size_t block) const { return graph_.blocks[block].parameters(); }
+
+bool LedgerUnits::reduces_at_end(std::size_t block) const {
+  if (graph_.blocks[block].checkpointable) return false;
+  return tied_ || ends_.tail.is_zero() || block == graph_.order.front().block;
+}
+
+/// Of the units that end before the site.
+Expr LedgerUnits::all_before(const Site& site) const {
+  Expr elements = part_of(site) == Part::input ? Expr() : ends_.input;
+  for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+    if (graph_.blocks[i].checkpointable) elements += site.before[i] * layer(i);
+  }
+  return part_of(site) == Part::loss && !tied_ ? elements + ends_.tail : elements;
+}
+
+/// Of the units that begin with the first block and end with the last.
+Expr LedgerUnits::spanning() const { return tied_ ? ends_.root + ends_.tail : ends_.root; }
+
+Expr LedgerUnits::own(const Site& site) const {
+  switch (part_of(site)) {
+    case Part::input:
+      return ends_.input;
+    case Part::layer:
+      return layer(site.block);
+    case Part::tail:
+      return tied_ ? Expr() : ends_.tail;
+    case Part::loss:
+      return {};
+  }
+  unreachable("every part of a model has its unit");
+}
+
+/// The unit before the site's in the forward.
+Expr LedgerUnits::before(const Site& site) const {
+  switch (part_of(site)) {
+    case Part::input:
+      return {};
+    case Part::layer:
+      if (site.layers_before > 0) return layer(site.block);
+      return ends_.input.is_zero() ? spanning() : ends_.input;
+    case Part::tail:
+    case Part::loss:
+      return last_layer();
+  }
+  unreachable("every part of a model has one before it");
+}
+
+Expr LedgerUnits::first_layer() const {
+  for (const BlockRun& run : graph_.order) {
+    if (graph_.blocks[run.block].checkpointable) return layer(run.block);
+  }
+  return {};
+}
+
+Expr LedgerUnits::last_layer() const {
+  for (auto run = graph_.order.rbegin(); run != graph_.order.rend(); ++run) {
+    if (graph_.blocks[run->block].checkpointable) return layer(run->block);
+  }
+  return {};
+}
+
+/// Whole in the compute type. torchtitan's loss is no part of the model: the last unit's weights
+/// stay behind it where its backward comes at once.
+Expr LedgerUnits::weights(const Site& site) const {
+  Expr elements = spanning() + own(site);
+  if (reshard_ == Reshard::never) elements += all_before(site);
+  if (part_of(site) != Part::loss || tied_) return elements;
+  const bool reshards = reshard_ == Reshard::always && !loss_in_model_;
+  return reshards || reshard_ == Reshard::never ? elements : elements + ends_.tail;
+}
+
+Expr LedgerUnits::kept_output(const Site& site) const {
+  const Part part = part_of(site);
+  if (part == Part::loss) {
+    if (!loss_in_model_) return {};
+    return tied_ || ends_.tail.is_zero() ? last_layer() : ends_.tail;
+  }
+  if (!own(site).is_zero()) return own(site);
+  return part == Part::input ? spanning() : last_layer();
+}
+
+/// The output of the unit that is gathered ahead.
+Expr LedgerUnits::prefetched(const Site& site) const {
+  if (reshard_ == Reshard::never) return {};
+  switch (part_of(site)) {
+    case Part::input:
+      return {};
+    case Part::layer:
+      return site.layers_before > 0 ? layer(site.block) : ends_.input;
+    case Part::tail:
+      return last_layer();
+    case Part::loss:
+      return ends_.tail.is_zero() ? last_layer() : Expr();
+  }
+  unreachable("every part of a model is reached by the backward");
+}
+
+/// The reduce-scatter input of the unit behind.
+Expr LedgerUnits::kept_input(const Site& site) const {
+  if (part_of(site) == Part::input) return first_layer();
+  if (part_of(site) != Part::layer) return {};
+  const bool last = site.layers_before + 1 == layers_of(graph_);
+  return last ? (tied_ ? Expr() : ends_.tail) : layer(site.block);
+}
+
+LedgerTerm LedgerUnits::gathered_term(const Expr& elements) const {
+  return {"gathered weights", TermGroup::weights, gathered_ * elements, kSource, ""};
+}
+
+LedgerTerm LedgerUnits::output_term(const Expr& elements) const {
+  return {"all-gather output", TermGroup::weights, gathered_ * elements, kSource, ""};
+}
+
+/// The rank's shares in the gathered type, while they are sent.
+LedgerTerm LedgerUnits::sent_term(const Expr& elements) const {
+  const Expr bytes = casts_shares_ ? gathered_ * unit_share(job_, elements) : Expr();
+  return {"shares cast to be gathered", TermGroup::weights, bytes, kSource, ""};
+}
+
+LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
+  return {"reduce-scatter input", TermGroup::gradients, reduced_ * elements, kSource, ""};
+}
+
+std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {
+  return {gathered_term(weights(site)), output_term(kept_output(site))};
+}
+
+std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
+  return {gathered_term(weights(site)), output_term(prefetched(site)),
+          input_term(kept_input(site))};
+}
+
+/// The weights are copied out while the output of the unit before is still there.
+std::vector<LedgerUnits::Hook> LedgerUnits::before_forward(const Site& site) const {
+  if (own(site).is_zero()) return {};
+  return {{"all-gather",
+           {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}}};
+}
+
+/// From the forward to the backward.
+bool LedgerUnits::stays_gathered(const Site& site) const {
+  if (reshard_ == Reshard::never) return true;
+  return part_of(site) == Part::tail && (reshard_ != Reshard::always || loss_in_model_);
+}
+
+/// The unit's own weights are copied out; then the unit before is gathered ahead.
+std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) const {
+  if (own(site).is_zero()) return {};
+  std::vector<Hook> hooks;
+  if (!stays_gathered(site)) {
+    hooks.push_back(
+        {"all-gather",
+         {gathered_term(weights(site)), output_term(own(site)), input_term(kept_input(site))}});
+  }
+  std::vector<LedgerTerm> ahead = in_backward(site);
+  ahead.push_back(sent_term(prefetched(site)));
+  hooks.push_back({"all-gather of the unit before", std::move(ahead)});
+  return hooks;
+}
+
+std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
+  const Part part = part_of(site);
+  const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
+  if (part == Part::input) return at_end();
+  if (part == Part::loss || own(site).is_zero()) return {};
+  return reduced("reduce-scatter", own(site), part == Part::tail ? head_ : Expr(),
+                 {gathered_term(spanning() + earlier), output_term(prefetched(site))});
+}
+
+/// The root first. What the others gathered is there until their turn.
+std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
+  const Expr rest = tied_ ? ends_.tail : ends_.input;
+  std::vector<Hook> hooks;
+  if (!ends_.root.is_zero()) {
+    hooks = reduced("reduce-scatter of the root", ends_.root, {},
+                    {gathered_term(rest), gradients_term(rest)});
+  }
+  if (rest.is_zero()) return hooks;
+  if (!(table_gradient_ - table_).is_zero()) {
+    hooks.push_back({"cut of the table's gradient",
+                     {gathered_term(rest), gradients_term(table_gradient_ + table_),
+                      input_term(first_layer())}});
+  }
+  for (Hook& hook : reduced("reduce-scatter at the end", rest, rest, {})) {
+    hooks.push_back(std::move(hook));
+  }
+  return hooks;
+}
+
+/// `last`: the unit's last gradient, which the caller holds to the end.
+std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, const Expr& elements,
+                                                    const Expr& last,
+                                                    std::vector<LedgerTerm> beside) const {
+  beside.push_back(input_term(elements));
+  std::vector<LedgerTerm> copied = beside;
+  copied.push_back(gradients_term(elements));
+  std::vector<LedgerTerm> shares = std::move(beside);
+  shares.push_back(gradients_term(last));
+  const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
+  shares.push_back({"reduced shares of the gradients", TermGroup::gradients,
+                    copies * unit_share(job_, elements), kSource, ""});
+  return {{name + ", input", std::move(copied)}, {name + ", shares", std::move(shares)}};
+}
+
+LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {
+  return {"whole gradients of the unit", TermGroup::gradients, gathered_ * elements, kSource, ""};
+}
+
+}  // namespace memest

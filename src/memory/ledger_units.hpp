@@ -1,0 +1,95 @@
+// FSDP2 in formulas: what fully_shard's units gather and reduce around a place of the forward
+// order. The rules are those of timeline/sharded_units.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memest/memory/ledger.hpp"
+#include "memest/spec/job.hpp"
+#include "sites.hpp"
+
+namespace memest {
+
+class LedgerUnits {
+ public:
+  LedgerUnits(const Graph& graph, const Job& job);
+
+  /// Whether the job has units at all; the rest is asked only then.
+  [[nodiscard]] bool exist() const { return exist_; }
+
+  /// While the site's block runs.
+  [[nodiscard]] std::vector<LedgerTerm> in_forward(const Site& site) const;
+  [[nodiscard]] std::vector<LedgerTerm> in_backward(const Site& site) const;
+
+  /// A moment between the blocks' operations.
+  struct Hook {
+    std::string name;
+    std::vector<LedgerTerm> terms;
+  };
+  /// Before the block's forward, and its backward; none where no unit begins.
+  [[nodiscard]] std::vector<Hook> before_forward(const Site& site) const;
+  [[nodiscard]] std::vector<Hook> before_backward(const Site& site) const;
+  /// Behind the backward of the block where its unit is reduced; the units that no gradient leaves
+  /// are reduced behind the first block's.
+  [[nodiscard]] std::vector<Hook> after_backward(const Site& site) const;
+
+  /// Bytes of gradients of `elements` as a block's backward makes them.
+  [[nodiscard]] Expr whole_gradients(const Expr& elements) const { return gathered_ * elements; }
+  /// Whether the gradients of the block are reduced at the end of the whole backward.
+  [[nodiscard]] bool reduces_at_end(std::size_t block) const;
+
+ private:
+  enum class Part : std::uint8_t { input, layer, tail, loss };
+  /// What is gathered at once, in elements; zero where there is no such unit.
+  struct Ends {
+    Expr input;  ///< the embedding
+    Expr tail;   ///< the final norm with the head
+    Expr root;   ///< the rest that is outside the layers
+  };
+
+  void take_ends_apart();
+  [[nodiscard]] Part part_of(const Site& site) const;
+  [[nodiscard]] Expr layer(std::size_t block) const;
+  [[nodiscard]] Expr first_layer() const;
+  [[nodiscard]] Expr last_layer() const;
+  [[nodiscard]] Expr own(const Site& site) const;
+  [[nodiscard]] Expr before(const Site& site) const;
+  [[nodiscard]] Expr all_before(const Site& site) const;
+  [[nodiscard]] Expr spanning() const;
+  [[nodiscard]] Expr weights(const Site& site) const;
+  [[nodiscard]] Expr kept_output(const Site& site) const;
+  [[nodiscard]] Expr prefetched(const Site& site) const;
+  [[nodiscard]] Expr kept_input(const Site& site) const;
+  [[nodiscard]] bool stays_gathered(const Site& site) const;
+  [[nodiscard]] std::vector<Hook> at_end() const;
+  [[nodiscard]] std::vector<Hook> reduced(const std::string& name, const Expr& elements,
+                                          const Expr& last, std::vector<LedgerTerm> beside) const;
+
+  // Of so many elements.
+  [[nodiscard]] LedgerTerm gathered_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm output_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm sent_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm input_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm gradients_term(const Expr& elements) const;
+
+  const Graph& graph_;
+  const Job& job_;
+  bool exist_ = false;
+  bool ends_apart_ = false;
+  bool loss_in_model_ = true;
+  bool tied_ = false;
+  Reshard reshard_ = Reshard::always;
+  bool casts_shares_ = false;
+  Ends ends_;
+  Expr head_;            // the weight that is registered last in the last unit
+  Expr table_;           // the input embedding
+  Expr table_gradient_;  // and what its gradient has before it is reduced
+  // Bytes of an element: gathered, reduced, and of a share of the gradients.
+  std::int64_t gathered_ = 0;
+  std::int64_t reduced_ = 0;
+  std::int64_t share_ = 0;
+};
+
+}  // namespace memest
