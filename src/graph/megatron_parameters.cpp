@@ -13,8 +13,8 @@ class GptModel {
   GptModel(const DecoderSpec& decoder, const LoweringPolicy& policy)
       : decoder_(decoder),
         attention_(std::get<SoftmaxAttention>(decoder.attention)),
-        feed_forward_(std::get<DenseFeedForward>(decoder.kinds.front().feed_forward)),
         ranks_(policy.tensor),
+        expert_ranks_(policy.expert),
         te_(policy.implementation.layers == LayerSpec::te) {}
 
   void write(const ModelPart& part) {
@@ -25,10 +25,14 @@ class GptModel {
                                   .shape = {attention_.head_dim / 2},
                                   .dtype = DType::fp32});
     }
-    if (part.count > 0) {
-      inventory_.repeat(part.count);
-      write_layer();
+    for (std::int64_t first = part.first; first < part.first + part.count;) {
+      const std::size_t kind = decoder_.kind_of(first);
+      std::int64_t next = first + 1;
+      while (next < part.first + part.count && decoder_.kind_of(next) == kind) ++next;
+      inventory_.repeat(next - first);
+      write_layer(decoder_.kinds[kind]);
       inventory_.repeat(1);
+      first = next;
     }
     if (!part.head) return;
     norm("decoder.final_layernorm");
@@ -51,24 +55,53 @@ class GptModel {
     }
   }
 
-  void write_layer() {
+  void write_layer(const LayerKind& kind) {
     const std::int64_t width = attention_.heads * attention_.head_dim / ranks_;
     const std::int64_t of_groups = 2 * attention_.kv_heads * attention_.head_dim / ranks_;
-    const std::int64_t size = feed_forward_.size / ranks_;
     const std::int64_t hidden = decoder_.hidden_size;
     if (!te_) norm("input_layernorm");
     inventory_.projection("self_attention.linear_proj", {hidden, width, attention_.output_bias});
     if (te_) fused_norm("self_attention.linear_qkv");
     inventory_.projection("self_attention.linear_qkv",
                           {width + of_groups, hidden, attention_.q_bias});
-    if (te_) {
+    const bool dense_after = std::holds_alternative<DenseFeedForward>(kind.feed_forward);
+    if (te_ && dense_after) {
       fused_norm("mlp.linear_fc1");
     } else {
       norm("pre_mlp_layernorm");
     }
-    inventory_.projection("mlp.linear_fc1",
-                          {feed_forward_.gated ? 2 * size : size, hidden, feed_forward_.bias});
-    inventory_.projection("mlp.linear_fc2", {hidden, size, feed_forward_.bias});
+    if (const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward)) {
+      write_mlp("mlp", *dense);
+    } else {
+      write_experts(std::get<MixtureOfExperts>(kind.feed_forward));
+    }
+  }
+
+  void write_mlp(const std::string& name, const DenseFeedForward& part) {
+    const std::int64_t size = part.size / ranks_;
+    const std::int64_t hidden = decoder_.hidden_size;
+    inventory_.projection(name + ".linear_fc1",
+                          {part.gated ? 2 * size : size, hidden, part.bias});
+    inventory_.projection(name + ".linear_fc2", {hidden, size, part.bias});
+  }
+
+  /// Experts of other ranks are left out; a token uses top_k of all of them.
+  void write_experts(const MixtureOfExperts& experts) {
+    const std::int64_t hidden = decoder_.hidden_size;
+    inventory_.projection("mlp.router", {experts.experts, hidden});
+    ParameterTensor up{.name = "mlp.experts.local_experts.linear_fc1.weight",
+                       .shape = {2 * experts.expert_size, hidden},
+                       .active_numerator = experts.top_k,
+                       .active_denominator = experts.experts,
+                       .expert_parallel = expert_ranks_ > 1};
+    ParameterTensor down = up;
+    down.name = "mlp.experts.local_experts.linear_fc2.weight";
+    down.shape = {hidden, experts.expert_size};
+    for (std::int64_t i = 0; i < experts.experts / expert_ranks_; ++i) {
+      inventory_.add(up);
+      inventory_.add(down);
+    }
+    if (experts.shared_size > 0) write_mlp("mlp.shared_experts", {.size = experts.shared_size});
   }
 
   /// The norm in front of a product, which is part of its module.
@@ -91,8 +124,8 @@ class GptModel {
 
   const DecoderSpec& decoder_;
   const SoftmaxAttention& attention_;
-  const DenseFeedForward& feed_forward_;
   std::int64_t ranks_;
+  std::int64_t expert_ranks_;
   bool te_;  ///< a norm's gain is its product's
   InventoryBuilder inventory_;
 };

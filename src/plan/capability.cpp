@@ -40,6 +40,7 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
                                        : policy_of(*job.inference, capability, multiprocessors);
   const Parallelism& parallelism = job.parallelism;
   policy.tensor = parallelism.tensor;
+  policy.expert = parallelism.expert;
   policy.sequence_parallel = parallelism.sequence && parallelism.tensor > 1;
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr || parallelism.pipeline == 1) return policy;

@@ -39,6 +39,8 @@ constexpr std::array kWays = {
         in_megatron},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
         in_no_framework},
+    Way{"expert", "expert parallelism", [](const Parallelism& p) { return p.expert > 1; },
+        in_megatron},
     Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },
         in_megatron_or_torchtitan},
     Way{"schedule", "the pipeline schedule",

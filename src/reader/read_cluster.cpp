@@ -87,6 +87,7 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   parallelism.tensor = ranks_of(written, "tensor");
   parallelism.pipeline = ranks_of(written, "pipeline");
   parallelism.context = ranks_of(written, "context");
+  parallelism.expert = ranks_of(written, "expert");
   parallelism.sequence = as_flag(find(written, "sequence")).value_or(false);
   parallelism.schedule = schedule_of(find(written, "schedule"));
   parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);

@@ -13,7 +13,8 @@ bool same_row(const ParameterTensor& left, const ParameterTensor& right) {
   return left.name == right.name && left.shape == right.shape && left.role == right.role &&
          left.active_numerator == right.active_numerator &&
          left.active_denominator == right.active_denominator &&
-         left.output_head == right.output_head && left.trainable == right.trainable;
+         left.output_head == right.output_head && left.trainable == right.trainable &&
+         left.expert_parallel == right.expert_parallel;
 }
 
 bool same_row(const BufferTensor& left, const BufferTensor& right) {

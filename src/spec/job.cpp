@@ -10,12 +10,25 @@ std::int64_t DecoderSpec::layers() const {
   return total;
 }
 
+std::size_t DecoderSpec::kind_of(std::int64_t layer) const {
+  std::int64_t end = 0;
+  for (const LayerRun& run : order) {
+    end += run.repeat;
+    if (layer < end) return run.kind;
+  }
+  unreachable("a decoder has as many layers as its runs");
+}
+
 std::int64_t Parallelism::ranks() const {
   return checked_multiply(checked_multiply(data, tensor), checked_multiply(pipeline, context));
 }
 
 std::int64_t Parallelism::shard_ranks() const {
   return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
+}
+
+std::int64_t Parallelism::expert_data_ranks() const {
+  return checked_multiply(data, context) / expert;
 }
 
 std::int64_t Job::global_batch() const {

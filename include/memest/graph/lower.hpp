@@ -46,6 +46,7 @@ struct LoweringPolicy {
   /// Norms and residual sums on shards of the sequence, with t.
   bool sequence_parallel = false;
   std::int64_t tensor = 1;            ///< ranks that share a layer's products: t of the formulas
+  std::int64_t expert = 1;            ///< ranks that share a layer's experts: x of the formulas
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 };
 

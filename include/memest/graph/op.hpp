@@ -140,6 +140,8 @@ struct Op {
   /// Storages whose last reference from the running program ends after the forward: temporaries
   /// with their last use, locals with their function's end.
   std::vector<TensorId> releases;
+  /// Tensors that attributes of a module name from here on, each in place of its last forward's.
+  std::vector<TensorId> attributes;
   Workspace workspace = Workspace::none;  ///< asked for after the outputs are made
   /// Bytes that the passes ask of the process's one buffer that only grows (Megatron's global
   /// memory buffer), before they make anything; zero: none.

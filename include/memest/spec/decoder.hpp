@@ -216,6 +216,8 @@ struct DecoderSpec {
 
   /// Number of layers: the sum of the runs.
   [[nodiscard]] std::int64_t layers() const;
+  /// Of layer `layer`, from 0: an index into `kinds`.
+  [[nodiscard]] std::size_t kind_of(std::int64_t layer) const;
   bool operator==(const DecoderSpec&) const = default;
 };
 

@@ -42,6 +42,7 @@ struct ParameterTensor {
   bool trainable =
       true;  ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
   bool whole_module = false;  ///< trained beside adapters in the weights' type, not in theirs
+  bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
 };
 
 enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, convnet, layer_list };

@@ -64,6 +64,8 @@ struct Parallelism {
   [[nodiscard]] std::int64_t ranks() const;
   /// FSDP's shard group: the context ranks are in it.
   [[nodiscard]] std::int64_t shard_ranks() const;
+  /// Replicas of an expert: what of data · context the expert-parallel ranks leave.
+  [[nodiscard]] std::int64_t expert_data_ranks() const;
 };
 
 }  // namespace memest

@@ -1,5 +1,6 @@
 #include "megatron.hpp"
 
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,34 +12,81 @@ Unavailable unavailable(const std::string& what) {
   return {what + " of the implementation megatron is not available yet"};
 }
 
+/// Why the experts have no graph, or nothing.
+std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
+  if (policy.tensor > 1) return unavailable("a mixture of experts with tensor parallelism");
+  if (!experts.gated || experts.activation != ActivationFunction::silu) {
+    return unavailable("a mixture of experts without swiglu");
+  }
+  if (experts.expert_bias || experts.router_bias || experts.shared_bias) {
+    return unavailable("a mixture of experts with biases");
+  }
+  const double full = static_cast<double>(experts.experts) / static_cast<double>(experts.top_k);
+  if (experts.capacity_factor > full) {
+    return Unavailable{"Megatron pads no expert beyond all tokens: with " +
+                       std::to_string(experts.top_k) + " of " + std::to_string(experts.experts) +
+                       " experts a token, 'capacity_factor' is at most their quotient"};
+  }
+  if (experts.shared_gate) return unavailable("a gate of the shared experts");
+  if (experts.correction_bias_buffer) return unavailable("a bias of each expert's scores");
+  if (experts.experts % policy.expert != 0) {
+    return Unavailable{"the number of experts " + std::to_string(experts.experts) +
+                       " cannot be cut evenly over " + std::to_string(policy.expert) +
+                       " expert-parallel ranks"};
+  }
+  return std::nullopt;
+}
+
+/// The same of a dense layer's part.
+std::optional<Unavailable> refusal(const DenseFeedForward& part,
+                                   const SoftmaxAttention& attention) {
+  const bool silu = part.activation == ActivationFunction::silu;
+  const bool gelu = !part.gated && part.activation == ActivationFunction::gelu;
+  if (!(part.gated && silu) && !gelu) {
+    return Unavailable{
+        "Megatron fuses the activations swiglu and gelu with a bias; others are not available yet"};
+  }
+  if (part.gated == part.bias || attention.q_bias != part.bias ||
+      attention.output_bias != part.bias) {
+    return Unavailable{
+        "Megatron's fused activations are swiglu without biases and gelu with them; other "
+        "combinations are not available yet"};
+  }
+  return std::nullopt;
+}
+
+/// Of layers one behind the other, dense ones may come before those of experts.
+std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
+                                             const SoftmaxAttention& attention,
+                                             const LoweringPolicy& policy) {
+  for (const LayerKind& kind : decoder.kinds) {
+    if (kind.sliding_window) return unavailable("a sliding window");
+    const bool same_kinds = decoder.kinds.size() > 2 || kind.rotates != decoder.kinds[0].rotates;
+    const bool twice = decoder.kinds.size() == 2 && decoder.kinds[0].feed_forward.index() ==
+                                                        decoder.kinds[1].feed_forward.index();
+    if (same_kinds || twice) return unavailable("a model of several kinds of layers");
+    const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+    auto refused = experts != nullptr
+                       ? refusal(*experts, policy)
+                       : refusal(std::get<DenseFeedForward>(kind.feed_forward), attention);
+    if (refused) return refused;
+  }
+  return std::nullopt;
+}
+
 /// Why the model has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   if (attention == nullptr) return unavailable("multi-head latent attention");
   if (attention->sinks || attention->softcap) return unavailable("a softcap or sinks");
   if (attention->qk_norm != QkNorm::none) return unavailable("a norm of queries and keys");
-  if (decoder.kinds.size() != 1) return unavailable("a model of several kinds of layers");
-  const auto* part = std::get_if<DenseFeedForward>(&decoder.kinds.front().feed_forward);
-  if (part == nullptr) return unavailable("a mixture of experts");
-  if (decoder.kinds.front().sliding_window) return unavailable("a sliding window");
+  if (auto refused = refusal_of_layers(decoder, *attention, policy)) return refused;
   if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
   if (!learned && rotary == nullptr) return unavailable("this position");
   if (rotary != nullptr && rotary->rotary_dim != attention->head_dim) {
     return unavailable("a partial rotation");
-  }
-  const bool silu = part->activation == ActivationFunction::silu;
-  const bool gelu = !part->gated && part->activation == ActivationFunction::gelu;
-  if (!(part->gated && silu) && !gelu) {
-    return Unavailable{
-        "Megatron fuses the activations swiglu and gelu with a bias; others are not available yet"};
-  }
-  if (part->gated == part->bias || attention->q_bias != part->bias ||
-      attention->output_bias != part->bias) {
-    return Unavailable{
-        "Megatron's fused activations are swiglu without biases and gelu with them; other "
-        "combinations are not available yet"};
   }
   if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
       decoder.embedding_size != decoder.hidden_size || decoder.embedding_norm) {
@@ -69,8 +117,14 @@ std::optional<Unavailable> uneven(const MegatronContext& context) {
 }
 
 MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  MegatronContext context{decoder, std::get<SoftmaxAttention>(decoder.attention),
-                          std::get<DenseFeedForward>(decoder.kinds.front().feed_forward), policy};
+  MegatronContext context{decoder, std::get<SoftmaxAttention>(decoder.attention), {}, policy};
+  for (const LayerKind& kind : decoder.kinds) {
+    if (const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward)) {
+      context.feed_forward = *dense;
+    } else {
+      context.experts = std::get<MixtureOfExperts>(kind.feed_forward);
+    }
+  }
   if (policy.tensor == 1) return context;
   context.t = Symbol::tensor;
   context.sequence = policy.sequence_parallel;
@@ -89,6 +143,12 @@ void bind_sizes(const MegatronContext& context, Bindings& sizes) {
       .set(Symbol::ffn_size, context.feed_forward.size)
       .set(Symbol::rotary_dim, context.attention.head_dim)
       .set(Symbol::tensor, context.policy.tensor);
+  if (context.experts) {
+    sizes.set(Symbol::experts, context.experts->experts)
+        .set(Symbol::top_k, context.experts->top_k)
+        .set(Symbol::expert_ffn_size, context.experts->expert_size)
+        .set(Symbol::expert, context.policy.expert);
+  }
   if (const auto* learned = std::get_if<LearnedPosition>(&context.decoder.position)) {
     sizes.set(Symbol::max_positions, learned->rows);
   }
@@ -106,10 +166,18 @@ class StageWriter {
 
   void write(const ModelPart& part) {
     if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_); });
-    const bool makes_table = !part.embedding && context_.turns();
-    if (makes_table) append(first_, 1, [&] { return megatron_layer(context_, true); });
-    const std::int64_t rest = part.count - (makes_table ? 1 : 0);
-    if (rest > 0) append(layer_, rest, [&] { return megatron_layer(context_, false); });
+    std::int64_t first = part.first;
+    if (!part.embedding && context_.turns()) {
+      append_layers({true, has_experts(first)}, 1);
+      ++first;
+    }
+    const std::int64_t end = part.first + part.count;
+    while (first < end) {
+      std::int64_t next = first + 1;
+      while (next < end && has_experts(next) == has_experts(first)) ++next;
+      append_layers({false, has_experts(first)}, next - first);
+      first = next;
+    }
     if (!part.head) return;
     const bool ties = context_.decoder.tied_embeddings && part.embedding;
     append(head_, 1, [&] { return megatron_head(context_, ties); });
@@ -126,11 +194,22 @@ class StageWriter {
     graph_.order.push_back({*known, repeat});
   }
 
+  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+    const DecoderSpec& decoder = context_.decoder;
+    const LayerKind& kind = decoder.kinds[decoder.kind_of(layer)];
+    return std::holds_alternative<MixtureOfExperts>(kind.feed_forward);
+  }
+
+  void append_layers(const MegatronLayer& layer, std::int64_t repeat) {
+    const auto index = static_cast<std::size_t>((layer.makes_table ? 1 : 0) +
+                                                (layer.has_experts ? 2 : 0));
+    append(layers_[index], repeat, [&] { return megatron_layer(context_, layer); });
+  }
+
   const MegatronContext& context_;
   Graph& graph_;
   std::optional<std::size_t> embedding_;
-  std::optional<std::size_t> first_;
-  std::optional<std::size_t> layer_;
+  std::array<std::optional<std::size_t>, 4> layers_;  // with a table of angles, of experts
   std::optional<std::size_t> head_;
   std::optional<std::size_t> loss_;
 };
@@ -161,9 +240,11 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
   const Place place{product.name, "weight"};
   const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
                                        : block.parameter(place, {product.out, product.in});
-  const Shape shape = context.tokens(product.out);
+  Shape shape = product.rows.empty() ? Shape{context.s, context.b} : product.rows;
+  shape.push_back(product.out);
   const DType dtype = block.dtype_of(x);
-  const Expr flops = Expr(2) * context.b * context.s * product.in * product.out;
+  const Expr rows = product.rows.empty() ? context.b * context.s : product.rows.front();
+  const Expr flops = Expr(2) * rows * product.in * product.out;
   const Expr gathered =
       product.gathers ? context.b * context.s * product.in * Expr(size_of(dtype)) : Expr();
   Op op;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -20,7 +21,7 @@ namespace memest {
 struct MegatronContext {
   const DecoderSpec& decoder;
   const SoftmaxAttention& attention;
-  const DenseFeedForward& feed_forward;
+  DenseFeedForward feed_forward;  ///< of dense layers; of no size where there are none
   const LoweringPolicy& policy;
   Expr t{1};              ///< tensor-parallel ranks
   bool sequence = false;  ///< norms and residual sums on s/t tokens
@@ -32,6 +33,7 @@ struct MegatronContext {
   Expr k = Symbol::kv_heads;    ///< of one rank
   Expr f = Symbol::ffn_size;    ///< of one rank
   Expr v = Symbol::vocab_size;  ///< of one rank
+  std::optional<MixtureOfExperts> experts = {};
 
   [[nodiscard]] Precision precision() const {
     return {policy.weights, policy.weights, false, {}, policy.gradients};
@@ -58,6 +60,7 @@ struct ParallelProduct {
   bool gathers = false;  ///< reads the whole sequence from shards
   bool tied = false;
   bool by_rows = false;  ///< RowParallelLinear: answers partial sums
+  Shape rows = {};  ///< of its input, where those are not the tokens
 };
 /// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,
@@ -84,6 +87,12 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
 /// SelfAttention up to its output projection, and MLP up to its own; a bias is left to the caller.
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
+/// WeightedSwiGLUFunction: swiglu(y)·weights, a weight a row.
+TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights);
+/// MoELayer: the router, the dispatcher and this rank's experts.
+TensorId megatron_experts(BlockBuilder& block, const MegatronContext& context, TensorId x);
+/// Tokens that an expert takes, of all ranks that send it some.
+Expr rows_of_expert(const MegatronContext& context);
 
 /// Transformer Engine's Linear over column- and row-parallel weights, FusedRoPEFunc,
 /// DotProductAttention, and Megatron's fused activations compiled by torch.compile.
@@ -102,8 +111,13 @@ inline constexpr std::string_view kRotaryTable = "rotary table";
 /// The table of angles, made once and kept (RotaryEmbedding.forward is cached).
 void rotary_table(BlockBuilder& block, const MegatronContext& context);
 
-/// A layer; `makes_table` where no embedding of this stage does.
-Block megatron_layer(const MegatronContext& context, bool makes_table);
+struct MegatronLayer {
+  bool makes_table = false;  ///< where no embedding of this stage does
+  bool has_experts = false;
+
+  friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
+};
+Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer);
 Block megatron_embedding(const MegatronContext& context);
 Block megatron_head(const MegatronContext& context, bool ties);
 Block megatron_loss(const MegatronContext& context);

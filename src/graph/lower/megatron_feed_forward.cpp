@@ -31,21 +31,9 @@ class Expressions {
   DType dtype_;
 };
 
-/// silu(y1)·y2 of the halves of y: keeps y. swiglu_back joins g·σ(y1)·(1 + y1·(1 - σ(y1)))·y2 and
-/// g·silu(y1).
-TensorId swiglu(BlockBuilder& block, const MegatronContext& context, TensorId y) {
-  const Shape shape = context.tokens(context.f);
-  const DType dtype = block.dtype_of(y);
-  Op op;
-  op.kind = OpKind::activation;
-  op.name = "activation";
-  op.inputs = {y};
-  op.forward_scratch = {scratch(block, {"activation", "silu"}, shape, dtype)};
-  const TensorId out = block.make({"activation"}, shape, dtype);
-  op.outputs = {out};
-  op.saved = {y};
-  BackwardWriter backward(op);
-  Expressions made(backward, out, dtype);
+/// swiglu_back joins g·σ(y1)·(1 + y1·(1 - σ(y1)))·y2 and g·silu(y1): the gradient of y.
+BackwardWriter::Made write_swiglu_back(BackwardWriter& backward, Expressions& made, TensorId y,
+                                       DType dtype) {
   const auto slope = made.of();
   const auto weighted = made.of({slope});
   const auto sigmoid = made.of();
@@ -59,7 +47,24 @@ TensorId swiglu(BlockBuilder& block, const MegatronContext& context, TensorId y)
   const auto joined = backward.make(y, dtype);
   backward.drop(of_linear);
   backward.drop(of_gate);
-  backward.give(y, joined);
+  return joined;
+}
+
+/// silu(y1)·y2 of the halves of y: keeps y.
+TensorId swiglu(BlockBuilder& block, const MegatronContext& context, TensorId y) {
+  const Shape shape = context.tokens(context.f);
+  const DType dtype = block.dtype_of(y);
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "activation";
+  op.inputs = {y};
+  op.forward_scratch = {scratch(block, {"activation", "silu"}, shape, dtype)};
+  const TensorId out = block.make({"activation"}, shape, dtype);
+  op.outputs = {out};
+  op.saved = {y};
+  BackwardWriter backward(op);
+  Expressions made(backward, out, dtype);
+  backward.give(y, write_swiglu_back(backward, made, y, dtype));
   block.emit(std::move(op));
   return out;
 }
@@ -122,9 +127,43 @@ TensorId bias_gelu(BlockBuilder& block, TensorId y, TensorId bias) {
 
 }  // namespace
 
+TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights) {
+  const DType dtype = block.dtype_of(y);
+  const Shape shape = {block.tensor(y).shape.front(), width};
+  const TensorId plain = block.make({"expert_activation", "not weighted"}, shape, dtype);
+  Op gate;
+  gate.kind = OpKind::activation;
+  gate.name = "expert_activation";
+  gate.inputs = {y};
+  gate.forward_scratch = {scratch(block, {"expert_activation", "silu"}, shape, dtype)};
+  gate.outputs = {plain};
+  block.emit(std::move(gate));
+  const TensorId out = block.make({"expert_activation"}, shape, dtype);
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "expert_activation";
+  op.inputs = {y, weights, plain};
+  op.outputs = {out};
+  op.saved = {y, weights};
+  BackwardWriter backward(op);
+  Expressions made(backward, out, dtype);
+  const auto scaled = made.of();
+  const auto of_y = write_swiglu_back(backward, made, y, dtype);
+  backward.drop(scaled);
+  const auto silu = made.of();
+  const auto again = made.of({silu});
+  const auto product = made.of({again});
+  const auto of_weights = backward.make(weights, dtype);
+  backward.launch(sum_between(shape, {shape.front(), Expr(1)}, dtype));
+  backward.drop(product);
+  backward.give(y, of_y);
+  backward.give(weights, of_weights);
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   const DenseFeedForward& part = context.feed_forward;
-  const FeedForwardPart inside(block);
   Frame call(block);
   const Expr width = part.gated ? Expr(2) * context.f : context.f;
   TensorId hidden =

@@ -28,6 +28,12 @@ TensorId held(Frame& call, const MegatronContext& context, TensorId normed) {
   return context.te() ? normed : call.local(normed);
 }
 
+/// MLP, which recompute of the feed-forward runs again.
+TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  const FeedForwardPart inside(block);
+  return megatron_feed_forward(block, context, x);
+}
+
 }  // namespace
 
 TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
@@ -39,10 +45,10 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
   return normalize(block, part, x);
 }
 
-Block megatron_layer(const MegatronContext& context, bool makes_table) {
-  BlockBuilder block("layer", context.precision());
+Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer) {
+  BlockBuilder block(layer.has_experts ? "layer of experts" : "layer", context.precision());
   const TensorId x = block.block_input(context.stream(), context.policy.weights);
-  if (makes_table) rotary_table(block, context);
+  if (layer.makes_table) rotary_table(block, context);
   TensorId y = 0;
   {
     Frame call(block);
@@ -56,8 +62,10 @@ Block megatron_layer(const MegatronContext& context, bool makes_table) {
     call.local(y);
     const TensorId normed =
         held(call, context, megatron_norm(block, context, "feed_forward_norm", y));
-    const TensorId fed = megatron_feed_forward(block, context, normed);
-    out = bias_dropout_add(block, context, "down_proj", y, fed, context.feed_forward.bias);
+    const TensorId fed = layer.has_experts ? megatron_experts(block, context, normed)
+                                           : dense_part(block, context, normed);
+    const bool biased = !layer.has_experts && context.feed_forward.bias;
+    out = bias_dropout_add(block, context, "down_proj", y, fed, biased);
   }
   return std::move(block).take(out, true);
 }

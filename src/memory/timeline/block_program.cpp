@@ -91,6 +91,11 @@ class Compiler {
         program_.tensors.push_back(block_.tensors[id].storage);
       }
     });
+    made.attributes = slice(program_.tensors, [&] {
+      for (const TensorId id : op.attributes) {
+        program_.tensors.push_back(block_.tensors[id].storage);
+      }
+    });
   }
 
   void make(TensorId id, Holding holding) {

@@ -59,6 +59,7 @@ struct OpProgram {
   Slice outputs;    ///< of `tensors`: all outputs, views too
   Slice saved;      ///< of `tensors`: distinct storages, without parameters
   Slice released;   ///< of `tensors`: storages
+  Slice attributes; ///< of `tensors`: storages that a module holds until its next forward
   Slice gradients;  ///< of `made_gradients`, what `steps` count from
   Slice steps;
   std::uint32_t reductions = 0;  ///< of `steps`: from here on the engine sums gradients of

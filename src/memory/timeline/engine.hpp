@@ -113,6 +113,7 @@ class Engine {
   void grow_buffer(std::int64_t bytes);
   void use_workspace_of_process();
   void make_unread(const UnreadGradient& gradient);
+  void name_attributes(const OpSite& site, const OpProgram& op);
   [[nodiscard]] bool runs(const OpSite& site, const OpProgram& op);
 
   // engine_forward.cpp
@@ -186,7 +187,8 @@ class Engine {
   std::vector<StorageId> answered_;
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
   std::vector<OpSite> ran_once_;
-  StorageId buffer_ = kNoStorage;  // that grows
+  std::vector<std::pair<Cell, StorageId>> attributes_;  // of modules, whatever micro-step runs
+  StorageId buffer_ = kNoStorage;                       // that grows
   std::int64_t buffer_bytes_ = 0;
   bool has_process_workspace_ = false;
   std::vector<std::vector<std::int64_t>> unread_;  // shapes

@@ -212,6 +212,7 @@ void Engine::end_references(const OpSite& site, const OpProgram& op) {
     --held_[cell];
     recorder_.release(storages_[cell]);
   }
+  name_attributes(site, op);
 }
 
 /// Autocast's copy of a parameter: made at its first use in an autocast context, and held by the

@@ -79,6 +79,22 @@ void Engine::make_unread(const UnreadGradient& gradient) {
   recorder_.allocate(gradient.bytes, label);
 }
 
+/// The old ones go when the new ones have their names.
+void Engine::name_attributes(const OpSite& site, const OpProgram& op) {
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.attributes.begin; i < op.attributes.end; ++i) {
+    const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
+    recorder_.retain(storages_[cell]);
+    const auto known = std::find_if(attributes_.begin(), attributes_.end(),
+                                    [cell](const auto& named) { return named.first == cell; });
+    if (known == attributes_.end()) {
+      attributes_.emplace_back(cell, storages_[cell]);
+    } else {
+      recorder_.release(std::exchange(known->second, storages_[cell]));
+    }
+  }
+}
+
 bool Engine::runs(const OpSite& site, const OpProgram& op) {
   if (!op.once) return true;
   const bool ran = std::any_of(ran_once_.begin(), ran_once_.end(), [&](const OpSite& other) {

@@ -106,7 +106,9 @@ StorageId MegatronLoop::forward(Flight& flight, StorageId input) {
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
   recorder_.release(labels);
   recorder_.release(positions);
-  if (!is_last(flight.chunk)) recorder_.release(std::exchange(flight.mask, kNoStorage));
+  if (is_last(flight.chunk)) return answer;
+  scale_auxiliary_loss();
+  recorder_.release(std::exchange(flight.mask, kNoStorage));
   return answer;
 }
 
@@ -118,7 +120,26 @@ void MegatronLoop::add_loss(StorageId per_token, Flight& flight) {
   flight.counted_loss = sum_of_tokens(LoopTensor::loss_mask);
   losses_.push_back(make(size_of(DType::fp32), Holding::activations, LoopTensor::loss));
   recorder_.release(sum);
+  scale_auxiliary_loss();
   recorder_.release(per_token);
+}
+
+/// MoEAuxLossAutoScaler.set_loss_scale, whether routers have such a loss or none: the first scale
+/// stays, later ones are copied into it.
+void MegatronLoop::scale_auxiliary_loss() {
+  const auto& kinds = std::get<DecoderSpec>(job_.model.architecture).kinds;
+  const bool routes = std::any_of(kinds.begin(), kinds.end(), [](const LayerKind& kind) {
+    return std::holds_alternative<MixtureOfExperts>(kind.feed_forward);
+  });
+  if (!routes) return;
+  const StorageId ones = scalar(LoopTensor::scaled_loss);
+  const StorageId scale = scalar(LoopTensor::scaled_loss);
+  recorder_.release(ones);
+  const StorageId of_ranks = scalar(LoopTensor::scaled_loss);
+  const StorageId of_steps = scalar(LoopTensor::scaled_loss);
+  recorder_.release(of_ranks);
+  if (std::exchange(has_auxiliary_scale_, true)) recorder_.release(of_steps);
+  recorder_.release(scale);
 }
 
 /// The loss is scaled, which takes the place of `loss`; backward begins with ones like it and goes

@@ -68,6 +68,7 @@ class MegatronLoop {
   std::shared_ptr<Received> receive_input(std::int64_t chunk);
   StorageId forward(Flight& flight, StorageId input);
   void add_loss(StorageId per_token, Flight& flight);
+  void scale_auxiliary_loss();
   StorageId backward_of_loss(Flight& flight, StorageId& loss);
   void micro_step(std::uint16_t number);
   void run_forward(std::int64_t chunk, std::shared_ptr<Received> input);
@@ -94,6 +95,7 @@ class MegatronLoop {
   std::vector<std::shared_ptr<Received>> model_inputs_;  // by chunk: set_input_tensor holds them
   std::vector<StorageId> tokens_;  // by chunk: what its data iterator made last
   std::vector<StorageId> losses_;  // of the step
+  bool has_auxiliary_scale_ = false;
   std::deque<Flight> flights_;
   // By chunk, of an interleaved schedule: what was received and waits.
   std::vector<std::deque<std::shared_ptr<Received>>> inputs_;

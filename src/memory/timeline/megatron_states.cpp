@@ -24,6 +24,10 @@ Label loop_label(Holding holding, LoopTensor tensor) {
   return label;
 }
 
+bool is_router(const ParameterTensor& row) {
+  return row.name.find("router") != std::string::npos;
+}
+
 /// Weight decay is for matrices (_get_param_groups).
 bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }
 
@@ -40,7 +44,7 @@ MegatronStates::MegatronStates(const Job& job, const Graph& graph, const Forward
       graph_(graph),
       timeline_(timeline),
       recipe_(job.training->recipe),
-      rules_{job.parallelism.distributed_optimizer, job.parallelism.data},
+      distributed_(job.parallelism.distributed_optimizer),
       weights_(timeline.parameters.size(), kNoStorage) {
   std::size_t begin = 0;
   for (const StageSites& stage : order.stages()) {
@@ -49,16 +53,25 @@ MegatronStates::MegatronStates(const Job& job, const Graph& graph, const Forward
              use.instance <= order.sites()[stage.end - 1].instance;
     };
     const auto count = std::count_if(order.parameters().begin(), order.parameters().end(), within);
-    chunks_.push_back({begin, begin + static_cast<std::size_t>(count)});
-    begin = chunks_.back().end;
+    lay_out_chunk(begin, begin + static_cast<std::size_t>(count));
+    begin += static_cast<std::size_t>(count);
   }
-  for (const Chunk& chunk : chunks_) {
+}
+
+void MegatronStates::lay_out_chunk(std::size_t begin, std::size_t end) {
+  const Parallelism& parallelism = job_.parallelism;
+  for (const bool of_experts : {false, true}) {
+    Buffer buffer{of_experts, {}, {}};
     std::vector<FlatParameter> parameters;
-    for (std::size_t i = chunk.begin; i < chunk.end; ++i) {
-      const bool shared = row(i).output_head && job.parallelism.pipeline > 1;
-      parameters.push_back({elements(i), shared});
+    for (std::size_t i = begin; i < end; ++i) {
+      if (row(i).expert_parallel != of_experts) continue;
+      buffer.parameters.push_back(i);
+      parameters.push_back({elements(i), row(i).output_head && parallelism.pipeline > 1});
     }
-    buffers_.push_back(lay_out(parameters, rules_));
+    if (parameters.empty()) continue;
+    const std::int64_t ranks = of_experts ? parallelism.expert_data_ranks() : parallelism.data;
+    buffer.flat = lay_out(parameters, {distributed_, ranks});
+    buffers_.push_back(std::move(buffer));
   }
 }
 
@@ -74,8 +87,13 @@ std::int64_t MegatronStates::elements(std::size_t parameter) const {
 bool MegatronStates::made_on_host(std::size_t parameter) const {
   const ParameterTensor& tensor = row(parameter);
   const bool local = job_.training->implementation.layers == LayerSpec::local;
-  return (local && tensor.role == ParameterRole::norm) ||
+  return is_router(tensor) || (local && tensor.role == ParameterRole::norm) ||
          tensor.name.find("position") != std::string::npos;
+}
+
+/// A router's weight is in its type before it follows.
+DType MegatronStates::type_on_host(std::size_t parameter) const {
+  return is_router(row(parameter)) ? recipe_.weights : DType::fp32;
 }
 
 StorageId MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& recorder) const {
@@ -113,40 +131,39 @@ void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
     }
   }
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (made_on_host(i)) weights_[i] = weight(i, DType::fp32, recorder);
+    if (made_on_host(i)) weights_[i] = weight(i, type_on_host(i), recorder);
   }
 }
 
 void MegatronStates::make_buffers(Recorder& recorder) {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (!made_on_host(i) || recipe_.weights == DType::fp32) continue;
+    if (!made_on_host(i) || recipe_.weights == type_on_host(i)) continue;
     recorder.release(std::exchange(weights_[i], weight(i, recipe_.weights, recorder)));
   }
-  const auto make = [&](std::size_t chunk, DType dtype, Holding holding, LoopTensor tensor) {
-    recorder.allocate(checked_multiply(buffers_[chunk].elements, size_of(dtype)),
-                      loop_label(holding, tensor));
-  };
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    if (rules_.distributed) {
-      make(c, recipe_.weights, Holding::weights, LoopTensor::parameter_buffer);
-    }
-    make(c, recipe_.gradients, Holding::gradients, LoopTensor::gradient_buffer);
-    if (!rules_.distributed) continue;
-    for (std::size_t i = chunks_[c].end; i > chunks_[c].begin; --i) {
-      recorder.release(std::exchange(weights_[i - 1], kNoStorage));
+  for (const Buffer& buffer : buffers_) {
+    const auto make = [&](DType dtype, Holding holding, LoopTensor tensor) {
+      recorder.allocate(checked_multiply(buffer.flat.elements, size_of(dtype)),
+                        loop_label(holding, tensor));
+    };
+    if (distributed_) make(recipe_.weights, Holding::weights, LoopTensor::parameter_buffer);
+    make(recipe_.gradients, Holding::gradients, LoopTensor::gradient_buffer);
+    if (!distributed_) continue;
+    for (std::size_t i = buffer.parameters.size(); i > 0; --i) {
+      recorder.release(std::exchange(weights_[buffer.parameters[i - 1]], kNoStorage));
     }
   }
 }
 
 /// What the rank steps: its shards of the buffers, or every parameter.
-std::vector<FlatShard> MegatronStates::stepped() const {
+std::vector<FlatShard> MegatronStates::stepped(bool experts) const {
   std::vector<FlatShard> list;
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    for (const FlatShard& shard : buffers_[c].first_rank) {
-      list.push_back({chunks_[c].begin + shard.parameter, shard.elements});
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.of_experts != experts) continue;
+    for (const FlatShard& shard : buffer.flat.first_rank) {
+      list.push_back({buffer.parameters[shard.parameter], shard.elements});
     }
   }
-  if (!rules_.distributed) {
+  if (!distributed_) {
     std::stable_sort(list.begin(), list.end(), [](const FlatShard& left, const FlatShard& right) {
       return left.parameter < right.parameter;
     });
@@ -157,25 +174,36 @@ std::vector<FlatShard> MegatronStates::stepped() const {
 void MegatronStates::make_main_params(const std::optional<LaunchDevice>& device,
                                       Recorder& recorder) {
   device_ = device;
+  for (const bool experts : {false, true}) {
+    const bool any = std::any_of(buffers_.begin(), buffers_.end(), [experts](const Buffer& buffer) {
+      return buffer.of_experts == experts;
+    });
+    if (any) make_optimizer(experts, recorder);
+  }
+}
+
+void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   const auto scalar = [&] {
     recorder.allocate(size_of(DType::fp32),
                       loop_label(Holding::optimizer_states, LoopTensor::loss_scale));
   };
   // MixedPrecisionOptimizer looks for overflows of all types but bf16.
-  if (rules_.distributed && recipe_.weights == DType::fp32) scalar();
+  if (distributed_ && recipe_.weights == DType::fp32) scalar();
   scalar();
   std::vector<ParameterGroup> groups(2);
-  for (const FlatShard& shard : stepped()) {
+  // Ranks with the same shards of an optimizer have the same experts, or all of them.
+  if (normed_elements_.empty() || !distributed_) normed_elements_.emplace_back();
+  for (const FlatShard& shard : stepped(experts)) {
     ParameterTensor tensor = row(shard.parameter);
     const bool decaying = decays(tensor);
-    if (rules_.distributed) tensor.shape = {shard.elements};
+    if (distributed_) tensor.shape = {shard.elements};
     shards_.push_back(std::move(tensor));
     groups[decaying ? 0 : 1].push_back(
         {static_cast<std::uint32_t>(shard.parameter), shard.elements, &shards_.back()});
   }
   for (const ParameterGroup& group : groups) {
     for (const SteppedTensor& tensor : group) {
-      if (!is_copy(*tensor.row)) normed_elements_.push_back(tensor.elements);
+      if (!is_copy(*tensor.row)) normed_elements_.back().push_back(tensor.elements);
       if (!recipe_.master) continue;
       const StorageId shard =
           recorder.allocate(checked_multiply(tensor.elements, size_of(recipe_.weights)),
@@ -185,7 +213,7 @@ void MegatronStates::make_main_params(const std::optional<LaunchDevice>& device,
       recorder.release(shard);
     }
   }
-  optimizer_.emplace(job_, std::move(groups), device, recorder);
+  optimizers_.emplace_back(job_, std::move(groups), device_, recorder);
 }
 
 StorageId MegatronStates::norm_of(std::int64_t count, Recorder& recorder) const {
@@ -207,13 +235,13 @@ StorageId MegatronStates::norm_of(std::int64_t count, Recorder& recorder) const 
 
 /// get_grad_norm_fp32: the norms of all tensors, theirs on the host, and its square. Gradients are
 /// scaled in place.
-void MegatronStates::clip(Recorder& recorder) {
+void MegatronStates::clip(const std::vector<std::int64_t>& normed, Recorder& recorder) {
   const auto scalar = [&](LoopTensor tensor) {
     return recorder.allocate(size_of(DType::fp32), loop_label(Holding::temporaries, tensor));
   };
   const StorageId overflow = scalar(LoopTensor::norm);
   std::vector<StorageId> norms;
-  for (const std::int64_t count : normed_elements_) norms.push_back(norm_of(count, recorder));
+  for (const std::int64_t count : normed) norms.push_back(norm_of(count, recorder));
   const StorageId norm = scalar(LoopTensor::norm);
   for (const StorageId one : norms) recorder.release(one);
   const StorageId square = scalar(LoopTensor::norm);
@@ -221,9 +249,15 @@ void MegatronStates::clip(Recorder& recorder) {
 }
 
 void MegatronStates::step(Recorder& recorder) {
-  optimizer_->widen_gradients();
-  if (job_.training->clip_gradients) clip(recorder);
-  optimizer_->step();
+  for (OptimizerRun& optimizer : optimizers_) optimizer.widen_gradients();
+  if (job_.training->clip_gradients) {
+    for (const auto& normed : normed_elements_) clip(normed, recorder);
+  }
+  for (OptimizerRun& optimizer : optimizers_) optimizer.step();
+}
+
+void MegatronStates::zero_grad() {
+  for (OptimizerRun& optimizer : optimizers_) optimizer.zero_grad();
 }
 
 std::int64_t MegatronStates::sequence_elements() const {

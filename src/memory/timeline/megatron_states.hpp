@@ -25,44 +25,49 @@ class MegatronStates {
   MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
                  const Timeline& timeline);
 
-  /// The modules are built on the device but for norms and positions, which follow in fp32.
+  /// The modules are built on the device but for norms and positions, which follow in fp32, and
+  /// routers.
   void place(const ModelTensors& tensors, Recorder& recorder);
   /// Float16Module, then the buffers of every model chunk.
   void make_buffers(Recorder& recorder);
   void make_main_params(const std::optional<LaunchDevice>& device, Recorder& recorder);
-  void zero_grad() { optimizer_->zero_grad(); }
+  void zero_grad();
   /// Gradients are copied where they are not of the main copies' type, clipped, and stepped.
   void step(Recorder& recorder);
   /// Elements of the parameters that sequence parallelism has on shards of the sequence.
   [[nodiscard]] std::int64_t sequence_elements() const;
 
  private:
-  /// A model chunk: parameters [begin, end) of the timeline's.
-  struct Chunk {
-    std::size_t begin = 0;
-    std::size_t end = 0;
+  /// Parameters of a model chunk that lie flat together: its experts', whose replicas are fewer
+  /// where other ranks have other experts, and the rest.
+  struct Buffer {
+    bool of_experts = false;
+    std::vector<std::size_t> parameters;  // of the timeline's
+    FlatBuffer flat;
   };
 
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
   [[nodiscard]] std::int64_t elements(std::size_t parameter) const;
   [[nodiscard]] bool made_on_host(std::size_t parameter) const;
-  [[nodiscard]] std::vector<FlatShard> stepped() const;
+  [[nodiscard]] DType type_on_host(std::size_t parameter) const;
+  void lay_out_chunk(std::size_t begin, std::size_t end);
+  [[nodiscard]] std::vector<FlatShard> stepped(bool experts) const;
+  void make_optimizer(bool experts, Recorder& recorder);
   StorageId weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
   void place_frequencies(std::size_t buffer, Recorder& recorder) const;
-  void clip(Recorder& recorder);
+  void clip(const std::vector<std::int64_t>& normed, Recorder& recorder);
   StorageId norm_of(std::int64_t elements, Recorder& recorder) const;
 
   const Job& job_;
   const Graph& graph_;
   const Timeline& timeline_;
   const Recipe& recipe_;
-  FlatRules rules_;
-  std::vector<Chunk> chunks_;
-  std::vector<FlatBuffer> buffers_;            // by chunk
+  bool distributed_;
+  std::vector<Buffer> buffers_;                // chunk by chunk, experts last
   std::vector<StorageId> weights_;             // by parameter
   std::deque<ParameterTensor> shards_;         // what the optimizer sees
-  std::vector<std::int64_t> normed_elements_;  // of the gradients that are clipped by
-  std::optional<OptimizerRun> optimizer_;
+  std::vector<std::vector<std::int64_t>> normed_elements_;  // of gradients normed together
+  std::deque<OptimizerRun> optimizers_;        // of experts their own
   std::optional<LaunchDevice> device_;
 };
 

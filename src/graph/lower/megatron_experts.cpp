@@ -1,0 +1,394 @@
+// MoELayer with TopKRouter, MoEAlltoAllTokenDispatcher (without fused permutation) and
+// SequentialMLP. Where a capacity is given, experts' inputs are padded to it; without one every
+// token finds its experts, and this rank's get `imbalance` times their mean.
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "megatron.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// A tensor without gradient that depends on `inputs`.
+TensorId made(BlockBuilder& block, const Made& result, const std::vector<TensorId>& inputs = {}) {
+  const TensorId out = compute(block, OpKind::copy, inputs, result);
+  block.set_needs_gradient(out, false);
+  return out;
+}
+
+/// The same with a second result, which comes after.
+struct Pair {
+  TensorId first = 0;
+  TensorId second = 0;
+};
+Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorId x) {
+  const Pair pair = {block.make(first.place, first.shape, first.dtype),
+                     block.make(second.place, second.shape, second.dtype)};
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = first.place.op;
+  op.inputs = {x};
+  op.outputs = {pair.first, pair.second};
+  block.emit(std::move(op));
+  for (const TensorId id : {pair.first, pair.second}) block.set_needs_gradient(id, false);
+  return pair;
+}
+
+/// `x` in another form, read at `indices`, which are kept: its gradient is a tensor like it, seen in
+/// its own shape where `x` was.
+TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices) {
+  const TensorId out = block.make(result.place, result.shape, result.dtype);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = result.place.op;
+  op.inputs = {x, indices};
+  op.outputs = {out};
+  op.saved = {indices};
+  BackwardWriter backward(op);
+  const bool seen = block.tensor(x).shape.size() > result.shape.size();
+  const Reach reach = seen ? Reach::through_view : Reach::directly;
+  backward.give(x, backward.make(x, block.dtype_of(x)), reach);
+  block.emit(std::move(op));
+  return out;
+}
+
+/// `x` in another order, or on other ranks.
+TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
+  Shape shape = block.tensor(x).shape;
+  shape.front() = rows;
+  const TensorId out = block.make(place, std::move(shape), block.dtype_of(x));
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = place.op;
+  op.inputs = {x};
+  op.outputs = {out};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  block.emit(std::move(op));
+  return out;
+}
+
+class ExpertsWriter {
+ public:
+  ExpertsWriter(BlockBuilder& block, const MegatronContext& context)
+      : block_(block),
+        context_(context),
+        experts_(*context.experts),
+        pads_(experts_.capacity_factor > 0),
+        local_(experts_.experts / context.policy.expert),
+        exchanges_(context.policy.expert > 1),
+        tokens_(context.b * context.s),
+        of_expert_(rows_of_expert(context)),
+        received_(Expr(Symbol::experts) / Expr(Symbol::expert) * of_expert_),
+        sent_(pads_ ? received_ : tokens_ * Expr(Symbol::top_k)) {}
+
+  TensorId write(TensorId x) {
+    const bool shares = experts_.shared_size > 0;
+    const TensorId shared = shares ? shared_experts(x) : 0;
+    Frame forward(block_);
+    const Routed routed = route(x);
+    const Permuted permuted = permute(x, routed);
+    TensorId probabilities = permuted.probabilities;
+    TensorId given = permuted.tokens;
+    if (exchanges_) {
+      given = exchanged(block_, {"dispatch", "tokens"}, given, received_);
+      probabilities = exchanged(block_, {"dispatch", "probabilities"}, probabilities, received_);
+    }
+    TensorId out = compute_experts(given, probabilities);
+    if (exchanges_) out = exchanged(block_, {"combine", "tokens"}, out, sent_);
+    for (const TensorId local : {out, permuted.tokens}) forward.local(local);
+    if (shares) forward.local(shared);
+    for (const TensorId local : {probabilities, given}) forward.local(local);
+    out = moved(block_, {{"unpermute"}, block_.tensor(x).shape, block_.dtype_of(x)}, out,
+                permuted.indices);
+    return shares ? add(block_, {"add_shared_experts"}, out, shared) : out;
+  }
+
+ private:
+  struct Routed {
+    TensorId probabilities = 0;
+    TensorId map = 0;
+  };
+  struct Permuted {
+    TensorId tokens = 0;
+    TensorId probabilities = 0;
+    TensorId indices = 0;
+  };
+
+  [[nodiscard]] Shape by_expert() const { return {tokens_, Expr(Symbol::experts)}; }
+
+  /// An MLP of its own size, before the rest.
+  TensorId shared_experts(TensorId x) {
+    MegatronContext context = context_;
+    context.feed_forward = {.size = experts_.shared_size, .gated = true};
+    const std::int64_t count = experts_.shared_size / experts_.expert_size;
+    const bool whole = experts_.shared_size % experts_.expert_size == 0;
+    context.f = whole ? count * Expr(Symbol::expert_ffn_size) : Expr(experts_.shared_size);
+    return megatron_feed_forward(block_, context, x);
+  }
+
+  /// TopKRouter.forward: the dispatcher's attributes then name what it answers.
+  Routed route(TensorId x) {
+    Routed routed;
+    {
+      Frame forward(block_);
+      const TensorId logits = parallel_product(
+          block_, context_,
+          {.name = "router", .in = context_.h, .out = Symbol::experts, .rows = {tokens_}}, x);
+      routed = choose(logits);
+      if (pads_) {
+        for (const TensorId local : {routed.probabilities, routed.map}) forward.local(local);
+        routed = fill_capacity(routed);
+      }
+      forward.local(logits);
+    }
+    block_.name_attributes({routed.probabilities, routed.map});
+    return routed;
+  }
+
+  /// topk_routing_with_score_function: the softmax, in fp32, is over the chosen scores alone.
+  Routed choose(TensorId logits) {
+    const DType dtype = block_.dtype_of(logits);
+    const Shape chosen = {tokens_, Expr(Symbol::top_k)};
+    Frame function(block_);
+    const TensorId scores = function.local(block_.make({"top_k", "scores"}, chosen, dtype));
+    const TensorId indices = block_.make({"top_k", "indices"}, chosen, DType::int64);
+    Op op;
+    op.kind = OpKind::reduce;
+    op.name = "top_k";
+    op.inputs = {logits};
+    op.outputs = {scores, indices};
+    op.saved = {indices};
+    BackwardWriter backward(op);
+    backward.give(logits, backward.make(logits, dtype));
+    block_.emit(std::move(op));
+    block_.set_needs_gradient(indices, false);
+    const TensorId weights =
+        cast(block_, {"router_softmax", "in type"},
+             softmax(block_, "router_softmax", scores, DType::fp32), dtype);
+    for (const TensorId local : {weights, indices}) function.local(local);
+    Routed routed;
+    {
+      Frame scatter(block_);
+      scatter.local(made(block_, {{"routing", "zeros"}, by_expert(), dtype}));
+      routed.probabilities =
+          moved(block_, {{"routing", "probabilities"}, by_expert(), dtype}, weights, indices);
+    }
+    const TensorId zeros = made(block_, {{"routing", "no expert"}, by_expert(), dtype});
+    const TensorId numbers =
+        made(block_, {{"routing", "no expert in int32"}, by_expert(), DType::int32}, {zeros});
+    const TensorId ones = made(
+        block_, {{"routing", "own experts"}, by_expert(), DType::int32}, {numbers, indices});
+    routed.map = made(block_, {{"routing", "map"}, by_expert(), DType::boolean}, {ones});
+    return routed;
+  }
+
+  /// apply_router_token_dropping, padding experts to their capacity.
+  Routed fill_capacity(const Routed& routed) {
+    const DType dtype = block_.dtype_of(routed.probabilities);
+    Frame function(block_);
+    const Shape chosen = {of_source(), Expr(Symbol::experts)};
+    const Pair best = pair_of(block_, {{"capacity", "probabilities"}, chosen, dtype},
+                              {{"capacity", "indices"}, chosen, DType::int64}, routed.probabilities);
+    for (const TensorId local : {best.first, best.second}) function.local(local);
+    const TensorId zeros = made(block_, {{"capacity", "zeros"}, by_expert(), dtype});
+    const TensorId ones =
+        made(block_, {{"capacity", "ones"}, by_expert(), dtype}, {zeros, best.second});
+    Routed filled;
+    filled.map = made(block_, {{"capacity", "mask"}, by_expert(), DType::boolean}, {ones});
+    filled.probabilities = moved(block_, {{"capacity", "probabilities within"}, by_expert(), dtype},
+                                 routed.probabilities, filled.map);
+    return filled;
+  }
+
+  /// Tokens that an expert takes of this rank.
+  [[nodiscard]] Expr of_source() const { return of_expert_ / Expr(Symbol::expert); }
+
+  Permuted permute(TensorId x, const Routed& routed) {
+    Permuted permuted;
+    {
+      Frame function(block_);
+      permuted = pads_ ? permute_padded(function, x, routed) : permute_all(function, x, routed);
+    }
+    block_.name_attributes({permuted.indices});
+    return permuted;
+  }
+
+  TensorId permuted_tokens(TensorId x, TensorId indices) {
+    return moved(block_, {{"permute", "tokens"}, {sent_, context_.h}, block_.dtype_of(x)}, x,
+                 indices);
+  }
+
+  /// The first tokens of each expert's, sorted by whether they are its own.
+  Permuted permute_padded(Frame& function, TensorId x, const Routed& routed) {
+    const Expr experts = Symbol::experts;
+    const Shape turned = {experts, tokens_};
+    const Shape kept = {experts, of_source()};
+    const TensorId numbers =
+        made(block_, {{"permute", "map in int8"}, by_expert(), DType::int8}, {routed.map});
+    const TensorId by_rows =
+        function.local(made(block_, {{"permute", "map"}, turned, DType::int8}, {numbers}));
+    const TensorId order = sort_rows(by_rows, turned);
+    Permuted permuted;
+    permuted.indices = made(block_, {{"permute", "indices"}, kept, DType::int64}, {order});
+    const TensorId probabilities = function.local(
+        copy(block_, {"permute", "probabilities"}, routed.probabilities, turned));
+    const TensorId first =
+        function.local(made(block_, {{"permute", "experts"}, {experts}, DType::int64}));
+    const TensorId starts = made(block_, {{"permute", "starts"}, {experts}, DType::int64}, {first});
+    const TensorId flat = made(block_, {{"permute", "flat indices"}, kept, DType::int64},
+                               {starts, permuted.indices});
+    const DType dtype = block_.dtype_of(probabilities);
+    permuted.probabilities =
+        moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, probabilities, flat);
+    permuted.tokens = permuted_tokens(x, permuted.indices);
+    return permuted;
+  }
+
+  /// argsort, stable: short rows are sorted with their numbers, long ones as segments of all
+  /// (aten/src/ATen/native/cuda/Sort.cpp); CUB's scratch for these is left out.
+  TensorId sort_rows(TensorId rows, const Shape& shape) {
+    constexpr std::int64_t kShortRows = 4096;
+    const std::int64_t tokens =
+        checked_multiply(context_.policy.micro_batch, context_.policy.seq_len);
+    Frame sort(block_);
+    const Pair sorted = pair_of(block_, {{"sort", "values"}, shape, DType::int8},
+                                {{"sort", "order"}, shape, DType::int64}, rows);
+    if (tokens <= kShortRows) {
+      sort.local(made(block_, {{"sort", "numbers"}, {tokens_}, DType::int64}, {sorted.first}));
+    } else {
+      const TensorId numbers = made(block_, {{"sort", "numbers"}, shape, DType::int64});
+      const TensorId pairs = made(block_, {{"sort", "pairs"}, shape, DType::int64});
+      sort.local(made(block_, {{"sort", "keys"}, shape, DType::int8}, {sorted.first}));
+      for (const TensorId local : {pairs, numbers}) sort.local(local);
+    }
+    sort.local(sorted.first);
+    return sorted.second;
+  }
+
+  /// masked_select of all pairs of a token and an expert.
+  Permuted permute_all(Frame& function, TensorId x, const Routed& routed) {
+    const Shape turned = {Expr(Symbol::experts), tokens_};
+    const TensorId map =
+        function.local(made(block_, {{"permute", "map"}, turned, DType::boolean}, {routed.map}));
+    const TensorId counted =
+        function.local(made(block_, {{"permute", "tokens counted"}, {tokens_}, DType::int64}));
+    Permuted permuted;
+    permuted.indices =
+        made(block_, {{"permute", "indices"}, {sent_}, DType::int64}, {map, counted});
+    const TensorId probabilities =
+        copy(block_, {"permute", "probabilities"}, routed.probabilities, turned);
+    const DType dtype = block_.dtype_of(probabilities);
+    permuted.probabilities =
+        moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, probabilities, map);
+    permuted.tokens = permuted_tokens(x, permuted.indices);
+    return permuted;
+  }
+
+  /// Rows by rank and expert become rows by expert and rank, or back.
+  TensorId by_other(Place place, TensorId x) {
+    if (local_ == 1 || (pads_ && !exchanges_)) return x;
+    if (!pads_) return exchanged(block_, place, x, received_);
+    const Shape shape = block_.tensor(x).shape;
+    return copy(block_, place, view_copied_back(block_, {place.op, "view"}, x, shape), shape);
+  }
+
+  TensorId compute_experts(TensorId tokens, TensorId probabilities) {
+    Frame compute(block_);
+    tokens = by_other({"sort_by_expert"}, tokens);
+    probabilities = by_other({"sort_probabilities"}, probabilities);
+    const TensorId joined = sequential_experts(tokens, probabilities);
+    if (joined != tokens) compute.local(joined);
+    return by_other({"sort_by_rank"}, joined);
+  }
+
+  TensorId expert(TensorId tokens, TensorId probabilities) {
+    const Expr g = Symbol::expert_ffn_size;
+    const TensorId both = parallel_product(block_, context_,
+                                           {.name = "expert_up_proj",
+                                            .in = context_.h,
+                                            .out = Expr(2) * g,
+                                            .rows = {of_expert_}},
+                                           tokens);
+    const TensorId active = weighted_swiglu(block_, g, both, probabilities);
+    return parallel_product(
+        block_, context_,
+        {.name = "expert_down_proj", .in = g, .out = context_.h, .rows = {of_expert_}}, active);
+  }
+
+  TensorId sequential_experts(TensorId tokens, TensorId probabilities) {
+    if (local_ == 1) return expert(tokens, probabilities);
+    const auto count = static_cast<std::size_t>(local_);
+    const std::vector<TensorId> inputs =
+        split(block_, "split_tokens", tokens,
+              std::vector<Part>(count, {{"split_tokens"}, {of_expert_, context_.h}}));
+    const std::vector<TensorId> weights =
+        split(block_, "split_probabilities", probabilities,
+              std::vector<Part>(count, {{"split_probabilities"}, {of_expert_, Expr(1)}}));
+    std::vector<TensorId> outputs;
+    for (std::size_t i = 0; i < count; ++i) outputs.push_back(expert(inputs[i], weights[i]));
+    Frame list(block_);
+    for (std::size_t i = count; i > 0; --i) list.local(outputs[i - 1]);
+    return concatenate(block_, {"join_experts"}, outputs, {received_, context_.h});
+  }
+
+ public:
+  /// get_capacity: of one rank's tokens an expert takes so many.
+  static std::int64_t capacity_of(const MegatronContext& context) {
+    const MixtureOfExperts& experts = *context.experts;
+    const std::int64_t pairs =
+        checked_multiply(checked_multiply(context.policy.micro_batch, context.policy.seq_len),
+                         experts.top_k);
+    return std::llround(std::ceil(static_cast<double>(pairs) /
+                                  static_cast<double>(experts.experts) * experts.capacity_factor));
+  }
+
+ private:
+  BlockBuilder& block_;
+  const MegatronContext& context_;
+  const MixtureOfExperts& experts_;
+  bool pads_;
+  std::int64_t local_;  // experts
+  bool exchanges_;
+  Expr tokens_;
+  Expr of_expert_;
+  Expr received_;  // rows of all experts of this rank
+  Expr sent_;      // rows
+};
+
+}  // namespace
+
+Expr rows_of_expert(const MegatronContext& context) {
+  const MixtureOfExperts& experts = *context.experts;
+  const bool pads = experts.capacity_factor > 0;
+  const double factor = pads ? experts.capacity_factor : experts.imbalance;
+  const std::int64_t pairs = checked_multiply(
+      checked_multiply(context.policy.micro_batch, context.policy.seq_len), experts.top_k);
+  const std::int64_t ranks = context.policy.expert;
+  const double mean = static_cast<double>(pairs) / static_cast<double>(experts.experts);
+  const std::int64_t rows =
+      pads ? checked_multiply(ranks, ExpertsWriter::capacity_of(context))
+           : std::llround(std::ceil(mean * factor * static_cast<double>(ranks)));
+  // A formula of b and s where nothing is rounded.
+  constexpr std::int64_t kParts = 1'000'000;
+  const Rational parts(std::llround(factor * static_cast<double>(kParts)), kParts);
+  const Expr formula = Expr(parts) * context.b * context.s * Expr(Symbol::top_k) *
+                       Expr(Symbol::expert) / Expr(Symbol::experts);
+  Bindings sizes;
+  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
+  sizes.set(Symbol::top_k, experts.top_k)
+      .set(Symbol::experts, experts.experts)
+      .set(Symbol::expert, ranks);
+  const Expr whole = formula * Expr(kParts);
+  const bool exact = whole.evaluate(sizes) == Int128{rows} * Int128{kParts};
+  return exact ? formula : Expr(rows);
+}
+
+TensorId megatron_experts(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  return ExpertsWriter(block, context).write(x);
+}
+
+}  // namespace memest
