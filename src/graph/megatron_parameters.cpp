@@ -80,8 +80,7 @@ class GptModel {
   void write_mlp(const std::string& name, const DenseFeedForward& part) {
     const std::int64_t size = part.size / ranks_;
     const std::int64_t hidden = decoder_.hidden_size;
-    inventory_.projection(name + ".linear_fc1",
-                          {part.gated ? 2 * size : size, hidden, part.bias});
+    inventory_.projection(name + ".linear_fc1", {part.gated ? 2 * size : size, hidden, part.bias});
     inventory_.projection(name + ".linear_fc2", {hidden, size, part.bias});
   }
 

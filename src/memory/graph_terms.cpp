@@ -169,6 +169,27 @@ Expr unread_gradient_bytes(const Graph& graph) {
   return bytes;
 }
 
+/// What modules hold between two forwards and no backward waits for.
+Expr attribute_bytes(const Graph& graph) {
+  Expr bytes;
+  for (const BlockRun& run : graph.order) {
+    const Block& block = graph.blocks[run.block];
+    for (const Op& holder : block.ops) {
+      for (const TensorId id : holder.attributes) {
+        const TensorId storage = block.tensors[id].storage;
+        const auto saves = [&](const Op& op) {
+          return std::any_of(op.saved.begin(), op.saved.end(), [&](TensorId saved) {
+            return block.tensors[saved].storage == storage;
+          });
+        };
+        if (std::any_of(block.ops.begin(), block.ops.end(), saves)) continue;
+        bytes += run.repeat * block.tensors[storage].bytes();
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<LedgerTerm> process_terms(const Graph& graph) {
@@ -199,6 +220,13 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
     terms.push_back({"unread gradients of the weights' shapes", TermGroup::gradients, unread,
                      "Transformer Engine 2.11, get_dummy_wgrad: one tensor of every shape, for "
                      "gradients that its products add to Megatron's buffer",
+                     ""});
+  }
+  const Expr attributes = attribute_bytes(graph);
+  if (!attributes.is_zero()) {
+    terms.push_back({"routing that the dispatchers hold", TermGroup::buffers, attributes,
+                     "Megatron-core 0.16.1, MoEAlltoAllTokenDispatcher: attributes until the next "
+                     "forward",
                      ""});
   }
   if (!tables.is_zero()) {

@@ -30,6 +30,7 @@ Expr largest_unit(const Graph& graph) {
 void bind_parameters(Bindings& bindings, const Graph& graph) {
   std::int64_t total = 0;
   std::int64_t trained = 0;
+  std::int64_t of_experts = 0;
   std::int64_t matmul = 0;
   std::int64_t largest = 0;
   std::int64_t tensors = 0;
@@ -39,6 +40,7 @@ void bind_parameters(Bindings& bindings, const Graph& graph) {
     const std::int64_t all = checked_multiply(elements, tensor.count);
     total = checked_add(total, all);
     if (tensor.trainable) trained = checked_add(trained, all);
+    if (tensor.expert_parallel) of_experts = checked_add(of_experts, all);
     if (tensor.role == ParameterRole::matmul || tensor.output_head) {
       matmul = checked_add(matmul, all);
     }
@@ -48,6 +50,7 @@ void bind_parameters(Bindings& bindings, const Graph& graph) {
   }
   bindings.set(Symbol::parameters, total)
       .set(Symbol::trainable, trained)
+      .set(Symbol::expert_parameters, of_experts)
       .set(Symbol::matmul_parameters, matmul)
       .set(Symbol::embedding, embedding)
       .set(Symbol::largest_parameter, largest)

@@ -126,6 +126,15 @@ Expr trained_bytes(DType type, const Recipe& recipe, const Inventory& inventory)
   return bytes;
 }
 
+/// A rank's share of something like all that is stepped, `bytes` a parameter: experts of
+/// expert-parallel ranks have fewer replicas to share with.
+Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
+  const Expr evenly = share(job, ZeroStage::optimizer, all);
+  if (job.parallelism.expert == 1 || evenly == all) return evenly;
+  const Expr more = (Expr(Symbol::expert) - 1) * Expr(Symbol::expert_parameters);
+  return evenly + share(job, ZeroStage::optimizer, bytes * more);
+}
+
 /// A state that is counted tensor by tensor.
 LedgerTerm counted_state(const Job& job, const Inventory& inventory, const OptimizerState& state) {
   const DType type = type_of(state, job.training->recipe);
@@ -274,11 +283,11 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
 std::vector<LedgerTerm> master_terms(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
   if (!recipe.master) return {};
-  return {
-      {std::string("master weights (") + std::string(name_of(*recipe.master)) + ")",
-       TermGroup::optimizer,
-       share(job, ZeroStage::optimizer, size_of(*recipe.master) * trained_parameters(inventory)),
-       recipe.source, ""}};
+  return {{std::string("master weights (") + std::string(name_of(*recipe.master)) + ")",
+           TermGroup::optimizer,
+           optimizer_share(job, size_of(*recipe.master),
+                           size_of(*recipe.master) * trained_parameters(inventory)),
+           recipe.source, ""}};
 }
 
 bool makes_states_in_step(const TrainingSpec& training) {
@@ -290,6 +299,7 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
   std::vector<LedgerTerm> terms;
   std::string names;
   Expr bytes;  // of all states that are like the parameter
+  std::int64_t each = 0;
   for (const OptimizerState& state : device_states(training)) {
     if (!is_linear(state)) {
       terms.push_back(counted_state(job, inventory, state));
@@ -297,11 +307,12 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
     }
     bytes += state.dtype ? size_of(*state.dtype) * trained_parameters(inventory)
                          : trained_bytes(training.recipe.states, training.recipe, inventory);
+    each += size_of(type_of(state, training.recipe));
     names += (names.empty() ? "" : ", ") + state.name;
   }
   if (!names.empty()) {
     terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
-                     share(job, ZeroStage::optimizer, bytes), training.optimizer.source, ""});
+                     optimizer_share(job, each, bytes), training.optimizer.source, ""});
   }
   return terms;
 }
@@ -330,21 +341,28 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
     terms.push_back(
         {std::move(name), group, share(job, ZeroStage::optimizer, bytes), std::move(source), ""});
   };
+  // Like all that is stepped, so many bytes a parameter.
+  const auto add_whole = [&](std::int64_t each, const Expr& bytes, std::string name,
+                             std::string source) {
+    terms.push_back({std::move(name), TermGroup::optimizer, optimizer_share(job, each, bytes),
+                     std::move(source), ""});
+  };
   const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
   if (recipe.step_gradients || widened) {
     const DType type = recipe.step_gradients.value_or(stepped_type(recipe));
-    add(std::string(name_of(type)) + " copies of the gradients", TermGroup::optimizer,
-        size_of(type) * trained_parameters(inventory),
-        "the optimizer steps " + std::string(name_of(type)) +
-            " weights with gradients of that type (" + recipe.source + ")");
+    add_whole(size_of(type), size_of(type) * trained_parameters(inventory),
+              std::string(name_of(type)) + " copies of the gradients",
+              "the optimizer steps " + std::string(name_of(type)) +
+                  " weights with gradients of that type (" + recipe.source + ")");
   }
   const std::string name(name_of(training.optimizer_implementation));
   const StepTransient& transient = implementation_of(training).transient;
   const DType type = transient.dtype.value_or(stepped_type(recipe));
   const std::int64_t bytes = size_of(type);
   if (transient.whole_copies > 0) {
-    add("temporaries of the " + name + " step", TermGroup::optimizer,
-        transient.whole_copies * trained_bytes(type, recipe, inventory), training.optimizer.source);
+    add_whole(transient.whole_copies * bytes,
+              transient.whole_copies * trained_bytes(type, recipe, inventory),
+              "temporaries of the " + name + " step", training.optimizer.source);
   }
   if (transient.largest_copies > 0) {
     add("temporaries of the largest parameter's step", TermGroup::optimizer,

@@ -36,6 +36,7 @@ constexpr std::array<Legend, kSymbolCount> kLegend = {{
     {"x", "expert-parallel degree"},
     {"Φ", "parameters"},
     {"Φt", "trainable parameters"},
+    {"Φx", "parameters of the experts of one expert-parallel rank"},
     {"Φw", "weights of matmuls, cast to the compute type under autocast"},
     {"Φe", "parameters of the input embedding"},
     {"Φu", "parameters of the largest sharding unit"},

@@ -41,7 +41,7 @@ struct ParameterTensor {
   bool output_head = false;  ///< an embedding that is the output head's matrix as well (tied)
   bool trainable =
       true;  ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
-  bool whole_module = false;  ///< trained beside adapters in the weights' type, not in theirs
+  bool whole_module = false;     ///< trained beside adapters in the weights' type, not in theirs
   bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
 };
 

@@ -40,6 +40,7 @@ enum class Symbol : std::uint8_t {
   expert,         // x
   parameters,     // Φ
   trainable,      // Φt: trainable parameters
+  expert_parameters,  // Φx: parameters of experts that other ranks have others of
   matmul_parameters,  // Φw: weights that autocast copies to the compute type
   embedding,          // Φe: parameters of the input embedding
   largest_unit,       // Φu: parameters of the largest FSDP unit

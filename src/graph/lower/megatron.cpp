@@ -201,8 +201,8 @@ class StageWriter {
   }
 
   void append_layers(const MegatronLayer& layer, std::int64_t repeat) {
-    const auto index = static_cast<std::size_t>((layer.makes_table ? 1 : 0) +
-                                                (layer.has_experts ? 2 : 0));
+    const auto index =
+        static_cast<std::size_t>((layer.makes_table ? 1 : 0) + (layer.has_experts ? 2 : 0));
     append(layers_[index], repeat, [&] { return megatron_layer(context_, layer); });
   }
 

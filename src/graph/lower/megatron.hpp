@@ -60,7 +60,7 @@ struct ParallelProduct {
   bool gathers = false;  ///< reads the whole sequence from shards
   bool tied = false;
   bool by_rows = false;  ///< RowParallelLinear: answers partial sums
-  Shape rows = {};  ///< of its input, where those are not the tokens
+  Shape rows = {};       ///< of its input, where those are not the tokens
 };
 /// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,

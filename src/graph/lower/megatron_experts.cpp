@@ -37,8 +37,8 @@ Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorI
   return pair;
 }
 
-/// `x` in another form, read at `indices`, which are kept: its gradient is a tensor like it, seen in
-/// its own shape where `x` was.
+/// `x` in another form, read at `indices`, which are kept: its gradient is a tensor like it, seen
+/// in its own shape where `x` was.
 TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices) {
   const TensorId out = block.make(result.place, result.shape, result.dtype);
   Op op;
@@ -55,8 +55,8 @@ TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId ind
   return out;
 }
 
-/// `x` in another order, or on other ranks.
-TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
+/// Rows of `x` in another order.
+TensorId reordered(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
   Shape shape = block.tensor(x).shape;
   shape.front() = rows;
   const TensorId out = block.make(place, std::move(shape), block.dtype_of(x));
@@ -68,6 +68,17 @@ TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& row
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));
+  return out;
+}
+
+/// Rows of `x` go to the ranks of their experts, or come back (_AllToAll).
+TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
+  const TensorId out = reordered(block, place, x, rows);
+  const Message message{.kind = MessageKind::all_to_all,
+                        .group = RankGroup::expert,
+                        .bytes = block.tensor(x).bytes()};
+  block.send_forward(message);
+  block.send_backward(message);
   return out;
 }
 
@@ -166,9 +177,8 @@ class ExpertsWriter {
     backward.give(logits, backward.make(logits, dtype));
     block_.emit(std::move(op));
     block_.set_needs_gradient(indices, false);
-    const TensorId weights =
-        cast(block_, {"router_softmax", "in type"},
-             softmax(block_, "router_softmax", scores, DType::fp32), dtype);
+    const TensorId weights = cast(block_, {"router_softmax", "in type"},
+                                  softmax(block_, "router_softmax", scores, DType::fp32), dtype);
     for (const TensorId local : {weights, indices}) function.local(local);
     Routed routed;
     {
@@ -180,8 +190,8 @@ class ExpertsWriter {
     const TensorId zeros = made(block_, {{"routing", "no expert"}, by_expert(), dtype});
     const TensorId numbers =
         made(block_, {{"routing", "no expert in int32"}, by_expert(), DType::int32}, {zeros});
-    const TensorId ones = made(
-        block_, {{"routing", "own experts"}, by_expert(), DType::int32}, {numbers, indices});
+    const TensorId ones =
+        made(block_, {{"routing", "own experts"}, by_expert(), DType::int32}, {numbers, indices});
     routed.map = made(block_, {{"routing", "map"}, by_expert(), DType::boolean}, {ones});
     return routed;
   }
@@ -191,8 +201,9 @@ class ExpertsWriter {
     const DType dtype = block_.dtype_of(routed.probabilities);
     Frame function(block_);
     const Shape chosen = {of_source(), Expr(Symbol::experts)};
-    const Pair best = pair_of(block_, {{"capacity", "probabilities"}, chosen, dtype},
-                              {{"capacity", "indices"}, chosen, DType::int64}, routed.probabilities);
+    const Pair best =
+        pair_of(block_, {{"capacity", "probabilities"}, chosen, dtype},
+                {{"capacity", "indices"}, chosen, DType::int64}, routed.probabilities);
     for (const TensorId local : {best.first, best.second}) function.local(local);
     const TensorId zeros = made(block_, {{"capacity", "zeros"}, by_expert(), dtype});
     const TensorId ones =
@@ -234,13 +245,14 @@ class ExpertsWriter {
     const TensorId order = sort_rows(by_rows, turned);
     Permuted permuted;
     permuted.indices = made(block_, {{"permute", "indices"}, kept, DType::int64}, {order});
-    const TensorId probabilities = function.local(
-        copy(block_, {"permute", "probabilities"}, routed.probabilities, turned));
+    const TensorId probabilities =
+        function.local(copy(block_, {"permute", "probabilities"}, routed.probabilities, turned));
     const TensorId first =
         function.local(made(block_, {{"permute", "experts"}, {experts}, DType::int64}));
     const TensorId starts = made(block_, {{"permute", "starts"}, {experts}, DType::int64}, {first});
-    const TensorId flat = made(block_, {{"permute", "flat indices"}, kept, DType::int64},
-                               {starts, permuted.indices});
+    const TensorId flat =
+        made(block_, {{"permute", "flat indices"}, kept, DType::int64}, {starts, permuted.indices});
+    function.local(flat);
     const DType dtype = block_.dtype_of(probabilities);
     permuted.probabilities =
         moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, probabilities, flat);
@@ -291,7 +303,7 @@ class ExpertsWriter {
   /// Rows by rank and expert become rows by expert and rank, or back.
   TensorId by_other(Place place, TensorId x) {
     if (local_ == 1 || (pads_ && !exchanges_)) return x;
-    if (!pads_) return exchanged(block_, place, x, received_);
+    if (!pads_) return reordered(block_, place, x, received_);
     const Shape shape = block_.tensor(x).shape;
     return copy(block_, place, view_copied_back(block_, {place.op, "view"}, x, shape), shape);
   }
@@ -300,20 +312,22 @@ class ExpertsWriter {
     Frame compute(block_);
     tokens = by_other({"sort_by_expert"}, tokens);
     probabilities = by_other({"sort_probabilities"}, probabilities);
-    const TensorId joined = sequential_experts(tokens, probabilities);
-    if (joined != tokens) compute.local(joined);
+    for (const TensorId local : {tokens, probabilities}) compute.local(local);
+    const TensorId joined = compute.local(sequential_experts(tokens, probabilities));
     return by_other({"sort_by_rank"}, joined);
   }
 
   TensorId expert(TensorId tokens, TensorId probabilities) {
     const Expr g = Symbol::expert_ffn_size;
-    const TensorId both = parallel_product(block_, context_,
-                                           {.name = "expert_up_proj",
-                                            .in = context_.h,
-                                            .out = Expr(2) * g,
-                                            .rows = {of_expert_}},
-                                           tokens);
-    const TensorId active = weighted_swiglu(block_, g, both, probabilities);
+    const TensorId both = parallel_product(
+        block_, context_,
+        {.name = "expert_up_proj", .in = context_.h, .out = Expr(2) * g, .rows = {of_expert_}},
+        tokens);
+    const TensorId active = [&] {
+      Frame function(block_);
+      function.local(both);
+      return weighted_swiglu(block_, g, both, probabilities);
+    }();
     return parallel_product(
         block_, context_,
         {.name = "expert_down_proj", .in = g, .out = context_.h, .rows = {of_expert_}}, active);
@@ -339,9 +353,8 @@ class ExpertsWriter {
   /// get_capacity: of one rank's tokens an expert takes so many.
   static std::int64_t capacity_of(const MegatronContext& context) {
     const MixtureOfExperts& experts = *context.experts;
-    const std::int64_t pairs =
-        checked_multiply(checked_multiply(context.policy.micro_batch, context.policy.seq_len),
-                         experts.top_k);
+    const std::int64_t pairs = checked_multiply(
+        checked_multiply(context.policy.micro_batch, context.policy.seq_len), experts.top_k);
     return std::llround(std::ceil(static_cast<double>(pairs) /
                                   static_cast<double>(experts.experts) * experts.capacity_factor));
   }

@@ -8,6 +8,11 @@
 namespace memest {
 namespace {
 
+/// Of these there are gradients.
+bool is_floating(DType type) {
+  return type == DType::fp32 || type == DType::bf16 || type == DType::fp16;
+}
+
 class Compiler {
  public:
   Compiler(const Block& block, const Bindings& sizes, const std::optional<LaunchDevice>& device)
@@ -91,6 +96,8 @@ class Compiler {
         program_.tensors.push_back(block_.tensors[id].storage);
       }
     });
+    made.names_graph =
+        !op.attributes.empty() && is_floating(block_.tensors[op.attributes[0]].dtype);
     made.attributes = slice(program_.tensors, [&] {
       for (const TensorId id : op.attributes) {
         program_.tensors.push_back(block_.tensors[id].storage);

@@ -53,14 +53,14 @@ struct UnreadGradient {
 };
 
 struct OpProgram {
-  Slice scratch;    ///< of `made`
-  Slice made;       ///< outputs that own their storage
-  Slice launches;   ///< of `launches`, after the outputs are made
-  Slice outputs;    ///< of `tensors`: all outputs, views too
-  Slice saved;      ///< of `tensors`: distinct storages, without parameters
-  Slice released;   ///< of `tensors`: storages
-  Slice attributes; ///< of `tensors`: storages that a module holds until its next forward
-  Slice gradients;  ///< of `made_gradients`, what `steps` count from
+  Slice scratch;     ///< of `made`
+  Slice made;        ///< outputs that own their storage
+  Slice launches;    ///< of `launches`, after the outputs are made
+  Slice outputs;     ///< of `tensors`: all outputs, views too
+  Slice saved;       ///< of `tensors`: distinct storages, without parameters
+  Slice released;    ///< of `tensors`: storages
+  Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward
+  Slice gradients;   ///< of `made_gradients`, what `steps` count from
   Slice steps;
   std::uint32_t reductions = 0;  ///< of `steps`: from here on the engine sums gradients of
                                  ///< broadcast inputs, after the node's own formula
@@ -70,6 +70,7 @@ struct OpProgram {
   std::int64_t forward_buffer = 0;       ///< asked of the growing buffer
   std::int64_t backward_buffer = 0;      ///< the same of the backward
   std::optional<UnreadGradient> unread;  ///< see Op::adds_to_buffer
+  bool names_graph = false;              ///< the first of `attributes` leads back to the inputs
   bool once = false;                     ///< runs in the first forward alone
   bool trains = false;                   ///< has a backward
   bool keeps = false;                    ///< its node saves something, be it a parameter

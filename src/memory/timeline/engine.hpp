@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -58,7 +59,9 @@ class Engine {
   void bring(std::string_view name, StorageId storage);
   /// One stage of a pipeline's rank over `input`, which the caller holds: the model's forward.
   /// Its result stays held by the caller.
-  StorageId forward_stage(std::size_t stage, StorageId input);
+  /// Attributes of its modules that have a graph hold `owner`, the input's, as long as they last.
+  StorageId forward_stage(std::size_t stage, StorageId input,
+                          const std::shared_ptr<void>& owner = nullptr);
   /// The backward of a stage from its result's gradient, of which the caller gives up one
   /// reference. Answers the gradient of its input.
   StorageId backward_stage(std::size_t stage, StorageId gradient);
@@ -114,6 +117,8 @@ class Engine {
   void use_workspace_of_process();
   void make_unread(const UnreadGradient& gradient);
   void name_attributes(const OpSite& site, const OpProgram& op);
+  void find_graph_inputs();
+  void keep_graph_leaves(std::size_t checkpoint);
   [[nodiscard]] bool runs(const OpSite& site, const OpProgram& op);
 
   // engine_forward.cpp
@@ -188,7 +193,15 @@ class Engine {
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
   std::vector<OpSite> ran_once_;
   std::vector<std::pair<Cell, StorageId>> attributes_;  // of modules, whatever micro-step runs
-  StorageId buffer_ = kNoStorage;                       // that grows
+  /// What the graphs of a module's attributes begin with.
+  struct GraphInput {
+    OpSite last;  ///< of a stage or of a checkpoint: whose attribute has such a graph
+    std::optional<std::size_t> checkpoint;
+    std::shared_ptr<void> owner;    ///< of a stage's input
+    std::vector<StorageId> leaves;  ///< a checkpoint's input, its gradient first
+  };
+  std::vector<GraphInput> graph_inputs_;
+  StorageId buffer_ = kNoStorage;  // that grows
   std::int64_t buffer_bytes_ = 0;
   bool has_process_workspace_ = false;
   std::vector<std::vector<std::int64_t>> unread_;  // shapes
@@ -197,6 +210,7 @@ class Engine {
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;
   Origin origin_ = Origin::forward;
+  std::shared_ptr<void> input_owner_;  // of the running stage
   std::optional<std::size_t> ending_;  // the checkpoint whose last node runs
   struct CopiedLeaf {
     Cell cell = 0;

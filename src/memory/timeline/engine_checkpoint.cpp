@@ -133,6 +133,7 @@ void Engine::backward_of_reentrant(std::size_t index) {
   detached_ = nullptr;
   end_references_of(checkpoint, checkpoint.end);
   recorder_.release(incoming);
+  keep_graph_leaves(index);
   drop_inputs(index);
 }
 

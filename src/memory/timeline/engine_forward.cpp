@@ -45,7 +45,9 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
       parameters_(order.parameters().size()),
       inputs_of_(checkpoints_.list.size()),
       selected_(checkpoints_.keeps_selectively ? order.cells() : 0, kNoStorage),
-      leaves_(leaves_of(order)) {}
+      leaves_(leaves_of(order)) {
+  find_graph_inputs();
+}
 
 void Engine::begin_forward(StorageId batch, StorageId labels) {
   thread_ = Thread::forward;

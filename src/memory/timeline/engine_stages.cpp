@@ -9,13 +9,16 @@ void Engine::bring(std::string_view name, StorageId storage) {
   for (const Cell cell : order_.cells_named(name)) storages_[cell] = storage;
 }
 
-StorageId Engine::forward_stage(std::size_t stage, StorageId input) {
+StorageId Engine::forward_stage(std::size_t stage, StorageId input,
+                                const std::shared_ptr<void>& owner) {
   const StageSites& sites = order_.stages()[stage];
   thread_ = Thread::forward;
   origin_ = Origin::forward;
   inputs_.clear();
   if (input != kNoStorage) storages_[sites.input] = input;
+  input_owner_ = owner;
   run_sites(sites.begin, sites.end);
+  input_owner_.reset();
   end_forward();
   held_[sites.output] = 0;
   return storages_[sites.output];
@@ -92,6 +95,44 @@ void Engine::name_attributes(const OpSite& site, const OpProgram& op) {
     } else {
       recorder_.release(std::exchange(known->second, storages_[cell]));
     }
+    const bool has_graph = i == op.attributes.begin && op.names_graph;
+    if (!has_graph || graph_inputs_.empty()) continue;
+    for (GraphInput& input : graph_inputs_) {
+      if (input.last.instance != site.instance || input.last.op != site.op) continue;
+      if (!input.checkpoint) input.owner = input_owner_;
+      for (const StorageId leaf : std::exchange(input.leaves, {})) recorder_.release(leaf);
+    }
+  }
+}
+
+/// An old graph goes with the last attribute that has it.
+void Engine::find_graph_inputs() {
+  const auto add = [this](std::uint32_t begin, std::uint32_t end, std::optional<std::size_t> of) {
+    const auto& list = checkpoints_.list;
+    for (std::uint32_t i = end; i > begin; --i) {
+      const OpSite& site = order_.sites()[i - 1];
+      if (!order_.op(site).names_graph) continue;
+      const bool again = std::any_of(list.begin(), list.end(), [i](const Checkpoint& checkpoint) {
+        return checkpoint.begin < i && i <= checkpoint.end;
+      });
+      if (again == of.has_value()) graph_inputs_.push_back({site, of, nullptr, {}});
+      return;
+    }
+  };
+  for (std::size_t i = 0; i < checkpoints_.list.size(); ++i) {
+    add(checkpoints_.list[i].begin, checkpoints_.list[i].end, i);
+  }
+  for (const StageSites& stage : order_.stages()) add(stage.begin, stage.end, std::nullopt);
+}
+
+/// The graph of what ran again begins with the checkpoint's inputs, detached, which keep their
+/// gradients.
+void Engine::keep_graph_leaves(std::size_t checkpoint) {
+  const Cell first = checkpoints_.list[checkpoint].inputs.front();
+  for (GraphInput& input : graph_inputs_) {
+    if (input.checkpoint != checkpoint) continue;
+    input.leaves = {slots_[first].storage, inputs_[inputs_of_[checkpoint].begin]};
+    for (const StorageId leaf : input.leaves) recorder_.retain(leaf);
   }
 }
 

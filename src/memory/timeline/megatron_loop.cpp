@@ -88,7 +88,7 @@ std::shared_ptr<MegatronLoop::Received> MegatronLoop::receive_input(std::int64_t
 
 /// forward_step_func: the data iterator holds the tokens until the next, the rest of the batch is
 /// its own. Answers the losses of all tokens, or what the stage sends on.
-StorageId MegatronLoop::forward(Flight& flight, StorageId input) {
+StorageId MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>& input) {
   const std::int64_t count = checked_multiply(training_.micro_batch, training_.seq_len);
   const auto of = [&](std::int64_t elements, DType type, LoopTensor tensor) {
     return make(checked_multiply(elements, size_of(type)), Holding::batch, tensor);
@@ -102,7 +102,8 @@ StorageId MegatronLoop::forward(Flight& flight, StorageId input) {
   engine_.bring("labels", labels);
   engine_.bring("position ids", positions);
   engine_.bring("attention mask", mask_);
-  const StorageId answer = engine_.forward_stage(static_cast<std::size_t>(flight.chunk), input);
+  const StorageId answer = engine_.forward_stage(static_cast<std::size_t>(flight.chunk),
+                                                 input ? input->data : kNoStorage, input);
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
   recorder_.release(labels);
   recorder_.release(positions);
@@ -168,7 +169,7 @@ StorageId MegatronLoop::backward_of_loss(Flight& flight, StorageId& loss) {
 void MegatronLoop::micro_step(std::uint16_t number) {
   Flight flight;
   recorder_.begin(Phase::forward, number);
-  const StorageId per_token = forward(flight, kNoStorage);
+  const StorageId per_token = forward(flight, nullptr);
   recorder_.end();
   recorder_.begin(Phase::backward, number);
   add_loss(per_token, flight);
@@ -185,7 +186,7 @@ void MegatronLoop::run_forward(std::int64_t chunk, std::shared_ptr<Received> inp
   flight.state = engine_.fresh();
   if (input) model_inputs_[static_cast<std::size_t>(chunk)] = input;
   engine_.exchange(flight.state);
-  StorageId result = forward(flight, input ? input->data : kNoStorage);
+  StorageId result = forward(flight, input);
   if (is_last(chunk)) {
     add_loss(result, flight);
     result = losses_.back();

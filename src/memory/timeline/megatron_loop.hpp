@@ -66,7 +66,7 @@ class MegatronLoop {
   [[nodiscard]] bool is_last(std::int64_t chunk) const;
   StorageId receive();
   std::shared_ptr<Received> receive_input(std::int64_t chunk);
-  StorageId forward(Flight& flight, StorageId input);
+  StorageId forward(Flight& flight, const std::shared_ptr<Received>& input);
   void add_loss(StorageId per_token, Flight& flight);
   void scale_auxiliary_loss();
   StorageId backward_of_loss(Flight& flight, StorageId& loss);

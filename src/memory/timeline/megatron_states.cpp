@@ -24,9 +24,7 @@ Label loop_label(Holding holding, LoopTensor tensor) {
   return label;
 }
 
-bool is_router(const ParameterTensor& row) {
-  return row.name.find("router") != std::string::npos;
-}
+bool is_router(const ParameterTensor& row) { return row.name.find("router") != std::string::npos; }
 
 /// Weight decay is for matrices (_get_param_groups).
 bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }

@@ -63,11 +63,11 @@ class MegatronStates {
   const Timeline& timeline_;
   const Recipe& recipe_;
   bool distributed_;
-  std::vector<Buffer> buffers_;                // chunk by chunk, experts last
-  std::vector<StorageId> weights_;             // by parameter
-  std::deque<ParameterTensor> shards_;         // what the optimizer sees
+  std::vector<Buffer> buffers_;                             // chunk by chunk, experts last
+  std::vector<StorageId> weights_;                          // by parameter
+  std::deque<ParameterTensor> shards_;                      // what the optimizer sees
   std::vector<std::vector<std::int64_t>> normed_elements_;  // of gradients normed together
-  std::deque<OptimizerRun> optimizers_;        // of experts their own
+  std::deque<OptimizerRun> optimizers_;                     // of experts their own
   std::optional<LaunchDevice> device_;
 };
 
