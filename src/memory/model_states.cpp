@@ -135,6 +135,25 @@ Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
   return evenly + share(job, ZeroStage::optimizer, bytes * more);
 }
 
+/// The same of what lasts while one optimizer steps: that of the experts, or that of the rest.
+Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all) {
+  std::int64_t of_experts = 0;
+  std::int64_t rest = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
+    std::int64_t& total = tensor.expert_parallel ? of_experts : rest;
+    total = checked_add(total, elements);
+  }
+  if (of_experts == 0) return optimizer_share(job, bytes, all);
+  const Expr experts = bytes * Expr(Symbol::expert_parameters);
+  const bool divided = share(job, ZeroStage::optimizer, all) != all;
+  const std::int64_t times = divided ? job.parallelism.expert : 1;
+  if (checked_multiply(of_experts, times) < rest) {
+    return share(job, ZeroStage::optimizer, all - experts);
+  }
+  return share(job, ZeroStage::optimizer, divided ? Expr(Symbol::expert) * experts : experts);
+}
+
 /// A state that is counted tensor by tensor.
 LedgerTerm counted_state(const Job& job, const Inventory& inventory, const OptimizerState& state) {
   const DType type = type_of(state, job.training->recipe);
@@ -341,28 +360,25 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
     terms.push_back(
         {std::move(name), group, share(job, ZeroStage::optimizer, bytes), std::move(source), ""});
   };
-  // Like all that is stepped, so many bytes a parameter.
-  const auto add_whole = [&](std::int64_t each, const Expr& bytes, std::string name,
-                             std::string source) {
-    terms.push_back({std::move(name), TermGroup::optimizer, optimizer_share(job, each, bytes),
-                     std::move(source), ""});
-  };
   const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
   if (recipe.step_gradients || widened) {
     const DType type = recipe.step_gradients.value_or(stepped_type(recipe));
-    add_whole(size_of(type), size_of(type) * trained_parameters(inventory),
-              std::string(name_of(type)) + " copies of the gradients",
-              "the optimizer steps " + std::string(name_of(type)) +
-                  " weights with gradients of that type (" + recipe.source + ")");
+    terms.push_back(
+        {std::string(name_of(type)) + " copies of the gradients", TermGroup::optimizer,
+         optimizer_share(job, size_of(type), size_of(type) * trained_parameters(inventory)),
+         "the optimizer steps " + std::string(name_of(type)) +
+             " weights with gradients of that type (" + recipe.source + ")",
+         ""});
   }
   const std::string name(name_of(training.optimizer_implementation));
   const StepTransient& transient = implementation_of(training).transient;
   const DType type = transient.dtype.value_or(stepped_type(recipe));
   const std::int64_t bytes = size_of(type);
   if (transient.whole_copies > 0) {
-    add_whole(transient.whole_copies * bytes,
-              transient.whole_copies * trained_bytes(type, recipe, inventory),
-              "temporaries of the " + name + " step", training.optimizer.source);
+    terms.push_back({"temporaries of the " + name + " step", TermGroup::optimizer,
+                     larger_share(job, inventory, transient.whole_copies * bytes,
+                                  transient.whole_copies * trained_bytes(type, recipe, inventory)),
+                     training.optimizer.source, ""});
   }
   if (transient.largest_copies > 0) {
     add("temporaries of the largest parameter's step", TermGroup::optimizer,

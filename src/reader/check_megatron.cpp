@@ -38,6 +38,15 @@ bool steps_without(const Job& job, OptimizerImplementation implementation) {
          training_of(job).optimizer_implementation != implementation;
 }
 
+const MixtureOfExperts* experts_of(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (decoder == nullptr) return nullptr;
+  for (const LayerKind& kind : decoder->kinds) {
+    if (const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward)) return experts;
+  }
+  return nullptr;
+}
+
 bool leaves_layers_over(const Job& job) { return layers_of(job) % stages_of(job) != 0; }
 
 bool leaves_chunks_over(const Job& job) {
@@ -114,6 +123,33 @@ constexpr std::array kRules = {
     Rule{"parallelism", "pipeline", leaves_layers_over,
          "the layers are not a multiple of the pipeline's stages",
          "every stage of 'pipeline' x 'virtual_stages' has as many layers"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) { return job.parallelism.expert > 1 && experts_of(job) == nullptr; },
+         "expert parallelism shares experts, and the model has none",
+         "leave 'expert' out, or give the model a 'moe'"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return checked_multiply(p.data, p.context) % p.expert != 0;
+         },
+         "the expert-parallel ranks lie within the data-parallel ones",
+         "choose a divisor of 'data' x 'context'"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) {
+           const MixtureOfExperts* experts = experts_of(job);
+           return experts != nullptr && experts->experts % job.parallelism.expert != 0;
+         },
+         "the experts are not a multiple of the expert-parallel ranks",
+         "every rank has as many experts"},
+    Rule{"model", "moe",
+         [](const Job& job) {
+           const MixtureOfExperts* experts = experts_of(job);
+           return experts != nullptr &&
+                  experts->capacity_factor * static_cast<double>(experts->top_k) >
+                      static_cast<double>(experts->experts);
+         },
+         "Megatron pads no expert beyond all tokens of a rank",
+         "'capacity_factor' is at most 'experts' / 'top_k'"},
     Rule{"parallelism", "sequence",
          [](const Job& job) { return job.parallelism.sequence && job.parallelism.tensor == 1; },
          "sequence parallelism is over the tensor-parallel ranks, and there is one",

@@ -1,6 +1,8 @@
 // What a layer of Megatron-core keeps, against the closed forms of its paper (Korthikanti et al.
 // 2022, "Reducing Activation Recomputation in Large Transformer Models").
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <utility>
 
 #include "memest/graph/lower.hpp"
 #include "models.hpp"
@@ -43,7 +45,106 @@ Expr gpt_layer(std::int64_t tensor, bool sequence) {
   return classic(block.saved_bytes(false));
 }
 
+const Expr E = 64;
+const Expr K = Symbol::top_k;
+const Expr g = Symbol::expert_ffn_size;
+
+/// Llama with 64 experts a layer, 4 of them a token, and as many shared as `shared`.
+ModelSpec experts(double capacity, double imbalance, std::int64_t shared = 0) {
+  ModelSpec model = llama();
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  decoder.kinds.front().feed_forward = MixtureOfExperts{.experts = 64,
+                                                        .top_k = 4,
+                                                        .expert_size = 1024,
+                                                        .shared_size = shared * 1024,
+                                                        .capacity_factor = capacity,
+                                                        .imbalance = imbalance};
+  return model;
+}
+
+LoweringPolicy over_ranks(std::int64_t ranks) {
+  LoweringPolicy policy = megatron(1, false);
+  policy.expert = ranks;
+  return policy;
+}
+
+/// What attention and norms keep, as a dense layer does without its feed-forward.
+Expr without_feed_forward() {
+  const Expr dense = layer(lowered(llama(), megatron(1, false))).saved_bytes(false);
+  return dense - Expr(6) * b * s * f;
+}
+
+/// The experts of a rank stand one by one: their number is no letter.
+Expr counted(const Expr& formula, std::int64_t ranks) {
+  return formula.substitute(Symbol::experts, 64).substitute(Symbol::expert, ranks);
+}
+
+Expr saved(const ModelSpec& model, std::int64_t ranks) {
+  return counted(layer(lowered(model, over_ranks(ranks))).saved_bytes(false), ranks);
+}
+
+Expr forward_products(const ModelSpec& model, std::int64_t ranks) {
+  return counted(layer(lowered(model, over_ranks(ranks))).forward_flops(), ranks);
+}
+
 }  // namespace
+
+TEST_CASE("experts keep their input, both halves and their product for every pair") {
+  const Expr tokens = b * s;
+  const Expr pairs = tokens * K;
+  // Of a pair beside the 2h + 6g of the products: where it goes, where its probability is, and
+  // that; of a token and expert whether it is taken; of a choice its softmax and number.
+  const Expr formula =
+      without_feed_forward() + pairs * (2 * h + 6 * g + 8 + 8 + 2) + tokens * E + pairs * (4 + 8);
+  CHECK(saved(experts(1.0, 1.0), 8) == formula);
+  // As many tokens come as go, whatever ranks the experts are on.
+  CHECK(saved(experts(1.0, 1.0), 1) == formula);
+  CHECK(saved(experts(1.0, 1.0), 64) == formula);
+}
+
+TEST_CASE("a capacity of 1.5 keeps room for half as many pairs again") {
+  const Expr pairs = b * s * K;
+  CHECK(saved(experts(1.5, 1.0), 8) - saved(experts(1.0, 1.0), 8) ==
+        pairs / 2 * (2 * h + 6 * g + 8 + 8 + 2));
+}
+
+TEST_CASE("without a capacity the fullest rank's experts keep what the imbalance brings") {
+  const Expr pairs = b * s * K;
+  CHECK(saved(experts(0, 1.5), 8) - saved(experts(0, 1.0), 8) == pairs / 2 * (2 * h + 6 * g + 2));
+}
+
+TEST_CASE("shared experts are a dense feed-forward beside the others") {
+  CHECK(saved(experts(1.0, 1.0, 2), 8) - saved(experts(1.0, 1.0), 8) == Expr(12) * b * s * g);
+}
+
+TEST_CASE("what runs of a mixture of experts follows top-K, not the number of experts", "[peers]") {
+  const Expr pairs = b * s * K;
+  const Expr dense = layer(lowered(llama(), megatron(1, false))).forward_flops();
+  const Expr attention = dense - Expr(6) * b * s * h * f;
+  CHECK(forward_products(experts(1.0, 1.0), 8) ==
+        attention + Expr(2) * b * s * h * E + Expr(6) * pairs * h * g);
+  CHECK(forward_products(experts(0, 1.0), 8) == forward_products(experts(1.0, 1.0), 8));
+}
+
+TEST_CASE("a rank has its share of the experts and all of the rest") {
+  const auto parameters = [](std::int64_t ranks) {
+    const Graph graph = lowered(experts(1.0, 1.0), over_ranks(ranks));
+    std::int64_t all = 0;
+    std::int64_t own = 0;
+    for (const ParameterTensor& row : graph.parameters.parameters) {
+      std::int64_t elements = row.count;
+      for (const std::int64_t size : row.shape) elements *= size;
+      all += elements;
+      if (row.expert_parallel) own += elements;
+    }
+    return std::pair(all, own);
+  };
+  const std::int64_t layers = 32;
+  const std::int64_t of_experts = layers * 64 * 3 * 4096 * 1024;
+  const auto [all, own] = parameters(1);
+  CHECK(own == 0);  // every replica has all of them
+  CHECK(parameters(8) == std::pair(all - of_experts / 8 * 7, of_experts / 8));
+}
 
 TEST_CASE("a GPT layer of Megatron keeps s·b·h·(34 + 5·a·s/h)", "[formulas]") {
   CHECK(gpt_layer(1, false) == s * b * h * (34 + Expr(5) * a * s / h) + kStatistics);

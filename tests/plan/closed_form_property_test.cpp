@@ -113,6 +113,31 @@ class Specs {
            "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor) + "}\n";
   }
 
+  /// Under Megatron-core, experts on several ranks.
+  std::string draw_experts() {
+    const int ranks = one_of(std::array{1, 2, 4});
+    const int experts = ranks * one_of(std::array{2, 4});
+    const int hidden_size = 64 * one_of(std::array{2, 4, 8});
+    return "model: {family: decoder, layers: " + std::to_string(one_of(std::array{2, 4, 8})) +
+           ", hidden_size: " + std::to_string(hidden_size) + ", heads: 4, kv_heads: 2" +
+           ", ffn_size: " + std::to_string(3 * hidden_size) +
+           ", vocab_size: " + std::to_string(one_of(std::array{1024, 32000})) +
+           ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0, moe: {experts: " +
+           std::to_string(experts) + ", top_k: " + one_of(std::array{"1", "2"}) +
+           ", expert_ffn_size: " + std::to_string(hidden_size) +
+           ", shared_experts: " + one_of(std::array{"0", "1", "2"}) +
+           ", dense_layers: " + one_of(std::array{"0", "1"}) +
+           one_of(std::array{"}", ", imbalance: 1.5}", ", capacity_factor: 1.0}"}) + "}\n" +
+           "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 4})) +
+           ", seq_len: " + std::to_string(one_of(std::array{256, 512, 1024})) +
+           ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad"}) +
+           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
+           ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
+           "parallelism: {data: 4, expert: " + std::to_string(ranks) +
+           ", distributed_optimizer: " + one_of(std::array{"true", "false"}) + "}\n" +
+           "hardware: {gpu: h100-sxm-80gb, count: 4}\n";
+  }
+
   /// Under Megatron-core, a pipeline: its ranks are `pipeline()`.
   std::string draw_pipeline() {
     pipeline_ = one_of(std::array{2, 4});
@@ -224,6 +249,20 @@ TEST_CASE("so is that of a stage of Megatron-core: to 0.01 % in three jobs of fo
     if (distance <= 0.0001) ++close;
   }
   CHECK(close >= kJobs * 3 / 4);
+}
+
+TEST_CASE("and that of a stage with experts: to 0.1 % in nine of ten") {
+  constexpr int kJobs = 40;
+  Specs specs(4);
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw_experts();
+    INFO(spec);
+    const double distance = distance_of(spec);
+    CHECK(distance <= 0.02);
+    if (distance <= 0.001) ++close;
+  }
+  CHECK(close >= kJobs * 9 / 10);
 }
 
 TEST_CASE("and that of every rank of a pipeline: to 1 % in nine of ten") {

@@ -15,25 +15,17 @@ Unavailable unavailable(const std::string& what) {
 /// Why the experts have no graph, or nothing.
 std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
   if (policy.tensor > 1) return unavailable("a mixture of experts with tensor parallelism");
+  if (policy.implementation.layers == LayerSpec::te) {
+    return unavailable("a mixture of experts with layers of Transformer Engine");
+  }
   if (!experts.gated || experts.activation != ActivationFunction::silu) {
     return unavailable("a mixture of experts without swiglu");
   }
   if (experts.expert_bias || experts.router_bias || experts.shared_bias) {
     return unavailable("a mixture of experts with biases");
   }
-  const double full = static_cast<double>(experts.experts) / static_cast<double>(experts.top_k);
-  if (experts.capacity_factor > full) {
-    return Unavailable{"Megatron pads no expert beyond all tokens: with " +
-                       std::to_string(experts.top_k) + " of " + std::to_string(experts.experts) +
-                       " experts a token, 'capacity_factor' is at most their quotient"};
-  }
   if (experts.shared_gate) return unavailable("a gate of the shared experts");
   if (experts.correction_bias_buffer) return unavailable("a bias of each expert's scores");
-  if (experts.experts % policy.expert != 0) {
-    return Unavailable{"the number of experts " + std::to_string(experts.experts) +
-                       " cannot be cut evenly over " + std::to_string(policy.expert) +
-                       " expert-parallel ranks"};
-  }
   return std::nullopt;
 }
 

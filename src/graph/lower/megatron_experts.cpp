@@ -1,7 +1,6 @@
 // MoELayer with TopKRouter, MoEAlltoAllTokenDispatcher (without fused permutation) and
 // SequentialMLP. Where a capacity is given, experts' inputs are padded to it; without one every
 // token finds its experts, and this rank's get `imbalance` times their mean.
-#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -349,17 +348,6 @@ class ExpertsWriter {
     return concatenate(block_, {"join_experts"}, outputs, {received_, context_.h});
   }
 
- public:
-  /// get_capacity: of one rank's tokens an expert takes so many.
-  static std::int64_t capacity_of(const MegatronContext& context) {
-    const MixtureOfExperts& experts = *context.experts;
-    const std::int64_t pairs = checked_multiply(
-        checked_multiply(context.policy.micro_batch, context.policy.seq_len), experts.top_k);
-    return std::llround(std::ceil(static_cast<double>(pairs) /
-                                  static_cast<double>(experts.experts) * experts.capacity_factor));
-  }
-
- private:
   BlockBuilder& block_;
   const MegatronContext& context_;
   const MixtureOfExperts& experts_;
@@ -373,32 +361,6 @@ class ExpertsWriter {
 };
 
 }  // namespace
-
-Expr rows_of_expert(const MegatronContext& context) {
-  const MixtureOfExperts& experts = *context.experts;
-  const bool pads = experts.capacity_factor > 0;
-  const double factor = pads ? experts.capacity_factor : experts.imbalance;
-  const std::int64_t pairs = checked_multiply(
-      checked_multiply(context.policy.micro_batch, context.policy.seq_len), experts.top_k);
-  const std::int64_t ranks = context.policy.expert;
-  const double mean = static_cast<double>(pairs) / static_cast<double>(experts.experts);
-  const std::int64_t rows =
-      pads ? checked_multiply(ranks, ExpertsWriter::capacity_of(context))
-           : std::llround(std::ceil(mean * factor * static_cast<double>(ranks)));
-  // A formula of b and s where nothing is rounded.
-  constexpr std::int64_t kParts = 1'000'000;
-  const Rational parts(std::llround(factor * static_cast<double>(kParts)), kParts);
-  const Expr formula = Expr(parts) * context.b * context.s * Expr(Symbol::top_k) *
-                       Expr(Symbol::expert) / Expr(Symbol::experts);
-  Bindings sizes;
-  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
-  sizes.set(Symbol::top_k, experts.top_k)
-      .set(Symbol::experts, experts.experts)
-      .set(Symbol::expert, ranks);
-  const Expr whole = formula * Expr(kParts);
-  const bool exact = whole.evaluate(sizes) == Int128{rows} * Int128{kParts};
-  return exact ? formula : Expr(rows);
-}
 
 TensorId megatron_experts(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   return ExpertsWriter(block, context).write(x);
