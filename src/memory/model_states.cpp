@@ -137,20 +137,18 @@ Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
 
 /// The same of what lasts while one optimizer steps: that of the experts, or that of the rest.
 Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all) {
-  std::int64_t of_experts = 0;
-  std::int64_t rest = 0;
-  for (const ParameterTensor& tensor : inventory.parameters) {
-    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
-    std::int64_t& total = tensor.expert_parallel ? of_experts : rest;
-    total = checked_add(total, elements);
-  }
-  if (of_experts == 0) return optimizer_share(job, bytes, all);
-  const Expr experts = bytes * Expr(Symbol::expert_parameters);
+  std::int64_t more = 0;  // of experts than of the rest, on a rank
   const bool divided = share(job, ZeroStage::optimizer, all) != all;
   const std::int64_t times = divided ? job.parallelism.expert : 1;
-  if (checked_multiply(of_experts, times) < rest) {
-    return share(job, ZeroStage::optimizer, all - experts);
+  bool has_experts = false;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
+    more = checked_add(more, tensor.expert_parallel ? elements * times : -elements);
+    has_experts = has_experts || tensor.expert_parallel;
   }
+  if (!has_experts) return optimizer_share(job, bytes, all);
+  const Expr experts = bytes * Expr(Symbol::expert_parameters);
+  if (more < 0) return share(job, ZeroStage::optimizer, all - experts);
   return share(job, ZeroStage::optimizer, divided ? Expr(Symbol::expert) * experts : experts);
 }
 
