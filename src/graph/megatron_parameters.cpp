@@ -12,7 +12,6 @@ class GptModel {
  public:
   GptModel(const DecoderSpec& decoder, const LoweringPolicy& policy)
       : decoder_(decoder),
-        attention_(std::get<SoftmaxAttention>(decoder.attention)),
         ranks_(policy.tensor),
         expert_ranks_(policy.expert),
         te_(policy.implementation.layers == LayerSpec::te) {}
@@ -21,9 +20,8 @@ class GptModel {
     inventory_.repeat(1);
     if (part.embedding) write_embedding();
     if (std::holds_alternative<RotaryPosition>(decoder_.position)) {
-      inventory_.add(BufferTensor{.name = "rotary_pos_emb.inv_freq",
-                                  .shape = {attention_.head_dim / 2},
-                                  .dtype = DType::fp32});
+      inventory_.add(BufferTensor{
+          .name = "rotary_pos_emb.inv_freq", .shape = {rotary_dim() / 2}, .dtype = DType::fp32});
     }
     for (std::int64_t first = part.first; first < part.first + part.count;) {
       const std::size_t kind = decoder_.kind_of(first);
@@ -56,17 +54,10 @@ class GptModel {
   }
 
   void write_layer(const LayerKind& kind) {
-    const std::int64_t width = attention_.heads * attention_.head_dim / ranks_;
-    const std::int64_t of_groups = 2 * attention_.kv_heads * attention_.head_dim / ranks_;
-    const std::int64_t hidden = decoder_.hidden_size;
-    if (!te_) norm("input_layernorm");
-    inventory_.projection("self_attention.linear_proj", {hidden, width, attention_.output_bias});
-    if (te_) fused_norm("self_attention.linear_qkv");
-    inventory_.projection("self_attention.linear_qkv",
-                          {width + of_groups, hidden, attention_.q_bias});
+    std::visit([this](const auto& attention) { write_attention(attention); }, decoder_.attention);
     const bool dense_after = std::holds_alternative<DenseFeedForward>(kind.feed_forward);
     if (te_ && dense_after) {
-      fused_norm("mlp.linear_fc1");
+      fused_norm("mlp.linear_fc1", decoder_.hidden_size, decoder_.norm.bias);
     } else {
       norm("pre_mlp_layernorm");
     }
@@ -75,6 +66,38 @@ class GptModel {
     } else {
       write_experts(std::get<MixtureOfExperts>(kind.feed_forward));
     }
+  }
+
+  void write_attention(const SoftmaxAttention& attention) {
+    const std::int64_t width = attention.heads * attention.head_dim / ranks_;
+    const std::int64_t of_groups = 2 * attention.kv_heads * attention.head_dim / ranks_;
+    const std::int64_t hidden = decoder_.hidden_size;
+    if (!te_) norm("input_layernorm");
+    inventory_.projection("self_attention.linear_proj", {hidden, width, attention.output_bias});
+    if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
+    inventory_.projection("self_attention.linear_qkv",
+                          {width + of_groups, hidden, attention.q_bias});
+  }
+
+  /// Products of latents have their norms within; the one before the latents is a module.
+  void write_attention(const LatentAttention& latent) {
+    const std::int64_t hidden = decoder_.hidden_size;
+    const std::int64_t queries = latent.heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
+    norm("input_layernorm");
+    inventory_.projection("self_attention.linear_proj", {hidden, latent.heads * latent.v_head_dim});
+    if (latent.q_lora_rank == 0) {
+      inventory_.projection("self_attention.linear_q_proj", {queries, hidden});
+    } else {
+      inventory_.projection("self_attention.linear_q_down_proj", {latent.q_lora_rank, hidden});
+      fused_norm("self_attention.linear_q_up_proj", latent.q_lora_rank, false);
+      inventory_.projection("self_attention.linear_q_up_proj", {queries, latent.q_lora_rank});
+    }
+    inventory_.projection("self_attention.linear_kv_down_proj",
+                          {latent.kv_lora_rank + latent.qk_rope_head_dim, hidden});
+    fused_norm("self_attention.linear_kv_up_proj", latent.kv_lora_rank, false);
+    inventory_.projection(
+        "self_attention.linear_kv_up_proj",
+        {latent.heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank});
   }
 
   void write_mlp(const std::string& name, const DenseFeedForward& part) {
@@ -96,7 +119,15 @@ class GptModel {
     ParameterTensor down = up;
     down.name = "mlp.experts.local_experts.linear_fc2.weight";
     down.shape = {hidden, experts.expert_size};
-    for (std::int64_t i = 0; i < experts.experts / expert_ranks_; ++i) {
+    const std::int64_t count = experts.experts / expert_ranks_;
+    if (te_) {
+      // TEGroupedMLP: all first products, then all second ones.
+      for (ParameterTensor* grouped : {&up, &down}) {
+        grouped->count = count;
+        inventory_.add(*grouped);
+      }
+    }
+    for (std::int64_t i = 0; i < count && !te_; ++i) {
       inventory_.add(up);
       inventory_.add(down);
     }
@@ -104,13 +135,17 @@ class GptModel {
   }
 
   /// The norm in front of a product, which is part of its module.
-  void fused_norm(const std::string& product) {
+  void fused_norm(const std::string& product, std::int64_t size, bool bias) {
     const auto add = [&](const char* name) {
-      inventory_.add(ParameterTensor{
-          .name = product + name, .shape = {decoder_.hidden_size}, .role = ParameterRole::norm});
+      inventory_.add(
+          ParameterTensor{.name = product + name, .shape = {size}, .role = ParameterRole::norm});
     };
     add(".layer_norm_weight");
-    if (decoder_.norm.bias) add(".layer_norm_bias");
+    if (bias) add(".layer_norm_bias");
+  }
+
+  [[nodiscard]] std::int64_t rotary_dim() const {
+    return std::get<RotaryPosition>(decoder_.position).rotary_dim;
   }
 
   void norm(const std::string& name) {
@@ -122,7 +157,6 @@ class GptModel {
   }
 
   const DecoderSpec& decoder_;
-  const SoftmaxAttention& attention_;
   std::int64_t ranks_;
   std::int64_t expert_ranks_;
   bool te_;  ///< a norm's gain is its product's

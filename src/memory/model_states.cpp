@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "expert_shares.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/units/int128.hpp"
@@ -124,32 +125,6 @@ Expr trained_bytes(DType type, const Recipe& recipe, const Inventory& inventory)
   const std::int64_t whole = whole_elements(inventory);
   if (whole > 0) bytes += Expr((size_of(recipe.weights) - size_of(type)) * whole);
   return bytes;
-}
-
-/// A rank's share of something like all that is stepped, `bytes` a parameter: experts of
-/// expert-parallel ranks have fewer replicas to share with.
-Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
-  const Expr evenly = share(job, ZeroStage::optimizer, all);
-  if (job.parallelism.expert == 1 || evenly == all) return evenly;
-  const Expr more = (Expr(Symbol::expert) - 1) * Expr(Symbol::expert_parameters);
-  return evenly + share(job, ZeroStage::optimizer, bytes * more);
-}
-
-/// The same of what lasts while one optimizer steps: that of the experts, or that of the rest.
-Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all) {
-  std::int64_t more = 0;  // of experts than of the rest, on a rank
-  const bool divided = share(job, ZeroStage::optimizer, all) != all;
-  const std::int64_t times = divided ? job.parallelism.expert : 1;
-  bool has_experts = false;
-  for (const ParameterTensor& tensor : inventory.parameters) {
-    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
-    more = checked_add(more, tensor.expert_parallel ? elements * times : -elements);
-    has_experts = has_experts || tensor.expert_parallel;
-  }
-  if (!has_experts) return optimizer_share(job, bytes, all);
-  const Expr experts = bytes * Expr(Symbol::expert_parameters);
-  if (more < 0) return share(job, ZeroStage::optimizer, all - experts);
-  return share(job, ZeroStage::optimizer, divided ? Expr(Symbol::expert) * experts : experts);
 }
 
 /// A state that is counted tensor by tensor.

@@ -126,6 +126,43 @@ TEST_CASE("what runs of a mixture of experts follows top-K, not the number of ex
   CHECK(forward_products(experts(0, 1.0), 8) == forward_products(experts(1.0, 1.0), 8));
 }
 
+TEST_CASE("Transformer Engine's experts keep a map of rows in place of the orders") {
+  const auto kept = [](const ModelSpec& model) {
+    LoweringPolicy policy = over_ranks(8);
+    policy.implementation.layers = LayerSpec::te;
+    policy.implementation.attention = AttentionKernel::te;
+    return counted(layer(lowered(model, policy)).saved_bytes(false), 8);
+  };
+  const Expr tokens = b * s;
+  const Expr pairs = tokens * K;
+  // The norm before the experts is a module of its own; its output is theirs as before.
+  CHECK(kept(experts(1.0, 1.0)) - kept(llama()) == pairs * (2 * h + 6 * g + 2) + tokens * E +
+                                                       pairs * (4 + 8) + 4 * tokens * (2 * E + 1) -
+                                                       Expr(6) * tokens * f);
+}
+
+TEST_CASE("latent attention keeps its latents, and queries, keys and values of every head") {
+  ModelSpec model = llama();
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  const LatentAttention latent{.heads = 128,
+                               .q_lora_rank = 1536,
+                               .kv_lora_rank = 512,
+                               .qk_nope_head_dim = 128,
+                               .qk_rope_head_dim = 64,
+                               .v_head_dim = 128};
+  decoder.attention = latent;
+  decoder.position = RotaryPosition{.rotary_dim = 64};
+  LoweringPolicy policy = megatron(1, false);
+  CHECK(std::holds_alternative<Unavailable>(lower(model, policy)));
+  policy.implementation.layers = LayerSpec::te;
+  policy.implementation.attention = AttentionKernel::te;
+  // Two norms of the stream with their statistics, latents and their norms, heads, the attention's
+  // log-sum-exp and random state, the feed-forward, and the cosines and sines of q and k.
+  const Expr of_token =
+      8 * h + 16 + 2 * (1536 + 1536 + 576 + 512) + 4 * a * 192 + 4 * a * 128 + 4 * a + 6 * f;
+  CHECK(layer(lowered(model, policy)).saved_bytes(false) == b * s * of_token + 8 * s * 64 + 16);
+}
+
 TEST_CASE("a rank has its share of the experts and all of the rest") {
   const auto parameters = [](std::int64_t ranks) {
     const Graph graph = lowered(experts(1.0, 1.0), over_ranks(ranks));

@@ -15,9 +15,6 @@ Unavailable unavailable(const std::string& what) {
 /// Why the experts have no graph, or nothing.
 std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
   if (policy.tensor > 1) return unavailable("a mixture of experts with tensor parallelism");
-  if (policy.implementation.layers == LayerSpec::te) {
-    return unavailable("a mixture of experts with layers of Transformer Engine");
-  }
   if (!experts.gated || experts.activation != ActivationFunction::silu) {
     return unavailable("a mixture of experts without swiglu");
   }
@@ -66,20 +63,46 @@ std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
   return std::nullopt;
 }
 
+/// Queries and keys of a latent attention, as another has them.
+SoftmaxAttention heads_of(const LatentAttention& latent) {
+  return {.heads = latent.heads,
+          .kv_heads = latent.heads,
+          .head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim};
+}
+
+std::optional<Unavailable> refusal(const LatentAttention& latent, const LoweringPolicy& policy) {
+  if (policy.implementation.layers != LayerSpec::te) {
+    return Unavailable{
+        "Megatron's local attention takes no values of another size than keys: multi-head latent "
+        "attention is that of its layers of Transformer Engine"};
+  }
+  if (policy.tensor > 1) return unavailable("latent attention with tensor parallelism");
+  if (latent.bias) return unavailable("latent attention with biases");
+  return std::nullopt;
+}
+
+std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const LoweringPolicy&) {
+  if (attention.sinks || attention.softcap) return unavailable("a softcap or sinks");
+  if (attention.qk_norm != QkNorm::none) return unavailable("a norm of queries and keys");
+  return std::nullopt;
+}
+
 /// Why the model has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
-  if (attention == nullptr) return unavailable("multi-head latent attention");
-  if (attention->sinks || attention->softcap) return unavailable("a softcap or sinks");
-  if (attention->qk_norm != QkNorm::none) return unavailable("a norm of queries and keys");
-  if (auto refused = refusal_of_layers(decoder, *attention, policy)) return refused;
+  const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
+  const SoftmaxAttention attention =
+      latent != nullptr ? heads_of(*latent) : std::get<SoftmaxAttention>(decoder.attention);
+  if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {
+    return refused;
+  }
+  if (auto refused = refusal_of_layers(decoder, attention, policy)) return refused;
   if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
   if (!learned && rotary == nullptr) return unavailable("this position");
-  if (rotary != nullptr && rotary->rotary_dim != attention->head_dim) {
-    return unavailable("a partial rotation");
-  }
+  const std::int64_t turning = latent != nullptr ? latent->qk_rope_head_dim : attention.head_dim;
+  if (rotary != nullptr && rotary->rotary_dim != turning) return unavailable("a partial rotation");
+  if (latent != nullptr && rotary == nullptr) return unavailable("this position");
   if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
       decoder.embedding_size != decoder.hidden_size || decoder.embedding_norm) {
     return unavailable("this model");
@@ -109,7 +132,11 @@ std::optional<Unavailable> uneven(const MegatronContext& context) {
 }
 
 MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  MegatronContext context{decoder, std::get<SoftmaxAttention>(decoder.attention), {}, policy};
+  const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
+  const SoftmaxAttention attention =
+      latent != nullptr ? heads_of(*latent) : std::get<SoftmaxAttention>(decoder.attention);
+  MegatronContext context{decoder, attention, {}, policy};
+  if (latent != nullptr) context.latent = *latent;
   for (const LayerKind& kind : decoder.kinds) {
     if (const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward)) {
       context.feed_forward = *dense;

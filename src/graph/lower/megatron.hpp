@@ -20,7 +20,7 @@ namespace memest {
 /// What the parts of the lowering read.
 struct MegatronContext {
   const DecoderSpec& decoder;
-  const SoftmaxAttention& attention;
+  SoftmaxAttention attention;     ///< of latent attention its heads
   DenseFeedForward feed_forward;  ///< of dense layers; of no size where there are none
   const LoweringPolicy& policy;
   Expr t{1};              ///< tensor-parallel ranks
@@ -34,6 +34,7 @@ struct MegatronContext {
   Expr f = Symbol::ffn_size;    ///< of one rank
   Expr v = Symbol::vocab_size;  ///< of one rank
   std::optional<MixtureOfExperts> experts = {};
+  std::optional<LatentAttention> latent = {};
 
   [[nodiscard]] Precision precision() const {
     return {policy.weights, policy.weights, false, {}, policy.gradients};
@@ -46,6 +47,10 @@ struct MegatronContext {
   /// [s, b, width], and the same of the residual stream.
   [[nodiscard]] Shape tokens(const Expr& width) const { return {s, b, width}; }
   [[nodiscard]] Shape stream() const { return {sequence ? s / t : s, b, h}; }
+  /// Channels of a head that turn.
+  [[nodiscard]] Expr turning() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
+  /// Channels of a head's values.
+  [[nodiscard]] Expr of_values() const { return latent ? Expr(latent->v_head_dim) : d; }
   [[nodiscard]] bool turns() const {
     return std::holds_alternative<RotaryPosition>(decoder.position);
   }
@@ -87,10 +92,25 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
 /// SelfAttention up to its output projection, and MLP up to its own; a bias is left to the caller.
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
+/// MLASelfAttention, of layers of Transformer Engine.
+TensorId latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
+/// apply_rotary_pos_emb, not fused.
+TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                      TensorId x);
 /// WeightedSwiGLUFunction: swiglu(y)·weights, a weight a row.
 TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights);
 /// MoELayer: the router, the dispatcher and this rank's experts.
 TensorId megatron_experts(BlockBuilder& block, const MegatronContext& context, TensorId x);
+struct PermutedTokens {
+  TensorId tokens = 0;
+  TensorId probabilities = 0;
+  TensorId indices = 0;
+};
+/// moe_permute_with_probs into so many rows, and TEGroupedMLP.
+PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
+                          TensorId probabilities);
+TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorId tokens,
+                    TensorId probabilities);
 /// Tokens that an expert takes, of all ranks that send it some.
 Expr rows_of_expert(const MegatronContext& context);
 

@@ -24,33 +24,6 @@ TensorId factor(BlockBuilder& block, std::string_view name, std::string_view par
   return from(block, {name, part}, scaled, dtype);
 }
 
-/// Everything is turned, and an empty rest joined: its gradient is a tensor of zeros like x.
-TensorId turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
-                TensorId x) {
-  Frame call(block);
-  const Shape shape = block.tensor(x).shape;
-  const DType dtype = block.dtype_of(x);
-  const TensorId table =
-      block.shared(kRotaryTable, {context.s, Expr(1), Expr(1), context.d}, DType::fp32);
-  Shape none = shape;
-  none.back() = Expr(0);
-  const TensorId given = x;
-  x = view(block, {name, "whole"}, given, shape);
-  const TensorId rest = slice(block, {name, "rest"}, given, none);
-  const TensorId cosines = call.local(factor(block, name, "cosines", table, dtype));
-  const TensorId sines = call.local(factor(block, name, "sines", table, dtype));
-  const TensorId cosine = multiply(block, {name, "cosine product"}, x, cosines);
-  Shape half = shape;
-  half.back() = half.back() / Expr(2);
-  const std::vector<TensorId> halves =
-      split(block, name, x, {{{name, "low half"}, half}, {{name, "high half"}, half}});
-  const TensorId negated = scale(block, {name, "negated half"}, halves[1]);
-  const TensorId around = concatenate(block, {name, "half turned"}, {negated, halves[0]}, shape);
-  const TensorId sine = multiply(block, {name, "sine product"}, around, sines);
-  const TensorId sum = add(block, {name, "turned"}, cosine, sine);
-  return concatenate(block, {name, "joined"}, {sum, rest}, shape);
-}
-
 /// Keys or values written out for every query head.
 TensorId repeated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                   TensorId x) {
@@ -166,9 +139,36 @@ TensorId core_attention(BlockBuilder& block, const MegatronContext& context, Ten
 
 }  // namespace
 
+/// Everything is turned, and an empty rest joined: its gradient is a tensor of zeros like x.
+TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                      TensorId x) {
+  Frame call(block);
+  const Shape shape = block.tensor(x).shape;
+  const DType dtype = block.dtype_of(x);
+  const TensorId table =
+      block.shared(kRotaryTable, {context.s, Expr(1), Expr(1), context.d}, DType::fp32);
+  Shape none = shape;
+  none.back() = Expr(0);
+  const TensorId given = x;
+  x = view(block, {name, "whole"}, given, shape);
+  const TensorId rest = slice(block, {name, "rest"}, given, none);
+  const TensorId cosines = call.local(factor(block, name, "cosines", table, dtype));
+  const TensorId sines = call.local(factor(block, name, "sines", table, dtype));
+  const TensorId cosine = multiply(block, {name, "cosine product"}, x, cosines);
+  Shape half = shape;
+  half.back() = half.back() / Expr(2);
+  const std::vector<TensorId> halves =
+      split(block, name, x, {{{name, "low half"}, half}, {{name, "high half"}, half}});
+  const TensorId negated = scale(block, {name, "negated half"}, halves[1]);
+  const TensorId around = concatenate(block, {name, "half turned"}, {negated, halves[0]}, shape);
+  const TensorId sine = multiply(block, {name, "sine product"}, around, sines);
+  const TensorId sum = add(block, {name, "turned"}, cosine, sine);
+  return concatenate(block, {name, "joined"}, {sum, rest}, shape);
+}
+
 void rotary_table(BlockBuilder& block, const MegatronContext& context) {
   if (!context.turns()) return;
-  const Expr half = context.d / Expr(2);
+  const Expr half = context.turning() / Expr(2);
   const auto make = [&](std::string_view name, const std::vector<TensorId>& inputs, Shape shape) {
     const TensorId out = block.make({"rotary_table", name}, std::move(shape), DType::fp32);
     Op op;
@@ -183,11 +183,12 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context) {
   const TensorId counted = make("positions", {}, {context.s});
   const TensorId shifted = make("shifted positions", {counted}, {context.s});
   const TensorId angles = make("angles", {shifted}, {context.s, half});
-  const TensorId table = make("table", {angles}, {context.s, context.d});
+  const TensorId table = make("table", {angles}, {context.s, context.turning()});
   block.outlive(table, kRotaryTable);
 }
 
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  if (context.latent) return latent_attention(block, context, x);
   Frame call(block);
   const Expr& d = context.d;
   const Expr width = (context.a + Expr(2) * context.k) * d;
@@ -207,7 +208,7 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
     q = call.local(copy(block, {"q_heads"}, q, by_heads(context.a)));
   }
   if (context.turns()) {
-    const auto rotation = context.te() ? te_turned : turned;
+    const auto rotation = context.te() ? te_turned : local_turned;
     q = call.local(rotation(block, context, "q_rotary", q));
     k = call.local(rotation(block, context, "k_rotary", k));
   }

@@ -122,11 +122,7 @@ class ExpertsWriter {
     TensorId probabilities = 0;
     TensorId map = 0;
   };
-  struct Permuted {
-    TensorId tokens = 0;
-    TensorId probabilities = 0;
-    TensorId indices = 0;
-  };
+  using Permuted = PermutedTokens;
 
   [[nodiscard]] Shape by_expert() const { return {tokens_, Expr(Symbol::experts)}; }
 
@@ -220,9 +216,16 @@ class ExpertsWriter {
   Permuted permute(TensorId x, const Routed& routed) {
     Permuted permuted;
     {
+      if (context_.te()) return permute_fused(x, routed);
       Frame function(block_);
       permuted = pads_ ? permute_padded(function, x, routed) : permute_all(function, x, routed);
     }
+    block_.name_attributes({permuted.indices});
+    return permuted;
+  }
+
+  Permuted permute_fused(TensorId x, const Routed& routed) {
+    const Permuted permuted = te_permute(block_, sent_, x, routed.probabilities);
     block_.name_attributes({permuted.indices});
     return permuted;
   }
@@ -312,7 +315,9 @@ class ExpertsWriter {
     tokens = by_other({"sort_by_expert"}, tokens);
     probabilities = by_other({"sort_probabilities"}, probabilities);
     for (const TensorId local : {tokens, probabilities}) compute.local(local);
-    const TensorId joined = compute.local(sequential_experts(tokens, probabilities));
+    const TensorId joined =
+        compute.local(context_.te() ? te_experts(block_, context_, tokens, probabilities)
+                                    : sequential_experts(tokens, probabilities));
     return by_other({"sort_by_rank"}, joined);
   }
 

@@ -67,7 +67,9 @@ TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
   op.compute = block.dtype_of(heads[0]);
   op.causal = true;
   op.inputs = heads;
-  const TensorId out = block.make({"attention"}, block.tensor(heads[0]).shape, op.compute);
+  Shape mixed = block.tensor(heads[0]).shape;
+  mixed.back() = context.of_values();
+  const TensorId out = block.make({"attention"}, std::move(mixed), op.compute);
   op.outputs = {out,
                 block.make({"attention", "log-sum-exp"}, {dims.b, dims.a, dims.s}, DType::fp32),
                 block.make({"attention", "random state"}, {Expr(2)}, DType::int64)};
@@ -87,8 +89,9 @@ TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
     backward.give(heads[i], gradients[i], Reach::through_view);
   }
   // The scores again, then gradients of values, scores, queries and keys.
-  const Expr product = Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.d;
-  block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});
+  const Expr scores = Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.d;
+  const Expr values = Expr(2) * dims.b * dims.a * dims.s * dims.s * context.of_values();
+  block.emit(std::move(op), {scores + values, Expr(3) * scores + Expr(2) * values});
   return out;
 }
 
@@ -169,7 +172,9 @@ TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
                            const std::vector<TensorId>& heads) {
   const AttentionCore core(block);
   Frame call(block);
-  const bool flash = context.policy.implementation.attention == AttentionKernel::flash_2;
+  // Flash attention 2 wants values as wide as keys; cuDNN does not.
+  const bool flash =
+      context.policy.implementation.attention == AttentionKernel::flash_2 && !context.latent;
   const bool packed = !context.turns() && context.attention.kv_heads == context.attention.heads;
   constexpr std::string_view kNames[] = {"q_operand", "k_operand", "v_operand"};
   std::vector<TensorId> operands = heads;
@@ -184,7 +189,7 @@ TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
     operands[i] = by_sequence(block, context, kNames[i], operands[i]);
   }
   const TensorId out = fused_core(block, context, operands, flash);
-  const Shape joined = context.tokens(context.a * context.d);
+  const Shape joined = context.tokens(context.a * context.of_values());
   if (flash && context.policy.micro_batch > 1) return copy(block, {"join_heads"}, out, joined);
   return view(block, {"attention", "joined"}, out, joined);
 }

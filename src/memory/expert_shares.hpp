@@ -1,0 +1,18 @@
+// What expert-parallel ranks change about the shards of an optimizer: experts have fewer replicas,
+// and an optimizer of their own.
+#pragma once
+
+#include <cstdint>
+
+#include "memest/graph/graph.hpp"
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+/// A rank's share of `all`, something like all that is stepped, `bytes` a parameter.
+Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all);
+
+/// The same of what lasts while one optimizer steps: that of the experts, or that of the rest.
+Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all);
+
+}  // namespace memest
