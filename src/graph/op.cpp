@@ -97,6 +97,8 @@ std::string_view name_of(OpClass op_class) {
       return "movement";
     case OpClass::collective:
       return "collective";
+    case OpClass::waiting:
+      return "waiting";
   }
   return {};
 }

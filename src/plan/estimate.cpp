@@ -92,24 +92,32 @@ std::variant<CostEstimate, Unavailable> answer_cost(
   return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
 }
 
-/// Its work is spread over GPUs whose messages and waiting are not modelled.
-bool splits_the_model(const Job& job) {
-  return job.parallelism.tensor > 1 || job.parallelism.pipeline > 1;
+/// What the rank of a pipeline runs that runs most.
+FlopsEstimate flops_of_busiest(const Job& job) {
+  FlopsEstimate most;
+  for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
+    const auto lowered = lower(job.model, policy_of(job, rank));
+    const FlopsEstimate flops = count_flops(std::get<Graph>(lowered), job);
+    if (flops.executed() > most.executed()) most = flops;
+  }
+  return most;
 }
 
-/// The work of a step and what it takes.
-void answer_time(const Graph& graph, const Job& job, JobEstimate& estimate) {
-  if (splits_the_model(job)) {
-    const Unavailable reason{
-        "FLOPs and time of a model that is split over GPUs are not available yet"};
-    estimate.flops = reason;
-    estimate.time = reason;
+/// The work of a step and what it takes; of a pipeline by all its stages.
+void answer_time(const Graph& first, const Job& job, JobEstimate& estimate) {
+  const std::int64_t stages = job.parallelism.pipeline;
+  estimate.flops = stages > 1 ? flops_of_busiest(job) : count_flops(first, job);
+  estimate.time = Unavailable{"the time of inference is not available yet"};
+  if (!job.training) return;
+  LoweringPolicy policy = policy_of(job);
+  policy.parts.clear();
+  const auto whole = lower(job.model, policy);
+  if (const auto* reason = std::get_if<Unavailable>(&whole)) {
+    estimate.time = *reason;
     return;
   }
-  const FlopsEstimate flops = count_flops(graph, job);
-  estimate.flops = flops;
-  estimate.time = Unavailable{"the time of inference is not available yet"};
-  if (job.training) estimate.time = estimate_step_time(graph, job, flops);
+  const Graph& graph = std::get<Graph>(whole);
+  estimate.time = estimate_step_time(graph, job, mean_of_stages(count_flops(graph, job), stages));
 }
 
 }  // namespace

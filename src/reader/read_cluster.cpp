@@ -166,6 +166,21 @@ void read_gpu(const Value* written, Hardware& hardware, Diagnostics& diagnostics
   hardware.gpu = std::move(gpu).value();
 }
 
+/// A node's bandwidth is shared evenly.
+std::optional<Network> read_network(const Value* written, std::int64_t gpus_per_node) {
+  const auto bandwidth = as_quantity(find(written, "bandwidth"), Dimension::byte_rate);
+  if (!bandwidth) return std::nullopt;
+  const Value* per = find(written, "per");
+  const bool of_node = per != nullptr && per->text == "node";
+  Network network{.bandwidth = BytesPerSecond(
+                      of_node ? *bandwidth / static_cast<double>(gpus_per_node) : *bandwidth),
+                  .provenance = Provenance::datasheet};
+  if (const auto latency = as_quantity(find(written, "latency"), Dimension::duration)) {
+    network.latency = Seconds(*latency);
+  }
+  return network;
+}
+
 void read_price(const Value* written, Hardware& hardware) {
   if (const auto price = as_quantity(written, Dimension::price)) {
     hardware.price = DollarsPerHour(*price);
@@ -188,6 +203,10 @@ void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagno
   read_ranks(sections, job, diagnostics);
   read_gpu(find(sections.hardware, "gpu"), job.hardware, diagnostics);
   job.hardware.gpus_per_node = as_count(find(sections.hardware, "gpus_per_node")).value_or(8);
+  job.hardware.network =
+      read_network(find(sections.hardware, "network"), job.hardware.gpus_per_node);
+  const Value* link = find(sections.hardware, "link");
+  if (link != nullptr && link->text == "pcie") job.hardware.gpu.link_bandwidth.reset();
   job.hardware.memory = as_bytes(find(sections.hardware, "memory"));
   read_price(find(sections.hardware, "price"), job.hardware);
 }

@@ -221,6 +221,17 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   return json;
 }
 
+/// What the busiest rank waits, and one micro-step of every rank.
+Json pipeline_json(const TimeEstimate& time) {
+  Json json{{"bubble_seconds", time.bubble.value()}, {"stages", Json::array()}};
+  for (const StageTime& stage : time.stages) {
+    json["stages"].push_back({{"rank", stage.rank},
+                              {"forward_seconds", stage.forward.value()},
+                              {"backward_seconds", stage.backward.value()}});
+  }
+  return json;
+}
+
 }  // namespace
 
 Json json_of(const TimeEstimate& time) {
@@ -247,6 +258,7 @@ Json json_of(const TimeEstimate& time) {
     json["by_provenance"].push_back(
         {{"provenance", text_of(part.kind)}, {"seconds", part.seconds.value()}});
   }
+  if (!time.stages.empty()) json["pipeline"] = pipeline_json(time);
   json["provenance"] = text_of(time.origin());
   json["rule"] = time.rule;
   return json;

@@ -59,6 +59,23 @@ std::string origins_text(const TimeEstimate& time) {
   return text;
 }
 
+/// What the stages of a pipeline take, and the wait for them.
+void add_pipeline(Page& page, const TimeEstimate& time) {
+  if (time.stages.empty()) return;
+  Table table{{{"pipeline rank"}, {"forward", Align::right}, {"backward", Align::right}}, {}};
+  for (const StageTime& stage : time.stages) {
+    table.rows.push_back(
+        {{std::to_string(stage.rank), seconds_text(stage.forward), seconds_text(stage.backward)},
+         "",
+         {}});
+  }
+  page.parts.emplace_back(
+      Paragraph{fmt::format("The busiest rank waits {} ({}) for the others. One micro-step:",
+                            seconds_text(time.bubble), percent_text(time.bubble / time.step)),
+                Tone::plain});
+  page.parts.emplace_back(std::move(table));
+}
+
 }  // namespace
 
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
@@ -88,6 +105,7 @@ void add_time(Page& page, const TimeEstimate& time) {
                 Tone::strong});
   page.parts.emplace_back(op_table(time));
   page.parts.emplace_back(class_table(time));
+  add_pipeline(page, time);
   page.parts.emplace_back(Paragraph{
       fmt::format("Compute and memory bind alike at {} FLOP/B. How kernels' times are "
                   "known: {}. A step: {}.",

@@ -23,6 +23,8 @@ std::int64_t Parallelism::ranks() const {
   return checked_multiply(checked_multiply(data, tensor), checked_multiply(pipeline, context));
 }
 
+std::int64_t Parallelism::ranks_of_a_model() const { return ranks() / data; }
+
 std::int64_t Parallelism::shard_ranks() const {
   return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
 }

@@ -13,64 +13,111 @@ double exposed(double transfer, double compute, double tail) {
   return std::max(transfer - compute, std::min(tail, transfer));
 }
 
-}  // namespace
-
-ZeroStage stage_of(const Job& job) {
-  return job.training->recipe.gathered_units ? ZeroStage::optimizer_gradients_weights
-                                             : job.parallelism.zero;
+/// FSDP's shards lie over neighbours, their replicas (HSDP) beside them.
+struct ShardPlaces {
+  GroupPlace shards;
+  GroupPlace replicas;
+};
+ShardPlaces shard_places(const ReplicatedPart& part) {
+  const Parallelism& parallelism = part.parallelism;
+  const GroupPlace all = place_of(RankGroup::data, parallelism, part.gpus_per_node);
+  if (!parallelism.fsdp || parallelism.fsdp->replicate == 1) return {all, {}};
+  const std::int64_t shards = parallelism.shard_ranks();
+  const std::int64_t beside =
+      std::max<std::int64_t>(1, part.gpus_per_node / (parallelism.tensor * shards));
+  return {{shards, std::min(shards, all.in_node)},
+          {parallelism.fsdp->replicate, std::min(parallelism.fsdp->replicate, beside)}};
 }
 
-CollectiveSeconds collective_seconds(const StepWork& work, const Job& job, const GpuLaws& laws,
+/// Prices pieces of one group after another, and remembers how they are known.
+class Pieces {
+ public:
+  Pieces(const Links& links, Outlook outlook, LawOrigin& origin)
+      : links_(links), outlook_(outlook), origin_(origin) {}
+
+  /// `bytes` in so many equal messages.
+  double seconds(MessageKind kind, const GroupPlace& place, double bytes, double pieces) const {
+    if (bytes == 0 || place.ranks == 1) return 0;
+    const CallPrice piece = links_.price(kind, place, bytes / pieces);
+    origin_ = piece.origin;
+    return pieces * piece.at(outlook_);
+  }
+
+ private:
+  const Links& links_;
+  Outlook outlook_;
+  LawOrigin& origin_;
+};
+
+/// Megatron's own loop, which reduces and gathers behind its passes.
+bool hides_nothing(const ReplicatedPart& part) {
+  return part.training.implementation.framework == Framework::megatron;
+}
+
+}  // namespace
+
+ZeroStage stage_of(const Recipe& recipe, const Parallelism& parallelism) {
+  return recipe.gathered_units ? ZeroStage::optimizer_gradients_weights : parallelism.zero;
+}
+
+CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& links,
                                      Outlook outlook) {
-  if (job.parallelism.data == 1) return {};
-  const Recipe& recipe = job.training->recipe;
-  const ZeroStage stage = stage_of(job);
+  CollectiveSeconds result;
+  const ShardPlaces places = shard_places(part);
+  if (places.shards.ranks * places.replicas.ranks == 1) return result;
+  const Recipe& recipe = part.training.recipe;
+  const ZeroStage stage = stage_of(recipe, part.parallelism);
   const DType reduced = recipe.gathered_units ? recipe.reduce : recipe.gradients;
   const DType gathered = recipe.gathered_units ? recipe.compute : recipe.weights;
-  const double gradients = work.trainable * static_cast<double>(size_of(reduced));
-  const double weights = work.parameters * static_cast<double>(size_of(gathered));
+  const auto size = static_cast<double>(size_of(reduced));
+  const double experts = part.held.trained_experts * size;
+  const double gradients = part.held.trained * size - experts;
+  const double weights = part.held.weights * static_cast<double>(size_of(gathered));
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
-  const double bucket = job.parallelism.ddp.bucket_cap.as_double();
-  const double buckets = by_unit ? work.units : std::max(1.0, gradients / bucket);
+  const double bucket = part.parallelism.ddp.bucket_cap.as_double();
+  const bool whole = hides_nothing(part);
+  const double units = by_unit ? part.units : 1;
+  const double buckets = by_unit ? part.units : whole ? 1 : std::max(1.0, gradients / bucket);
+  const MessageKind reduction =
+      stage == ZeroStage::none ? MessageKind::all_reduce : MessageKind::reduce_scatter;
 
-  CollectiveSeconds result;
-  const auto of_pieces = [&](CollectiveOp op, double bytes, double pieces) {
-    if (bytes == 0) return 0.0;
-    const CallPrice piece = laws.price(CollectiveShape{
-        .op = op, .gpus = job.parallelism.data, .bytes = std::llround(bytes / pieces)});
-    result.origin = piece.origin;
-    return pieces * piece.at(outlook);
-  };
-  const CollectiveOp reduction =
-      stage == ZeroStage::none ? CollectiveOp::all_reduce : CollectiveOp::reduce_scatter;
-  result.reduce = of_pieces(reduction, gradients, buckets);
+  const Pieces pieces(links, outlook, result.origin);
+  result.reduce = pieces.seconds(reduction, places.shards, gradients, buckets);
+  const auto shards = static_cast<double>(places.shards.ranks);
+  result.reduce +=
+      pieces.seconds(MessageKind::all_reduce, places.replicas, gradients / shards, buckets);
+  if (experts > 0) {
+    const GroupPlace replicas = place_of_expert_replicas(part.parallelism, part.gpus_per_node);
+    result.reduce += pieces.seconds(reduction, replicas, experts, buckets);
+  }
   result.last_reduce = result.reduce / buckets;
   if (stage == ZeroStage::none) return result;
-  const double units = by_unit ? work.units : 1;
-  result.gather = of_pieces(CollectiveOp::all_gather, weights, units);
+  result.gather = pieces.seconds(MessageKind::all_gather, places.shards, weights, units);
   result.first_gather = result.gather / units;
   return result;
 }
 
-ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
-                               const CollectiveSeconds& collectives) {
+ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& passes,
+                               const CollectiveSeconds& collectives, double micro_steps) {
   const double reduce = collectives.reduce;
   const double gather = collectives.gather;
+  if (hides_nothing(part)) return {.gradients = reduce, .weights = gather};
   const double reducing = exposed(reduce, passes.backward, collectives.last_reduce);
-  switch (stage_of(job)) {
+  const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
+  switch (stage_of(part.training.recipe, part.parallelism)) {
     case ZeroStage::none:
     case ZeroStage::optimizer:
       return {.gradients = reducing, .weights = gather};
     case ZeroStage::optimizer_gradients:
-      return {.gradients = work.micro_steps * reducing, .weights = gather};
+      return {.gradients = times * reducing, .weights = gather};
     case ZeroStage::optimizer_gradients_weights: {
       const double forward = exposed(gather, passes.forward, collectives.first_gather);
+      if (part.parallelism.pipeline > 1) return {.gradients = reducing, .weights = forward};
       const double backward = exposed(gather + reduce, passes.backward,
                                       collectives.first_gather + collectives.last_reduce);
       // The backward's wait is shared by both collectives in proportion.
       const double reduced = backward * reduce / std::max(gather + reduce, 1e-30);
-      return {.gradients = work.micro_steps * reduced,
-              .weights = work.micro_steps * (forward + backward - reduced)};
+      return {.gradients = times * reduced, .weights = times * (forward + backward - reduced)};
     }
   }
   unreachable("every ZeRO stage has its collectives");

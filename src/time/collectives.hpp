@@ -2,13 +2,22 @@
 #pragma once
 
 #include "memest/spec/job.hpp"
-#include "memest/time/gpu_laws.hpp"
-#include "memest/time/work.hpp"
+#include "memest/time/links.hpp"
+#include "memest/time/priced_model.hpp"
 
 namespace memest {
 
-/// The job's stage; a recipe whose weights live in shards is stage 3 by itself.
-ZeroStage stage_of(const Job& job);
+/// The stage of the parallelism; a recipe whose weights live in shards is stage 3 by itself.
+ZeroStage stage_of(const Recipe& recipe, const Parallelism& parallelism);
+
+/// What reduces and gathers: one rank's weights, in so many units (layers), of a training.
+struct ReplicatedPart {
+  const PartCost& held;
+  double units = 1;
+  const TrainingSpec& training;
+  const Parallelism& parallelism;
+  std::int64_t gpus_per_node = 8;
+};
 
 /// Seconds of one micro-step's passes.
 struct PassSeconds {
@@ -22,7 +31,7 @@ struct ExposedSeconds {
   double weights = 0;    ///< all-gather
 };
 
-/// What one micro-step reduces and gathers, in seconds of its own.
+/// What is reduced and gathered at a time, in seconds of its own.
 struct CollectiveSeconds {
   double reduce = 0;        ///< all of the gradients
   double gather = 0;        ///< all of the weights
@@ -32,14 +41,16 @@ struct CollectiveSeconds {
 };
 
 /// Gradients go in DDP's buckets, under ZeRO 3 unit by unit as the weights.
-CollectiveSeconds collective_seconds(const StepWork& work, const Job& job, const GpuLaws& laws,
+CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& links,
                                      Outlook outlook);
 
 /// Gradients are reduced while the backward pass runs: what is left is what exceeds it, and the
 /// last piece. ZeRO 0 and 1 reduce once a step (no_sync), 2 and 3 in every micro-step, since no
 /// rank keeps a whole gradient. ZeRO 1 and 2 gather the stepped weights after the optimizer; ZeRO 3
-/// gathers every unit in both passes of every micro-step, one unit ahead.
-ExposedSeconds exposed_seconds(const StepWork& work, const Job& job, const PassSeconds& passes,
-                               const CollectiveSeconds& collectives);
+/// gathers every unit in both passes of every micro-step, one unit ahead; in a pipeline once a
+/// step. Megatron-core hides neither unless it is told to (overlap_grad_reduce,
+/// overlap_param_gather).
+ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& passes,
+                               const CollectiveSeconds& collectives, double micro_steps);
 
 }  // namespace memest

@@ -79,8 +79,9 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
       checked_multiply(Int128{pass.micro_batch}, Int128{pass.seq_len}), micro_steps);
   // 6 FLOPs a parameter and token: 2 forward, 4 backward.
   const Int128 each = job.training ? 6 : 2;
+  const std::int64_t ranks = job.parallelism.ranks_of_a_model();
   const auto of_all = [&](std::int64_t parameters) {
-    return Flops(checked_multiply(checked_multiply(each, Int128{parameters}), tokens));
+    return Flops(checked_multiply(checked_multiply(each, Int128{parameters}), tokens) / ranks);
   };
   const ParameterCounts parameters = count_parameters(job.model);
   const ConventionSizes shape = convention_sizes(job.model);
@@ -90,6 +91,13 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   result.palm = result.model + of_all(checked_multiply(std::int64_t{2}, causal));
   result.megatron = of_all(parameters.active_matmul - shape.routers) + of_all(causal);
   return result;
+}
+
+FlopsEstimate mean_of_stages(const FlopsEstimate& whole, std::int64_t stages) {
+  FlopsEstimate mean = whole;
+  mean.forward = Flops(whole.forward.value() / stages);
+  mean.backward = Flops(whole.backward.value() / stages);
+  return mean;
 }
 
 }  // namespace memest

@@ -218,6 +218,8 @@ std::string_view name_of(Bound bound) {
       return "link";
     case Bound::launch:
       return "launch";
+    case Bound::other_ranks:
+      return "other ranks";
   }
   unreachable("every bound has a name");
 }

@@ -4,86 +4,72 @@
 #include <cmath>
 #include <utility>
 
-#include "collectives.hpp"
 #include "memest/diag/expect.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "step_share.hpp"
 
 namespace memest {
 namespace {
 
-/// The parts of a step, in seconds.
-struct StepParts {
-  PassSeconds passes;  ///< of one micro-step
-  ExposedSeconds exposed;
-  double optimizer = 0;
-  double clipping = 0;
-
-  [[nodiscard]] double total(double micro_steps) const {
-    return micro_steps * (passes.forward + passes.backward) + exposed.gradients + exposed.weights +
-           optimizer + clipping;
-  }
-};
-
 /// A job on a GPU type: what prices become a step by.
 struct StepPlace {
   const StepWork& work;
   const Job& job;
-  const GpuLaws& laws;
+  const Links& links;
+  const std::vector<OpPrice>& prices;
 };
-
-/// What the optimizer step of one rank reads and writes: ZeRO shards it.
-CallPrice price_of_traffic(const StepPlace& place, StreamOp op, double bytes) {
-  const double ranks = stage_of(place.job) == ZeroStage::none
-                           ? 1.0
-                           : static_cast<double>(place.job.parallelism.data);
-  if (bytes == 0) return {};
-  return place.laws.price(
-      StreamShape{.op = op, .dtype = DType::fp32, .bytes = std::llround(bytes / ranks)});
-}
-CallPrice price_of_optimizer(const StepPlace& place) {
-  return price_of_traffic(place, StreamOp::adamw, place.work.optimizer_bytes);
-}
-CallPrice price_of_clipping(const StepPlace& place) {
-  return price_of_traffic(place, StreamOp::scale, place.work.clipping_bytes);
-}
-
-StepParts parts_of(const StepPlace& place, const std::vector<OpPrice>& prices, Outlook outlook) {
-  const double share = step_share(place.job.hardware.gpu, outlook);
-  StepParts parts;
-  for (std::size_t i = 0; i < prices.size(); ++i) {
-    const OpWork& op = place.work.ops[i];
-    const double forward = prices[i].forward.at(outlook) / share;
-    const double backward = prices[i].backward.at(outlook) / share;
-    parts.passes.forward += op.executions * forward;
-    parts.passes.backward += op.executions * backward + op.recomputations * forward;
-  }
-  parts.exposed = exposed_seconds(place.work, place.job, parts.passes,
-                                  collective_seconds(place.work, place.job, place.laws, outlook));
-  parts.optimizer = price_of_optimizer(place).at(outlook) / share;
-  parts.clipping = price_of_clipping(place).at(outlook) / share;
-  return parts;
-}
 
 /// Of the FLOPs that are counted (torch's FlopCounterMode counts every score), those that run: a
 /// causal fused attention leaves out the scores above the diagonal.
 double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op.causal ? 0.5 : 1; }
 
+/// How often one rank of the pipeline runs each block of the whole model in a micro-step.
+std::vector<double> executions_of_rank(const StepWork& work, const PipelinePlace& place) {
+  const Graph& graph = *work.graph;
+  const std::int64_t stages = place.ranks * place.chunks;
+  std::int64_t layers = 0;
+  for (const BlockRun& run : graph.order) {
+    if (graph.blocks[run.block].checkpointable) layers += run.repeat;
+  }
+  const auto runs_here = [&](std::int64_t layer) {
+    for (std::int64_t stage = place.rank; stage < stages; stage += place.ranks) {
+      if (layer >= layers * stage / stages && layer < layers * (stage + 1) / stages) return true;
+    }
+    return false;
+  };
+  std::vector<double> executions(graph.blocks.size(), 0);
+  std::int64_t layer = 0;
+  for (const BlockRun& run : graph.order) {
+    for (std::int64_t i = 0; i < run.repeat; ++i) {
+      const bool is_layer = graph.blocks[run.block].checkpointable;
+      const bool is_front = !is_layer && layer == 0;
+      const bool here = is_layer   ? runs_here(layer)
+                        : is_front ? place.rank == 0
+                                   : place.rank + 1 == place.ranks;
+      if (here) executions[run.block] += 1;
+      if (is_layer) ++layer;
+    }
+  }
+  return executions;
+}
+
 /// The pass that takes most of the op's time decides what binds it and how it is known.
-OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price) {
-  const StepWork& work = place.work;
+OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price,
+                  double executions) {
   const double share = step_share(place.job.hardware.gpu, Outlook::expected);
-  const double forward = (op.executions + op.recomputations) * price.forward.expected;
-  const double backward = op.executions * price.backward.expected;
+  const double again = executions * op.recomputations / std::max(op.executions, 1.0);
+  const double forward = (executions + again) * price.forward.expected;
+  const double backward = executions * price.backward.expected;
   const CallPrice& longer = forward >= backward ? price.forward : price.backward;
   const double runs = share_that_runs(*op.op);
+  const double micro_steps = place.work.micro_steps;
   const auto of_all_passes = [&](double forward_amount, double backward_amount) {
-    return work.micro_steps *
-           ((op.executions + op.recomputations) * forward_amount + op.executions * backward_amount);
+    return micro_steps * ((executions + again) * forward_amount + executions * backward_amount);
   };
-  return {.block = work.graph->blocks[op.block].name,
+  return {.block = place.work.graph->blocks[op.block].name,
           .op = op.op->name,
           .op_class = class_of(op.op->kind),
-          .seconds = Seconds(work.micro_steps * (forward + backward) / share),
+          .seconds = Seconds(micro_steps * (forward + backward) / share),
           .bound = longer.bound,
           .intensity = op.forward.bytes > 0 ? runs * op.forward.flops / op.forward.bytes : 0,
           .flops = runs * of_all_passes(op.forward.flops, op.backward.flops),
@@ -91,41 +77,92 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
           .origin = longer.origin};
 }
 
-std::vector<OpTime> op_times(const StepPlace& place, const StepParts& parts,
-                             const std::vector<OpPrice>& prices) {
-  std::vector<OpTime> times;
-  const auto add = [&](OpTime time) {
-    if (time.seconds.value() > 0) times.push_back(std::move(time));
-  };
-  for (std::size_t i = 0; i < prices.size(); ++i) {
-    add(time_of_op(place.work.ops[i], place, prices[i]));
+/// Collects what a step consists of, longest first.
+class OpTimes {
+ public:
+  void add(OpTime time) {
+    if (time.seconds.value() > 0) times_.push_back(std::move(time));
   }
-  const auto add_upkeep = [&](std::string_view name, double seconds, const CallPrice& price) {
-    add({.block = "optimizer",
-         .op = name,
-         .op_class = OpClass::elementwise,
-         .seconds = Seconds(seconds),
-         .bound = price.bound,
-         .origin = price.origin});
-  };
-  add_upkeep("step", parts.optimizer, price_of_optimizer(place));
-  add_upkeep("clip and zero", parts.clipping, price_of_clipping(place));
-  const LawOrigin link =
-      collective_seconds(place.work, place.job, place.laws, Outlook::expected).origin;
-  const auto add_collective = [&](std::string_view name, double seconds) {
-    add({.block = "data parallel",
+
+  /// A collective of `group`; all of one name add up.
+  void add_messages(const std::string& group, std::string_view name, double seconds,
+                    const LawOrigin& origin) {
+    const auto same = std::find_if(times_.begin(), times_.end(), [&](const OpTime& other) {
+      return other.block == group && other.op == name;
+    });
+    if (same != times_.end()) {
+      same->seconds += Seconds(seconds);
+      return;
+    }
+    add({.block = group,
          .op = name,
          .op_class = OpClass::collective,
          .seconds = Seconds(seconds),
          .bound = Bound::link,
-         .origin = link});
+         .origin = origin});
+  }
+
+  std::vector<OpTime> sorted() && {
+    std::stable_sort(times_.begin(), times_.end(), [](const OpTime& left, const OpTime& right) {
+      return left.seconds > right.seconds;
+    });
+    return std::move(times_);
+  }
+
+ private:
+  std::vector<OpTime> times_;
+};
+
+/// What the messages of one pass, so often, leave to wait for.
+void add_waiting(OpTimes& times, const std::vector<MessageWork>& messages, const CallPrice& price,
+                 double executions) {
+  if (messages.empty()) return;
+  const std::string group = std::string(name_of(messages.front().group)) + " parallel";
+  times.add_messages(group, "messages", executions * price.expected, price.origin);
+}
+
+void add_ops(OpTimes& times, const StepPlace& place, const std::vector<double>& executions) {
+  for (std::size_t i = 0; i < place.prices.size(); ++i) {
+    const OpWork& op = place.work.ops[i];
+    if (op.op->once) continue;
+    const double runs = executions[op.block];
+    times.add(time_of_op(op, place, place.prices[i], runs));
+    const double again = runs * op.recomputations / std::max(op.executions, 1.0);
+    const double steps = place.work.micro_steps;
+    add_waiting(times, op.forward_messages, place.prices[i].forward_messages,
+                steps * (runs + again));
+    add_waiting(times, op.backward_messages, place.prices[i].backward_messages, steps * runs);
+  }
+}
+
+std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
+  const Parallelism& parallelism = place.job.parallelism;
+  OpTimes times;
+  add_ops(times, place,
+          executions_of_rank(place.work,
+                             {parallelism.pipeline, step.rank, parallelism.virtual_stages}));
+  const auto add_update = [&](std::string_view name, StreamOp op, double seconds) {
+    const CallPrice price = place.links.laws().price(StreamShape{.op = op, .bytes = 1 << 30});
+    times.add({.block = "optimizer",
+               .op = name,
+               .op_class = OpClass::elementwise,
+               .seconds = Seconds(seconds),
+               .bound = Bound::memory,
+               .origin = price.origin});
   };
-  add_collective("gradients", parts.exposed.gradients);
-  add_collective("weights", parts.exposed.weights);
-  std::stable_sort(times.begin(), times.end(), [](const OpTime& left, const OpTime& right) {
-    return left.seconds > right.seconds;
-  });
-  return times;
+  add_update("step", StreamOp::adamw, step.optimizer);
+  add_update("clipping", StreamOp::scale, step.clipping);
+  times.add_messages("data parallel", "gradients", step.gradients, step.collectives);
+  times.add_messages("data parallel", "weights", step.weights, step.collectives);
+  times.add_messages("pipeline parallel", "sends", step.sends, step.collectives);
+  times.add_messages("pipeline parallel", "tied embeddings", step.embeddings, step.collectives);
+  times.add({.block = "pipeline parallel",
+             .op = "bubble",
+             .op_class = OpClass::waiting,
+             .seconds = Seconds(step.bubble),
+             .bound = Bound::other_ranks,
+             .origin = {}});
+  return std::move(times).sorted();
 }
 
 /// The ops' times summed by `kind_of(op)`, longest first.
@@ -159,25 +196,24 @@ std::string_view rule_of(const GpuSpec& gpu) {
          "unchecked (docs/calibration.md)";
 }
 
+/// Of every rank of a pipeline, over one micro-step.
+std::vector<StageTime> stage_times(const PricedModel& model, const Parallelism& parallelism) {
+  std::vector<StageTime> times;
+  if (parallelism.pipeline == 1) return times;
+  const std::int64_t stages = parallelism.pipeline * parallelism.virtual_stages;
+  for (std::int64_t rank = 0; rank < parallelism.pipeline; ++rank) {
+    PassTimes sum;
+    for (std::int64_t stage = rank; stage < stages; stage += parallelism.pipeline) {
+      sum += model.stage(stage, stages).passes;
+    }
+    times.push_back({rank, Seconds(sum.forward), Seconds(sum.backward + sum.recompute)});
+  }
+  return times;
+}
+
 double peak_of(const GpuSpec& gpu, DType type) {
   const auto fact = gpu.peak.find(type);
   return fact == gpu.peak.end() ? 0 : fact->second.value.value();
-}
-
-CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
-  CallPrice total;
-  double longest = -1;
-  for (const KernelShape& call : calls) {
-    const CallPrice price = laws.price(call);
-    total.fast += price.fast;
-    total.expected += price.expected;
-    total.slow += price.slow;
-    if (price.expected <= longest) continue;
-    longest = price.expected;
-    total.bound = price.bound;
-    total.origin = price.origin;
-  }
-  return total;
 }
 
 }  // namespace
@@ -194,16 +230,6 @@ LawOrigin TimeEstimate::origin() const {
   return ops.empty() ? LawOrigin{} : by_origin().front().kind;
 }
 
-std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws) {
-  std::vector<OpPrice> prices;
-  prices.reserve(work.ops.size());
-  for (const OpWork& op : work.ops) {
-    prices.push_back(
-        {price_of_calls(op.forward_calls, laws), price_of_calls(op.backward_calls, laws)});
-  }
-  return prices;
-}
-
 std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   expect(job.training.has_value(), "a job without training has no step");
   const Hardware& hardware = job.hardware;
@@ -215,10 +241,11 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   if (!gpu.memory_bandwidth) {
     return Unavailable{"no memory bandwidth is known for " + gpu.name};
   }
-  const bool alone = job.parallelism.data == 1;
-  if (!alone && hardware.count > hardware.gpus_per_node) {
-    return Unavailable{"the network between nodes is not described, so collectives over " +
-                       std::to_string(hardware.count) + " GPUs have no rate"};
+  const bool alone = job.parallelism.ranks() == 1;
+  if (!alone && hardware.count > hardware.gpus_per_node && !hardware.network &&
+      !usual_network(gpu)) {
+    return Unavailable{"no network between nodes is usual with " + gpu.name +
+                       "; write hardware.network to describe it"};
   }
   GpuLaws laws(gpu);
   if (!alone && !laws.know_collectives()) {
@@ -229,35 +256,43 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
 
 Seconds expected_step_time(const StepWork& work, const Job& job, const GpuLaws& laws,
                            const std::vector<OpPrice>& prices) {
-  return Seconds(parts_of({work, job, laws}, prices, Outlook::expected).total(work.micro_steps));
+  const Links links(laws, job.hardware);
+  const PricedModel model(work, prices, job, links);
+  return expected_step_time(model, job.parallelism, std::llround(work.micro_steps));
 }
 
 std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work, const Job& job,
                                                            const FlopsEstimate& flops) {
   const auto known = laws_of(job);
   if (const auto* reason = std::get_if<Unavailable>(&known)) return *reason;
-  const StepPlace place{work, job, std::get<GpuLaws>(known)};
-  const std::vector<OpPrice> prices = price_ops(work, place.laws);
-  const auto total_at = [&](Outlook outlook) {
-    return parts_of(place, prices, outlook).total(work.micro_steps);
+  const Links links(std::get<GpuLaws>(known), job.hardware);
+  const std::vector<OpPrice> prices =
+      price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
+  const std::int64_t micro_steps = std::llround(work.micro_steps);
+  const auto step_at = [&](Outlook outlook) {
+    return PricedModel(work, prices, job, links, outlook)
+        .simulated_step(job.parallelism, micro_steps);
   };
 
-  const StepParts parts = parts_of(place, prices, Outlook::expected);
-  const double step = parts.total(work.micro_steps);
+  const StepSeconds parts = step_at(Outlook::expected);
+  const double step = parts.total();
   const TrainingSpec& training = *job.training;
   const double peak = peak_of(job.hardware.gpu, training.recipe.compute);
   const double tokens = static_cast<double>(training.micro_batch) *
-                        static_cast<double>(training.seq_len) * work.micro_steps;
+                        static_cast<double>(training.seq_len) * work.micro_steps /
+                        static_cast<double>(job.parallelism.ranks_of_a_model());
 
   TimeEstimate estimate;
   estimate.step = Seconds(step);
-  estimate.low = Seconds(total_at(Outlook::fast));
-  estimate.high = Seconds(total_at(Outlook::slow));
+  estimate.low = Seconds(step_at(Outlook::fast).total());
+  estimate.high = Seconds(step_at(Outlook::slow).total());
   estimate.mfu = flops.model.as_double() / (peak * step);
   estimate.hfu = flops.executed().as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
-  estimate.ops = op_times(place, parts, prices);
+  estimate.ops = op_times({work, job, links, prices}, parts);
+  estimate.bubble = Seconds(parts.bubble);
+  estimate.stages = stage_times(PricedModel(work, prices, job, links), job.parallelism);
   estimate.rule = rule_of(job.hardware.gpu);
   return estimate;
 }

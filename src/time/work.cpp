@@ -37,6 +37,18 @@ PassWork evaluate(const Work& work, double temporaries, const Bindings& sizes) {
           .bytes = work.bytes.bytes(sizes).as_double() + temporaries};
 }
 
+std::vector<MessageWork> evaluate(const std::vector<Message>& messages, const Bindings& sizes) {
+  std::vector<MessageWork> result;
+  for (const Message& message : messages) {
+    result.push_back({.kind = message.kind,
+                      .group = message.group,
+                      .bytes = message.bytes.bytes(sizes).as_double(),
+                      .times = static_cast<double>(message.times),
+                      .asynchronous = message.asynchronous});
+  }
+  return result;
+}
+
 OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
                 AttentionKernel attention) {
   OpWork work;
@@ -44,6 +56,8 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
   work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
   add_calls(work, block, sizes, attention);
+  work.forward_messages = evaluate(op.forward_messages, sizes);
+  work.backward_messages = evaluate(op.backward_messages, sizes);
   return work;
 }
 
@@ -82,7 +96,13 @@ StepWork work_of(const Graph& graph, const Job& job) {
   work.micro_steps = static_cast<double>(training.gradient_accumulation);
   work.units = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    if (graph.blocks[block].checkpointable) work.units += executions[block];
+    const Block& described = graph.blocks[block];
+    work.weights.push_back({static_cast<double>(described.parameters().evaluate(sizes)),
+                            static_cast<double>(described.trained_parameters().evaluate(sizes)),
+                            0});
+    if (!described.checkpointable) continue;
+    work.units += executions[block];
+    work.stream_bytes = described.tensors[described.input].bytes().bytes(sizes).as_double();
   }
   work.units = std::max(work.units, 1.0);
   add_parameters(work, graph.parameters, training);

@@ -115,8 +115,11 @@ const std::vector<Unit>& flop_rate_units() {
 }
 
 const std::vector<Unit>& byte_rate_units() {
-  static const std::vector<Unit> units = {
-      {"MB/s", kMega}, {"GB/s", kGiga}, {"GiB/s", 1073741824.0}, {"TB/s", kTera}};
+  static const std::vector<Unit> units = {{"MB/s", kMega},
+                                          {"GB/s", kGiga},
+                                          {"Gbit/s", kGiga / 8},
+                                          {"GiB/s", 1073741824.0},
+                                          {"TB/s", kTera}};
   return units;
 }
 

@@ -6,21 +6,26 @@
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace memest {
 namespace {
 
-constexpr std::int64_t kForward = 3;
-constexpr std::int64_t kBackward = 5;
+/// Whole numbers: sums of them are exact.
+constexpr StageSeconds kStage{.forward = 3, .backward = 5, .weights = 2};
 
-/// What a rank works in a step, in the same units as the makespan.
-std::int64_t work_of(const PipelinePlace& place, std::int64_t micro_batches) {
-  return micro_batches * place.chunks * (kForward + kBackward);
+/// What a rank works in a step.
+double work_of(const PipelinePlace& place, std::int64_t micro_batches) {
+  return static_cast<double>(micro_batches * place.chunks) * (kStage.forward + kStage.backward);
 }
 
-std::int64_t waiting_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches) {
-  return makespan(schedule, place, micro_batches, {kForward, kBackward}) -
-         work_of(place, micro_batches);
+double waiting_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches) {
+  const PipelineStep step{schedule, place.ranks, place.chunks, micro_batches};
+  const std::vector<StageSeconds> stages(static_cast<std::size_t>(place.ranks * place.chunks),
+                                         kStage);
+  const double simulated = makespan(step, stages);
+  CHECK(closed_makespan(step, stages) == simulated);
+  return simulated - work_of(place, micro_batches);
 }
 
 /// Every chunk runs every micro-batch forward once, and backward once after it.
@@ -63,8 +68,11 @@ TEST_CASE("one forward, one backward: p - i micro-batches in flight and a bubble
                 std::min(ranks - rank - 1, micro_batches));
       }
       const PipelinePlace any{ranks, 0, 1};
-      REQUIRE(waiting_of(Schedule::one_f_one_b, any, micro_batches) * micro_batches ==
-              (ranks - 1) * work_of(any, micro_batches));
+      REQUIRE(waiting_of(Schedule::one_f_one_b, any, micro_batches) *
+                  static_cast<double>(micro_batches) ==
+              static_cast<double>(ranks - 1) * work_of(any, micro_batches));
+      REQUIRE(waiting_of(Schedule::gpipe, any, micro_batches) ==
+              waiting_of(Schedule::one_f_one_b, any, micro_batches));
     }
   }
 }
@@ -84,8 +92,63 @@ TEST_CASE("interleaved: the bubble shrinks by the number of chunks") {
         }
         const PipelinePlace any{ranks, 0, chunks};
         // (p - 1) / (v * m) of the work
-        REQUIRE(waiting_of(Schedule::interleaved, any, micro_batches) * micro_batches * chunks ==
-                (ranks - 1) * work_of(any, micro_batches));
+        REQUIRE(waiting_of(Schedule::interleaved, any, micro_batches) *
+                    static_cast<double>(micro_batches * chunks) ==
+                static_cast<double>(ranks - 1) * work_of(any, micro_batches));
+      }
+    }
+  }
+}
+
+TEST_CASE("zero bubble: weights' gradients fill what 1F1B waits, with as much in flight") {
+  for (std::int64_t ranks = 2; ranks <= 6; ++ranks) {
+    for (std::int64_t micro_batches = ranks; micro_batches <= 3 * ranks; ++micro_batches) {
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const PipelinePlace place{ranks, rank, 1};
+        REQUIRE(most_in_flight(actions_of(Schedule::zero_bubble, place, micro_batches)) <=
+                std::min(ranks, micro_batches));
+      }
+      // (p - 1)(F + B - W) for (p - 1)(F + B + W), B of the inputs alone
+      const PipelinePlace any{ranks, 0, 1};
+      const double inputs = kStage.backward - kStage.weights;
+      const double waiting = waiting_of(Schedule::zero_bubble, any, micro_batches);
+      REQUIRE(waiting ==
+              static_cast<double>(ranks - 1) * (kStage.forward + inputs - kStage.weights));
+      REQUIRE(waiting < waiting_of(Schedule::one_f_one_b, any, micro_batches));
+    }
+  }
+}
+
+TEST_CASE("the closed form of 1F1B is that of the simulation for any first and last stage") {
+  for (std::int64_t ranks = 2; ranks <= 7; ++ranks) {
+    for (std::int64_t micro_batches = 1; micro_batches <= 20; ++micro_batches) {
+      for (int variant = 0; variant < 16; ++variant) {
+        std::vector<StageSeconds> stages(static_cast<std::size_t>(ranks), kStage);
+        stages.front().forward += variant % 4;
+        stages.front().backward += 2 * (variant % 4);
+        stages.back().forward += 3 * (variant / 4);
+        stages.back().backward += 4 * (variant / 4);
+        for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::gpipe}) {
+          const PipelineStep step{schedule, ranks, 1, micro_batches};
+          REQUIRE(closed_makespan(step, stages) == makespan(step, stages));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the closed form of interleaved stages that differ is within 5 %") {
+  for (std::int64_t ranks = 2; ranks <= 6; ++ranks) {
+    for (std::int64_t chunks = 2; chunks <= 4; ++chunks) {
+      for (std::int64_t rounds = 1; rounds <= 4; ++rounds) {
+        std::vector<StageSeconds> stages(static_cast<std::size_t>(ranks * chunks), kStage);
+        stages.front().forward += 1;
+        stages.back().forward += 4;
+        stages.back().backward += 6;
+        const PipelineStep step{Schedule::interleaved, ranks, chunks, ranks * rounds};
+        const double ratio = closed_makespan(step, stages) / makespan(step, stages);
+        REQUIRE(ratio > 0.95);
+        REQUIRE(ratio < 1.02);
       }
     }
   }

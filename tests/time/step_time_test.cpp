@@ -123,8 +123,11 @@ TEST_CASE("A GPU without a rate for the compute type has no time, and says which
   job.hardware.gpu = test::round_gpu();
   job.parallelism.data = 16;
   job.hardware.count = 16;
+  job.hardware.gpu.compute_capability = "8.9";
   CHECK(reason_of(linears(), job) ==
-        "the network between nodes is not described, so collectives over 16 GPUs have no rate");
+        "no network between nodes is usual with Round GPU; write hardware.network to describe it");
+  job.hardware.network = Network{.bandwidth = BytesPerSecond(25e9)};
+  CHECK(time_of(linears(), job).step.value() > 0);
 }
 
 TEST_CASE("The rule says whether steps were recorded on this kind of GPU") {

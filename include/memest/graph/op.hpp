@@ -15,7 +15,14 @@
 namespace memest {
 
 /// The field's classes of operations, by what bounds them.
-enum class OpClass : std::uint8_t { contraction, normalization, elementwise, movement, collective };
+enum class OpClass : std::uint8_t {
+  contraction,
+  normalization,
+  elementwise,
+  movement,
+  collective,
+  waiting  ///< for other ranks
+};
 
 enum class OpKind : std::uint8_t {
   linear,  // contraction

@@ -10,6 +10,7 @@
 #include "memest/spec/inference.hpp"
 #include "memest/spec/margin.hpp"
 #include "memest/spec/model.hpp"
+#include "memest/spec/network.hpp"
 #include "memest/spec/parallelism.hpp"
 #include "memest/spec/training.hpp"
 
@@ -21,6 +22,7 @@ struct Hardware {
       false;  ///< the spec named no GPU; `gpu` is the default one, and the answer says so
   std::int64_t count = 1;
   std::int64_t gpus_per_node = 8;
+  std::optional<Network> network;       ///< between nodes; from the spec
   std::optional<DollarsPerHour> price;  ///< one GPU; from the spec, else from the price list
   std::string price_source;             ///< empty where there is no price
   std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity,

@@ -62,6 +62,8 @@ struct Parallelism {
 
   /// All GPUs of the job.
   [[nodiscard]] std::int64_t ranks() const;
+  /// Of them those that share one copy of the model.
+  [[nodiscard]] std::int64_t ranks_of_a_model() const;
   /// FSDP's shard group: the context ranks are in it.
   [[nodiscard]] std::int64_t shard_ranks() const;
   /// Replicas of an expert: what of data · context the expert-parallel ranks leave.

@@ -9,7 +9,9 @@
 namespace memest {
 
 /// One rank's FLOPs of one step (all micro-steps), or of one forward where nothing is trained: then
-/// the conventions count a third, 2·Φ a token for 6·Φ.
+/// the conventions count a third, 2·Φ a token for 6·Φ. What runs is that of the graph, a rank's or
+/// a stage's; the conventions are the whole model's, divided by the ranks that share it (tensor ·
+/// pipeline · context) and rounded down.
 struct FlopsEstimate {
   Flops forward;   ///< as torch's FlopCounterMode counts: no causal halving
   Flops backward;  ///< the same; recompute counts here
@@ -22,5 +24,8 @@ struct FlopsEstimate {
 
 /// `job.training` or `job.inference` is present.
 FlopsEstimate count_flops(const Graph& graph, const Job& job);
+
+/// The mean over the pipeline's ranks of what was counted of the whole model.
+FlopsEstimate mean_of_stages(const FlopsEstimate& whole, std::int64_t stages);
 
 }  // namespace memest

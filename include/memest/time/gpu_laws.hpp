@@ -14,7 +14,7 @@
 
 namespace memest {
 
-enum class Bound : std::uint8_t { compute, memory, link, launch };
+enum class Bound : std::uint8_t { compute, memory, link, launch, other_ranks };
 std::string_view name_of(Bound bound);
 
 /// How a time is known.

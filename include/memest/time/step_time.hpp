@@ -12,6 +12,8 @@
 #include "memest/spec/job.hpp"
 #include "memest/time/flops.hpp"
 #include "memest/time/gpu_laws.hpp"
+#include "memest/time/priced_model.hpp"
+#include "memest/time/prices.hpp"
 #include "memest/time/work.hpp"
 #include "memest/units/quantity.hpp"
 
@@ -19,7 +21,8 @@ namespace memest {
 
 /// One operation over the whole step: all layers, micro-steps and passes.
 struct OpTime {
-  std::string block;    ///< "layer"; "optimizer" and "data parallel" for what is no op of the graph
+  std::string block;    ///< "layer"; for what is no op of the graph "optimizer", "data parallel",
+                        ///< "tensor parallel", ..., "pipeline parallel"
   std::string_view op;  ///< a literal
   OpClass op_class = OpClass::contraction;
   Seconds seconds;
@@ -37,6 +40,13 @@ struct TimePart {
   Seconds seconds;
 };
 
+/// One rank of a pipeline over one micro-step.
+struct StageTime {
+  std::int64_t rank = 0;
+  Seconds forward;
+  Seconds backward;  ///< recompute included
+};
+
 struct TimeEstimate {
   Seconds step;
   Seconds low;
@@ -45,8 +55,10 @@ struct TimeEstimate {
   double hfu = 0;  ///< executed FLOPs over the same peak
   double tokens_per_second_per_gpu = 0;
   double ridge_point = 0;   ///< FLOPs a byte at which the datasheet's compute and memory bind alike
-  std::vector<OpTime> ops;  ///< longest first
-  std::string_view rule;    ///< how kernels' times become a step's, in one sentence
+  std::vector<OpTime> ops;  ///< of the rank that works most, longest first
+  std::vector<StageTime> stages;  ///< of a pipeline
+  Seconds bubble;                 ///< that its busiest rank waits for the others
+  std::string_view rule;          ///< how kernels' times become a step's, in one sentence
 
   /// The sums over `ops`, longest first.
   [[nodiscard]] std::vector<TimePart<OpClass>> by_class() const;
@@ -55,18 +67,10 @@ struct TimeEstimate {
   [[nodiscard]] LawOrigin origin() const;
 };
 
-/// Both passes of an operation, one execution of each.
-struct OpPrice {
-  CallPrice forward;
-  CallPrice backward;
-};
-
-/// What the calls of a step take on one GPU type; the job's parallelism and recompute do not
-/// matter.
-std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws);
-
-/// `job.training` is present. Unavailable where the GPU has no rate for the compute type, no memory
-/// bandwidth, or no link to its peers, and over several nodes.
+/// `job.training` is present; `graph` is of the whole model, with what its ranks share of a layer.
+/// Unavailable where the GPU has no rate for the compute type, no memory bandwidth, or no link to
+/// its peers, and over several nodes where nothing is known of their network. `flops` are the mean
+/// of all ranks.
 std::variant<TimeEstimate, Unavailable> estimate_step_time(const Graph& graph, const Job& job,
                                                            const FlopsEstimate& flops);
 

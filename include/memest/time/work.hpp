@@ -19,6 +19,15 @@ struct PassWork {
   double bytes = 0;
 };
 
+/// A message of one pass, its bytes as a number (see Message).
+struct MessageWork {
+  MessageKind kind = MessageKind::all_reduce;
+  RankGroup group = RankGroup::tensor;
+  double bytes = 0;
+  double times = 1;
+  bool asynchronous = false;
+};
+
 /// An operation over one micro-step of one rank.
 struct OpWork {
   std::size_t block = 0;      ///< index into Graph::blocks
@@ -30,9 +39,19 @@ struct OpWork {
   /// What the passes call; empty where no kernel runs.
   std::vector<KernelShape> forward_calls;
   std::vector<KernelShape> backward_calls;
+  std::vector<MessageWork> forward_messages;
+  std::vector<MessageWork> backward_messages;
 };
 
-/// One rank's step before parallelism: no shard, no collective.
+/// The weights of one execution of a block.
+struct BlockWeights {
+  double all = 0;
+  double trained = 0;
+  double trained_experts = 0;  ///< of these, what other expert-parallel ranks have others of
+};
+
+/// One rank's step with all layers of the graph, before shards, pipelines and the collectives of
+/// data parallelism.
 struct StepWork {
   const Graph* graph = nullptr;
   std::vector<OpWork> ops;  ///< of one micro-step, in graph order
@@ -42,6 +61,8 @@ struct StepWork {
   double trainable = 0;
   double optimizer_bytes = 0;  ///< read and written by one optimizer step over all parameters
   double clipping_bytes = 0;   ///< the same for clipping and zeroing the gradients
+  double stream_bytes = 0;     ///< what a layer hands to the next
+  std::vector<BlockWeights> weights;  ///< by block
 };
 
 /// `job.training` is present. `graph` outlives the result. Throws OverflowError where a size leaves

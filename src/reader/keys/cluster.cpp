@@ -80,6 +80,25 @@ constexpr Key kParallelismKeys[] = {
      .doc = "Megatron's distributed optimizer, which is ZeRO 1."},
 };
 
+constexpr Word kNetworkShares[] = {{"gpu"}, {"node"}};
+
+constexpr Key kNetworkKeys[] = {
+    {.name = "bandwidth",
+     .shapes = {quantity(Dimension::byte_rate)},
+     .doc = "One direction of a network card.",
+     .required = true},
+    {.name = "per",
+     .shapes = {choice(kNetworkShares)},
+     .fallback = "gpu",
+     .doc = "Whether every GPU has such a card, or all of a node share that bandwidth."},
+    {.name = "latency",
+     .shapes = {quantity(Dimension::duration)},
+     .fallback = "5 us",
+     .doc = "Of one message between nodes."},
+};
+
+constexpr Word kLinks[] = {{"own"}, {"pcie"}};
+
 constexpr Key kHardwareKeys[] = {
     {.name = "gpu",
      .shapes = {text()},
@@ -93,6 +112,14 @@ constexpr Key kHardwareKeys[] = {
      .shapes = {count(1, 1024)},
      .fallback = "8",
      .doc = "GPUs that share a node's fast links."},
+    {.name = "link",
+     .shapes = {choice(kLinks)},
+     .fallback = "own",
+     .doc = "What joins the GPUs of a node: the link of their own, or PCIe alone, as cards without "
+            "a bridge."},
+    {.name = "network",
+     .shapes = {table(kNetworkKeys)},
+     .doc = "What joins the nodes; where left out, the cards that are usual with such GPUs."},
     {.name = "price",
      .shapes = {quantity(Dimension::price)},
      .doc = "USD a GPU-hour; from the price list where left out."},

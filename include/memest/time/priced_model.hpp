@@ -1,0 +1,98 @@
+// A whole model priced once for one GPU type, one way to share its layers (tensor, sequence,
+// context, expert ranks), one micro-batch and one recompute. What a step takes under any pipeline,
+// number of replicas, shards and micro-steps is then arithmetic: no allocation, under a
+// microsecond.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/spec/job.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/time/prices.hpp"
+
+namespace memest {
+
+/// Seconds of one micro-step over a part of the model, messages that it waits for included.
+struct PassTimes {
+  double forward = 0;
+  double backward = 0;   ///< without recompute
+  double recompute = 0;  ///< of forwards, inside the backward
+  double weights = 0;    ///< of `backward`: the weights' gradients
+
+  PassTimes& operator+=(const PassTimes& other);
+};
+
+/// What a part of the model takes and holds on one rank. Parts subtract.
+struct PartCost {
+  PassTimes passes;
+  double weights = 0;          ///< parameters
+  double trained = 0;          ///< of them
+  double trained_experts = 0;  ///< of these, what other expert-parallel ranks have others of
+
+  PartCost& operator+=(const PartCost& other);
+  PartCost& operator-=(const PartCost& other);
+};
+
+/// A step of the ranks that take longest, in seconds.
+struct StepSeconds {
+  double forward = 0;     ///< all micro-steps, over the rank of the pipeline that works most
+  double backward = 0;    ///< recompute included
+  double sends = 0;       ///< of that rank to its neighbours in the pipeline
+  double bubble = 0;      ///< what it waits for the others
+  double gradients = 0;   ///< their reduction, as far as it is exposed
+  double embeddings = 0;  ///< tied ones of the first and the last stage
+  double weights = 0;     ///< gathered, as far as exposed
+  double optimizer = 0;
+  double clipping = 0;    ///< and zeroing of gradients
+  std::int64_t rank = 0;  ///< of the pipeline, that works most
+  LawOrigin collectives;  ///< of gradients and weights
+
+  [[nodiscard]] double total() const {
+    return forward + backward + sends + bubble + gradients + embeddings + weights + optimizer +
+           clipping;
+  }
+};
+
+class PricedModel {
+ public:
+  /// `work` is of the whole model, `prices` are of its operations; of `job` the training, the model
+  /// and the hardware count. What is given here outlives this.
+  PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
+              const Links& links, Outlook outlook = Outlook::expected);
+
+  /// By the schedule's closed form. `parallelism` shares layers as the prices do.
+  [[nodiscard]] StepSeconds step(const Parallelism& parallelism, std::int64_t micro_steps) const;
+  /// By running the schedule.
+  [[nodiscard]] StepSeconds simulated_step(const Parallelism& parallelism,
+                                           std::int64_t micro_steps) const;
+
+  /// A stage of a pipeline of so many, from 0 on.
+  [[nodiscard]] PartCost stage(std::int64_t index, std::int64_t stages) const;
+  [[nodiscard]] std::int64_t layers() const;
+  /// Of one message between stages.
+  [[nodiscard]] double send_seconds(const Parallelism& parallelism) const;
+
+ private:
+  friend class StepAccount;
+
+  /// The parts hold all that the inventory has.
+  void match_weights(const StepWork& work);
+
+  const StepWork* work_;
+  const Job* job_;
+  const Links* links_;
+  Outlook outlook_;
+  double share_ = 1;              ///< of a step that kernels explain
+  std::vector<PartCost> before_;  ///< of the first n layers, for n from 0 on
+  PartCost front_;                ///< what lies before the layers
+  PartCost back_;                 ///< and behind
+  double tied_ = 0;               ///< parameters of the table that is the head too
+  std::int64_t recomputed_ = 0;   ///< layers a stage at most; 0: all of them
+};
+
+/// What a search asks for.
+Seconds expected_step_time(const PricedModel& model, const Parallelism& parallelism,
+                           std::int64_t micro_steps);
+
+}  // namespace memest

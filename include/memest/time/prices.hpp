@@ -1,0 +1,31 @@
+// What the operations of a step take on one GPU type, kernels and messages apart: the same for
+// every pipeline, number of replicas and schedule.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "memest/time/links.hpp"
+#include "memest/time/work.hpp"
+
+namespace memest {
+
+/// By RankGroup.
+using GroupPlaces = std::array<GroupPlace, 5>;
+GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node);
+
+/// Both passes of an operation, one execution of each.
+struct OpPrice {
+  CallPrice forward;  ///< kernels alone
+  CallPrice backward;
+  CallPrice forward_messages;  ///< what the pass waits for beside its kernels
+  CallPrice backward_messages;
+  double weights = 0;  ///< of `backward`, expected: the weights' gradients
+};
+
+/// Without messages: what one rank alone takes.
+std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws);
+/// With those between the ranks that share a layer.
+std::vector<OpPrice> price_ops(const StepWork& work, const Links& links, const GroupPlaces& places);
+
+}  // namespace memest

@@ -1,0 +1,305 @@
+#include "memest/time/priced_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "collectives.hpp"
+#include "step_share.hpp"
+
+namespace memest {
+namespace {
+
+/// So many stages of all ranks together need no allocation.
+constexpr std::size_t kFewStages = 128;
+
+/// Of one execution of each block.
+std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<OpPrice>& prices,
+                                      Outlook outlook, double share) {
+  std::vector<PartCost> costs(work.weights.size());
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    const OpWork& op = work.ops[i];
+    if (op.op->once || op.executions == 0) continue;
+    PassTimes& passes = costs[op.block].passes;
+    const double forward =
+        prices[i].forward.at(outlook) / share + prices[i].forward_messages.at(outlook);
+    passes.forward += forward;
+    passes.backward +=
+        prices[i].backward.at(outlook) / share + prices[i].backward_messages.at(outlook);
+    passes.recompute += op.recomputations / op.executions * forward;
+    passes.weights += prices[i].weights / share;
+  }
+  for (std::size_t block = 0; block < costs.size(); ++block) {
+    costs[block].weights = work.weights[block].all;
+    costs[block].trained = work.weights[block].trained;
+    costs[block].trained_experts = work.weights[block].trained_experts;
+  }
+  return costs;
+}
+
+/// What the blocks do not know (copies that a framework holds) is spread over all alike.
+void scale_weights(PartCost& part, double all, double trained) {
+  part.weights *= all;
+  part.trained *= trained;
+  part.trained_experts *= trained;
+}
+
+double tied_parameters(const Job& job, const StepWork& work) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (decoder == nullptr || !decoder->tied_embeddings) return 0;
+  const Bindings& sizes = work.graph->sizes;
+  const double rows = static_cast<double>(decoder->vocab_size);
+  const double ranks = static_cast<double>(job.parallelism.tensor);
+  return rows / ranks * static_cast<double>(sizes.at(Symbol::hidden_size));
+}
+
+std::int64_t chunks_of(const Parallelism& parallelism) {
+  return parallelism.schedule == Schedule::interleaved ? parallelism.virtual_stages : 1;
+}
+
+}  // namespace
+
+PassTimes& PassTimes::operator+=(const PassTimes& other) {
+  forward += other.forward;
+  backward += other.backward;
+  recompute += other.recompute;
+  weights += other.weights;
+  return *this;
+}
+
+PartCost& PartCost::operator+=(const PartCost& other) {
+  passes += other.passes;
+  weights += other.weights;
+  trained += other.trained;
+  trained_experts += other.trained_experts;
+  return *this;
+}
+
+PartCost& PartCost::operator-=(const PartCost& other) {
+  passes.forward -= other.passes.forward;
+  passes.backward -= other.passes.backward;
+  passes.recompute -= other.passes.recompute;
+  passes.weights -= other.passes.weights;
+  weights -= other.weights;
+  trained -= other.trained;
+  trained_experts -= other.trained_experts;
+  return *this;
+}
+
+/// One layout of a model, added up.
+class StepAccount {
+ public:
+  StepAccount(const PricedModel& model, const Parallelism& parallelism, std::int64_t micro_steps)
+      : model_(model),
+        parallelism_(parallelism),
+        step_{parallelism.schedule, parallelism.pipeline, chunks_of(parallelism), micro_steps} {
+    if (static_cast<std::size_t>(count()) > kFewStages) {
+      many_.resize(static_cast<std::size_t>(count()));
+    }
+    send_ = parallelism.pipeline > 1 ? model.send_seconds(parallelism) : 0;
+    for (std::int64_t index = 0; index < count(); ++index) {
+      const PassTimes passes = model.stage(index, count()).passes;
+      at(index) = {.forward = passes.forward + (index + 1 < count() ? send_ : 0),
+                   .backward = passes.backward + passes.recompute + (index > 0 ? send_ : 0),
+                   .weights = passes.weights};
+    }
+  }
+
+  [[nodiscard]] StepSeconds closed() const { return account(closed_makespan(step_, stages())); }
+  [[nodiscard]] StepSeconds simulated() const { return account(makespan(step_, stages())); }
+
+ private:
+  [[nodiscard]] std::int64_t count() const { return step_.ranks * step_.chunks; }
+  [[nodiscard]] std::span<const StageSeconds> stages() const {
+    return {many_.empty() ? few_.data() : many_.data(), static_cast<std::size_t>(count())};
+  }
+  [[nodiscard]] StageSeconds& at(std::int64_t index) {
+    return (many_.empty() ? few_.data() : many_.data())[index];
+  }
+  [[nodiscard]] double micro_steps() const { return static_cast<double>(step_.micro_batches); }
+
+  [[nodiscard]] StepSeconds account(double makespan) const {
+    StepSeconds result;
+    for (std::int64_t rank = 0; rank < step_.ranks; ++rank) {
+      const StepSeconds works = work_of(rank);
+      if (works.total() > result.total()) result = works;
+    }
+    // One rank alone waits for nobody; the difference would be a rounding.
+    if (step_.ranks > 1) result.bubble = std::max(0.0, makespan - result.total());
+    add_ends(result);
+    return result;
+  }
+
+  /// Of one rank, over all micro-steps.
+  [[nodiscard]] StepSeconds work_of(std::int64_t rank) const {
+    StepSeconds result;
+    result.rank = rank;
+    for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
+      const std::int64_t index = chunk * step_.ranks + rank;
+      const StageSeconds& stage = stages()[static_cast<std::size_t>(index)];
+      const double after = index + 1 < count() ? send_ : 0;
+      const double before = index > 0 ? send_ : 0;
+      result.forward += micro_steps() * (stage.forward - after);
+      result.backward += micro_steps() * (stage.backward - before);
+      result.sends += micro_steps() * (after + before);
+    }
+    return result;
+  }
+
+  /// What a rank holds; the last one its own copy of a tied table.
+  [[nodiscard]] PartCost held_by(std::int64_t rank) const {
+    PartCost held;
+    for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
+      held += model_.stage(chunk * step_.ranks + rank, count());
+    }
+    if (rank > 0 && rank + 1 == step_.ranks) {
+      held.weights += model_.tied_;
+      held.trained += model_.tied_;
+    }
+    return held;
+  }
+
+  /// The first rank ends last; the last one has what lies behind its last backward for its own.
+  void add_ends(StepSeconds& result) const {
+    const PartCost first = held_by(0);
+    add_collectives(result, first, 0);
+    PartCost most = first;
+    if (step_.ranks > 1) {
+      const PartCost last = held_by(step_.ranks - 1);
+      double lead = 0;
+      for (std::int64_t rank = 0; rank + 1 < step_.ranks; ++rank) {
+        lead += stages()[static_cast<std::size_t>(rank)].backward;
+      }
+      add_collectives(result, last, lead);
+      if (last.trained > first.trained) most = last;
+      add_tied_embeddings(result);
+    }
+    const StepWork& work = *model_.work_;
+    const double part = work.trainable > 0 ? most.trained / work.trainable : 0;
+    result.optimizer = streamed(StreamOp::adamw, part * work.optimizer_bytes);
+    result.clipping = streamed(StreamOp::scale, part * work.clipping_bytes);
+  }
+
+  void add_collectives(StepSeconds& result, const PartCost& held, double lead) const {
+    const TrainingSpec& training = *model_.job_->training;
+    const double layers = static_cast<double>(model_.layers()) / static_cast<double>(step_.ranks);
+    const ReplicatedPart part{.held = held,
+                              .units = std::max(1.0, layers),
+                              .training = training,
+                              .parallelism = parallelism_,
+                              .gpus_per_node = model_.job_->hardware.gpus_per_node};
+    const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
+    const CollectiveSeconds collectives = collective_seconds(part, *model_.links_, model_.outlook_);
+    const ExposedSeconds exposed = exposed_seconds(part, passes, collectives, micro_steps());
+    result.gradients = std::max(result.gradients, exposed.gradients - lead);
+    result.weights = std::max(result.weights, exposed.weights);
+    result.collectives = collectives.origin;
+  }
+
+  void add_tied_embeddings(StepSeconds& result) const {
+    if (model_.tied_ == 0) return;
+    const Recipe& recipe = model_.job_->training->recipe;
+    GroupPlace place =
+        place_of(RankGroup::pipeline, parallelism_, model_.job_->hardware.gpus_per_node);
+    place = {.ranks = 2, .in_node = place.nodes() == 1 ? 2 : 1};
+    const double bytes = model_.tied_ * static_cast<double>(size_of(recipe.gradients));
+    result.embeddings =
+        model_.links_->price(MessageKind::all_reduce, place, bytes).at(model_.outlook_);
+  }
+
+  /// What the optimizer's step of one rank reads and writes; ZeRO shards it.
+  [[nodiscard]] double streamed(StreamOp op, double bytes) const {
+    if (bytes == 0) return 0;
+    const Recipe& recipe = model_.job_->training->recipe;
+    const bool whole = stage_of(recipe, parallelism_) == ZeroStage::none;
+    const double shards = whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
+    const StreamShape shape{.op = op, .dtype = DType::fp32, .bytes = std::llround(bytes / shards)};
+    return model_.links_->laws().price(shape).at(model_.outlook_) / model_.share_;
+  }
+
+  const PricedModel& model_;
+  const Parallelism& parallelism_;
+  PipelineStep step_;
+  double send_ = 0;
+  std::array<StageSeconds, kFewStages> few_;
+  std::vector<StageSeconds> many_;
+};
+
+PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
+                         const Links& links, Outlook outlook)
+    : work_(&work), job_(&job), links_(&links), outlook_(outlook) {
+  share_ = step_share(job.hardware.gpu, outlook);
+  const std::vector<PartCost> blocks = costs_of_blocks(work, prices, outlook, share_);
+  before_ = {PartCost{}};
+  for (const BlockRun& run : work.graph->order) {
+    const bool is_layer = work.graph->blocks[run.block].checkpointable;
+    for (std::int64_t i = 0; i < run.repeat; ++i) {
+      if (is_layer) {
+        before_.push_back(before_.back());
+        before_.back() += std::exchange(back_, {});
+        before_.back() += blocks[run.block];
+      } else {
+        (before_.size() == 1 ? front_ : back_) += blocks[run.block];
+      }
+    }
+  }
+  match_weights(work);
+  tied_ = tied_parameters(job, work);
+  if (const auto* full = std::get_if<FullRecompute>(&job.training->recompute);
+      full != nullptr && full->method == RecomputeMethod::block) {
+    recomputed_ = full->layers;
+  }
+}
+
+void PricedModel::match_weights(const StepWork& work) {
+  const PartCost whole = stage(0, 1);
+  if (whole.weights == 0) {
+    front_.weights = work.parameters;
+    front_.trained = work.trainable;
+    return;
+  }
+  const double all = work.parameters / whole.weights;
+  const double trained = whole.trained > 0 ? work.trainable / whole.trained : 1;
+  for (PartCost& part : before_) scale_weights(part, all, trained);
+  scale_weights(front_, all, trained);
+  scale_weights(back_, all, trained);
+}
+
+std::int64_t PricedModel::layers() const { return static_cast<std::int64_t>(before_.size()) - 1; }
+
+PartCost PricedModel::stage(std::int64_t index, std::int64_t stages) const {
+  const std::int64_t first = layers() * index / stages;
+  const std::int64_t end = layers() * (index + 1) / stages;
+  PartCost part = before_[static_cast<std::size_t>(end)];
+  part -= before_[static_cast<std::size_t>(first)];
+  if (recomputed_ > 0 && end - first > recomputed_) {
+    part.passes.recompute *= static_cast<double>(recomputed_) / static_cast<double>(end - first);
+  }
+  if (index == 0) part += front_;
+  if (index + 1 == stages) part += back_;
+  return part;
+}
+
+double PricedModel::send_seconds(const Parallelism& parallelism) const {
+  const GroupPlace place = place_of(RankGroup::pipeline, parallelism, job_->hardware.gpus_per_node);
+  return links_->price(MessageKind::send, place, work_->stream_bytes).at(outlook_);
+}
+
+StepSeconds PricedModel::step(const Parallelism& parallelism, std::int64_t micro_steps) const {
+  return StepAccount(*this, parallelism, micro_steps).closed();
+}
+
+StepSeconds PricedModel::simulated_step(const Parallelism& parallelism,
+                                        std::int64_t micro_steps) const {
+  return StepAccount(*this, parallelism, micro_steps).simulated();
+}
+
+Seconds expected_step_time(const PricedModel& model, const Parallelism& parallelism,
+                           std::int64_t micro_steps) {
+  return Seconds(model.step(parallelism, micro_steps).total());
+}
+
+}  // namespace memest

@@ -1,0 +1,110 @@
+#include "memest/time/prices.hpp"
+
+#include <algorithm>
+#include <variant>
+
+namespace memest {
+namespace {
+
+void add(CallPrice& total, const CallPrice& price, double times = 1) {
+  if (price.expected > 0 && total.expected == 0) {
+    total.bound = price.bound;
+    total.origin = price.origin;
+  }
+  total.fast += times * price.fast;
+  total.expected += times * price.expected;
+  total.slow += times * price.slow;
+}
+
+CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
+  CallPrice total;
+  double longest = -1;
+  for (const KernelShape& call : calls) {
+    const CallPrice price = laws.price(call);
+    const Bound bound = total.bound;
+    const LawOrigin origin = total.origin;
+    add(total, price);
+    const bool decides = price.expected > longest;
+    total.bound = decides ? price.bound : bound;
+    total.origin = decides ? price.origin : origin;
+    longest = std::max(longest, price.expected);
+  }
+  return total;
+}
+
+/// What is left of a message beside a kernel.
+CallPrice beyond(const CallPrice& message, const CallPrice& kernel) {
+  CallPrice left = message;
+  left.fast = std::max(0.0, message.fast - kernel.fast);
+  left.expected = std::max(0.0, message.expected - kernel.expected);
+  left.slow = std::max(0.0, message.slow - kernel.slow);
+  return left;
+}
+
+/// Asynchronous messages run beside the last kernels, one each, the last beside the last.
+CallPrice waiting_of(const std::vector<MessageWork>& messages,
+                     const std::vector<KernelShape>& calls, const Links& links,
+                     const GroupPlaces& places) {
+  CallPrice total{.bound = Bound::link, .origin = {}};
+  auto beside = static_cast<std::size_t>(std::count_if(
+      messages.begin(), messages.end(), [](const auto& message) { return message.asynchronous; }));
+  for (const MessageWork& message : messages) {
+    const GroupPlace& place = places[static_cast<std::size_t>(message.group)];
+    CallPrice price = links.price(message.kind, place, message.bytes);
+    if (message.asynchronous) {
+      if (beside <= calls.size()) {
+        price = beyond(price, links.laws().price(calls[calls.size() - beside]));
+      }
+      --beside;
+    }
+    add(total, price, message.times);
+  }
+  return total;
+}
+
+double weight_gradients(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
+  double seconds = 0;
+  for (const KernelShape& call : calls) {
+    const auto* product = std::get_if<MatmulShape>(&call);
+    if (product == nullptr || product->pass != MatmulPass::weight_gradient) continue;
+    seconds += laws.price(call).expected;
+  }
+  return seconds;
+}
+
+}  // namespace
+
+GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node) {
+  GroupPlaces places;
+  for (std::size_t group = 0; group < places.size(); ++group) {
+    places[group] = place_of(static_cast<RankGroup>(group), parallelism, gpus_per_node);
+  }
+  return places;
+}
+
+std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws) {
+  std::vector<OpPrice> prices;
+  prices.reserve(work.ops.size());
+  for (const OpWork& op : work.ops) {
+    prices.push_back({.forward = price_of_calls(op.forward_calls, laws),
+                      .backward = price_of_calls(op.backward_calls, laws),
+                      .forward_messages = {},
+                      .backward_messages = {},
+                      .weights = weight_gradients(op.backward_calls, laws)});
+  }
+  return prices;
+}
+
+std::vector<OpPrice> price_ops(const StepWork& work, const Links& links,
+                               const GroupPlaces& places) {
+  std::vector<OpPrice> prices = price_ops(work, links.laws());
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    const OpWork& op = work.ops[i];
+    prices[i].forward_messages = waiting_of(op.forward_messages, op.forward_calls, links, places);
+    prices[i].backward_messages =
+        waiting_of(op.backward_messages, op.backward_calls, links, places);
+  }
+  return prices;
+}
+
+}  // namespace memest

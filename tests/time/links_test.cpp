@@ -1,0 +1,127 @@
+// Where groups of ranks lie, and what a ring moves.
+#include "memest/time/links.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "small_graph.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Approx;
+
+constexpr double kReached = 0.92;  // of a network card, by large messages
+
+Hardware nodes_of_eight(double bits_per_second) {
+  Hardware hardware;
+  hardware.gpu = test::round_gpu();
+  hardware.network = Network{.bandwidth = BytesPerSecond(bits_per_second / 8),
+                             .latency = Seconds(0),
+                             .provenance = Provenance::datasheet};
+  return hardware;
+}
+
+}  // namespace
+
+TEST_CASE("tensor ranks are neighbours, then context, data and pipeline ranks") {
+  Parallelism parallelism;
+  parallelism.data = parallelism.tensor = parallelism.expert = 4;
+  parallelism.pipeline = parallelism.context = 2;
+  CHECK(place_of(RankGroup::tensor, parallelism, 8) == GroupPlace{4, 4});
+  CHECK(place_of(RankGroup::context, parallelism, 8) == GroupPlace{2, 2});
+  CHECK(place_of(RankGroup::expert, parallelism, 8) == GroupPlace{4, 2});
+  // Gradients are reduced over context and data ranks: eight, four apart.
+  CHECK(place_of(RankGroup::data, parallelism, 8) == GroupPlace{8, 2});
+  CHECK(place_of(RankGroup::pipeline, parallelism, 8) == GroupPlace{2, 1});
+  CHECK(place_of(RankGroup::pipeline, parallelism, 64) == GroupPlace{2, 2});
+  // Experts are replicated over what the expert ranks leave of the eight.
+  CHECK(place_of_expert_replicas(parallelism, 8) == GroupPlace{2, 1});
+}
+
+TEST_CASE("a ring's all-reduce moves 2(D - 1)/D of the bytes, its halves half of that") {
+  const Hardware hardware = nodes_of_eight(200e9);
+  const GpuLaws laws(hardware.gpu);
+  const Links links(laws, hardware);
+  constexpr double kBytes = 1 << 30;
+  for (const std::int64_t ranks : {2, 4, 16, 64}) {
+    const GroupPlace one_a_node{ranks, 1};
+    const auto share = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    const double moved = share * kBytes / (25e9 * kReached);
+    const auto seconds = [&](MessageKind kind) {
+      return links.price(kind, one_a_node, kBytes).expected;
+    };
+    CHECK(seconds(MessageKind::all_gather) == Approx(moved));
+    CHECK(seconds(MessageKind::reduce_scatter) == Approx(moved));
+    CHECK(seconds(MessageKind::all_reduce) == Approx(2 * moved));
+    CHECK(seconds(MessageKind::all_to_all) == Approx(moved));
+  }
+  CHECK(links.price(MessageKind::send, {8, 1}, kBytes).expected ==
+        Approx(kBytes / (25e9 * kReached)));
+  CHECK(links.price(MessageKind::all_reduce, {1, 1}, kBytes).expected == 0);
+}
+
+TEST_CASE("all cards of a node carry a ring, until its links within the node are slower") {
+  const Hardware hardware = nodes_of_eight(20e9);
+  const GpuLaws laws(hardware.gpu);
+  const Links links(laws, hardware);
+  constexpr double kBytes = 1 << 30;
+  const double eight = links.price(MessageKind::all_gather, {64, 8}, kBytes).expected;
+  const double one = links.price(MessageKind::all_gather, {64, 1}, kBytes).expected;
+  CHECK(one == Approx(8 * eight));
+  const Hardware fast = nodes_of_eight(1e15);
+  const Links slow_links(laws, fast);
+  const double within = slow_links.price(MessageKind::all_gather, {8, 8}, kBytes).expected;
+  const double across = slow_links.price(MessageKind::all_gather, {64, 8}, kBytes).expected;
+  CHECK(across == Approx(within * (63.0 / 64) / (7.0 / 8)));
+}
+
+TEST_CASE("a small all-reduce over many nodes goes by the tree") {
+  Hardware hardware = nodes_of_eight(200e9);
+  hardware.network->latency = Seconds(5e-6);
+  const GpuLaws laws(hardware.gpu);
+  const Links links(laws, hardware);
+  const double small = links.price(MessageKind::all_reduce, {64, 1}, 8).expected;
+  CHECK(small == Approx(2 * 6 * 5e-6).epsilon(0.01));  // up and down 64 nodes
+  const double gathered = links.price(MessageKind::all_gather, {64, 1}, 8).expected;
+  CHECK(gathered == Approx(63 * 5e-6).epsilon(0.01));
+}
+
+TEST_CASE("a network that nobody described is the usual one, with a wider interval") {
+  Hardware hardware = nodes_of_eight(200e9);
+  const GpuLaws laws(hardware.gpu);
+  const CallPrice said = Links(laws, hardware).price(MessageKind::all_gather, {16, 1}, 1e9);
+  hardware.network->latency = Seconds(5e-6);
+  const CallPrice late = Links(laws, hardware).price(MessageKind::all_gather, {16, 1}, 1e9);
+  hardware.network.reset();
+  const CallPrice usual = Links(laws, hardware).price(MessageKind::all_gather, {16, 1}, 1e9);
+  CHECK(usual.expected == late.expected);  // 200 Gbit/s a GPU with 8.0
+  CHECK(usual.slow > 1.4 * said.slow);
+  CHECK(usual.origin.provenance == Provenance::estimated);
+  CHECK(said.origin.provenance == Provenance::datasheet);
+  GpuSpec gpu = test::round_gpu();
+  gpu.compute_capability = "9.0";
+  CHECK(usual_network(gpu)->bandwidth.value() == 50e9);
+  gpu.compute_capability = "8.9";
+  CHECK_FALSE(usual_network(gpu).has_value());
+}
+
+// stas00/ml-engineering, network/benchmarks/README.md (facts; text CC-BY-SA-4.0): all_reduce over
+// 4 nodes of 8 GPUs. The table does not name its network; 94 GB/s are what four cards of 200 Gbit/s
+// a node reach.
+TEST_CASE("published all-reduces over four nodes") {
+  Hardware hardware = nodes_of_eight(100e9);
+  hardware.network->latency = Seconds(5e-6);
+  hardware.gpu.link_bandwidth->value = BytesPerSecond(600e9);  // not what binds
+  const GpuLaws laws(hardware.gpu);
+  const Links links(laws, hardware);
+  const auto bus_bandwidth = [&](double bytes) {
+    const double seconds = links.price(MessageKind::all_reduce, {32, 8}, bytes).expected;
+    return 2 * (31.0 / 32) * bytes / seconds / 1e9;
+  };
+  CHECK(bus_bandwidth(1024.0 * (1 << 20)) == Approx(94.15).epsilon(0.05));
+  CHECK(bus_bandwidth(16384.0 * (1 << 20)) == Approx(91.69).epsilon(0.05));
+  CHECK(bus_bandwidth(64.0 * (1 << 20)) == Approx(84.90).epsilon(0.10));
+}
+
+}  // namespace memest
