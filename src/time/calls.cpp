@@ -15,6 +15,12 @@ std::int64_t value_of(const Expr& size, const Bindings& sizes) {
   return narrow_to_int64(size.evaluate(sizes));
 }
 
+/// Of the forward; where an op adds a bias to the product of another and has the backward of both,
+/// half of the backward's.
+double product_flops(const OpWork& work) {
+  return work.forward.flops > 0 ? work.forward.flops : work.backward.flops / 2;
+}
+
 /// [m, k] · [k, n], `batch` times, as the forward has it. k follows from the FLOPs.
 MatmulShape forward_product(const OpWork& work, const Tensor& result, const Bindings& sizes) {
   const std::size_t rank = result.shape.size();
@@ -29,7 +35,7 @@ MatmulShape forward_product(const OpWork& work, const Tensor& result, const Bind
   product.m = is_batched ? value_of(result.shape[rank - 2], sizes) : elements / product.n;
   product.batch = elements / (product.m * product.n);
   product.k = static_cast<std::int64_t>(
-      std::llround(work.forward.flops / (2 * static_cast<double>(elements))));
+      std::llround(product_flops(work) / (2 * static_cast<double>(elements))));
   return product;
 }
 
@@ -41,21 +47,25 @@ bool trains_its_weight(const Op& op, const Block& block) {
 
 /// dX[m, k] = dY[m, n] · W[n, k] and dW[k, n] = Xᵀ[k, m] · dY[m, n], as many as the FLOPs are of.
 void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains_weight) {
-  const auto products = std::lround(work.backward.flops / work.forward.flops);
+  const auto products = std::lround(work.backward.flops / product_flops(work));
   MatmulShape data = forward;
   data.pass = MatmulPass::data_gradient;
   std::swap(data.n, data.k);
   MatmulShape weight = forward;
   weight.pass = MatmulPass::weight_gradient;
   std::swap(weight.m, weight.k);
+  if (work.op->adds_to_buffer) {
+    weight.result = DType::fp32;
+    weight.accumulates = true;
+  }
   if (products >= 2) work.backward_calls = {data, weight};
   if (products == 1) work.backward_calls = {trains_weight ? weight : data};
 }
 
 void add_products(OpWork& work, const Block& block, const Bindings& sizes) {
-  if (work.forward.flops == 0) return;
+  if (product_flops(work) == 0) return;
   const MatmulShape forward = forward_product(work, block.tensors[work.op->outputs.front()], sizes);
-  work.forward_calls = {forward};
+  if (work.forward.flops > 0) work.forward_calls = {forward};
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
 }
 
@@ -66,7 +76,7 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   const auto tensor = [&](std::size_t i) -> const Tensor& {
     return block.tensors[work.op->inputs[i]];
   };
-  const bool flash = kernel == AttentionKernel::sdpa_flash;
+  const bool flash = kernel == AttentionKernel::sdpa_flash || kernel == AttentionKernel::flash_2;
   AttentionShape shape{.kernel = flash ? std::string(kFlashAttention2) : "",
                        .dtype = work.op->compute,
                        .causal = work.op->causal};

@@ -73,15 +73,15 @@ constexpr std::array kStreamRows = {StreamRow{StreamOp::layernorm, KernelPass::f
 /// Seconds a small kernel takes in a stream, back to back.
 constexpr double kLaunch = 2.5e-6;
 
-/// From this many ranks on, of one direction of the link. Messages of 16 MiB and more.
+/// About this many ranks, of one direction of the link. Messages of 16 MiB and more.
 struct LinkRow {
   std::int64_t ranks;
   Efficiency efficiency;
 };
 constexpr std::array kLinkRows = {LinkRow{2, {0.40, 0.55, 0.71}}};
-/// The same through the host. Two ranks reach it; of more, the slow end is a node without peer
-/// access.
-constexpr std::array kPcieRows = {LinkRow{2, {0.58, 0.62, 0.66}}, LinkRow{3, {0.05, 0.40, 0.66}}};
+/// The same through the host, with peer access; without it, four and eight ranks are the slow end.
+constexpr std::array kPcieRows = {LinkRow{2, {0.58, 0.62, 0.66}}, LinkRow{4, {0.16, 0.64, 0.66}},
+                                  LinkRow{8, {0.05, 0.40, 0.66}}};
 
 /// Bytes a second of 16 lanes, one direction, after line coding. Source: PCI Express Base
 /// Specification 3.0 to 6.0.
