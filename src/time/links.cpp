@@ -91,7 +91,9 @@ std::int64_t stride_of(RankGroup group, const Parallelism& parallelism) {
 }
 
 GroupPlace placed(std::int64_t ranks, std::int64_t stride, std::int64_t gpus_per_node) {
-  return {.ranks = ranks, .in_node = std::clamp<std::int64_t>(gpus_per_node / stride, 1, ranks)};
+  return {.ranks = ranks,
+          .in_node = std::clamp<std::int64_t>(gpus_per_node / stride, 1, ranks),
+          .stride = stride};
 }
 
 /// A ring goes round all ranks, those of a node one after another, and leaves the node through the
@@ -145,18 +147,26 @@ Links::Links(const GpuLaws& laws, const Hardware& hardware)
 
 CallPrice Links::price(MessageKind kind, const GroupPlace& place, double bytes) const {
   if (place.ranks <= 1 || bytes == 0) return {};
-  if (place.nodes() == 1) return price_in_node(kind, place.ranks, bytes);
+  if (place.nodes() == 1) return price_in_node(kind, place, bytes);
   const CallPrice network = price_of_network(kind, place, bytes);
   if (place.in_node == 1 || kind == MessageKind::send) return network;
   // Within the node the same ring carries as much as between the nodes.
   const double same = bytes * carried(kind, place.ranks) / carried(kind, place.in_node);
-  return longer(network, price_in_node(kind, place.in_node, same));
+  return longer(network, price_in_node(kind, {place.in_node, place.in_node, place.stride}, same));
 }
 
-CallPrice Links::price_in_node(MessageKind kind, std::int64_t ranks, double bytes) const {
+CallPrice Links::price_in_node(MessageKind kind, const GroupPlace& place, double bytes) const {
+  const CollectiveOp op = collective_of(kind);
+  if (laws_->through_host() && place.stride > 1) {
+    // The groups between send at the same time through the same host: a ring over all of them.
+    const std::int64_t span = place.in_node * place.stride;
+    const double all = bytes * carried(kind, place.in_node) * static_cast<double>(place.stride);
+    const double ring = ring_factor({.op = op, .gpus = span});
+    return laws_->price(CollectiveShape{.op = op, .gpus = span, .bytes = std::llround(all / ring)});
+  }
   const bool sends = kind == MessageKind::send;
-  return laws_->price(CollectiveShape{.op = collective_of(kind),
-                                      .gpus = sends ? 2 : ranks,
+  return laws_->price(CollectiveShape{.op = op,
+                                      .gpus = sends ? 2 : place.in_node,
                                       .bytes = std::llround(sends ? 2 * bytes : bytes)});
 }
 

@@ -231,7 +231,7 @@ class StepAccount {
 PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
                          const Links& links, Outlook outlook)
     : work_(&work), job_(&job), links_(&links), outlook_(outlook) {
-  share_ = step_share(job.hardware.gpu, outlook);
+  share_ = step_share(job.hardware.gpu, job.training->implementation.framework, outlook);
   const std::vector<PartCost> blocks = costs_of_blocks(work, prices, outlook, share_);
   before_ = {PartCost{}};
   for (const BlockRun& run : work.graph->order) {

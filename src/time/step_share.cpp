@@ -4,6 +4,7 @@
 #include <array>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/gpu_profile.hpp"
 
 namespace memest {
 namespace {
@@ -28,10 +29,18 @@ const ShareRow& row_of(const GpuSpec& gpu) {
   return row == kShares.end() ? kElsewhere : *row;
 }
 
+/// Whether the laws of this GPU's kernels are of calls inside a training loop.
+bool timed_in_a_loop(const GpuSpec& gpu) {
+  return gpu.profile != nullptr && gpu.profile->load == Load::sustained;
+}
+
 }  // namespace
 
-double step_share(const GpuSpec& gpu, Outlook outlook) {
+double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook) {
   const ShareRow& row = row_of(gpu);
+  if (framework == Framework::megatron && timed_in_a_loop(gpu)) {
+    return outlook == Outlook::slow ? row.expected : 1;
+  }
   switch (outlook) {
     case Outlook::fast:
       return row.fast;

@@ -5,12 +5,14 @@
 #include <string_view>
 
 #include "memest/spec/gpu.hpp"
+#include "memest/spec/training.hpp"
 #include "memest/time/gpu_laws.hpp"
 
 namespace memest {
 
-/// Share of a step's time that its kernels explain.
-double step_share(const GpuSpec& gpu, Outlook outlook);
+/// Share of a step's time that its kernels explain. Megatron-core's calls inside a training loop
+/// explain all of it where the laws are of such calls; its slow end is what others reach.
+double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook);
 
 /// Whether steps were recorded on this kind of GPU.
 bool has_recorded_steps(const GpuSpec& gpu);

@@ -56,7 +56,8 @@ std::vector<double> executions_of_rank(const StepWork& work, const PipelinePlace
 /// The pass that takes most of the op's time decides what binds it and how it is known.
 OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price,
                   double executions) {
-  const double share = step_share(place.job.hardware.gpu, Outlook::expected);
+  const double share = step_share(place.job.hardware.gpu,
+                                  place.job.training->implementation.framework, Outlook::expected);
   const double again = executions * op.recomputations / std::max(op.executions, 1.0);
   const double forward = (executions + again) * price.forward.expected;
   const double backward = executions * price.backward.expected;

@@ -28,15 +28,15 @@ TEST_CASE("tensor ranks are neighbours, then context, data and pipeline ranks") 
   Parallelism parallelism;
   parallelism.data = parallelism.tensor = parallelism.expert = 4;
   parallelism.pipeline = parallelism.context = 2;
-  CHECK(place_of(RankGroup::tensor, parallelism, 8) == GroupPlace{4, 4});
-  CHECK(place_of(RankGroup::context, parallelism, 8) == GroupPlace{2, 2});
-  CHECK(place_of(RankGroup::expert, parallelism, 8) == GroupPlace{4, 2});
+  CHECK(place_of(RankGroup::tensor, parallelism, 8) == GroupPlace{4, 4, 1});
+  CHECK(place_of(RankGroup::context, parallelism, 8) == GroupPlace{2, 2, 4});
+  CHECK(place_of(RankGroup::expert, parallelism, 8) == GroupPlace{4, 2, 4});
   // Gradients are reduced over context and data ranks: eight, four apart.
-  CHECK(place_of(RankGroup::data, parallelism, 8) == GroupPlace{8, 2});
-  CHECK(place_of(RankGroup::pipeline, parallelism, 8) == GroupPlace{2, 1});
-  CHECK(place_of(RankGroup::pipeline, parallelism, 64) == GroupPlace{2, 2});
+  CHECK(place_of(RankGroup::data, parallelism, 8) == GroupPlace{8, 2, 4});
+  CHECK(place_of(RankGroup::pipeline, parallelism, 8) == GroupPlace{2, 1, 32});
+  CHECK(place_of(RankGroup::pipeline, parallelism, 64) == GroupPlace{2, 2, 32});
   // Experts are replicated over what the expert ranks leave of the eight.
-  CHECK(place_of_expert_replicas(parallelism, 8) == GroupPlace{2, 1});
+  CHECK(place_of_expert_replicas(parallelism, 8) == GroupPlace{2, 1, 16});
 }
 
 TEST_CASE("a ring's all-reduce moves 2(D - 1)/D of the bytes, its halves half of that") {
@@ -74,6 +74,23 @@ TEST_CASE("all cards of a node carry a ring, until its links within the node are
   const double within = slow_links.price(MessageKind::all_gather, {8, 8}, kBytes).expected;
   const double across = slow_links.price(MessageKind::all_gather, {64, 8}, kBytes).expected;
   CHECK(across == Approx(within * (63.0 / 64) / (7.0 / 8)));
+}
+
+TEST_CASE("through the host, groups that lie between one another share it; a switch they do not") {
+  Hardware hardware;
+  hardware.gpu = test::round_gpu();
+  const GpuLaws switched(hardware.gpu);
+  const auto seconds = [&](const GpuLaws& laws, const GroupPlace& place) {
+    return Links(laws, hardware).price(MessageKind::all_gather, place, 1e9).expected;
+  };
+  CHECK(seconds(switched, {2, 2, 4}) == seconds(switched, {2, 2, 1}));
+  Hardware host = hardware;
+  host.gpu.link_bandwidth.reset();
+  host.gpu.pcie_generation = Fact<std::int64_t>{.value = 4, .source = {}, .note = {}};
+  const GpuLaws through_host(host.gpu);
+  // Four pairs send half of the bytes each, where a ring of eight sends seven eighths.
+  CHECK(seconds(through_host, {2, 2, 4}) ==
+        Approx(seconds(through_host, {8, 8, 1}) * 4 * (1.0 / 2) / (7.0 / 8)));
 }
 
 TEST_CASE("a small all-reduce over many nodes goes by the tree") {

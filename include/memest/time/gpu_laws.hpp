@@ -48,6 +48,8 @@ class GpuLaws {
 
   /// Under sustained load.
   [[nodiscard]] CallPrice price(const KernelShape& call) const;
+  /// Whether GPUs of a node reach each other through their host alone.
+  [[nodiscard]] bool through_host() const { return !gpu_->link_bandwidth; }
   /// Whether there is a link, so that collectives have a price.
   [[nodiscard]] bool know_collectives() const { return !datasheet_->collectives.empty(); }
 

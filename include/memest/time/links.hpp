@@ -12,10 +12,11 @@
 
 namespace memest {
 
-/// A group of ranks: so many, of which so many share a node.
+/// A group of ranks: so many, of which so many share a node, with other groups' ranks between them.
 struct GroupPlace {
   std::int64_t ranks = 1;
   std::int64_t in_node = 1;
+  std::int64_t stride = 1;  ///< from one to the next
 
   /// Nodes that the group reaches.
   [[nodiscard]] std::int64_t nodes() const { return (ranks + in_node - 1) / in_node; }
@@ -46,7 +47,8 @@ class Links {
   [[nodiscard]] CallPrice price(MessageKind kind, const GroupPlace& place, double bytes) const;
 
  private:
-  [[nodiscard]] CallPrice price_in_node(MessageKind kind, std::int64_t ranks, double bytes) const;
+  [[nodiscard]] CallPrice price_in_node(MessageKind kind, const GroupPlace& place,
+                                        double bytes) const;
   [[nodiscard]] CallPrice price_of_network(MessageKind kind, const GroupPlace& place,
                                            double bytes) const;
 
