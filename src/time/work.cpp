@@ -72,6 +72,34 @@ void add_parameters(StepWork& work, const Inventory& inventory, const TrainingSp
   work.clipping_bytes = gradient_upkeep_bytes(work.trainable, training);
 }
 
+bool reaches_expert_ranks(const Op& op) {
+  return std::any_of(op.forward_messages.begin(), op.forward_messages.end(),
+                     [](const Message& message) { return message.group == RankGroup::expert; });
+}
+
+/// The inventory knows which weights are experts', the blocks which layers have some: all alike.
+void add_experts(StepWork& work, const std::vector<double>& executions) {
+  const Graph& graph = *work.graph;
+  double experts = 0;
+  for (const ParameterTensor& parameter : graph.parameters.parameters) {
+    if (!parameter.expert_parallel || !parameter.trainable) continue;
+    double elements = static_cast<double>(parameter.count);
+    for (const std::int64_t size : parameter.shape) elements *= static_cast<double>(size);
+    experts += elements;
+  }
+  if (experts == 0) return;
+  double layers = 0;
+  std::vector<bool> has(graph.blocks.size(), false);
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    const std::vector<Op>& ops = graph.blocks[block].ops;
+    has[block] = std::any_of(ops.begin(), ops.end(), reaches_expert_ranks);
+    if (has[block]) layers += executions[block];
+  }
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    if (has[block]) work.weights[block].trained_experts = experts / layers;
+  }
+}
+
 }  // namespace
 
 Bindings sizes_of(const Graph& graph, const ForwardSpec& forward) {
@@ -104,6 +132,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
     work.units += executions[block];
     work.stream_bytes = described.tensors[described.input].bytes().bytes(sizes).as_double();
   }
+  add_experts(work, executions);
   work.units = std::max(work.units, 1.0);
   add_parameters(work, graph.parameters, training);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
