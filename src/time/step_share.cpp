@@ -38,7 +38,7 @@ bool timed_in_a_loop(const GpuSpec& gpu) {
 
 double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook) {
   const ShareRow& row = row_of(gpu);
-  if (framework == Framework::megatron && timed_in_a_loop(gpu)) {
+  if (explains_whole_steps(gpu, framework)) {
     return outlook == Outlook::slow ? row.expected : 1;
   }
   switch (outlook) {
@@ -50,6 +50,10 @@ double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook) {
       return row.slow;
   }
   unreachable("every outlook has a share");
+}
+
+bool explains_whole_steps(const GpuSpec& gpu, Framework framework) {
+  return framework == Framework::megatron && timed_in_a_loop(gpu);
 }
 
 bool has_recorded_steps(const GpuSpec& gpu) { return &row_of(gpu) != &kElsewhere; }

@@ -14,6 +14,9 @@ namespace memest {
 /// explain all of it where the laws are of such calls; its slow end is what others reach.
 double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook);
 
+/// Whether the framework's kernels explain all of a step by the laws of this GPU.
+bool explains_whole_steps(const GpuSpec& gpu, Framework framework);
+
 /// Whether steps were recorded on this kind of GPU.
 bool has_recorded_steps(const GpuSpec& gpu);
 

@@ -186,7 +186,11 @@ std::vector<TimePart<Kind>> parts_by(const std::vector<OpTime>& ops, const KindO
   return parts;
 }
 
-std::string_view rule_of(const GpuSpec& gpu) {
+std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
+  if (explains_whole_steps(gpu, framework)) {
+    return "times of kernels inside a training loop, which are taken to explain a whole step of "
+           "Megatron; the interval spans what kernels explain elsewhere (docs/calibration.md)";
+  }
   if (has_recorded_steps(gpu)) {
     return "kernel times under sustained load over the share of recorded training steps that "
            "kernels explain; the interval holds four of five of those steps "
@@ -294,7 +298,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.ops = op_times({work, job, links, prices}, parts);
   estimate.bubble = Seconds(parts.bubble);
   estimate.stages = stage_times(PricedModel(work, prices, job, links), job.parallelism);
-  estimate.rule = rule_of(job.hardware.gpu);
+  estimate.rule = rule_of(job.hardware.gpu, training.implementation.framework);
   return estimate;
 }
 
