@@ -49,13 +49,32 @@ std::vector<MessageWork> evaluate(const std::vector<Message>& messages, const Bi
   return result;
 }
 
+/// Megatron-core's hook adds a finished gradient to the process's buffer, in every micro-step, but
+/// where the product has done so itself (distributed_data_parallel.py, _make_backward_post_hook).
+void add_hooks(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
+  for (const InputGradient& gradient : work.op->gradients) {
+    const Tensor& tensor = block.tensors[gradient.input];
+    const bool added = work.op->adds_to_buffer == gradient.input;
+    if (tensor.role != Role::parameter || tensor.frozen || added) continue;
+    const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype)) +
+                       2 * static_cast<std::int64_t>(size_of(recipe.gradients));
+    StreamShape shape{.op = StreamOp::add, .dtype = recipe.gradients};
+    shape.bytes = checked_multiply(narrow_to_int64(tensor.elements().evaluate(sizes)), bytes);
+    // Before the products: messages run beside the last calls.
+    work.backward_calls.insert(work.backward_calls.begin(), shape);
+  }
+}
+
 OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
-                AttentionKernel attention) {
+                const TrainingSpec& training) {
   OpWork work;
   work.op = &op;
   work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
-  add_calls(work, block, sizes, attention);
+  add_calls(work, block, sizes, training.implementation.attention);
+  if (training.implementation.framework == Framework::megatron) {
+    add_hooks(work, block, sizes, training.recipe);
+  }
   work.forward_messages = evaluate(op.forward_messages, sizes);
   work.backward_messages = evaluate(op.backward_messages, sizes);
   return work;
@@ -138,8 +157,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
     for (std::size_t op = 0; op < described.ops.size(); ++op) {
-      OpWork evaluated =
-          evaluate(described, described.ops[op], sizes, training.implementation.attention);
+      OpWork evaluated = evaluate(described, described.ops[op], sizes, training);
       evaluated.block = block;
       evaluated.executions = executions[block];
       evaluated.recomputations = static_cast<double>(again[block][op]);
