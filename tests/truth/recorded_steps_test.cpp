@@ -1,6 +1,7 @@
 // The recorded steps of Megatron: read as records, refused by name where memest has not their
 // parallelism, and their seconds. Nothing was fitted to them.
 #include <algorithm>
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <string>
@@ -80,6 +81,35 @@ TEST_CASE("FLOPs of a pipeline's ranks add up to the model's, and the last runs 
     ++pipelines;
   }
   CHECK(pipelines == 5);
+}
+
+/// What the passes of a graph take on the job's GPU, one micro-step.
+PassTimes passes_of(const Graph& graph, const Job& job) {
+  const StepWork work = work_of(graph, job);
+  const GpuLaws laws(job.hardware.gpu);
+  const Links links(laws, job.hardware);
+  const auto prices =
+      price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
+  return PricedModel(work, prices, job, links).stage(0, 1).passes;
+}
+
+TEST_CASE("stages lowered one by one take what a search takes from the whole model") {
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
+  for (const Record& record : records.value()) {
+    if (!record.job) continue;
+    const Job& job = *record.job;
+    LoweringPolicy whole = policy_of(job);
+    whole.parts.clear();
+    const auto lowered = lower(job.model, whole);
+    PassTimes sum;
+    for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
+      sum += passes_of(std::get<Graph>(lower(job.model, policy_of(job, rank))), job);
+    }
+    const PassTimes model = passes_of(std::get<Graph>(lowered), job);
+    INFO(record.id);
+    CHECK(sum.forward == Catch::Approx(model.forward));
+    CHECK(sum.backward == Catch::Approx(model.backward));
+  }
 }
 
 }  // namespace
