@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "memest/plan/objective.hpp"
 #include "memest/spec/sample.hpp"
+#include "memest/units/quantity.hpp"
 
 namespace memest {
 
@@ -17,10 +19,17 @@ enum class DeviceKind : std::uint8_t { gpu, host };
 enum class ColorWhen : std::uint8_t { automatic, always, never };
 
 struct Arguments {
-  std::vector<std::string> words;      ///< what is no flag: spec files, names
-  std::vector<std::string> gpus;       ///< --gpu NAME[,NAME]
-  std::vector<std::int64_t> counts;    ///< --gpus N[,N]
-  std::vector<std::string> overrides;  ///< --set KEY=VALUE
+  std::vector<std::string> words;          ///< what is no flag: spec files, names
+  std::vector<std::string> gpus;           ///< --gpu NAME[,NAME]
+  std::vector<std::int64_t> counts;        ///< --gpus N[,N]
+  std::vector<std::string> overrides;      ///< --set KEY=VALUE
+  Objective objective = Objective::money;  ///< --objective NAME
+  std::optional<Growth> largest;           ///< --largest NAME
+  std::optional<double> tokens;            ///< --tokens N
+  std::optional<Seconds> within;           ///< --within TIME
+  std::optional<std::int64_t> threads;  ///< --threads N; as many as the machine has where left out
+  bool front = false;                   ///< --front
+  bool explain_choice = false;          ///< --explain-choice
   Format format = Format::text;
   std::string output;                   ///< --output FILE; empty: standard output
   std::string lines;                    ///< --lines FILE; empty: none

@@ -49,7 +49,8 @@ enum Flags : std::uint16_t {
   kAgainstFlags = 32,    ///< --against, --csv: held to a record, and every row of it written
   kPlotFlag = 128,       ///< --plot: a drawing
   kCalibrateFlags = 64,  ///< --from, --gpu, --load, --rows, ...: what a profile is made of
-  kDeviceFlag = 256      ///< --device: what is measured
+  kDeviceFlag = 256,     ///< --device: what is measured
+  kPlanFlags = 512       ///< --objective, --front, --largest, ...: what is searched for
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();

@@ -10,11 +10,12 @@ constexpr std::string_view kSpecWords = "SPEC...";
 
 constexpr std::array<Command, 18> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags,
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kPlanFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
      "right. Without --gpu the spec's own GPU is considered, else every GPU of the catalog (--gpu "
      "all in any case); without --gpus 1, 2, 4 and 8 of them. What the spec writes itself "
-     "(micro_batch, recompute, zero) is kept, the rest is searched.\n"
+     "(micro_batch, recompute, zero, tensor, pipeline, ...) is kept, the rest is searched: "
+     "micro-batches, recompute and what the implementation splits and shards.\n"
      "Exit code 1 says that nothing fits.",
      "memest plan configs/models/llama-3-8b.yaml --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,

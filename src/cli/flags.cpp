@@ -6,10 +6,19 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 25> kFlags = {{
+constexpr std::array<FlagRow, 32> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
+    {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags},
+    {"--tokens", "N", "tokens of the whole training, as 300B or 2T; with --within", kPlanFlags},
+    {"--within", "TIME", "how long they may take, as 14d or 36h", kPlanFlags},
+    {"--front", "", "shows the plans that no other beats in money, time, memory and GPUs at once",
+     kPlanFlags},
+    {"--explain-choice", "", "shows what every other value of each setting would do to the first",
+     kPlanFlags},
+    {"--largest", "NAME", "micro-batch, sequence or model: how large a one fits", kPlanFlags},
+    {"--threads", "N", "as many as the machine has without it; the answer is the same", kPlanFlags},
     {"--lines", "FILE", "lines that the errors are held to, and known misses", kRecordFlags},
     {"--plot", "FILE", "writes the drawing of the answer as SVG", kPlotFlag},
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},

@@ -1,11 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
 #include <string>
 
 #include "flags.hpp"
+#include "memest/units/text.hpp"
 
 namespace memest {
 namespace {
@@ -20,6 +22,11 @@ struct RawArguments {
   std::string rows;
   std::string device;
   std::string seconds;
+  std::string objective;
+  std::string largest;
+  std::string tokens;
+  std::string within;
+  std::string threads;
 };
 
 void bind(CLI::App& app, const Command& command, RawArguments& raw) {
@@ -33,6 +40,15 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--gpu", arguments.gpus)->delimiter(',')->allow_extra_args(false);
     app.add_option("--gpus", raw.counts)->delimiter(',')->allow_extra_args(false);
     app.add_option("--set", arguments.overrides)->allow_extra_args(false);
+  }
+  if ((command.flags & kPlanFlags) != 0) {
+    app.add_option("--objective", raw.objective);
+    app.add_option("--tokens", raw.tokens);
+    app.add_option("--within", raw.within);
+    app.add_flag("--front", arguments.front);
+    app.add_flag("--explain-choice", arguments.explain_choice);
+    app.add_option("--largest", raw.largest);
+    app.add_option("--threads", raw.threads);
   }
   if ((command.flags & kRecordFlags) != 0) {
     app.add_option("--lines", arguments.lines);
@@ -175,6 +191,64 @@ void read_counts(RawArguments& raw, Diagnostics& errors) {
   }
 }
 
+/// One of an enum's names.
+template <class Enum, std::size_t Count>
+std::optional<Enum> named(const std::string& word, const std::array<Enum, Count>& all) {
+  for (const Enum value : all) {
+    if (name_of(value) == word) return value;
+  }
+  return std::nullopt;
+}
+
+/// Of a search: what it is for, and by when.
+void read_search(RawArguments& raw, Diagnostics& errors) {
+  constexpr std::array kObjectives{Objective::money, Objective::time, Objective::memory,
+                                   Objective::gpus};
+  constexpr std::array kGrowths{Growth::micro_batch, Growth::sequence, Growth::model};
+  constexpr std::int64_t kMostThreads = 1024;
+  static const std::vector<Unit> kTokenUnits{{"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}};
+  Arguments& arguments = raw.arguments;
+  if (!raw.objective.empty()) {
+    const auto objective = named(raw.objective, kObjectives);
+    arguments.objective = objective.value_or(Objective::money);
+    if (!objective) {
+      errors.push_back(
+          wrong("--objective is money, time, memory or gpus, not '" + raw.objective + "'", ""));
+    }
+  }
+  if (!raw.largest.empty()) {
+    arguments.largest = named(raw.largest, kGrowths);
+    if (!arguments.largest) {
+      errors.push_back(
+          wrong("--largest is micro-batch, sequence or model, not '" + raw.largest + "'", ""));
+    }
+  }
+  if (!raw.tokens.empty()) {
+    const ParsedQuantity tokens = parse_quantity(raw.tokens, kTokenUnits);
+    if (!tokens.error) arguments.tokens = tokens.value;
+    if (tokens.error) {
+      errors.push_back(wrong("--tokens takes a count as 300B or 2T, not '" + raw.tokens + "'", ""));
+    }
+  }
+  if (!raw.within.empty()) {
+    const ParsedQuantity within = parse_quantity(raw.within, time_units());
+    if (!within.error) arguments.within = Seconds(within.value);
+    if (within.error) {
+      errors.push_back(wrong("--within takes a time as 14d or 36h, not '" + raw.within + "'", ""));
+    }
+  }
+  if (raw.tokens.empty() != raw.within.empty()) {
+    errors.push_back(wrong("--tokens and --within go together",
+                           "--tokens 300B --within 14d asks for plans that train so many in time"));
+  }
+  if (raw.threads.empty()) return;
+  arguments.threads = count_of(raw.threads, kMostThreads);
+  if (!arguments.threads) {
+    errors.push_back(
+        wrong("--threads takes a count from 1 to 1,024, not '" + raw.threads + "'", ""));
+  }
+}
+
 void refuse_unknown(const Command& command, const std::vector<std::string>& extras,
                     Diagnostics& errors) {
   std::vector<std::string> known;
@@ -219,6 +293,7 @@ Checked<Arguments> parse_arguments(const Command& command, std::span<const std::
   read_calibration(raw, errors);
   read_measurement(raw, errors);
   read_counts(raw, errors);
+  read_search(raw, errors);
   if (!raw.arguments.help) check_words(command, raw.arguments, errors);
   if (!errors.empty()) return errors;
   return std::move(raw.arguments);

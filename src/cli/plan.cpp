@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "command.hpp"
+#include "memest/plan/alternatives.hpp"
+#include "memest/plan/largest.hpp"
 #include "memest/plan/search.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/read_job.hpp"
+#include "memest/report/largest_report.hpp"
 #include "memest/report/plan_report.hpp"
 #include "spec.hpp"
 
@@ -43,6 +47,14 @@ std::vector<std::int64_t> counts_to_consider(const Arguments& arguments, const J
   return kUsualCounts;
 }
 
+/// Rows whose memory is replayed: those that people read.
+constexpr std::size_t kFinalists = 12;
+
+std::size_t threads_of(const Arguments& arguments) {
+  if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
 ExitCode code_of(const PlanAnswer& answer) {
   if (std::holds_alternative<Unavailable>(answer.unavailable)) return ExitCode::bad_input;
   return answer.best.empty() ? ExitCode::no : ExitCode::yes;
@@ -55,14 +67,31 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
   if (!job.ok()) return refused(job.diagnostics());
   Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job.value());
   if (!gpus.ok()) return refused(gpus.diagnostics());
-  const PlanRequest request{job.value(), std::move(gpus).value(),
-                            counts_to_consider(arguments, job.value()), all_prices()};
-  const PlanAnswer answer = search_plans(request);
+  PlanRequest request{.job = job.value(),
+                      .gpus = std::move(gpus).value(),
+                      .counts = counts_to_consider(arguments, job.value()),
+                      .prices = all_prices(),
+                      .objective = arguments.objective,
+                      .threads = threads_of(arguments),
+                      .finalists = kFinalists};
+  if (arguments.tokens) request.deadline = {*arguments.tokens, *arguments.within};
   Arguments chosen = arguments;  // the next command names the GPU that was found
   chosen.gpus.clear();
   chosen.counts.clear();
-  const Report report =
-      report_plan(request, answer, question_of(chosen, arguments.words, surroundings));
+  const Question question = question_of(chosen, arguments.words, surroundings);
+  if (arguments.largest) {
+    const std::vector<Largest> largest = find_largest(request, *arguments.largest);
+    const Report report = report_largest(request, *arguments.largest, largest, question);
+    const bool any = std::ranges::any_of(largest, [](const Largest& one) { return one.value > 0; });
+    return {any ? ExitCode::yes : ExitCode::no,
+            formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+  }
+  const PlanAnswer answer = search_plans(request);
+  PlanView view{.front = arguments.front};
+  if (arguments.explain_choice && !answer.best.empty()) {
+    view.alternatives = alternatives_to(request, answer.best.front());
+  }
+  const Report report = report_plan(request, answer, question, view);
   return {code_of(answer), formatted(report, arguments.format, surroundings.out),
           job.diagnostics()};
 }

@@ -20,17 +20,17 @@ Expr LayerCount::times(std::int64_t count) const {
   return Expr(Symbol::layers) - Expr(layers_ - count);
 }
 
-LedgerGradients::LedgerGradients(const Graph& graph, const Job& job, const LedgerUnits& units,
-                                 LayerCount layer_count)
-    : graph_(graph),
+LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
+                                 const LedgerUnits& units, LayerCount layer_count)
+    : graph_(moments.graph()),
       job_(job),
       training_(*job.training),
       units_(units),
       layer_count_(layer_count),
       is_megatron_(training_.implementation.framework == Framework::megatron),
       persist_(gradients_persist(job)) {
-  for (const Block& block : graph.blocks) {
-    elements_.push_back(moments_of(block, BlockPass::keep_all).end.gradient_elements);
+  for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
+    elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);
   }
 }
 

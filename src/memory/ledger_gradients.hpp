@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ledger_moments.hpp"
 #include "ledger_units.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
@@ -30,8 +31,8 @@ class LayerCount {
 
 class LedgerGradients {
  public:
-  /// `graph`, `job` and `units` outlive this.
-  LedgerGradients(const Graph& graph, const Job& job, const LedgerUnits& units,
+  /// What is given outlives this.
+  LedgerGradients(const LedgerMoments& moments, const Job& job, const LedgerUnits& units,
                   LayerCount layer_count);
 
   /// All of them, between the backward pass and zero_grad.

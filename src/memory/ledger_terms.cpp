@@ -180,7 +180,8 @@ void LedgerTerms::outside(LedgerTerm term) {
   ledger_.outside_allocator.push_back(add(std::move(term)));
 }
 
-Ledger LedgerTerms::take() && {
+Ledger LedgerTerms::take(LedgerScope scope) && {
+  if (scope == LedgerScope::layouts) return std::move(ledger_);
   keep_instants(possible_peaks());
   drop_unused_terms();
   for (const LedgerTerm& term : ledger_.terms) ledger_.by_size.push_back(bound(term.formula));

@@ -32,7 +32,7 @@ class LedgerTerms {
   }
 
   /// Without the instants that are nowhere the peak, and without the terms that only they have.
-  Ledger take() &&;
+  Ledger take(LedgerScope scope = LedgerScope::sizes) &&;
 
  private:
   /// The job's own sizes, then others that a search may ask for.

@@ -36,7 +36,7 @@ constexpr std::int64_t kPassingInterleaved = 3;
 
 class LedgerWriter {
  public:
-  LedgerWriter(const Graph& graph, const Job& job, std::int64_t rank)
+  LedgerWriter(const Graph& graph, const Job& job, const LedgerOptions& options)
       : graph_(graph),
         job_(job),
         training_(*job.training),
@@ -45,16 +45,17 @@ class LedgerWriter {
         layer_count_(graph, layers_),
         plan_(checkpoint_plan_of(training_, layers_)),
         checkpoint_(plan_.length),
-        terms_(graph, job, rank),
+        of_blocks_(graph, options.moments),
+        terms_(graph, job, options.pipeline_rank),
         units_(graph, job),
-        gradients_(graph, job, units_, layer_count_),
+        gradients_(of_blocks_, job, units_, layer_count_),
         shared_tables_(shared_bytes(graph)),
         layer_input_(layer_input_bytes(graph)),
         passed_on_(passed_on(graph)) {
     if (!graph.stages.empty()) write_in_flight(stages_of(graph).front());
   }
 
-  Ledger write() && {
+  Ledger write(LedgerScope scope) && {
     write_residents();
     if (training_.implementation.framework == Framework::textbook) {
       write_textbook_instant();
@@ -66,7 +67,7 @@ class LedgerWriter {
     }
     OutsideTerms outside = outside_terms(job_);
     for (LedgerTerm& term : outside.terms) terms_.outside(std::move(term));
-    Ledger ledger = std::move(terms_).take();
+    Ledger ledger = std::move(terms_).take(scope);
     ledger.outside_low = outside.low;
     ledger.outside_high = outside.high;
     ledger.margin = margin_of(job_.margins.closed_form, training_.recompute);
@@ -229,7 +230,7 @@ class LedgerWriter {
     const BlockPass pass = pass_of(site, second);
     const auto [entry, is_new] = moments_.try_emplace({site.block, pass});
     if (!is_new) return entry->second;
-    entry->second = moments_of(graph_.blocks[site.block], pass);
+    entry->second = of_blocks_.of(site.block, pass);
     keep_possible_peaks(site.block, entry->second.forward);
     keep_possible_peaks(site.block, entry->second.backward);
     return entry->second;
@@ -365,6 +366,7 @@ class LedgerWriter {
   LayerCount layer_count_;
   CheckpointPlan plan_;
   std::int64_t checkpoint_;  // its length
+  LedgerMoments of_blocks_;
   LedgerTerms terms_;
   LedgerUnits units_;
   LedgerGradients gradients_;
@@ -380,10 +382,14 @@ class LedgerWriter {
 
 }  // namespace
 
-Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
+Ledger write_ledger(const Graph& graph, const Job& job, const LedgerOptions& options) {
   if (job.inference) return write_inference_ledger(graph, job);
   expect(job.training.has_value(), "a ledger is written for a job that trains or infers");
-  return LedgerWriter(graph, job, pipeline_rank).write();
+  return LedgerWriter(graph, job, options).write(options.scope);
+}
+
+Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
+  return write_ledger(graph, job, LedgerOptions{.pipeline_rank = pipeline_rank});
 }
 
 }  // namespace memest

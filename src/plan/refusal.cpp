@@ -10,7 +10,8 @@
 
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
-#include "memest/units/text.hpp"
+#include "memest/time/step_time.hpp"
+#include "space.hpp"
 
 namespace memest {
 namespace {
@@ -24,11 +25,9 @@ std::string gibibytes(Bytes bytes) {
   return text.data();
 }
 
-/// A change to a job, and its name.
-struct Change {
-  std::string name;
-  std::function<void(Job&)> apply;
-};
+bool is_megatron(const Job& job) {
+  return job.training->implementation.framework == Framework::megatron;
+}
 
 /// The same optimizer with its states in blocks of 8 bit (bitsandbytes), where it has any that are
 /// as large as the parameters.
@@ -43,7 +42,46 @@ std::optional<Optimizer> in_8_bit(const Optimizer& optimizer) {
   return changed ? std::optional(std::move(result)) : std::nullopt;
 }
 
-/// From the least change of what is trained to the greatest.
+/// Ranks of data parallelism become twice as many tensor ranks or stages, where that divides.
+void add_splits(const Job& job, std::vector<Change>& changes) {
+  const auto add = [&](const char* what, std::int64_t Parallelism::*degree) {
+    Parallelism split = job.parallelism;
+    split.*degree *= 2;
+    if (split.data % 2 != 0) return;
+    split.data /= 2;
+    if (degree == &Parallelism::tensor) split.sequence = true;
+    const std::vector<Parallelism> legal = layout_choices(job, job.hardware.count);
+    const bool is_legal = std::ranges::any_of(legal, [&](const Parallelism& other) {
+      return other.tensor == split.tensor && other.pipeline == split.pipeline &&
+             other.context == split.context && other.virtual_stages == split.virtual_stages;
+    });
+    if (!is_legal) return;
+    changes.push_back(
+        {std::string(what) + " " + std::to_string(split.*degree), [split](Job& other) {
+           other.parallelism = split;
+           other.training->gradient_accumulation *= 2;
+         }});
+  };
+  add("tensor", &Parallelism::tensor);
+  add("pipeline", &Parallelism::pipeline);
+}
+
+/// Twice the GPUs, with everything sharded that the framework shards.
+Change twice_the_gpus(const Job& job) {
+  const std::int64_t more = 2 * job.hardware.count;
+  const bool megatron = is_megatron(job);
+  return {std::to_string(more) + " GPUs with " + (megatron ? "ZeRO 1" : "ZeRO 3"),
+          [more, megatron](Job& other) {
+            other.hardware.count = more;
+            other.parallelism.data *= 2;
+            other.parallelism.distributed_optimizer = megatron;
+            other.parallelism.zero =
+                megatron ? ZeroStage::optimizer : ZeroStage::optimizer_gradients_weights;
+          }};
+}
+
+}  // namespace
+
 std::vector<Change> changes_of(const Job& job) {
   const TrainingSpec& training = *job.training;
   const bool shards = training.recipe.gathered_units ||
@@ -53,21 +91,26 @@ std::vector<Change> changes_of(const Job& job) {
     changes.push_back(
         {"full recompute", [](Job& other) { other.training->recompute = FullRecompute{}; }});
   }
-  if (job.parallelism.data > 1 && !shards) {
+  if (job.parallelism.data > 1 && is_megatron(job) && !job.parallelism.distributed_optimizer) {
+    changes.push_back({"distributed_optimizer", [](Job& other) {
+                         other.parallelism.zero = ZeroStage::optimizer;
+                         other.parallelism.distributed_optimizer = true;
+                       }});
+  }
+  if (job.parallelism.data > 1 && !is_megatron(job) && !shards) {
     changes.push_back({"ZeRO 3", [](Job& other) {
                          other.parallelism.zero = ZeroStage::optimizer_gradients_weights;
                        }});
   }
   if (training.micro_batch > 1) {
-    changes.push_back({"micro_batch 1", [](Job& other) { other.training->micro_batch = 1; }});
+    changes.push_back({"micro_batch 1", [](Job& other) {
+                         other.training->gradient_accumulation *= other.training->micro_batch;
+                         other.training->micro_batch = 1;
+                       }});
   }
-  const std::int64_t more = 2 * job.hardware.count;
-  changes.push_back({std::to_string(more) + " GPUs with ZeRO 3", [more](Job& other) {
-                       other.hardware.count = more;
-                       other.parallelism.data = more;
-                       other.parallelism.zero = ZeroStage::optimizer_gradients_weights;
-                     }});
-  if (std::optional<Optimizer> small = in_8_bit(training.optimizer)) {
+  add_splits(job, changes);
+  changes.push_back(twice_the_gpus(job));
+  if (std::optional<Optimizer> small = in_8_bit(training.optimizer); small && !is_megatron(job)) {
     changes.push_back({training.optimizer.name + "-8bit", [small = *std::move(small)](Job& other) {
                          other.training->optimizer = small;
                        }});
@@ -80,14 +123,41 @@ std::vector<Change> changes_of(const Job& job) {
   return changes;
 }
 
-std::optional<MemoryEstimate> memory_of(const Job& job) {
-  const auto graph = lower(job.model, policy_of(job));
-  if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
-  const Ledger ledger = write_ledger(std::get<Graph>(graph), job);
-  return estimate_memory(ledger, ledger.bindings);
+std::optional<Ledger> worst_ledger(const Job& job) {
+  const std::int64_t last = job.parallelism.pipeline - 1;
+  std::optional<Ledger> worst;
+  Bytes most;
+  for (const std::int64_t rank : {std::int64_t{0}, last}) {
+    if (worst && rank == 0) break;  // one stage
+    const auto graph = lower(job.model, policy_of(job, rank));
+    if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
+    Ledger ledger = write_ledger(std::get<Graph>(graph), job, rank);
+    const Bytes peak = peak_allocated(ledger, ledger.bindings);
+    if (worst && peak <= most) continue;
+    most = peak;
+    worst = std::move(ledger);
+  }
+  return worst;
 }
 
-}  // namespace
+std::optional<double> seconds_per_token(const Job& job) {
+  const auto known = laws_of(job);
+  if (!std::holds_alternative<GpuLaws>(known)) return std::nullopt;
+  Job whole = job;
+  whole.parallelism.pipeline = 1;
+  whole.parallelism.virtual_stages = 1;
+  const auto graph = lower(job.model, policy_of(whole));
+  if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
+  const Links links(std::get<GpuLaws>(known), job.hardware);
+  const StepWork work = work_of(std::get<Graph>(graph), job);
+  const std::vector<OpPrice> prices =
+      price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
+  const PricedModel model(work, prices, job, links);
+  const Seconds step =
+      expected_step_time(model, job.parallelism, job.training->gradient_accumulation);
+  return step.value() /
+         (static_cast<double>(job.global_batch()) * static_cast<double>(job.training->seq_len));
+}
 
 std::vector<NamedBytes> largest_terms(const Ledger& ledger, const MemoryEstimate& estimate) {
   std::vector<NamedBytes> terms;
@@ -114,32 +184,14 @@ std::string reason_of(const PlanVerdict& verdict) {
   return verdict.largest_terms.size() > shown ? reason + ", ..." : reason;
 }
 
-std::vector<Lever> levers_of(const Job& job) {
-  std::vector<Lever> levers;
-  for (const Change& change : changes_of(job)) {
-    Job changed = job;
-    change.apply(changed);
-    std::optional<MemoryEstimate> after = memory_of(changed);
-    if (after) levers.push_back({change.name, *std::move(after)});
-  }
+std::vector<Lever> ranked(std::vector<Lever> levers) {
+  std::erase_if(levers, [](const Lever& lever) { return lever.saved <= Bytes(); });
+  const auto first = std::ranges::find_if(levers, [](const Lever& lever) { return lever.fits; });
+  const auto rest = first == levers.end() ? levers.begin() : levers.begin() + 1;
+  if (first != levers.end()) std::rotate(levers.begin(), first, first + 1);
+  std::stable_sort(rest, levers.end(),
+                   [](const Lever& left, const Lever& right) { return left.saved > right.saved; });
   return levers;
-}
-
-std::string lever_text(const std::vector<Lever>& levers, const MemoryEstimate& estimate,
-                       const Capacity& capacity) {
-  std::string best;
-  Bytes most_saved;
-  for (const Lever& lever : levers) {
-    if (lever.after.device() >= estimate.device()) continue;
-    const Bytes saved = estimate.device() - lever.after.device();
-    const std::string text = lever.name + " saves " + gibibytes(saved) + " GiB";
-    if (judge(lever.after, capacity) == Verdict::fits) return text + " and fits";
-    if (saved > most_saved) {
-      best = text;
-      most_saved = saved;
-    }
-  }
-  return best;
 }
 
 }  // namespace memest

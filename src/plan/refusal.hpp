@@ -1,6 +1,8 @@
 // Why a candidate was refused, in words: what is missing, what fills the device, what would help.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +18,22 @@ std::vector<NamedBytes> largest_terms(const Ledger& ledger, const MemoryEstimate
 /// between 78.2 and 80.9 of 79.3 GiB".
 std::string reason_of(const PlanVerdict& verdict);
 
-/// A change that makes a job need less, and what it needs then.
-struct Lever {
-  std::string name;  ///< "full recompute", "ZeRO 3", "adamw-8bit"
-  MemoryEstimate after;
+/// A change to a job, and its name.
+struct Change {
+  std::string name;
+  std::function<void(Job&)> apply;
 };
 
-/// From the least change of what is trained to the greatest. Each is lowered and written anew.
-std::vector<Lever> levers_of(const Job& job);
+/// Those that make `job` need less, from the least change of what is trained to the greatest.
+std::vector<Change> changes_of(const Job& job);
 
-/// The first lever that makes the job fit; else the one that saves most: "full recompute saves 12.3
-/// GiB". Empty where none helps. `estimate` is the job's own, `capacity` its device's.
-std::string lever_text(const std::vector<Lever>& levers, const MemoryEstimate& estimate,
-                       const Capacity& capacity);
+/// The ledger of the job's ranks that take most; none where the model is not lowered so.
+std::optional<Ledger> worst_ledger(const Job& job);
+
+/// Expected seconds a token; none where the job's steps have no time.
+std::optional<double> seconds_per_token(const Job& job);
+
+/// The levers that save something: the first that fits, then those that save most.
+std::vector<Lever> ranked(std::vector<Lever> levers);
 
 }  // namespace memest

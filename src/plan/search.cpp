@@ -1,286 +1,277 @@
 #include "memest/plan/search.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
 
-#include "memest/time/flops.hpp"
-#include "plan_cache.hpp"
-#include "refusal.hpp"
-#include "space.hpp"
+#include "describe.hpp"
+#include "front.hpp"
+#include "group_search.hpp"
+#include "in_parallel.hpp"
+#include "memest/diag/expect.hpp"
 
 namespace memest {
 namespace {
 
-/// A candidate with what its choice depends on.
-struct Evaluated {
-  PlanCandidate candidate;
-  std::size_t recompute = 0;  ///< index of the candidate's recompute
-  MemoryEstimate memory;
-  Verdict verdict = Verdict::does_not_fit;
-  double seconds_per_token = 0;  ///< infinite where the time is unavailable
-};
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+constexpr const char* kTooLate = "too slow for the deadline";
+
+/// Faster candidates of a group that are too close to call, which a replay may yet let through.
+constexpr std::size_t kMostReplays = 3;
+
+double dollars_per_token(const PlanVerdict& verdict) {
+  const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
+  return cost != nullptr ? cost->per_billion_tokens.value() : kUnknown;
+}
+
+double tokens_per_second(const PlanVerdict& verdict) {
+  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
+  if (time == nullptr) return -kUnknown;
+  return time->tokens_per_second_per_gpu * static_cast<double>(verdict.candidate.gpus);
+}
 
 class PlanSearch {
  public:
   explicit PlanSearch(const PlanRequest& request)
-      : request_(request), job_(request.job), recomputes_(recompute_choices(request.job)) {}
+      : request_(request),
+        recomputes_(recompute_choices(request.job)),
+        forms_(request.job, recomputes_),
+        times_(request.job, recomputes_),
+        describer_(request) {
+    for (std::size_t i = 0; i < request.gpus.size(); ++i) devices_.push_back(device_of(i));
+  }
 
   PlanAnswer answer() {
-    for (const GpuSpec& gpu : request_.gpus) {
-      job_.hardware.gpu = gpu;
-      device_ = class_of(gpu);
-      cache_.drop_prices();
-      set_price(gpu);
-      for (const std::int64_t count : request_.counts) {
-        if (request_.job.model.adapter && count > 1) continue;  // answered on one GPU only
-        search(gpu, count);
-        if (!std::holds_alternative<std::monostate>(answer_.unavailable)) return answer_;
-      }
-    }
+    search_groups();
+    count_candidates();
+    if (answer_.candidates == 0 && lacks_graphs()) return std::move(answer_);
+    for (const Group& group : groups_) add_row(group);
     rank();
+    replay_finalists();
+    rank();
+    add_front();
     return std::move(answer_);
   }
 
  private:
-  void set_price(const GpuSpec& gpu) {
-    const Price* chosen = nullptr;
-    for (const Price& price : request_.prices) {
-      if (price.gpu != gpu.slug) continue;
-      if (chosen == nullptr || (price.is_default && !chosen->is_default)) chosen = &price;
-    }
-    job_.hardware.price.reset();
-    job_.hardware.price_source.clear();
-    if (chosen == nullptr) return;
-    job_.hardware.price = chosen->price;
-    job_.hardware.price_source = chosen->source;
+  /// Laws are of a GPU type; whether links between nodes are known matters only beyond one.
+  TimedDevice device_of(std::size_t index) {
+    TimedDevice device;
+    device.of = {&request_.gpus[index], class_of(request_.gpus[index])};
+    device.index = index;
+    Job job = request_.job;
+    job.hardware.gpu = request_.gpus[index];
+    job.hardware.count = 1;
+    job.parallelism = Parallelism();
+    if (!std::holds_alternative<GpuLaws>(laws_of(job))) return device;
+    device.laws = std::make_unique<GpuLaws>(request_.gpus[index]);
+    device.links = std::make_unique<Links>(*device.laws, job.hardware);
+    return device;
   }
 
-  void search(const GpuSpec& gpu, std::int64_t count) {
-    job_.hardware.count = count;
-    job_.parallelism.data = count;
-    laws_.reset();
-    if (auto known = laws_of(job_); std::holds_alternative<GpuLaws>(known)) {
-      laws_ = std::get<GpuLaws>(std::move(known));
-    }
-    chosen_.reset();
-    nearest_.reset();
-    const std::vector<BatchChoice> batches = batch_choices(request_.job, count);
-    if (batches.empty()) {
-      refuse_batch(gpu, count);
-      return;
-    }
-    for (const ZeroStage zero : zero_choices(request_.job, count)) {
-      for (std::size_t i = 0; i < recomputes_.size(); ++i) {
-        if (!try_batches({.gpu = &gpu,
-                          .gpus = count,
-                          .micro_batch = 1,
-                          .gradient_accumulation = 1,
-                          .recompute = recomputes_[i],
-                          .zero = zero},
-                         i, batches)) {
-          return;
-        }
+  /// Many GPUs have many layouts: those first, so that no thread is left with one at the end.
+  void search_groups() {
+    std::vector<std::pair<std::size_t, std::int64_t>> tasks;
+    for (std::size_t gpu = 0; gpu < request_.gpus.size(); ++gpu) {
+      for (const std::int64_t count : request_.counts) {
+        if (request_.job.model.adapter && count > 1) continue;  // answered on one GPU only
+        tasks.emplace_back(gpu, count);
       }
     }
-    if (chosen_) {
-      answer_.best.push_back(describe(*chosen_));
-    } else {
-      answer_.refused.push_back(describe(*nearest_));
-    }
+    std::vector<std::size_t> order(tasks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
+      return tasks[left].second > tasks[right].second;
+    });
+    groups_.resize(tasks.size());
+    const SearchSpace space{request_, recomputes_, forms_, times_};
+    in_parallel(tasks.size(), request_.threads, [&](std::size_t i) {
+      const auto [gpu, count] = tasks[order[i]];
+      groups_[order[i]] = search_group(space, devices_[gpu], count);
+    });
   }
 
-  /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
-  /// False: there is no graph.
-  bool try_batches(PlanCandidate candidate, std::size_t recompute,
-                   const std::vector<BatchChoice>& batches) {
-    for (const BatchChoice& batch : batches) {
-      candidate.micro_batch = batch.micro_batch;
-      candidate.gradient_accumulation = batch.gradient_accumulation;
-      apply(candidate);
-      const auto& graph = cache_.graph_of(job_);
-      if (const auto* reason = std::get_if<Unavailable>(&graph)) {
+  void count_candidates() {
+    std::map<std::string, std::size_t> reasons;
+    for (Group& group : groups_) {
+      answer_.candidates += group.candidates;
+      drop_late(group);
+      for (const auto& [reason, count] : group.refused) reasons[reason] += count;
+    }
+    for (const auto& [reason, count] : reasons) answer_.reasons.push_back({reason, count});
+    std::stable_sort(answer_.reasons.begin(), answer_.reasons.end(),
+                     [](const RefusedCandidates& left, const RefusedCandidates& right) {
+                       return left.candidates > right.candidates;
+                     });
+  }
+
+  [[nodiscard]] bool is_late(const Evaluated& candidate) const {
+    return request_.deadline && candidate.seconds_per_token * request_.deadline->tokens >
+                                    request_.deadline->within.value();
+  }
+
+  void drop_late(Group& group) const {
+    const auto late = [this](const Evaluated& candidate) { return is_late(candidate); };
+    group.refused[kTooLate] += std::erase_if(group.front, late);
+    if (group.refused[kTooLate] == 0) group.refused.erase(kTooLate);
+  }
+
+  bool lacks_graphs() {
+    for (const Group& group : groups_) {
+      if (const auto* reason = std::get_if<Unavailable>(&group.unavailable)) {
         answer_.unavailable = *reason;
-        return false;
+        return true;
       }
-      ++answer_.candidates;
-      const Evaluated evaluated = evaluate(std::get<Graph>(graph), candidate, recompute);
-      consider(evaluated);
-      if (evaluated.verdict == Verdict::does_not_fit) return true;
-    }
-    return true;
-  }
-
-  void apply(const PlanCandidate& candidate) {
-    job_.training->micro_batch = candidate.micro_batch;
-    job_.training->gradient_accumulation = candidate.gradient_accumulation;
-    job_.training->recompute = candidate.recompute;
-    job_.parallelism.zero = candidate.zero;
-  }
-
-  LedgerEntry& ledger_of(const Graph& graph, const Evaluated& evaluated) {
-    const LedgerKey key{.device = device_,
-                        .graph = &graph,
-                        .accumulates = evaluated.candidate.gradient_accumulation > 1,
-                        .gpus = evaluated.candidate.gpus,
-                        .zero = evaluated.candidate.zero,
-                        .recompute = evaluated.recompute};
-    return cache_.ledger_of(key, graph, job_);
-  }
-
-  Evaluated evaluate(const Graph& graph, const PlanCandidate& candidate, std::size_t recompute) {
-    Evaluated evaluated{.candidate = candidate,
-                        .recompute = recompute,
-                        .memory = {},
-                        .seconds_per_token = std::numeric_limits<double>::infinity()};
-    evaluated.memory =
-        peak_of(ledger_of(graph, evaluated), candidate.micro_batch, job_.training->seq_len);
-    evaluated.verdict = judge(evaluated.memory, capacity_of(job_.hardware));
-    if (evaluated.verdict == Verdict::does_not_fit) return evaluated;
-    if (!laws_) return evaluated;
-    const StepWork& work = cache_.work_of(graph, job_, recompute);
-    const Seconds step =
-        expected_step_time(work, job_, *laws_, cache_.prices_of(graph, job_, work, *laws_));
-    evaluated.seconds_per_token = step.value() / (static_cast<double>(job_.global_batch()) *
-                                                  static_cast<double>(job_.training->seq_len));
-    return evaluated;
-  }
-
-  /// Whether `left` is the better answer for one GPU type and count. Of equals the one found first
-  /// stays.
-  static bool is_better(const Evaluated& left, const Evaluated& right) {
-    if (left.verdict != right.verdict) return left.verdict == Verdict::fits;
-    if (left.verdict != Verdict::fits) return left.memory.high() < right.memory.high();
-    if (left.seconds_per_token != right.seconds_per_token) {
-      return left.seconds_per_token < right.seconds_per_token;
     }
     return false;
   }
 
-  void consider(const Evaluated& evaluated) {
-    if (evaluated.verdict == Verdict::does_not_fit) {
-      if (!nearest_ || evaluated.memory.device() < nearest_->memory.device()) {
-        nearest_ = evaluated;
-      }
-    } else if (!chosen_ || is_better(evaluated, *chosen_)) {
-      chosen_ = evaluated;
+  void add_row(const Group& group) {
+    const auto describe = [&](const Evaluated& candidate) {
+      return describer_.describe(candidate, group, recomputes_);
+    };
+    group_of_row_.emplace(std::pair(group.gpu, group.gpus), &group);
+    if (group.best && !is_late(*group.best)) {
+      answer_.best.push_back(describe(*group.best));
+    } else if (group.best) {
+      answer_.refused.push_back(describe(*group.best));
+      refuse_late(answer_.refused.back());
+    } else if (!group.close.empty()) {
+      answer_.best.push_back(
+          describe(*std::ranges::min_element(group.close, {}, &Evaluated::high)));
+    } else if (group.nearest) {
+      answer_.refused.push_back(describe(*group.nearest));
+    } else {
+      answer_.refused.push_back(describer_.refuse(group));
     }
   }
 
-  PlanVerdict describe(const Evaluated& evaluated) {
-    apply(evaluated.candidate);
-    const Graph& graph = std::get<Graph>(cache_.graph_of(job_));
-    LedgerEntry& entry = ledger_of(graph, evaluated);
-    const Ledger& ledger = entry.ledger;
-    const MemoryEstimate memory = estimate_memory(
-        ledger, bindings_at(ledger, job_.training->micro_batch, job_.training->seq_len));
-    const Capacity capacity = capacity_of(job_.hardware);
-    const Bytes taken_off = capacity.allocator_limit ? memory.outside : Bytes();
-
-    PlanVerdict verdict;
-    verdict.candidate = evaluated.candidate;
-    verdict.verdict = evaluated.verdict;
-    verdict.device = memory.device() - taken_off;
-    verdict.low = memory.low() - (capacity.allocator_limit ? memory.outside_low : Bytes());
-    verdict.high = memory.high() - (capacity.allocator_limit ? memory.outside_high : Bytes());
-    verdict.capacity = capacity.bytes;
-    verdict.largest_terms = largest_terms(ledger, memory);
-    verdict.time = estimate_step_time(cache_.work_of(graph, job_, evaluated.recompute), job_,
-                                      count_flops(graph, job_));
-    verdict.cost = cost(verdict.time);
-    if (verdict.verdict != Verdict::fits) {
-      verdict.reason = reason_of(verdict);
-      verdict.lever = lever_text(levers(entry), memory, capacity);
-    }
-    return verdict;
-  }
-
-  const std::vector<Lever>& levers(LedgerEntry& entry) {
-    const std::int64_t micro_batch = job_.training->micro_batch;
-    const auto found = entry.levers.find(micro_batch);
-    if (found != entry.levers.end()) return found->second;
-    return entry.levers.emplace(micro_batch, levers_of(job_)).first->second;
-  }
-
-  [[nodiscard]] std::variant<CostEstimate, Unavailable> cost(
-      const std::variant<TimeEstimate, Unavailable>& time) const {
-    if (!job_.hardware.price) {
-      return Unavailable{"no price is known for " + job_.hardware.gpu.name};
-    }
-    if (const auto* reason = std::get_if<Unavailable>(&time)) return *reason;
-    return cost_of(job_, *job_.hardware.price, std::get<TimeEstimate>(time).step);
-  }
-
-  void refuse_batch(const GpuSpec& gpu, std::int64_t count) {
-    const Unavailable reason{"the global batch of " + std::to_string(request_.job.global_batch()) +
-                             " sequences does not divide into " + std::to_string(count) +
-                             " equal shares of whole micro-batches"};
-    PlanVerdict verdict;
-    verdict.candidate.gpu = &gpu;
-    verdict.candidate.gpus = count;
-    verdict.verdict = Verdict::does_not_fit;
-    verdict.capacity = capacity_of(job_.hardware).bytes;
-    verdict.time = reason;
-    verdict.cost = reason;
-    verdict.reason = reason.sentence;
-    answer_.refused.push_back(std::move(verdict));
+  void refuse_late(PlanVerdict& verdict) const {
+    constexpr double kSecondsOfDay = 86400;
+    const double days = request_.deadline->tokens / tokens_per_second(verdict) / kSecondsOfDay;
+    verdict.reason = "takes " + std::to_string(static_cast<std::int64_t>(std::ceil(days))) +
+                     " days for the tokens, longer than allowed";
   }
 
   void rank() {
-    const auto key = [](const PlanVerdict& verdict) {
-      constexpr double kUnknown = std::numeric_limits<double>::infinity();
-      const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
-      const auto* time = std::get_if<TimeEstimate>(&verdict.time);
-      return std::tuple(verdict.verdict != Verdict::fits,
-                        cost != nullptr ? cost->per_billion_tokens.value() : kUnknown,
-                        time != nullptr ? -time->tokens_per_second_per_gpu *
-                                              static_cast<double>(verdict.candidate.gpus)
-                                        : kUnknown);
+    const auto key = [this](const PlanVerdict& verdict) {
+      const double free = 1 - verdict.high / verdict.capacity;
+      const auto gpus = static_cast<double>(verdict.candidate.gpus);
+      const double first = [&] {
+        switch (request_.objective) {
+          case Objective::money:
+            return dollars_per_token(verdict);
+          case Objective::time:
+            return -tokens_per_second(verdict);
+          case Objective::memory:
+            return -free;
+          case Objective::gpus:
+            return gpus;
+        }
+        unreachable("every objective has its measure");
+      }();
+      return std::tuple(verdict.verdict != Verdict::fits, first, dollars_per_token(verdict),
+                        -tokens_per_second(verdict));
     };
     std::stable_sort(
         answer_.best.begin(), answer_.best.end(),
         [&](const PlanVerdict& left, const PlanVerdict& right) { return key(left) < key(right); });
   }
 
+  /// A replay knows what the closed form's interval must leave open: the fastest candidate that
+  /// runs takes the row.
+  void replay_finalists() {
+    const std::size_t finalists = std::min(request_.finalists, answer_.best.size());
+    in_parallel(finalists, request_.threads, [&](std::size_t i) {
+      PlanVerdict& row = answer_.best[i];
+      const Group& group = *group_of_row_.at(
+          {static_cast<std::size_t>(row.candidate.gpu - request_.gpus.data()), row.candidate.gpus});
+      row = replayed_row(row, group);
+    });
+  }
+
+  PlanVerdict replayed_row(const PlanVerdict& row, const Group& group) const {
+    Describer describer(request_);
+    std::size_t replays = 0;
+    for (const Evaluated& candidate : group.close) {
+      const bool slower =
+          group.best && candidate.seconds_per_token >= group.best->seconds_per_token;
+      if (slower || replays == kMostReplays || is_late(candidate)) break;
+      ++replays;
+      const auto verdict = describer.replay(describer.describe(candidate, group, recomputes_));
+      if (!verdict) break;
+      // What fits only by giving memory back to the driver and asking again is no plan.
+      if (verdict->verdict != Verdict::fits || verdict->high > verdict->capacity) continue;
+      PlanVerdict winner = *verdict;
+      winner.levers.clear();
+      return winner;
+    }
+    const auto verdict = describer.replay(row);
+    const bool runs = verdict && verdict->verdict == Verdict::fits;
+    return runs && verdict->high <= verdict->capacity ? *verdict : row;
+  }
+
+  void add_front() {
+    std::vector<Weighed> all;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const Group& group = groups_[i];
+      const GpuSpec& gpu = request_.gpus[group.gpu];
+      const Job job = describer_.job_of({.gpu = &gpu, .gpus = group.gpus});
+      const double dollars = job.hardware.price
+                                 ? job.hardware.price->value() * static_cast<double>(group.gpus)
+                                 : kUnknown;
+      const Bytes capacity = capacity_of(job.hardware).bytes;
+      for (std::size_t k = 0; k < group.front.size(); ++k) {
+        const Evaluated& candidate = group.front[k];
+        if (std::isinf(candidate.seconds_per_token)) continue;
+        all.push_back({dollars * candidate.seconds_per_token, candidate.seconds_per_token,
+                       static_cast<double>(group.gpus), candidate.high / capacity, i, k});
+      }
+    }
+    for (const Weighed& weighed : pareto_front(std::move(all))) {
+      const Group& group = groups_[weighed.group];
+      answer_.front.push_back(
+          describer_.outline(group.front[weighed.candidate], group, recomputes_));
+    }
+  }
+
   const PlanRequest& request_;
-  Job job_;  ///< the candidate in hand
-  DeviceClass device_;
   std::vector<Recompute> recomputes_;
-  PlanCache cache_;
-  std::optional<GpuLaws> laws_;  ///< of the GPU in hand; none where its steps have no time
-  std::optional<Evaluated> chosen_;
-  std::optional<Evaluated> nearest_;
+  LayoutForms forms_;
+  LayoutTimes times_;
+  Describer describer_;
+  std::vector<TimedDevice> devices_;
+  std::vector<Group> groups_;
+  std::map<std::pair<std::size_t, std::int64_t>, const Group*> group_of_row_;
   PlanAnswer answer_;
 };
+
+/// Why nothing of the kind can be searched.
+std::optional<Unavailable> refusal_of(const PlanRequest& request) {
+  if (!request.job.training) {
+    return Unavailable{request.job.inference ? "plans of inference are not available yet: `memest "
+                                               "estimate --gpu` answers for one GPU"
+                                             : "the spec describes a model without training"};
+  }
+  if (auto reason = beyond_the_closed_form(request.job)) return reason;
+  const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
+  if (request.job.model.adapter && !alone) {
+    return Unavailable{"adapters trained on several GPUs are not available yet"};
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
 PlanAnswer search_plans(const PlanRequest& request) {
-  if (!request.job.training) {
-    PlanAnswer answer;
-    answer.unavailable =
-        Unavailable{request.job.inference ? "plans of inference are not available yet: `memest "
-                                            "estimate --gpu` answers for one GPU"
-                                          : "the spec describes a model without training"};
-    return answer;
-  }
-  if (request.job.training->implementation.framework == Framework::megatron) {
-    PlanAnswer answer;
-    answer.unavailable = Unavailable{
-        "plans of Megatron-core are not available yet: `memest estimate` answers for a spec"};
-    return answer;
-  }
-  if (auto reason = beyond_the_closed_form(request.job)) {
+  if (auto reason = refusal_of(request)) {
     PlanAnswer answer;
     answer.unavailable = *std::move(reason);
-    return answer;
-  }
-  const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
-  if (request.job.model.adapter && !alone) {
-    PlanAnswer answer;
-    answer.unavailable = Unavailable{"adapters trained on several GPUs are not available yet"};
     return answer;
   }
   return PlanSearch(request).answer();

@@ -1,5 +1,9 @@
 #include "space.hpp"
 
+#include <algorithm>
+#include <array>
+#include <variant>
+
 namespace memest {
 namespace {
 
@@ -19,19 +23,165 @@ std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
   return choices;
 }
 
+/// What a framework splits beside the data.
+struct Splits {
+  Framework framework;
+  bool tensor;
+  bool context;
+  bool pipeline;
+  bool expert;
+};
+constexpr std::array kSplits = {
+    Splits{Framework::megatron, true, false, true, true},
+    Splits{Framework::torchtitan, true, false, false, false},
+};
+
+Splits splits_of(Framework framework) {
+  const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
+    return splits.framework == framework;
+  });
+  return found != kSplits.end() ? *found : Splits{framework, false, false, false, false};
+}
+
+/// The divisors of `whole`, ascending, up to `most`.
+std::vector<std::int64_t> divisors_up_to(std::int64_t whole, std::int64_t most) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t divisor = 1; divisor <= std::min(whole, most); ++divisor) {
+    if (whole % divisor == 0) divisors.push_back(divisor);
+  }
+  return divisors;
+}
+
+std::int64_t experts_of(const DecoderSpec* decoder) {
+  if (decoder == nullptr) return 1;
+  for (const LayerKind& kind : decoder->kinds) {
+    if (const auto* mixture = std::get_if<MixtureOfExperts>(&kind.feed_forward)) {
+      return mixture->experts;
+    }
+  }
+  return 1;
+}
+
+class LayoutSpace {
+ public:
+  LayoutSpace(const Job& job, std::int64_t gpus)
+      : job_(job),
+        written_(job.parallelism),
+        gpus_(gpus),
+        splits_(splits_of(job.training->implementation.framework)),
+        decoder_(std::get_if<DecoderSpec>(&job.model.architecture)),
+        experts_(experts_of(decoder_)) {}
+
+  std::vector<Parallelism> choices() {
+    Parallelism layout = written_;
+    const std::int64_t node = std::min(gpus_, job_.hardware.gpus_per_node);
+    for (const std::int64_t tensor :
+         axis(splits_.tensor, job_.given.tensor, written_.tensor, divisors_up_to(gpus_, node))) {
+      layout.tensor = tensor;
+      if (!job_.given.sequence) layout.sequence = tensor > 1;
+      if (gpus_ % tensor == 0) add_contexts(layout);
+    }
+    return std::move(choices_);
+  }
+
+ private:
+  /// The written value, or all, or 1 alone where the framework does not split so.
+  static std::vector<std::int64_t> axis(bool splits, bool given, std::int64_t written,
+                                        std::vector<std::int64_t> all) {
+    if (given) return {written};
+    if (!splits) return {1};
+    return all;
+  }
+
+  /// A ring of c ranks gives each two chunks of the sequence, one from either end.
+  void add_contexts(Parallelism layout) {
+    const std::int64_t left = gpus_ / layout.tensor;
+    std::vector<std::int64_t> all = divisors_up_to(left, left);
+    std::erase_if(all, [&](std::int64_t context) {
+      return context > 1 && job_.training->seq_len % (2 * context) != 0;
+    });
+    for (const std::int64_t context :
+         axis(splits_.context, job_.given.context, written_.context, all)) {
+      layout.context = context;
+      if (left % context == 0) add_pipelines(layout, left / context);
+    }
+  }
+
+  void add_pipelines(Parallelism layout, std::int64_t left) {
+    const std::int64_t layers = decoder_ == nullptr ? 1 : decoder_->layers();
+    for (const std::int64_t pipeline : axis(splits_.pipeline, job_.given.pipeline,
+                                            written_.pipeline, divisors_up_to(layers, left))) {
+      if (left % pipeline != 0 || layers % pipeline != 0) continue;
+      layout.pipeline = pipeline;
+      layout.data = left / pipeline;
+      const std::int64_t of_rank = layers / pipeline;
+      std::vector<std::int64_t> all = divisors_up_to(of_rank, pipeline > 1 ? of_rank : 1);
+      for (const std::int64_t stages :
+           axis(splits_.pipeline, job_.given.schedule, written_.virtual_stages, all)) {
+        if (of_rank % stages != 0 || (pipeline == 1 && stages > 1)) continue;
+        layout.virtual_stages = stages;
+        if (!job_.given.schedule) {
+          layout.schedule = stages > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+        }
+        add_experts(layout);
+      }
+    }
+  }
+
+  void add_experts(Parallelism layout) {
+    const std::int64_t replicas = layout.data * layout.context;
+    std::vector<std::int64_t> all = divisors_up_to(replicas, experts_);
+    std::erase_if(all, [this](std::int64_t expert) { return experts_ % expert != 0; });
+    for (const std::int64_t expert :
+         axis(splits_.expert, job_.given.expert, written_.expert, all)) {
+      if (replicas % expert != 0) continue;
+      layout.expert = expert;
+      add_shards(layout);
+    }
+  }
+
+  /// What the data-parallel ranks share, the least first.
+  void add_shards(Parallelism layout) {
+    const auto add = [&](ZeroStage stage, bool distributed) {
+      layout.zero = stage;
+      layout.distributed_optimizer = distributed;
+      choices_.push_back(layout);
+    };
+    const TrainingSpec& training = *job_.training;
+    const std::int64_t replicas = layout.data * layout.context;
+    if (job_.given.zero) return add(written_.zero, written_.distributed_optimizer);
+    if (replicas == 1) return add(ZeroStage::none, false);
+    if (training.recipe.gathered_units) return add(ZeroStage::optimizer_gradients_weights, false);
+    const bool megatron = training.implementation.framework == Framework::megatron;
+    add(ZeroStage::none, false);
+    add(ZeroStage::optimizer, megatron);
+    if (megatron) return;
+    add(ZeroStage::optimizer_gradients, false);
+    add(ZeroStage::optimizer_gradients_weights, false);
+  }
+
+  const Job& job_;
+  const Parallelism& written_;
+  std::int64_t gpus_;
+  Splits splits_;
+  const DecoderSpec* decoder_;
+  std::int64_t experts_;  ///< of a layer; 1 without
+  std::vector<Parallelism> choices_;
+};
+
 }  // namespace
 
-std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t gpus) {
+std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t data) {
   const TrainingSpec& training = *job.training;
-  if (job.global_batch_given) {
+  if (job.given.global_batch) {
     const std::int64_t global_batch = job.global_batch();
-    if (global_batch % gpus != 0) return {};
-    const std::int64_t share = global_batch / gpus;
-    if (!job.micro_batch_given) return divisors_of(share);
+    if (global_batch % data != 0) return {};
+    const std::int64_t share = global_batch / data;
+    if (!job.given.micro_batch) return divisors_of(share);
     if (share % training.micro_batch != 0) return {};
     return {{training.micro_batch, share / training.micro_batch}};
   }
-  if (job.micro_batch_given) return {{training.micro_batch, training.gradient_accumulation}};
+  if (job.given.micro_batch) return {{training.micro_batch, training.gradient_accumulation}};
   std::vector<BatchChoice> choices;
   for (std::int64_t batch = 1; batch <= kLargestMicroBatch; batch *= 2) {
     choices.push_back({batch, training.gradient_accumulation});
@@ -40,16 +190,12 @@ std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t gpus) {
 }
 
 std::vector<Recompute> recompute_choices(const Job& job) {
-  if (job.recompute_given) return {job.training->recompute};
+  if (job.given.recompute) return {job.training->recompute};
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 
-std::vector<ZeroStage> zero_choices(const Job& job, std::int64_t gpus) {
-  if (job.zero_given) return {job.parallelism.zero};
-  if (gpus == 1) return {ZeroStage::none};
-  if (job.training->recipe.gathered_units) return {ZeroStage::optimizer_gradients_weights};
-  return {ZeroStage::none, ZeroStage::optimizer, ZeroStage::optimizer_gradients,
-          ZeroStage::optimizer_gradients_weights};
+std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus) {
+  return LayoutSpace(job, gpus).choices();
 }
 
 }  // namespace memest

@@ -8,19 +8,23 @@
 
 namespace memest {
 
-/// A micro-batch with the accumulation that it implies.
+/// A micro-batch with the micro-steps that it implies.
 struct BatchChoice {
   std::int64_t micro_batch = 1;
   std::int64_t gradient_accumulation = 1;
 };
 
-/// Ascending; empty where the global batch cannot be divided so. `job`'s batch is that of the file.
-std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t gpus);
+/// Ascending; empty where the global batch cannot be divided over `data` ranks. `job`'s batch is
+/// that of the file.
+std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t data);
 
 /// none, selective, full; or the file's own. A recompute that would save nothing is left out.
 std::vector<Recompute> recompute_choices(const Job& job);
 
-/// 0 to 3; 0 alone on one GPU, 3 alone where the recipe lives in shards; or the file's own.
-std::vector<ZeroStage> zero_choices(const Job& job, std::int64_t gpus);
+/// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a
+/// node, context ranks, stages of equal layers, their order, expert ranks, and what is sharded over
+/// the data-parallel ranks. Sizes that the model does not divide by are left to the lowering, which
+/// names them. What the file wrote is kept. The least split first.
+std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus);
 
 }  // namespace memest

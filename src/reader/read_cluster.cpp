@@ -117,6 +117,17 @@ RankProduct product_of_ranks(const Value* parallelism, std::int64_t data) {
   return product;
 }
 
+void note_given(const Value* parallelism, WrittenKeys& given) {
+  const auto has = [&](std::string_view key) { return find(parallelism, key) != nullptr; };
+  given.zero = has("zero") || has("distributed_optimizer") || has("fsdp");
+  given.tensor = has("tensor");
+  given.sequence = has("sequence");
+  given.context = has("context");
+  given.pipeline = has("pipeline");
+  given.expert = has("expert");
+  given.schedule = has("schedule") || has("virtual_stages");
+}
+
 /// Data-parallel ranks and GPUs: each follows from the other where it is left out.
 void read_ranks(const ClusterSections& sections, Job& job, Diagnostics& diagnostics) {
   const Value* data_value = find(sections.parallelism, "data");
@@ -197,9 +208,7 @@ void read_price(const Value* written, Hardware& hardware) {
 
 void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagnostics) {
   job.parallelism = read_parallelism(sections.parallelism, diagnostics);
-  job.zero_given = find(sections.parallelism, "zero") != nullptr ||
-                   find(sections.parallelism, "distributed_optimizer") != nullptr ||
-                   find(sections.parallelism, "fsdp") != nullptr;
+  note_given(sections.parallelism, job.given);
   read_ranks(sections, job, diagnostics);
   read_gpu(find(sections.hardware, "gpu"), job.hardware, diagnostics);
   job.hardware.gpus_per_node = as_count(find(sections.hardware, "gpus_per_node")).value_or(8);

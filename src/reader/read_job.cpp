@@ -72,9 +72,9 @@ std::string name_of_source(const SourceSpan& span) {
 }
 
 void note_given(const Value& training, Job& job) {
-  job.global_batch_given = training.find("global_batch") != nullptr;
-  job.micro_batch_given = training.find("micro_batch") != nullptr;
-  job.recompute_given = training.find("recompute") != nullptr;
+  job.given.global_batch = training.find("global_batch") != nullptr;
+  job.given.micro_batch = training.find("micro_batch") != nullptr;
+  job.given.recompute = training.find("recompute") != nullptr;
 }
 
 /// In the order of the text, one a place: what check_table says of a value comes before what else

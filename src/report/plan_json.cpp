@@ -1,9 +1,32 @@
 #include "plan_json.hpp"
 
 #include "estimate_json.hpp"
+#include "plan_layout.hpp"
 
 namespace memest {
 namespace {
+
+Json json_of(const Parallelism& layout) {
+  return {{"data", layout.data},
+          {"tensor", layout.tensor},
+          {"sequence", layout.sequence},
+          {"context", layout.context},
+          {"pipeline", layout.pipeline},
+          {"schedule", name_of(layout.schedule)},
+          {"virtual_stages", layout.virtual_stages},
+          {"expert", layout.expert},
+          {"distributed_optimizer", layout.distributed_optimizer}};
+}
+
+Json json_of(const Lever& lever) {
+  Json json{{"name", lever.name}, {"saved_bytes", lever.saved.value()}, {"fits", lever.fits}};
+  if (lever.slower) {
+    json["slower"] = *lever.slower;
+  } else {
+    put_null(json, "slower", "such steps have no time on this GPU");
+  }
+  return json;
+}
 
 Json json_of(const PlanVerdict& verdict) {
   const PlanCandidate& candidate = verdict.candidate;
@@ -12,15 +35,19 @@ Json json_of(const PlanVerdict& verdict) {
             {"micro_batch", candidate.micro_batch},
             {"gradient_accumulation", candidate.gradient_accumulation},
             {"recompute", text_of(candidate.recompute)},
-            {"zero", static_cast<int>(candidate.zero)},
+            {"zero", static_cast<int>(candidate.parallelism.zero)},
+            {"parallelism", json_of(candidate.parallelism)},
             {"verdict", name_of(verdict.verdict)},
             {"device_bytes", verdict.device.value()},
             {"interval_bytes", {verdict.low.value(), verdict.high.value()}},
-            {"capacity_bytes", verdict.capacity.value()}};
+            {"capacity_bytes", verdict.capacity.value()},
+            {"method", verdict.replayed ? "replay" : "closed form"}};
   put(json, "time", verdict.time, [](const TimeEstimate& time) { return memest::json_of(time); });
   put(json, "cost", verdict.cost, [](const CostEstimate& cost) { return memest::json_of(cost); });
   json["reason"] = verdict.reason;
-  json["lever"] = verdict.lever;
+  json["lever"] = lever_text(verdict.levers);
+  json["levers"] = Json::array();
+  for (const Lever& lever : verdict.levers) json["levers"].push_back(json_of(lever));
   json["largest_terms"] = Json::array();
   for (const NamedBytes& term : verdict.largest_terms) {
     json["largest_terms"].push_back({{"name", term.name}, {"bytes", term.bytes.value()}});
@@ -36,16 +63,30 @@ Json json_of(const std::vector<PlanVerdict>& verdicts) {
 
 }  // namespace
 
-Json plan_json(const PlanAnswer& answer, const Question& question) {
+Json plan_json(const PlanAnswer& answer, const Question& question, const PlanView& view) {
   Json json = new_answer();
   if (const auto* missing = std::get_if<Unavailable>(&answer.unavailable)) {
     put_null(json, "best", missing->sentence);
     put_null(json, "refused", missing->sentence);
+    put_null(json, "front", missing->sentence);
   } else {
     json["best"] = json_of(answer.best);
     json["refused"] = json_of(answer.refused);
+    json["front"] = json_of(answer.front);
   }
   json["candidates"] = answer.candidates;
+  json["reasons"] = Json::array();
+  for (const RefusedCandidates& refused : answer.reasons) {
+    json["reasons"].push_back({{"reason", refused.reason}, {"candidates", refused.candidates}});
+  }
+  if (!view.alternatives.empty()) {
+    json["alternatives"] = Json::array();
+    for (const Alternative& other : view.alternatives) {
+      Json alternative = json_of(other.verdict);
+      alternative["instead"] = other.name;
+      json["alternatives"].push_back(std::move(alternative));
+    }
+  }
   json["provenance"] = {{"method", "closed form"}, {"versions", {{"memest", question.version}}}};
   return json;
 }

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "json.hpp"
-#include "memest/plan/search.hpp"
+#include "memest/report/plan_report.hpp"
 
 namespace memest {
 
 /// The whole answer of `memest plan`.
-Json plan_json(const PlanAnswer& answer, const Question& question);
+Json plan_json(const PlanAnswer& answer, const Question& question, const PlanView& view);
 
 }  // namespace memest

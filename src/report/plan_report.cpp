@@ -10,6 +10,7 @@
 #include "memest/graph/parameters.hpp"
 #include "memest/report/numbers.hpp"
 #include "plan_json.hpp"
+#include "plan_layout.hpp"
 #include "title.hpp"
 
 namespace memest {
@@ -19,10 +20,22 @@ namespace {
 constexpr std::size_t kShownBest = 12;
 constexpr std::size_t kShownRefused = 4;
 
-std::vector<std::string> settings_of(const PlanCandidate& candidate) {
+constexpr const char* kLayoutLegend =
+    "Layouts: t tensor, c context, p pipeline, v stages a rank, x expert, D data-parallel ranks, Z "
+    "what they shard.";
+
+double tokens_per_second(const PlanVerdict& verdict) {
+  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
+  return time == nullptr
+             ? 0
+             : time->tokens_per_second_per_gpu * static_cast<double>(verdict.candidate.gpus);
+}
+
+std::vector<std::string> settings_of(const PlanCandidate& candidate, Splits splits) {
   return {fmt::format("{} × {}", candidate.gpus, candidate.gpu->slug),
           std::to_string(candidate.micro_batch), text_of(candidate.recompute),
-          std::string(stage_of(candidate.zero))};
+          splits == Splits::layers ? layout_text(candidate.parallelism)
+                                   : std::string(stage_of(candidate.parallelism.zero))};
 }
 
 /// A cell of a value that may be missing.
@@ -32,8 +45,8 @@ std::string cell(const std::variant<T, Unavailable>& value, const Write& write) 
   return present == nullptr ? "–" : write(*present);
 }
 
-Row best_row(const PlanVerdict& verdict, bool cheapest) {
-  std::vector<std::string> cells = settings_of(verdict.candidate);
+Row best_row(const PlanVerdict& verdict, Splits splits, bool first) {
+  std::vector<std::string> cells = settings_of(verdict.candidate, splits);
   const auto time = [&](const auto& write) { cells.push_back(cell(verdict.time, write)); };
   cells.push_back(gib_text(verdict.device));
   cells.push_back(gib_text(verdict.high));
@@ -49,18 +62,24 @@ Row best_row(const PlanVerdict& verdict, bool cheapest) {
   }));
   if (verdict.verdict == Verdict::too_close_to_call)
     return {std::move(cells), "±", Tone::uncertain};
-  return {std::move(cells), cheapest ? "▸" : "", cheapest ? Tone::good : Tone::plain};
+  return {std::move(cells), first ? "▸" : "", first ? Tone::good : Tone::plain};
 }
 
-Row refused_row(const PlanVerdict& verdict) {
+std::string why_text(const PlanVerdict& verdict, Splits splits) {
   const PlanCandidate& candidate = verdict.candidate;
-  std::vector<std::string> cells = {settings_of(candidate).front()};
-  std::string why =
-      fmt::format("micro-batch {}, recompute {}, ZeRO {}: {}", candidate.micro_batch,
-                  text_of(candidate.recompute), stage_of(candidate.zero), verdict.reason);
-  if (!verdict.lever.empty()) why += (why.empty() ? "" : "; ") + verdict.lever;
-  cells.push_back(std::move(why));
-  return {std::move(cells), "✗", Tone::bad};
+  const std::string layout = splits == Splits::layers
+                                 ? layout_text(candidate.parallelism)
+                                 : fmt::format("ZeRO {}", stage_of(candidate.parallelism.zero));
+  std::string why = fmt::format("micro-batch {}, recompute {}, {}: {}", candidate.micro_batch,
+                                text_of(candidate.recompute), layout, verdict.reason);
+  const std::string lever = lever_text(verdict.levers);
+  if (!lever.empty()) why += (why.empty() ? "" : "; ") + lever;
+  return why;
+}
+
+Row refused_row(const PlanVerdict& verdict, Splits splits) {
+  return {
+      {settings_of(verdict.candidate, splits).front(), why_text(verdict, splits)}, "✗", Tone::bad};
 }
 
 /// The refusals that lack least, those first.
@@ -75,23 +94,41 @@ std::vector<const PlanVerdict*> nearest_misses(const PlanAnswer& answer) {
   return refused;
 }
 
-Table table_of(const PlanAnswer& answer) {
-  Table table{{{"GPUs"},
-               {"micro", Align::right},
-               {"recompute"},
-               {"ZeRO"},
-               {"peak", Align::right},
-               {"at most", Align::right},
-               {"of GiB", Align::right},
-               {"step", Align::right},
-               {"tokens/s", Align::right},
-               {"MFU", Align::right},
-               {"USD/B tok", Align::right}},
-              {}};
+Table empty_table(Splits splits) {
+  return {{{"GPUs"},
+           {"micro", Align::right},
+           {"recompute"},
+           {splits == Splits::layers ? "layout" : "ZeRO"},
+           {"peak", Align::right},
+           {"at most", Align::right},
+           {"of GiB", Align::right},
+           {"step", Align::right},
+           {"tokens/s", Align::right},
+           {"MFU", Align::right},
+           {"USD/B tok", Align::right}},
+          {}};
+}
+
+Table table_of(const PlanAnswer& answer, Splits splits) {
+  Table table = empty_table(splits);
   const std::size_t best = std::min(answer.best.size(), kShownBest);
-  for (std::size_t i = 0; i < best; ++i) table.rows.push_back(best_row(answer.best[i], i == 0));
+  for (std::size_t i = 0; i < best; ++i) {
+    table.rows.push_back(best_row(answer.best[i], splits, i == 0));
+  }
   for (const PlanVerdict* refused : nearest_misses(answer)) {
-    table.rows.push_back(refused_row(*refused));
+    table.rows.push_back(refused_row(*refused, splits));
+  }
+  return table;
+}
+
+/// Of many points those that stand evenly between the cheapest and the last.
+Table front_table(const PlanAnswer& answer, Splits splits) {
+  Table table = empty_table(splits);
+  const std::size_t count = answer.front.size();
+  const std::size_t shown = std::min(count, kShownBest);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const std::size_t index = shown == 1 ? 0 : i * (count - 1) / (shown - 1);
+    table.rows.push_back(best_row(answer.front[index], splits, false));
   }
   return table;
 }
@@ -103,19 +140,6 @@ std::string left_out_text(const PlanAnswer& answer) {
   if (best == 0 && refused == 0) return {};
   return fmt::format("Not shown: {} more that fit, {} more that do not; --format csv has all. ",
                      best, refused);
-}
-
-/// The `--set` words that make a spec this candidate.
-std::string command_of(const PlanCandidate& candidate, const Question& question) {
-  std::string recompute = text_of(candidate.recompute);
-  if (const auto* every = std::get_if<EveryRecompute>(&candidate.recompute)) {
-    recompute = fmt::format("'{{every: {}}}'", every->every);
-  }
-  return fmt::format(
-      "memest explain {} --gpu {} --gpus {} --set training.micro_batch={} --set "
-      "training.recompute={} --set parallelism.zero={}",
-      question.spec, candidate.gpu->slug, candidate.gpus, candidate.micro_batch, recompute,
-      stage_of(candidate.zero));
 }
 
 Paragraph conclusion_of(const PlanAnswer& answer) {
@@ -136,9 +160,10 @@ std::string provenance_of(const PlanAnswer& answer) {
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
   const double device = first.device.as_double();
   std::string text = fmt::format(
-      "{} candidates. Memory: closed form, −{} / +{}; what is within that of the capacity is too "
-      "close to call.",
-      answer.candidates, percent_text(1 - first.low.as_double() / device),
+      "{} candidates. Memory: {}, −{} / +{}; what is within that of the capacity is too close to "
+      "call.",
+      answer.candidates, first.replayed ? "replayed" : "closed form",
+      percent_text(1 - first.low.as_double() / device),
       percent_text(first.high.as_double() / device - 1));
   if (const auto* time = std::get_if<TimeEstimate>(&first.time)) {
     text += fmt::format(" Step times: {}, {} to {} times the value.", text_of(time->origin()),
@@ -151,7 +176,37 @@ std::string provenance_of(const PlanAnswer& answer) {
   return text;
 }
 
-Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Question& question) {
+/// What each other value of one setting would do to the choice.
+void add_choice(Page& page, const PlanAnswer& answer, const PlanView& view) {
+  if (view.alternatives.empty() || answer.best.empty()) return;
+  page.parts.emplace_back(Heading{"Why this choice: one setting changed, the others best"});
+  Table table{{{"instead"},
+               {"micro", Align::right},
+               {"recompute"},
+               {"layout"},
+               {"at most", Align::right},
+               {"step", Align::right},
+               {"and so"}},
+              {}};
+  const double chosen = tokens_per_second(answer.best.front());
+  for (const Alternative& other : view.alternatives) {
+    const PlanCandidate& candidate = other.verdict.candidate;
+    const bool fits = other.verdict.verdict == Verdict::fits;
+    const double slower = chosen / tokens_per_second(other.verdict);
+    table.rows.push_back(
+        {{other.name, std::to_string(candidate.micro_batch), text_of(candidate.recompute),
+          layout_text(candidate.parallelism), gib_text(other.verdict.high),
+          cell(other.verdict.time,
+               [](const TimeEstimate& time) { return seconds_text(time.step); }),
+          fits ? fmt::format("{} × the time", significant_text(slower)) : other.verdict.reason},
+         fits ? "" : "✗",
+         fits ? Tone::plain : Tone::bad});
+  }
+  page.parts.emplace_back(std::move(table));
+}
+
+Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
+             const PlanView& view) {
   Page page;
   page.parts.emplace_back(
       Heading{title_of(request.job, count_parameters(request.job.model).total)});
@@ -160,12 +215,20 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
     return page;
   }
   if (answer.best.empty() && answer.refused.empty()) return page;
-  page.parts.emplace_back(table_of(answer));
+  const Splits splits = splits_of(request.job);
+  page.parts.emplace_back(table_of(answer, splits));
+  if (splits == Splits::layers) page.parts.emplace_back(Paragraph{kLayoutLegend, Tone::faint});
   page.parts.emplace_back(conclusion_of(answer));
   page.parts.emplace_back(Paragraph{left_out_text(answer) + provenance_of(answer), Tone::faint});
+  if (view.front) {
+    page.parts.emplace_back(Heading{"Not worse than any other in everything"});
+    page.parts.emplace_back(front_table(answer, splits));
+  }
+  add_choice(page, answer, view);
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
-  page.parts.emplace_back(
-      Paragraph{"Why these numbers: " + command_of(first.candidate, question), Tone::plain});
+  page.parts.emplace_back(Paragraph{"Why these numbers: memest explain " + question.spec + " " +
+                                        flags_of(first.candidate, splits),
+                                    Tone::plain});
   return page;
 }
 
@@ -176,7 +239,7 @@ Row record_of(const PlanVerdict& verdict) {
                                     std::to_string(candidate.micro_batch),
                                     std::to_string(candidate.gradient_accumulation),
                                     text_of(candidate.recompute),
-                                    std::string(stage_of(candidate.zero)),
+                                    std::string(stage_of(candidate.parallelism.zero)),
                                     std::string(name_of(verdict.verdict)),
                                     std::to_string(verdict.device.value()),
                                     std::to_string(verdict.low.value()),
@@ -189,16 +252,17 @@ Row record_of(const PlanVerdict& verdict) {
   cells.push_back(time == nullptr ? "" : exact_text(time->mfu));
   cells.push_back(cost == nullptr ? "" : exact_text(cost->per_billion_tokens.value()));
   cells.push_back(verdict.reason);
-  cells.push_back(verdict.lever);
+  cells.push_back(lever_text(verdict.levers));
+  cells.push_back(layout_text(candidate.parallelism));
   return {std::move(cells), "", {}};
 }
 
 Table records_of(const PlanAnswer& answer) {
   Table table;
-  for (const char* title :
-       {"gpu", "gpus", "micro_batch", "gradient_accumulation", "recompute", "zero", "verdict",
-        "device_bytes", "low_bytes", "high_bytes", "capacity_bytes", "step_seconds",
-        "tokens_per_second_per_gpu", "mfu", "usd_per_billion_tokens", "reason", "lever"}) {
+  for (const char* title : {"gpu", "gpus", "micro_batch", "gradient_accumulation", "recompute",
+                            "zero", "verdict", "device_bytes", "low_bytes", "high_bytes",
+                            "capacity_bytes", "step_seconds", "tokens_per_second_per_gpu", "mfu",
+                            "usd_per_billion_tokens", "reason", "lever", "layout"}) {
     table.columns.push_back({title});
   }
   for (const PlanVerdict& verdict : answer.best) table.rows.push_back(record_of(verdict));
@@ -208,9 +272,10 @@ Table records_of(const PlanAnswer& answer) {
 
 }  // namespace
 
-Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question) {
-  return {page_of(request, answer, question), records_of(answer),
-          text_of(plan_json(answer, question))};
+Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
+                   const PlanView& view) {
+  return {page_of(request, answer, question, view), records_of(answer),
+          text_of(plan_json(answer, question, view))};
 }
 
 }  // namespace memest

@@ -118,7 +118,7 @@ TEST_CASE("What the file writes is kept") {
   const PlanCandidate& candidate = answer.best.front().candidate;
   CHECK(candidate.micro_batch == 3);
   CHECK(std::holds_alternative<FullRecompute>(candidate.recompute));
-  CHECK(candidate.zero == ZeroStage::optimizer);
+  CHECK(candidate.parallelism.zero == ZeroStage::optimizer);
   CHECK(answer.candidates == 1);
 }
 
@@ -155,8 +155,10 @@ TEST_CASE("A refusal says what is missing, what fills the device and what would 
   CHECK(refused.candidate.micro_batch == 1);
   CHECK(refused.reason.starts_with("needs "));
   CHECK(refused.reason.find(" GiB more: ") != std::string::npos);
-  CHECK(refused.lever.starts_with("ZeRO 3 saves "));
-  CHECK(refused.lever.ends_with(" GiB and fits"));
+  REQUIRE_FALSE(refused.levers.empty());
+  CHECK(refused.levers.front().name == "ZeRO 3");
+  CHECK(refused.levers.front().fits);
+  CHECK(refused.levers.front().saved > Bytes());
   REQUIRE(refused.largest_terms.size() > 3);
   Bytes sum;
   for (const NamedBytes& term : refused.largest_terms) sum += term.bytes;
@@ -184,7 +186,7 @@ TEST_CASE("No answer's own parts exceed its GPU", "[peers]") {
   for (const PlanVerdict& verdict : answer.refused) {
     CHECK(verdict.device > verdict.capacity);
     CHECK_FALSE(verdict.reason.empty());
-    CHECK_FALSE(verdict.lever.empty());
+    CHECK_FALSE(verdict.levers.empty());
   }
 }
 
@@ -208,7 +210,7 @@ TEST_CASE("On one GPU nothing is sharded") {
   const PlanAnswer answer = search_plans(
       request_for(gpt2("seq_len: 1024, global_batch: 8, precision: bf16"), {"a10"}, {1}));
   REQUIRE(answer.best.size() == 1);
-  CHECK(answer.best.front().candidate.zero == ZeroStage::none);
+  CHECK(answer.best.front().candidate.parallelism.zero == ZeroStage::none);
 }
 
 TEST_CASE("A model without a graph is not searched, and the answer says why") {

@@ -64,7 +64,7 @@ TEST_CASE("every model of the gallery has the parameters that transformers build
     CHECK(count_parameters(job.value().model).total == std::stoll(total));
     CHECK(file->text.find(grouped(std::stoll(total)) + " parameters") != std::string::npos);
     CHECK(job.value().training.has_value());
-    CHECK(job.value().global_batch_given);
+    CHECK(job.value().given.global_batch);
   }
   std::size_t files = 0;
   for (const EmbeddedFile& file : embedded_configs()) files += file.path.starts_with("models/");

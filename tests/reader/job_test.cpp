@@ -61,7 +61,7 @@ TEST_CASE("what a spec leaves out has the documented default") {
   CHECK(job.hardware.gpu.slug == kDefaultGpu);
   CHECK(job.hardware.price);
   CHECK(job.hardware.count == 1);
-  CHECK_FALSE(job.global_batch_given);
+  CHECK_FALSE(job.given.global_batch);
 }
 
 TEST_CASE("GPUs and data-parallel ranks follow from each other") {
@@ -84,8 +84,8 @@ TEST_CASE("the global batch decides the accumulation, and both must agree") {
       job_of(model + four + "training: {seq_len: 8, micro_batch: 2, global_batch: 64}\n");
   CHECK(job.training->gradient_accumulation == 8);
   CHECK(job.global_batch() == 64);
-  CHECK(job.global_batch_given);
-  CHECK(job.micro_batch_given);
+  CHECK(job.given.global_batch);
+  CHECK(job.given.micro_batch);
   CHECK(first_error(model + four + "training: {seq_len: 8, micro_batch: 3, global_batch: 64}\n") ==
         "'global_batch' 64 is not a multiple of micro_batch 3 x data 4 = 12");
   CHECK(first_error(model + four +

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
+#include "memest/memory/graph_moments.hpp"
 #include "memest/memory/size_polynomial.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/margin.hpp"
@@ -94,9 +95,20 @@ struct MemoryEstimate {
   [[nodiscard]] Bytes high() const;
 };
 
+/// Which instants a ledger keeps: those that may be the peak at other micro-batches and sequence
+/// lengths, or every one, for what other layouts make of it (StageForm).
+enum class LedgerScope : std::uint8_t { sizes, layouts };
+
+struct LedgerOptions {
+  std::int64_t pipeline_rank = 0;
+  LedgerScope scope = LedgerScope::sizes;
+  GraphMoments* moments = nullptr;  ///< of the graph, where several ledgers share them
+};
+
 /// Writes the closed form of `job` (its training or inference is present) over `graph`; of a
 /// pipeline over the graph of one of its ranks.
 Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank = 0);
+Ledger write_ledger(const Graph& graph, const Job& job, const LedgerOptions& options);
 
 /// Why the ledger's formulas are not those of the job; empty where they are.
 std::optional<Unavailable> beyond_the_formulas(const Job& job);

@@ -1,7 +1,8 @@
-// A search over GPU types, micro-batches, recompute and ZeRO stages on one node: what fits, how
-// fast, at what price, and for everything refused, why and what would come closest.
+// A search over GPU types, counts and every way to lay a model over them: what fits, how fast, at
+// what price, and for everything refused, why and what would come closest.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/plan/objective.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
@@ -17,55 +19,84 @@ namespace memest {
 struct PlanCandidate {
   const GpuSpec* gpu = nullptr;  ///< into PlanRequest::gpus
   std::int64_t gpus = 1;
+  Parallelism parallelism;
   std::int64_t micro_batch = 1;
   std::int64_t gradient_accumulation = 1;
   Recompute recompute;
-  ZeroStage zero = ZeroStage::none;
 };
 
-/// A term of a refused candidate, largest first.
+/// A term of a candidate's peak.
 struct NamedBytes {
   std::string name;
   Bytes bytes;
 };
 
+/// A change that makes a candidate need less, with what it costs.
+struct Lever {
+  std::string name;  ///< "full recompute", "ZeRO 3", "tensor 2", "adamw-8bit"
+  Bytes saved;
+  bool fits = false;             ///< all of it, by the closed form
+  std::optional<double> slower;  ///< seconds a token over those before; none where not known
+};
+
 struct PlanVerdict {
   PlanCandidate candidate;
   Verdict verdict = Verdict::fits;
-  Bytes device;  ///< expected, with interval
+  Bytes device;  ///< expected, with interval; of the ranks that take most
   Bytes low;
   Bytes high;
   Bytes capacity;
+  bool replayed = false;  ///< the bytes are of the replay; else of the closed form
   std::variant<TimeEstimate, Unavailable> time;
   std::variant<CostEstimate, Unavailable> cost;
   std::string reason;  ///< never empty unless it fits: "needs 7.4 GiB more: gradients 16.0, ..."
-  std::string lever;   ///< for a refusal, the next thing to try, with what it saves
+  std::vector<Lever> levers;  ///< for a refusal: the first that fits, then what saves most
   std::vector<NamedBytes> largest_terms;  ///< of the peak, largest first
+};
+
+/// So many tokens in so long.
+struct Deadline {
+  double tokens = 0;
+  Seconds within;
 };
 
 struct PlanRequest {
   Job job;  ///< model and training; hardware.gpu is not used
   std::vector<GpuSpec> gpus;
-  std::vector<std::int64_t> counts;  ///< GPUs to consider, on one node
+  std::vector<std::int64_t> counts;  ///< GPUs to consider
   std::vector<Price> prices;
+  Objective objective = Objective::money;
+  std::optional<Deadline> deadline = {};
+  std::size_t threads = 1;    ///< the answer is the same with any number
+  std::size_t finalists = 0;  ///< the best so many of PlanAnswer::best are replayed
+};
+
+/// How many candidates were refused for one reason.
+struct RefusedCandidates {
+  std::string reason;
+  std::size_t candidates = 0;
 };
 
 struct PlanAnswer {
   /// For each GPU type and count the candidate of least time a token among those that fit; where
   /// none fits surely, the one that is too close to call and needs least, marked by its verdict.
-  /// What fits comes first, then what is cheapest a token, then what is fastest; answers without a
-  /// price or a time come last.
+  /// What fits comes first, then what is best by the objective, then what is fastest; answers
+  /// without a price or a time come last.
   std::vector<PlanVerdict> best;
   std::vector<PlanVerdict> refused;  ///< for each GPU type and count without one: the nearest miss
-  std::size_t candidates = 0;        ///< evaluated
+  /// Of all that fit those to which no other is equal or better in dollars a token, tokens a
+  /// second, number of GPUs and free memory at once; the cheapest first.
+  std::vector<PlanVerdict> front;
+  std::size_t candidates = 0;              ///< considered, those that bounds leave out included
+  std::vector<RefusedCandidates> reasons;  ///< the most frequent first
   std::variant<std::monostate, Unavailable> unavailable;  ///< why nothing could be searched
 };
 
-/// Varies micro-batch, recompute and ZeRO stage, but for those that the file wrote
-/// (Job::micro_batch_given, ...). With `global_batch_given` the micro-batch divides the share of a
-/// GPU and accumulation follows; else it is a power of two and accumulation is the job's.
-/// Candidates whose time is equal rank by the lower stage, then the lesser recompute. Throws
-/// OverflowError where a size leaves its range.
+/// Varies micro-batch, recompute and layout, but for what the file wrote (Job::given). With a
+/// global batch given the micro-batch divides the share of a data-parallel rank and accumulation
+/// follows; else it is a power of two and accumulation is the job's. Candidates whose time is equal
+/// rank by the lesser split, then the lesser recompute. Throws OverflowError where a size leaves
+/// its range.
 PlanAnswer search_plans(const PlanRequest& request);
 
 }  // namespace memest

@@ -97,5 +97,4 @@ std::vector<MetricSummary> summarize(const std::vector<ValidatedRun>& runs);
 /// Whatever breaks a line, at its place in the file of lines; empty where every line holds.
 Diagnostics hold_to_lines(const std::vector<ValidatedRun>& runs, const AccuracyLines& lines);
 
-
 }  // namespace memest

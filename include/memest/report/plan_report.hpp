@@ -1,11 +1,21 @@
-// The answer of `memest plan`: what fits, ranked by price, and for what does not, why.
+// The answer of `memest plan`: what fits, ranked, and for what does not, why.
 #pragma once
 
+#include <vector>
+
+#include "memest/plan/alternatives.hpp"
 #include "memest/plan/search.hpp"
 #include "memest/report/report.hpp"
 
 namespace memest {
 
-Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question);
+/// What the page shows beside the table.
+struct PlanView {
+  bool front = false;                     ///< the Pareto front
+  std::vector<Alternative> alternatives;  ///< to the first row; empty: not shown
+};
+
+Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
+                   const PlanView& view);
 
 }  // namespace memest

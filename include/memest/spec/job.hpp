@@ -38,6 +38,20 @@ struct Budget {
   double margin = 0;           ///< fraction kept free of each budget: 0.05 for `5 %`
 };
 
+/// What the file wrote itself (the reader sets these): a search keeps it and varies the rest.
+struct WrittenKeys {
+  bool global_batch = false;  ///< a search keeps it and chooses micro_batch
+  bool micro_batch = false;
+  bool recompute = false;
+  bool zero = false;  ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
+  bool tensor = false;
+  bool sequence = false;
+  bool context = false;
+  bool pipeline = false;
+  bool expert = false;
+  bool schedule = false;  ///< or `virtual_stages`
+};
+
 struct Job {
   std::string name;  ///< the file's name, for people
   ModelSpec model;
@@ -54,12 +68,7 @@ struct Job {
   [[nodiscard]] const ForwardSpec* forward() const;
   /// None in inference.
   [[nodiscard]] Recompute recompute() const;
-  // What the file wrote itself (the reader sets these): a search keeps it and varies the rest.
-  bool global_batch_given =
-      false;  ///< `training.global_batch`: a search keeps it and chooses micro_batch
-  bool micro_batch_given = false;  ///< `training.micro_batch`
-  bool recompute_given = false;    ///< `training.recompute`
-  bool zero_given = false;         ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
+  WrittenKeys given;
 };
 
 }  // namespace memest

@@ -1,0 +1,60 @@
+// The closed form of one kind of rank, for every pipeline depth, number of replicas and
+// micro-batch: what a search over layouts asks for hundreds of thousands of times. A ledger with
+// everything bound but what layouts vary, evaluated term by term as the ledger itself is: the same
+// bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "memest/memory/ledger.hpp"
+
+namespace memest {
+
+/// What a layout decides of a rank beside what its graph was lowered for.
+struct StageSizes {
+  std::int64_t micro_batch = 1;  ///< b
+  std::int64_t layers = 1;       ///< L: of one of the rank's stages
+  std::int64_t in_flight = 1;    ///< w: micro-steps of its stages
+  std::int64_t parameters = 1;   ///< Φ: of the rank
+  std::int64_t experts = 0;      ///< Φx: of them those of experts that other ranks have others of
+  std::int64_t data = 1;         ///< D
+};
+
+class StageForm {
+ public:
+  /// `ledger` holds every instant (LedgerScope::layouts). InternalError where its formulas have D
+  /// beyond the first power.
+  explicit StageForm(const Ledger& ledger);
+
+  /// Within the allocator. Throws OverflowError.
+  [[nodiscard]] Bytes peak(const StageSizes& sizes) const;
+  /// A peak with margin and overheads: enough to judge.
+  [[nodiscard]] MemoryEstimate estimate(Bytes peak) const;
+
+ private:
+  static constexpr std::size_t kLetters = 5;  // b, L, w, Φ, Φx
+  struct Monomial {
+    std::int64_t coefficient = 0;  // over the term's denominator
+    std::array<std::uint8_t, kLetters> exponents{};
+    bool over_data = false;
+  };
+  struct BoundTerm {
+    std::vector<Monomial> monomials;
+    std::int64_t denominator = 1;
+
+    [[nodiscard]] std::int64_t evaluate(const StageSizes& sizes) const;
+  };
+  static BoundTerm bound(const Expr& formula, const Bindings& bindings);
+  void keep_possible_peaks(const StageSizes& own, bool in_pipeline);
+
+  std::vector<BoundTerm> terms_;
+  std::vector<std::vector<std::uint16_t>> instants_;
+  Margin margin_;
+  Bytes outside_;
+  Bytes outside_low_;
+  Bytes outside_high_;
+};
+
+}  // namespace memest

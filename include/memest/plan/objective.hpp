@@ -1,0 +1,28 @@
+// What a search is for.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace memest {
+
+/// What answers are ranked by.
+enum class Objective : std::uint8_t {
+  money,   ///< dollars a token
+  time,    ///< tokens a second
+  memory,  ///< share of the GPU's memory that stays free
+  gpus     ///< how few, then money
+};
+/// "money", "time", "memory", "gpus".
+std::string_view name_of(Objective objective);
+
+/// What may grow until it no longer fits.
+enum class Growth : std::uint8_t {
+  micro_batch,  ///< sequences a GPU and micro-step
+  sequence,     ///< tokens, in steps of 1,024
+  model         ///< layers of the given width
+};
+/// "micro-batch", "sequence", "model".
+std::string_view name_of(Growth growth);
+
+}  // namespace memest

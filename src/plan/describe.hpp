@@ -1,0 +1,49 @@
+// A candidate as the answer shows it: ledger, time, money, and for a refusal the reason and the
+// levers.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "group_search.hpp"
+#include "memest/plan/search.hpp"
+
+namespace memest {
+
+class Describer {
+ public:
+  /// `request` outlives this.
+  explicit Describer(const PlanRequest& request) : request_(request) {}
+
+  /// Setting, bytes, time and money.
+  [[nodiscard]] PlanVerdict outline(const Evaluated& candidate, const Group& group,
+                                    const std::vector<Recompute>& recomputes) const;
+  /// With the terms of the peak, and for a refusal the reason and the levers.
+  [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group,
+                                     const std::vector<Recompute>& recomputes);
+  /// The same with its memory from the replay; none where there is no replay of such jobs.
+  [[nodiscard]] std::optional<PlanVerdict> replay(const PlanVerdict& described) const;
+  /// No layout, or none over whose ranks the global batch divides.
+  [[nodiscard]] PlanVerdict refuse(const Group& group) const;
+  /// The job of a candidate, with its price.
+  [[nodiscard]] Job job_of(const PlanCandidate& candidate) const;
+
+ private:
+  /// What decides a ledger, beside the request's job.
+  using LedgerKey = std::tuple<DeviceClass, std::vector<std::int64_t>, std::size_t>;
+  struct Written {
+    Ledger ledger;
+    std::optional<std::vector<std::pair<Lever, MemoryEstimate>>> levers;
+  };
+
+  Written& written_for(const Evaluated& candidate, const Job& job);
+  void add_levers(Written& written, const Job& job, PlanVerdict& verdict) const;
+
+  const PlanRequest& request_;
+  std::map<LedgerKey, Written> written_;
+};
+
+}  // namespace memest

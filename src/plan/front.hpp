@@ -1,0 +1,25 @@
+// The Pareto front of a search.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "group_search.hpp"
+
+namespace memest {
+
+/// A candidate of a group by what plans are weighed with; less is better in each.
+struct Weighed {
+  double dollars_per_token = 0;  ///< infinite without a price
+  double seconds_per_token = 0;
+  double gpus = 0;
+  double memory = 0;          ///< share of the capacity that may be in use
+  std::size_t group = 0;      ///< index
+  std::size_t candidate = 0;  ///< index into Group::front
+};
+
+/// Those to which no other is equal or better in everything, the cheapest first; of equals the
+/// first.
+std::vector<Weighed> pareto_front(std::vector<Weighed> all);
+
+}  // namespace memest

@@ -1,0 +1,197 @@
+#include "group_search.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace memest {
+namespace {
+
+constexpr const char* kDoesNotFit = "does not fit";
+constexpr const char* kTooClose = "too close to call";
+
+class GroupSearch {
+ public:
+  GroupSearch(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus)
+      : space_(space), device_(device), job_(space.request.job) {
+    group_.gpu = device.index;
+    group_.gpus = gpus;
+    Hardware hardware = job_.hardware;
+    hardware.gpu = *device.of.gpu;
+    capacity_ = capacity_of(hardware);
+    timed_ = device.laws != nullptr && (gpus == 1 || has_links());
+    if (const auto* decoder = std::get_if<DecoderSpec>(&job_.model.architecture)) {
+      layers_ = decoder->layers();
+    }
+  }
+
+  Group answer() {
+    for (const Parallelism& layout : layout_choices(job_, group_.gpus)) {
+      ++group_.layouts;
+      const std::vector<BatchChoice>& batches = batches_of(layout.data);
+      for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
+        try_batches(layout, recompute, batches);
+      }
+    }
+    if (group_.candidates > 0) group_.unavailable = {};
+    return std::move(group_);
+  }
+
+ private:
+  /// Between the GPUs of a node, and between the nodes.
+  [[nodiscard]] bool has_links() const {
+    const bool one_node = group_.gpus <= job_.hardware.gpus_per_node;
+    return device_.laws->know_collectives() && (one_node || device_.links->know_network());
+  }
+
+  const std::vector<BatchChoice>& batches_of(std::int64_t data) {
+    const auto [entry, is_new] = batches_.try_emplace(data);
+    if (is_new) entry->second = batch_choices(job_, data);
+    return entry->second;
+  }
+
+  /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
+  void try_batches(const Parallelism& layout, std::size_t recompute,
+                   const std::vector<BatchChoice>& batches) {
+    bool full = false;
+    for (const BatchChoice& batch : batches) {
+      const bool interleaves = layout.virtual_stages > 1;
+      if (interleaves && batch.gradient_accumulation % layout.pipeline != 0) continue;
+      if (full) {
+        ++group_.candidates;
+        ++does_not_fit();
+        continue;
+      }
+      full = !try_one({.layout = layout, .batch = batch, .recompute = recompute});
+    }
+  }
+
+  /// False: it does not fit, so larger micro-batches do not either.
+  bool try_one(Evaluated candidate) {
+    const RankForms& forms = forms_of(candidate);
+    if (forms.count == 0) return true;
+    ++group_.candidates;
+    const MemoryEstimate peak = worst_rank(forms, candidate.layout, candidate.batch, layers_);
+    candidate.verdict = judge(peak, capacity_);
+    const auto within = [&](Bytes bytes, Bytes outside) {
+      return capacity_.allocator_limit ? bytes - outside : bytes;
+    };
+    candidate.device = within(peak.device(), peak.outside);
+    candidate.low = within(peak.low(), peak.outside_low);
+    candidate.high = within(peak.high(), peak.outside_high);
+    if (candidate.verdict == Verdict::does_not_fit) {
+      ++does_not_fit();
+      keep_least(group_.nearest, candidate, &Evaluated::device);
+      return false;
+    }
+    candidate.seconds_per_token = seconds_per_token(candidate);
+    if (candidate.verdict == Verdict::too_close_to_call) {
+      ++group_.refused[kTooClose];
+      add_to_front(group_.close, candidate);
+      return true;
+    }
+    if (!group_.best || candidate.seconds_per_token < group_.best->seconds_per_token) {
+      group_.best = candidate;
+    }
+    add_to_front(group_.front, candidate);
+    return true;
+  }
+
+  std::size_t& does_not_fit() { return group_.refused[kDoesNotFit]; }
+
+  /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
+  const RankForms& forms_of(const Evaluated& candidate) {
+    const Parallelism& layout = candidate.layout;
+    constexpr std::int64_t kMoreThanTwo = 3;
+    const LocalKey key{layout.tensor,
+                       layout.context,
+                       layout.expert,
+                       std::min<std::int64_t>(layout.pipeline, 2),
+                       std::min<std::int64_t>(layout.virtual_stages, 2),
+                       layers_ == layout.pipeline * layout.virtual_stages ? 1 : 0,
+                       std::min(layout.data, kMoreThanTwo),
+                       static_cast<std::int64_t>(layout.zero),
+                       candidate.batch.micro_batch,
+                       candidate.batch.gradient_accumulation > 1,
+                       static_cast<std::int64_t>(candidate.recompute)};
+    const auto [entry, is_new] = forms_.try_emplace(key);
+    if (is_new) {
+      entry->second =
+          space_.forms.forms_of(device_.of, layout, candidate.batch, candidate.recompute);
+      if (entry->second.count == 0) note_refusal(candidate);
+    }
+    return entry->second;
+  }
+
+  void note_refusal(const Evaluated& candidate) {
+    const Lowered& lowered =
+        space_.forms.graph_of(device_.of, candidate.layout, candidate.batch.micro_batch);
+    const auto* reason = std::get_if<Unavailable>(&lowered);
+    if (reason == nullptr) return;
+    ++group_.refused[reason->sentence];
+    if (std::holds_alternative<std::monostate>(group_.unavailable)) group_.unavailable = *reason;
+  }
+
+  double seconds_per_token(const Evaluated& candidate) {
+    constexpr double kUnknown = std::numeric_limits<double>::infinity();
+    if (!timed_) return kUnknown;
+    const Parallelism& layout = candidate.layout;
+    const TimeKey key{layout.tensor, layout.context, layout.expert, candidate.batch.micro_batch,
+                      static_cast<std::int64_t>(candidate.recompute)};
+    const PricedModel*& model = models_[key];
+    if (model == nullptr) {
+      const Lowered& graph = space_.forms.graph_of(device_.of, layout, candidate.batch.micro_batch);
+      model = &space_.times.priced(device_, std::get<Graph>(graph), layout,
+                                   {candidate.batch.micro_batch, candidate.recompute});
+    }
+    const Seconds step = expected_step_time(*model, layout, candidate.batch.gradient_accumulation);
+    const double tokens = static_cast<double>(candidate.batch.micro_batch) *
+                          static_cast<double>(candidate.batch.gradient_accumulation) *
+                          static_cast<double>(layout.data) *
+                          static_cast<double>(job_.training->seq_len);
+    return step.value() / tokens;
+  }
+
+  static void keep_least(std::optional<Evaluated>& kept, const Evaluated& candidate,
+                         Bytes Evaluated::*what) {
+    if (!kept || candidate.*what < *kept.*what) kept = candidate;
+  }
+
+  /// `front` is ordered by time, and by falling memory.
+  static void add_to_front(std::vector<Evaluated>& front, const Evaluated& candidate) {
+    const auto as_slow = std::find_if(front.begin(), front.end(), [&](const Evaluated& other) {
+      return other.seconds_per_token >= candidate.seconds_per_token;
+    });
+    if (as_slow != front.begin() && std::prev(as_slow)->high <= candidate.high) return;
+    const bool equal_time =
+        as_slow != front.end() && as_slow->seconds_per_token == candidate.seconds_per_token;
+    if (equal_time && as_slow->high <= candidate.high) return;
+    const auto place = front.insert(as_slow, candidate);
+    front.erase(
+        std::remove_if(std::next(place), front.end(),
+                       [&](const Evaluated& other) { return other.high >= candidate.high; }),
+        front.end());
+  }
+
+  using LocalKey = std::array<std::int64_t, 11>;
+  using TimeKey = std::array<std::int64_t, 5>;
+
+  const SearchSpace& space_;
+  const TimedDevice& device_;
+  const Job& job_;
+  Capacity capacity_;
+  bool timed_ = false;  ///< whether such steps have a time
+  std::int64_t layers_ = 1;
+  std::map<std::int64_t, std::vector<BatchChoice>> batches_;  ///< by data-parallel ranks
+  std::map<LocalKey, RankForms> forms_;
+  std::map<TimeKey, const PricedModel*> models_;
+  Group group_;
+};
+
+}  // namespace
+
+Group search_group(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus) {
+  return GroupSearch(space, device, gpus).answer();
+}
+
+}  // namespace memest

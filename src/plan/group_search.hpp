@@ -1,0 +1,59 @@
+// The search over one GPU type and one number of GPUs: every layout, recompute and micro-batch,
+// those that cannot fit or cannot win left out by bounds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "layout_forms.hpp"
+#include "layout_times.hpp"
+#include "memest/plan/search.hpp"
+#include "space.hpp"
+
+namespace memest {
+
+/// A candidate with what its choice depends on.
+struct Evaluated {
+  Parallelism layout;
+  BatchChoice batch;
+  std::size_t recompute = 0;  ///< index into the search's choices
+  Bytes device;
+  Bytes low;  ///< interval of the device's bytes, what no allocator's limit holds left out
+  Bytes high;
+  Verdict verdict = Verdict::does_not_fit;
+  double seconds_per_token = 0;  ///< infinite where the time is unavailable
+};
+
+/// What one GPU type and count have to offer.
+struct Group {
+  std::size_t gpu = 0;  ///< index into PlanRequest::gpus
+  std::int64_t gpus = 1;
+  /// Those that fit by time, the least first, each later one with less memory.
+  std::vector<Evaluated> front;
+  std::optional<Evaluated> best;     ///< of the front the fastest; of equals the first found
+  std::vector<Evaluated> close;      ///< too close to call, ordered as `front`
+  std::optional<Evaluated> nearest;  ///< does not fit: that which needs least
+  std::size_t layouts = 0;
+  std::size_t candidates = 0;
+  std::map<std::string, std::size_t> refused;  ///< how many candidates, by reason
+  /// Why no layout has a graph; the first reason.
+  std::variant<std::monostate, Unavailable> unavailable;
+};
+
+/// What all groups share; alive while they are searched.
+struct SearchSpace {
+  const PlanRequest& request;
+  const std::vector<Recompute>& recomputes;
+  LayoutForms& forms;
+  LayoutTimes& times;
+};
+
+/// Throws OverflowError where a size leaves its range.
+Group search_group(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus);
+
+}  // namespace memest

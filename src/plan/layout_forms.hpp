@@ -1,0 +1,142 @@
+// Graphs and closed forms of a search: each is made once, for all layouts that it answers for.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "memest/graph/lower.hpp"
+#include "memest/memory/stage_form.hpp"
+#include "memest/plan/search.hpp"
+#include "memo.hpp"
+#include "space.hpp"
+
+namespace memest {
+
+/// What of a GPU type a ledger depends on: types of one class share theirs.
+struct DeviceClass {
+  int capability = 80;
+  std::int64_t context = 0;
+  std::int64_t context_low = 0;
+  std::int64_t context_high = 0;
+
+  auto operator<=>(const DeviceClass&) const = default;
+};
+DeviceClass class_of(const GpuSpec& gpu);
+
+/// A graph, or why there is none.
+using Lowered = std::variant<Graph, Unavailable>;
+
+/// The closed form of one rank class.
+struct RankForm {
+  StageForm form;
+  std::int64_t ends = 0;      ///< parameters outside the layers
+  std::int64_t of_layer = 0;  ///< of a layer
+  std::int64_t experts_of_layer = 0;
+  std::int64_t experts = 0;  ///< where layers differ: of the rank
+};
+
+/// Those of a layout's first and last stage. One between holds no table and no more micro-steps in
+/// flight than the first, so it never takes most.
+struct RankForms {
+  std::array<const RankForm*, 2> of_rank{};
+  std::array<std::int64_t, 2> ranks{};  ///< of the pipeline
+  std::size_t count = 0;
+};
+
+/// A GPU type's place in the request, with its class.
+struct DeviceOfSearch {
+  const GpuSpec* gpu = nullptr;
+  DeviceClass device;
+};
+
+/// One job's; several threads may ask at once.
+class LayoutForms {
+ public:
+  /// `job` outlives this.
+  LayoutForms(const Job& job, const std::vector<Recompute>& recomputes)
+      : job_(job), recomputes_(recomputes) {}
+
+  /// The whole model as a rank of the layout's tensor, context and expert ranks holds it.
+  const Lowered& graph_of(const DeviceOfSearch& device, const Parallelism& layout,
+                          std::int64_t micro_batch);
+  /// Empty where there is no graph. `recompute` is an index into the search's choices.
+  RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                     const BatchChoice& batch, std::size_t recompute);
+
+  /// The job with a candidate's settings.
+  [[nodiscard]] Job job_of(const PlanCandidate& candidate) const;
+
+ private:
+  /// Which part of the model; all of it where `pipeline` is 1.
+  struct Part {
+    std::int64_t pipeline = 1;
+    std::int64_t stages = 1;
+    std::int64_t rank = 0;
+    bool single_layers = false;  ///< stages of one layer, which makes what the others would share
+
+    auto operator<=>(const Part&) const = default;
+  };
+  /// What decides a graph but the micro-batch.
+  struct GraphKey {
+    int capability = 80;
+    std::int64_t multiprocessors = 0;
+    std::int64_t tensor = 1;
+    std::int64_t context = 1;
+    std::int64_t expert = 1;
+    bool sequence = false;
+    Part part;
+
+    auto operator<=>(const GraphKey&) const = default;
+  };
+  /// Graphs of one key: most micro-batches lower to the same formulas and share one.
+  struct Variants {
+    std::mutex mutex;
+    std::deque<Lowered> distinct;
+  };
+  struct FormKey {
+    DeviceClass device;
+    const Lowered* graph = nullptr;
+    std::int64_t shards = 1;  ///< data-parallel ranks, beyond two as three
+    ZeroStage zero = ZeroStage::none;
+    bool distributed_optimizer = false;
+    bool accumulates = false;  ///< more than one micro-step
+    std::size_t recompute = 0;
+
+    auto operator<=>(const FormKey&) const = default;
+  };
+
+  [[nodiscard]] Job job_for(const DeviceOfSearch& device, const Parallelism& layout,
+                            const BatchChoice& batch) const;
+  [[nodiscard]] Part part_of(const Parallelism& layout, std::int64_t rank) const;
+  [[nodiscard]] std::vector<ModelPart> parts_of(const Part& part) const;
+  [[nodiscard]] GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                const Part& part) const;
+  const Lowered& graph_of(const GraphKey& key, const DeviceOfSearch& device,
+                          const Parallelism& layout, std::int64_t micro_batch);
+  const RankForm* form_of(const DeviceOfSearch& device, const Parallelism& layout,
+                          const BatchChoice& batch,
+                          std::pair<std::int64_t, std::size_t> rank_and_recompute);
+
+  const Job& job_;
+  const std::vector<Recompute>& recomputes_;
+  std::mutex variants_mutex_;
+  std::map<GraphKey, Variants> variants_;
+  Memo<std::pair<GraphKey, std::int64_t>, const Lowered*> graphs_;  ///< by micro-batch too
+  Memo<const Graph*, std::unique_ptr<GraphMoments>> moments_;
+  Memo<FormKey, RankForm> forms_;
+};
+
+/// The ranks that take most, in closed form. `layers` of the model.
+MemoryEstimate worst_rank(const RankForms& forms, const Parallelism& layout,
+                          const BatchChoice& batch, std::int64_t layers);
+
+}  // namespace memest

@@ -1,0 +1,25 @@
+// Layouts and levers of plans, in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memest/plan/search.hpp"
+
+namespace memest {
+
+/// What the framework of a job splits: what the table of its plans has a column for.
+enum class Splits : std::uint8_t { data, layers };
+Splits splits_of(const Job& job);
+
+/// "t8 p4 v2 D16 Z1": what is 1 is left out, but for the data-parallel ranks.
+std::string layout_text(const Parallelism& layout);
+
+/// The flags that make a spec this candidate.
+std::string flags_of(const PlanCandidate& candidate, Splits splits);
+
+/// The first lever: "ZeRO 3 saves 12.3 GiB and fits"; empty where there is none.
+std::string lever_text(const std::vector<Lever>& levers);
+
+}  // namespace memest
