@@ -265,6 +265,17 @@ TEST_CASE("and that of a stage with experts: to 0.1 % in nine of ten") {
   CHECK(close >= kJobs * 9 / 10);
 }
 
+TEST_CASE("and with layers of Transformer Engine: to 2 %") {
+  const std::string local = "layers: local, attention: unfused";
+  Specs specs(5);
+  for (int i = 0; i < 20; ++i) {
+    std::string spec = specs.draw_experts();
+    spec.replace(spec.find(local), local.size(), "layers: te");
+    INFO(spec);
+    CHECK(distance_of(spec) <= 0.02);
+  }
+}
+
 TEST_CASE("and that of every rank of a pipeline: to 1 % in nine of ten") {
   constexpr int kJobs = 40;
   Specs specs(3);

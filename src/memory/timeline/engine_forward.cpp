@@ -207,6 +207,9 @@ void Engine::save(const OpSite& site, const OpProgram& op) {
 
 void Engine::end_references(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.attributes.begin; i < op.attributes.end; ++i) {
+    recorder_.retain(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
+  }
   for (std::uint32_t i = op.released.begin; i < op.released.end; ++i) {
     const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
     // A recomputed block does not hold what it was given; the logits are the caller's to drop.

@@ -82,12 +82,11 @@ void Engine::make_unread(const UnreadGradient& gradient) {
   recorder_.allocate(gradient.bytes, label);
 }
 
-/// The old ones go when the new ones have their names.
+/// The old ones go when the new ones, which are held already, have their names.
 void Engine::name_attributes(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.attributes.begin; i < op.attributes.end; ++i) {
     const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
-    recorder_.retain(storages_[cell]);
     const auto known = std::find_if(attributes_.begin(), attributes_.end(),
                                     [cell](const auto& named) { return named.first == cell; });
     if (known == attributes_.end()) {
