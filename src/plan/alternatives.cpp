@@ -35,7 +35,12 @@ class Alternatives {
     layouts_ = layout_choices(request.job, chosen_.gpus);
     recomputes_ = recompute_choices(request.job);
     Job& job = fixed_.job;
+    const std::int64_t global_batch = job.global_batch();
     job.parallelism = chosen_.parallelism;
+    if (job.given.global_batch && !job.given.micro_batch) {
+      job.training->micro_batch = 1;
+      job.training->gradient_accumulation = global_batch / chosen_.parallelism.data;
+    }
     job.training->recompute = chosen_.recompute;
     job.given = {.global_batch = job.given.global_batch,
                  .micro_batch = job.given.micro_batch,

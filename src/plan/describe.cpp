@@ -63,45 +63,41 @@ Job Describer::job_of(const PlanCandidate& candidate) const {
   return job;
 }
 
-Describer::Written& Describer::written_for(const Evaluated& candidate, const Job& job) {
+Describer::LedgerKey Describer::key_of(const Evaluated& candidate, const GpuSpec& gpu) {
   const Parallelism& layout = candidate.layout;
-  const GpuSpec& gpu = job.hardware.gpu;
-  const LedgerKey key{class_of(gpu),
-                      {gpu.multiprocessors ? gpu.multiprocessors->value : 0, layout.data,
-                       layout.tensor, layout.context, layout.pipeline, layout.virtual_stages,
-                       layout.expert, static_cast<std::int64_t>(layout.zero),
-                       candidate.batch.micro_batch, candidate.batch.gradient_accumulation},
-                      candidate.recompute};
-  const auto [entry, is_new] = written_.try_emplace(key);
-  if (is_new) entry->second.ledger = *worst_ledger(job);
-  return entry->second;
+  return {class_of(gpu),
+          {gpu.multiprocessors ? gpu.multiprocessors->value : 0, layout.data, layout.tensor,
+           layout.context, layout.pipeline, layout.virtual_stages, layout.expert,
+           static_cast<std::int64_t>(layout.zero), candidate.batch.micro_batch,
+           candidate.batch.gradient_accumulation},
+          candidate.recompute};
 }
 
 /// What the changed jobs need is the same on every GPU of a class; what they take is not.
-void Describer::add_levers(Written& written, const Job& job, PlanVerdict& verdict) const {
+void Describer::add_levers(const LedgerKey& key, const Job& job, PlanVerdict& verdict) {
   const std::vector<Change> changes = changes_of(job);
-  if (!written.levers) {
-    written.levers.emplace();
+  const std::vector<Changed>& changed = changed_.at(key, [&] {
+    std::vector<Changed> made;
     for (const Change& change : changes) {
-      Job changed = job;
-      change.apply(changed);
-      const std::optional<Ledger> ledger = worst_ledger(changed);
-      if (!ledger) continue;
-      written.levers->push_back(
-          {Lever{.name = change.name}, estimate_memory(*ledger, ledger->bindings)});
+      Job other = job;
+      change.apply(other);
+      if (const std::optional<Ledger> ledger = worst_ledger(other)) {
+        made.push_back({change.name, estimate_memory(*ledger, ledger->bindings)});
+      }
     }
-  }
+    return made;
+  });
   const std::optional<double> before = seconds_per_token(job);
   const Capacity capacity = capacity_of(job.hardware);
-  for (const auto& [named, after] : *written.levers) {
-    Lever lever = named;
-    lever.saved = verdict.device - within_limit(after.device(), after.outside, capacity);
-    lever.fits = judge(after, capacity) == Verdict::fits;
-    const auto change = std::ranges::find(changes, lever.name, &Change::name);
+  for (const auto& [name, after] : changed) {
+    Lever lever{.name = name,
+                .saved = verdict.device - within_limit(after.device(), after.outside, capacity),
+                .fits = judge(after, capacity) == Verdict::fits};
+    const auto change = std::ranges::find(changes, name, &Change::name);
     if (before && change != changes.end()) {
-      Job changed = job;
-      change->apply(changed);
-      if (const auto seconds = seconds_per_token(changed)) lever.slower = *seconds / *before;
+      Job other = job;
+      change->apply(other);
+      if (const auto seconds = seconds_per_token(other)) lever.slower = *seconds / *before;
     }
     verdict.levers.push_back(std::move(lever));
   }
@@ -132,12 +128,12 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
                                 const std::vector<Recompute>& recomputes) {
   PlanVerdict verdict = outline(candidate, group, recomputes);
   const Job job = job_of(verdict.candidate);
-  Written& written = written_for(candidate, job);
-  const MemoryEstimate memory = estimate_memory(written.ledger, written.ledger.bindings);
-  verdict.largest_terms = largest_terms(written.ledger, memory);
+  const LedgerKey key = key_of(candidate, job.hardware.gpu);
+  const Ledger& ledger = ledgers_.at(key, [&] { return *worst_ledger(job); });
+  verdict.largest_terms = largest_terms(ledger, estimate_memory(ledger, ledger.bindings));
   if (verdict.verdict == Verdict::fits) return verdict;
   verdict.reason = reason_of(verdict);
-  add_levers(written, job, verdict);
+  add_levers(key, job, verdict);
   return verdict;
 }
 

@@ -2,17 +2,20 @@
 // levers.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "group_search.hpp"
 #include "memest/plan/search.hpp"
+#include "memo.hpp"
 
 namespace memest {
 
+/// Several threads may ask at once.
 class Describer {
  public:
   /// `request` outlives this.
@@ -34,16 +37,18 @@ class Describer {
  private:
   /// What decides a ledger, beside the request's job.
   using LedgerKey = std::tuple<DeviceClass, std::vector<std::int64_t>, std::size_t>;
-  struct Written {
-    Ledger ledger;
-    std::optional<std::vector<std::pair<Lever, MemoryEstimate>>> levers;
+  /// What a job needs after a change.
+  struct Changed {
+    std::string name;
+    MemoryEstimate memory;
   };
 
-  Written& written_for(const Evaluated& candidate, const Job& job);
-  void add_levers(Written& written, const Job& job, PlanVerdict& verdict) const;
+  static LedgerKey key_of(const Evaluated& candidate, const GpuSpec& gpu);
+  void add_levers(const LedgerKey& key, const Job& job, PlanVerdict& verdict);
 
   const PlanRequest& request_;
-  std::map<LedgerKey, Written> written_;
+  Memo<LedgerKey, Ledger> ledgers_;
+  Memo<LedgerKey, std::vector<Changed>> changed_;
 };
 
 }  // namespace memest

@@ -50,7 +50,7 @@ class PlanSearch {
     search_groups();
     count_candidates();
     if (answer_.candidates == 0 && lacks_graphs()) return std::move(answer_);
-    for (const Group& group : groups_) add_row(group);
+    add_rows();
     rank();
     replay_finalists();
     rank();
@@ -131,24 +131,36 @@ class PlanSearch {
     return false;
   }
 
-  void add_row(const Group& group) {
+  void add_rows() {
+    std::vector<Row> rows(groups_.size());
+    in_parallel(rows.size(), request_.threads,
+                [&](std::size_t i) { rows[i] = row_of(groups_[i]); });
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      group_of_row_.emplace(std::pair(groups_[i].gpu, groups_[i].gpus), &groups_[i]);
+      (rows[i].answers ? answer_.best : answer_.refused).push_back(std::move(rows[i].verdict));
+    }
+  }
+
+  /// What a group says: an answer, or the nearest miss.
+  struct Row {
+    bool answers = false;
+    PlanVerdict verdict;
+  };
+  Row row_of(const Group& group) {
     const auto describe = [&](const Evaluated& candidate) {
       return describer_.describe(candidate, group, recomputes_);
     };
-    group_of_row_.emplace(std::pair(group.gpu, group.gpus), &group);
-    if (group.best && !is_late(*group.best)) {
-      answer_.best.push_back(describe(*group.best));
-    } else if (group.best) {
-      answer_.refused.push_back(describe(*group.best));
-      refuse_late(answer_.refused.back());
-    } else if (!group.close.empty()) {
-      answer_.best.push_back(
-          describe(*std::ranges::min_element(group.close, {}, &Evaluated::high)));
-    } else if (group.nearest) {
-      answer_.refused.push_back(describe(*group.nearest));
-    } else {
-      answer_.refused.push_back(describer_.refuse(group));
+    if (group.best && !is_late(*group.best)) return {true, describe(*group.best)};
+    if (group.best) {
+      Row late{false, describe(*group.best)};
+      refuse_late(late.verdict);
+      return late;
     }
+    if (!group.close.empty()) {
+      return {true, describe(*std::ranges::min_element(group.close, {}, &Evaluated::high))};
+    }
+    if (group.nearest) return {false, describe(*group.nearest)};
+    return {false, describer_.refuse(group)};
   }
 
   void refuse_late(PlanVerdict& verdict) const {
@@ -195,15 +207,14 @@ class PlanSearch {
     });
   }
 
-  PlanVerdict replayed_row(const PlanVerdict& row, const Group& group) const {
-    Describer describer(request_);
+  PlanVerdict replayed_row(const PlanVerdict& row, const Group& group) {
     std::size_t replays = 0;
     for (const Evaluated& candidate : group.close) {
       const bool slower =
           group.best && candidate.seconds_per_token >= group.best->seconds_per_token;
       if (slower || replays == kMostReplays || is_late(candidate)) break;
       ++replays;
-      const auto verdict = describer.replay(describer.describe(candidate, group, recomputes_));
+      const auto verdict = describer_.replay(describer_.describe(candidate, group, recomputes_));
       if (!verdict) break;
       // What fits only by giving memory back to the driver and asking again is no plan.
       if (verdict->verdict != Verdict::fits || verdict->high > verdict->capacity) continue;
@@ -211,7 +222,7 @@ class PlanSearch {
       winner.levers.clear();
       return winner;
     }
-    const auto verdict = describer.replay(row);
+    const auto verdict = describer_.replay(row);
     const bool runs = verdict && verdict->verdict == Verdict::fits;
     return runs && verdict->high <= verdict->capacity ? *verdict : row;
   }
@@ -233,10 +244,25 @@ class PlanSearch {
                        static_cast<double>(group.gpus), candidate.high / capacity, i, k});
       }
     }
-    for (const Weighed& weighed : pareto_front(std::move(all))) {
-      const Group& group = groups_[weighed.group];
-      answer_.front.push_back(
-          describer_.outline(group.front[weighed.candidate], group, recomputes_));
+    const std::vector<Weighed> front = pareto_front(std::move(all));
+    std::vector<PlanVerdict> outlines(front.size());
+    in_parallel(front.size(), request_.threads, [&](std::size_t i) {
+      const Group& group = groups_[front[i].group];
+      outlines[i] = describer_.outline(group.front[front[i].candidate], group, recomputes_);
+    });
+    keep_front(std::move(outlines));
+  }
+
+  /// Once more by the times that are shown: those of the search are of schedules in closed form.
+  void keep_front(std::vector<PlanVerdict> outlines) {
+    std::vector<Weighed> all;
+    for (std::size_t i = 0; i < outlines.size(); ++i) {
+      const PlanVerdict& plan = outlines[i];
+      all.push_back({dollars_per_token(plan), -tokens_per_second(plan),
+                     static_cast<double>(plan.candidate.gpus), plan.high / plan.capacity, 0, i});
+    }
+    for (const Weighed& kept : pareto_front(std::move(all))) {
+      answer_.front.push_back(std::move(outlines[kept.candidate]));
     }
   }
 

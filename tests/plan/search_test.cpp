@@ -1,11 +1,15 @@
 #include "memest/plan/search.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <limits>
 #include <optional>
 
 #include "jobs.hpp"
+#include "memest/plan/alternatives.hpp"
+#include "memest/plan/largest.hpp"
 #include "memest/reader/catalog.hpp"
 
 namespace memest {
@@ -204,6 +208,177 @@ TEST_CASE("The cheapest a token comes first, answers without a price after it") 
   CHECK(answer.best[3].candidate.gpu->slug == "gb10");
   CHECK(std::holds_alternative<Unavailable>(answer.best[3].time));
   CHECK(answer.best[3].verdict == Verdict::fits);
+}
+
+namespace {
+
+/// A small Llama under Megatron-core, whose layouts brute force can visit.
+Job small_megatron(const std::string& training) {
+  return test::job_from(
+      "model: {family: decoder, layers: 8, hidden_size: 2048, heads: 16, kv_heads: 4, ffn_size: "
+      "5632, vocab_size: 32000, activation: swiglu, norm: rmsnorm, position: rope}\n"
+      "training: {seq_len: 4096, global_batch: 16, precision: megatron, implementation: {name: "
+      "megatron, layers: te}, " +
+      training + "}\n");
+}
+
+/// The least seconds a token over every layout that estimate_job can be asked for on 8 GPUs.
+double least_of_all_layouts(Job job, const Recompute& recompute) {
+  double least = std::numeric_limits<double>::infinity();
+  const std::int64_t batch = job.global_batch();
+  job.hardware.count = 8;
+  job.training->recompute = recompute;
+  for (const std::int64_t tensor : {1, 2, 4}) {
+    for (const std::int64_t pipeline : {1, 2, 4, 8}) {
+      if (8 % (tensor * pipeline) != 0) continue;
+      Parallelism& layout = job.parallelism;
+      layout.tensor = tensor;
+      layout.sequence = tensor > 1;
+      layout.pipeline = pipeline;
+      layout.data = 8 / (tensor * pipeline);
+      for (const std::int64_t stages : {1, 2, 4}) {
+        if (8 % (pipeline * stages) != 0 || (pipeline == 1 && stages > 1)) continue;
+        layout.virtual_stages = stages;
+        layout.schedule = stages > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+        for (const bool distributed : {false, true}) {
+          if (distributed && layout.data == 1) continue;
+          layout.distributed_optimizer = distributed;
+          layout.zero = distributed ? ZeroStage::optimizer : ZeroStage::none;
+          const std::int64_t share = batch / layout.data;
+          for (std::int64_t micro_batch = 1; micro_batch <= share; micro_batch *= 2) {
+            job.training->micro_batch = micro_batch;
+            job.training->gradient_accumulation = share / micro_batch;
+            if (stages > 1 && job.training->gradient_accumulation % pipeline != 0) continue;
+            std::int64_t fitting = 0;
+            for (const std::int64_t rank : {std::int64_t{0}, pipeline - 1}) {
+              const Graph graph = std::get<Graph>(lower(job.model, policy_of(job, rank)));
+              const Ledger ledger = write_ledger(graph, job, rank);
+              const MemoryEstimate memory = estimate_memory(ledger, ledger.bindings);
+              if (judge(memory, capacity_of(job.hardware)) == Verdict::fits) ++fitting;
+            }
+            if (fitting < 2) continue;
+            Job whole = job;
+            whole.parallelism.pipeline = 1;
+            whole.parallelism.virtual_stages = 1;
+            const Graph graph = std::get<Graph>(lower(job.model, policy_of(whole)));
+            const auto time = estimate_step_time(graph, job, count_flops(graph, job));
+            least = std::min(least, std::get<TimeEstimate>(time).step.value() /
+                                        static_cast<double>(batch * job.training->seq_len));
+          }
+        }
+      }
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("Over layouts, too, the search finds what brute force finds") {
+  for (const char* gpu : {"h100-sxm-80gb", "rtx-4090", "a100-sxm-40gb"}) {
+    for (const char* recompute : {"none", "full"}) {
+      const Job job = small_megatron(std::string("recompute: ") + recompute);
+      const PlanRequest request = request_for(job, {gpu}, {8});
+      const PlanAnswer answer = search_plans(request);
+      INFO(gpu << " " << recompute);
+      Job brute = job;
+      brute.hardware.gpu = request.gpus.front();
+      const double least = least_of_all_layouts(brute, job.training->recompute);
+      const bool fits = !answer.best.empty() && answer.best.front().verdict == Verdict::fits;
+      REQUIRE(fits == (least < std::numeric_limits<double>::infinity()));
+      if (!fits) continue;
+      // The search takes an interleaved pipeline's time in closed form, the estimate by running it.
+      CHECK(std::abs(seconds_per_token(answer.best.front()) / least - 1) < 0.01);
+    }
+  }
+}
+
+TEST_CASE("The number of threads changes nothing") {
+  PlanRequest request = request_for(small_megatron("clip_gradients: true"),
+                                    {"h100-sxm-80gb", "a100-sxm-80gb", "l40s"}, {1, 4, 8, 16});
+  request.prices = {price_of("h100-sxm-80gb", 2), price_of("a100-sxm-80gb", 1)};
+  const PlanAnswer alone = search_plans(request);
+  request.threads = 4;
+  const PlanAnswer together = search_plans(request);
+  CHECK(alone.candidates == together.candidates);
+  REQUIRE(alone.best.size() == together.best.size());
+  REQUIRE(alone.front.size() == together.front.size());
+  const auto same = [](const PlanVerdict& left, const PlanVerdict& right) {
+    CHECK(left.candidate.gpu->slug == right.candidate.gpu->slug);
+    CHECK(left.candidate.gpus == right.candidate.gpus);
+    CHECK(left.candidate.parallelism.tensor == right.candidate.parallelism.tensor);
+    CHECK(left.candidate.parallelism.pipeline == right.candidate.parallelism.pipeline);
+    CHECK(left.candidate.micro_batch == right.candidate.micro_batch);
+    CHECK(left.device == right.device);
+  };
+  for (std::size_t i = 0; i < alone.best.size(); ++i) same(alone.best[i], together.best[i]);
+  for (std::size_t i = 0; i < alone.front.size(); ++i) same(alone.front[i], together.front[i]);
+}
+
+TEST_CASE("No plan of the front is beaten by another in money, time, GPUs and memory at once") {
+  PlanRequest request = request_for(small_megatron("clip_gradients: true"),
+                                    {"h100-sxm-80gb", "a100-sxm-80gb"}, {2, 4, 8, 16});
+  request.prices = {price_of("h100-sxm-80gb", 2), price_of("a100-sxm-80gb", 1)};
+  const PlanAnswer answer = search_plans(request);
+  REQUIRE(answer.front.size() > 2);
+  const auto measures = [](const PlanVerdict& verdict) {
+    return std::array{std::get<CostEstimate>(verdict.cost).per_billion_tokens.value(),
+                      seconds_per_token(verdict), static_cast<double>(verdict.candidate.gpus),
+                      verdict.high / verdict.capacity};
+  };
+  for (const PlanVerdict& plan : answer.front) {
+    for (const PlanVerdict& other : answer.front) {
+      if (&plan == &other) continue;
+      const auto mine = measures(plan);
+      const auto its = measures(other);
+      bool better_somewhere = false;
+      for (std::size_t i = 0; i < mine.size(); ++i) better_somewhere |= mine[i] < its[i];
+      CHECK(better_somewhere);
+    }
+  }
+}
+
+TEST_CASE("What is too slow for the deadline is refused, and says for how long it would run") {
+  PlanRequest request =
+      request_for(small_megatron("clip_gradients: true"), {"h100-sxm-80gb"}, {1, 16});
+  const PlanAnswer all = search_plans(request);
+  REQUIRE(all.best.size() == 2);
+  const double slow = std::max(seconds_per_token(all.best[0]), seconds_per_token(all.best[1]));
+  constexpr double kTokens = 1e12;
+  request.deadline = Deadline{kTokens, Seconds(0.5 * slow * kTokens)};
+  const PlanAnswer answer = search_plans(request);
+  REQUIRE(answer.best.size() == 1);
+  CHECK(answer.best.front().candidate.gpus == 16);
+  REQUIRE(answer.refused.size() == 1);
+  CHECK(answer.refused.front().reason.starts_with("takes "));
+}
+
+TEST_CASE("The largest micro-batch, sequence and model fit, and one step more does not") {
+  const PlanRequest request = request_for(small_megatron("recompute: none"), {"rtx-4090"}, {8});
+  for (const Growth growth : {Growth::micro_batch, Growth::sequence, Growth::model}) {
+    const std::vector<Largest> answers = find_largest(request, growth);
+    REQUIRE(answers.size() == 1);
+    INFO(name_of(growth) << " " << answers.front().value);
+    REQUIRE(answers.front().value > 0);
+    const auto& plan = std::get<PlanVerdict>(answers.front().plan);
+    CHECK(plan.verdict == Verdict::fits);
+    CHECK(plan.high <= plan.capacity);
+  }
+}
+
+TEST_CASE("Every other value of a setting is answered beside the choice") {
+  const PlanRequest request =
+      request_for(small_megatron("clip_gradients: true"), {"h100-sxm-80gb"}, {8});
+  const PlanAnswer answer = search_plans(request);
+  REQUIRE_FALSE(answer.best.empty());
+  const PlanVerdict& chosen = answer.best.front();
+  const std::vector<Alternative> others = alternatives_to(request, chosen);
+  REQUIRE(others.size() > 4);
+  for (const Alternative& other : others) {
+    INFO(other.name);
+    CHECK((other.verdict.verdict != Verdict::fits ||
+           seconds_per_token(other.verdict) >= 0.999 * seconds_per_token(chosen)));
+  }
 }
 
 TEST_CASE("On one GPU nothing is sharded") {
