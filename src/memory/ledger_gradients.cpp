@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "memest/spec/dtype.hpp"
 #include "model_states.hpp"
@@ -27,6 +28,7 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
       training_(*job.training),
       units_(units),
       layer_count_(layer_count),
+      zero_(graph_, job),
       is_megatron_(training_.implementation.framework == Framework::megatron),
       persist_(gradients_persist(job)) {
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
@@ -60,7 +62,9 @@ LedgerTerm LedgerGradients::relaid() const {
 }
 
 std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& moment) const {
-  return terms(site, moment, later(site, false));
+  std::vector<LedgerTerm> result = terms(site, moment, later(site, false));
+  for (LedgerTerm& term : zero_.reducing(site, moment)) result.push_back(std::move(term));
+  return result;
 }
 
 std::vector<LedgerTerm> LedgerGradients::before_the_end(const Site& site,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "deepspeed_terms.hpp"
 #include "ledger_moments.hpp"
 #include "ledger_units.hpp"
 #include "memest/memory/ledger.hpp"
@@ -34,6 +35,9 @@ class LedgerGradients {
   /// What is given outlives this.
   LedgerGradients(const LedgerMoments& moments, const Job& job, const LedgerUnits& units,
                   LayerCount layer_count);
+
+  /// DeepSpeed's buckets and gathered weights.
+  [[nodiscard]] const DeepSpeedTerms& zero() const { return zero_; }
 
   /// All of them, between the backward pass and zero_grad.
   [[nodiscard]] std::vector<LedgerTerm> all() const;
@@ -68,6 +72,7 @@ class LedgerGradients {
   const TrainingSpec& training_;
   const LedgerUnits& units_;
   LayerCount layer_count_;
+  DeepSpeedTerms zero_;
   bool is_megatron_;
   bool persist_;
   std::vector<Expr> elements_;  // of each block, tied weights included

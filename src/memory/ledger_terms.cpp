@@ -54,8 +54,7 @@ void bind_parameters(Bindings& bindings, const Graph& graph) {
       .set(Symbol::matmul_parameters, matmul)
       .set(Symbol::embedding, embedding)
       .set(Symbol::largest_parameter, largest)
-      .set(Symbol::tensors, tensors)
-      .set(Symbol::bucket, bucket_elements(total));
+      .set(Symbol::tensors, tensors);
 }
 
 /// L is the layers of one stage, w the micro-steps that its rank has in flight at most.
@@ -77,6 +76,7 @@ LedgerTerms::LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeli
   ledger_.bindings.set(Symbol::data, job.parallelism.data)
       .set(Symbol::context, job.parallelism.context)
       .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1)
+      .set(Symbol::bucket, job.parallelism.deepspeed.reduce_bucket_size)
       .set(Symbol::largest_unit, narrow_to_int64(largest_unit(graph).evaluate(ledger_.bindings)));
 }
 

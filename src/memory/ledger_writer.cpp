@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "deepspeed_terms.hpp"
 #include "graph_terms.hpp"
 #include "inference_ledger.hpp"
 #include "ledger_gradients.hpp"
@@ -126,18 +127,16 @@ class LedgerWriter {
   }
 
   void write_residents() {
-    const auto always = [this](std::vector<LedgerTerm> terms) {
-      for (LedgerTerm& term : terms) always_.push_back(terms_.add(std::move(term)));
-    };
-    always(weight_terms(job_, graph_.parameters));
-    always(master_terms(job_, graph_.parameters));
-    if (!makes_states_in_step(training_)) always(state_terms(job_, graph_.parameters));
-    always(buffer_terms(graph_.parameters));
-    always(workspace_terms(graph_, job_));
-    always(resident_bucket_terms(job_));
-    always(earlier_batch_terms(graph_, job_));
-    if (training_.hold_outputs) always({held_logits_term(graph_)});
-    always(process_terms(graph_));
+    add_terms(always_, weight_terms(job_, graph_.parameters));
+    add_terms(always_, master_terms(job_, graph_.parameters));
+    if (!makes_states_in_step(training_)) add_terms(always_, state_terms(job_, graph_.parameters));
+    add_terms(always_, buffer_terms(graph_.parameters));
+    add_terms(always_, workspace_terms(graph_, job_));
+    add_terms(always_, resident_bucket_terms(job_));
+    add_terms(always_, earlier_batch_terms(graph_, job_));
+    if (training_.hold_outputs) add_term(always_, held_logits_term(graph_));
+    add_terms(always_, process_terms(graph_));
+    add_terms(always_, gradients_.zero().residents());
     for (LedgerTerm& term : gradients_.all()) add_term(all_gradients_, std::move(term));
   }
 
@@ -263,7 +262,7 @@ class LedgerWriter {
       write_hooks(site, units_.before_forward(site), first.begin, base);
       add_terms(base, units_.in_forward(site));
     } else {
-      add_terms(base, gather_terms(job_));
+      add_terms(base, gradients_.zero().gathered(site, false));
     }
     for (const Moment& moment : first.forward) {
       Alive alive = base;
@@ -288,10 +287,10 @@ class LedgerWriter {
   void write_backward(const Site& site) {
     Alive base = residents();
     add_kept(base, site, true);
-    add_terms(base, backward_bucket_terms(job_));
     const BlockMoments& second = moments(site, true);
     write_unit_hooks(site, second, base);
-    add_terms(base, units_.exist() ? units_.in_backward(site) : gather_terms(job_));
+    add_terms(base,
+              units_.exist() ? units_.in_backward(site) : gradients_.zero().gathered(site, true));
     if (runs_again(site)) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
@@ -329,6 +328,12 @@ class LedgerWriter {
   }
 
   void write_steps() {
+    for (DeepSpeedTerms::Instant& instant : gradients_.zero().steps(graph_)) {
+      Alive alive = always_;
+      add_terms(alive, std::move(instant.terms));
+      terms_.instant(instant.name, instant.name, std::move(alive));
+    }
+    if (gradients_.zero().exist()) return;
     Alive after_backward = always_;
     add_all_gradients(after_backward);
     add_term(after_backward, batch_term(graph_));

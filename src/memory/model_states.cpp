@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "deepspeed_terms.hpp"
 #include "expert_shares.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
@@ -315,7 +316,9 @@ bool gradients_persist(const Job& job) {
                           !training.recipe.gathered_units &&
                           job.parallelism.ddp.gradient_as_bucket_view;
   return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
-         training.implementation.framework == Framework::megatron || in_buckets;
+         training.implementation.framework == Framework::megatron || in_buckets ||
+         sums_whole_gradients(job) ||
+         (uses_deepspeed(job) && job.parallelism.zero == ZeroStage::optimizer_gradients_weights);
 }
 
 std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {

@@ -18,10 +18,6 @@ constexpr std::int64_t kCublasWorkspace = 8519680;
 constexpr std::int64_t kTransformerEngineWorkspaceHopper = 32 * kMiB + 1024;
 constexpr std::int64_t kTransformerEngineWorkspace = 4 * kMiB;
 
-// DeepSpeed's defaults (deepspeed/runtime/zero/config.py), in elements.
-constexpr std::int64_t kReduceBucket = 500000000;
-constexpr std::int64_t kPrefetchBucket = 50000000;
-
 // NCCL outside the allocator: measured on A100s (NVIDIA/nccl#964) 544 MiB for two ranks and 688 MiB
 // for more; from 250 MiB with few channels up to 1.6 GiB (NVIDIA/nccl#864).
 constexpr std::int64_t kNcclTwoRanks = 544 * kMiB;
@@ -35,20 +31,6 @@ bool uses(const Graph& graph, Workspace workspace) {
                        [=](const Op& op) { return op.workspace == workspace; });
   });
 }
-
-bool is_deepspeed(const Job& job) {
-  const Framework framework = job.training->implementation.framework;
-  return framework == Framework::transformers || framework == Framework::plain ||
-         framework == Framework::nanogpt;
-}
-
-bool shards_by_deepspeed(const Job& job) {
-  return job.parallelism.data > 1 && job.parallelism.zero != ZeroStage::none &&
-         !job.training->recipe.gathered_units && !job.parallelism.fsdp && is_deepspeed(job);
-}
-
-constexpr const char* kDeepSpeedSource =
-    "DeepSpeed, runtime/zero, default bucket sizes; read in its source, not measured";
 
 }  // namespace
 
@@ -101,23 +83,6 @@ std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
            ""}};
 }
 
-std::vector<LedgerTerm> backward_bucket_terms(const Job& job) {
-  if (!shards_by_deepspeed(job)) return {};
-  return {{"reduce bucket of ZeRO", TermGroup::gradients,
-           size_of(job.training->recipe.gradients) * Expr(Symbol::bucket), kDeepSpeedSource,
-           "bytes of a gradient · min(500,000,000, Φ)"}};
-}
-
-std::vector<LedgerTerm> gather_terms(const Job& job) {
-  if (zero_stage_of(job) < ZeroStage::optimizer_gradients_weights || !shards_by_deepspeed(job)) {
-    return {};
-  }
-  const Recipe& recipe = job.training->recipe;
-  return {{"gathered weights of ZeRO-3", TermGroup::weights,
-           size_of(recipe.weights) * (2 * Expr(Symbol::largest_unit) + Expr(kPrefetchBucket)),
-           kDeepSpeedSource, "two copies of a unit while it is gathered, and the prefetch bucket"}};
-}
-
 OutsideTerms outside_terms(const Job& job) {
   OutsideTerms outside;
   const GpuSpec& gpu = job.hardware.gpu;
@@ -140,10 +105,6 @@ OutsideTerms outside_terms(const Job& job) {
     outside.high += Bytes(kNcclHigh);
   }
   return outside;
-}
-
-std::int64_t bucket_elements(std::int64_t parameters) {
-  return std::min(kReduceBucket, parameters);
 }
 
 }  // namespace memest

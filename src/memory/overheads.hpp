@@ -22,12 +22,8 @@ inline constexpr std::int64_t kCublasLtWorkspace = kMiB;
 /// cuBLAS and cublasLt workspaces, kept from their first use.
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job);
 
-/// Gradients' communication buffers: alive all the time (DDP), or in the backward pass (ZeRO).
+/// Gradients' communication buffers that are alive all the time (DDP).
 std::vector<LedgerTerm> resident_bucket_terms(const Job& job);
-std::vector<LedgerTerm> backward_bucket_terms(const Job& job);
-
-/// Weights that DeepSpeed's ZeRO-3 gathers while a block runs, forward or backward.
-std::vector<LedgerTerm> gather_terms(const Job& job);
 
 /// Terms outside the allocator, with their interval.
 struct OutsideTerms {
@@ -36,8 +32,5 @@ struct OutsideTerms {
   Bytes high;
 };
 OutsideTerms outside_terms(const Job& job);
-
-/// Elements of a DeepSpeed bucket, for Symbol::bucket.
-std::int64_t bucket_elements(std::int64_t parameters);
 
 }  // namespace memest

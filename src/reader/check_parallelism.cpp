@@ -57,6 +57,24 @@ constexpr std::array kWays = {
         }},
 };
 
+/// The table says how DeepSpeed's ZeRO works, and so asks for it.
+void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  const Framework framework = framework_of(job);
+  const bool runs_it = framework == Framework::transformers || framework == Framework::plain ||
+                       framework == Framework::nanogpt;
+  if (!runs_it) {
+    diagnostics.push_back(unavailable_at(
+        written.span, "DeepSpeed in the implementation " + quoted(name_of(framework)),
+        "leave 'deepspeed' out"));
+  } else if (job.parallelism.fsdp) {
+    diagnostics.push_back(error_at(written.span, "'fsdp' shards without DeepSpeed",
+                                   "leave one of 'fsdp' and 'deepspeed' out"));
+  } else if (job.parallelism.zero == ZeroStage::none) {
+    diagnostics.push_back(error_at(written.span, "'deepspeed' says how ZeRO works, and 'zero' is 0",
+                                   "set 'zero' to 1, 2 or 3"));
+  }
+}
+
 }  // namespace
 
 void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics) {
@@ -69,6 +87,9 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
         value->span,
         std::string(way.name) + " in the implementation " + quoted(name_of(framework_of(job))),
         "it comes with a later version; leave '" + std::string(way.key) + "' out"));
+  }
+  if (const Value* deepspeed = written->find("deepspeed")) {
+    check_deepspeed(*deepspeed, job, diagnostics);
   }
   if (parallelism.fsdp && parallelism.data % parallelism.fsdp->replicate != 0) {
     const std::string replicas = std::to_string(parallelism.fsdp->replicate);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "keys/keys.hpp"
 #include "memest/diag/environment.hpp"
@@ -47,6 +48,52 @@ FullySharded read_fsdp(const Value& written) {
   fsdp.replicate = as_count(written.find("replicate")).value_or(fsdp.replicate);
   return fsdp;
 }
+
+/// `auto` is what transformers makes of it from the model's hidden size
+/// (transformers/integrations/deepspeed.py, trainer_config_finalize).
+class DeepSpeedReader {
+ public:
+  DeepSpeedReader(const Value* written, const ModelSpec& model, Diagnostics& diagnostics)
+      : written_(written), diagnostics_(diagnostics) {
+    const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+    if (decoder != nullptr) hidden_size_ = decoder->hidden_size;
+  }
+
+  DeepSpeed read() {
+    DeepSpeed spec;
+    const std::int64_t square = checked_multiply(hidden_size_, hidden_size_);
+    size("reduce_bucket_size", square, spec.reduce_bucket_size);
+    size("stage3_prefetch_bucket_size", checked_multiply(square, std::int64_t{9}) / 10,
+         spec.prefetch_bucket_size);
+    size("stage3_param_persistence_threshold", checked_multiply(hidden_size_, std::int64_t{10}),
+         spec.persistence_threshold);
+    size("stage3_max_live_parameters", 0, spec.max_live_parameters);
+    size("sub_group_size", 0, spec.sub_group_size);
+    spec.overlap_comm = as_flag(find(written_, "overlap_comm")).value_or(spec.overlap_comm);
+    spec.contiguous_gradients =
+        as_flag(find(written_, "contiguous_gradients")).value_or(spec.contiguous_gradients);
+    return spec;
+  }
+
+ private:
+  void size(std::string_view key, std::int64_t automatic, std::int64_t& size) {
+    const Value* value = find(written_, key);
+    if (value == nullptr) return;
+    if (const auto number = as_count(value)) {
+      size = *number;
+    } else if (hidden_size_ > 0) {
+      size = automatic;
+    } else {
+      diagnostics_.push_back(
+          error_at(value->span, "'auto' is made of a hidden size, which this model does not have",
+                   "write a number of elements"));
+    }
+  }
+
+  const Value* written_;
+  Diagnostics& diagnostics_;
+  std::int64_t hidden_size_ = 0;
+};
 
 Schedule schedule_of(const Value* written) {
   for (const Schedule schedule : {Schedule::interleaved, Schedule::zero_bubble, Schedule::gpipe}) {
@@ -209,6 +256,8 @@ void read_price(const Value* written, Hardware& hardware) {
 void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagnostics) {
   job.parallelism = read_parallelism(sections.parallelism, diagnostics);
   note_given(sections.parallelism, job.given);
+  job.parallelism.deepspeed =
+      DeepSpeedReader(find(sections.parallelism, "deepspeed"), job.model, diagnostics).read();
   read_ranks(sections, job, diagnostics);
   read_gpu(find(sections.hardware, "gpu"), job.hardware, diagnostics);
   job.hardware.gpus_per_node = as_count(find(sections.hardware, "gpus_per_node")).value_or(8);

@@ -149,6 +149,35 @@ TEST_CASE("a key without machinery is refused by name unless it says its default
   }
 }
 
+TEST_CASE("DeepSpeed's sizes are its own, or what transformers makes of auto") {
+  const std::string model = kModel;
+  const DeepSpeed usual = job_of(model + "parallelism: {data: 2, zero: 2}\n").parallelism.deepspeed;
+  CHECK(usual.reduce_bucket_size == 500'000'000);
+  CHECK(usual.persistence_threshold == 100'000);
+  CHECK(usual.contiguous_gradients);
+  const Job job =
+      job_of(model +
+             "parallelism: {data: 2, zero: 3, deepspeed: {reduce_bucket_size: auto, "
+             "stage3_prefetch_bucket_size: auto, stage3_param_persistence_threshold: auto, "
+             "stage3_max_live_parameters: 7, sub_group_size: 9, overlap_comm: true}}\n");
+  const std::int64_t h = std::get<DecoderSpec>(job.model.architecture).hidden_size;
+  CHECK(job.parallelism.deepspeed.reduce_bucket_size == h * h);
+  CHECK(job.parallelism.deepspeed.prefetch_bucket_size == 9 * h * h / 10);
+  CHECK(job.parallelism.deepspeed.persistence_threshold == 10 * h);
+  CHECK(job.parallelism.deepspeed.max_live_parameters == 7);
+  CHECK(job.parallelism.deepspeed.sub_group_size == 9);
+  CHECK(job.parallelism.deepspeed.overlap_comm);
+}
+
+TEST_CASE("DeepSpeed's table asks for its ZeRO") {
+  const std::string model = kModel;
+  CHECK(first_error(model + "parallelism: {data: 2, deepspeed: {overlap_comm: true}}\n") ==
+        "'deepspeed' says how ZeRO works, and 'zero' is 0");
+  CHECK(first_error(model +
+                    "parallelism: {data: 2, fsdp: {version: 2}, deepspeed: {sub_group_size: "
+                    "1}}\n") == "'fsdp' shards without DeepSpeed");
+}
+
 TEST_CASE("inference is a forward of prompts, and stands in place of training") {
   const std::string model = "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n";
   const Job usual = job_of(model + "inference: {prompt: 128}\n");

@@ -46,6 +46,18 @@ enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, gpip
 /// "1f1b", "interleaved", "zero-bubble", "gpipe".
 std::string_view name_of(Schedule schedule);
 
+/// What DeepSpeed's section `zero_optimization` says of memory, in elements, with its defaults
+/// (DeepSpeed 0.19).
+struct DeepSpeed {
+  std::int64_t reduce_bucket_size = 500'000'000;
+  bool overlap_comm = false;  ///< stages 1 and 2 have a second bucket
+  bool contiguous_gradients = true;
+  std::int64_t prefetch_bucket_size = 50'000'000;    ///< stage3_prefetch_bucket_size
+  std::int64_t persistence_threshold = 100'000;      ///< stage3_param_persistence_threshold
+  std::int64_t max_live_parameters = 1'000'000'000;  ///< stage3_max_live_parameters
+  std::int64_t sub_group_size = 1'000'000'000;
+};
+
 struct Parallelism {
   std::int64_t data = 1;  ///< replicas and shards
   std::int64_t tensor = 1;
@@ -57,6 +69,7 @@ struct Parallelism {
   std::int64_t virtual_stages = 1;  ///< a rank of an interleaved pipeline
   ZeroStage zero = ZeroStage::none;
   DataParallelBuckets ddp;
+  DeepSpeed deepspeed;  ///< where `zero` is DeepSpeed's
   std::optional<FullySharded> fsdp;
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
 

@@ -7,6 +7,8 @@
 
 namespace memest {
 
+class OptimizerRun;
+
 class BlockHooks {
  public:
   BlockHooks() = default;
@@ -28,6 +30,8 @@ class BlockHooks {
   virtual bool take_gradient(std::uint32_t use, StorageId gradient) = 0;
   /// The engine has run its last node.
   virtual void end_backward() = 0;
+  /// The optimizer's step begins: what the wrapper makes of the gradients for it.
+  virtual void hand_over(OptimizerRun&) {}
   /// zero_grad(set_to_none=True).
   virtual void drop_gradients() = 0;
 };

@@ -90,6 +90,10 @@ class Engine {
     return std::exchange(kept_with_loss_, {});
   }
 
+  /// The optimizer's step begins.
+  void hand_over(OptimizerRun& optimizer) {
+    if (settings_.hooks != nullptr) settings_.hooks->hand_over(optimizer);
+  }
   /// zero_grad(set_to_none=True).
   void drop_gradients();
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "../deepspeed_terms.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -32,6 +33,9 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       habits_(loop_habits_of(training_.implementation.loop)),
       scaler_(recorder),
       sums_targets_(job.parallelism.data > 1),
+      clips_(!uses_deepspeed(job) &&
+             (job.training->clip_gradients ||
+              loop_habits_of(job.training->implementation.loop).keeps_norm)),
       counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))) {
   if (habits_.reports_loss) scalar(Holding::buffers, LoopTensor::reported_loss);
 }
@@ -68,6 +72,7 @@ void TrainingLoop::step(std::uint16_t number) {
   clip();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
+  engine_.hand_over(optimizer_);
   const bool fused = training_.optimizer_implementation == OptimizerImplementation::fused;
   if (scales()) scaler_.begin_step(fused);
   optimizer_.step();
@@ -320,7 +325,7 @@ void TrainingLoop::report_loss() {
 }
 
 void TrainingLoop::clip() {
-  if (!training_.clip_gradients && !habits_.keeps_norm) return;
+  if (!clips_) return;
   if (scales()) scaler_.unscale();
   const StorageId norm = optimizer_.clip();
   if (habits_.keeps_norm) {

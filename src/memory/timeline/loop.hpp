@@ -60,6 +60,7 @@ class TrainingLoop {
   const LoopHabits& habits_;
   GradientScaler scaler_;
   bool sums_targets_ = false;
+  bool clips_ = false;               // DeepSpeed does it within its own step
   std::int64_t counted_labels_ = 0;  ///< of a micro-step
   std::vector<Batch> batches_;
   StorageId targets_ = kNoStorage;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "../deepspeed_terms.hpp"
 #include "../overheads.hpp"
 #include "engine.hpp"
 #include "gradient_buckets.hpp"
@@ -16,8 +17,10 @@
 #include "memest/spec/inventory.hpp"
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
+#include "parameter_places.hpp"
 #include "recorder.hpp"
 #include "sharded_units.hpp"
+#include "zero_buckets.hpp"
 
 namespace memest {
 namespace {
@@ -222,11 +225,72 @@ Timeline write_megatron(const Graph& graph, const Job& job, std::int64_t rank) {
   return timeline;
 }
 
+std::vector<StorageId> placed_weights(const Timeline& timeline) {
+  std::vector<StorageId> weights;
+  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
+    if (timeline.storages[i].label.origin == Origin::parameter) weights.push_back(i);
+  }
+  return weights;
+}
+
+/// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor.
+Timeline write_deepspeed(const Graph& graph, const Job& job) {
+  Timeline timeline;
+  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const ForwardOrder order(graph, device);
+  name_places(graph, order, timeline);
+  const ModelTensors tensors = model_tensors(graph.parameters);
+  timeline.parameters = tensors.parameters;
+  timeline.buffers = tensors.buffers;
+  Recorder recorder(timeline);
+  recorder.begin(Phase::model);
+  ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
+  recorder.end();
+  ZeroBuckets buckets(job, graph.parameters, parameter_places(graph, order, timeline), recorder);
+  ParameterTensor flat;
+  flat.name = "the flat parameters";
+  flat.shape = {buckets.partitions().partition()};
+  OptimizerRun optimizer(job, {{{0, flat.shape.front(), &flat}}}, device, recorder);
+  recorder.begin(Phase::main_params);
+  buckets.flatten(placed_weights(timeline), optimizer);
+  recorder.end();
+  EngineSettings settings = settings_of(job, &buckets);
+  if (job.parallelism.zero == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
+  Engine engine(graph, order, settings, recorder);
+  TrainingLoop loop(job, order, engine, optimizer, recorder);
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  return timeline;
+}
+
+/// Why DeepSpeed's part in the job is not followed, or nothing.
+std::optional<Unavailable> deepspeed_refusal(const Job& job) {
+  if (job.parallelism.zero == ZeroStage::optimizer_gradients_weights) {
+    return Unavailable{"the timeline of DeepSpeed's ZeRO 3 is not available yet"};
+  }
+  if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
+    return Unavailable{
+        "the timeline of DeepSpeed over other weights than 16-bit ones, all of them trained, is "
+        "not available yet"};
+  }
+  if (sums_whole_gradients(job)) {
+    return Unavailable{
+        "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "
+        "of its own, is not available yet"};
+  }
+  if (job.training->implementation.loop != LoopKind::plain) {
+    return Unavailable{
+        "the timeline of DeepSpeed in another loop than a plain one is not "
+        "available yet"};
+  }
+  return std::nullopt;
+}
+
 /// Why the job has no timeline yet, or nothing.
 std::optional<Unavailable> refusal(const Job& job) {
   if (is_megatron(job)) return std::nullopt;
+  if (uses_deepspeed(job)) return deepspeed_refusal(job);
   if (job.parallelism.data > 1 && !job.parallelism.fsdp && !has_ddp(job)) {
-    return Unavailable{"the timeline of DeepSpeed's ZeRO is not available yet"};
+    return Unavailable{"the timeline of ZeRO without a framework is not available yet"};
   }
   if (job.parallelism.fsdp && !job.training) {
     return Unavailable{"inference over sharded weights is not available yet"};
@@ -243,6 +307,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
                                                    std::int64_t pipeline_rank) {
   if (auto refused = refusal(job)) return *std::move(refused);
   if (is_megatron(job)) return write_megatron(graph, job, pipeline_rank);
+  if (uses_deepspeed(job)) return write_deepspeed(graph, job);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   name_places(graph, order, timeline);

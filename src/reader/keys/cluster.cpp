@@ -15,6 +15,9 @@ constexpr Key kDdpKeys[] = {
      .doc = "Gradients are views of the buckets."},
 };
 
+/// Of any bucket, in elements: far above every model.
+constexpr std::int64_t kMaxBucket = 1'000'000'000'000;
+
 constexpr Word kReshards[] = {{"default"}, {"always"}, {"never"}};
 constexpr Word kUnits[] = {{"block"}};
 constexpr Key kFsdpKeys[] = {
@@ -31,6 +34,38 @@ constexpr Key kFsdpKeys[] = {
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",
      .doc = "Replicas of the sharded model (HSDP)."},
+};
+
+constexpr Word kAuto[] = {{"auto"}};
+constexpr Key kDeepSpeedKeys[] = {
+    {.name = "reduce_bucket_size",
+     .shapes = {count(1, kMaxBucket), choice(kAuto)},
+     .fallback = "500000000",
+     .doc = "Elements of the bucket that gradients are reduced in; `auto` is h²."},
+    {.name = "overlap_comm",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Reduces beside the backward, with a second bucket in stages 1 and 2."},
+    {.name = "contiguous_gradients",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Copies gradients into the bucket as they come."},
+    {.name = "stage3_prefetch_bucket_size",
+     .shapes = {count(0, kMaxBucket), choice(kAuto)},
+     .fallback = "50000000",
+     .doc = "Elements of the weights gathered ahead of a module; `auto` is 0.9·h²."},
+    {.name = "stage3_param_persistence_threshold",
+     .shapes = {count(0, kMaxBucket), choice(kAuto)},
+     .fallback = "100000",
+     .doc = "Weights of fewer elements stay gathered; `auto` is 10·h."},
+    {.name = "stage3_max_live_parameters",
+     .shapes = {count(0, kMaxBucket)},
+     .fallback = "1000000000",
+     .doc = "Elements of gathered weights beyond which nothing is gathered ahead."},
+    {.name = "sub_group_size",
+     .shapes = {count(1, kMaxBucket)},
+     .fallback = "1000000000",
+     .doc = "Elements of the shard that stage 3 steps at once."},
 };
 
 constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"}, {"gpipe"}};
@@ -61,6 +96,9 @@ constexpr Key kParallelismKeys[] = {
      .fallback = "0",
      .doc = "ZeRO stage: shards of the states (1), the gradients (2) and the weights (3)."},
     {.name = "ddp", .shapes = {table(kDdpKeys)}, .doc = "DistributedDataParallel's own choices."},
+    {.name = "deepspeed",
+     .shapes = {table(kDeepSpeedKeys)},
+     .doc = "DeepSpeed's own choices for `zero`, named as in its section zero_optimization."},
     {.name = "fsdp", .shapes = {table(kFsdpKeys)}, .doc = "FullyShardedDataParallel."},
     {.name = "sequence",
      .shapes = {flag()},

@@ -1,0 +1,55 @@
+#include "flat_partitions.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// nccl_start_alignment_factor: partitions begin at multiples of two elements.
+constexpr std::int64_t kAlignment = 2;
+
+}  // namespace
+
+FlatPartitions::FlatPartitions(std::vector<std::int64_t> elements, std::int64_t ranks)
+    : elements_(std::move(elements)), ranks_(ranks) {
+  std::int64_t end = 0;
+  for (const std::int64_t size : elements_) {
+    begins_.push_back(end);
+    end = checked_add(end, size);
+  }
+  const std::int64_t unit = checked_multiply(kAlignment, ranks_);
+  partition_ = checked_multiply(checked_add(end, unit - 1) / unit, kAlignment);
+}
+
+std::int64_t FlatPartitions::first_rank(std::size_t parameter) const {
+  return begins_[parameter] / partition_;
+}
+
+std::int64_t FlatPartitions::last_rank(std::size_t parameter) const {
+  const std::int64_t size = std::max<std::int64_t>(elements_[parameter], 1);
+  return (begins_[parameter] + size - 1) / partition_;
+}
+
+std::vector<std::int64_t> FlatPartitions::pieces(std::int64_t rank) const {
+  const std::int64_t begin = checked_multiply(rank, partition_);
+  const std::int64_t end = checked_add(begin, partition_);
+  std::vector<std::int64_t> pieces;
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (!reaches(i, rank)) continue;
+    pieces.push_back(std::min(begins_[i] + elements_[i], end) - std::max(begins_[i], begin));
+  }
+  return pieces;
+}
+
+std::int64_t FlatPartitions::reaching(std::int64_t rank) const {
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (reaches(i, rank)) total = checked_add(total, elements_[i]);
+  }
+  return total;
+}
+
+}  // namespace memest

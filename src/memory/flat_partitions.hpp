@@ -1,0 +1,43 @@
+// DeepSpeed's ZeRO 1 and 2: all that is trained lies in one flat tensor in the order of
+// Module.parameters(), padded and cut into equal partitions, one a rank. A rank steps its partition
+// and keeps whole the gradients of every parameter that reaches into it.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeed 0.19.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace memest {
+
+class FlatPartitions {
+ public:
+  /// Parameters of `elements` each, over `ranks`.
+  FlatPartitions(std::vector<std::int64_t> elements, std::int64_t ranks);
+
+  /// Elements of the flat tensor, and of a rank's partition of it.
+  [[nodiscard]] std::int64_t elements() const { return partition_ * ranks_; }
+  [[nodiscard]] std::int64_t partition() const { return partition_; }
+  [[nodiscard]] std::int64_t elements_of(std::size_t parameter) const {
+    return elements_[parameter];
+  }
+
+  /// The partitions that the parameter reaches into: ranks [first, last].
+  [[nodiscard]] std::int64_t first_rank(std::size_t parameter) const;
+  [[nodiscard]] std::int64_t last_rank(std::size_t parameter) const;
+  [[nodiscard]] bool reaches(std::size_t parameter, std::int64_t rank) const {
+    return first_rank(parameter) <= rank && rank <= last_rank(parameter);
+  }
+  /// What of the rank's partition is of each parameter that reaches into it, in order.
+  [[nodiscard]] std::vector<std::int64_t> pieces(std::int64_t rank) const;
+  /// Elements of all parameters that reach into the rank's partition.
+  [[nodiscard]] std::int64_t reaching(std::int64_t rank) const;
+
+ private:
+  std::vector<std::int64_t> elements_;
+  std::vector<std::int64_t> begins_;
+  std::int64_t ranks_;
+  std::int64_t partition_ = 0;
+};
+
+}  // namespace memest

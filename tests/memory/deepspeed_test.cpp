@@ -1,0 +1,157 @@
+// DeepSpeed's ZeRO: its flat partitions, and what its buckets, gathered weights and steps take.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../src/memory/flat_partitions.hpp"
+#include "jobs.hpp"
+#include "memest/memory/timeline.hpp"
+
+namespace memest {
+namespace {
+
+using namespace testing;
+
+Job deepspeed_job(ZeroStage stage) {
+  Job job = job_of("mixed", "adamw");
+  job.model = llama(4, 256, 4, 2, 704);
+  job.training->micro_batch = 1;
+  job.training->seq_len = 128;
+  job.training->steps = 1;
+  job.parallelism.data = 4;
+  job.parallelism.zero = stage;
+  job.parallelism.deepspeed.reduce_bucket_size = 1000;
+  return job;
+}
+
+/// Bytes of the tensors that the timeline makes for `tensor` of the loop, in order.
+std::vector<std::int64_t> made(const Timeline& timeline, LoopTensor tensor) {
+  std::vector<std::int64_t> bytes;
+  for (const Storage& storage : timeline.storages) {
+    if (storage.label.origin != Origin::loop) continue;
+    if (storage.label.tensor != static_cast<std::uint16_t>(tensor)) continue;
+    bytes.push_back(storage.bytes);
+  }
+  return bytes;
+}
+
+Timeline timeline_of(const Job& job) {
+  return std::get<Timeline>(write_timeline(lowered(job), job));
+}
+
+std::int64_t parameters_of(const Job& job) {
+  return ledger_of(job).bindings.at(Symbol::parameters);
+}
+
+}  // namespace
+
+TEST_CASE("partitions are equal, even, and hold everything", "[memory]") {
+  for (const std::int64_t ranks : {1, 2, 3, 8, 64}) {
+    const FlatPartitions flat({1000, 7, 50, 333}, ranks);
+    CHECK(flat.elements() == flat.partition() * ranks);
+    CHECK(flat.partition() % 2 == 0);
+    CHECK(flat.elements() >= 1390);
+    CHECK(flat.elements() < 1390 + 2 * ranks);
+    std::int64_t pieces = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const std::vector<std::int64_t> own = flat.pieces(rank);
+      pieces += std::accumulate(own.begin(), own.end(), std::int64_t{0});
+      CHECK(flat.reaching(rank) >= std::accumulate(own.begin(), own.end(), std::int64_t{0}));
+    }
+    CHECK(pieces == 1390);
+  }
+}
+
+TEST_CASE("a rank keeps whole every parameter that reaches into its partition", "[memory]") {
+  const FlatPartitions flat({100, 20}, 4);  // 30 each: the first reaches into all four
+  CHECK(flat.partition() == 30);
+  CHECK(flat.reaching(0) == 100);
+  CHECK(flat.reaching(3) == 120);
+  CHECK(flat.pieces(3) == std::vector<std::int64_t>{10, 20});
+}
+
+TEST_CASE("a bucket has its whole size, whatever the model's, and overlap_comm makes two",
+          "[memory]") {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients);
+  job.parallelism.deepspeed.reduce_bucket_size = 500'000'000;
+  CHECK(named_bytes(ledger_of(job), "gradient bucket") == 1'000'000'000);
+  job.parallelism.deepspeed.overlap_comm = true;
+  CHECK(named_bytes(ledger_of(job), "gradient bucket") == 2'000'000'000);
+  const std::vector<std::int64_t> buckets = made(timeline_of(job), LoopTensor::gradient_bucket);
+  CHECK(std::count(buckets.begin(), buckets.end(), 1'000'000'000) == 2);
+  job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+  CHECK(named_bytes(ledger_of(job), "gradient bucket") == 1'000'000'000);
+  job.parallelism.deepspeed.contiguous_gradients = false;
+  CHECK(named_bytes(ledger_of(job), "gradient bucket") == 0);
+}
+
+TEST_CASE("the weights are one flat tensor, and a rank's states a D-th of it", "[memory]") {
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::optimizer_gradients}) {
+    const Job job = deepspeed_job(stage);
+    const Timeline timeline = timeline_of(job);
+    const std::int64_t elements = parameters_of(job);
+    CHECK(made(timeline, LoopTensor::parameter_buffer) == std::vector<std::int64_t>{2 * elements});
+    std::int64_t states = 0;
+    for (const Storage& storage : timeline.storages) {
+      if (storage.label.holding == Holding::optimizer_states && storage.bytes > 8) {
+        states += storage.bytes;
+      }
+    }
+    CHECK(states == 12 * elements / 4);
+  }
+}
+
+TEST_CASE("the step puts the partition's gradients together and widens them", "[memory]") {
+  const Job job = deepspeed_job(ZeroStage::optimizer_gradients);
+  const std::int64_t partition = parameters_of(job) / 4;
+  const std::vector<std::int64_t> widened =
+      made(timeline_of(job), LoopTensor::gradient_in_master_type);
+  CHECK(widened == std::vector<std::int64_t>{4 * partition, 4 * partition});  // zeros, a step's
+}
+
+TEST_CASE("ZeRO 3 gathers ahead until max_live_parameters are there", "[memory]") {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
+  job.parallelism.deepspeed.persistence_threshold = 0;
+  const auto gathered = [&job] {
+    std::int64_t most = 0;
+    const Ledger ledger = ledger_of(job);
+    for (const LedgerTerm& term : ledger.terms) {
+      if (term.name != "gathered weights of ZeRO 3") continue;
+      most = std::max(most, term.formula.bytes(ledger.bindings).value());
+    }
+    return most;
+  };
+  const std::int64_t all = parameters_of(job);
+  CHECK(gathered() == 2 * all);
+  // The head alone is more than may live: it is gathered all the same.
+  job.parallelism.deepspeed.max_live_parameters = 1000;
+  CHECK(gathered() == 2 * 128256 * 256);
+}
+
+TEST_CASE("weights of few elements stay gathered", "[memory]") {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
+  job.parallelism.deepspeed.persistence_threshold = 256;  // the nine norms
+  CHECK(named_bytes(ledger_of(job), "weights that stay gathered") == 2 * 9 * 256);
+  job.parallelism.deepspeed.persistence_threshold = 255;
+  CHECK(named_bytes(ledger_of(job), "weights that stay gathered") == 0);
+}
+
+TEST_CASE("ZeRO 3 steps sub_group_size elements at once", "[memory]") {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
+  job.parallelism.deepspeed.sub_group_size = 1000;
+  const Bytes small = total_at(ledger_of(job), "optimizer step");
+  job.parallelism.deepspeed.sub_group_size = 2000;
+  // A thousand elements more in fp32, and their square roots.
+  CHECK(total_at(ledger_of(job), "optimizer step") - small == Bytes(8 * 1000));
+}
+
+TEST_CASE("the timeline of ZeRO 3 is refused with a sentence", "[memory]") {
+  const Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
+  const auto refused = write_timeline(lowered(job), job);
+  REQUIRE(std::holds_alternative<Unavailable>(refused));
+}
+
+}  // namespace memest
