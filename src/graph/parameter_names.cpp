@@ -77,6 +77,8 @@ constexpr std::array kFamilies = {
                  .k = "attention.wk",
                  .v = "attention.wv",
                  .attention_output = "attention.wo",
+                 .q_norm = "attention.q_norm",
+                 .k_norm = "attention.k_norm",
                  .gate = "feed_forward.w1",
                  .up = "feed_forward.w3",
                  .down = "feed_forward.w2",
@@ -84,8 +86,8 @@ constexpr std::array kFamilies = {
                  .second_norm = "ffn_norm",
                  .head = "output",
                  .model_order = "tok_embeddings layers norm output",
-                 .layer_order = "attention feed_forward.w1 feed_forward.w2 feed_forward.w3 "
-                                "attention_norm ffn_norm",
+                 .layer_order = "attention.q_norm attention.k_norm attention feed_forward.w1 "
+                                "feed_forward.w2 feed_forward.w3 attention_norm ffn_norm",
                  .rotary_modules = false},
     DecoderNames{.model_type = "gptj",
                  .embedding = "wte",

@@ -94,7 +94,14 @@ Expr shared_bytes(const Graph& graph) {
 
 Expr layer_input_bytes(const Graph& graph) {
   for (const Block& block : graph.blocks) {
-    if (block.checkpointable) return input_bytes(block);
+    if (!block.checkpointable) continue;
+    Expr bytes = input_bytes(block);
+    for (const Op& op : block.ops) {
+      for (const TensorId id : op.outputs) {
+        if (op.by_caller) bytes += block.tensors[id].bytes();
+      }
+    }
+    return bytes;
   }
   return {};
 }

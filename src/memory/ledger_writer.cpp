@@ -157,8 +157,12 @@ class LedgerWriter {
     for (LedgerTerm& term : terms) add_term(alive, std::move(term));
   }
 
+  /// Of the site's block: behind its backward its checkpoint's input is gone.
+  enum class Run : std::uint8_t { forward, backward, behind };
+
   /// What the blocks before the site keep, and what the site's checkpoint has brought back.
-  void add_kept(Alive& alive, const Site& site, bool second) {
+  void add_kept(Alive& alive, const Site& site, Run run) {
+    const bool second = run != Run::forward;
     Expr casts;
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
       const Block& block = graph_.blocks[i];
@@ -196,13 +200,13 @@ class LedgerWriter {
     if (!second || training_.hold_outputs) add_term(alive, answered_term(graph_, site.before));
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
-    const std::int64_t reached = site.layers_before + (inside ? 1 : 0);
+    const std::int64_t reached = site.layers_before + (inside && run != Run::behind ? 1 : 0);
     const std::int64_t checkpoints =
         plan_.every > 1 ? reached / plan_.every : (reached + checkpoint_ - 1) / checkpoint_;
     add_term(alive, {"activations: checkpointed inputs", TermGroup::activations,
                      layer_count_.times(checkpoints) * layer_input_,
                      "torch.utils.checkpoint: one input a checkpoint", ""});
-    if (!second || !inside) return;
+    if (run != Run::backward || !inside) return;
     const std::int64_t again = site.layers_before % checkpoint_;
     add_term(alive,
              {"activations: layers recomputed before this one", TermGroup::activations,
@@ -256,7 +260,7 @@ class LedgerWriter {
 
   void write_site(const Site& site) {
     Alive base = residents();
-    add_kept(base, site, false);
+    add_kept(base, site, Run::forward);
     const BlockMoments& first = moments(site, false);
     if (units_.exist()) {
       write_hooks(site, units_.before_forward(site), first.begin, base);
@@ -286,7 +290,8 @@ class LedgerWriter {
 
   void write_backward(const Site& site) {
     Alive base = residents();
-    add_kept(base, site, true);
+    add_kept(base, site, Run::backward);
+    add_terms(base, backward_bucket_terms(job_));
     const BlockMoments& second = moments(site, true);
     write_unit_hooks(site, second, base);
     add_terms(base,
@@ -315,7 +320,8 @@ class LedgerWriter {
     add_terms(before, gradients_.at(site, moments.turn));
     write_hooks(site, units_.before_backward(site), moments.turn, before);
     // The whole gradients of what is reduced are the hooks' own.
-    Alive after = base;
+    Alive after = residents();
+    add_kept(after, site, Run::behind);
     Moment end = moments.end;
     end.gradient_elements = {};
     add_terms(after, gradients_.before_the_end(site, end));
@@ -358,7 +364,7 @@ class LedgerWriter {
     for (const BlockRun& run : graph_.order) end.before[run.block] += run.repeat;
     end.layers_before = layers_;
     end.block = graph_.order.back().block;
-    add_kept(alive, end, false);
+    add_kept(alive, end, Run::forward);
     terms_.instant("states and activations together", "states and activations together",
                    std::move(alive));
   }

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include "gradient_slots.hpp"
 
 namespace memest {
 namespace {
@@ -18,45 +19,6 @@ bool never_negative(const Expr& formula) {
     return monomial.coefficient.numerator() >= 0;
   });
 }
-
-/// The gradients on their way through a block. Tensors whose gradient is one buffer share a slot.
-class GradientSlots {
- public:
-  [[nodiscard]] bool has(TensorId id) const { return slot_of_.contains(id); }
-
-  void make(TensorId id, const Expr& bytes, Reach reach) {
-    slot_of_[id] = slots_.size();
-    slots_.push_back({bytes, reach});
-  }
-  void share(TensorId id, std::size_t slot) { slot_of_[id] = slot; }
-  [[nodiscard]] std::size_t slot(TensorId id) const { return slot_of_.at(id); }
-  [[nodiscard]] const Expr& bytes_of(std::size_t slot) const { return slots_[slot].bytes; }
-  void drop(TensorId id) { slot_of_.erase(id); }
-
-  /// Whether a second gradient is added in place: nothing else holds the first one's storage.
-  [[nodiscard]] bool adds_in_place(TensorId id) const {
-    const std::size_t slot = slot_of_.at(id);
-    return slots_[slot].reach == Reach::directly &&
-           std::count_if(slot_of_.begin(), slot_of_.end(),
-                         [slot](const auto& entry) { return entry.second == slot; }) == 1;
-  }
-
-  [[nodiscard]] Expr bytes() const {
-    std::set<std::size_t> held;
-    for (const auto& [id, slot] : slot_of_) held.insert(slot);
-    Expr total;
-    for (const std::size_t slot : held) total += slots_[slot].bytes;
-    return total;
-  }
-
- private:
-  struct Slot {
-    Expr bytes;
-    Reach reach = Reach::directly;
-  };
-  std::map<TensorId, std::size_t> slot_of_;
-  std::vector<Slot> slots_;
-};
 
 class BlockWalk {
  public:
@@ -130,7 +92,16 @@ class BlockWalk {
         pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || runs_again();
     return base.role != Role::parameter && !base.shared &&
            (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
-           !(callers && storage(id) == storage(block_.input));
+           !(callers && (storage(id) == storage(block_.input) || is_by_caller(storage(id))));
+  }
+
+  /// Made as the block was called: a checkpoint of the block holds it.
+  [[nodiscard]] bool is_by_caller(TensorId made) const {
+    for (const Op& op : block_.ops) {
+      if (!op.by_caller) return false;
+      if (std::find(op.outputs.begin(), op.outputs.end(), made) != op.outputs.end()) return true;
+    }
+    return false;
   }
 
   [[nodiscard]] Expr bytes(const Storages& storages) const {
@@ -308,7 +279,7 @@ class BlockWalk {
         moments.back().live = under_way + peak;
       }
     }
-    hand_over(op, moment, moments);
+    hand_over(at, moment, moments);
   }
 
   /// What a checkpoint that goes back holds: its answer, that one's gradient, the core's inputs.
@@ -327,7 +298,11 @@ class BlockWalk {
 
   /// The op's gradients take their places; a sum that cannot be made in place is a moment of its
   /// own.
-  void hand_over(const Op& op, const Moment& moment, std::vector<Moment>& moments) {
+  /// What the op saved is gone by then.
+  void hand_over(std::size_t at, const Moment& moment, std::vector<Moment>& moments) {
+    const Op& op = block_.ops[at];
+    const Expr saved = bytes(saved_until(at));
+    const Expr earlier = at > 0 ? bytes(saved_until(at - 1)) : Expr();
     std::optional<std::size_t> incoming;
     for (const TensorId id : op.outputs) {
       if (!gradients_.has(id)) continue;
@@ -352,6 +327,7 @@ class BlockWalk {
       const Expr whole = tensor(gradient.input).bytes();
       const bool in_place = gradients_.adds_in_place(gradient.input);
       moments.push_back(moment);
+      moments.back().saved += earlier - saved;
       moments.back().live = gradients_.bytes() + size + (in_place ? Expr() : whole);
       if (in_place) continue;
       gradients_.drop(gradient.input);

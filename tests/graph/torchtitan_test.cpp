@@ -31,6 +31,21 @@ TEST_CASE("torchtitan's tensor parallelism divides all of a layer but two gather
   CHECK(kept(4) == whole / t + gathered + seeds);
 }
 
+TEST_CASE(
+    "torchtitan's Qwen3 keeps raw queries and keys, their deviations, and a cast table more") {
+  ModelSpec model = llama();
+  auto& attention = std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
+  attention.qk_norm = QkNorm::per_head;
+  attention.qk_norm_kind = Norm{NormKind::rmsnorm};
+  LoweringPolicy policy = torchtitan(1);
+  policy.casts_arguments = true;
+  const Expr heads = Expr(Symbol::heads) + Symbol::kv_heads;
+  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
+  CHECK(layer(lowered(model, policy)).saved_bytes(false) - kept(1) ==
+        tokens * heads * (2 * Expr(Symbol::head_dim) + 4) +
+            4 * Expr(Symbol::seq_len) * Symbol::head_dim);
+}
+
 TEST_CASE("torchtitan's tensor parallelism refuses whole sequences and uneven sizes") {
   LoweringPolicy policy = torchtitan(4);
   policy.sequence_parallel = false;

@@ -175,6 +175,7 @@ class Specs {
     const int layers = one_of(std::array{1, 2, 3, 5, 8});
     const int data = one_of(std::array{1, 2, 4, 8});
     const bool amp = data == 1 && tensor == 1;
+    const bool qwen = tensor == 1 && data > 1 && one_of(std::array{false, true});
     const std::string fsdp = "zero: 3, fsdp: {version: 2, reshard_after_forward: " +
                              one_of(std::array<std::string, 3>{"default", "always", "never"}) + "}";
     return "model: {family: decoder, layers: " + std::to_string(layers) +
@@ -182,8 +183,11 @@ class Specs {
            ", kv_heads: " + std::to_string(kv_heads) +
            ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
            ", vocab_size: " + std::to_string(one_of(std::array{512, 1000, 5000, 32000})) +
-           ", activation: swiglu, norm: rmsnorm, position: rope, tied_embeddings: false}\n" +
-           "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
+           ", activation: swiglu, norm: rmsnorm, position: rope, " +
+           (qwen ? std::string("qk_norm: true, tied_embeddings: ") +
+                       one_of(std::array<std::string, 2>{"true", "false"})
+                 : "tied_embeddings: false") +
+           "}\n" + "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
            ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
            ", precision: " +
            (amp         ? "amp-bf16"

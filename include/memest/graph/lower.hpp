@@ -31,6 +31,8 @@ struct LoweringPolicy {
   DType weights = DType::bf16;
   DType compute = DType::bf16;
   bool autocast = false;  ///< compute differs from weights by torch.autocast
+  /// What a block is called with is cast to `weights` (fully_shard's cast_forward_inputs).
+  bool casts_arguments = false;
   bool dropout = true;
   std::int64_t seq_len = 0;      ///< decides sliding windows and kernel choices
   std::int64_t micro_batch = 1;  ///< decides copies that b = 1 avoids

@@ -159,6 +159,9 @@ struct Op {
   /// keeps (Transformer Engine's get_dummy_wgrad).
   std::optional<TensorId> adds_to_buffer = {};
   bool once = false;              ///< runs in the first forward alone
+  /// Runs as the block is called, before what is put around it: its gathering, its checkpoint.
+  /// Only a block's first ops do.
+  bool by_caller = false;
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;
   Work backward;

@@ -79,6 +79,14 @@ TensorId BlockBuilder::block_input(Shape shape, DType dtype, bool wants_gradient
   return id;
 }
 
+std::optional<TensorId> BlockBuilder::find(Place place) const {
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    const Tensor& tensor = block_.tensors[id];
+    if (tensor.op == place.op && tensor.name == place.name) return id;
+  }
+  return std::nullopt;
+}
+
 TensorId BlockBuilder::shared(std::string_view name, Shape shape, DType dtype) {
   const auto known = std::find_if(block_.tensors.begin(), block_.tensors.end(),
                                   [name](const Tensor& t) { return t.shared && t.name == name; });

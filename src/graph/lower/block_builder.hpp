@@ -74,6 +74,8 @@ class BlockBuilder {
 
   /// What the previous block leaves; also the block's `input`.
   TensorId block_input(Shape shape, DType dtype, bool wants_gradient = true);
+  /// What an op of the block has made there already, if any has.
+  [[nodiscard]] std::optional<TensorId> find(Place place) const;
   /// A tensor from outside that needs no gradient: token ids, cos and sin tables.
   TensorId shared(std::string_view name, Shape shape, DType dtype);
   /// Frozen where an adapter is trained instead.

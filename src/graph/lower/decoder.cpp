@@ -83,6 +83,7 @@ class LayerWriter {
   /// What the layer is called with and a checkpoint holds, whether it is read or not.
   void name_arguments() {
     const Dimensions& dims = context_.dims;
+    if (context_.torchtitan()) return cast_rotary_table();
     if (!context_.transformers()) return;
     if (context_.habits.passes_positions) {
       block_.shared("position ids", {dims.s}, DType::int64);
@@ -94,6 +95,21 @@ class LayerWriter {
     for (const std::string_view table : {"cos", "sin"}) {
       block_.shared(table, {Expr(1), dims.s, dims.d}, dtype);
     }
+  }
+
+  /// FSDP2 casts the real numbers that a layer is called with, before it gathers the layer.
+  void cast_rotary_table() {
+    if (!context_.policy.casts_arguments || !context_.has_rope_cache()) return;
+    Op op;
+    op.kind = OpKind::cast;
+    op.name = kRopeCache;
+    op.by_caller = true;
+    op.inputs = {rope_cache(block_, context_.dims)};
+    const Shape shape = block_.tensor(op.inputs.front()).shape;
+    const TensorId out = block_.make({kRopeCache, "in type"}, shape, context_.policy.weights);
+    op.outputs = {out};
+    block_.emit(std::move(op));
+    block_.hold_to_end(out);
   }
 
   /// Where `locals` or more have names of their own, x lives until the layer returns.

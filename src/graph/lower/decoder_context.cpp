@@ -33,20 +33,31 @@ std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPoli
   return std::nullopt;
 }
 
-/// torchtitan 0.2.2 has LLaMA's architecture here: its other models are not written out yet.
+/// torchtitan 0.2.2 has LLaMA's architecture here, and the dense Qwen3's, which has norms of
+/// queries and keys and may tie its embeddings: its other models are not written out yet.
 std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
                                               const LoweringPolicy& policy) {
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
-  const bool plain = attention != nullptr && attention->qk_norm == QkNorm::none &&
+  const bool normed = attention != nullptr && attention->qk_norm == QkNorm::per_head;
+  const bool plain = attention != nullptr && (normed || attention->qk_norm == QkNorm::none) &&
                      !attention->q_bias && !attention->output_bias &&
                      attention->layout == QkvLayout::separate;
   const bool llama = plain && std::holds_alternative<RotaryPosition>(decoder.position) &&
                      decoder.layout == BlockLayout::pre_norm &&
-                     decoder.norm.kind == NormKind::rmsnorm && !decoder.tied_embeddings &&
-                     decoder.kinds.size() == 1 && !decoder.kinds.front().sliding_window;
+                     decoder.norm.kind == NormKind::rmsnorm &&
+                     (normed || !decoder.tied_embeddings) && decoder.kinds.size() == 1 &&
+                     !decoder.kinds.front().sliding_window;
+  if (llama && normed && policy.tensor > 1) {
+    return Unavailable{"torchtitan's tensor parallelism of Qwen3 is not available yet"};
+  }
+  if (llama && normed && !policy.casts_arguments) {
+    return Unavailable{
+        "torchtitan's Qwen3 is available with FSDP2 in bf16 only: set 'precision' to fsdp2-bf16"};
+  }
   if (llama) return uneven(decoder, policy);
   return Unavailable{
-      "the implementation torchtitan is available for models of LLaMA's architecture only"};
+      "the implementation torchtitan is available for models of LLaMA's architecture and of the "
+      "dense Qwen3's only"};
 }
 
 /// Why the attention has no graph, or nothing.

@@ -58,6 +58,10 @@ struct DecoderContext {
     return policy.implementation.framework == Framework::torchtitan;
   }
   /// Whose products and vocabulary are cut over ranks, by DTensor.
+  /// torchtitan's Qwen3 reads cosines and sines from a table of its model's.
+  [[nodiscard]] bool has_rope_cache() const {
+    return torchtitan() && std::get<SoftmaxAttention>(decoder.attention).qk_norm != QkNorm::none;
+  }
   [[nodiscard]] bool shards_tensors() const { return torchtitan() && policy.tensor > 1; }
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
   /// in a textbook's, at once.
@@ -100,6 +104,10 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
 [[nodiscard]] bool has_module(const DecoderContext& context, std::string_view target);
 
 // The parts of a layer; each appends its ops to `block` and answers its output.
+
+/// The table of cosines beside sines that torchtitan's Qwen3 keeps, [s, 2d] in fp32.
+inline constexpr std::string_view kRopeCache = "rope_cache";
+TensorId rope_cache(BlockBuilder& block, const Dimensions& dims);
 
 /// A normalization of the last dimension of `x`; the gain has shape `gain`.
 struct NormPart {

@@ -142,7 +142,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     x = slice(block, {"last_hidden_state", "last token"}, x, {dims.b, Expr(1), dims.embedding});
   }
   Projection2d to_logits{"lm_head", dims.embedding, dims.v, decoder.head_bias,
-                         decoder.tied_embeddings};
+                         decoder.tied_embeddings && !context.torchtitan()};
   to_logits.gradient_is_number = sums_logits_as_they_are(context);
   {
     Frame call(block);

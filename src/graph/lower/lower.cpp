@@ -49,12 +49,19 @@ ModelSpec with_padded_vocabulary(ModelSpec model, const LoweringPolicy& policy) 
   return model;
 }
 
-/// torchtitan's model keeps the rotations of all its positions, as complex numbers.
+/// torchtitan's model keeps the rotations of all its positions, as complex numbers, or as cosines
+/// beside sines (Qwen3).
 void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& inventory) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
-  const std::int64_t head_dim = std::get<SoftmaxAttention>(decoder.attention).head_dim;
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
   inventory.placement.push_back({.steps = {{true, inventory.buffers.size(), 1}}});
-  inventory.buffers.push_back({.name = "freqs_cis", .shape = {positions, head_dim / 2, 2}});
+  if (attention.qk_norm == QkNorm::none) {
+    inventory.buffers.push_back(
+        {.name = "freqs_cis", .shape = {positions, attention.head_dim / 2, 2}});
+  } else {
+    inventory.buffers.push_back(
+        {.name = "rope_cache", .shape = {positions, 2 * attention.head_dim}});
+  }
 }
 
 std::variant<Graph, Unavailable> of_layers(const LayerList& layers, const ModelSpec& model,

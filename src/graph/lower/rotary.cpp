@@ -182,14 +182,39 @@ void rotate_as_complex(BlockBuilder& block, const DecoderContext& context,
   inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
 }
 
+/// torchtitan's Qwen3 casts its own part of the table in every layer, where the layer is not called
+/// with a cast one (torchtitan/models/qwen3/model/model.py, apply_rotary_emb).
+Rotation rotation_by_layer(BlockBuilder& block, const Dimensions& dims, DType dtype) {
+  const TensorId table = block.find({kRopeCache, "in type"}).value_or(rope_cache(block, dims));
+  const Shape shape = {Expr(1), dims.s, Expr(1), dims.d};
+  const TensorId cosines = block.alias({kRopeCache, "cosines"}, table, shape);
+  const TensorId sines = block.alias({kRopeCache, "sines"}, table, shape);
+  Rotation rotation;
+  rotation.channels = dims.d;
+  rotation.tables = {cast(block, {kRopeCache, "cos"}, cosines, dtype),
+                     cast(block, {kRopeCache, "sin"}, sines, dtype)};
+  return rotation;
+}
+
 }  // namespace
+
+TensorId rope_cache(BlockBuilder& block, const Dimensions& dims) {
+  const TensorId table = block.shared(kRopeCache, {dims.s, Expr(2) * dims.d}, DType::fp32);
+  block.tensor(table).role = Role::buffer;
+  return table;
+}
 
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs) {
   const DecoderContext& context = call.context;
   if (context.torchtitan()) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
-    rotate_as_complex(block, context, inputs);
+    if (context.has_rope_cache()) {
+      const DType dtype = block.dtype_of(inputs.q.id);
+      rotate_whole(block, rotation_by_layer(block, context.dims, dtype), inputs);
+    } else {
+      rotate_as_complex(block, context, inputs);
+    }
     return inputs;
   }
   const Rotation rotation = rotation_of(block, context, call.kind);

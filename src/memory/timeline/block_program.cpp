@@ -52,6 +52,7 @@ class Compiler {
     made.backward_buffer = value(op.backward_buffer);
     if (op.adds_to_buffer) made.unread = unread_gradient(*op.adds_to_buffer);
     made.once = op.once;
+    made.by_caller = op.by_caller;
     made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;

@@ -72,6 +72,7 @@ struct OpProgram {
   std::optional<UnreadGradient> unread;  ///< see Op::adds_to_buffer
   bool names_graph = false;              ///< the first of `attributes` leads back to the inputs
   bool once = false;                     ///< runs in the first forward alone
+  bool by_caller = false;                ///< see Op
   bool trains = false;                   ///< has a backward
   bool keeps = false;                    ///< its node saves something, be it a parameter
   bool keeps_result = false;             ///< the last thing saved exists only after the op has run

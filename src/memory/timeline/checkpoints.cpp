@@ -49,7 +49,8 @@ std::vector<Checkpoint> by_layers(const Graph& graph, const ForwardOrder& order,
       ++i;
       continue;
     }
-    const std::uint32_t begin = stretches[i].begin;
+    std::uint32_t begin = stretches[i].begin;
+    while (order.op(order.sites()[begin]).by_caller) ++begin;
     std::uint32_t end = begin;
     // What the first layer is called with, and what later ones are called with beside the stream
     // (layers of two kinds read two tables).

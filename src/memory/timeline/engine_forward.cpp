@@ -91,7 +91,9 @@ void Engine::run_sites(std::uint32_t begin, std::uint32_t end) {
 }
 
 void Engine::hook_before_forward(const OpSite& site) {
-  if (settings_.hooks != nullptr && site.op == 0) settings_.hooks->before_forward(site.instance);
+  const auto& ops = order_.program(site).ops;
+  const bool first = !ops[site.op].by_caller && (site.op == 0 || ops[site.op - 1U].by_caller);
+  if (settings_.hooks != nullptr && first) settings_.hooks->before_forward(site.instance);
 }
 
 void Engine::hook_after_forward(const OpSite& site) {

@@ -176,6 +176,10 @@ std::vector<Cell> ForwardOrder::arguments_of(const Graph& graph, std::uint32_t s
     const bool named = tensor.shared && tensor.role != Role::parameter && id != block.input;
     if (named) arguments.push_back(storage_cell(instance, id));
   }
+  for (const Op& op : block.ops) {
+    if (!op.by_caller) break;
+    for (const TensorId id : op.outputs) arguments.push_back(storage_cell(instance, id));
+  }
   return arguments;
 }
 

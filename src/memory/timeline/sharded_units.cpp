@@ -49,7 +49,10 @@ StorageId ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t b
 }
 
 void ShardedUnits::before_forward(std::uint32_t instance) {
-  if (instance == 0) forward_order_.clear();
+  if (instance == 0) {
+    forward_order_.clear();
+    recorder_.release(std::exchange(spare_, kNoStorage));
+  }
   for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
     if (units_[i - 1].first != instance) continue;
     gather(i - 1);
@@ -168,12 +171,14 @@ void ShardedUnits::reduce(std::size_t unit) {
   kept_input_ = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
   recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()));
   for (std::size_t i = 0; i + 1 < gradients.size(); ++i) recorder_.release(gradients[i]);
-  take_shares(unit, share);
+  const StorageId added = take_shares(unit, share);
   recorder_.release(gradients.back());
+  recorder_.release(added);
 }
 
-/// The first time the reduced shares become the gradients; later ones are added to them.
-void ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
+/// The first time the reduced shares become the gradients; later ones are added to them. Answers
+/// those that were added to another unit's.
+StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
   StorageId reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
   if (types_.reduced != types_.share) {
     const std::int64_t elements = share_elements(unit);
@@ -182,12 +187,14 @@ void ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
              Stream::reduce_scatter);
     recorder_.release(std::exchange(reduced, cast));
   }
+  if (units_[unit].adds_to_others) return reduced;
   StorageId& gradients = states_[unit].gradients;
   if (gradients == kNoStorage) {
     gradients = reduced;
   } else {
     recorder_.release(reduced);
   }
+  return kNoStorage;
 }
 
 /// Which of the gradients is that of the parameter registered last: the largest that its padded

@@ -37,6 +37,10 @@ class ShardedUnits final : public BlockHooks {
   ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
                Recorder& recorder);
 
+  /// A share that no module has any more when the units look at their parameters, before the first
+  /// forward.
+  void hold_until_first_forward(StorageId share) { spare_ = share; }
+
   void before_forward(std::uint32_t instance) override;
   void after_forward(std::uint32_t instance) override;
   void before_backward(std::uint32_t instance) override;
@@ -57,7 +61,7 @@ class ShardedUnits final : public BlockHooks {
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
   void reduce(std::size_t unit);
-  void take_shares(std::size_t unit, std::int64_t bytes);
+  StorageId take_shares(std::size_t unit, std::int64_t bytes);
   [[nodiscard]] std::size_t last_gradient(std::size_t unit,
                                           const std::vector<StorageId>& gradients) const;
   StorageId make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
@@ -76,6 +80,7 @@ class ShardedUnits final : public BlockHooks {
   std::vector<std::size_t> forward_order_;  // units as their forward ended
   StorageId kept_output_ = kNoStorage;      // of the last gather of the forward
   StorageId kept_input_ = kNoStorage;       // of the last reduction
+  StorageId spare_ = kNoStorage;
 };
 
 }  // namespace memest

@@ -9,8 +9,8 @@ namespace memest {
 /// torchtitan 0.2.2 (apply_fsdp); accelerate 1.15 (fsdp2_prepare_model); fully_shard on every block
 /// and on the model.
 UnitLayout layout_of(const Implementation& implementation) {
-  if (implementation.framework == Framework::torchtitan) return {true, false};
-  return {implementation.loop == LoopKind::trainer, true};
+  if (implementation.framework == Framework::torchtitan) return {true, false, true};
+  return {implementation.loop == LoopKind::trainer, true, false};
 }
 
 namespace {
@@ -96,7 +96,9 @@ class UnitWriter {
       return row(i).role == ParameterRole::embedding;
     };
     const auto table = std::find_if(root.parameters.begin(), root.parameters.end(), is_table);
-    const bool tied = row(*table).output_head;
+    const bool shared = row(*table).output_head && layout_.gathers_tied_twice;
+    const bool tied = row(*table).output_head && !shared;
+    const std::uint32_t head_table = *table;
     std::string final_norm;
     for (const std::uint32_t i : root.parameters) {
       if (row(i).role == ParameterRole::norm) final_norm = module_of(row(i).name);
@@ -111,6 +113,8 @@ class UnitWriter {
     std::copy_if(root.parameters.begin(), root.parameters.end(),
                  std::back_inserter(tail.parameters), is_tail);
     std::erase_if(root.parameters, is_tail);
+    if (shared) tail.parameters.push_back(head_table);
+    input.adds_to_others = shared;
     for (const std::uint32_t use : uses_at(head_)) tail.uses.push_back(use);
   }
 

@@ -16,6 +16,8 @@ struct UnitLayout {
   /// where the embedding is tied. What is left is the root's.
   bool ends_apart = false;
   bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
+  /// A tied table is a parameter of both units, each of which gathers it.
+  bool gathers_tied_twice = false;
 };
 UnitLayout layout_of(const Implementation& implementation);
 
@@ -26,6 +28,9 @@ struct ShardedUnit {
   std::uint32_t first = 0;                ///< instances [first, last] run it
   std::uint32_t last = 0;
   bool reshards = true;  ///< gives the gathered weights back after the forward
+  /// What it reduces is added to the shares of a unit that has reduced before: both have one tied
+  /// parameter.
+  bool adds_to_others = false;
   /// It reads token ids, through which no gradient comes: nothing tells when its backward has run
   /// but the end of all.
   bool reduces_at_end = false;

@@ -51,12 +51,18 @@ class ModelPlacement {
                  Recorder& recorder)
       : inventory_(inventory), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
 
+  /// A module whose parameter is tied to this one is given memory of its own, behind all others,
+  /// before it is tied anew (torchtitan: to_empty, then init_weights).
+  void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
+  [[nodiscard]] StorageId spare() const { return spare_; }
+
   /// fully_shard sends the buffers to the device; the shares follow where they are made.
   void write(bool adapted, bool buffers_first) {
     for (std::size_t i = 0; buffers_first && i < tensors_.buffers.size(); ++i) place_buffer(i);
     for (int i = 0; buffers_first && i < kContextProbes; ++i) probe_context();
     for (const auto& [is_buffer, i] : tensors_.order) {
       if (is_buffer) {
+        if (spare_of_ && spare_ == kNoStorage) spare_ = place(*spare_of_, recipe_.weights);
         if (!buffers_first) place_buffer(i);
         continue;
       }
@@ -116,6 +122,8 @@ class ModelPlacement {
   const Recipe& recipe_;
   const ModelTensors& tensors_;
   Recorder& recorder_;
+  std::optional<std::size_t> spare_of_;
+  StorageId spare_ = kNoStorage;
 };
 
 /// The optimizer's groups: what decays, where the loop makes the difference, and the rest.
@@ -181,14 +189,29 @@ bool has_ddp(const Job& job) {
 
 /// What is put around the model, and what its constructor makes; null where nothing is.
 std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventory,
-                                       const ForwardOrder& order, Recorder& recorder) {
+                                       const ForwardOrder& order, Recorder& recorder,
+                                       StorageId spare) {
   if (job.parallelism.fsdp) {
-    return std::make_unique<ShardedUnits>(job, inventory, order, recorder);
+    auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
+    units->hold_until_first_forward(spare);
+    return units;
   }
   if (!has_ddp(job)) return nullptr;
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
   if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
   return buckets;
+}
+
+/// The table that two units gather, if there is one.
+std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory,
+                                      const ModelTensors& tensors) {
+  if (!job.parallelism.fsdp || !job.training) return std::nullopt;
+  if (!layout_of(job.training->implementation).gathers_tied_twice) return std::nullopt;
+  for (std::size_t i = 0; i < tensors.parameters.size(); ++i) {
+    const ParameterTensor& row = inventory.parameters[tensors.parameters[i].row];
+    if (row.role == ParameterRole::embedding && row.output_head) return i;
+  }
+  return std::nullopt;
 }
 
 bool is_megatron(const Job& job) {
@@ -317,11 +340,14 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   timeline.buffers = tensors.buffers;
   Recorder recorder(timeline);
   recorder.begin(Phase::model);
-  ModelPlacement(inventory, job.forward()->recipe, tensors, recorder)
-      .write(job.model.adapter.has_value(), places_buffers_first(job));
+  ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
+  const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
+  if (tied) placement.give_spare_of(*tied);
+  placement.write(job.model.adapter.has_value(), places_buffers_first(job));
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
-  const std::unique_ptr<BlockHooks> wrapper = wrapper_of(job, inventory, order, recorder);
+  const std::unique_ptr<BlockHooks> wrapper =
+      wrapper_of(job, inventory, order, recorder, placement.spare());
   if (!wrapped_later) recorder.end();
   Engine engine(graph, order, settings_of(job, wrapper.get()), recorder);
   if (job.inference) {
