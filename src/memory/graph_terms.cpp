@@ -199,6 +199,16 @@ Expr attribute_bytes(const Graph& graph) {
 
 }  // namespace
 
+LedgerTerm loaded_mask_term(const Job& job) {
+  const bool loads =
+      job.training->implementation.layers == LayerSpec::te && job.parallelism.context == 1;
+  const Expr s = Symbol::seq_len;
+  return {"attention mask", TermGroup::buffers, loads ? Expr(Symbol::micro_batch) * s * s : Expr(),
+          "Megatron-LM, the data loader of its training program: a mask of every sequence, unless "
+          "--no-create-attention-mask-in-dataloader",
+          ""};
+}
+
 std::vector<LedgerTerm> process_terms(const Graph& graph) {
   Expr largest;
   Expr tables;

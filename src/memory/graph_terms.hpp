@@ -41,6 +41,10 @@ bool batch_is_kept(const Graph& graph);
 /// The logits where the loop keeps the model's outputs.
 LedgerTerm held_logits_term(const Graph& graph);
 
+/// The attention mask that Megatron's training program loads for a micro-step; zero where another
+/// program trains.
+LedgerTerm loaded_mask_term(const Job& job);
+
 /// What Megatron-core's process keeps from its first forward on: the buffer that only grows, as
 /// large as an operation asks for, and tables made once.
 std::vector<LedgerTerm> process_terms(const Graph& graph);

@@ -122,6 +122,9 @@ class LedgerWriter {
     }
     if (checkpoint_ > 0)
       kept += layer_count_.times((layers + checkpoint_ - 1) / checkpoint_) * layer_input_;
+    if (!std::holds_alternative<NoRecompute>(training_.recompute)) {
+      kept += loaded_mask_term(job_).formula;
+    }
     in_flight_ = (Expr(Symbol::in_flight) - 1) * kept;
     passing_ = Expr(graph_.stages.size() > 1 ? kPassingInterleaved : kPassing) * layer_input_;
   }
@@ -194,6 +197,9 @@ class LedgerWriter {
               "to backward",
               ""});
     if (!batch_is_kept(graph_) && checkpoint_ == 0) add_term(alive, batch_term(graph_));
+    // Checkpoints keep it with their arguments.
+    const bool kept = !std::holds_alternative<NoRecompute>(training_.recompute);
+    if (!second || kept) add_term(alive, loaded_mask_term(job_));
     add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
                      shared_tables_, kSavedSource, ""});
     add_passed_on(alive, site, second);

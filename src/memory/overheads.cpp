@@ -94,8 +94,8 @@ OutsideTerms outside_terms(const Job& job) {
     outside.low += range.low;
     outside.high += range.high;
   }
-  if (job.parallelism.data > 1) {
-    const bool two = job.parallelism.data == 2;
+  if (job.parallelism.shard_ranks() > 1) {
+    const bool two = job.parallelism.shard_ranks() == 2;
     outside.terms.push_back(
         {"NCCL buffers", TermGroup::overhead, Expr(two ? kNcclTwoRanks : kNcclMoreRanks),
          "measured by others on A100s (NVIDIA/nccl#964); between 250 MiB and 1.6 GiB elsewhere "

@@ -41,6 +41,9 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   const Parallelism& parallelism = job.parallelism;
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
+  policy.seq_len /= parallelism.context;
+  policy.context = parallelism.context;
+  policy.context_exchange = parallelism.context_exchange;
   policy.sequence_parallel = parallelism.sequence && parallelism.tensor > 1;
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr || parallelism.pipeline == 1) return policy;

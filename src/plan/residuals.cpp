@@ -99,14 +99,19 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
       if (belongs) all.push_back(*residual);
     }
     if (!all.empty()) append(all);
-    for (const Framework implementation : kFrameworks) {
+    const auto append_own = [&](Framework implementation, LayerSpec layers) {
       std::vector<Residual> own;
       std::copy_if(all.begin(), all.end(), std::back_inserter(own), [&](const Residual& residual) {
-        return residual.kind.implementation == implementation;
+        return residual.kind.implementation == implementation && residual.kind.layers == layers;
       });
-      if (own.size() < kLeastRecords) continue;
+      if (own.size() < kLeastRecords) return;
       append(own);
       margins.back().implementation = implementation;
+      margins.back().layers = layers;
+    };
+    for (const Framework implementation : kFrameworks) {
+      append_own(implementation, LayerSpec::local);
+      append_own(implementation, LayerSpec::te);
     }
   }
 }

@@ -260,7 +260,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   if (const ForwardSpec* pass = job.forward()) {
     run.kind = {.implementation = pass->implementation.framework,
                 .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
-                .several_gpus = job.hardware.count > 1};
+                .several_gpus = job.hardware.count > 1,
+                .layers = pass->implementation.layers};
   }
   run.comparisons = compare(measured, predict(job, estimate));
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);

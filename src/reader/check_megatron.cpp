@@ -23,6 +23,13 @@ std::int64_t stages_of(const Job& job) {
   return job.parallelism.pipeline * job.parallelism.virtual_stages;
 }
 
+std::int64_t kv_heads_of(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  const auto* attention =
+      decoder == nullptr ? nullptr : std::get_if<SoftmaxAttention>(&decoder->attention);
+  return attention == nullptr ? 0 : attention->kv_heads;
+}
+
 const FullRecompute* full_of(const Job& job) {
   return std::get_if<FullRecompute>(&training_of(job).recompute);
 }
@@ -74,15 +81,19 @@ constexpr std::array kRules = {
          },
          "Megatron's local layers have their own attention and loss",
          "leave 'attention' and 'loss' out, or set them to unfused and vocab-parallel"},
-    Rule{"training", "implementation",
-         [](const Job& job) {
-           const AttentionKernel attention = training_of(job).implementation.attention;
-           return is_te(job) &&
-                  ((attention != AttentionKernel::te && attention != AttentionKernel::flash_2) ||
-                   training_of(job).implementation.loss != LossKernel::vocab_parallel);
-         },
-         "layers of Transformer Engine run its attention or flash-attn's, and Megatron's loss",
-         "leave 'attention' and 'loss' out, or set them to te or flash-2, and vocab-parallel"},
+    Rule{
+        "training", "implementation",
+        [](const Job& job) {
+          const Implementation& implementation = training_of(job).implementation;
+          const bool attends = implementation.attention == AttentionKernel::te ||
+                               implementation.attention == AttentionKernel::flash_2;
+          const bool judges = implementation.loss == LossKernel::vocab_parallel ||
+                              implementation.loss == LossKernel::te;
+          return is_te(job) && !(attends && judges);
+        },
+        "layers of Transformer Engine run its attention or flash-attn's, and its loss or "
+        "Megatron's",
+        "leave 'attention' and 'loss' out, or set them to te or flash-2, and vocab-parallel or te"},
     Rule{"training", "precision",
          [](const Job& job) { return is_te(job) && training_of(job).recipe.name == "fp32"; },
          "Transformer Engine's fused attention takes 16-bit types",
@@ -154,6 +165,21 @@ constexpr std::array kRules = {
          [](const Job& job) { return job.parallelism.sequence && job.parallelism.tensor == 1; },
          "sequence parallelism is over the tensor-parallel ranks, and there is one",
          "set 'tensor', or leave 'sequence' out"},
+    Rule{"parallelism", "context",
+         [](const Job& job) {
+           const std::int64_t ranks = job.parallelism.context;
+           return ranks > 1 && training_of(job).seq_len % (2 * ranks) != 0;
+         },
+         "a causal sequence is cut into two parts for every context-parallel rank",
+         "choose a 'seq_len' that is a multiple of twice the 'context' ranks"},
+    Rule{"parallelism", "context_exchange",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return p.context > 1 && p.context_exchange == ContextExchange::all_to_all &&
+                  kv_heads_of(job) % (p.tensor * p.context) != 0;
+         },
+         "every rank of 'tensor' x 'context' takes as many key-value heads",
+         "use fewer ranks, or 'ring'"},
     Rule{"parallelism", "schedule",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
@@ -188,11 +214,23 @@ SourceSpan place_of(const Value& root, const Rule& rule) {
   return root.find("training")->find("implementation")->span;
 }
 
+/// The losses over shards of the vocabulary are Megatron's.
+void check_loss_elsewhere(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  const Implementation& implementation = training_of(job).implementation;
+  if (implementation.loss != LossKernel::te) return;
+  diagnostics.push_back(unavailable_at(root.find("training")->find("implementation")->span,
+                                       "the loss " + quoted(name_of(implementation.loss)) +
+                                           " in the implementation " +
+                                           quoted(name_of(implementation.framework)),
+                                       "it is that of the implementation megatron"));
+}
+
 }  // namespace
 
 void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training) return;
   if (training_of(job).implementation.framework != Framework::megatron) {
+    check_loss_elsewhere(root, job, diagnostics);
     if (!asks_for_megatrons_recompute(job)) return;
     diagnostics.push_back(unavailable_at(
         root.find("training")->find("recompute")->span,

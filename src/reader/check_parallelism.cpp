@@ -24,6 +24,10 @@ bool in_no_framework(const Job&) { return false; }
 
 bool in_megatron(const Job& job) { return framework_of(job) == Framework::megatron; }
 
+bool in_layers_of_te(const Job& job) {
+  return in_megatron(job) && job.forward()->implementation.layers == LayerSpec::te;
+}
+
 bool in_megatron_or_torchtitan(const Job& job) {
   return in_megatron(job) || framework_of(job) == Framework::torchtitan;
 }
@@ -38,7 +42,7 @@ constexpr std::array kWays = {
     Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
         in_megatron},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
-        in_no_framework},
+        in_layers_of_te},
     Way{"expert", "expert parallelism", [](const Parallelism& p) { return p.expert > 1; },
         in_megatron},
     Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },

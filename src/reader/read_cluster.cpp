@@ -134,6 +134,10 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   parallelism.tensor = ranks_of(written, "tensor");
   parallelism.pipeline = ranks_of(written, "pipeline");
   parallelism.context = ranks_of(written, "context");
+  if (const auto exchange = as_text(find(written, "context_exchange"));
+      exchange == name_of(ContextExchange::all_to_all)) {
+    parallelism.context_exchange = ContextExchange::all_to_all;
+  }
   parallelism.expert = ranks_of(written, "expert");
   parallelism.sequence = as_flag(find(written, "sequence")).value_or(false);
   parallelism.schedule = schedule_of(find(written, "schedule"));

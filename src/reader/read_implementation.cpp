@@ -111,7 +111,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
       AttentionKernel::sdpa_math, AttentionKernel::sdpa_cudnn, AttentionKernel::eager,
       AttentionKernel::unfused,   AttentionKernel::flash_2,    AttentionKernel::te};
   static constexpr std::array kLosses = {LossKernel::upcast, LossKernel::plain,
-                                         LossKernel::vocab_parallel};
+                                         LossKernel::vocab_parallel, LossKernel::te};
   override_with(written->find("attention"), kAttentions, implementation.attention);
   override_with(written->find("loss"), kLosses, implementation.loss);
   implementation.loss_parallel = as_flag(written->find("loss_parallel")).value_or(false);

@@ -125,7 +125,9 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     job.training = read_training(*training, context, diagnostics);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
     if (job.training) {
-      job.margins = find_margins(job.training->implementation.framework, job.hardware.count > 1);
+      const Implementation& implementation = job.training->implementation;
+      job.margins =
+          find_margins(implementation.framework, job.hardware.count > 1, implementation.layers);
     }
     note_given(*training, job);
   }

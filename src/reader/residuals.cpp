@@ -42,6 +42,7 @@ Margin margin_of_row(const Value& row) {
   for (const Framework implementation : kFrameworks) {
     if (name_of(implementation) == name) margin.implementation = implementation;
   }
+  if (text_at(row, "layers") == name_of(LayerSpec::te)) margin.layers = LayerSpec::te;
   return margin;
 }
 
@@ -55,6 +56,7 @@ std::string write_residuals(const std::vector<Margin>& margins) {
     if (margin.implementation) {
       text += "implementation: " + std::string(name_of(*margin.implementation)) + ", ";
     }
+    if (margin.layers == LayerSpec::te) text += "layers: te, ";
     text += std::string("method: ") +
             (margin.method == EstimateMethod::replay ? "replay" : "closed-form") +
             (margin.several_gpus ? ", gpus: several" : ", gpus: one") +
@@ -65,17 +67,34 @@ std::string write_residuals(const std::vector<Margin>& margins) {
   return text;
 }
 
-MethodMargins find_margins(Framework implementation, bool several_gpus) {
+namespace {
+
+/// Where runs with recompute have no row of their own, those without are nearer than other
+/// implementations'.
+void prefer_own(Margins& margins) {
+  if (margins.kept.implementation && !margins.recomputed.implementation) {
+    margins.recomputed = margins.kept;
+  }
+}
+
+}  // namespace
+
+MethodMargins find_margins(Framework implementation, bool several_gpus, LayerSpec layers) {
   MethodMargins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     // Its own row stands after that of all.
     if (margin.implementation && margin.implementation != implementation) continue;
+    if (margin.implementation && margin.layers != layers) continue;
     // What several GPUs have no row for is taken from one.
     if (margin.several_gpus && !several_gpus) continue;
     Margins& margins = margin.method == EstimateMethod::replay ? found.replay : found.closed_form;
     (margin.recomputes ? margins.recomputed : margins.kept) = margin;
+  }
+  if (layers == LayerSpec::te) {
+    prefer_own(found.closed_form);
+    prefer_own(found.replay);
   }
   return found;
 }

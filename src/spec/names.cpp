@@ -108,6 +108,16 @@ std::string_view name_of(Reshard reshard) {
   return "";
 }
 
+std::string_view name_of(ContextExchange exchange) {
+  switch (exchange) {
+    case ContextExchange::ring:
+      return "ring";
+    case ContextExchange::all_to_all:
+      return "all-to-all";
+  }
+  return "";
+}
+
 std::string_view name_of(Schedule schedule) {
   switch (schedule) {
     case Schedule::one_f_one_b:
@@ -156,6 +166,8 @@ std::string_view name_of(LossKernel kernel) {
       return "plain";
     case LossKernel::vocab_parallel:
       return "vocab-parallel";
+    case LossKernel::te:
+      return "te";
   }
   return "";
 }

@@ -1,5 +1,6 @@
 // What a layer of Megatron-core keeps, against the closed forms of its paper (Korthikanti et al.
 // 2022, "Reducing Activation Recomputation in Large Transformer Models").
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <utility>
@@ -85,6 +86,26 @@ Expr saved(const ModelSpec& model, std::int64_t ranks) {
 
 Expr forward_products(const ModelSpec& model, std::int64_t ranks) {
   return counted(layer(lowered(model, over_ranks(ranks))).forward_flops(), ranks);
+}
+
+/// With layers of Transformer Engine, one sequence a micro-batch.
+LoweringPolicy te(std::int64_t tensor, bool sequence) {
+  LoweringPolicy policy = megatron(tensor, sequence);
+  policy.implementation.layers = LayerSpec::te;
+  policy.implementation.attention = AttentionKernel::te;
+  policy.micro_batch = 1;
+  return policy;
+}
+
+/// The state of the random numbers of an attention kernel: two words.
+const Expr kRandomState = 16;
+
+/// 4·h of two norms' inputs and outputs each, queries, keys, values and the attention's output, its
+/// log-sum-exp, the gated feed-forward's three, and the norms' reciprocal deviations.
+Expr te_layer(const Expr& whole) {
+  return b * s *
+             (8 * h * whole + 4 * a * d / t + 4 * k * d / t + 4 * a / t + 6 * f / t + 8 * whole) +
+         kRandomState;
 }
 
 }  // namespace
@@ -205,6 +226,61 @@ TEST_CASE("a Llama layer of Megatron keeps repeated keys and values and the soft
   CHECK(kept(4, false) == formula(1));
   CHECK(kept(4, true) == formula(1 / t));
   CHECK(kept(1, false) == formula(1).substitute(Symbol::tensor, 1));
+}
+
+TEST_CASE("a Llama layer of Transformer Engine keeps what its fused kernels read") {
+  const auto kept = [&](std::int64_t tensor, bool sequence) {
+    return layer(lowered(llama(), te(tensor, sequence))).saved_bytes(false);
+  };
+  CHECK(kept(1, false) == te_layer(1).substitute(Symbol::tensor, 1));
+  CHECK(kept(4, false) == te_layer(1));
+  CHECK(kept(4, true) == te_layer(1 / t));
+}
+
+TEST_CASE("flash attention keeps as much, and of several sequences its output twice") {
+  LoweringPolicy policy = te(4, true);
+  policy.implementation.attention = AttentionKernel::flash_2;
+  CHECK(layer(lowered(llama(), policy)).saved_bytes(false) == te_layer(1 / t));
+  policy.micro_batch = 2;
+  CHECK(layer(lowered(llama(), policy)).saved_bytes(false) ==
+        te_layer(1 / t) + 2 * b * s * a * d / t);
+}
+
+TEST_CASE("products of Transformer Engine add their weights' gradients to the buffer alone") {
+  const Block block = layer(lowered(llama(), te(4, true)));
+  Expr added;
+  for (const Op& op : block.ops) {
+    if (op.kind != OpKind::linear) continue;
+    REQUIRE(op.adds_to_buffer.has_value());
+    added += block.tensors[*op.adds_to_buffer].elements();
+    for (const InputGradient& gradient : op.gradients) CHECK(gradient.input != *op.adds_to_buffer);
+  }
+  const Expr gains = 2 * h;
+  CHECK(added + gains == block.trained_parameters());
+}
+
+TEST_CASE("heads exchanged over context ranks are kept with the output, a ring's last keys alone") {
+  LoweringPolicy policy = te(1, false);
+  policy.context = 4;
+  const Expr alone = te_layer(1).substitute(Symbol::tensor, 1);
+  policy.context_exchange = ContextExchange::all_to_all;
+  CHECK(layer(lowered(llama(), policy)).saved_bytes(false) == alone + 2 * b * s * a * d);
+  policy.context_exchange = ContextExchange::ring;
+  const Expr states = kRandomState * Expr(Symbol::context) - kRandomState;
+  CHECK(layer(lowered(llama(), policy)).saved_bytes(false) == alone + states);
+}
+
+TEST_CASE("a sequence on several ranks is attended to as a whole") {
+  LoweringPolicy policy = te(1, false);
+  const auto core = [&] {
+    const Block block = layer(lowered(llama(), policy));
+    const auto found = std::find_if(block.ops.begin(), block.ops.end(),
+                                    [](const Op& op) { return op.kind == OpKind::attention; });
+    return found->forward.flops;
+  };
+  const Expr one = core();
+  policy.context = 2;
+  CHECK(core() == one * Expr(Symbol::context));
 }
 
 }  // namespace memest

@@ -9,6 +9,7 @@
 #include "memest/graph/graph.hpp"
 #include "memest/spec/inference.hpp"
 #include "memest/spec/model.hpp"
+#include "memest/spec/parallelism.hpp"
 
 namespace memest {
 
@@ -47,6 +48,9 @@ struct LoweringPolicy {
   bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
   /// Norms and residual sums on shards of the sequence, with t.
   bool sequence_parallel = false;
+  /// Ranks that a sequence lies on: `seq_len` is one's part of it.
+  std::int64_t context = 1;
+  ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t tensor = 1;            ///< ranks that share a layer's products: t of the formulas
   std::int64_t expert = 1;            ///< ranks that share a layer's experts: x of the formulas
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model

@@ -56,6 +56,11 @@ struct Ledger {
   Bytes outside_high;
   Margin margin;                        ///< of `allocated`, from recorded runs
   std::vector<SizePolynomial> by_size;  ///< `terms` with everything bound but b and s
+
+  /// Ranks that a sequence lies on.
+  [[nodiscard]] std::int64_t context_ranks() const {
+    return bindings.has(Symbol::context) ? bindings.at(Symbol::context) : 1;
+  }
 };
 
 struct Term {
@@ -118,6 +123,7 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job);
 std::optional<Unavailable> beyond_the_closed_form(const Job& job);
 
 /// The ledger's bindings at another micro-batch and sequence length.
+/// `seq_len` is the whole sequence, of which a context-parallel rank has a part.
 Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_t seq_len);
 
 /// Evaluates at `bindings`: Ledger::bindings, or bindings_at(...). Throws OverflowError.

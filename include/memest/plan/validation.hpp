@@ -55,6 +55,7 @@ struct RunKind {
   Framework implementation = Framework::transformers;
   bool recomputes = false;
   bool several_gpus = false;
+  LayerSpec layers = LayerSpec::local;
 };
 
 /// A record after comparison.

@@ -30,7 +30,8 @@ Checked<Optimizer> find_optimizer(const std::string& name);
 
 /// How far estimates of runs of `implementation` may be off: its own row of configs/residuals, or
 /// that of all implementations; of several GPUs, or where there is none, of one.
-MethodMargins find_margins(Framework implementation, bool several_gpus = false);
+MethodMargins find_margins(Framework implementation, bool several_gpus = false,
+                           LayerSpec layers = LayerSpec::local);
 
 /// The price that an estimate uses where the spec has none.
 std::optional<Price> find_price(const std::string& gpu_slug);

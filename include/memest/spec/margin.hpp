@@ -23,6 +23,7 @@ struct Margin {
   std::optional<Framework> implementation = {};  ///< whose runs they are; none: of all
   bool recomputes = false;                       ///< whether they recompute
   bool several_gpus = false;                     ///< whether they are one rank of many
+  LayerSpec layers = LayerSpec::local;           ///< of runs of Megatron
 };
 
 /// The margins of one implementation.

@@ -46,23 +46,20 @@ enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, gpip
 /// "1f1b", "interleaved", "zero-bubble", "gpipe".
 std::string_view name_of(Schedule schedule);
 
-/// What DeepSpeed's section `zero_optimization` says of memory, in elements, with its defaults
-/// (DeepSpeed 0.19).
-struct DeepSpeed {
-  std::int64_t reduce_bucket_size = 500'000'000;
-  bool overlap_comm = false;  ///< stages 1 and 2 have a second bucket
-  bool contiguous_gradients = true;
-  std::int64_t prefetch_bucket_size = 50'000'000;    ///< stage3_prefetch_bucket_size
-  std::int64_t persistence_threshold = 100'000;      ///< stage3_param_persistence_threshold
-  std::int64_t max_live_parameters = 1'000'000'000;  ///< stage3_max_live_parameters
-  std::int64_t sub_group_size = 1'000'000'000;
+/// How attention over a sequence that lies on several ranks comes by the rest of it.
+enum class ContextExchange : std::uint8_t {
+  ring,       ///< keys and values go round, one rank's a step
+  all_to_all  ///< every rank gets the whole sequence of some heads (Ulysses)
 };
+/// "ring", "all-to-all".
+std::string_view name_of(ContextExchange exchange);
 
 struct Parallelism {
   std::int64_t data = 1;  ///< replicas and shards
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
   std::int64_t context = 1;
+  ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t expert = 1;
   bool sequence = false;  ///< norms and residuals in shards of the sequence, beside `tensor`
   Schedule schedule = Schedule::one_f_one_b;
@@ -77,7 +74,8 @@ struct Parallelism {
   [[nodiscard]] std::int64_t ranks() const;
   /// Of them those that share one copy of the model.
   [[nodiscard]] std::int64_t ranks_of_a_model() const;
-  /// FSDP's shard group: the context ranks are in it.
+  /// Whose gradients are summed and whose states are shards of one another: the context ranks are
+  /// among them.
   [[nodiscard]] std::int64_t shard_ranks() const;
   /// Replicas of an expert: what of data · context the expert-parallel ranks leave.
   [[nodiscard]] std::int64_t expert_data_ranks() const;

@@ -42,7 +42,8 @@ enum class AttentionKernel : std::uint8_t {
 enum class LossKernel : std::uint8_t {
   upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
   plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
-  vocab_parallel  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
+  vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
+  te               ///< the same by Transformer Engine's kernel, on the logits as they are
 };
 
 /// Megatron-core's layer specifications.

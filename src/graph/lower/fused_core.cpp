@@ -20,14 +20,13 @@ void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
   constexpr std::int64_t kWideHead = 128;
   const std::int64_t rounded = rounded_up(core.head_dim, core.head_dim > kWideHead ? 64 : 32);
   const Expr d_rounded = rounded == core.head_dim ? dims.d : Expr(rounded);
-  const Expr s_rounded = Symbol::seq_len_128;
   std::vector<BackwardWriter::Made> made;
   const auto make = [&](std::string_view name, Shape shape, DType dtype) {
     const TensorId like = scratch(block, {"attention", name}, std::move(shape), dtype);
     made.push_back(backward.make(like, dtype));
   };
-  make("row sums", {dims.b, dims.a, s_rounded}, DType::fp32);
-  make("query gradient in fp32", {dims.b, s_rounded, dims.a, d_rounded}, DType::fp32);
+  make("row sums", {dims.b, dims.a, core.rows}, DType::fp32);
+  make("query gradient in fp32", {dims.b, core.rows, dims.a, d_rounded}, DType::fp32);
   if (core.grouped) {
     const Shape by_query_head = {dims.b, dims.s, dims.a, dims.d};
     make("key gradient by query head", by_query_head, core.dtype);

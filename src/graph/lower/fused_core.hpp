@@ -11,7 +11,8 @@ struct FusedCore {
   Dimensions dims;
   std::int64_t head_dim = 0;  ///< d of the dimensions
   DType dtype = DType::bf16;
-  bool grouped = false;  ///< fewer key/value heads than query heads
+  bool grouped = false;             ///< fewer key/value heads than query heads
+  Expr rows = Symbol::seq_len_128;  ///< of the queries, rounded up to 128
 };
 
 /// Flash attention 2: row sums, the fp32 accumulator of the query gradient, and with grouped heads

@@ -115,6 +115,9 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
 
 /// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
 std::optional<Unavailable> uneven(const MegatronContext& context) {
+  if (context.policy.context > 1 && (context.experts || context.latent)) {
+    return unavailable("context parallelism of experts or latent attention");
+  }
   const std::int64_t ranks = context.policy.tensor;
   const auto refuse = [ranks](std::int64_t size, const char* what) {
     return size % ranks == 0
@@ -144,6 +147,7 @@ MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& pol
       context.experts = std::get<MixtureOfExperts>(kind.feed_forward);
     }
   }
+  if (policy.context > 1) context.c = Symbol::context;
   if (policy.tensor == 1) return context;
   context.t = Symbol::tensor;
   context.sequence = policy.sequence_parallel;
@@ -161,7 +165,8 @@ void bind_sizes(const MegatronContext& context, Bindings& sizes) {
       .set(Symbol::layers, context.decoder.layers())
       .set(Symbol::ffn_size, context.feed_forward.size)
       .set(Symbol::rotary_dim, context.attention.head_dim)
-      .set(Symbol::tensor, context.policy.tensor);
+      .set(Symbol::tensor, context.policy.tensor)
+      .set(Symbol::context, context.policy.context);
   if (context.experts) {
     sizes.set(Symbol::experts, context.experts->experts)
         .set(Symbol::top_k, context.experts->top_k)
@@ -234,6 +239,16 @@ class StageWriter {
 };
 
 }  // namespace
+
+Dimensions MegatronContext::dimensions() const {
+  Dimensions dims;
+  dims.b = b;
+  dims.s = s;
+  dims.a = a;
+  dims.k = k;
+  dims.d = d;
+  return dims;
+}
 
 void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
   if (!product.gathers) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "block_builder.hpp"
+#include "decoder_context.hpp"
 #include "memest/graph/lower.hpp"
 #include "memest/spec/model.hpp"
 #include "operations.hpp"
@@ -33,6 +34,7 @@ struct MegatronContext {
   Expr k = Symbol::kv_heads;    ///< of one rank
   Expr f = Symbol::ffn_size;    ///< of one rank
   Expr v = Symbol::vocab_size;  ///< of one rank
+  Expr c{1};                    ///< context-parallel ranks, of one of which s is
   std::optional<MixtureOfExperts> experts = {};
   std::optional<LatentAttention> latent = {};
 
@@ -44,6 +46,7 @@ struct MegatronContext {
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
+  [[nodiscard]] Dimensions dimensions() const;
   /// [s, b, width], and the same of the residual stream.
   [[nodiscard]] Shape tokens(const Expr& width) const { return {s, b, width}; }
   [[nodiscard]] Shape stream() const { return {sequence ? s / t : s, b, h}; }
@@ -124,6 +127,9 @@ TensorId te_turned(BlockBuilder& block, const MegatronContext& context, std::str
                    TensorId x);
 TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
                            const std::vector<TensorId>& heads);
+/// The same over a sequence that lies on several ranks.
+TensorId te_context_attention(BlockBuilder& block, const MegatronContext& context,
+                              const std::vector<TensorId>& heads);
 TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context, TensorId y);
 
 /// The angles of the positions, which rotations read.

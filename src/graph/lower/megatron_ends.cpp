@@ -190,6 +190,32 @@ TensorId cross_entropy(BlockBuilder& block, const MegatronContext& context, Tens
   return loss;
 }
 
+/// CrossEntropyFunction (triton/cross_entropy.py): the gradient takes the place of the logits while
+/// the loss is taken. A rank's maxima, sums and targets' scores, and those of all, go with it.
+TensorId te_cross_entropy(BlockBuilder& block, const MegatronContext& context, TensorId logits,
+                          TensorId targets) {
+  const Shape tokens = {context.s, context.b};
+  const Expr three = 3;
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = "cross_entropy";
+  op.inputs = {logits, targets};
+  op.saved = {logits};
+  op.forward_scratch = {
+      scratch(block, {"cross_entropy", "statistics"}, {three, context.s, context.b}, DType::fp32)};
+  if (context.policy.tensor > 1) {
+    op.forward_scratch.push_back(scratch(block, {"cross_entropy", "all ranks' statistics"},
+                                         {three * context.t, context.s, context.b}, DType::fp32));
+    op.forward_messages = {{.kind = MessageKind::all_gather,
+                            .bytes = block.tensor(op.forward_scratch.back()).bytes()}};
+  }
+  const TensorId loss = block.make({"cross_entropy", "loss"}, tokens, DType::fp32);
+  op.outputs = {loss};
+  BackwardWriter(op).give_kept(logits);
+  block.emit(std::move(op));
+  return loss;
+}
+
 /// make_viewless_tensor: a view becomes a tensor of its own, by way of one of a single element.
 TensorId viewless(BlockBuilder& block, TensorId x) {
   Op op;
@@ -238,7 +264,9 @@ Block megatron_loss(const MegatronContext& context) {
     if (turns(context)) {
       targets = model.local(step(block, {"labels", "by position"}, {targets}, DType::int64));
     }
-    loss = cross_entropy(block, context, logits, targets);
+    const bool fused = context.policy.implementation.loss == LossKernel::te;
+    const auto judge = fused ? te_cross_entropy : cross_entropy;
+    loss = judge(block, context, logits, targets);
     if (turns(context)) loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
   }
   return std::move(block).take(loss);

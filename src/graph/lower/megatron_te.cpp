@@ -37,16 +37,6 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
   return made;
 }
 
-Dimensions dimensions_of(const MegatronContext& context) {
-  Dimensions dims;
-  dims.b = context.b;
-  dims.s = context.s;
-  dims.a = context.a;
-  dims.k = context.k;
-  dims.d = context.d;
-  return dims;
-}
-
 /// FlashAttention.forward: from [s, b, heads, d] to [b, s, heads, d], a copy of several sequences.
 TensorId by_sequence(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                      TensorId x) {
@@ -60,7 +50,7 @@ TensorId by_sequence(BlockBuilder& block, const MegatronContext& context, std::s
 /// the state of the random numbers.
 TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
                     const std::vector<TensorId>& heads, bool flash) {
-  const Dimensions dims = dimensions_of(context);
+  const Dimensions dims = context.dimensions();
   Op op;
   op.kind = OpKind::attention;
   op.name = "attention";
@@ -188,7 +178,8 @@ TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
   for (std::size_t i = 0; flash && i < operands.size(); ++i) {
     operands[i] = by_sequence(block, context, kNames[i], operands[i]);
   }
-  const TensorId out = fused_core(block, context, operands, flash);
+  const TensorId out = context.policy.context > 1 ? te_context_attention(block, context, operands)
+                                                  : fused_core(block, context, operands, flash);
   const Shape joined = context.tokens(context.a * context.of_values());
   if (flash && context.policy.micro_batch > 1) return copy(block, {"join_heads"}, out, joined);
   return view(block, {"attention", "joined"}, out, joined);

@@ -8,7 +8,6 @@
 #include "memest/units/int128.hpp"
 
 namespace memest {
-namespace {}  // namespace
 
 MegatronLoop::MegatronLoop(const Parts& parts)
     : job_(parts.job),
@@ -18,16 +17,25 @@ MegatronLoop::MegatronLoop(const Parts& parts)
       states_(parts.states),
       recorder_(parts.recorder),
       device_(parts.device),
+      seq_len_(training_.seq_len / parts.job.parallelism.context),
       place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
       model_inputs_(static_cast<std::size_t>(place_.chunks)),
       tokens_(static_cast<std::size_t>(place_.chunks), kNoStorage) {
   const std::int64_t shards = job_.parallelism.sequence ? job_.parallelism.tensor : 1;
   const auto& decoder = std::get<DecoderSpec>(job_.model.architecture);
   stream_bytes_ =
-      checked_multiply(checked_multiply(training_.micro_batch, training_.seq_len / shards),
+      checked_multiply(checked_multiply(training_.micro_batch, seq_len_ / shards),
                        checked_multiply(decoder.hidden_size, size_of(training_.recipe.weights)));
-  mask_ = make(checked_multiply(training_.seq_len, training_.seq_len), Holding::buffers,
-               LoopTensor::attention_mask);
+  if (training_.implementation.layers == LayerSpec::local) {
+    mask_ =
+        make(checked_multiply(seq_len_, seq_len_), Holding::buffers, LoopTensor::attention_mask);
+  }
+}
+
+/// The training program's data loader makes a mask of every sequence, which long sequences do
+/// without; the library alone is given one for all.
+bool MegatronLoop::loads_masks() const {
+  return training_.implementation.layers == LayerSpec::te && job_.parallelism.context == 1;
 }
 
 MegatronLoop::Received::~Received() {
@@ -58,7 +66,7 @@ StorageId MegatronLoop::scalar(LoopTensor tensor) {
 StorageId MegatronLoop::sum_of_tokens(LoopTensor tensor) {
   const StorageId sum = scalar(tensor);
   if (!device_) return sum;
-  const std::int64_t tokens = checked_multiply(training_.micro_batch, training_.seq_len);
+  const std::int64_t tokens = checked_multiply(training_.micro_batch, seq_len_);
   std::vector<StorageId> made;
   for (const ScratchStep& step :
        reduction_scratch(sum_of_all(tokens, size_of(DType::fp32)), *device_)) {
@@ -89,7 +97,7 @@ std::shared_ptr<MegatronLoop::Received> MegatronLoop::receive_input(std::int64_t
 /// forward_step_func: the data iterator holds the tokens until the next, the rest of the batch is
 /// its own. Answers the losses of all tokens, or what the stage sends on.
 StorageId MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>& input) {
-  const std::int64_t count = checked_multiply(training_.micro_batch, training_.seq_len);
+  const std::int64_t count = checked_multiply(training_.micro_batch, seq_len_);
   const auto of = [&](std::int64_t elements, DType type, LoopTensor tensor) {
     return make(checked_multiply(elements, size_of(type)), Holding::batch, tensor);
   };
@@ -97,7 +105,12 @@ StorageId MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>&
   recorder_.release(std::exchange(tokens, of(count, DType::int64, LoopTensor::batch)));
   const StorageId labels = of(count, DType::int64, LoopTensor::labels);
   flight.mask = of(count, DType::fp32, LoopTensor::loss_mask);
-  const StorageId positions = of(training_.seq_len, DType::int64, LoopTensor::position_ids);
+  const StorageId positions = of(seq_len_, DType::int64, LoopTensor::position_ids);
+  const bool at_end = is_first(flight.chunk) || is_last(flight.chunk);
+  if (loads_masks() && at_end) {
+    flight.attention_mask =
+        of(checked_multiply(count, seq_len_), DType::boolean, LoopTensor::attention_mask);
+  }
   engine_.bring("token ids", tokens);
   engine_.bring("labels", labels);
   engine_.bring("position ids", positions);
@@ -107,6 +120,9 @@ StorageId MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>&
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
   recorder_.release(labels);
   recorder_.release(positions);
+  // Fused attention does not read it; checkpoints hold it with their arguments.
+  const bool kept = !std::holds_alternative<NoRecompute>(training_.recompute);
+  if (!kept) recorder_.release(std::exchange(flight.attention_mask, kNoStorage));
   if (is_last(flight.chunk)) return answer;
   scale_auxiliary_loss();
   recorder_.release(std::exchange(flight.mask, kNoStorage));
@@ -176,6 +192,7 @@ void MegatronLoop::micro_step(std::uint16_t number) {
   StorageId scaled = kNoStorage;
   backward_of_loss(flight, scaled);
   recorder_.release(scaled);
+  recorder_.release(flight.attention_mask);
   recorder_.end();
 }
 
@@ -223,6 +240,7 @@ void MegatronLoop::run_backward(std::int64_t chunk, StorageId gradient) {
       is_last(chunk) ? backward_of_loss(flight, place_.chunks > 1 ? scaled : flight.output->data)
                      : engine_.backward_stage(static_cast<std::size_t>(chunk), gradient);
   recorder_.release(scaled);
+  recorder_.release(flight.attention_mask);
   engine_.exchange(flight.state);
   recorder_.retain(of_input);
   recorder_.release(std::exchange(sent_back_, of_input));

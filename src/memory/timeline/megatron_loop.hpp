@@ -54,7 +54,8 @@ class MegatronLoop {
   struct Flight {
     std::int64_t chunk = 0;
     std::shared_ptr<Output> output;
-    StorageId mask = kNoStorage;          ///< of the losses that count
+    StorageId mask = kNoStorage;  ///< of the losses that count
+    StorageId attention_mask = kNoStorage;
     StorageId counted_loss = kNoStorage;  ///< how many they are
     Engine::InFlight state;
   };
@@ -62,6 +63,7 @@ class MegatronLoop {
   StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
   StorageId scalar(LoopTensor tensor);
   StorageId sum_of_tokens(LoopTensor tensor);
+  [[nodiscard]] bool loads_masks() const;
   [[nodiscard]] bool is_first(std::int64_t chunk) const;
   [[nodiscard]] bool is_last(std::int64_t chunk) const;
   StorageId receive();
@@ -89,9 +91,10 @@ class MegatronLoop {
   MegatronStates& states_;
   Recorder& recorder_;
   std::optional<LaunchDevice> device_;
+  std::int64_t seq_len_;  // of a rank
   PipelinePlace place_;
-  std::int64_t stream_bytes_ = 0;  ///< of what stages send each other
-  StorageId mask_ = kNoStorage;
+  std::int64_t stream_bytes_ = 0;                        ///< of what stages send each other
+  StorageId mask_ = kNoStorage;                          // of attention, for all micro-steps
   std::vector<std::shared_ptr<Received>> model_inputs_;  // by chunk: set_input_tensor holds them
   std::vector<StorageId> tokens_;  // by chunk: what its data iterator made last
   std::vector<StorageId> losses_;  // of the step

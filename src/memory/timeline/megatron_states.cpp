@@ -67,7 +67,8 @@ void MegatronStates::lay_out_chunk(std::size_t begin, std::size_t end) {
       parameters.push_back({elements(i), row(i).output_head && parallelism.pipeline > 1});
     }
     if (parameters.empty()) continue;
-    const std::int64_t ranks = of_experts ? parallelism.expert_data_ranks() : parallelism.data;
+    const std::int64_t ranks =
+        of_experts ? parallelism.expert_data_ranks() : parallelism.shard_ranks();
     buffer.flat = lay_out(parameters, {distributed_, ranks});
     buffers_.push_back(std::move(buffer));
   }

@@ -182,6 +182,7 @@ constexpr Key kCeilingFileKeys[] = {
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},
                                          {"nanogpt"},      {"textbook"},   {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
+constexpr Word kLayerWords[] = {{"te"}};
 constexpr Word kGpuCounts[] = {{"one"}, {"several"}};
 constexpr Key kResidualKeys[] = {
     {.name = "method",
@@ -191,6 +192,10 @@ constexpr Key kResidualKeys[] = {
     {.name = "implementation",
      .shapes = {choice(kImplementationWords)},
      .doc = "Whose runs; all where left out."},
+    {.name = "layers",
+     .shapes = {choice(kLayerWords)},
+     .doc = "Of Megatron's runs those with layers of Transformer Engine; the others where left "
+            "out."},
     {.name = "gpus",
      .shapes = {choice(kGpuCounts)},
      .doc = "Whether the runs are of one GPU or one rank of several.",

@@ -70,6 +70,8 @@ constexpr Key kDeepSpeedKeys[] = {
 
 constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"}, {"gpipe"}};
 
+constexpr Word kContextExchanges[] = {{"ring"}, {"all-to-all"}};
+
 constexpr Key kParallelismKeys[] = {
     {.name = "data",
      .shapes = {count(1, kMaxRanks)},
@@ -87,6 +89,11 @@ constexpr Key kParallelismKeys[] = {
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",
      .doc = "Context-parallel ranks."},
+    {.name = "context_exchange",
+     .shapes = {choice(kContextExchanges)},
+     .fallback = "ring",
+     .doc = "How attention comes by the rest of the sequence: keys and values go round (Megatron's "
+            "p2p), or every rank gets some heads' whole sequence (a2a, Ulysses)."},
     {.name = "expert",
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",

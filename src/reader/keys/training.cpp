@@ -26,7 +26,8 @@ constexpr Word kLosses[] = {{"upcast"},
                             {"plain"},
                             {"chunked", "the chunked loss"},
                             {"fused-linear", "the fused linear loss"},
-                            {"vocab-parallel"}};
+                            {"vocab-parallel"},
+                            {"te"}};
 constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
