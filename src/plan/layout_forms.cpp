@@ -77,17 +77,6 @@ Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout
   return job;
 }
 
-Job LayoutForms::job_of(const PlanCandidate& candidate) const {
-  Job job = job_;
-  job.hardware.gpu = *candidate.gpu;
-  job.hardware.count = candidate.gpus;
-  job.parallelism = candidate.parallelism;
-  job.training->micro_batch = candidate.micro_batch;
-  job.training->gradient_accumulation = candidate.gradient_accumulation;
-  job.training->recompute = candidate.recompute;
-  return job;
-}
-
 /// Where all layers are alike only the ends of the pipeline matter.
 LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, std::int64_t rank) const {
   if (layout.pipeline == 1) return {};

@@ -72,9 +72,6 @@ class LayoutForms {
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);
 
-  /// The job with a candidate's settings.
-  [[nodiscard]] Job job_of(const PlanCandidate& candidate) const;
-
  private:
   /// Which part of the model; all of it where `pipeline` is 1.
   struct Part {
