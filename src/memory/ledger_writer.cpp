@@ -297,7 +297,6 @@ class LedgerWriter {
   void write_backward(const Site& site) {
     Alive base = residents();
     add_kept(base, site, Run::backward);
-    add_terms(base, backward_bucket_terms(job_));
     const BlockMoments& second = moments(site, true);
     write_unit_hooks(site, second, base);
     add_terms(base,

@@ -32,15 +32,20 @@ struct Splits {
   bool expert;
 };
 constexpr std::array kSplits = {
-    Splits{Framework::megatron, true, false, true, true},
+    Splits{Framework::megatron, true, true, true, true},
     Splits{Framework::torchtitan, true, false, false, false},
 };
 
-Splits splits_of(Framework framework) {
+Splits splits_of(const Implementation& implementation) {
+  const Framework framework = implementation.framework;
   const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
     return splits.framework == framework;
   });
-  return found != kSplits.end() ? *found : Splits{framework, false, false, false, false};
+  if (found == kSplits.end()) return {framework, false, false, false, false};
+  Splits splits = *found;
+  // The attention of Megatron's local layers takes the whole sequence.
+  splits.context = splits.context && implementation.layers == LayerSpec::te;
+  return splits;
 }
 
 /// The divisors of `whole`, ascending, up to `most`.
@@ -68,7 +73,7 @@ class LayoutSpace {
       : job_(job),
         written_(job.parallelism),
         gpus_(gpus),
-        splits_(splits_of(job.training->implementation.framework)),
+        splits_(splits_of(job.training->implementation)),
         decoder_(std::get_if<DecoderSpec>(&job.model.architecture)),
         experts_(experts_of(decoder_)) {}
 

@@ -46,6 +46,18 @@ enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, gpip
 /// "1f1b", "interleaved", "zero-bubble", "gpipe".
 std::string_view name_of(Schedule schedule);
 
+/// What DeepSpeed's section `zero_optimization` says of memory, in elements, with its defaults
+/// (DeepSpeed 0.19).
+struct DeepSpeed {
+  std::int64_t reduce_bucket_size = 500'000'000;
+  bool overlap_comm = false;  ///< stages 1 and 2 have a second bucket
+  bool contiguous_gradients = true;
+  std::int64_t prefetch_bucket_size = 50'000'000;    ///< stage3_prefetch_bucket_size
+  std::int64_t persistence_threshold = 100'000;      ///< stage3_param_persistence_threshold
+  std::int64_t max_live_parameters = 1'000'000'000;  ///< stage3_max_live_parameters
+  std::int64_t sub_group_size = 1'000'000'000;
+};
+
 /// How attention over a sequence that lies on several ranks comes by the rest of it.
 enum class ContextExchange : std::uint8_t {
   ring,       ///< keys and values go round, one rank's a step
