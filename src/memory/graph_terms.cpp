@@ -70,6 +70,20 @@ Expr kept_buffers(const Graph& graph) {
 
 }  // namespace
 
+bool PassedOn::is_held(const std::vector<std::int64_t>& before, bool backward,
+                       bool checkpoints) const {
+  if (before[maker] == 0) return false;
+  return backward ? checkpoints && for_layers : before[last] == 0;
+}
+
+Expr passing_bytes(const Graph& graph, const Expr& stream) {
+  // The gradient that came last; interleaved also the next input and the next gradient, received
+  // ahead.
+  constexpr std::int64_t kPassing = 1;
+  constexpr std::int64_t kPassingInterleaved = 3;
+  return Expr(graph.stages.size() > 1 ? kPassingInterleaved : kPassing) * stream;
+}
+
 std::vector<PassedOn> passed_on(const Graph& graph) {
   std::vector<PassedOn> result;
   for (std::size_t i = 0; i < graph.blocks.size(); ++i) {

@@ -22,8 +22,17 @@ struct PassedOn {
   std::size_t maker = 0;    ///< index into Graph::blocks
   std::size_t last = 0;     ///< the block where the model lets it go
   bool for_layers = false;  ///< layers are called with it, so that their checkpoints hold it
+
+  /// Whether the model holds it in the forward pass at a site, `before` which so many of each block
+  /// stand; or, in the backward pass, the checkpoints that are called with it.
+  [[nodiscard]] bool is_held(const std::vector<std::int64_t>& before, bool backward,
+                             bool checkpoints) const;
 };
 std::vector<PassedOn> passed_on(const Graph& graph);
+
+/// Bytes of what a pipeline rank names between its stages beside what is under way, where `stream`
+/// bytes go from stage to stage.
+Expr passing_bytes(const Graph& graph, const Expr& stream);
 
 /// What the blocks before a site answer to the model's caller beside the logits and autograd keeps
 /// nowhere, `before` of each: key-value caches.

@@ -30,11 +30,6 @@ constexpr const char* kSavedSource = "PyTorch 2.11: what autograd saves, each st
 constexpr const char* kLiveSource =
     "PyTorch 2.11: locals, gradients under way and scratch of the operation";
 
-/// Tensors between stages that a rank names beside those under way: the gradient that came last;
-/// interleaved also the next input and the next gradient, received ahead.
-constexpr std::int64_t kPassing = 1;
-constexpr std::int64_t kPassingInterleaved = 3;
-
 class LedgerWriter {
  public:
   LedgerWriter(const Graph& graph, const Job& job, const LedgerOptions& options)
@@ -120,13 +115,12 @@ class LedgerWriter {
       if (block.checkpointable && checkpoint_ > 0) continue;
       kept += layer_count_.times(run.repeat) * kept_of(block);
     }
-    if (checkpoint_ > 0)
-      kept += layer_count_.times((layers + checkpoint_ - 1) / checkpoint_) * layer_input_;
-    if (!std::holds_alternative<NoRecompute>(training_.recompute)) {
-      kept += loaded_mask_term(job_).formula;
-    }
+    const std::int64_t inputs = checkpoint_ > 0 ? (layers + checkpoint_ - 1) / checkpoint_ : 0;
+    kept += layer_count_.times(inputs) * layer_input_;
+    const bool recomputes = !std::holds_alternative<NoRecompute>(training_.recompute);
+    if (recomputes) kept += loaded_mask_term(job_).formula;
     in_flight_ = (Expr(Symbol::in_flight) - 1) * kept;
-    passing_ = Expr(graph_.stages.size() > 1 ? kPassingInterleaved : kPassing) * layer_input_;
+    passing_ = passing_bytes(graph_, layer_input_);
   }
 
   void write_residents() {
@@ -187,10 +181,8 @@ class LedgerWriter {
     }
     add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations, in_flight_,
                      "a pipeline's schedule: their forwards have run, their backwards not", ""});
-    if (second) {
-      add_term(alive, {"tensors between stages", TermGroup::activations, passing_,
-                       "Megatron-core 0.16.1, pipeline_parallel/schedules.py", ""});
-    }
+    add_term(alive, {"tensors between stages", TermGroup::activations, second ? passing_ : Expr(),
+                     "Megatron-core 0.16.1, pipeline_parallel/schedules.py", ""});
     add_term(alive,
              {"weights cast by autocast", TermGroup::weights, casts,
               "torch.autocast: a copy of every matmul weight in the compute type, from forward "
@@ -220,15 +212,12 @@ class LedgerWriter {
               "torch.utils.checkpoint: a checkpoint of several layers comes back whole", ""});
   }
 
-  /// What the model's forward holds beside what autograd keeps, and in the backward pass the
-  /// checkpoints' arguments among it.
+  /// What the model's forward holds beside what autograd keeps; backward, what checkpoints do of
+  /// it.
   void add_passed_on(Alive& alive, const Site& site, bool second) {
     Expr bytes;
     for (const PassedOn& tensor : passed_on_) {
-      const bool is_made = site.before[tensor.maker] > 0;
-      const bool forward = !second && site.before[tensor.last] == 0;
-      const bool checkpointed = second && checkpoint_ > 0 && tensor.for_layers;
-      if (is_made && (forward || checkpointed)) bytes += tensor.bytes;
+      if (tensor.is_held(site.before, second, checkpoint_ > 0)) bytes += tensor.bytes;
     }
     add_term(alive, {"activations: masks and embeddings that the model holds",
                      TermGroup::activations, bytes, kLiveSource, ""});
