@@ -134,7 +134,7 @@ class GroupSearch {
 
   double seconds_per_token(const Evaluated& candidate) {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
-    if (!timed_) return kUnknown;
+    if (!timed_ || candidate.layout.context > 1) return kUnknown;
     const Parallelism& layout = candidate.layout;
     const TimeKey key{layout.tensor, layout.context, layout.expert, candidate.batch.micro_batch,
                       static_cast<std::int64_t>(candidate.recompute)};

@@ -23,7 +23,8 @@ std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
   return choices;
 }
 
-/// What a framework splits beside the data.
+/// What a framework splits beside the data. Context ranks are kept where a file writes them: their
+/// memory is known, and no time.
 struct Splits {
   Framework framework;
   bool tensor;
@@ -32,20 +33,15 @@ struct Splits {
   bool expert;
 };
 constexpr std::array kSplits = {
-    Splits{Framework::megatron, true, true, true, true},
+    Splits{Framework::megatron, true, false, true, true},
     Splits{Framework::torchtitan, true, false, false, false},
 };
 
-Splits splits_of(const Implementation& implementation) {
-  const Framework framework = implementation.framework;
+Splits splits_of(Framework framework) {
   const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
     return splits.framework == framework;
   });
-  if (found == kSplits.end()) return {framework, false, false, false, false};
-  Splits splits = *found;
-  // The attention of Megatron's local layers takes the whole sequence.
-  splits.context = splits.context && implementation.layers == LayerSpec::te;
-  return splits;
+  return found != kSplits.end() ? *found : Splits{framework, false, false, false, false};
 }
 
 /// The divisors of `whole`, ascending, up to `most`.
@@ -73,7 +69,7 @@ class LayoutSpace {
       : job_(job),
         written_(job.parallelism),
         gpus_(gpus),
-        splits_(splits_of(job.training->implementation)),
+        splits_(splits_of(job.training->implementation.framework)),
         decoder_(std::get_if<DecoderSpec>(&job.model.architecture)),
         experts_(experts_of(decoder_)) {}
 
