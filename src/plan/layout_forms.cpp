@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "memest/graph/parameters.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 
@@ -32,24 +31,6 @@ std::int64_t elements_of_layer(const Graph& graph) {
     if (block.checkpointable) return narrow_to_int64(block.parameters().evaluate(graph.sizes));
   }
   return 0;
-}
-
-std::int64_t layers_in(const Graph& graph) {
-  std::int64_t layers = 0;
-  for (const BlockRun& run : graph.order) {
-    if (graph.blocks[run.block].checkpointable) layers += run.repeat;
-  }
-  return layers;
-}
-
-std::int64_t elements_in(const Inventory& inventory) {
-  std::int64_t total = 0;
-  for (const ParameterTensor& tensor : inventory.parameters) {
-    std::int64_t elements = tensor.count;
-    for (const std::int64_t size : tensor.shape) elements = checked_multiply(elements, size);
-    total = checked_add(total, elements);
-  }
-  return total;
 }
 
 }  // namespace
@@ -161,15 +142,17 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
     const Ledger ledger = write_ledger(
         *graph, job,
         {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
-    RankForm made{StageForm(ledger), elements_in(graph->parameters)};
-    const std::int64_t experts = ledger.bindings.at(Symbol::expert_parameters);
+    const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
+    RankForm made{StageForm(ledger), bound(Symbol::parameters)};
     if (!is_uniform(job_)) {
-      made.experts = experts;
+      made.experts = bound(Symbol::expert_parameters);
       return made;
     }
+    const auto stages = static_cast<std::int64_t>(std::max<std::size_t>(graph->stages.size(), 1));
+    const std::int64_t layers = bound(Symbol::layers) * stages;
     made.of_layer = elements_of_layer(*graph);
-    made.experts_of_layer = experts / layers_in(*graph);
-    made.ends -= checked_multiply(made.of_layer, layers_in(*graph));
+    made.experts_of_layer = bound(Symbol::expert_parameters) / layers;
+    made.ends -= checked_multiply(made.of_layer, layers);
     return made;
   });
 }
