@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "memest/graph/lower.hpp"
-#include "memest/time/flops.hpp"
 #include "refusal.hpp"
 #include "replayed_steps.hpp"
+#include "whole_model.hpp"
 
 namespace memest {
 namespace {
@@ -17,17 +17,6 @@ const Price* price_of(const PlanRequest& request, const GpuSpec& gpu) {
     if (chosen == nullptr || (price.is_default && !chosen->is_default)) chosen = &price;
   }
   return chosen;
-}
-
-/// Of the job as it is.
-std::variant<TimeEstimate, Unavailable> time_of(const Job& job) {
-  Job whole = job;
-  whole.parallelism.pipeline = 1;
-  whole.parallelism.virtual_stages = 1;
-  const auto graph = lower(job.model, policy_of(whole));
-  if (const auto* reason = std::get_if<Unavailable>(&graph)) return *reason;
-  const Graph& lowered = std::get<Graph>(graph);
-  return estimate_step_time(lowered, job, count_flops(lowered, job));
 }
 
 std::variant<CostEstimate, Unavailable> cost_of(
@@ -119,7 +108,7 @@ PlanVerdict Describer::outline(const Evaluated& candidate, const Group& group,
   verdict.low = candidate.low;
   verdict.high = candidate.high;
   verdict.capacity = capacity_of(job.hardware).bytes;
-  verdict.time = time_of(job);
+  verdict.time = time_of_step(job);
   verdict.cost = cost_of(job, verdict.time);
   return verdict;
 }
@@ -140,13 +129,11 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
 std::optional<PlanVerdict> Describer::replay(const PlanVerdict& described) const {
   const Job job = job_of(described.candidate);
   const Capacity capacity = capacity_of(job.hardware);
-  const std::int64_t last = job.parallelism.pipeline - 1;
   PlanVerdict verdict = described;
   verdict.replayed = true;
   verdict.verdict = Verdict::fits;
   verdict.device = Bytes();
-  for (const std::int64_t rank : {std::int64_t{0}, last}) {
-    if (rank == last && last == 0 && verdict.device > Bytes()) break;
+  for (const std::int64_t rank : end_ranks(job)) {
     const auto graph = lower(job.model, policy_of(job, rank));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
     auto steps = replay_job(std::get<Graph>(graph), job, rank);

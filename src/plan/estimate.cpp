@@ -7,6 +7,7 @@
 #include "memest/graph/lower.hpp"
 #include "memest/time/work.hpp"
 #include "replayed_steps.hpp"
+#include "whole_model.hpp"
 
 namespace memest {
 namespace {
@@ -114,16 +115,7 @@ void answer_time(const Graph& first, const Job& job, JobEstimate& estimate) {
   const std::int64_t stages = job.parallelism.pipeline;
   estimate.flops = stages > 1 ? flops_of_busiest(job) : count_flops(first, job);
   estimate.time = Unavailable{"the time of inference is not available yet"};
-  if (!job.training) return;
-  LoweringPolicy policy = policy_of(job);
-  policy.parts.clear();
-  const auto whole = lower(job.model, policy);
-  if (const auto* reason = std::get_if<Unavailable>(&whole)) {
-    estimate.time = *reason;
-    return;
-  }
-  const Graph& graph = std::get<Graph>(whole);
-  estimate.time = estimate_step_time(graph, job, mean_of_stages(count_flops(graph, job), stages));
+  if (job.training) estimate.time = time_of_step(job);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ class GroupSearch {
       }
     }
     if (group_.candidates > 0) group_.unavailable = {};
+    if (too_large_ > 0) group_.refused[kDoesNotFit] = too_large_;
+    if (too_close_ > 0) group_.refused[kTooClose] = too_close_;
     return std::move(group_);
   }
 
@@ -59,7 +61,7 @@ class GroupSearch {
       if (interleaves && batch.gradient_accumulation % layout.pipeline != 0) continue;
       if (full) {
         ++group_.candidates;
-        ++does_not_fit();
+        ++too_large_;
         continue;
       }
       full = !try_one({.layout = layout, .batch = batch, .recompute = recompute});
@@ -80,13 +82,13 @@ class GroupSearch {
     candidate.low = within(peak.low(), peak.outside_low);
     candidate.high = within(peak.high(), peak.outside_high);
     if (candidate.verdict == Verdict::does_not_fit) {
-      ++does_not_fit();
+      ++too_large_;
       keep_least(group_.nearest, candidate, &Evaluated::device);
       return false;
     }
     candidate.seconds_per_token = seconds_per_token(candidate);
     if (candidate.verdict == Verdict::too_close_to_call) {
-      ++group_.refused[kTooClose];
+      ++too_close_;
       add_to_front(group_.close, candidate);
       return true;
     }
@@ -96,8 +98,6 @@ class GroupSearch {
     add_to_front(group_.front, candidate);
     return true;
   }
-
-  std::size_t& does_not_fit() { return group_.refused[kDoesNotFit]; }
 
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
   const RankForms& forms_of(const Evaluated& candidate) {
@@ -185,6 +185,8 @@ class GroupSearch {
   std::map<std::int64_t, std::vector<BatchChoice>> batches_;  ///< by data-parallel ranks
   std::map<LocalKey, RankForms> forms_;
   std::map<TimeKey, const PricedModel*> models_;
+  std::size_t too_large_ = 0;
+  std::size_t too_close_ = 0;
   Group group_;
 };
 

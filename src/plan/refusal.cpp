@@ -12,6 +12,7 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/time/step_time.hpp"
 #include "space.hpp"
+#include "whole_model.hpp"
 
 namespace memest {
 namespace {
@@ -123,12 +124,15 @@ std::vector<Change> changes_of(const Job& job) {
   return changes;
 }
 
-std::optional<Ledger> worst_ledger(const Job& job) {
+std::vector<std::int64_t> end_ranks(const Job& job) {
   const std::int64_t last = job.parallelism.pipeline - 1;
+  return last == 0 ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{0, last};
+}
+
+std::optional<Ledger> worst_ledger(const Job& job) {
   std::optional<Ledger> worst;
   Bytes most;
-  for (const std::int64_t rank : {std::int64_t{0}, last}) {
-    if (worst && rank == 0) break;  // one stage
+  for (const std::int64_t rank : end_ranks(job)) {
     const auto graph = lower(job.model, policy_of(job, rank));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
     Ledger ledger = write_ledger(std::get<Graph>(graph), job, rank);
@@ -143,10 +147,7 @@ std::optional<Ledger> worst_ledger(const Job& job) {
 std::optional<double> seconds_per_token(const Job& job) {
   const auto known = laws_of(job);
   if (!std::holds_alternative<GpuLaws>(known)) return std::nullopt;
-  Job whole = job;
-  whole.parallelism.pipeline = 1;
-  whole.parallelism.virtual_stages = 1;
-  const auto graph = lower(job.model, policy_of(whole));
+  const auto graph = lower_whole(job);
   if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
   const Links links(std::get<GpuLaws>(known), job.hardware);
   const StepWork work = work_of(std::get<Graph>(graph), job);

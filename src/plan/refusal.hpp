@@ -1,6 +1,7 @@
 // Why a candidate was refused, in words: what is missing, what fills the device, what would help.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,9 @@ struct Change {
 
 /// Those that make `job` need less, from the least change of what is trained to the greatest.
 std::vector<Change> changes_of(const Job& job);
+
+/// The ranks of the job's pipeline that may take most: the first, and the last where it is another.
+std::vector<std::int64_t> end_ranks(const Job& job);
 
 /// The ledger of the job's ranks that take most; none where the model is not lowered so.
 std::optional<Ledger> worst_ledger(const Job& job);

@@ -293,6 +293,27 @@ TEST_CASE("Over layouts, too, the search finds what brute force finds") {
   }
 }
 
+TEST_CASE("The time of a plan is that of its estimate, of a pipeline too") {
+  Job job = small_megatron("recompute: full");
+  job.parallelism.pipeline = 4;
+  job.given.pipeline = true;
+  const PlanRequest request = request_for(job, {"h100-sxm-80gb"}, {8});
+  const PlanAnswer answer = search_plans(request);
+  REQUIRE_FALSE(answer.best.empty());
+  const PlanCandidate& chosen = answer.best.front().candidate;
+  job.hardware.gpu = request.gpus.front();
+  job.hardware.count = chosen.gpus;
+  job.parallelism = chosen.parallelism;
+  job.training->micro_batch = chosen.micro_batch;
+  job.training->gradient_accumulation = chosen.gradient_accumulation;
+  const JobEstimate estimate = estimate_job(job);
+  const auto& planned = std::get<TimeEstimate>(answer.best.front().time);
+  const auto& estimated = std::get<TimeEstimate>(estimate.time);
+  CHECK(planned.step == estimated.step);
+  CHECK(planned.mfu == estimated.mfu);
+  CHECK(planned.hfu == estimated.hfu);
+}
+
 TEST_CASE("The number of threads changes nothing") {
   PlanRequest request = request_for(small_megatron("clip_gradients: true"),
                                     {"h100-sxm-80gb", "a100-sxm-80gb", "l40s"}, {1, 4, 8, 16});
