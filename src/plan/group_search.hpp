@@ -22,9 +22,9 @@ struct Evaluated {
   Parallelism layout;
   BatchChoice batch;
   std::size_t recompute = 0;  ///< index into the search's choices
-  Bytes device;
-  Bytes low;  ///< interval of the device's bytes, what no allocator's limit holds left out
-  Bytes high;
+  Bytes device = {};
+  Bytes low = {};  ///< interval of the device's bytes, what no allocator's limit holds left out
+  Bytes high = {};
   Verdict verdict = Verdict::does_not_fit;
   double seconds_per_token = 0;  ///< infinite where the time is unavailable
 };

@@ -19,10 +19,10 @@ namespace memest {
 struct PlanCandidate {
   const GpuSpec* gpu = nullptr;  ///< into PlanRequest::gpus
   std::int64_t gpus = 1;
-  Parallelism parallelism;
+  Parallelism parallelism = {};
   std::int64_t micro_batch = 1;
   std::int64_t gradient_accumulation = 1;
-  Recompute recompute;
+  Recompute recompute = {};
 };
 
 /// A term of a candidate's peak.
@@ -35,8 +35,8 @@ struct NamedBytes {
 struct Lever {
   std::string name;  ///< "full recompute", "ZeRO 3", "tensor 2", "adamw-8bit"
   Bytes saved;
-  bool fits = false;             ///< all of it, by the closed form
-  std::optional<double> slower;  ///< seconds a token over those before; none where not known
+  bool fits = false;                  ///< all of it, by the closed form
+  std::optional<double> slower = {};  ///< seconds a token over those before; none where not known
 };
 
 struct PlanVerdict {

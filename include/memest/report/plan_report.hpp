@@ -11,8 +11,8 @@ namespace memest {
 
 /// What the page shows beside the table.
 struct PlanView {
-  bool front = false;                     ///< the Pareto front
-  std::vector<Alternative> alternatives;  ///< to the first row; empty: not shown
+  bool front = false;                          ///< the Pareto front
+  std::vector<Alternative> alternatives = {};  ///< to the first row; empty: not shown
 };
 
 Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
