@@ -193,4 +193,8 @@ void bind_tokens(Bindings& bindings, std::int64_t micro_batch, std::int64_t seq_
       .set(Symbol::seq_len_128, up_to(128));
 }
 
+std::int64_t context_ranks(const Bindings& bindings) {
+  return bindings.has(Symbol::context) ? bindings.at(Symbol::context) : 1;
+}
+
 }  // namespace memest

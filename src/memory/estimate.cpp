@@ -41,7 +41,7 @@ Bytes MemoryEstimate::high() const {
 
 Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_t seq_len) {
   Bindings bindings = ledger.bindings;
-  bind_tokens(bindings, micro_batch, seq_len / ledger.context_ranks());
+  bind_tokens(bindings, micro_batch, seq_len / context_ranks(bindings));
   return bindings;
 }
 

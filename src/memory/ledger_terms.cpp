@@ -103,7 +103,7 @@ std::vector<Sizes> LedgerTerms::size_grid() const {
   constexpr std::int64_t kLongest = std::int64_t{1} << 17;
   constexpr std::int64_t kLargestBatch = 1024;
   std::vector<std::int64_t> lengths{
-      checked_multiply(ledger_.bindings.at(Symbol::seq_len), ledger_.context_ranks())};
+      checked_multiply(ledger_.bindings.at(Symbol::seq_len), context_ranks(ledger_.bindings))};
   for (std::int64_t seq_len = 128; seq_len <= kLongest; seq_len *= 4) lengths.push_back(seq_len);
   std::vector<Sizes> grid{sizes_in(ledger_.bindings)};
   for (const std::int64_t seq_len : lengths) {

@@ -5,6 +5,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
+#include "overheads.hpp"
 
 namespace memest {
 namespace {
@@ -42,6 +43,13 @@ std::int64_t rounded_up_quotient(Int128 value, Int128 divisor) {
 }
 
 }  // namespace
+
+OutsideBytes outside_bytes(const Job& job) {
+  const OutsideTerms outside = outside_terms(job);
+  OutsideBytes bytes{.expected = {}, .low = outside.low, .high = outside.high};
+  for (const LedgerTerm& term : outside.terms) bytes.expected += term.formula.bytes(Bindings());
+  return bytes;
+}
 
 StageForm::BoundTerm StageForm::bound(const Expr& formula, const Bindings& bindings) {
   BoundTerm term;
@@ -98,16 +106,12 @@ std::int64_t StageForm::BoundTerm::evaluate(const StageSizes& sizes) const {
   return rounded_up_quotient(whole * sizes.data + shared, divisor);
 }
 
-StageForm::StageForm(const Ledger& ledger)
-    : margin_(ledger.margin), outside_low_(ledger.outside_low), outside_high_(ledger.outside_high) {
+StageForm::StageForm(const Ledger& ledger) : margin_(ledger.margin) {
   expect(ledger.terms.size() <= kMostTerms, "a ledger has at most kMostTerms terms");
   for (const LedgerTerm& term : ledger.terms) {
     terms_.push_back(bound(term.formula, ledger.bindings));
   }
   for (const Instant& instant : ledger.instants) instants_.push_back(instant.terms);
-  for (const std::uint16_t term : ledger.outside_allocator) {
-    outside_ += ledger.terms[term].formula.bytes(ledger.bindings);
-  }
   const auto value = [&](Symbol symbol) {
     return ledger.bindings.has(symbol) ? ledger.bindings.at(symbol) : 1;
   };
@@ -186,13 +190,13 @@ Bytes StageForm::peak(const StageSizes& sizes) const {
   return Bytes(peak);
 }
 
-MemoryEstimate StageForm::estimate(Bytes peak) const {
+MemoryEstimate StageForm::estimate(Bytes peak, const OutsideBytes& outside) const {
   MemoryEstimate estimate;
   estimate.instants = {{.index = 0, .total = peak}};
   estimate.margin = margin_;
-  estimate.outside = outside_;
-  estimate.outside_low = outside_low_;
-  estimate.outside_high = outside_high_;
+  estimate.outside = outside.expected;
+  estimate.outside_low = outside.low;
+  estimate.outside_high = outside.high;
   return estimate;
 }
 

@@ -106,12 +106,6 @@ FlopsEstimate flops_of_busiest(const Job& job) {
 
 /// The work of a step and what it takes; of a pipeline by all its stages.
 void answer_time(const Graph& first, const Job& job, JobEstimate& estimate) {
-  if (job.parallelism.context > 1) {
-    const Unavailable reason{"FLOPs and time of a sequence on several ranks are not available yet"};
-    estimate.flops = reason;
-    estimate.time = reason;
-    return;
-  }
   const std::int64_t stages = job.parallelism.pipeline;
   estimate.flops = stages > 1 ? flops_of_busiest(job) : count_flops(first, job);
   estimate.time = Unavailable{"the time of inference is not available yet"};

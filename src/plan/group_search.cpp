@@ -1,6 +1,7 @@
 #include "group_search.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -28,7 +29,7 @@ class GroupSearch {
   Group answer() {
     for (const Parallelism& layout : layout_choices(job_, group_.gpus)) {
       ++group_.layouts;
-      const std::vector<BatchChoice>& batches = batches_of(layout.data);
+      const std::vector<BatchChoice>& batches = batches_of(layout);
       for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
         try_batches(layout, recompute, batches);
       }
@@ -46,9 +47,9 @@ class GroupSearch {
     return device_.laws->know_collectives() && (one_node || device_.links->know_network());
   }
 
-  const std::vector<BatchChoice>& batches_of(std::int64_t data) {
-    const auto [entry, is_new] = batches_.try_emplace(data);
-    if (is_new) entry->second = batch_choices(job_, data);
+  const std::vector<BatchChoice>& batches_of(const Parallelism& layout) {
+    const auto [entry, is_new] = batches_.try_emplace({layout.data, layout.context});
+    if (is_new) entry->second = batch_choices(job_, layout);
     return entry->second;
   }
 
@@ -73,7 +74,8 @@ class GroupSearch {
     const RankForms& forms = forms_of(candidate);
     if (forms.count == 0) return true;
     ++group_.candidates;
-    const MemoryEstimate peak = worst_rank(forms, candidate.layout, candidate.batch, layers_);
+    const MemoryEstimate peak = worst_rank(forms, candidate.layout, candidate.batch,
+                                           outside_of(candidate.layout.shard_ranks()));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
       return capacity_.allocator_limit ? bytes - outside : bytes;
@@ -102,14 +104,13 @@ class GroupSearch {
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
   const RankForms& forms_of(const Evaluated& candidate) {
     const Parallelism& layout = candidate.layout;
-    constexpr std::int64_t kMoreThanTwo = 3;
     const LocalKey key{layout.tensor,
                        layout.context,
                        layout.expert,
                        std::min<std::int64_t>(layout.pipeline, 2),
                        std::min<std::int64_t>(layout.virtual_stages, 2),
                        layers_ == layout.pipeline * layout.virtual_stages ? 1 : 0,
-                       std::min(layout.data, kMoreThanTwo),
+                       layout.data > 1 ? 1 : 0,
                        static_cast<std::int64_t>(layout.zero),
                        candidate.batch.micro_batch,
                        candidate.batch.gradient_accumulation > 1,
@@ -134,7 +135,7 @@ class GroupSearch {
 
   double seconds_per_token(const Evaluated& candidate) {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
-    if (!timed_ || candidate.layout.context > 1) return kUnknown;
+    if (!timed_) return kUnknown;
     const Parallelism& layout = candidate.layout;
     const TimeKey key{layout.tensor, layout.context, layout.expert, candidate.batch.micro_batch,
                       static_cast<std::int64_t>(candidate.recompute)};
@@ -150,6 +151,21 @@ class GroupSearch {
                           static_cast<double>(layout.data) *
                           static_cast<double>(job_.training->seq_len);
     return step.value() / tokens;
+  }
+
+  /// Two ranks that share hold less than more of them do, and more alike.
+  const OutsideBytes& outside_of(std::int64_t shard_ranks) {
+    constexpr std::int64_t kAlike = 3;
+    std::optional<OutsideBytes>& known =
+        outside_[static_cast<std::size_t>(std::min(shard_ranks, kAlike))];
+    if (!known) {
+      Job job = job_;
+      job.hardware.gpu = *device_.of.gpu;
+      job.parallelism = Parallelism();
+      job.parallelism.data = shard_ranks;
+      known = outside_bytes(job);
+    }
+    return *known;
   }
 
   static void keep_least(std::optional<Evaluated>& kept, const Evaluated& candidate,
@@ -180,9 +196,11 @@ class GroupSearch {
   const TimedDevice& device_;
   const Job& job_;
   Capacity capacity_;
-  bool timed_ = false;  ///< whether such steps have a time
+  std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
+  bool timed_ = false;                                  ///< whether such steps have a time
   std::int64_t layers_ = 1;
-  std::map<std::int64_t, std::vector<BatchChoice>> batches_;  ///< by data-parallel ranks
+  /// By data-parallel and context ranks.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
   std::map<LocalKey, RankForms> forms_;
   std::map<TimeKey, const PricedModel*> models_;
   std::size_t too_large_ = 0;

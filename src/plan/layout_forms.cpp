@@ -126,10 +126,8 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
       graph_of(key_of(device, layout, part_of(layout, rank)), device, layout, batch.micro_batch);
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return nullptr;
-  constexpr std::int64_t kMoreThanTwo = 3;
-  const FormKey form{device.device,
-                     &lowered,
-                     std::min(layout.data, kMoreThanTwo),
+  const FormKey form{&lowered,
+                     layout.data > 1,
                      layout.zero,
                      layout.distributed_optimizer,
                      batch.gradient_accumulation > 1,
@@ -160,6 +158,7 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
 RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                                 const BatchChoice& batch, std::size_t recompute) {
   RankForms forms;
+  if (const DecoderSpec* decoder = decoder_of(job_)) forms.layers = decoder->layers();
   const auto add = [&](std::int64_t rank) {
     const RankForm* form = form_of(device, layout, batch, {rank, recompute});
     if (form == nullptr) return;
@@ -173,8 +172,8 @@ RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism&
 }
 
 MemoryEstimate worst_rank(const RankForms& forms, const Parallelism& layout,
-                          const BatchChoice& batch, std::int64_t layers) {
-  const std::int64_t of_rank = layers / layout.pipeline;
+                          const BatchChoice& batch, const OutsideBytes& outside) {
+  const std::int64_t of_rank = forms.layers / layout.pipeline;
   std::size_t worst = 0;
   Bytes most;
   for (std::size_t i = 0; i < forms.count; ++i) {
@@ -191,7 +190,7 @@ MemoryEstimate worst_rank(const RankForms& forms, const Parallelism& layout,
     most = peak;
     worst = i;
   }
-  return forms.of_rank[worst]->form.estimate(most);
+  return forms.of_rank[worst]->form.estimate(most, outside);
 }
 
 }  // namespace memest

@@ -50,6 +50,7 @@ struct RankForms {
   std::array<const RankForm*, 2> of_rank{};
   std::array<std::int64_t, 2> ranks{};  ///< of the pipeline
   std::size_t count = 0;
+  std::int64_t layers = 1;  ///< of the model
 };
 
 /// A GPU type's place in the request, with its class.
@@ -100,9 +101,8 @@ class LayoutForms {
     std::deque<Lowered> distinct;
   };
   struct FormKey {
-    DeviceClass device;
     const Lowered* graph = nullptr;
-    std::int64_t shards = 1;  ///< data-parallel ranks, beyond two as three
+    bool has_replicas = false;  ///< several data-parallel ranks
     ZeroStage zero = ZeroStage::none;
     bool distributed_optimizer = false;
     bool accumulates = false;  ///< more than one micro-step
@@ -132,8 +132,8 @@ class LayoutForms {
   Memo<FormKey, RankForm> forms_;
 };
 
-/// The ranks that take most, in closed form. `layers` of the model.
+/// The ranks that take most, in closed form.
 MemoryEstimate worst_rank(const RankForms& forms, const Parallelism& layout,
-                          const BatchChoice& batch, std::int64_t layers);
+                          const BatchChoice& batch, const OutsideBytes& outside);
 
 }  // namespace memest

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <variant>
 
 namespace memest {
@@ -23,8 +24,12 @@ std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
   return choices;
 }
 
-/// What a framework splits beside the data. Context ranks are kept where a file writes them: their
-/// memory is known, and no time.
+/// Tokens of a sequence that a rank has at least; fewer are tried where the file writes them. With
+/// fewer a ring waits for its messages: with an eighth of the heads for keys, 4·s·k·d bytes a step at
+/// 50 GB/s between nodes take as long as 2·s²·a·d FLOPs at half of an H100's 990 TFLOP/s at s = 2,500.
+constexpr std::int64_t kLeastTokensOfRank = 4096;
+
+/// What a framework splits beside the data.
 struct Splits {
   Framework framework;
   bool tensor;
@@ -33,15 +38,25 @@ struct Splits {
   bool expert;
 };
 constexpr std::array kSplits = {
-    Splits{Framework::megatron, true, false, true, true},
+    Splits{Framework::megatron, true, true, true, true},
     Splits{Framework::torchtitan, true, false, false, false},
 };
 
-Splits splits_of(Framework framework) {
+/// Of Megatron's layers only Transformer Engine's divide a sequence, and only dense ones.
+bool divides_sequences(const Job& job) {
+  const Implementation& implementation = job.training->implementation;
+  return implementation.framework != Framework::megatron || implementation.layers == LayerSpec::te;
+}
+
+Splits splits_of(const Job& job) {
+  const Framework framework = job.training->implementation.framework;
   const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
     return splits.framework == framework;
   });
-  return found != kSplits.end() ? *found : Splits{framework, false, false, false, false};
+  if (found == kSplits.end()) return {framework, false, false, false, false};
+  Splits splits = *found;
+  splits.context = splits.context && divides_sequences(job);
+  return splits;
 }
 
 /// The divisors of `whole`, ascending, up to `most`.
@@ -69,7 +84,7 @@ class LayoutSpace {
       : job_(job),
         written_(job.parallelism),
         gpus_(gpus),
-        splits_(splits_of(job.training->implementation.framework)),
+        splits_(splits_of(job)),
         decoder_(std::get_if<DecoderSpec>(&job.model.architecture)),
         experts_(experts_of(decoder_)) {}
 
@@ -99,7 +114,9 @@ class LayoutSpace {
     const std::int64_t left = gpus_ / layout.tensor;
     std::vector<std::int64_t> all = divisors_up_to(left, left);
     std::erase_if(all, [&](std::int64_t context) {
-      return context > 1 && job_.training->seq_len % (2 * context) != 0;
+      const std::int64_t tokens = job_.training->seq_len / context;
+      return context > 1 &&
+             (tokens < kLeastTokensOfRank || job_.training->seq_len % (2 * context) != 0);
     });
     for (const std::int64_t context :
          axis(splits_.context, job_.given.context, written_.context, all)) {
@@ -170,9 +187,7 @@ class LayoutSpace {
   std::vector<Parallelism> choices_;
 };
 
-}  // namespace
-
-std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t data) {
+std::vector<BatchChoice> batches_of(const Job& job, std::int64_t data) {
   const TrainingSpec& training = *job.training;
   if (job.given.global_batch) {
     const std::int64_t global_batch = job.global_batch();
@@ -187,6 +202,17 @@ std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t data) {
   for (std::int64_t batch = 1; batch <= kLargestMicroBatch; batch *= 2) {
     choices.push_back({batch, training.gradient_accumulation});
   }
+  return choices;
+}
+
+}  // namespace
+
+std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout) {
+  std::vector<BatchChoice> choices = batches_of(job, layout.data);
+  if (job.given.context || job.given.micro_batch) return choices;
+  std::erase_if(choices, [&layout](const BatchChoice& batch) {
+    return std::gcd(batch.micro_batch, layout.context) > 1;
+  });
   return choices;
 }
 

@@ -14,9 +14,10 @@ struct BatchChoice {
   std::int64_t gradient_accumulation = 1;
 };
 
-/// Ascending; empty where the global batch cannot be divided over `data` ranks. `job`'s batch is
-/// that of the file.
-std::vector<BatchChoice> batch_choices(const Job& job, std::int64_t data);
+/// Ascending; empty where the global batch cannot be divided over the data-parallel ranks. `job`'s
+/// batch is that of the file. Left out: several sequences on ranks that divide each of them. Half
+/// of both, on twice the replicas, has the same tokens on every rank and fewer messages.
+std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout);
 
 /// none, selective, full; or the file's own. A recompute that would save nothing is left out.
 std::vector<Recompute> recompute_choices(const Job& job);

@@ -69,6 +69,29 @@ void add_products(OpWork& work, const Block& block, const Bindings& sizes) {
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
 }
 
+/// A ring adds every step's output to the sum in fp32, and its gradients to theirs as they are
+/// (Transformer Engine 2.11, context_parallel.py: flash_attn_fwd_out_correction; dq, dkv).
+void add_ring_sums(OpWork& work, const Block& block, const Bindings& sizes) {
+  const Op& op = *work.op;
+  if (op.kernels == 1) return;
+  const auto sum = [&](const std::vector<TensorId>& tensors, std::int64_t element_bytes) {
+    StreamShape shape{.op = StreamOp::add, .dtype = op.compute};
+    for (const TensorId id : tensors) {
+      const std::int64_t elements = value_of(block.tensors[id].elements(), sizes);
+      shape.bytes = checked_add(shape.bytes, checked_multiply(elements, element_bytes));
+    }
+    return std::vector<KernelShape>(static_cast<std::size_t>(op.kernels), shape);
+  };
+  const auto put_first = [](std::vector<KernelShape>& calls, const std::vector<KernelShape>& sums) {
+    calls.insert(calls.begin(), sums.begin(), sums.end());
+  };
+  const auto size = static_cast<std::int64_t>(size_of(op.compute));
+  const auto wide = static_cast<std::int64_t>(size_of(DType::fp32));
+  // Before the kernels: messages run beside the last calls.
+  put_first(work.forward_calls, sum({op.outputs.front()}, size + 2 * wide));
+  if (!work.backward_calls.empty()) put_first(work.backward_calls, sum(op.inputs, 3 * size));
+}
+
 void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
                    AttentionKernel kernel) {
   if (work.forward.flops == 0) return;
@@ -81,7 +104,7 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
                        .dtype = work.op->compute,
                        .causal = work.op->causal};
   shape.batch = sizes.at(Symbol::micro_batch);
-  shape.seq_len = sizes.at(Symbol::seq_len);
+  shape.seq_len = checked_multiply(sizes.at(Symbol::seq_len), work.op->parts);
   const auto width = [&](std::size_t i) { return value_of(tensor(i).shape.back(), sizes); };
   const auto heads = [&](std::size_t i, std::int64_t head_dim) {
     return value_of(tensor(i).elements(), sizes) / (shape.batch * shape.seq_len * head_dim);
@@ -90,10 +113,13 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   shape.value_head_dim = width(2);
   shape.heads = heads(0, shape.head_dim);
   shape.kv_heads = std::max<std::int64_t>(heads(1, shape.head_dim), 1);
-  work.forward_calls = {shape};
-  if (work.backward.flops == 0) return;
-  shape.pass = KernelPass::backward;
-  work.backward_calls = {shape};
+  const auto kernels = static_cast<std::size_t>(work.op->kernels);
+  work.forward_calls.assign(kernels, shape);
+  if (work.backward.flops > 0) {
+    shape.pass = KernelPass::backward;
+    work.backward_calls.assign(kernels, shape);
+  }
+  add_ring_sums(work, block, sizes);
 }
 
 /// The kernel that an operation other than a contraction runs.

@@ -237,9 +237,6 @@ LawOrigin TimeEstimate::origin() const {
 
 std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   expect(job.training.has_value(), "a job without training has no step");
-  if (job.parallelism.context > 1) {
-    return Unavailable{"FLOPs and time of a sequence on several ranks are not available yet"};
-  }
   const Hardware& hardware = job.hardware;
   const GpuSpec& gpu = hardware.gpu;
   const DType compute = job.training->recipe.compute;

@@ -123,7 +123,7 @@ void add_experts(StepWork& work, const std::vector<double>& executions) {
 
 Bindings sizes_of(const Graph& graph, const ForwardSpec& forward) {
   Bindings sizes = graph.sizes;
-  bind_tokens(sizes, forward.micro_batch, forward.seq_len);
+  bind_tokens(sizes, forward.micro_batch, forward.seq_len / context_ranks(sizes));
   return sizes;
 }
 

@@ -283,4 +283,37 @@ TEST_CASE("a sequence on several ranks is attended to as a whole") {
   CHECK(core() == one * Expr(Symbol::context));
 }
 
+TEST_CASE("a ring passes keys and values on beside its kernels, heads are exchanged before them") {
+  LoweringPolicy policy = te(1, false);
+  policy.context = 4;
+  const auto core = [&] {
+    const Block block = layer(lowered(llama(), policy));
+    return *std::find_if(block.ops.begin(), block.ops.end(),
+                         [](const Op& op) { return op.kind == OpKind::attention; });
+  };
+  const Expr queries = 2 * b * s * a * d;
+  const Expr pair = 4 * b * s * k * d;
+  policy.context_exchange = ContextExchange::ring;
+  const Op ring = core();
+  CHECK(ring.kernels == 4);
+  CHECK(ring.parts == 1);
+  const auto passed = [](const Expr& bytes) {
+    return std::vector<Message>{
+        {MessageKind::send, RankGroup::context, bytes, /*asynchronous=*/true, /*times=*/3}};
+  };
+  CHECK(ring.forward_messages == passed(pair));
+  CHECK(ring.backward_messages == passed(2 * pair));
+  policy.context_exchange = ContextExchange::all_to_all;
+  const Op exchange = core();
+  CHECK(exchange.kernels == 1);
+  CHECK(exchange.parts == 4);
+  CHECK(exchange.forward_messages == exchange.backward_messages);
+  Expr sent;
+  for (const Message& message : exchange.forward_messages) {
+    CHECK(message.kind == MessageKind::all_to_all);
+    sent += message.bytes;
+  }
+  CHECK(sent == 2 * queries + pair);
+}
+
 }  // namespace memest

@@ -81,6 +81,30 @@ TEST_CASE("What the layers keep is what the model keeps, less embedding, head an
   CHECK(memory_of(full).saved_by_layer.empty());
 }
 
+TEST_CASE("Ranks that divide a sequence run equal parts of its FLOPs, a ring as an exchange") {
+  const auto of_layout = [](const std::string& parallelism) {
+    return estimate_job(
+        llama("seq_len: 32768, micro_batch: 1, precision: megatron, recompute: full, "
+              "implementation: {name: megatron, layers: te}",
+              "parallelism: {" + parallelism +
+                  "}\n"
+                  "hardware: {gpu: h100-sxm-80gb, count: 8}\n"));
+  };
+  const JobEstimate whole = of_layout("data: 8");
+  const JobEstimate ring = of_layout("data: 2, context: 4");
+  const JobEstimate exchange = of_layout("data: 2, context: 4, context_exchange: all-to-all");
+  for (const JobEstimate* part : {&ring, &exchange}) {
+    CHECK(flops_of(*part).executed() * 4 == flops_of(whole).executed());
+    CHECK(flops_of(*part).model * 4 == flops_of(whole).model);
+    CHECK(flops_of(*part).palm * 4 == flops_of(whole).palm);
+    const auto& time = std::get<TimeEstimate>(part->time);
+    // No faster than a quarter, and messages and shorter products cost no more than a third.
+    const double quarter = std::get<TimeEstimate>(whole.time).step.value() / 4;
+    CHECK(time.step.value() > quarter);
+    CHECK(time.step.value() < 4.0 / 3 * quarter);
+  }
+}
+
 TEST_CASE("Recompute keeps inputs alone, and runs the layers again up to the last saved tensor") {
   const std::string training = "seq_len: 2048, micro_batch: 2, precision: bf16, recompute: ";
   const JobEstimate none = estimate_job(llama(training + "none"));

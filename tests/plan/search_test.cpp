@@ -217,7 +217,7 @@ Job small_megatron(const std::string& training) {
   return test::job_from(
       "model: {family: decoder, layers: 8, hidden_size: 2048, heads: 16, kv_heads: 4, ffn_size: "
       "5632, vocab_size: 32000, activation: swiglu, norm: rmsnorm, position: rope}\n"
-      "training: {seq_len: 4096, global_batch: 16, precision: megatron, implementation: {name: "
+      "training: {seq_len: 8192, global_batch: 16, precision: megatron, implementation: {name: "
       "megatron, layers: te}, " +
       training + "}\n");
 }
@@ -228,20 +228,21 @@ double least_of_all_layouts(Job job, const Recompute& recompute) {
   const std::int64_t batch = job.global_batch();
   job.hardware.count = 8;
   job.training->recompute = recompute;
-  for (const std::int64_t tensor : {1, 2, 4}) {
+  for (const auto& [tensor, context] : {std::pair{1, 1}, {2, 1}, {4, 1}, {1, 2}, {2, 2}, {4, 2}}) {
     for (const std::int64_t pipeline : {1, 2, 4, 8}) {
-      if (8 % (tensor * pipeline) != 0) continue;
+      if (8 % (tensor * context * pipeline) != 0) continue;
       Parallelism& layout = job.parallelism;
       layout.tensor = tensor;
       layout.sequence = tensor > 1;
+      layout.context = context;
       layout.pipeline = pipeline;
-      layout.data = 8 / (tensor * pipeline);
+      layout.data = 8 / (tensor * context * pipeline);
       for (const std::int64_t stages : {1, 2, 4}) {
         if (8 % (pipeline * stages) != 0 || (pipeline == 1 && stages > 1)) continue;
         layout.virtual_stages = stages;
         layout.schedule = stages > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
         for (const bool distributed : {false, true}) {
-          if (distributed && layout.data == 1) continue;
+          if (distributed && layout.shard_ranks() == 1) continue;
           layout.distributed_optimizer = distributed;
           layout.zero = distributed ? ZeroStage::optimizer : ZeroStage::none;
           const std::int64_t share = batch / layout.data;

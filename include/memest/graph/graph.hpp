@@ -81,6 +81,9 @@ struct Graph {
 /// Sets b and s, and the roundings of s that kernels use (s8, s32, s64, s128).
 void bind_tokens(Bindings& bindings, std::int64_t micro_batch, std::int64_t seq_len);
 
+/// Among how many ranks a sequence is divided.
+std::int64_t context_ranks(const Bindings& bindings);
+
 /// Why there is no value, in one sentence for the user.
 struct Unavailable {
   std::string sentence;

@@ -170,6 +170,10 @@ struct Op {
   std::vector<Message> forward_messages;
   std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
+  /// Fused attention of a sequence that lies on several ranks: so many kernels run one after another
+  /// (the steps of a ring), and each spans so many ranks' parts (all, where heads are exchanged).
+  std::int64_t kernels = 1;
+  std::int64_t parts = 1;
   bool attention_core =
       false;  ///< scores, softmax, dropout, values: what selective recompute runs again
   bool feed_forward = false;      ///< what recompute of the feed-forward alone runs again

@@ -56,11 +56,6 @@ struct Ledger {
   Bytes outside_high;
   Margin margin;                        ///< of `allocated`, from recorded runs
   std::vector<SizePolynomial> by_size;  ///< `terms` with everything bound but b and s
-
-  /// Ranks that a sequence lies on.
-  [[nodiscard]] std::int64_t context_ranks() const {
-    return bindings.has(Symbol::context) ? bindings.at(Symbol::context) : 1;
-  }
 };
 
 struct Term {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memest/memory/ledger.hpp"
+#include "memest/spec/job.hpp"
 
 namespace memest {
 
@@ -22,6 +23,15 @@ struct StageSizes {
   std::int64_t data = 1;         ///< D
 };
 
+/// What a rank's device holds outside PyTorch's allocator (the CUDA context, NCCL's buffers): the
+/// same for all ledgers of a GPU type and so many ranks that share.
+struct OutsideBytes {
+  Bytes expected;
+  Bytes low;
+  Bytes high;
+};
+OutsideBytes outside_bytes(const Job& job);
+
 class StageForm {
  public:
   /// `ledger` holds every instant (LedgerScope::layouts). InternalError where its formulas have D
@@ -30,8 +40,8 @@ class StageForm {
 
   /// Within the allocator. Throws OverflowError.
   [[nodiscard]] Bytes peak(const StageSizes& sizes) const;
-  /// A peak with margin and overheads: enough to judge.
-  [[nodiscard]] MemoryEstimate estimate(Bytes peak) const;
+  /// A peak with its margin and what the device holds beside: enough to judge.
+  [[nodiscard]] MemoryEstimate estimate(Bytes peak, const OutsideBytes& outside) const;
 
  private:
   static constexpr std::size_t kLetters = 5;  // b, L, w, Φ, Φx
@@ -52,9 +62,6 @@ class StageForm {
   std::vector<BoundTerm> terms_;
   std::vector<std::vector<std::uint16_t>> instants_;
   Margin margin_;
-  Bytes outside_;
-  Bytes outside_low_;
-  Bytes outside_high_;
 };
 
 }  // namespace memest

@@ -41,6 +41,9 @@ class ContextAttention {
     keep_statistics(dims, context_.c);
     op_.saved.insert(op_.saved.end(), {heads_[0], out_});
     const std::int64_t steps = context_.policy.context;
+    op_.kernels = steps;
+    pass_round(op_.forward_messages, block_.tensor(pair).bytes());
+    pass_round(op_.backward_messages, Expr(2) * block_.tensor(pair).bytes());
     for (std::int64_t step = 1; step < steps; ++step) op_.forward_scratch.push_back(like(pair));
     for (std::int64_t step = 0; step < steps; ++step) op_.forward_scratch.push_back(like(out_));
     // The correction of what was summed so far, in fp32.
@@ -71,6 +74,8 @@ class ContextAttention {
     }
     const TensorId mixed = keep("exchanged output", {dims.s, dims.b, dims.a, dims.d}, dtype_);
     keep_statistics(dims, Expr(1));
+    op_.parts = context_.policy.context;
+    for (const TensorId one : {heads_[0], heads_[1], heads_[2], out_}) exchange(one);
     op_.forward_scratch = {like(out_), like(out_)};
     BackwardWriter backward(op_);
     const std::vector<Made> turned = make_like(backward, {mixed, mixed});
@@ -97,6 +102,26 @@ class ContextAttention {
   void keep_statistics(const Dimensions& dims, const Expr& kernels) {
     keep("log-sum-exp", {dims.b, dims.a, dims.s}, DType::fp32);
     keep("random states", {kernels, Expr(2)}, DType::int64);
+  }
+
+  /// While a step's kernel runs, the next one's keys and values come; in the backward the gradients
+  /// of the last one's with them. Every rank has an early and a late piece of the sequence, so that
+  /// no step but the first is causal and each has the work of that one.
+  void pass_round(std::vector<Message>& messages, const Expr& bytes) const {
+    messages.push_back({.kind = MessageKind::send,
+                        .group = RankGroup::context,
+                        .bytes = bytes,
+                        .asynchronous = true,
+                        .times = context_.policy.context - 1});
+  }
+
+  /// Heads for parts of the sequence; the backward sends the gradient the other way.
+  void exchange(TensorId id) {
+    const Message message{.kind = MessageKind::all_to_all,
+                          .group = RankGroup::context,
+                          .bytes = block_.tensor(id).bytes()};
+    op_.forward_messages.push_back(message);
+    op_.backward_messages.push_back(message);
   }
 
   TensorId like(TensorId id) { return like(id, dtype_); }
