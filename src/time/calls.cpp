@@ -21,8 +21,22 @@ double product_flops(const OpWork& work) {
   return work.forward.flops > 0 ? work.forward.flops : work.backward.flops / 2;
 }
 
-/// [m, k] · [k, n], `batch` times, as the forward has it. k follows from the FLOPs.
-MatmulShape forward_product(const OpWork& work, const Tensor& result, const Bindings& sizes) {
+/// k of a product with a weight, which a result that ranks share out has no part in: an output may
+/// have fewer rows than the product (Megatron's row-parallel products with sequence parallelism).
+std::int64_t summed_channels(const OpWork& work, const Block& block, const Bindings& sizes,
+                             std::int64_t n) {
+  const std::vector<TensorId>& inputs = work.op->inputs;
+  if (work.op->kind == OpKind::linear && inputs.size() > 1) {
+    return value_of(block.tensors[inputs[1]].elements(), sizes) / n;
+  }
+  const Tensor& result = block.tensors[work.op->outputs.front()];
+  const auto elements = static_cast<double>(value_of(result.elements(), sizes));
+  return static_cast<std::int64_t>(std::llround(product_flops(work) / (2 * elements)));
+}
+
+/// [m, k] · [k, n], `batch` times, as the forward has it; of an addition of a bias, of the product.
+MatmulShape forward_product(const OpWork& work, const Block& block, const Bindings& sizes) {
+  const Tensor& result = block.tensors[work.op->outputs.front()];
   const std::size_t rank = result.shape.size();
   const bool is_batched = work.op->kind == OpKind::batched_matmul && rank > 2;
   const bool narrow = size_of(work.op->compute) == 1;
@@ -30,12 +44,12 @@ MatmulShape forward_product(const OpWork& work, const Tensor& result, const Bind
                       .result = result.dtype,
                       .scaling = narrow ? OperandScaling::per_tensor : OperandScaling::none,
                       .cast_included = narrow};
-  const std::int64_t elements = value_of(result.elements(), sizes);
   product.n = rank == 0 ? 1 : value_of(result.shape[rank - 1], sizes);
-  product.m = is_batched ? value_of(result.shape[rank - 2], sizes) : elements / product.n;
-  product.batch = elements / (product.m * product.n);
-  product.k = static_cast<std::int64_t>(
-      std::llround(product_flops(work) / (2 * static_cast<double>(elements))));
+  product.k = summed_channels(work, block, sizes, product.n);
+  const double columns = 2 * static_cast<double>(product.n) * static_cast<double>(product.k);
+  const std::int64_t rows = std::llround(product_flops(work) / columns);
+  product.m = is_batched ? value_of(result.shape[rank - 2], sizes) : rows;
+  product.batch = rows / product.m;
   return product;
 }
 
@@ -64,7 +78,7 @@ void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains
 
 void add_products(OpWork& work, const Block& block, const Bindings& sizes) {
   if (product_flops(work) == 0) return;
-  const MatmulShape forward = forward_product(work, block.tensors[work.op->outputs.front()], sizes);
+  const MatmulShape forward = forward_product(work, block, sizes);
   if (work.forward.flops > 0) work.forward_calls = {forward};
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
 }
