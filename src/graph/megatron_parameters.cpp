@@ -77,6 +77,10 @@ class GptModel {
     if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
     inventory_.projection("self_attention.linear_qkv",
                           {width + of_groups, hidden, attention.q_bias});
+    if (attention.qk_norm == QkNorm::none) return;
+    for (const char* name : {"self_attention.q_layernorm", "self_attention.k_layernorm"}) {
+      norm(name, attention.qk_norm_kind, attention.head_dim);
+    }
   }
 
   /// Products of latents have their norms within; the one before the latents is a module.
@@ -111,6 +115,12 @@ class GptModel {
   void write_experts(const MixtureOfExperts& experts) {
     const std::int64_t hidden = decoder_.hidden_size;
     inventory_.projection("mlp.router", {experts.experts, hidden});
+    if (experts.correction_bias_buffer) {
+      for (const char* name : {"mlp.router.local_tokens_per_expert", "mlp.router.expert_bias"}) {
+        inventory_.add(
+            BufferTensor{.name = name, .shape = {experts.experts}, .dtype = DType::fp32});
+      }
+    }
     ParameterTensor up{.name = "mlp.experts.local_experts.linear_fc1.weight",
                        .shape = {2 * experts.expert_size, hidden},
                        .active_numerator = experts.top_k,
@@ -131,7 +141,12 @@ class GptModel {
       inventory_.add(up);
       inventory_.add(down);
     }
-    if (experts.shared_size > 0) write_mlp("mlp.shared_experts", {.size = experts.shared_size});
+    if (experts.shared_size == 0) return;
+    if (experts.shared_gate) {
+      inventory_.add(
+          ParameterTensor{.name = "mlp.shared_experts.gate_weight", .shape = {1, hidden}});
+    }
+    write_mlp("mlp.shared_experts", {.size = experts.shared_size});
   }
 
   /// The norm in front of a product, which is part of its module.
@@ -148,11 +163,13 @@ class GptModel {
     return std::get<RotaryPosition>(decoder_.position).rotary_dim;
   }
 
-  void norm(const std::string& name) {
-    if (decoder_.norm.bias) {
-      inventory_.layer_norm(name, decoder_.hidden_size);
+  void norm(const std::string& name) { norm(name, decoder_.norm, decoder_.hidden_size); }
+
+  void norm(const std::string& name, const Norm& kind, std::int64_t size) {
+    if (kind.bias) {
+      inventory_.layer_norm(name, size);
     } else {
-      inventory_.rms_norm(name, decoder_.hidden_size);
+      inventory_.rms_norm(name, size);
     }
   }
 

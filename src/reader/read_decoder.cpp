@@ -175,6 +175,8 @@ class DecoderReader {
     experts.activation = activation().function;
     experts.gated = activation().gated;
     experts.expert_bias = flag("bias");
+    experts.shared_gate = as_flag(moe.find("shared_gate")).value_or(false);
+    experts.correction_bias_buffer = as_flag(moe.find("score_bias")).value_or(false);
     experts.capacity_factor = as_number(moe.find("capacity_factor")).value_or(0);
     experts.imbalance = as_number(moe.find("imbalance")).value_or(1);
     if (experts.experts > 0 && experts.top_k > experts.experts) {

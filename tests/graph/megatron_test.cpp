@@ -246,6 +246,17 @@ TEST_CASE("flash attention keeps as much, and of several sequences its output tw
         te_layer(1 / t) + 2 * b * s * a * d / t);
 }
 
+TEST_CASE("norms of queries and keys keep what they read, head by head") {
+  ModelSpec model = llama();
+  auto& attention =
+      std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
+  attention.qk_norm = QkNorm::per_head;
+  attention.qk_norm_kind = std::get<DecoderSpec>(model.architecture).norm;
+  const Expr heads = (a + k) / t;
+  CHECK(layer(lowered(model, te(4, true))).saved_bytes(false) ==
+        te_layer(1 / t) + b * s * (2 * heads * d + 4 * heads));
+}
+
 TEST_CASE("products of Transformer Engine add their weights' gradients to the buffer alone") {
   const Block block = layer(lowered(llama(), te(4, true)));
   Expr added;

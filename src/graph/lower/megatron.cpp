@@ -21,22 +21,18 @@ std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const Loweri
   if (experts.expert_bias || experts.router_bias || experts.shared_bias) {
     return unavailable("a mixture of experts with biases");
   }
-  if (experts.shared_gate) return unavailable("a gate of the shared experts");
-  if (experts.correction_bias_buffer) return unavailable("a bias of each expert's scores");
   return std::nullopt;
 }
 
 /// The same of a dense layer's part.
-std::optional<Unavailable> refusal(const DenseFeedForward& part,
-                                   const SoftmaxAttention& attention) {
+std::optional<Unavailable> refusal(const DenseFeedForward& part) {
   const bool silu = part.activation == ActivationFunction::silu;
   const bool gelu = !part.gated && part.activation == ActivationFunction::gelu;
   if (!(part.gated && silu) && !gelu) {
     return Unavailable{
         "Megatron fuses the activations swiglu and gelu with a bias; others are not available yet"};
   }
-  if (part.gated == part.bias || attention.q_bias != part.bias ||
-      attention.output_bias != part.bias) {
+  if (part.gated == part.bias) {
     return Unavailable{
         "Megatron's fused activations are swiglu without biases and gelu with them; other "
         "combinations are not available yet"};
@@ -46,7 +42,6 @@ std::optional<Unavailable> refusal(const DenseFeedForward& part,
 
 /// Of layers one behind the other, dense ones may come before those of experts.
 std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
-                                             const SoftmaxAttention& attention,
                                              const LoweringPolicy& policy) {
   for (const LayerKind& kind : decoder.kinds) {
     if (kind.sliding_window) return unavailable("a sliding window");
@@ -55,9 +50,8 @@ std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
                                                         decoder.kinds[1].feed_forward.index();
     if (same_kinds || twice) return unavailable("a model of several kinds of layers");
     const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
-    auto refused = experts != nullptr
-                       ? refusal(*experts, policy)
-                       : refusal(std::get<DenseFeedForward>(kind.feed_forward), attention);
+    auto refused = experts != nullptr ? refusal(*experts, policy)
+                                      : refusal(std::get<DenseFeedForward>(kind.feed_forward));
     if (refused) return refused;
   }
   return std::nullopt;
@@ -83,7 +77,9 @@ std::optional<Unavailable> refusal(const LatentAttention& latent, const Lowering
 
 std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const LoweringPolicy&) {
   if (attention.sinks || attention.softcap) return unavailable("a softcap or sinks");
-  if (attention.qk_norm != QkNorm::none) return unavailable("a norm of queries and keys");
+  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::per_head) {
+    return unavailable("a norm over the queries' and keys' whole width");
+  }
   return std::nullopt;
 }
 
@@ -95,7 +91,7 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {
     return refused;
   }
-  if (auto refused = refusal_of_layers(decoder, attention, policy)) return refused;
+  if (auto refused = refusal_of_layers(decoder, policy)) return refused;
   if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);

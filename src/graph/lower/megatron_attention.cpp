@@ -137,6 +137,20 @@ TensorId core_attention(BlockBuilder& block, const MegatronContext& context, Ten
   return copy(block, {"join_heads"}, mixed, context.tokens(context.a * context.d));
 }
 
+/// q_layernorm, k_layernorm: over each head's channels. What is a part of the product is written
+/// out first, and Transformer Engine keeps that in place of the part (ops/basic/rmsnorm.py).
+TensorId head_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                   TensorId x) {
+  const Norm& norm = context.attention.qk_norm_kind;
+  NormKernelPart part{.name = name, .rms = norm.kind == NormKind::rmsnorm};
+  part.gain = block.parameter({name, "weight"}, {context.d});
+  if (norm.bias) part.bias = block.parameter({name, "bias"}, {context.d});
+  const bool is_part = block.tensor(x).storage != x;
+  if (is_part && context.te()) x = copy(block, {name, "operand"}, x, block.tensor(x).shape);
+  part.transposed = is_part && !context.te();
+  return normalize(block, part, x);
+}
+
 }  // namespace
 
 /// Everything is turned, and an empty rest joined: its gradient is a tensor of zeros like x.
@@ -206,6 +220,10 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
   const bool several = context.attention.kv_heads > context.policy.tensor;
   if (several && context.attention.heads > context.attention.kv_heads) {
     q = call.local(copy(block, {"q_heads"}, q, by_heads(context.a)));
+  }
+  if (context.attention.qk_norm == QkNorm::per_head) {
+    q = call.local(head_norm(block, context, "q_norm", q));
+    k = call.local(head_norm(block, context, "k_norm", k));
   }
   if (context.turns()) {
     const auto rotation = context.te() ? te_turned : local_turned;

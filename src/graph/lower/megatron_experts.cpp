@@ -6,53 +6,11 @@
 #include <vector>
 
 #include "megatron.hpp"
+#include "megatron_routing.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
-
-/// A tensor without gradient that depends on `inputs`.
-TensorId made(BlockBuilder& block, const Made& result, const std::vector<TensorId>& inputs = {}) {
-  const TensorId out = compute(block, OpKind::copy, inputs, result);
-  block.set_needs_gradient(out, false);
-  return out;
-}
-
-/// The same with a second result, which comes after.
-struct Pair {
-  TensorId first = 0;
-  TensorId second = 0;
-};
-Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorId x) {
-  const Pair pair = {block.make(first.place, first.shape, first.dtype),
-                     block.make(second.place, second.shape, second.dtype)};
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = first.place.op;
-  op.inputs = {x};
-  op.outputs = {pair.first, pair.second};
-  block.emit(std::move(op));
-  for (const TensorId id : {pair.first, pair.second}) block.set_needs_gradient(id, false);
-  return pair;
-}
-
-/// `x` in another form, read at `indices`, which are kept: its gradient is a tensor like it, seen
-/// in its own shape where `x` was.
-TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices) {
-  const TensorId out = block.make(result.place, result.shape, result.dtype);
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = result.place.op;
-  op.inputs = {x, indices};
-  op.outputs = {out};
-  op.saved = {indices};
-  BackwardWriter backward(op);
-  const bool seen = block.tensor(x).shape.size() > result.shape.size();
-  const Reach reach = seen ? Reach::through_view : Reach::directly;
-  backward.give(x, backward.make(x, block.dtype_of(x)), reach);
-  block.emit(std::move(op));
-  return out;
-}
 
 /// Rows of `x` in another order.
 TensorId reordered(BlockBuilder& block, Place place, TensorId x, const Expr& rows) {
@@ -99,7 +57,7 @@ class ExpertsWriter {
     const bool shares = experts_.shared_size > 0;
     const TensorId shared = shares ? shared_experts(x) : 0;
     Frame forward(block_);
-    const Routed routed = route(x);
+    const RoutedTokens routed = route_tokens(block_, context_, x);
     const Permuted permuted = permute(x, routed);
     TensorId probabilities = permuted.probabilities;
     TensorId given = permuted.tokens;
@@ -118,10 +76,6 @@ class ExpertsWriter {
   }
 
  private:
-  struct Routed {
-    TensorId probabilities = 0;
-    TensorId map = 0;
-  };
   using Permuted = PermutedTokens;
 
   [[nodiscard]] Shape by_expert() const { return {tokens_, Expr(Symbol::experts)}; }
@@ -133,87 +87,20 @@ class ExpertsWriter {
     const std::int64_t count = experts_.shared_size / experts_.expert_size;
     const bool whole = experts_.shared_size % experts_.expert_size == 0;
     context.f = whole ? count * Expr(Symbol::expert_ffn_size) : Expr(experts_.shared_size);
-    return megatron_feed_forward(block_, context, x);
-  }
-
-  /// TopKRouter.forward: the dispatcher's attributes then name what it answers.
-  Routed route(TensorId x) {
-    Routed routed;
-    {
-      Frame forward(block_);
-      const TensorId logits = parallel_product(
-          block_, context_,
-          {.name = "router", .in = context_.h, .out = Symbol::experts, .rows = {tokens_}}, x);
-      routed = choose(logits);
-      if (pads_) {
-        for (const TensorId local : {routed.probabilities, routed.map}) forward.local(local);
-        routed = fill_capacity(routed);
-      }
-      forward.local(logits);
-    }
-    block_.name_attributes({routed.probabilities, routed.map});
-    return routed;
-  }
-
-  /// topk_routing_with_score_function: the softmax, in fp32, is over the chosen scores alone.
-  Routed choose(TensorId logits) {
-    const DType dtype = block_.dtype_of(logits);
-    const Shape chosen = {tokens_, Expr(Symbol::top_k)};
-    Frame function(block_);
-    const TensorId scores = function.local(block_.make({"top_k", "scores"}, chosen, dtype));
-    const TensorId indices = block_.make({"top_k", "indices"}, chosen, DType::int64);
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = "top_k";
-    op.inputs = {logits};
-    op.outputs = {scores, indices};
-    op.saved = {indices};
-    BackwardWriter backward(op);
-    backward.give(logits, backward.make(logits, dtype));
-    block_.emit(std::move(op));
-    block_.set_needs_gradient(indices, false);
-    const TensorId weights = cast(block_, {"router_softmax", "in type"},
-                                  softmax(block_, "router_softmax", scores, DType::fp32), dtype);
-    for (const TensorId local : {weights, indices}) function.local(local);
-    Routed routed;
-    {
-      Frame scatter(block_);
-      scatter.local(made(block_, {{"routing", "zeros"}, by_expert(), dtype}));
-      routed.probabilities =
-          moved(block_, {{"routing", "probabilities"}, by_expert(), dtype}, weights, indices);
-    }
-    const TensorId zeros = made(block_, {{"routing", "no expert"}, by_expert(), dtype});
-    const TensorId numbers =
-        made(block_, {{"routing", "no expert in int32"}, by_expert(), DType::int32}, {zeros});
-    const TensorId ones =
-        made(block_, {{"routing", "own experts"}, by_expert(), DType::int32}, {numbers, indices});
-    routed.map = made(block_, {{"routing", "map"}, by_expert(), DType::boolean}, {ones});
-    return routed;
-  }
-
-  /// apply_router_token_dropping, padding experts to their capacity.
-  Routed fill_capacity(const Routed& routed) {
-    const DType dtype = block_.dtype_of(routed.probabilities);
-    Frame function(block_);
-    const Shape chosen = {of_source(), Expr(Symbol::experts)};
-    const Pair best =
-        pair_of(block_, {{"capacity", "probabilities"}, chosen, dtype},
-                {{"capacity", "indices"}, chosen, DType::int64}, routed.probabilities);
-    for (const TensorId local : {best.first, best.second}) function.local(local);
-    const TensorId zeros = made(block_, {{"capacity", "zeros"}, by_expert(), dtype});
-    const TensorId ones =
-        made(block_, {{"capacity", "ones"}, by_expert(), dtype}, {zeros, best.second});
-    Routed filled;
-    filled.map = made(block_, {{"capacity", "mask"}, by_expert(), DType::boolean}, {ones});
-    filled.probabilities = moved(block_, {{"capacity", "probabilities within"}, by_expert(), dtype},
-                                 routed.probabilities, filled.map);
-    return filled;
+    const TensorId out = megatron_feed_forward(block_, context, x);
+    if (!experts_.shared_gate) return out;
+    constexpr std::string_view kGate = "shared_expert_gate";
+    Frame forward(block_);
+    const TensorId logits =
+        forward.local(linear(block_, {kGate, context_.h, Expr(1)}, {context_.s, context_.b}, x));
+    const TensorId score = forward.local(function(block_, {kGate, "score"}, Keeps::result, logits));
+    return multiply(block_, {kGate, "gated"}, out, score);
   }
 
   /// Tokens that an expert takes of this rank.
   [[nodiscard]] Expr of_source() const { return of_expert_ / Expr(Symbol::expert); }
 
-  Permuted permute(TensorId x, const Routed& routed) {
+  Permuted permute(TensorId x, const RoutedTokens& routed) {
     Permuted permuted;
     {
       if (context_.te()) return permute_fused(x, routed);
@@ -224,7 +111,7 @@ class ExpertsWriter {
     return permuted;
   }
 
-  Permuted permute_fused(TensorId x, const Routed& routed) {
+  Permuted permute_fused(TensorId x, const RoutedTokens& routed) {
     const Permuted permuted = te_permute(block_, sent_, x, routed.probabilities);
     block_.name_attributes({permuted.indices});
     return permuted;
@@ -236,7 +123,7 @@ class ExpertsWriter {
   }
 
   /// The first tokens of each expert's, sorted by whether they are its own.
-  Permuted permute_padded(Frame& function, TensorId x, const Routed& routed) {
+  Permuted permute_padded(Frame& function, TensorId x, const RoutedTokens& routed) {
     const Expr experts = Symbol::experts;
     const Shape turned = {experts, tokens_};
     const Shape kept = {experts, of_source()};
@@ -284,7 +171,7 @@ class ExpertsWriter {
   }
 
   /// masked_select of all pairs of a token and an expert.
-  Permuted permute_all(Frame& function, TensorId x, const Routed& routed) {
+  Permuted permute_all(Frame& function, TensorId x, const RoutedTokens& routed) {
     const Shape turned = {Expr(Symbol::experts), tokens_};
     const TensorId map =
         function.local(made(block_, {{"permute", "map"}, turned, DType::boolean}, {routed.map}));

@@ -344,11 +344,11 @@ void MegatronLoop::end_pipeline() {
   recorder_.release(std::exchange(sent_back_, kNoStorage));
 }
 
-/// finalize_model_grads: what lies on shards of the sequence is summed flat.
+/// finalize_model_grads: what ranks have parts of is summed flat.
 void MegatronLoop::finish_gradients() {
-  if (!job_.parallelism.sequence) return;
-  const std::int64_t bytes =
-      checked_multiply(states_.sequence_elements(), size_of(training_.recipe.gradients));
+  const std::int64_t elements = states_.tensor_summed_elements();
+  if (elements == 0) return;
+  const std::int64_t bytes = checked_multiply(elements, size_of(training_.recipe.gradients));
   recorder_.release(make(bytes, Holding::temporaries, LoopTensor::gradient_buffer));
 }
 

@@ -24,7 +24,14 @@ Label loop_label(Holding holding, LoopTensor tensor) {
   return label;
 }
 
-bool is_router(const ParameterTensor& row) { return row.name.find("router") != std::string::npos; }
+bool has_part(const ParameterTensor& row, std::string_view part) {
+  return row.name.find(part) != std::string::npos;
+}
+
+/// The weights of a router, and of the gate of shared experts.
+bool is_router(const ParameterTensor& row) {
+  return has_part(row, "router") || has_part(row, "gate_weight");
+}
 
 /// Weight decay is for matrices (_get_param_groups).
 bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }
@@ -100,8 +107,9 @@ StorageId MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& r
                            parameter_label(Holding::weights, parameter, 0));
 }
 
-/// 1 / base ** (arange(0, d, 2) / d), expression by expression (RotaryEmbedding).
-void MegatronStates::place_frequencies(std::size_t buffer, Recorder& recorder) const {
+/// Zeros; of a rotation 1 / base ** (arange(0, d, 2) / d), expression by expression
+/// (RotaryEmbedding).
+void MegatronStates::place_buffer(std::size_t buffer, Recorder& recorder) const {
   const std::int64_t bytes =
       checked_multiply(timeline_.buffers[buffer].elements, size_of(DType::fp32));
   Label label;
@@ -109,6 +117,11 @@ void MegatronStates::place_frequencies(std::size_t buffer, Recorder& recorder) c
   label.origin = Origin::buffer;
   label.place = static_cast<std::uint32_t>(buffer);
   const auto make = [&](std::int64_t size) { return recorder.allocate(size, label); };
+  const BufferTensor& described = graph_.parameters.buffers[timeline_.buffers[buffer].row];
+  if (described.name.find("inv_freq") == std::string::npos) {
+    make(bytes);
+    return;
+  }
   const StorageId counted = make(bytes);
   const StorageId exponents = make(bytes);
   recorder.release(counted);
@@ -124,7 +137,7 @@ void MegatronStates::place_frequencies(std::size_t buffer, Recorder& recorder) c
 void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
   for (const auto& [is_buffer, i] : tensors.order) {
     if (is_buffer) {
-      place_frequencies(i, recorder);
+      place_buffer(i, recorder);
     } else if (!made_on_host(i)) {
       weights_[i] = weight(i, recipe_.weights, recorder);
     }
@@ -259,14 +272,17 @@ void MegatronStates::zero_grad() {
   for (OptimizerRun& optimizer : optimizers_) optimizer.zero_grad();
 }
 
-std::int64_t MegatronStates::sequence_elements() const {
+std::int64_t MegatronStates::tensor_summed_elements() const {
+  const Parallelism& parallelism = job_.parallelism;
+  if (parallelism.tensor == 1) return 0;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     const ParameterTensor& tensor = row(i);
+    const bool of_heads = has_part(tensor, "q_layernorm") || has_part(tensor, "k_layernorm");
     const bool of_row_product = tensor.role == ParameterRole::bias &&
-                                (tensor.name.find("linear_proj") != std::string::npos ||
-                                 tensor.name.find("linear_fc2") != std::string::npos);
-    if (tensor.role == ParameterRole::norm || of_row_product) total += elements(i);
+                                (has_part(tensor, "linear_proj") || has_part(tensor, "linear_fc2"));
+    const bool on_shards = tensor.role == ParameterRole::norm || of_row_product;
+    if (of_heads || (parallelism.sequence && on_shards)) total += elements(i);
   }
   return total;
 }

@@ -34,8 +34,9 @@ class MegatronStates {
   void zero_grad();
   /// Gradients are copied where they are not of the main copies' type, clipped, and stepped.
   void step(Recorder& recorder);
-  /// Elements of the parameters that sequence parallelism has on shards of the sequence.
-  [[nodiscard]] std::int64_t sequence_elements() const;
+  /// Elements of the parameters whose gradients tensor-parallel ranks have parts of: what sequence
+  /// parallelism has on shards of the sequence, and norms of a rank's own heads.
+  [[nodiscard]] std::int64_t tensor_summed_elements() const;
 
  private:
   /// Parameters of a model chunk that lie flat together: its experts', whose replicas are fewer
@@ -54,7 +55,7 @@ class MegatronStates {
   [[nodiscard]] std::vector<FlatShard> stepped(bool experts) const;
   void make_optimizer(bool experts, Recorder& recorder);
   StorageId weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
-  void place_frequencies(std::size_t buffer, Recorder& recorder) const;
+  void place_buffer(std::size_t buffer, Recorder& recorder) const;
   void clip(const std::vector<std::int64_t>& normed, Recorder& recorder);
   StorageId norm_of(std::int64_t elements, Recorder& recorder) const;
 
