@@ -43,7 +43,8 @@ bool uses_deepspeed(const Job& job) {
   const Framework framework = job.training->implementation.framework;
   const bool runs_it = framework == Framework::transformers || framework == Framework::plain ||
                        framework == Framework::nanogpt;
-  return runs_it && job.parallelism.data > 1 && job.parallelism.zero != ZeroStage::none;
+  const bool several = job.parallelism.data > 1 || job.parallelism.offload.any();
+  return runs_it && several && job.parallelism.zero != ZeroStage::none;
 }
 
 std::int64_t deepspeed_rank(const Job& job) {
@@ -79,7 +80,9 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
       largest = std::max(largest, narrow_to_int64(tensor.elements().evaluate(graph.sizes)));
     }
     block_largest_.push_back(largest);
+    is_layer_.push_back(block.checkpointable);
   }
+  layers_ = layers_of(graph);
 }
 
 LedgerTerm DeepSpeedTerms::bucket() const {
@@ -94,10 +97,16 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
   if (!exist_) return {};
   std::vector<LedgerTerm> terms;
   const Recipe& recipe = job_.training->recipe;
-  if (!recipe.master && recipe.weights == DType::fp32) {
+  const bool offloads = job_.parallelism.offload.optimizer;
+  if (!recipe.master && recipe.weights == DType::fp32 && !offloads) {
     terms.push_back(term("DeepSpeed's copy of the weights (fp32)", TermGroup::optimizer,
                          4 * Expr(Symbol::parameters) / Symbol::data,
                          "DeepSpeed 0.19 steps a copy in fp32, beside fp32 weights too"));
+  }
+  if (!shards_weights() && offloads) {
+    terms.push_back(term("buffer for gradients from the host", TermGroup::gradients,
+                         Expr(checked_multiply(weight_bytes_, partitions_.largest())), kStages12,
+                         "temp_grad_buffer_for_gpu_offload, as large as the largest parameter"));
   }
   if (!shards_weights()) return terms;
   if (settings_.contiguous_gradients) terms.push_back(bucket());
@@ -143,7 +152,34 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
                          Expr(checked_multiply(weight_bytes_, largest)), kStages12,
                          "waits for the next parameter's"));
   }
+  if (job_.parallelism.offload.optimizer) terms.push_back(sent_to_host(sent_at(site, moment)));
   return terms;
+}
+
+LedgerTerm DeepSpeedTerms::sent_to_host(std::int64_t elements) const {
+  return term("copies of a gradient on its way to the host", TermGroup::gradients,
+              Expr(checked_multiply(kNormBytes, elements)), shards_weights() ? kStage3 : kStages12,
+              "in fp64 for its norm, then in fp32");
+}
+
+/// Elements of the largest piece that goes to the host as the next gradient comes: of the site's
+/// own block, or for its first of the block behind.
+std::int64_t DeepSpeedTerms::sent_at(const Site& site, const Moment& moment) const {
+  if (moment.new_gradient_elements.is_zero()) return 0;
+  const bool own = !(moment.gradient_elements - moment.new_gradient_elements).is_zero();
+  std::int64_t largest = own ? block_largest_[site.block] : 0;
+  std::int64_t behind = 0;
+  for (std::size_t i = 0; i < is_layer_.size(); ++i) {
+    behind = checked_add(behind, checked_multiply(site.after[i], block_elements_[i]));
+    const bool just_behind =
+        site.after[i] > 0 && (is_layer_[i] || site.layers_before + 1 >= layers_);
+    if (just_behind && !own) largest = std::max(largest, block_largest_[i]);
+  }
+  const std::int64_t ranks = job_.parallelism.data;
+  if (shards_weights()) return checked_add(largest, ranks - 1) / ranks;
+  const bool own_come =
+      job_.parallelism.zero == ZeroStage::optimizer_gradients && behind < partitions_.partition();
+  return own_come ? std::min(largest, partitions_.partition()) : 0;
 }
 
 LedgerTerm DeepSpeedTerms::own_gradients() const {
@@ -170,7 +206,18 @@ std::vector<LedgerTerm> DeepSpeedTerms::whole_gradients() const {
                gradient_bytes_ * Expr(Symbol::parameters), kBf16Optimizer)};
 }
 
+/// Stage 1 reduces and sends them one behind the other while the rest waits.
+std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward_to_host() const {
+  if (job_.parallelism.zero != ZeroStage::optimizer) return {};
+  const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
+  return {{"gradients sent to the host",
+           {term("gradients that wait to be sent", TermGroup::gradients,
+                 weight_bytes_ * Expr(Symbol::parameters), kStages12),
+            bucket(), sent_to_host(*std::max_element(pieces.begin(), pieces.end()))}}};
+}
+
 std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
+  if (job_.parallelism.offload.optimizer) return after_backward_to_host();
   if (sums_whole_gradients(job_)) {
     std::vector<LedgerTerm> terms = whole_gradients();
     terms.push_back(term("gradients put together to be reduced", TermGroup::gradients,
@@ -209,13 +256,26 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
 std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::steps(const Graph& graph) const {
   if (!exist_) return {};
   std::vector<Instant> instants = after_backward();
-  std::vector<LedgerTerm> terms = stepping();
+  std::vector<LedgerTerm> terms =
+      job_.parallelism.offload.optimizer ? std::vector<LedgerTerm>{} : stepping();
   if (makes_states_in_step(*job_.training)) {
     for (LedgerTerm& state : state_terms(job_, graph.parameters)) terms.push_back(std::move(state));
   }
   instants.push_back({"optimizer step", std::move(terms)});
   for (Instant& instant : instants) instant.terms.push_back(batch_term(graph));
+  if (job_.parallelism.offload.optimizer && !shards_weights()) {
+    instants.push_back(flattening(graph));
+  }
   return instants;
+}
+
+/// Where no states stand beside them, the weights and what takes their place may be the peak.
+DeepSpeedTerms::Instant DeepSpeedTerms::flattening(const Graph& graph) const {
+  std::vector<LedgerTerm> terms = weight_terms(job_, graph.parameters);
+  for (LedgerTerm& buffer : buffer_terms(graph.parameters)) terms.push_back(std::move(buffer));
+  terms.push_back(term("flat copy of the weights", TermGroup::weights,
+                       weight_bytes_ * Expr(Symbol::parameters), kStages12));
+  return {"weights made flat", std::move(terms), false};
 }
 
 /// While the optimizer runs.

@@ -42,8 +42,9 @@ class DeepSpeedTerms {
   struct Instant {
     const char* name;
     std::vector<LedgerTerm> terms;
+    bool beside_residents = true;
   };
-  /// Behind the backward, beside the residents.
+  /// Behind the backward, and before the first step.
   [[nodiscard]] std::vector<Instant> steps(const Graph& graph) const;
 
  private:
@@ -51,10 +52,14 @@ class DeepSpeedTerms {
     return job_.parallelism.zero == ZeroStage::optimizer_gradients_weights;
   }
   [[nodiscard]] std::vector<Instant> after_backward() const;
+  [[nodiscard]] std::vector<Instant> after_backward_to_host() const;
+  [[nodiscard]] Instant flattening(const Graph& graph) const;
   [[nodiscard]] std::vector<LedgerTerm> stepping() const;
   [[nodiscard]] std::int64_t stepped_elements() const;
   [[nodiscard]] LedgerTerm bucket() const;
   [[nodiscard]] LedgerTerm own_gradients() const;
+  [[nodiscard]] LedgerTerm sent_to_host(std::int64_t elements) const;
+  [[nodiscard]] std::int64_t sent_at(const Site& site, const Moment& moment) const;
   [[nodiscard]] std::vector<LedgerTerm> whole_gradients() const;
   /// Whose partition is looked at.
   [[nodiscard]] std::int64_t rank() const { return deepspeed_rank(job_); }
@@ -67,8 +72,10 @@ class DeepSpeedTerms {
   FlatPartitions partitions_;
   std::vector<std::int64_t> block_elements_;  // of each block of the graph
   std::vector<std::int64_t> block_largest_;   // its largest parameter
-  std::int64_t persistent_ = 0;               // elements that stay gathered
-  std::int64_t largest_ = 0;                  // of the trained parameters
+  std::vector<bool> is_layer_;
+  std::int64_t layers_ = 0;
+  std::int64_t persistent_ = 0;  // elements that stay gathered
+  std::int64_t largest_ = 0;     // of the trained parameters
 };
 
 }  // namespace memest

@@ -33,15 +33,24 @@ std::int64_t FlatPartitions::last_rank(std::size_t parameter) const {
   return (begins_[parameter] + size - 1) / partition_;
 }
 
-std::vector<std::int64_t> FlatPartitions::pieces(std::int64_t rank) const {
+std::int64_t FlatPartitions::piece(std::size_t parameter, std::int64_t rank) const {
   const std::int64_t begin = checked_multiply(rank, partition_);
   const std::int64_t end = checked_add(begin, partition_);
+  return std::min(begins_[parameter] + elements_[parameter], end) -
+         std::max(begins_[parameter], begin);
+}
+
+std::vector<std::int64_t> FlatPartitions::pieces(std::int64_t rank) const {
   std::vector<std::int64_t> pieces;
   for (std::size_t i = 0; i < elements_.size(); ++i) {
-    if (!reaches(i, rank)) continue;
-    pieces.push_back(std::min(begins_[i] + elements_[i], end) - std::max(begins_[i], begin));
+    if (reaches(i, rank)) pieces.push_back(piece(i, rank));
   }
   return pieces;
+}
+
+std::int64_t FlatPartitions::largest() const {
+  const auto most = std::max_element(elements_.begin(), elements_.end());
+  return most == elements_.end() ? 0 : *most;
 }
 
 std::int64_t FlatPartitions::reaching(std::int64_t rank) const {

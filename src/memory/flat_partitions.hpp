@@ -28,8 +28,12 @@ class FlatPartitions {
   [[nodiscard]] bool reaches(std::size_t parameter, std::int64_t rank) const {
     return first_rank(parameter) <= rank && rank <= last_rank(parameter);
   }
+  /// What of the parameter lies in the rank's partition, which it reaches into.
+  [[nodiscard]] std::int64_t piece(std::size_t parameter, std::int64_t rank) const;
   /// What of the rank's partition is of each parameter that reaches into it, in order.
   [[nodiscard]] std::vector<std::int64_t> pieces(std::int64_t rank) const;
+  /// Elements of the largest parameter; 0 where there is none.
+  [[nodiscard]] std::int64_t largest() const;
   /// Elements of all parameters that reach into the rank's partition.
   [[nodiscard]] std::int64_t reaching(std::int64_t rank) const;
 

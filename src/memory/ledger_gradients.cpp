@@ -37,6 +37,7 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
 }
 
 std::vector<LedgerTerm> LedgerGradients::all() const {
+  if (gradients_on_host(job_)) return {};
   return {gradient_term(job_, graph_.parameters),
           {"rest of the table's whole gradient", TermGroup::gradients,
            size_of(training_.recipe.gradients) * unreduced_elements(),
@@ -85,7 +86,7 @@ Expr LedgerGradients::unreduced_elements() const {
 /// Whole until the unit is reduced, else a rank's share.
 Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
   if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
-  if (units_.exist() && persist_) return {};
+  if ((units_.exist() && persist_) || gradients_on_host(job_)) return {};
   return share(job_, ZeroStage::optimizer_gradients,
                size_of(training_.recipe.gradients) * elements);
 }

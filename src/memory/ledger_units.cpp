@@ -47,7 +47,7 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   gathered_ = size_of(recipe.compute);
   reduced_ = size_of(recipe.gathered_units ? recipe.reduce : recipe.gradients);
   share_ = size_of(recipe.gradients);
-  casts_shares_ = recipe.compute != recipe.weights;
+  makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
   for (const Block& block : graph.blocks) {
     if (!block.checkpointable) ends_.root += block.parameters();
   }
@@ -196,7 +196,7 @@ LedgerTerm LedgerUnits::output_term(const Expr& elements) const {
 
 /// The rank's shares in the gathered type, while they are sent.
 LedgerTerm LedgerUnits::sent_term(const Expr& elements) const {
-  const Expr bytes = casts_shares_ ? gathered_ * unit_share(job_, elements) : Expr();
+  const Expr bytes = makes_sent_ ? gathered_ * unit_share(job_, elements) : Expr();
   return {"shares cast to be gathered", TermGroup::weights, bytes, kSource, ""};
 }
 

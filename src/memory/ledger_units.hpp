@@ -81,7 +81,7 @@ class LedgerUnits {
   bool loss_in_model_ = true;
   bool tied_ = false;
   Reshard reshard_ = Reshard::always;
-  bool casts_shares_ = false;
+  bool makes_sent_ = false;  // the shares are cast, or come from the host, to be gathered
   Ends ends_;
   Expr head_;            // the weight that is registered last in the last unit
   Expr table_;           // the input embedding

@@ -329,11 +329,11 @@ class LedgerWriter {
 
   void write_steps() {
     for (DeepSpeedTerms::Instant& instant : gradients_.zero().steps(graph_)) {
-      Alive alive = always_;
+      Alive alive = instant.beside_residents ? always_ : Alive{};
       add_terms(alive, std::move(instant.terms));
       terms_.instant(instant.name, instant.name, std::move(alive));
     }
-    if (gradients_.zero().exist()) return;
+    if (gradients_.zero().exist() || job_.parallelism.offload.optimizer) return;
     Alive after_backward = always_;
     add_all_gradients(after_backward);
     add_term(after_backward, batch_term(graph_));

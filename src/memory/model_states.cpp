@@ -246,6 +246,7 @@ DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor) {
 
 std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.forward()->recipe;
+  if (job.parallelism.offload.parameters) return {};
   Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
   std::vector<LedgerTerm> terms{
@@ -264,6 +265,10 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
   return terms;
 }
 
+bool gradients_on_host(const Job& job) {
+  return job.parallelism.offload.optimizer && zero_stage_of(job) >= ZeroStage::optimizer_gradients;
+}
+
 LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
   return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
@@ -275,7 +280,7 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
 
 std::vector<LedgerTerm> master_terms(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
-  if (!recipe.master) return {};
+  if (!recipe.master || job.parallelism.offload.optimizer) return {};
   return {{std::string("master weights (") + std::string(name_of(*recipe.master)) + ")",
            TermGroup::optimizer,
            optimizer_share(job, size_of(*recipe.master),
@@ -288,6 +293,7 @@ bool makes_states_in_step(const TrainingSpec& training) {
 }
 
 std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) {
+  if (job.parallelism.offload.optimizer) return {};
   const TrainingSpec& training = *job.training;
   std::vector<LedgerTerm> terms;
   std::string names;

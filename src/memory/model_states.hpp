@@ -28,6 +28,9 @@ DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor);
 /// The model's own weights, and fp8 copies of them.
 std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory);
 
+/// Whether a gradient goes to the host as soon as it is reduced.
+bool gradients_on_host(const Job& job);
+
 /// The gradients that the backward pass leaves, all of them.
 LedgerTerm gradient_term(const Job& job, const Inventory& inventory);
 

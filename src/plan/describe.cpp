@@ -33,6 +33,14 @@ Bytes within_limit(Bytes bytes, Bytes outside, const Capacity& capacity) {
   return capacity.allocator_limit ? bytes - outside : bytes;
 }
 
+/// What the job takes of its host where it offloads.
+std::optional<Bytes> host_bytes_of(const Job& job) {
+  if (!job.parallelism.offload.any()) return std::nullopt;
+  const auto graph = lower(job.model, policy_of(job));
+  if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
+  return host_memory_of(std::get<Graph>(graph), job)->taken();
+}
+
 }  // namespace
 
 Job Describer::job_of(const PlanCandidate& candidate) const {
@@ -71,17 +79,19 @@ void Describer::add_levers(const LedgerKey& key, const Job& job, PlanVerdict& ve
       Job other = job;
       change.apply(other);
       if (const std::optional<Ledger> ledger = worst_ledger(other)) {
-        made.push_back({change.name, estimate_memory(*ledger, ledger->bindings)});
+        made.push_back(
+            {change.name, estimate_memory(*ledger, ledger->bindings), host_bytes_of(other)});
       }
     }
     return made;
   });
   const std::optional<double> before = seconds_per_token(job);
   const Capacity capacity = capacity_of(job.hardware);
-  for (const auto& [name, after] : changed) {
+  for (const auto& [name, after, host] : changed) {
     Lever lever{.name = name,
                 .saved = verdict.device - within_limit(after.device(), after.outside, capacity),
-                .fits = judge(after, capacity) == Verdict::fits};
+                .fits = judge(after, capacity) == Verdict::fits,
+                .host = host};
     const auto change = std::ranges::find(changes, name, &Change::name);
     if (before && change != changes.end()) {
       Job other = job;

@@ -41,6 +41,7 @@ class Describer {
   struct Changed {
     std::string name;
     MemoryEstimate memory;
+    std::optional<Bytes> host;
   };
 
   static LedgerKey key_of(const Evaluated& candidate, const GpuSpec& gpu);

@@ -52,6 +52,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
     answer.replay_margin = margin_of(job.margins.replay, job.recompute());
   }
   answer.simple = simple_view(answer.ledger, answer.capacity);
+  answer.host = host_memory_of(graph, job);
   answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};
   if (job.training) {
     answer.saved = saved_bytes_of(graph, *job.training);

@@ -10,6 +10,7 @@
 
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/spec/dtype.hpp"
 #include "memest/time/step_time.hpp"
 #include "space.hpp"
 #include "whole_model.hpp"
@@ -81,6 +82,29 @@ Change twice_the_gpus(const Job& job) {
           }};
 }
 
+/// DeepSpeed's offload_optimizer, or FSDP2's CPUOffloadPolicy, where the job runs under one of
+/// them.
+std::optional<Change> offload_of(const Job& job) {
+  const Recipe& recipe = job.training->recipe;
+  const Framework framework = job.training->implementation.framework;
+  const Parallelism& parallelism = job.parallelism;
+  const bool several = parallelism.data > 1 && parallelism.ranks() == parallelism.data;
+  if (!several || is_megatron(job) || framework == Framework::textbook) return std::nullopt;
+  if (parallelism.fsdp) {
+    return Change{"weights, gradients and states on the host", [](Job& other) {
+                    other.parallelism.offload.optimizer = other.parallelism.offload.parameters =
+                        true;
+                  }};
+  }
+  const bool narrow = size_of(recipe.gradients) <= size_of(recipe.weights);
+  if (!narrow || recipe.gathered_units || framework == Framework::torchtitan) return std::nullopt;
+  return Change{"the optimizer on the host", [](Job& other) {
+                  other.parallelism.zero =
+                      std::max(other.parallelism.zero, ZeroStage::optimizer_gradients);
+                  other.parallelism.offload.optimizer = true;
+                }};
+}
+
 }  // namespace
 
 std::vector<Change> changes_of(const Job& job) {
@@ -109,6 +133,7 @@ std::vector<Change> changes_of(const Job& job) {
                          other.training->micro_batch = 1;
                        }});
   }
+  if (auto offload = offload_of(job)) changes.push_back(*std::move(offload));
   add_splits(job, changes);
   changes.push_back(twice_the_gpus(job));
   if (std::optional<Optimizer> small = in_8_bit(training.optimizer); small && !is_megatron(job)) {

@@ -72,17 +72,19 @@ Margin margin_over(const std::vector<Residual>& residuals) {
   margin.high = rounded_up(quantile(std::move(above), 0.9));
   margin.records = static_cast<int>(residuals.size());
   margin.recomputes = residuals.front().kind.recomputes;
-  margin.several_gpus = residuals.front().kind.several_gpus;
+  margin.scale = residuals.front().kind.scale;
   return margin;
 }
 
-/// Those of one and of several GPUs, each with and without recompute.
+/// Those of each scale, with and without recompute.
 struct Half {
-  bool several_gpus = false;
+  RunScale scale = RunScale::one_gpu;
   bool recomputes = false;
 };
-constexpr std::array kHalves = {Half{false, false}, Half{false, true}, Half{true, false},
-                                Half{true, true}};
+constexpr std::array kHalves = {
+    Half{RunScale::one_gpu, false},      Half{RunScale::one_gpu, true},
+    Half{RunScale::several_gpus, false}, Half{RunScale::several_gpus, true},
+    Half{RunScale::offloading, false},   Half{RunScale::offloading, true}};
 
 void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method,
                     std::vector<Margin>& margins) {
@@ -95,7 +97,7 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
     for (const ValidatedRun& run : runs) {
       const std::optional<Residual> residual = residual_of(run, method);
       const bool belongs = residual && residual->kind.recomputes == half.recomputes &&
-                           residual->kind.several_gpus == half.several_gpus;
+                           residual->kind.scale == half.scale;
       if (belongs) all.push_back(*residual);
     }
     if (!all.empty()) append(all);

@@ -260,7 +260,7 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   if (const ForwardSpec* pass = job.forward()) {
     run.kind = {.implementation = pass->implementation.framework,
                 .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
-                .several_gpus = job.hardware.count > 1,
+                .scale = scale_of(job),
                 .layers = pass->implementation.layers};
   }
   run.comparisons = compare(measured, predict(job, estimate));

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "memest/spec/dtype.hpp"
 #include "scalar.hpp"
 
 namespace memest {
@@ -79,6 +80,39 @@ void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnost
   }
 }
 
+/// Who offloads what: DeepSpeed's ZeRO the optimizer, its stage 3 the weights too; FSDP2 both at
+/// once.
+void check_offload(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  const Parallelism& parallelism = job.parallelism;
+  const HostOffload& offload = parallelism.offload;
+  const Framework framework = framework_of(job);
+  const bool runs_deepspeed = framework == Framework::transformers ||
+                              framework == Framework::plain || framework == Framework::nanogpt;
+  const auto refuse = [&](std::string message, std::string hint) {
+    diagnostics.push_back(error_at(written.span, std::move(message), std::move(hint)));
+  };
+  if (!offload.any()) return;
+  if (parallelism.fsdp) {
+    if (parallelism.fsdp->version == 2 && offload.optimizer && offload.parameters) return;
+    refuse("FSDP2's CPUOffloadPolicy takes weights, gradients and states to the host together",
+           "write {optimizer: cpu, parameters: cpu}");
+  } else if (!runs_deepspeed) {
+    diagnostics.push_back(
+        unavailable_at(written.span, "offload in the implementation " + quoted(name_of(framework)),
+                       "leave 'offload' out"));
+  } else if (parallelism.zero == ZeroStage::none) {
+    refuse("'offload' is DeepSpeed's or FSDP2's, and this job has neither",
+           "set 'zero' to 1, 2 or 3, or 'fsdp' to {version: 2}");
+  } else if (offload.parameters && parallelism.zero != ZeroStage::optimizer_gradients_weights) {
+    refuse("weights are offloaded in ZeRO 3 alone", "set 'zero' to 3, or leave 'parameters' out");
+  } else if (job.training &&
+             size_of(job.training->recipe.gradients) > size_of(job.training->recipe.weights)) {
+    diagnostics.push_back(unavailable_at(written.span,
+                                         "offload of gradients that are summed in a wider type",
+                                         "choose a precision whose gradients are in the weights'"));
+  }
+}
+
 }  // namespace
 
 void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics) {
@@ -95,6 +129,7 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
   if (const Value* deepspeed = written->find("deepspeed")) {
     check_deepspeed(*deepspeed, job, diagnostics);
   }
+  if (const Value* offload = written->find("offload")) check_offload(*offload, job, diagnostics);
   if (parallelism.fsdp && parallelism.data % parallelism.fsdp->replicate != 0) {
     const std::string replicas = std::to_string(parallelism.fsdp->replicate);
     diagnostics.push_back(error_at(written->find("fsdp")->span,

@@ -125,6 +125,16 @@ void read_shards(const Value* written, Parallelism& parallelism, Diagnostics& di
   imply(*fsdp, "'fsdp'", 3);
 }
 
+HostOffload read_offload(const Value* written) {
+  const auto to_host = [written](std::string_view key) {
+    const Value* device = find(written, key);
+    return device != nullptr && device->text == "cpu";
+  };
+  return {.optimizer = to_host("optimizer"),
+          .parameters = to_host("parameters"),
+          .pinned = as_flag(find(written, "pin_memory")).value_or(true)};
+}
+
 std::int64_t ranks_of(const Value* written, std::string_view key) {
   return std::clamp<std::int64_t>(as_count(find(written, key)).value_or(1), 1, kMaxRanks);
 }
@@ -143,6 +153,7 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   parallelism.schedule = schedule_of(find(written, "schedule"));
   parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);
   read_shards(written, parallelism, diagnostics);
+  parallelism.offload = read_offload(find(written, "offload"));
   const Value* ddp = find(written, "ddp");
   if (const auto bucket = as_count(find(ddp, "bucket_mb"))) {
     parallelism.ddp.bucket_cap = Bytes(kMiB) * *bucket;

@@ -126,8 +126,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
     if (job.training) {
       const Implementation& implementation = job.training->implementation;
-      job.margins =
-          find_margins(implementation.framework, job.hardware.count > 1, implementation.layers);
+      job.margins = find_margins(implementation.framework, scale_of(job), implementation.layers);
     }
     note_given(*training, job);
   }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "catalog_files.hpp"
+#include "memest/diag/expect.hpp"
 #include "memest/reader/catalog.hpp"
 #include "scalar.hpp"
 
@@ -21,7 +22,20 @@ constexpr std::string_view kHead =
     "# 90th percentile of what was reserved over it. Of the replay: the same of what it reserves. "
     "A\n"
     "# row without an implementation is over all of them and stands for those that have too few\n"
-    "# records for a row of their own. Runs on several GPUs are one rank of many.\n";
+    "# records for a row of their own. Runs on several GPUs are one rank of many; offloading ones\n"
+    "# keep a part on the host.\n";
+
+std::string_view word_of(RunScale scale) {
+  switch (scale) {
+    case RunScale::one_gpu:
+      return "one";
+    case RunScale::several_gpus:
+      return "several";
+    case RunScale::offloading:
+      return "offloading";
+  }
+  unreachable("every scale of a run has a word");
+}
 
 std::string percent_text(double share) {
   std::array<char, 32> digits{};
@@ -36,7 +50,10 @@ Margin margin_of_row(const Value& row) {
   margin.high = as_quantity(row.find("high"), Dimension::share).value_or(0);
   margin.records = static_cast<int>(count_at(row, "records"));
   margin.recomputes = flag_at(row, "recomputes");
-  margin.several_gpus = text_at(row, "gpus") == "several";
+  const std::string gpus = text_at(row, "gpus");
+  for (const RunScale scale : {RunScale::several_gpus, RunScale::offloading}) {
+    if (gpus == word_of(scale)) margin.scale = scale;
+  }
   if (text_at(row, "method") == "replay") margin.method = EstimateMethod::replay;
   const std::string name = text_at(row, "implementation");
   for (const Framework implementation : kFrameworks) {
@@ -59,7 +76,7 @@ std::string write_residuals(const std::vector<Margin>& margins) {
     if (margin.layers == LayerSpec::te) text += "layers: te, ";
     text += std::string("method: ") +
             (margin.method == EstimateMethod::replay ? "replay" : "closed-form") +
-            (margin.several_gpus ? ", gpus: several" : ", gpus: one") +
+            ", gpus: " + std::string(word_of(margin.scale)) +
             ", recomputes: " + (margin.recomputes ? "true" : "false") +
             ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
@@ -79,7 +96,7 @@ void prefer_own(Margins& margins) {
 
 }  // namespace
 
-MethodMargins find_margins(Framework implementation, bool several_gpus, LayerSpec layers) {
+MethodMargins find_margins(Framework implementation, RunScale scale, LayerSpec layers) {
   MethodMargins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
@@ -87,8 +104,7 @@ MethodMargins find_margins(Framework implementation, bool several_gpus, LayerSpe
     // Its own row stands after that of all.
     if (margin.implementation && margin.implementation != implementation) continue;
     if (margin.implementation && margin.layers != layers) continue;
-    // What several GPUs have no row for is taken from one.
-    if (margin.several_gpus && !several_gpus) continue;
+    if (margin.scale > scale) continue;
     Margins& margins = margin.method == EstimateMethod::replay ? found.replay : found.closed_form;
     (margin.recomputes ? margins.recomputed : margins.kept) = margin;
   }

@@ -93,6 +93,22 @@ Json layers_json(const std::vector<Bytes>& layers) {
   return list;
 }
 
+Json host_json(const HostMemory& memory) {
+  Json json;
+  put(json, "bytes", memory.taken());
+  put(json, "pinned_bytes", memory.pinned());
+  json["terms"] = Json::array();
+  for (const HostTerm& term : memory.terms) {
+    Json row{{"name", term.name}};
+    put(row, "bytes", term.bytes);
+    put(row, "pinned_bytes", term.pinned);
+    row["formula"] = term.formula;
+    row["source"] = term.source;
+    json["terms"].push_back(std::move(row));
+  }
+  return json;
+}
+
 Json rank_json(const MemoryAnswer& answer) {
   const RankClass& ranks = answer.ranks;
   Json json{{"name", ranks.name.empty() ? "every rank" : ranks.name},
@@ -121,6 +137,7 @@ Json rank_json(const MemoryAnswer& answer) {
     put_null(json, "phases", kNoTimeline);
     put_null(json, "retries", kNoReplay);
   }
+  if (answer.host) json["host"] = host_json(*answer.host);
   json["moments"] = Json::array();
   for (const InstantTotal& instant : answer.estimate.instants) {
     json["moments"].push_back({{"name", answer.ledger.instants[instant.index].name},

@@ -60,6 +60,7 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   Sections sections(page);
   sections.add("Memory", estimate.memory, [&](const MemoryAnswer& answer) {
     add_memory(page, job, answer);
+    if (answer.host) add_host_memory(page, job, *answer.host);
     add_ranks(page, answer, estimate.other_ranks);
   });
   sections.add("FLOPs", estimate.flops,
@@ -117,6 +118,10 @@ void add_records(Records& records, const MemoryAnswer& answer) {
   total("device low", answer.low());
   total("device high", answer.high());
   total("capacity", answer.capacity.bytes);
+  for (const HostTerm& term : answer.host ? answer.host->terms : std::vector<HostTerm>{}) {
+    records.add_explained({"host memory", term.name, to_string(term.taken().value()), "B",
+                           term.formula, term.source});
+  }
   records.add("memory total", "verdict", std::string(name_of(answer.verdict)), "");
 }
 

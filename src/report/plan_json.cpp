@@ -25,6 +25,7 @@ Json json_of(const Lever& lever) {
   } else {
     put_null(json, "slower", "such steps have no time on this GPU");
   }
+  if (lever.host) json["host_bytes"] = lever.host->value();
   return json;
 }
 

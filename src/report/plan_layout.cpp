@@ -83,6 +83,7 @@ std::string lever_text(const std::vector<Lever>& levers) {
   const Lever& lever = levers.front();
   std::string text = fmt::format("{} saves {} GiB", lever.name, gib_text(lever.saved));
   if (lever.fits) text += " and fits";
+  if (lever.host) text += fmt::format(", for {} GiB of its host a GPU", gib_text(*lever.host));
   if (lever.slower && *lever.slower > kNoticeable) {
     text += fmt::format(", at {} × the time", significant_text(*lever.slower));
   }

@@ -46,4 +46,9 @@ const ForwardSpec* Job::forward() const {
 
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }
 
+RunScale scale_of(const Job& job) {
+  if (job.parallelism.offload.any()) return RunScale::offloading;
+  return job.hardware.count > 1 ? RunScale::several_gpus : RunScale::one_gpu;
+}
+
 }  // namespace memest

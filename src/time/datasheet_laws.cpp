@@ -170,14 +170,19 @@ void add_collectives(GpuProfile& profile, const GpuSpec& gpu) {
     add_collectives(profile, kLinkRows, gpu.link_bandwidth->value.value() / 2);
     return;
   }
-  for (const PcieRate& rate : kPcieRates) {
-    if (gpu.pcie_generation && gpu.pcie_generation->value == rate.generation) {
-      add_collectives(profile, kPcieRows, rate.bytes_per_second);
-    }
-  }
+  if (const auto rate = pcie_rate_of(gpu)) add_collectives(profile, kPcieRows, *rate);
 }
 
 }  // namespace
+
+std::optional<double> pcie_rate_of(const GpuSpec& gpu) {
+  for (const PcieRate& rate : kPcieRates) {
+    if (gpu.pcie_generation && gpu.pcie_generation->value == rate.generation) {
+      return rate.bytes_per_second;
+    }
+  }
+  return std::nullopt;
+}
 
 GpuProfile datasheet_laws(const GpuSpec& gpu) {
   const Efficiency& matmul = matmul_efficiency(gpu);

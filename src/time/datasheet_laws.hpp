@@ -3,6 +3,8 @@
 // docs/calibration.md.
 #pragma once
 
+#include <optional>
+
 #include "memest/spec/gpu.hpp"
 #include "memest/spec/gpu_profile.hpp"
 
@@ -11,5 +13,9 @@ namespace memest {
 /// Laws of every operation, tagged `datasheet`; residuals' low and high are the ends of what was
 /// published. Without collectives where neither a link nor a PCIe generation is known.
 GpuProfile datasheet_laws(const GpuSpec& gpu);
+
+/// Bytes a second of the GPU's 16 PCIe lanes, one direction, after line coding; empty where its
+/// generation is not known.
+std::optional<double> pcie_rate_of(const GpuSpec& gpu);
 
 }  // namespace memest

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "host_transfers.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "step_share.hpp"
@@ -237,6 +238,7 @@ LawOrigin TimeEstimate::origin() const {
 
 std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   expect(job.training.has_value(), "a job without training has no step");
+  if (job.parallelism.offload.any()) return no_time_of_offload(job);
   const Hardware& hardware = job.hardware;
   const GpuSpec& gpu = hardware.gpu;
   const DType compute = job.training->recipe.compute;

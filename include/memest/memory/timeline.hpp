@@ -87,6 +87,7 @@ enum class LoopTensor : std::uint16_t {
   shapes,           ///< what the ranks compare and agree on
   broadcast,        ///< a flat copy of the first rank's tensors
   gradient_bucket,  ///< DDP's
+  transfer_buffer,  ///< for what comes back from the host
   position_ids,
   loss_mask,
   attention_mask,

@@ -9,6 +9,7 @@
 
 #include "memest/graph/lower.hpp"
 #include "memest/graph/parameters.hpp"
+#include "memest/memory/host_memory.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/spec/job.hpp"
@@ -59,6 +60,7 @@ struct MemoryAnswer {
   std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
   /// The same of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
+  std::optional<HostMemory> host;  ///< where something is offloaded
 
   /// Null where the closed form alone answers.
   [[nodiscard]] const ReplayedSteps* replayed() const {

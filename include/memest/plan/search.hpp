@@ -37,6 +37,7 @@ struct Lever {
   Bytes saved;
   bool fits = false;                  ///< all of it, by the closed form
   std::optional<double> slower = {};  ///< seconds a token over those before; none where not known
+  std::optional<Bytes> host = {};     ///< of the host's memory, a GPU, where it takes some
 };
 
 struct PlanVerdict {

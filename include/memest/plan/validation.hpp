@@ -54,7 +54,7 @@ struct RunTraits {
 struct RunKind {
   Framework implementation = Framework::transformers;
   bool recomputes = false;
-  bool several_gpus = false;
+  RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;
 };
 

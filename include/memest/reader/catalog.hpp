@@ -29,8 +29,8 @@ Checked<Recipe> find_recipe(const std::string& name);
 Checked<Optimizer> find_optimizer(const std::string& name);
 
 /// How far estimates of runs of `implementation` may be off: its own row of configs/residuals, or
-/// that of all implementations; of several GPUs, or where there is none, of one.
-MethodMargins find_margins(Framework implementation, bool several_gpus = false,
+/// that of all implementations; of its scale, or where there is none, of the one before.
+MethodMargins find_margins(Framework implementation, RunScale scale = RunScale::one_gpu,
                            LayerSpec layers = LayerSpec::local);
 
 /// The price that an estimate uses where the spec has none.

@@ -52,6 +52,10 @@ struct WrittenKeys {
   bool schedule = false;  ///< or `virtual_stages`
 };
 
+struct Job;
+/// Which recorded runs are like the job's.
+RunScale scale_of(const Job& job);
+
 struct Job {
   std::string name;  ///< the file's name, for people
   ModelSpec model;

@@ -2,6 +2,7 @@
 // configs/residuals.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,13 @@
 #include "memest/units/quantity.hpp"
 
 namespace memest {
+
+/// Over what a run was spread. Where one has no row, the row of the one before it stands for it.
+enum class RunScale : std::uint8_t {
+  one_gpu,
+  several_gpus,  ///< one rank of many
+  offloading     ///< part of it lay on the host
+};
 
 /// What an estimate was made by.
 enum class EstimateMethod { closed_form, replay };
@@ -22,8 +30,8 @@ struct Margin {
   int records = 0;  ///< behind the two quantiles
   std::optional<Framework> implementation = {};  ///< whose runs they are; none: of all
   bool recomputes = false;                       ///< whether they recompute
-  bool several_gpus = false;                     ///< whether they are one rank of many
-  LayerSpec layers = LayerSpec::local;           ///< of runs of Megatron
+  RunScale scale = RunScale::one_gpu;
+  LayerSpec layers = LayerSpec::local;  ///< of runs of Megatron
 };
 
 /// The margins of one implementation.

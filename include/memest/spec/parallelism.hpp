@@ -58,6 +58,16 @@ struct DeepSpeed {
   std::int64_t sub_group_size = 1'000'000'000;
 };
 
+/// What lies in the host's memory until it is needed: DeepSpeed's offload_optimizer and
+/// offload_param, and FSDP2's CPUOffloadPolicy, which is both.
+struct HostOffload {
+  bool optimizer = false;   ///< states and master weights; the step runs on the host
+  bool parameters = false;  ///< the rank's shards of the weights
+  bool pinned = true;       ///< pin_memory: page-locked, so that copies run beside other work
+
+  [[nodiscard]] bool any() const { return optimizer || parameters; }
+};
+
 /// How attention over a sequence that lies on several ranks comes by the rest of it.
 enum class ContextExchange : std::uint8_t {
   ring,       ///< keys and values go round, one rank's a step
@@ -80,6 +90,7 @@ struct Parallelism {
   DataParallelBuckets ddp;
   DeepSpeed deepspeed;  ///< where `zero` is DeepSpeed's
   std::optional<FullySharded> fsdp;
+  HostOffload offload;
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
 
   /// All GPUs of the job.

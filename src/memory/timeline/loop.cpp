@@ -33,7 +33,7 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       habits_(loop_habits_of(training_.implementation.loop)),
       scaler_(recorder),
       sums_targets_(job.parallelism.data > 1),
-      clips_(!uses_deepspeed(job) &&
+      clips_(!uses_deepspeed(job) && !job.parallelism.offload.optimizer &&
              (job.training->clip_gradients ||
               loop_habits_of(job.training->implementation.loop).keeps_norm)),
       counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))) {

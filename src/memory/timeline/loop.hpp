@@ -60,7 +60,7 @@ class TrainingLoop {
   const LoopHabits& habits_;
   GradientScaler scaler_;
   bool sums_targets_ = false;
-  bool clips_ = false;               // DeepSpeed does it within its own step
+  bool clips_ = false;  // DeepSpeed does it within its own step, an offloaded optimizer on the host
   std::int64_t counted_labels_ = 0;  ///< of a micro-step
   std::vector<Batch> batches_;
   StorageId targets_ = kNoStorage;

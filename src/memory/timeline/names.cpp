@@ -33,6 +33,7 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::shapes, "shapes that the ranks compare"},
     {LoopTensor::broadcast, "copy that is sent to the other ranks"},
     {LoopTensor::gradient_bucket, "gradient bucket"},
+    {LoopTensor::transfer_buffer, "buffer for gradients from the host"},
     {LoopTensor::position_ids, "position ids"},
     {LoopTensor::loss_mask, "mask of the losses"},
     {LoopTensor::attention_mask, "attention mask"},

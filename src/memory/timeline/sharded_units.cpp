@@ -24,6 +24,7 @@ ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const For
       ranks_(job.parallelism.shard_ranks()),
       multiprocessors_(job.hardware.gpu.multiprocessors ? job.hardware.gpu.multiprocessors->value
                                                         : 0),
+      offloads_(job.parallelism.offload.parameters),
       types_(types_of(job.training->recipe)),
       units_(sharded_units(job, inventory, order, timeline_)),
       states_(units_.size()),
@@ -112,12 +113,32 @@ void ShardedUnits::gather(std::size_t unit) {
   const bool gathered = state.output != kNoStorage || !state.weights.empty();
   if (gathered || units_[unit].parameters.empty()) return;
   const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
-  const StorageId flat = types_.gathered == types_.share
-                             ? kNoStorage
-                             : make(unit, UnitTensor::cast_shares, share, Stream::all_gather);
+  const std::vector<StorageId> sent = shares_to_send(unit);
   state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_),
                       Stream::all_gather);
-  recorder_.release(flat);
+  std::for_each(sent.rbegin(), sent.rend(),
+                [this](StorageId storage) { recorder_.release(storage); });
+}
+
+/// What is made to be gathered: one cast of all shares, or each share as it comes from the host.
+std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit) {
+  const bool casts = types_.gathered != types_.share;
+  if (!offloads_) {
+    if (!casts) return {};
+    const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
+    return {make(unit, UnitTensor::cast_shares, share, Stream::all_gather)};
+  }
+  std::vector<StorageId> sent;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    const std::int64_t elements = timeline_.parameters[parameter].elements;
+    const auto made = [&](DType type) {
+      return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)),
+                  Stream::all_gather);
+    };
+    sent.push_back(made(types_.share));
+    if (casts) recorder_.release(std::exchange(sent.back(), made(types_.gathered)));
+  }
+  return sent;
 }
 
 /// Answers what the weights were copied from.
@@ -177,7 +198,7 @@ void ShardedUnits::reduce(std::size_t unit) {
 }
 
 /// The first time the reduced shares become the gradients; later ones are added to them. Answers
-/// those that were added to another unit's.
+/// those that were added to another unit's, or sent to the host.
 StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
   StorageId reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
   if (types_.reduced != types_.share) {
@@ -187,7 +208,7 @@ StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
              Stream::reduce_scatter);
     recorder_.release(std::exchange(reduced, cast));
   }
-  if (units_[unit].adds_to_others) return reduced;
+  if (units_[unit].adds_to_others || offloads_) return reduced;
   StorageId& gradients = states_[unit].gradients;
   if (gradients == kNoStorage) {
     gradients = reduced;

@@ -5,7 +5,7 @@
 //            the flat output of all ranks; then, in the compute stream, each parameter by itself.
 //            In the forward the output stays until the next unit's copies are made, so that its
 //            gather can begin; in the backward it goes at once, and the unit before is gathered
-//            ahead.
+//            ahead. From the host each share comes by itself and is cast by itself.
 //   reduce   the flat input in the compute stream, kept until the next unit reduces; the output in
 //            the reduce-scatter stream: the unit's gradients from then on.
 //
@@ -57,6 +57,7 @@ class ShardedUnits final : public BlockHooks {
   };
 
   void gather(std::size_t unit);
+  std::vector<StorageId> shares_to_send(std::size_t unit);
   StorageId take_apart(std::size_t unit);
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
@@ -73,6 +74,7 @@ class ShardedUnits final : public BlockHooks {
   Recorder& recorder_;
   std::int64_t ranks_;
   std::int64_t multiprocessors_;  // 0: not known
+  bool offloads_;
   ShardTypes types_;
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;

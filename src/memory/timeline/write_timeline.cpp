@@ -51,6 +51,9 @@ class ModelPlacement {
                  Recorder& recorder)
       : inventory_(inventory), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
 
+  /// The weights stay in the host's memory.
+  void keep_weights_on_host() { weights_on_host_ = true; }
+
   /// A module whose parameter is tied to this one is given memory of its own, behind all others,
   /// before it is tied anew (torchtitan: to_empty, then init_weights).
   void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
@@ -87,6 +90,7 @@ class ModelPlacement {
   }
 
   StorageId place(std::size_t parameter, DType dtype) {
+    if (weights_on_host_) return kNoStorage;
     return recorder_.allocate(
         checked_multiply(tensors_.parameters[parameter].elements, size_of(dtype)),
         model_label(Holding::weights, Origin::parameter, parameter));
@@ -124,6 +128,7 @@ class ModelPlacement {
   Recorder& recorder_;
   std::optional<std::size_t> spare_of_;
   StorageId spare_ = kNoStorage;
+  bool weights_on_host_ = false;
 };
 
 /// The optimizer's groups: what decays, where the loop makes the difference, and the rest.
@@ -256,6 +261,11 @@ std::vector<StorageId> placed_weights(const Timeline& timeline) {
   return weights;
 }
 
+/// Nothing where the optimizer steps on the host.
+std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<ParameterGroup> groups) {
+  return job.parallelism.offload.optimizer ? std::vector<ParameterGroup>{} : std::move(groups);
+}
+
 /// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor.
 Timeline write_deepspeed(const Graph& graph, const Job& job) {
   Timeline timeline;
@@ -273,7 +283,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job) {
   ParameterTensor flat;
   flat.name = "the flat parameters";
   flat.shape = {buckets.partitions().partition()};
-  OptimizerRun optimizer(job, {{{0, flat.shape.front(), &flat}}}, device, recorder);
+  const ParameterGroup partition{{0, flat.shape.front(), &flat}};
+  OptimizerRun optimizer(job, stepped_on_device(job, {partition}), device, recorder);
   recorder.begin(Phase::main_params);
   buckets.flatten(placed_weights(timeline), optimizer);
   recorder.end();
@@ -343,6 +354,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
   const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
   if (tied) placement.give_spare_of(*tied);
+  if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
   placement.write(job.model.adapter.has_value(), places_buffers_first(job));
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
@@ -356,8 +368,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     return timeline;
   }
   const LoopHabits& habits = habits_of(job);
-  OptimizerRun optimizer(job, trained(inventory, timeline, habits), device_of(job.hardware.gpu),
-                         recorder);
+  OptimizerRun optimizer(job, stepped_on_device(job, trained(inventory, timeline, habits)),
+                         device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache) {
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
   }

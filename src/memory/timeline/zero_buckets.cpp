@@ -29,6 +29,7 @@ ZeroBuckets::ZeroBuckets(const Job& job, const Inventory& inventory,
     : recorder_(recorder),
       settings_(job.parallelism.deepspeed),
       shards_gradients_(job.parallelism.zero == ZeroStage::optimizer_gradients),
+      offloads_(job.parallelism.offload.optimizer),
       rank_(deepspeed_rank(job)),
       micro_steps_(std::min(job.training->gradient_accumulation, kMostMicroSteps)),
       weights_(job.training->recipe.weights),
@@ -64,6 +65,11 @@ void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& o
       make(LoopTensor::parameter_shard, Holding::temporaries, {partitions_.partition(), weights_});
   optimizer.construct();
   recorder_.release(clone);
+  if (offloads_) {
+    make(LoopTensor::transfer_buffer, Holding::collective_buffers,
+         {partitions_.largest(), weights_});
+    return;
+  }
   recorder_.release(make(LoopTensor::gradient_in_master_type, Holding::temporaries,
                          {partitions_.partition(), DType::fp32}));
 }
@@ -106,6 +112,11 @@ void ZeroBuckets::add(std::size_t parameter, StorageId gradient) {
   if (filled_elements_ + elements > settings_.reduce_bucket_size) reduce();
   const bool copied = settings_.contiguous_gradients && elements <= settings_.reduce_bucket_size;
   if (copied) recorder_.release(std::exchange(gradient, kNoStorage));
+  if (!copied && offloads_) {
+    const StorageId clone =
+        make(LoopTensor::gradient_bucket, Holding::gradients, {elements, weights_});
+    recorder_.release(std::exchange(gradient, clone));
+  }
   filled_.push_back({parameter, gradient});
   filled_elements_ = checked_add(filled_elements_, elements);
 }
@@ -131,6 +142,18 @@ void ZeroBuckets::reduce() {
   filled_elements_ = 0;
 }
 
+/// To the host; earlier micro-steps' are summed there, in the buffer for transfers.
+void ZeroBuckets::send_own(const Filled& filled) {
+  if (micro_step_ == micro_steps_) {
+    const std::int64_t elements = partitions_.piece(filled.parameter, rank_);
+    recorder_.release(
+        make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}));
+    recorder_.release(
+        make(LoopTensor::gradient_in_master_type, Holding::temporaries, {elements, DType::fp32}));
+  }
+  recorder_.release(filled.gradient);
+}
+
 /// Stage 1 leaves what is not its own where it is until the backward has ended.
 void ZeroBuckets::keep_own(const Filled& filled) {
   const bool own = partitions_.reaches(filled.parameter, rank_);
@@ -139,6 +162,7 @@ void ZeroBuckets::keep_own(const Filled& filled) {
     waiting_.push_back(filled.gradient);
     return;
   }
+  if (offloads_) return send_own(filled);
   if (!settings_.contiguous_gradients && !widens_partition()) {
     arrived_.push_back(filled.gradient);
     return;
@@ -175,6 +199,7 @@ void ZeroBuckets::drop_gradients() { release(collected_); }
 
 /// Gradients in the optimizer's type stay until it has stepped.
 void ZeroBuckets::hand_over(OptimizerRun& optimizer) {
+  if (offloads_) return;
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank_);
   for (const std::int64_t elements : pieces) {
     recorder_.release(

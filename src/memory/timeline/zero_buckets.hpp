@@ -13,6 +13,11 @@
 //   and
 //               widened.
 //
+// With the optimizer on the host nothing is made of the partition but its clone, and a buffer of
+// the largest gradient stays for what comes back from there. What is larger than the bucket is
+// cloned. Behind its reduction the last micro-step's gradient goes: its norm is taken of what lies
+// in the partition, and a copy of that in fp32 is sent.
+//
 // The scalars of its checks for overflow and of its norms are left out.
 #pragma once
 
@@ -60,6 +65,7 @@ class ZeroBuckets final : public BlockHooks {
   void add(std::size_t parameter, StorageId gradient);
   void reduce();
   void keep_own(const Filled& filled);
+  void send_own(const Filled& filled);
   [[nodiscard]] bool is_of_several_ranks() const;
   [[nodiscard]] bool widens_partition() const;
   [[nodiscard]] bool reduces_now() const;
@@ -71,6 +77,7 @@ class ZeroBuckets final : public BlockHooks {
   Recorder& recorder_;
   const DeepSpeed& settings_;
   bool shards_gradients_;  // stage 2
+  bool offloads_;
   std::int64_t rank_;
   std::int64_t micro_steps_;
   DType weights_;

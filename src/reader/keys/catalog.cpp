@@ -183,7 +183,7 @@ constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"meg
                                          {"nanogpt"},      {"textbook"},   {"plain"}};
 constexpr Word kMethodWords[] = {{"closed-form"}, {"replay"}};
 constexpr Word kLayerWords[] = {{"te"}};
-constexpr Word kGpuCounts[] = {{"one"}, {"several"}};
+constexpr Word kGpuCounts[] = {{"one"}, {"several"}, {"offloading"}};
 constexpr Key kResidualKeys[] = {
     {.name = "method",
      .shapes = {choice(kMethodWords)},
@@ -198,7 +198,7 @@ constexpr Key kResidualKeys[] = {
             "out."},
     {.name = "gpus",
      .shapes = {choice(kGpuCounts)},
-     .doc = "Whether the runs are of one GPU or one rank of several.",
+     .doc = "Whether the runs are of one GPU or one rank of several, or keep a part on the host.",
      .required = true},
     flag_key("recomputes", "Whether the runs recompute."),
     {.name = "records", .shapes = {count()}, .doc = "Runs behind the row.", .required = true},

@@ -68,6 +68,22 @@ constexpr Key kDeepSpeedKeys[] = {
      .doc = "Elements of the shard that stage 3 steps at once."},
 };
 
+constexpr Word kOffloadDevices[] = {{"none"}, {"cpu"}, {"nvme", "offload to NVMe"}};
+constexpr Key kOffloadKeys[] = {
+    {.name = "optimizer",
+     .shapes = {choice(kOffloadDevices)},
+     .fallback = "none",
+     .doc = "Where the optimizer's states lie and its step runs: DeepSpeed's offload_optimizer."},
+    {.name = "parameters",
+     .shapes = {choice(kOffloadDevices)},
+     .fallback = "none",
+     .doc = "Where the shards of the weights lie: DeepSpeed's offload_param."},
+    {.name = "pin_memory",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Whether the host's memory is page-locked."},
+};
+
 constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"}, {"gpipe"}};
 
 constexpr Word kContextExchanges[] = {{"ring"}, {"all-to-all"}};
@@ -107,6 +123,9 @@ constexpr Key kParallelismKeys[] = {
      .shapes = {table(kDeepSpeedKeys)},
      .doc = "DeepSpeed's own choices for `zero`, named as in its section zero_optimization."},
     {.name = "fsdp", .shapes = {table(kFsdpKeys)}, .doc = "FullyShardedDataParallel."},
+    {.name = "offload",
+     .shapes = {table(kOffloadKeys)},
+     .doc = "What lies in the host's memory: DeepSpeed's offload, FSDP2's CPUOffloadPolicy."},
     {.name = "sequence",
      .shapes = {flag()},
      .fallback = "false",

@@ -1,0 +1,208 @@
+// Buffers as the frameworks make them: DeepSpeed 0.19, runtime/zero/stage_1_and_2.py and stage3.py;
+// FSDP2 of PyTorch 2.11, _fsdp_param.py. What is page-locked is held to the allocator's statistics
+// of recorded runs (torch.cuda.host_memory_stats); the rest is read from the source.
+#include "memest/memory/host_memory.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "deepspeed_terms.hpp"
+#include "flat_partitions.hpp"
+#include "memest/spec/dtype.hpp"
+#include "memest/spec/inventory.hpp"
+#include "memest/units/int128.hpp"
+#include "model_states.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kStages12 = "DeepSpeed 0.19, runtime/zero/stage_1_and_2.py";
+constexpr const char* kStage3 = "DeepSpeed 0.19, runtime/zero/stage3.py";
+constexpr const char* kFsdp2 = "fully_shard's CPUOffloadPolicy, PyTorch 2.11";
+
+using Sizes64 = std::vector<std::int64_t>;
+
+/// ATen/core/CachingHostAllocator.h asks the driver for powers of two.
+std::int64_t power_of_two_from(std::int64_t bytes) {
+  std::int64_t power = 1;
+  while (power < bytes) power = checked_multiply(power, std::int64_t{2});
+  return power;
+}
+
+/// Of every trained tensor, in the order of Module.parameters().
+std::vector<const ParameterTensor*> trained_rows(const Inventory& inventory) {
+  std::vector<const ParameterTensor*> rows;
+  for (const PlacedTensor& placed : tensors_in_order(inventory)) {
+    if (placed.buffer || !inventory.parameters[placed.row].trainable) continue;
+    rows.push_back(&inventory.parameters[placed.row]);
+  }
+  return rows;
+}
+
+class HostWriter {
+ public:
+  HostWriter(const Graph& graph, const Job& job)
+      : job_(job),
+        recipe_(job.training->recipe),
+        offload_(job.parallelism.offload),
+        ranks_(job.parallelism.shard_ranks()),
+        inventory_(graph.parameters) {}
+
+  HostMemory write() && {
+    if (job_.parallelism.fsdp) {
+      write_fsdp2();
+    } else if (job_.parallelism.zero == ZeroStage::optimizer_gradients_weights) {
+      write_stage3();
+    } else {
+      write_stages12();
+    }
+    return std::move(memory_);
+  }
+
+ private:
+  enum class Kind : std::uint8_t { pinned, always_pinned, ordinary };
+  struct Purpose {
+    const char* name;
+    const char* formula;
+    const char* source;
+    Kind kind = Kind::pinned;
+  };
+
+  /// Buffers of `elements` each.
+  void add(const Purpose& purpose, const Sizes64& elements, DType type) {
+    HostTerm term{purpose.name, {}, {}, purpose.formula, purpose.source};
+    for (const std::int64_t count : elements) {
+      const std::int64_t bytes = checked_multiply(count, size_of(type));
+      term.bytes += Bytes(bytes);
+      const bool pinned =
+          purpose.kind == Kind::always_pinned || (purpose.kind == Kind::pinned && offload_.pinned);
+      if (pinned && bytes > 0) term.pinned += Bytes(power_of_two_from(bytes));
+    }
+    if (term.bytes > Bytes()) memory_.terms.push_back(std::move(term));
+  }
+
+  /// Of rows of the shapes that the optimizer sees.
+  void add_states(const std::vector<ParameterTensor>& rows, const char* source) {
+    HostTerm term{"optimizer states", {}, {}, "as the optimizer makes them, of the shards", source};
+    for (const OptimizerState& state : job_.training->optimizer.states) {
+      for (const ParameterTensor& row : rows) {
+        for (const std::int64_t bytes : state_tensors(state, row, recipe_)) {
+          term.bytes += Bytes(bytes);
+        }
+      }
+    }
+    memory_.terms.push_back(std::move(term));
+  }
+
+  static ParameterTensor flat(std::int64_t elements) {
+    ParameterTensor row;
+    row.name = "flat";
+    row.shape = {elements};
+    return row;
+  }
+
+  void write_stages12() {
+    Sizes64 elements;
+    for (const ParameterTensor* row : trained_rows(inventory_))
+      elements.push_back(elements_of(*row));
+    const FlatPartitions partitions(std::move(elements), ranks_);
+    const Sizes64 partition{partitions.partition()};
+    add({"weights in fp32", "4·⌈Φ/D⌉", kStages12}, partition, DType::fp32);
+    add({"updated weights on their way back", "2·⌈Φ/D⌉", kStages12}, partition, recipe_.weights);
+    add({"staging of a gradient", "2·Φ1", kStages12}, {partitions.largest()}, recipe_.weights);
+    add({"gradients in fp32", "4·⌈Φ/D⌉", kStages12}, partition, DType::fp32);
+    // Stage 1 sums them on the device.
+    const bool sums_here = job_.parallelism.zero == ZeroStage::optimizer_gradients;
+    if (sums_here && job_.training->gradient_accumulation > 1) {
+      Sizes64 whole;
+      const std::int64_t rank = deepspeed_rank(job_);
+      const auto count = trained_rows(inventory_).size();
+      for (std::size_t i = 0; i < count; ++i) {
+        if (partitions.reaches(i, rank)) whole.push_back(partitions.elements_of(i));
+      }
+      add({"gradients of earlier micro-steps", "2 B an element of every parameter in the partition",
+           kStages12},
+          whole, recipe_.weights);
+    }
+    add_states({flat(partitions.partition())}, kStages12);
+  }
+
+  /// What is stepped at once: shards until they have sub_group_size elements.
+  [[nodiscard]] Sizes64 sub_groups(const Sizes64& shards) const {
+    Sizes64 groups;
+    std::int64_t open = 0;
+    for (const std::int64_t shard : shards) {
+      open = checked_add(open, shard);
+      if (open < job_.parallelism.deepspeed.sub_group_size) continue;
+      groups.push_back(std::exchange(open, 0));
+    }
+    if (open > 0) groups.push_back(open);
+    return groups;
+  }
+
+  void write_stage3() {
+    Sizes64 shards;
+    std::int64_t all = 0;
+    for (const ParameterTensor* row : trained_rows(inventory_)) {
+      shards.push_back(checked_add(elements_of(*row), ranks_ - 1) / ranks_);
+      all = checked_add(all, shards.back());
+    }
+    if (offload_.parameters) {
+      add({"shards of the weights", "2·Φ/D", kStage3, Kind::always_pinned}, {all}, recipe_.weights);
+      add({"shards as they were cut first", "2·Φ/D, kept by the allocator of page-locked memory",
+           "DeepSpeed 0.19, runtime/zero/partition_parameters.py"},
+          offload_.pinned ? shards : Sizes64{}, recipe_.weights);
+    }
+    if (!offload_.optimizer) return;
+    const Sizes64 groups = sub_groups(shards);
+    add({"weights in fp32", "4·Φ/D", kStage3, Kind::ordinary}, groups, DType::fp32);
+    add({"reduced gradients", "2·Φ/D", kStage3}, {all}, recipe_.gradients);
+    add({"gradients in fp32", "4·Φ/D", kStage3}, groups, DType::fp32);
+    std::vector<ParameterTensor> rows;
+    for (const std::int64_t group : groups) rows.push_back(flat(group));
+    add_states(rows, kStage3);
+  }
+
+  void write_fsdp2() {
+    const Inventory own = sharded_by_rows(inventory_, ranks_);
+    Sizes64 shards;
+    std::vector<ParameterTensor> rows;
+    for (const ParameterTensor* row : trained_rows(own)) {
+      shards.push_back(elements_of(*row));
+      rows.push_back(*row);
+    }
+    add({"shards of the weights", "of every parameter ⌈rows/D⌉ rows", kFsdp2}, shards,
+        recipe_.weights);
+    add({"gradients of the shards", "as the shards", kFsdp2}, shards, recipe_.gradients);
+    add_states(rows, kFsdp2);
+  }
+
+  const Job& job_;
+  const Recipe& recipe_;
+  const HostOffload& offload_;
+  std::int64_t ranks_;
+  const Inventory& inventory_;
+  HostMemory memory_;
+};
+
+}  // namespace
+
+Bytes HostMemory::taken() const {
+  Bytes sum;
+  for (const HostTerm& term : terms) sum += term.taken();
+  return sum;
+}
+
+Bytes HostMemory::pinned() const {
+  Bytes sum;
+  for (const HostTerm& term : terms) sum += term.pinned;
+  return sum;
+}
+
+std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job) {
+  if (!job.training || !job.parallelism.offload.any()) return std::nullopt;
+  return HostWriter(graph, job).write();
+}
+
+}  // namespace memest
