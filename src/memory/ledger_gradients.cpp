@@ -83,6 +83,13 @@ Expr LedgerGradients::unreduced_elements() const {
   return elements_[first] - graph_.blocks[first].trained_parameters();
 }
 
+std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
+  if (!units_.exist()) return zero_.steps(graph_);
+  std::vector<LedgerTerm> flattening = units_.flattening();
+  if (flattening.empty()) return {};
+  return {{"weights made flat", std::move(flattening), false}};
+}
+
 /// Whole until the unit is reduced, else a rank's share.
 Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
   if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);

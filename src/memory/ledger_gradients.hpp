@@ -37,6 +37,8 @@ class LedgerGradients {
                   LayerCount layer_count);
 
   /// DeepSpeed's buckets and gathered weights.
+  /// Instants of the whole step that a program's own sharding makes.
+  [[nodiscard]] std::vector<DeepSpeedTerms::Instant> steps() const;
   [[nodiscard]] const DeepSpeedTerms& zero() const { return zero_; }
 
   /// All of them, between the backward pass and zero_grad.

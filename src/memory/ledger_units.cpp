@@ -11,6 +11,7 @@
 namespace memest {
 namespace {
 
+constexpr const char* kFlatSource = "torch.distributed.fsdp.FullyShardedDataParallel, PyTorch 2.11";
 constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
 
 /// The operation that looks token ids up; null where there is none.
@@ -37,7 +38,8 @@ bool is_tied(const Graph& graph, const Tensor& table) {
 LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
     : graph_(graph),
       job_(job),
-      exist_(job.training->recipe.gathered_units || job.parallelism.fsdp) {
+      exist_(job.training->recipe.gathered_units || job.parallelism.fsdp),
+      flat_(job.parallelism.shards_flat()) {
   if (!exist_ || graph.order.empty()) return;
   const Recipe& recipe = job.training->recipe;
   const UnitLayout layout = layout_of(job.training->implementation);
@@ -205,17 +207,19 @@ LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
 }
 
 std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {
+  if (flat_) return {gathered_term(weights(site))};
   return {gathered_term(weights(site)), output_term(kept_output(site))};
 }
 
 std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
+  if (flat_) return {gathered_term(weights(site) + prefetched(site))};
   return {gathered_term(weights(site)), output_term(prefetched(site)),
           input_term(kept_input(site))};
 }
 
 /// The weights are copied out while the output of the unit before is still there.
 std::vector<LedgerUnits::Hook> LedgerUnits::before_forward(const Site& site) const {
-  if (own(site).is_zero()) return {};
+  if (own(site).is_zero() || flat_) return {};
   return {{"all-gather",
            {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}}};
 }
@@ -230,7 +234,7 @@ bool LedgerUnits::stays_gathered(const Site& site) const {
 std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) const {
   if (own(site).is_zero()) return {};
   std::vector<Hook> hooks;
-  if (!stays_gathered(site)) {
+  if (!stays_gathered(site) && !flat_) {
     hooks.push_back(
         {"all-gather",
          {gathered_term(weights(site)), output_term(own(site)), input_term(kept_input(site))}});
@@ -246,6 +250,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) con
   const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
   if (part == Part::input) return at_end();
   if (part == Part::loss || own(site).is_zero()) return {};
+  if (flat_) return reduced_flat(own(site), spanning() + earlier + prefetched(site));
   return reduced("reduce-scatter", own(site), part == Part::tail ? head_ : Expr(),
                  {gathered_term(spanning() + earlier), output_term(prefetched(site))});
 }
@@ -253,6 +258,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) con
 /// The root first. What the others gathered is there until their turn.
 std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
   const Expr rest = tied_ ? ends_.tail : ends_.input;
+  if (flat_) return reduced_flat(ends_.root, {});
   std::vector<Hook> hooks;
   if (!ends_.root.is_zero()) {
     hooks = reduced("reduce-scatter of the root", ends_.root, {},
@@ -279,10 +285,36 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, con
   copied.push_back(gradients_term(elements));
   std::vector<LedgerTerm> shares = std::move(beside);
   shares.push_back(gradients_term(last));
-  const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
-  shares.push_back({"reduced shares of the gradients", TermGroup::gradients,
-                    copies * unit_share(job_, elements), kSource, ""});
+  shares.push_back(shares_term(elements));
   return {{name + ", input", std::move(copied)}, {name + ", shares", std::move(shares)}};
+}
+
+LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
+  const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
+  return {"reduced shares of the gradients", TermGroup::gradients,
+          copies * unit_share(job_, elements), kSource, ""};
+}
+
+/// `ahead`: of other units, gathered meanwhile.
+std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
+                                                         const Expr& ahead) const {
+  const LedgerTerm flat{"flat gradient of the unit", TermGroup::gradients, gathered_ * elements,
+                        kFlatSource, ""};
+  std::vector<LedgerTerm> sent{gathered_term(ahead), flat, shares_term(elements)};
+  if (reduced_ != gathered_) sent.push_back(input_term(elements));
+  return {
+      {"gradients put together", {gathered_term(ahead + elements), gradients_term(elements), flat}},
+      {"reduce-scatter", std::move(sent)}};
+}
+
+/// The first layer's parameters in one tensor and the rank's shard of it, beside all weights.
+std::vector<LedgerTerm> LedgerUnits::flattening() const {
+  if (!flat_) return {};
+  const std::int64_t bytes = size_of(job_.training->recipe.weights);
+  return {{"weights before they are shards", TermGroup::weights, bytes * Expr(Symbol::parameters),
+           kFlatSource, ""},
+          {"flat weights of the first layer and their shard", TermGroup::weights,
+           bytes * (first_layer() + unit_share(job_, first_layer())), kFlatSource, ""}};
 }
 
 LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {

@@ -1,5 +1,5 @@
-// FSDP2 in formulas: what fully_shard's units gather and reduce around a place of the forward
-// order. The rules are those of timeline/sharded_units.hpp.
+// FSDP in formulas: what its units gather and reduce around a place of the forward order. The rules
+// are those of timeline/sharded_units.hpp, for FSDP1 of timeline/flat_units.hpp.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,9 @@ class LedgerUnits {
   /// are reduced behind the first block's.
   [[nodiscard]] std::vector<Hook> after_backward(const Site& site) const;
 
+  /// Before the first step, where a model that has its place is made flat; else empty.
+  [[nodiscard]] std::vector<LedgerTerm> flattening() const;
+
   /// Bytes of gradients of `elements` as a block's backward makes them.
   [[nodiscard]] Expr whole_gradients(const Expr& elements) const { return gathered_ * elements; }
   /// Whether the gradients of the block are reduced at the end of the whole backward.
@@ -64,6 +67,7 @@ class LedgerUnits {
   [[nodiscard]] Expr kept_input(const Site& site) const;
   [[nodiscard]] bool stays_gathered(const Site& site) const;
   [[nodiscard]] std::vector<Hook> at_end() const;
+  [[nodiscard]] std::vector<Hook> reduced_flat(const Expr& elements, const Expr& ahead) const;
   [[nodiscard]] std::vector<Hook> reduced(const std::string& name, const Expr& elements,
                                           const Expr& last, std::vector<LedgerTerm> beside) const;
 
@@ -73,10 +77,12 @@ class LedgerUnits {
   [[nodiscard]] LedgerTerm sent_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm input_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm gradients_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm shares_term(const Expr& elements) const;
 
   const Graph& graph_;
   const Job& job_;
   bool exist_ = false;
+  bool flat_ = false;  // FSDP1
   bool ends_apart_ = false;
   bool loss_in_model_ = true;
   bool tied_ = false;

@@ -328,7 +328,7 @@ class LedgerWriter {
   }
 
   void write_steps() {
-    for (DeepSpeedTerms::Instant& instant : gradients_.zero().steps(graph_)) {
+    for (DeepSpeedTerms::Instant& instant : gradients_.steps()) {
       Alive alive = instant.beside_residents ? always_ : Alive{};
       add_terms(alive, std::move(instant.terms));
       terms_.instant(instant.name, instant.name, std::move(alive));

@@ -90,6 +90,7 @@ std::optional<Change> offload_of(const Job& job) {
   const Parallelism& parallelism = job.parallelism;
   const bool several = parallelism.data > 1 && parallelism.ranks() == parallelism.data;
   if (!several || is_megatron(job) || framework == Framework::textbook) return std::nullopt;
+  if (parallelism.shards_flat()) return std::nullopt;
   if (parallelism.fsdp) {
     return Change{"weights, gradients and states on the host", [](Job& other) {
                     other.parallelism.offload.optimizer = other.parallelism.offload.parameters =

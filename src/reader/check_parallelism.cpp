@@ -23,6 +23,11 @@ Framework framework_of(const Job& job) { return job.forward()->implementation.fr
 
 bool in_no_framework(const Job&) { return false; }
 
+bool in_plain_loop_of_transformers(const Job& job) {
+  return framework_of(job) == Framework::transformers &&
+         job.forward()->implementation.loop == LoopKind::plain;
+}
+
 bool in_megatron(const Job& job) { return framework_of(job) == Framework::megatron; }
 
 bool in_layers_of_te(const Job& job) {
@@ -54,6 +59,9 @@ constexpr std::array kWays = {
     Way{"virtual_stages", "an interleaved pipeline",
         [](const Parallelism& p) { return p.virtual_stages > 1; }, in_megatrons_schedules},
     Way{"fsdp", "FSDP1", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 1; },
+        in_plain_loop_of_transformers},
+    Way{"fsdp", "FSDP1's hybrid sharding",
+        [](const Parallelism& p) { return p.shards_flat() && p.fsdp->replicate > 1; },
         in_no_framework},
     Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },
         [](const Job& job) {
@@ -92,8 +100,11 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
     diagnostics.push_back(error_at(written.span, std::move(message), std::move(hint)));
   };
   if (!offload.any()) return;
-  if (parallelism.fsdp) {
-    if (parallelism.fsdp->version == 2 && offload.optimizer && offload.parameters) return;
+  if (parallelism.shards_flat()) {
+    diagnostics.push_back(
+        unavailable_at(written.span, "offload under FSDP1", "set 'fsdp.version' to 2"));
+  } else if (parallelism.fsdp) {
+    if (offload.optimizer && offload.parameters) return;
     refuse("FSDP2's CPUOffloadPolicy takes weights, gradients and states to the host together",
            "write {optimizer: cpu, parameters: cpu}");
   } else if (!runs_deepspeed) {

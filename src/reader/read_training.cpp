@@ -93,9 +93,9 @@ class TrainingReader {
     Checked<Recipe> recipe = find_recipe(text("precision", megatron ? "megatron" : "amp-bf16"));
     if (!recipe.ok()) return;
     spec.recipe = std::move(recipe).value();
-    // Under FSDP2 autocast is left out: its own policy gathers and reduces in the types asked for.
-    const bool fsdp2 = context_.parallelism.fsdp && context_.parallelism.fsdp->version == 2;
-    if (!fsdp2 || !spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
+    // Under FSDP autocast is left out: its own policy gathers and reduces in the types asked for.
+    if (!context_.parallelism.fsdp || !spec.recipe.autocast || spec.recipe.compute != DType::bf16)
+      return;
     const bool trainer = spec.implementation.loop == LoopKind::trainer;
     spec.recipe = find_recipe(trainer ? "accelerate-fsdp2-bf16" : "fsdp2-bf16").value();
   }

@@ -132,8 +132,9 @@ TEST_CASE("a key without machinery is refused by name unless it says its default
   for (const auto& [section, sentence] :
        {std::pair{"parallelism: {tensor: 2}",
                   "tensor parallelism in the implementation 'transformers' is not available yet"},
-        std::pair{"parallelism: {fsdp: {version: 1}}",
-                  "FSDP1 in the implementation 'transformers' is not available yet"},
+        std::pair{"parallelism: {data: 2, fsdp: {version: 1, replicate: 2}}",
+                  "FSDP1's hybrid sharding in the implementation 'transformers' is not available "
+                  "yet"},
         std::pair{
             "parallelism: {schedule: gpipe}",
             "the pipeline schedule in the implementation 'transformers' is not available yet"}}) {

@@ -114,7 +114,10 @@ enum class UnitTensor : std::uint16_t {
   reduce_scatter_input,
   gradients,        ///< the rank's shares of them
   relaid_gradient,  ///< summed or cut over the tensor-parallel ranks
-  pointers          ///< of the pieces that a copy splits or joins
+  pointers,         ///< of the pieces that a copy splits or joins
+  flat_weights,     ///< FSDP1's, of all of a unit's parameters
+  shard,            ///< the rank's part of them
+  flat_gradient
 };
 std::string_view name_of(UnitTensor tensor);
 Holding holding_of(UnitTensor tensor);
@@ -134,7 +137,12 @@ struct Label {
 
 /// The CUDA stream whose pool a storage comes from: the allocator's pools do not lend to each
 /// other.
-enum class Stream : std::uint8_t { compute, all_gather, reduce_scatter };
+enum class Stream : std::uint8_t {
+  compute,
+  all_gather,
+  reduce_scatter,
+  cast_shards  ///< FSDP1's before it gathers
+};
 
 struct Storage {
   std::int64_t bytes = 0;  ///< as asked for, before any rounding

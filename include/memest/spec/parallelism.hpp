@@ -93,6 +93,9 @@ struct Parallelism {
   HostOffload offload;
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
 
+  /// Whether weights lie in FSDP2's shares of rows, or in FSDP1's of flat tensors.
+  [[nodiscard]] bool shards_rows() const { return fsdp && fsdp->version == 2; }
+  [[nodiscard]] bool shards_flat() const { return fsdp && fsdp->version == 1; }
   /// All GPUs of the job.
   [[nodiscard]] std::int64_t ranks() const;
   /// Of them those that share one copy of the model.

@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "memest/memory/timeline.hpp"
+#include "optimizer_run.hpp"
 
 namespace memest {
-
-class OptimizerRun;
 
 class BlockHooks {
  public:
@@ -32,6 +31,8 @@ class BlockHooks {
   virtual void end_backward() = 0;
   /// The optimizer's step begins: what the wrapper makes of the gradients for it.
   virtual void hand_over(OptimizerRun&) {}
+  /// What the optimizer steps, where that is not the parameters themselves.
+  [[nodiscard]] virtual ParameterGroup stepped() { return {}; }
   /// zero_grad(set_to_none=True).
   virtual void drop_gradients() = 0;
 };

@@ -39,6 +39,8 @@ struct EngineSettings {
   bool gradients = true;            ///< false: under torch.no_grad
   bool loss_outside = false;    ///< the program takes the loss: its forward ends with the logits
   BlockHooks* hooks = nullptr;  ///< around every block
+  /// In which a parameter's gradients are summed: that of the view that it is.
+  Stream parameter_sums = Stream::compute;
   /// Finished gradients are added to a buffer that is there already, and go (Megatron's DDP).
   bool adds_to_buffers = false;
   /// Checkpoints are Megatron's, over so many tensor-parallel ranks; 0: torch.utils.checkpoint's.
@@ -154,7 +156,13 @@ class Engine {
   void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
                       StorageId kept);
   [[nodiscard]] StorageId first_saved(const OpSite& site, const OpProgram& op) const;
-  void put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label);
+  /// What two gradients that cannot be added in place are added into.
+  struct Sum {
+    std::int64_t bytes = 0;
+    Label label;
+    Stream stream = Stream::compute;
+  };
+  void put(Slot& slot, const Slot& gradient, const Sum& sum);
   void accumulate(std::uint32_t parameter);
   StorageId in_gradient_type(std::uint32_t parameter, StorageId arrived);
   [[nodiscard]] Label label_of(const OpSite& site, const MadeGradient& made) const;

@@ -137,11 +137,11 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
       copied_leaves_.push_back({target, label, handed.sum_bytes});
     }
     if (!handed.to_parameter) {
-      put(slots_[target], gradient, handed.sum_bytes, label);
+      put(slots_[target], gradient, {handed.sum_bytes, label});
       continue;
     }
     ParameterState& parameter = parameters_[target];
-    put(parameter.slot, gradient, handed.sum_bytes, label);
+    put(parameter.slot, gradient, {handed.sum_bytes, label, settings_.parameter_sums});
     if (++parameter.arrived == order_.parameters()[target].contributions) accumulate(target);
   }
   copy_leaves();
@@ -149,7 +149,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
 
 /// torch/csrc/autograd/input_buffer.cpp: a second gradient is added in place only where nothing
 /// but the slot holds the first one's storage.
-void Engine::put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const Label& label) {
+void Engine::put(Slot& slot, const Slot& gradient, const Sum& sum) {
   if (!slot.arrived || gradient.storage == kNoStorage) {
     slot = gradient;
     return;
@@ -158,10 +158,10 @@ void Engine::put(Slot& slot, const Slot& gradient, std::int64_t sum_bytes, const
     recorder_.release(gradient.storage);
     return;
   }
-  const StorageId sum = recorder_.allocate(sum_bytes, label);
+  const StorageId made = recorder_.allocate(sum.bytes, sum.label, sum.stream);
   recorder_.release(slot.storage);
   recorder_.release(gradient.storage);
-  slot = {sum, gradient.reach == Reach::wrapped ? Reach::wrapped : Reach::directly, true};
+  slot = {made, gradient.reach == Reach::wrapped ? Reach::wrapped : Reach::directly, true};
 }
 
 /// AccumulateGrad: the first gradient is adopted as it is, a later one added in place.

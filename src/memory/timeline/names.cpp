@@ -151,6 +151,12 @@ std::string_view name_of(UnitTensor tensor) {
       return "gradient relaid";
     case UnitTensor::pointers:
       return "pointers to pieces";
+    case UnitTensor::flat_weights:
+      return "flat weights";
+    case UnitTensor::shard:
+      return "shard";
+    case UnitTensor::flat_gradient:
+      return "flat gradient";
   }
   unreachable("every tensor of a unit has a name");
 }
@@ -163,7 +169,11 @@ Holding holding_of(UnitTensor tensor) {
     case UnitTensor::reduce_scatter_input:
       return Holding::collective_buffers;
     case UnitTensor::weight:
+    case UnitTensor::flat_weights:
       return Holding::gathered_weights;
+    case UnitTensor::shard:
+      return Holding::weights;
+    case UnitTensor::flat_gradient:
     case UnitTensor::gradients:
       return Holding::gradients;
     case UnitTensor::pointers:

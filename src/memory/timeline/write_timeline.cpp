@@ -7,6 +7,7 @@
 #include "../deepspeed_terms.hpp"
 #include "../overheads.hpp"
 #include "engine.hpp"
+#include "flat_units.hpp"
 #include "gradient_buckets.hpp"
 #include "inference_loop.hpp"
 #include "loop.hpp"
@@ -148,7 +149,7 @@ std::vector<ParameterGroup> trained(const Inventory& inventory, const Timeline& 
 
 /// What this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
-  if (!job.parallelism.fsdp) return graph.parameters;
+  if (!job.parallelism.shards_rows()) return graph.parameters;
   return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
 }
 
@@ -158,7 +159,7 @@ const LoopHabits& habits_of(const Job& job) {
 
 /// fully_shard over a model with its place sends the buffers first.
 bool places_buffers_first(const Job& job) {
-  return job.parallelism.fsdp && habits_of(job).wrapping != Wrapping::without_its_place;
+  return job.parallelism.shards_rows() && habits_of(job).wrapping != Wrapping::without_its_place;
 }
 
 EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
@@ -168,6 +169,7 @@ EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   settings.loss_outside = habits_of(job).loss_outside;
   settings.framework = job.forward()->implementation.framework;
   settings.hooks = wrapper;
+  if (job.parallelism.shards_flat()) settings.parameter_sums = Stream::all_gather;
   settings.gradients = job.training.has_value();
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
                          transformer_engine_workspace_bytes(job.hardware.gpu)};
@@ -192,10 +194,29 @@ bool has_ddp(const Job& job) {
          !job.forward()->recipe.gathered_units;
 }
 
+std::vector<StorageId> placed_weights(const Timeline& timeline) {
+  std::vector<StorageId> weights;
+  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
+    if (timeline.storages[i].label.origin == Origin::parameter) weights.push_back(i);
+  }
+  return weights;
+}
+
 /// What is put around the model, and what its constructor makes; null where nothing is.
-std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventory,
-                                       const ForwardOrder& order, Recorder& recorder,
+struct Wrapped {
+  const Job& job;
+  const Graph& graph;
+  const Inventory& inventory;
+  const ForwardOrder& order;
+};
+std::unique_ptr<BlockHooks> wrapper_of(const Wrapped& wrapped, Recorder& recorder,
                                        StorageId spare) {
+  const auto& [job, graph, inventory, order] = wrapped;
+  if (job.parallelism.shards_flat()) {
+    auto units = std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order}, recorder);
+    units->construct(placed_weights(recorder.timeline()));
+    return units;
+  }
   if (job.parallelism.fsdp) {
     auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
     units->hold_until_first_forward(spare);
@@ -210,7 +231,7 @@ std::unique_ptr<BlockHooks> wrapper_of(const Job& job, const Inventory& inventor
 /// The table that two units gather, if there is one.
 std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory,
                                       const ModelTensors& tensors) {
-  if (!job.parallelism.fsdp || !job.training) return std::nullopt;
+  if (!job.parallelism.shards_rows() || !job.training) return std::nullopt;
   if (!layout_of(job.training->implementation).gathers_tied_twice) return std::nullopt;
   for (std::size_t i = 0; i < tensors.parameters.size(); ++i) {
     const ParameterTensor& row = inventory.parameters[tensors.parameters[i].row];
@@ -251,14 +272,6 @@ Timeline write_megatron(const Graph& graph, const Job& job, std::int64_t rank) {
   MegatronLoop loop({job, rank, order, engine, states, recorder, device});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   return timeline;
-}
-
-std::vector<StorageId> placed_weights(const Timeline& timeline) {
-  std::vector<StorageId> weights;
-  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
-    if (timeline.storages[i].label.origin == Origin::parameter) weights.push_back(i);
-  }
-  return weights;
 }
 
 /// Nothing where the optimizer steps on the host.
@@ -359,7 +372,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
   const std::unique_ptr<BlockHooks> wrapper =
-      wrapper_of(job, inventory, order, recorder, placement.spare());
+      wrapper_of({job, graph, inventory, order}, recorder, placement.spare());
   if (!wrapped_later) recorder.end();
   Engine engine(graph, order, settings_of(job, wrapper.get()), recorder);
   if (job.inference) {
@@ -368,7 +381,9 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     return timeline;
   }
   const LoopHabits& habits = habits_of(job);
-  OptimizerRun optimizer(job, stepped_on_device(job, trained(inventory, timeline, habits)),
+  std::vector<ParameterGroup> groups = trained(inventory, timeline, habits);
+  if (job.parallelism.shards_flat()) groups = {wrapper->stepped()};
+  OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
                          device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache) {
     timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());

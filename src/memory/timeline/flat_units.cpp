@@ -1,0 +1,216 @@
+#include "flat_units.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/spec/dtype.hpp"
+#include "memest/units/int128.hpp"
+#include "parameter_places.hpp"
+
+namespace memest {
+namespace {
+
+/// Every parameter begins at a multiple of 16 bytes in the gathered type (_get_aligned_numel).
+constexpr std::int64_t kAlignedBytes = 16;
+
+std::int64_t rounded_up_to(std::int64_t value, std::int64_t multiple) {
+  return checked_multiply(checked_add(value, multiple - 1) / multiple, multiple);
+}
+
+}  // namespace
+
+FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
+    : recorder_(recorder),
+      ranks_(model.job.parallelism.shard_ranks()),
+      share_(model.job.training->recipe.weights),
+      gathered_(model.job.training->recipe.compute),
+      reduced_(model.job.training->recipe.gathered_units ? model.job.training->recipe.reduce
+                                                         : model.job.training->recipe.gradients),
+      units_(sharded_units(model.job, model.graph.parameters, model.order, recorder.timeline())),
+      states_(units_.size()),
+      arrived_(model.order.parameters().size(), kNoStorage) {
+  const std::vector<std::uint32_t> places =
+      parameter_places(model.graph, model.order, recorder.timeline());
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    std::stable_sort(
+        units_[i].uses.begin(), units_[i].uses.end(),
+        [&](std::uint32_t left, std::uint32_t right) { return places[left] < places[right]; });
+    lay_out(i);
+  }
+}
+
+void FlatUnits::lay_out(std::size_t unit) {
+  State& state = states_[unit];
+  const std::int64_t alignment = kAlignedBytes / size_of(gathered_);
+  std::int64_t end = 0;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    state.begins.push_back(rounded_up_to(end, alignment));
+    end = checked_add(state.begins.back(), recorder_.timeline().parameters[parameter].elements);
+  }
+  state.begins.push_back(end);
+  state.shard = checked_add(end, ranks_ - 1) / ranks_;
+}
+
+std::int64_t FlatUnits::padded(std::size_t unit) const {
+  return checked_multiply(states_[unit].shard, ranks_);
+}
+
+StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements, Stream stream) {
+  Label label;
+  label.holding = holding_of(tensor);
+  label.origin = Origin::unit;
+  label.place = units_[unit].first;
+  label.op = units_[unit].first == units_[unit].last ? 0 : 1;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(checked_multiply(elements.count, size_of(elements.type)), label,
+                            stream);
+}
+
+void FlatUnits::construct(const std::vector<StorageId>& weights) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (states_[i].shard == 0) continue;
+    const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
+    make(i, UnitTensor::shard, {states_[i].shard, share_});
+    recorder_.release(whole);
+    for (const std::uint32_t parameter : units_[i].parameters) {
+      recorder_.release(weights[parameter]);
+    }
+  }
+}
+
+ParameterGroup FlatUnits::stepped() {
+  ParameterGroup group;
+  rows_.reserve(recorder_.timeline().parameters.size());
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const State& state = states_[i];
+    for (std::size_t k = 0; k < units_[i].parameters.size(); ++k) {
+      const std::uint32_t parameter = units_[i].parameters[k];
+      const std::int64_t whole = recorder_.timeline().parameters[parameter].elements;
+      const std::int64_t elements = std::min(whole, state.shard - state.begins[k]);
+      if (elements <= 0) continue;
+      ParameterTensor row;
+      row.name = "piece";
+      row.shape = {elements};
+      rows_.push_back(std::move(row));
+      group.push_back({parameter, elements, &rows_.back()});
+    }
+  }
+  std::stable_sort(group.begin(), group.end(),
+                   [](const SteppedTensor& left, const SteppedTensor& right) {
+                     return left.parameter < right.parameter;
+                   });
+  return group;
+}
+
+/// _lazy_init, of the root and then of what it holds.
+void FlatUnits::begin_run() {
+  has_run_ = true;
+  for (std::size_t n = 0; n < units_.size(); ++n) {
+    const std::size_t i = n == 0 ? root() : n - 1;
+    if (states_[i].shard == 0) continue;
+    if (casts()) {
+      recorder_.release(make(i, UnitTensor::cast_shares, {states_[i].shard, gathered_}));
+    }
+    recorder_.release(make(i, UnitTensor::flat_weights, {padded(i), gathered_}));
+    if (casts()) recorder_.release(make(i, UnitTensor::flat_weights, {padded(i), share_}));
+  }
+}
+
+void FlatUnits::release_dropped() {
+  if (!std::exchange(dropped_, false)) return;
+  for (std::size_t n = 0; n < units_.size(); ++n) {
+    State& state = states_[n == 0 ? root() : n - 1];
+    recorder_.release(std::exchange(state.gradients, kNoStorage));
+  }
+}
+
+void FlatUnits::before_forward(std::uint32_t instance) {
+  if (instance == 0) {
+    if (!has_run_) begin_run();
+    release_dropped();
+  }
+  for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
+    if (units_[i - 1].first == instance) gather(i - 1);
+  }
+}
+
+void FlatUnits::after_forward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].last == instance && units_[i].reshards) give_back(i);
+  }
+}
+
+void FlatUnits::before_backward(std::uint32_t instance) {
+  for (std::size_t i = units_.size(); i > 0; --i) {
+    if (units_[i - 1].last != instance) continue;
+    gather(i - 1);
+    if (i > 1) gather(i - 2);
+  }
+}
+
+void FlatUnits::after_backward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].first == instance && !units_[i].reduces_at_end) reduce(i);
+  }
+}
+
+bool FlatUnits::take_gradient(std::uint32_t use, StorageId gradient) {
+  arrived_[use] = gradient;
+  return true;
+}
+
+void FlatUnits::end_backward() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].reduces_at_end) reduce(i);
+  }
+}
+
+void FlatUnits::gather(std::size_t unit) {
+  State& state = states_[unit];
+  if (state.gathered != kNoStorage || state.shard == 0) return;
+  const StorageId cast =
+      casts() ? make(unit, UnitTensor::cast_shares, {state.shard, gathered_}, Stream::cast_shards)
+              : kNoStorage;
+  state.gathered =
+      make(unit, UnitTensor::flat_weights, {padded(unit), gathered_}, Stream::all_gather);
+  recorder_.release(cast);
+}
+
+void FlatUnits::give_back(std::size_t unit) {
+  recorder_.release(std::exchange(states_[unit].gathered, kNoStorage));
+}
+
+void FlatUnits::reduce(std::size_t unit) {
+  if (states_[unit].shard == 0) return;
+  const StorageId flat =
+      make(unit, UnitTensor::flat_gradient, {padded(unit), gathered_}, Stream::all_gather);
+  for (const std::uint32_t use : units_[unit].uses) {
+    recorder_.release(std::exchange(arrived_[use], kNoStorage));
+  }
+  give_back(unit);
+  const StorageId wide = reduced_ == gathered_
+                             ? kNoStorage
+                             : make(unit, UnitTensor::reduce_scatter_input,
+                                    {padded(unit), reduced_}, Stream::reduce_scatter);
+  take_shard(unit, make(unit, UnitTensor::gradients, {states_[unit].shard, reduced_},
+                        Stream::reduce_scatter));
+  recorder_.release(wide);
+  recorder_.release(flat);
+}
+
+/// The first becomes the gradient, later ones are added to it; in the shard's own type.
+void FlatUnits::take_shard(std::size_t unit, StorageId reduced) {
+  if (reduced_ != share_) {
+    const StorageId cast =
+        make(unit, UnitTensor::gradients, {states_[unit].shard, share_}, Stream::reduce_scatter);
+    recorder_.release(std::exchange(reduced, cast));
+  }
+  StorageId& gradients = states_[unit].gradients;
+  if (gradients == kNoStorage) {
+    gradients = reduced;
+  } else {
+    recorder_.release(reduced);
+  }
+}
+
+}  // namespace memest
