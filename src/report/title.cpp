@@ -68,6 +68,12 @@ std::string setting_of(const Job& job) {
   if (job.parallelism.zero != ZeroStage::none) {
     parts.push_back(fmt::format("ZeRO {}", stage_of(job.parallelism.zero)));
   }
+  const HostOffload& offload = job.parallelism.offload;
+  if (offload.any()) {
+    parts.emplace_back(!offload.parameters ? "optimizer on the host"
+                       : offload.optimizer ? "optimizer and weights on the host"
+                                           : "weights on the host");
+  }
   if (job.training) {
     parts.push_back(fmt::format("micro-batch {} × {} accumulation steps", job.training->micro_batch,
                                 job.training->gradient_accumulation));

@@ -172,6 +172,30 @@ TEST_CASE("A refusal says what is missing, what fills the device and what would 
       [](const NamedBytes& left, const NamedBytes& right) { return left.bytes > right.bytes; }));
 }
 
+TEST_CASE("A refusal says what the optimizer on the host would save, and take there", "[peers]") {
+  const PlanAnswer answer = search_plans(
+      request_for(llama("seq_len: 1024, global_batch: 8, precision: mixed, recompute: full",
+                        "parallelism: {zero: 2}"),
+                  {"rtx-3090"}, {8}));
+  REQUIRE(answer.refused.size() == 1);
+  const std::vector<Lever>& levers = answer.refused.front().levers;
+  const auto host = std::ranges::find(levers, "the optimizer on the host", &Lever::name);
+  REQUIRE(host != levers.end());
+  CHECK(host->saved > Bytes());
+  REQUIRE(host->host);
+  CHECK(*host->host > host->saved);
+  CHECK_FALSE(host->slower);
+  for (const Lever& lever : levers) CHECK((&lever == &*host || !lever.host));
+}
+
+TEST_CASE("No search is made over layouts with states on the host") {
+  const PlanAnswer answer =
+      search_plans(request_for(gpt2("seq_len: 1024, global_batch: 64, precision: mixed",
+                                    "parallelism: {data: 8, zero: 2, offload: {optimizer: cpu}}"),
+                               {"a100-sxm-80gb"}, {8}));
+  CHECK(std::holds_alternative<Unavailable>(answer.unavailable));
+}
+
 TEST_CASE("No answer's own parts exceed its GPU", "[peers]") {
   PlanRequest request =
       request_for(llama("seq_len: 4096, global_batch: 64, precision: mixed"), {}, {8});

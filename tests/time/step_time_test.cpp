@@ -49,6 +49,21 @@ TEST_CASE("The ridge point is the datasheet's FLOP/s over its B/s") {
   CHECK(time_of(linears(), stack_job(kLayers, kHidden)).ridge_point == Approx(100));
 }
 
+TEST_CASE("A step whose optimizer is on the host has no time, but a least time of its transfers") {
+  Job job = stack_job(kLayers, kHidden);
+  job.parallelism.data = 2;
+  job.hardware.count = 2;
+  job.parallelism.zero = ZeroStage::optimizer_gradients;
+  job.parallelism.offload.optimizer = true;
+  job.hardware.gpu.pcie_generation.reset();
+  const std::string sentence = reason_of(linears(), job);
+  CHECK(sentence.find("how fast a host steps an optimizer") != std::string::npos);
+  CHECK(sentence.find(" to the host and ") != std::string::npos);
+  CHECK(sentence.find("PCIe") == std::string::npos);
+  job.hardware.gpu.pcie_generation = Fact<std::int64_t>{5, Provenance::datasheet, "test", ""};
+  CHECK(reason_of(linears(), job).find("takes PCIe 5 ") != std::string::npos);
+}
+
 TEST_CASE("A matmul of few rows is memory-bound, one of many compute-bound") {
   Job few = stack_job(kLayers, kHidden);
   few.training->micro_batch = 1;

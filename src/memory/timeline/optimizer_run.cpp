@@ -35,7 +35,8 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       groups_(std::move(groups)),
       device_(device),
       recorder_(recorder),
-      sharded_meshes_((job.parallelism.shards_rows() ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
+      sharded_meshes_((job.parallelism.shards_rows() ? 1 : 0) +
+                      (job.parallelism.tensor > 1 ? 1 : 0)),
       tensor_ranks_(job.parallelism.tensor),
       keeps_unreduced_(training_.implementation.framework == Framework::torchtitan &&
                        tensor_ranks_ > 1 && !job.parallelism.fsdp) {}
