@@ -252,11 +252,31 @@ std::string lowercase(std::string text) {
   return text;
 }
 
+void add_host_memory(std::vector<Explanation>& out, const HostMemory& memory) {
+  Sum sum;
+  for (const HostTerm& term : memory.terms) {
+    Explanation row = of_bytes("host memory", term.name, term.taken());
+    row.formula = term.formula;
+    row.substituted = term.pinned == Bytes()
+                          ? bytes_text(term.bytes) + ", unverified"
+                          : bytes_text(term.bytes) + ", page-locked in powers of two";
+    row.source = term.source;
+    out.push_back(std::move(row));
+    sum.add(term.name, term.taken());
+  }
+  Explanation total = of_sum("host memory", memory.taken(), std::move(sum), "of one GPU");
+  total.group = "host memory";
+  out.push_back(std::move(total));
+}
+
 }  // namespace
 
 std::vector<Explanation> explain(const Job& job, const JobEstimate& estimate) {
   std::vector<Explanation> out;
-  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) add_memory(out, *memory);
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    add_memory(out, *memory);
+    if (memory->host) add_host_memory(out, *memory->host);
+  }
   const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops);
   if (flops != nullptr) add_flops(out, job, estimate, *flops);
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) add_time(out, *time);
