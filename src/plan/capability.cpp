@@ -41,6 +41,7 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   const Parallelism& parallelism = job.parallelism;
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
+  policy.whole_experts = parallelism.whole_experts();
   policy.seq_len /= parallelism.context;
   policy.context = parallelism.context;
   policy.context_exchange = parallelism.context_exchange;

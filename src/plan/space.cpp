@@ -25,8 +25,9 @@ std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
 }
 
 /// Tokens of a sequence that a rank has at least; fewer are tried where the file writes them. With
-/// fewer a ring waits for its messages: with an eighth of the heads for keys, 4·s·k·d bytes a step at
-/// 50 GB/s between nodes take as long as 2·s²·a·d FLOPs at half of an H100's 990 TFLOP/s at s = 2,500.
+/// fewer a ring waits for its messages: with an eighth of the heads for keys, 4·s·k·d bytes a step
+/// at 50 GB/s between nodes take as long as 2·s²·a·d FLOPs at half of an H100's 990 TFLOP/s at s =
+/// 2,500.
 constexpr std::int64_t kLeastTokensOfRank = 4096;
 
 /// What a framework splits beside the data.
@@ -147,7 +148,8 @@ class LayoutSpace {
   }
 
   void add_experts(Parallelism layout) {
-    const std::int64_t replicas = layout.data * layout.context;
+    if (experts_ > 1 && !layout.expert_tensor && layout.tensor > 1) layout.expert_tensor = 1;
+    const std::int64_t replicas = layout.expert_ranks();
     std::vector<std::int64_t> all = divisors_up_to(replicas, experts_);
     std::erase_if(all, [this](std::int64_t expert) { return experts_ % expert != 0; });
     for (const std::int64_t expert :

@@ -141,10 +141,40 @@ constexpr std::array kRules = {
     Rule{"parallelism", "expert",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           return checked_multiply(p.data, p.context) % p.expert != 0;
+           return !p.whole_experts() && p.expert_ranks() % p.expert != 0;
          },
          "the expert-parallel ranks lie within the data-parallel ones",
          "choose a divisor of 'data' x 'context'"},
+    Rule{"parallelism", "expert",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return p.whole_experts() && p.expert_ranks() % p.expert != 0;
+         },
+         "the ranks of whole experts lie within the tensor- and data-parallel ones",
+         "choose a divisor of 'tensor' x 'data' x 'context'"},
+    Rule{"parallelism", "expert_tensor",
+         [](const Job& job) { return job.parallelism.expert_tensor && experts_of(job) == nullptr; },
+         "the model has no experts to cut", "leave 'expert_tensor' out"},
+    Rule{"parallelism", "tensor",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return experts_of(job) != nullptr && p.tensor > 1 && !p.whole_experts();
+         },
+         "experts that are cut over tensor-parallel ranks are not available yet",
+         "write 'expert_tensor: 1', which leaves every expert whole"},
+    Rule{"parallelism", "tensor",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return experts_of(job) != nullptr && p.tensor > 1 && (!p.sequence || p.expert == 1);
+         },
+         "tensor parallelism around whole experts takes sequence and expert parallelism",
+         "write 'sequence: true', and 'expert' of more than one rank"},
+    Rule{"parallelism", "expert_tensor",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return p.expert_tensor && *p.expert_tensor != 1 && *p.expert_tensor != p.tensor;
+         },
+         "an expert is whole, or cut over as many ranks as all else", "write 1, or leave it out"},
     Rule{"parallelism", "expert",
          [](const Job& job) {
            const MixtureOfExperts* experts = experts_of(job);

@@ -149,6 +149,7 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
     parallelism.context_exchange = ContextExchange::all_to_all;
   }
   parallelism.expert = ranks_of(written, "expert");
+  parallelism.expert_tensor = as_count(find(written, "expert_tensor"));
   parallelism.sequence = as_flag(find(written, "sequence")).value_or(false);
   parallelism.schedule = schedule_of(find(written, "schedule"));
   parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);

@@ -15,6 +15,7 @@ Json json_of(const Parallelism& layout) {
           {"schedule", name_of(layout.schedule)},
           {"virtual_stages", layout.virtual_stages},
           {"expert", layout.expert},
+          {"expert_tensor", layout.expert_tensor.value_or(layout.tensor)},
           {"distributed_optimizer", layout.distributed_optimizer}};
 }
 

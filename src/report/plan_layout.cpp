@@ -38,6 +38,7 @@ std::string parallelism_of(const PlanCandidate& candidate) {
   }
   ranks("virtual_stages", layout.virtual_stages);
   ranks("expert", layout.expert);
+  if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
   if (layout.distributed_optimizer) {
     keys += ", distributed_optimizer: true";
   } else if (layout.zero != ZeroStage::none && !layout.fsdp) {

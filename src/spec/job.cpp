@@ -29,9 +29,11 @@ std::int64_t Parallelism::shard_ranks() const {
   return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
 }
 
-std::int64_t Parallelism::expert_data_ranks() const {
-  return checked_multiply(data, context) / expert;
+std::int64_t Parallelism::expert_ranks() const {
+  return checked_multiply(checked_multiply(data, context), whole_experts() ? tensor : 1);
 }
+
+std::int64_t Parallelism::expert_data_ranks() const { return expert_ranks() / expert; }
 
 std::int64_t Job::global_batch() const {
   expect(training.has_value(), "a job without training has no batch");

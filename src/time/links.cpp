@@ -80,8 +80,9 @@ std::int64_t stride_of(RankGroup group, const Parallelism& parallelism) {
   switch (group) {
     case RankGroup::tensor:
       return 1;
-    case RankGroup::context:
     case RankGroup::expert:
+      return parallelism.whole_experts() ? 1 : parallelism.tensor;
+    case RankGroup::context:
     case RankGroup::data:
       return parallelism.tensor;
     case RankGroup::pipeline:
@@ -130,8 +131,8 @@ GroupPlace place_of(RankGroup group, const Parallelism& parallelism, std::int64_
 
 GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t gpus_per_node) {
   const std::int64_t experts = parallelism.expert;
-  return placed(std::max<std::int64_t>(1, ranks_of(RankGroup::data, parallelism) / experts),
-                parallelism.tensor * experts, gpus_per_node);
+  return placed(std::max<std::int64_t>(1, parallelism.expert_data_ranks()),
+                stride_of(RankGroup::expert, parallelism) * experts, gpus_per_node);
 }
 
 std::optional<Network> usual_network(const GpuSpec& gpu) {

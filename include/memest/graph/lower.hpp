@@ -53,6 +53,7 @@ struct LoweringPolicy {
   ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t tensor = 1;            ///< ranks that share a layer's products: t of the formulas
   std::int64_t expert = 1;            ///< ranks that share a layer's experts: x of the formulas
+  bool whole_experts = false;         ///< not cut over the tensor-parallel ranks
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 };
 

@@ -1,5 +1,6 @@
 // How one model is laid over many GPUs. Ranks multiply: data · tensor · pipeline · context GPUs;
-// expert ranks lie inside the data-parallel ones.
+// expert ranks lie inside the data-parallel ones, or where every expert is whole inside those and the
+// tensor-parallel ones.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +84,8 @@ struct Parallelism {
   std::int64_t context = 1;
   ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t expert = 1;
+  /// Ranks that an expert is cut over (Megatron's expert_tensor_parallel_size); none given: `tensor`.
+  std::optional<std::int64_t> expert_tensor = {};
   bool sequence = false;  ///< norms and residuals in shards of the sequence, beside `tensor`
   Schedule schedule = Schedule::one_f_one_b;
   std::int64_t virtual_stages = 1;  ///< a rank of an interleaved pipeline
@@ -103,7 +106,11 @@ struct Parallelism {
   /// Whose gradients are summed and whose states are shards of one another: the context ranks are
   /// among them.
   [[nodiscard]] std::int64_t shard_ranks() const;
-  /// Replicas of an expert: what of data · context the expert-parallel ranks leave.
+  /// Whether every rank has whole experts, though it has parts of all else.
+  [[nodiscard]] bool whole_experts() const { return tensor > 1 && expert_tensor == 1; }
+  /// Ranks among which experts are shared and copied: data · context, and `tensor` of whole experts.
+  [[nodiscard]] std::int64_t expert_ranks() const;
+  /// Replicas of an expert: what of these the expert-parallel ranks leave.
   [[nodiscard]] std::int64_t expert_data_ranks() const;
 };
 

@@ -50,6 +50,8 @@ struct MegatronContext {
   /// [s, b, width], and the same of the residual stream.
   [[nodiscard]] Shape tokens(const Expr& width) const { return {s, b, width}; }
   [[nodiscard]] Shape stream() const { return {sequence ? s / t : s, b, h}; }
+  /// Tokens that one rank routes: sequence parallelism has a part of them.
+  [[nodiscard]] Expr routed_tokens() const { return b * (sequence ? s / t : s); }
   /// Channels of a head that turn.
   [[nodiscard]] Expr turning() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
   /// Channels of a head's values.

@@ -48,7 +48,7 @@ class ExpertsWriter {
         pads_(experts_.capacity_factor > 0),
         local_(experts_.experts / context.policy.expert),
         exchanges_(context.policy.expert > 1),
-        tokens_(context.b * context.s),
+        tokens_(context.routed_tokens()),
         of_expert_(rows_of_expert(context)),
         received_(Expr(Symbol::experts) / Expr(Symbol::expert) * of_expert_),
         sent_(pads_ ? received_ : tokens_ * Expr(Symbol::top_k)) {}
@@ -87,6 +87,7 @@ class ExpertsWriter {
     const std::int64_t count = experts_.shared_size / experts_.expert_size;
     const bool whole = experts_.shared_size % experts_.expert_size == 0;
     context.f = whole ? count * Expr(Symbol::expert_ffn_size) : Expr(experts_.shared_size);
+    if (context.sequence) context.f = context.f / context.t;
     const TensorId out = megatron_feed_forward(block_, context, x);
     if (!experts_.shared_gate) return out;
     constexpr std::string_view kGate = "shared_expert_gate";
@@ -154,7 +155,8 @@ class ExpertsWriter {
   TensorId sort_rows(TensorId rows, const Shape& shape) {
     constexpr std::int64_t kShortRows = 4096;
     const std::int64_t tokens =
-        checked_multiply(context_.policy.micro_batch, context_.policy.seq_len);
+        checked_multiply(context_.policy.micro_batch, context_.policy.seq_len) /
+        (context_.sequence ? context_.policy.tensor : 1);
     Frame sort(block_);
     const Pair sorted = pair_of(block_, {{"sort", "values"}, shape, DType::int8},
                                 {{"sort", "order"}, shape, DType::int64}, rows);

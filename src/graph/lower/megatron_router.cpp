@@ -12,7 +12,7 @@ class Router {
       : block_(block),
         context_(context),
         experts_(*context.experts),
-        tokens_(context.b * context.s) {}
+        tokens_(context.routed_tokens()) {}
 
   /// TopKRouter.forward: the dispatcher's attributes then name what it answers.
   RoutedTokens route(TensorId x) {

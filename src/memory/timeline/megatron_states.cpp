@@ -281,7 +281,8 @@ std::int64_t MegatronStates::tensor_summed_elements() const {
     const bool of_heads = has_part(tensor, "q_layernorm") || has_part(tensor, "k_layernorm");
     const bool of_row_product = tensor.role == ParameterRole::bias &&
                                 (has_part(tensor, "linear_proj") || has_part(tensor, "linear_fc2"));
-    const bool on_shards = tensor.role == ParameterRole::norm || of_row_product;
+    const bool on_shards =
+        tensor.role == ParameterRole::norm || of_row_product || is_router(tensor);
     if (of_heads || (parallelism.sequence && on_shards)) total += elements(i);
   }
   return total;

@@ -114,6 +114,10 @@ constexpr Key kParallelismKeys[] = {
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",
      .doc = "Expert-parallel ranks, within the data-parallel ones."},
+    {.name = "expert_tensor",
+     .shapes = {count(1, kMaxRanks)},
+     .doc = "Ranks that an expert is cut over (Megatron's expert_tensor_parallel_size); `tensor` "
+            "where left out."},
     {.name = "zero",
      .shapes = {count(0, 3)},
      .fallback = "0",
