@@ -147,6 +147,7 @@ LedgerTerm batch_term(const Graph& graph) {
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
   const TrainingSpec& training = *job.training;
   if (training.implementation.loop != LoopKind::torchtitan) return {};
+  if (job.parallelism.pipeline > 1) return {};  // LedgerStages has them
   if (training.gradient_accumulation == 1) return {};
   return {{"batches of the step's earlier micro-steps", TermGroup::buffers,
            (Expr(Symbol::micro_batches) - 1) * batch_term(graph).formula,

@@ -20,10 +20,6 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && job.parallelism.data > 1) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};
   }
-  if (job.forward()->implementation.framework == Framework::torchtitan &&
-      job.parallelism.pipeline > 1) {
-    return Unavailable{"the closed form of torchtitan's pipelines is not available yet"};
-  }
   const Recompute recompute = job.recompute();
   if (is_own_checkpoint(recompute)) {
     return Unavailable{"the closed form of this recompute is not available yet"};

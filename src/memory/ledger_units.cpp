@@ -45,25 +45,37 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   const UnitLayout layout = layout_of(job.training->implementation);
   ends_apart_ = layout.ends_apart;
   loss_in_model_ = layout.loss_in_model;
-  if (job.parallelism.fsdp) reshard_ = job.parallelism.fsdp->reshard;
+  if (job.parallelism.fsdp) reshard_ = job.parallelism.reshard();
   gathered_ = size_of(recipe.compute);
   reduced_ = size_of(recipe.gathered_units ? recipe.reduce : recipe.gradients);
   share_ = size_of(recipe.gradients);
   makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
+  sums_ = job.parallelism.pipeline > 1;
+  if (sums_) {
+    find_table();
+    return;
+  }
   for (const Block& block : graph.blocks) {
     if (!block.checkpointable) ends_.root += block.parameters();
   }
   if (ends_apart_ && graph.order.size() > 1) take_ends_apart();
 }
 
-void LedgerUnits::take_ends_apart() {
+void LedgerUnits::find_table() {
   const Block& first = graph_.blocks[graph_.order.front().block];
-  const Block& last = graph_.blocks[graph_.order[graph_.order.size() - 2].block];
   const Op* look_up = look_up_of(first);
   if (look_up == nullptr) return;
   const InputGradient& gradient = look_up->gradients.front();
   table_ = first.tensors[gradient.input].elements();
   table_gradient_ = first.tensors[look_up->backward_tensors[gradient.tensor].like].elements();
+}
+
+void LedgerUnits::take_ends_apart() {
+  find_table();
+  if (table_.is_zero()) return;
+  const Block& first = graph_.blocks[graph_.order.front().block];
+  const Block& last = graph_.blocks[graph_.order[graph_.order.size() - 2].block];
+  const InputGradient& gradient = look_up_of(first)->gradients.front();
   tied_ = is_tied(graph_, first.tensors[gradient.input]);
   ends_.tail = last.parameters();
   for (const Tensor& tensor : last.tensors) {
@@ -84,8 +96,10 @@ LedgerUnits::Part LedgerUnits::part_of(const Site& site) const {
 
 Expr LedgerUnits::layer(std::size_t block) const { return graph_.blocks[block].parameters(); }
 
+/// Under a pipeline only token ids, through which no gradient comes, make a unit wait.
 bool LedgerUnits::reduces_at_end(std::size_t block) const {
   if (graph_.blocks[block].checkpointable) return false;
+  if (sums_) return look_up_of(graph_.blocks[block]) != nullptr;
   return tied_ || ends_.tail.is_zero() || block == graph_.order.front().block;
 }
 
@@ -208,18 +222,20 @@ LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
 
 std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site))};
+  if (sums_) return {gathered_term(active())};
   return {gathered_term(weights(site)), output_term(kept_output(site))};
 }
 
 std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site) + prefetched(site))};
+  if (sums_) return {gathered_term(active())};
   return {gathered_term(weights(site)), output_term(prefetched(site)),
           input_term(kept_input(site))};
 }
 
 /// The weights are copied out while the output of the unit before is still there.
 std::vector<LedgerUnits::Hook> LedgerUnits::before_forward(const Site& site) const {
-  if (own(site).is_zero() || flat_) return {};
+  if (sums_ || own(site).is_zero() || flat_) return {};
   return {{"all-gather",
            {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}}};
 }
@@ -232,7 +248,7 @@ bool LedgerUnits::stays_gathered(const Site& site) const {
 
 /// The unit's own weights are copied out; then the unit before is gathered ahead.
 std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) const {
-  if (own(site).is_zero()) return {};
+  if (sums_ || own(site).is_zero()) return {};
   std::vector<Hook> hooks;
   if (!stays_gathered(site) && !flat_) {
     hooks.push_back(
@@ -246,6 +262,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
 }
 
 std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
+  if (sums_) return {};
   const Part part = part_of(site);
   const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
   if (part == Part::input) return at_end();
@@ -315,6 +332,51 @@ std::vector<LedgerTerm> LedgerUnits::flattening() const {
            kFlatSource, ""},
           {"flat weights of the first layer and their shard", TermGroup::weights,
            bytes * (first_layer() + unit_share(job_, first_layer())), kFlatSource, ""}};
+}
+
+Expr LedgerUnits::sums_of(std::size_t block) const {
+  const Expr own = layer(block);
+  return sums(block == graph_.order.front().block ? own + table_gradient_ - table_ : own);
+}
+
+LedgerTerm LedgerUnits::all_sums() const {
+  return {"sums of the micro-batches' gradients", TermGroup::gradients,
+          sums(Expr(Symbol::parameters) + table_gradient_ - table_),
+          "torch.distributed.pipelining, PyTorch 2.11", ""};
+}
+
+/// A schedule of more stages keeps those gathered that come next.
+Expr LedgerUnits::active() const {
+  constexpr std::int64_t kActiveStages = 3;  // schedules.py, _add_unshard_reshard
+  const std::int64_t stages = job_.parallelism.virtual_stages;
+  if (stages <= kActiveStages) return Symbol::parameters;
+  return Expr(kActiveStages) * Expr(Symbol::parameters) / Expr(stages);
+}
+
+/// Of a rank's stages the last one's are reduced first.
+std::vector<LedgerUnits::Hook> LedgerUnits::reductions() const {
+  std::vector<Hook> hooks;
+  if (!sums_) return hooks;
+  Expr weights;
+  Expr sums_so_far = sums(table_gradient_ - table_);
+  const std::vector<std::span<const BlockRun>> stages = stages_of(graph_);
+  for (const std::span<const BlockRun>& stage : stages) {
+    for (const BlockRun& run : stage) {
+      weights += run.repeat * layer(run.block);
+      sums_so_far += sums(run.repeat * layer(run.block));
+    }
+    const LedgerTerm left{all_sums().name, TermGroup::gradients, sums_so_far, kSource, ""};
+    for (const BlockRun& run : stage) {
+      const Expr own = layer(run.block);
+      if (own.is_zero()) continue;
+      hooks.push_back({"reduce-scatter of the sums, " + graph_.blocks[run.block].name,
+                       {gathered_term(weights - own), left, input_term(own)}});
+    }
+    if (&stage != &stages.front() || (table_gradient_ - table_).is_zero()) continue;
+    hooks.push_back(
+        {"cut of the table's gradient", {gathered_term(weights), left, input_term(table_)}});
+  }
+  return hooks;
 }
 
 LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {

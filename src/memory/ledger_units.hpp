@@ -16,6 +16,7 @@ class LedgerUnits {
  public:
   LedgerUnits(const Graph& graph, const Job& job);
 
+  [[nodiscard]] const Graph& graph() const { return graph_; }
   /// Whether the job has units at all; the rest is asked only then.
   [[nodiscard]] bool exist() const { return exist_; }
 
@@ -37,6 +38,17 @@ class LedgerUnits {
 
   /// Before the first step, where a model that has its place is made flat; else empty.
   [[nodiscard]] std::vector<LedgerTerm> flattening() const;
+  /// Whether whole gradients are summed up, in the reduced type, until a step's last backward has
+  /// run: under a pipeline, where all weights stay gathered.
+  [[nodiscard]] bool sum() const { return sums_; }
+  /// Bytes of sums of so many elements.
+  [[nodiscard]] Expr sums(const Expr& elements) const { return reduced_ * elements; }
+  /// Of a block's gradients: of a table over tensor-parallel ranks the whole.
+  [[nodiscard]] Expr sums_of(std::size_t block) const;
+  /// Of all that the rank has.
+  [[nodiscard]] LedgerTerm all_sums() const;
+  /// The sums are reduced, unit by unit: the first of every kind of them.
+  [[nodiscard]] std::vector<Hook> reductions() const;
 
   /// Bytes of gradients of `elements` as a block's backward makes them.
   [[nodiscard]] Expr whole_gradients(const Expr& elements) const { return gathered_ * elements; }
@@ -60,6 +72,8 @@ class LedgerUnits {
   [[nodiscard]] Expr own(const Site& site) const;
   [[nodiscard]] Expr before(const Site& site) const;
   [[nodiscard]] Expr all_before(const Site& site) const;
+  void find_table();
+  [[nodiscard]] Expr active() const;
   [[nodiscard]] Expr spanning() const;
   [[nodiscard]] Expr weights(const Site& site) const;
   [[nodiscard]] Expr kept_output(const Site& site) const;
@@ -86,6 +100,7 @@ class LedgerUnits {
   bool ends_apart_ = false;
   bool loss_in_model_ = true;
   bool tied_ = false;
+  bool sums_ = false;
   Reshard reshard_ = Reshard::always;
   bool makes_sent_ = false;  // the shares are cast, or come from the host, to be gathered
   Ends ends_;

@@ -12,6 +12,8 @@
 #include "graph_terms.hpp"
 #include "inference_ledger.hpp"
 #include "ledger_gradients.hpp"
+#include "ledger_passes.hpp"
+#include "ledger_stages.hpp"
 #include "ledger_terms.hpp"
 #include "ledger_units.hpp"
 #include "memest/diag/expect.hpp"
@@ -36,28 +38,32 @@ class LedgerWriter {
       : graph_(graph),
         job_(job),
         training_(*job.training),
-        is_megatron_(training_.implementation.framework == Framework::megatron),
         layers_(layers_of(graph, stages_of(graph).front())),
         layer_count_(graph, layers_),
         plan_(checkpoint_plan_of(training_, layers_)),
         checkpoint_(plan_.length),
+        passes_(graph, job, plan_),
         of_blocks_(graph, options.moments),
         terms_(graph, job, options.pipeline_rank),
         units_(graph, job),
         gradients_(of_blocks_, job, units_, layer_count_),
         shared_tables_(shared_bytes(graph)),
         layer_input_(layer_input_bytes(graph)),
-        passed_on_(passed_on(graph)) {
-    if (!graph.stages.empty()) write_in_flight(stages_of(graph).front());
-  }
+        passed_on_(passed_on(graph)),
+        stages_(units_, job, options.pipeline_rank,
+                passes_.kept_of_stages(layer_count_, layer_input_)) {}
 
   Ledger write(LedgerScope scope) && {
     write_residents();
     if (training_.implementation.framework == Framework::textbook) {
       write_textbook_instant();
     } else {
-      for (const auto stage : stages_of(graph_)) {
-        for (const Site& site : sites_of(graph_, stage, {plan_, units_.exist()})) write_site(site);
+      const auto stages = stages_of(graph_);
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        for (const LedgerStages::Life& life : stages_.lives(i)) {
+          life_ = &life;
+          write_stage(stages[i], i);
+        }
       }
       write_steps();
     }
@@ -71,56 +77,11 @@ class LedgerWriter {
   }
 
  private:
-  /// Whether the site's layer runs again.
-  [[nodiscard]] bool runs_again(const Site& site) const {
-    const bool layer = graph_.blocks[site.block].checkpointable;
-    return layer && checkpoint_ > 0 && (site.layers_before + 1) % plan_.every == 0;
-  }
-
-  [[nodiscard]] BlockPass pass_of(const Site& site, bool second) const {
-    const Block& block = graph_.blocks[site.block];
-    if (!block.checkpointable) {
-      return checkpoint_ > 0 ? BlockPass::keep_input_too : BlockPass::keep_all;
+  void write_stage(std::span<const BlockRun> stage, std::size_t index) {
+    for (Site& site : sites_of(graph_, stage, {plan_, units_.exist()})) {
+      site.stage = index;
+      write_site(site);
     }
-    if (!runs_again(site)) return kept_whole();
-    if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
-    if (plan_.selects) return BlockPass::recompute_selected;
-    if (plan_.to_end) return BlockPass::recompute_whole;
-    return is_megatron_ ? BlockPass::recompute_held : BlockPass::recompute;
-  }
-
-  /// The pass of a layer outside checkpoints.
-  [[nodiscard]] BlockPass kept_whole() const {
-    if (checkpoint_ == 0 && std::holds_alternative<SelectiveRecompute>(training_.recompute)) {
-      return BlockPass::keep_core_out;
-    }
-    return BlockPass::keep_all;
-  }
-
-  /// What autograd keeps of a block between its forward and its backward, outside checkpoints.
-  [[nodiscard]] Expr kept_of(const Block& block) const {
-    return block.checkpointable && kept_whole() == BlockPass::keep_core_out
-               ? block.saved_bytes_without_attention_core()
-               : block.saved_bytes(false);
-  }
-
-  /// The other micro-steps in flight keep the whole stage, up to where the next stage goes on.
-  void write_in_flight(std::span<const BlockRun> stage) {
-    Expr kept;
-    std::int64_t layers = 0;
-    for (const BlockRun& run : stage) {
-      const Block& block = graph_.blocks[run.block];
-      if (!block.checkpointable && layers > 0) break;  // the head's backward comes at once
-      if (block.checkpointable) layers += run.repeat;
-      if (block.checkpointable && checkpoint_ > 0) continue;
-      kept += layer_count_.times(run.repeat) * kept_of(block);
-    }
-    const std::int64_t inputs = checkpoint_ > 0 ? (layers + checkpoint_ - 1) / checkpoint_ : 0;
-    kept += layer_count_.times(inputs) * layer_input_;
-    const bool recomputes = !std::holds_alternative<NoRecompute>(training_.recompute);
-    if (recomputes) kept += loaded_mask_term(job_).formula;
-    in_flight_ = (Expr(Symbol::in_flight) - 1) * kept;
-    passing_ = passing_bytes(graph_, layer_input_);
   }
 
   void write_residents() {
@@ -134,12 +95,17 @@ class LedgerWriter {
     if (training_.hold_outputs) add_term(always_, held_logits_term(graph_));
     add_terms(always_, process_terms(graph_));
     add_terms(always_, gradients_.zero().residents());
+    add_terms(always_, stages_.residents());
     for (LedgerTerm& term : gradients_.all()) add_term(all_gradients_, std::move(term));
+    kept_gradients_ = all_gradients_;
+    if (units_.exist() && units_.sum()) kept_gradients_ = {terms_.add(units_.all_sums())};
   }
 
   [[nodiscard]] Alive residents() const {
     Alive alive = always_;
-    if (gradients_.persist()) add_all_gradients(alive);
+    if (gradients_.persist()) {
+      alive.insert(alive.end(), kept_gradients_.begin(), kept_gradients_.end());
+    }
     return alive;
   }
 
@@ -175,20 +141,25 @@ class LedgerWriter {
                          "torchtitan 0.2.2, activation_checkpoint.py", ""});
       }
       if (whole == 0) continue;
-      add_term(alive, {"activations: " + block.name, TermGroup::activations,
-                       layer_count_.times(whole) * (kept_of(block) - block.saved_cast_bytes()),
-                       kSavedSource, ""});
+      add_term(alive,
+               {"activations: " + block.name, TermGroup::activations,
+                layer_count_.times(whole) * (passes_.kept_of(block) - block.saved_cast_bytes()),
+                kSavedSource, ""});
     }
-    add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations, in_flight_,
+    add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations,
+                     stages_.in_flight(*life_, site, second),
                      "a pipeline's schedule: their forwards have run, their backwards not", ""});
-    add_term(alive, {"tensors between stages", TermGroup::activations, second ? passing_ : Expr(),
-                     "Megatron-core 0.16.1, pipeline_parallel/schedules.py", ""});
+    add_term(alive, {"tensors between stages", TermGroup::activations,
+                     second ? stages_.passing(site) : Expr(),
+                     "the schedule's function: what it has names for", ""});
     add_term(alive,
              {"weights cast by autocast", TermGroup::weights, casts,
               "torch.autocast: a copy of every matmul weight in the compute type, from forward "
               "to backward",
               ""});
-    if (!batch_is_kept(graph_) && checkpoint_ == 0) add_term(alive, batch_term(graph_));
+    if (!stages_.hold_batch() && !batch_is_kept(graph_) && checkpoint_ == 0) {
+      add_term(alive, batch_term(graph_));
+    }
     // Checkpoints keep it with their arguments.
     const bool kept = !std::holds_alternative<NoRecompute>(training_.recompute);
     if (!second || kept) add_term(alive, loaded_mask_term(job_));
@@ -225,7 +196,7 @@ class LedgerWriter {
 
   /// The moments of a block that can be a peak: at one site nothing else differs between them.
   const BlockMoments& moments(const Site& site, bool second) {
-    const BlockPass pass = pass_of(site, second);
+    const BlockPass pass = passes_.of(site, second);
     const auto [entry, is_new] = moments_.try_emplace({site.block, pass});
     if (!is_new) return entry->second;
     entry->second = of_blocks_.of(site.block, pass);
@@ -290,7 +261,7 @@ class LedgerWriter {
     write_unit_hooks(site, second, base);
     add_terms(base,
               units_.exist() ? units_.in_backward(site) : gradients_.zero().gathered(site, true));
-    if (runs_again(site)) {
+    if (passes_.run_again(site)) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
         add_terms(alive, gradients_.at(site, moment));
@@ -302,6 +273,7 @@ class LedgerWriter {
     }
     for (const Moment& moment : second.backward) {
       Alive alive = base;
+      add_term(alive, stages_.adopted(*life_, site, moment));
       add_terms(alive, gradients_.at(site, moment));
       add_moment(alive, moment, site, "backward");
       write_instant("backward", site, moment, std::move(alive));
@@ -334,9 +306,14 @@ class LedgerWriter {
       terms_.instant(instant.name, instant.name, std::move(alive));
     }
     if (gradients_.zero().exist() || job_.parallelism.offload.optimizer) return;
+    for (LedgerUnits::Hook& hook : units_.reductions()) {
+      Alive alive = always_;
+      add_terms(alive, std::move(hook.terms));
+      terms_.instant(hook.name, "reductions", std::move(alive));
+    }
     Alive after_backward = always_;
     add_all_gradients(after_backward);
-    add_term(after_backward, batch_term(graph_));
+    if (!stages_.hold_batch()) add_term(after_backward, batch_term(graph_));
     if (training_.clip_gradients) {
       Alive alive = after_backward;
       add_term(alive, clip_term(graph_.parameters));
@@ -366,22 +343,23 @@ class LedgerWriter {
   const Graph& graph_;
   const Job& job_;
   const TrainingSpec& training_;
-  bool is_megatron_;
   std::int64_t layers_;
   LayerCount layer_count_;
   CheckpointPlan plan_;
   std::int64_t checkpoint_;  // its length
+  LedgerPasses passes_;
   LedgerMoments of_blocks_;
   LedgerTerms terms_;
   LedgerUnits units_;
   LedgerGradients gradients_;
   Alive always_;
   Alive all_gradients_;
+  Alive kept_gradients_;  // from one micro-step to the next
   Expr shared_tables_;
   Expr layer_input_;
-  Expr in_flight_;  // of a pipeline
-  Expr passing_;    // the same
   std::vector<PassedOn> passed_on_;
+  LedgerStages stages_;
+  const LedgerStages::Life* life_ = &stages_.lives(0).front();
   std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;
 };
 

@@ -104,7 +104,7 @@ std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
         if (block.checkpointable) {
           name = "layer " + std::to_string(layers_before + 1) + " of " + std::to_string(layers);
         }
-        sites.push_back({run.block, before, after, layers_before, std::move(name)});
+        sites.push_back({run.block, before, after, layers_before, 0, std::move(name)});
       }
       ++before[run.block];
       if (block.checkpointable) ++layers_before;

@@ -19,6 +19,7 @@ struct Site {
   std::vector<std::int64_t> before;  ///< for each block, how many stand before this one
   std::vector<std::int64_t> after;   ///< and how many after
   std::int64_t layers_before = 0;    ///< checkpointable blocks before this one
+  std::size_t stage = 0;             ///< of the graph's
   std::string name;                  ///< "layer 32 of 32", "head"
 };
 

@@ -290,6 +290,12 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
         "yet: without 'offload' a refusal says what it would save"};
   }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
+  // A form is that of equal stages, of which a first and a last one say all.
+  if (request.job.parallelism.pipeline > 1 && request.job.end_layers() > 0) {
+    return Unavailable{
+        "a search around torchtitan's pipelines, whose stages differ in their layers, is not "
+        "available yet: `memest estimate` answers for one"};
+  }
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
   if (request.job.model.adapter && !alone) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <variant>
 
+#include "check_rules.hpp"
 #include "scalar.hpp"
 
 namespace memest {
@@ -13,11 +14,6 @@ namespace {
 const TrainingSpec& training_of(const Job& job) { return *job.training; }
 
 bool is_te(const Job& job) { return training_of(job).implementation.layers == LayerSpec::te; }
-
-std::int64_t layers_of(const Job& job) {
-  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  return decoder == nullptr ? 0 : decoder->layers();
-}
 
 std::int64_t stages_of(const Job& job) {
   return job.parallelism.pipeline * job.parallelism.virtual_stages;
@@ -54,24 +50,15 @@ const MixtureOfExperts* experts_of(const Job& job) {
   return nullptr;
 }
 
-bool leaves_layers_over(const Job& job) { return layers_of(job) % stages_of(job) != 0; }
+bool leaves_layers_over(const Job& job) { return decoder_layers_of(job) % stages_of(job) != 0; }
 
 bool leaves_chunks_over(const Job& job) {
   const FullRecompute* full = full_of(job);
   return full != nullptr && full->method == RecomputeMethod::uniform && !leaves_layers_over(job) &&
-         (layers_of(job) / stages_of(job)) % full->layers != 0;
+         (decoder_layers_of(job) / stages_of(job)) % full->layers != 0;
 }
 
-/// Something that Megatron-core 0.16 (or memest with it) refuses; `section` and `key` are where a
-/// spec asks for it.
-struct Rule {
-  std::string_view section;
-  std::string_view key;
-  bool (*broken)(const Job&);
-  const char* message;
-  const char* hint;
-};
-
+/// What Megatron-core 0.16 (or memest with it) refuses.
 constexpr std::array kRules = {
     Rule{"training", "implementation",
          [](const Job& job) {
@@ -210,21 +197,6 @@ constexpr std::array kRules = {
          },
          "every rank of 'tensor' x 'context' takes as many key-value heads",
          "use fewer ranks, or 'ring'"},
-    Rule{"parallelism", "schedule",
-         [](const Job& job) {
-           const Parallelism& p = job.parallelism;
-           return (p.schedule == Schedule::interleaved) != (p.virtual_stages > 1) ||
-                  (p.virtual_stages > 1 && p.pipeline == 1);
-         },
-         "an interleaved schedule is that of several stages a rank of a pipeline",
-         "set 'pipeline', 'virtual_stages' and 'schedule: interleaved' together"},
-    Rule{"parallelism", "virtual_stages",
-         [](const Job& job) {
-           const Parallelism& p = job.parallelism;
-           return p.virtual_stages > 1 && training_of(job).gradient_accumulation % p.pipeline != 0;
-         },
-         "an interleaved schedule takes as many micro-batches at once as the pipeline has ranks",
-         "choose a 'global_batch' of a multiple of 'pipeline' micro-batches a rank"},
 };
 
 /// Of other frameworks: what of `recompute` is Megatron's alone.
@@ -234,14 +206,6 @@ bool asks_for_megatrons_recompute(const Job& job) {
   }
   const auto* parts = std::get_if<SelectiveRecompute>(&training_of(job).recompute);
   return parts != nullptr && parts->feed_forward;
-}
-
-/// The place of `key` of `section`, or of the implementation that refuses it.
-SourceSpan place_of(const Value& root, const Rule& rule) {
-  const Value* section = root.find(rule.section);
-  const Value* key = section == nullptr ? nullptr : section->find(rule.key);
-  if (key != nullptr) return key->span;
-  return root.find("training")->find("implementation")->span;
 }
 
 /// The losses over shards of the vocabulary are Megatron's.
@@ -269,10 +233,8 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
         "parts of layers, methods and shares are those of the implementation megatron"));
     return;
   }
-  for (const Rule& rule : kRules) {
-    if (!rule.broken(job)) continue;
-    diagnostics.push_back(error_at(place_of(root, rule), rule.message, rule.hint));
-  }
+  check_rules(kRules, root, job, diagnostics);
+  check_rules(pipeline_rules(), root, job, diagnostics);
 }
 
 }  // namespace memest

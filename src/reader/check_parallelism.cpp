@@ -38,15 +38,19 @@ bool in_megatron_or_torchtitan(const Job& job) {
   return in_megatron(job) || framework_of(job) == Framework::torchtitan;
 }
 
-bool in_megatrons_schedules(const Job& job) {
-  return in_megatron(job) && job.parallelism.schedule == Schedule::interleaved;
+/// torchtitan runs torch.distributed.pipelining's GPipe as well.
+bool in_schedules_of_framework(const Job& job) {
+  const Schedule schedule = job.parallelism.schedule;
+  const bool titan = framework_of(job) == Framework::torchtitan;
+  return (in_megatron(job) && schedule == Schedule::interleaved) ||
+         (titan && schedule != Schedule::zero_bubble);
 }
 
 constexpr std::array kWays = {
     Way{"tensor", "tensor parallelism", [](const Parallelism& p) { return p.tensor > 1; },
         in_megatron_or_torchtitan},
     Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
-        in_megatron},
+        in_megatron_or_torchtitan},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
         in_layers_of_te},
     Way{"expert", "expert parallelism", [](const Parallelism& p) { return p.expert > 1; },
@@ -58,9 +62,9 @@ constexpr std::array kWays = {
         in_megatron_or_torchtitan},
     Way{"schedule", "the pipeline schedule",
         [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; },
-        in_megatrons_schedules},
+        in_schedules_of_framework},
     Way{"virtual_stages", "an interleaved pipeline",
-        [](const Parallelism& p) { return p.virtual_stages > 1; }, in_megatrons_schedules},
+        [](const Parallelism& p) { return p.virtual_stages > 1; }, in_schedules_of_framework},
     Way{"fsdp", "FSDP1", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 1; },
         in_plain_loop_of_transformers},
     Way{"fsdp", "FSDP1's hybrid sharding",

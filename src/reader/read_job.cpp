@@ -7,6 +7,7 @@
 #include "check.hpp"
 #include "check_megatron.hpp"
 #include "check_parallelism.hpp"
+#include "check_torchtitan.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
 #include "merge.hpp"
@@ -102,6 +103,17 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
+/// torchtitan gives the ranks of an interleaved pipeline two stages where nothing is said.
+void set_stages_of_framework(const Value* parallelism, Job& job) {
+  constexpr std::int64_t kStages = 2;
+  const bool says = parallelism != nullptr && parallelism->find("virtual_stages") != nullptr;
+  const bool titan =
+      job.training && job.training->implementation.framework == Framework::torchtitan;
+  if (titan && !says && job.parallelism.schedule == Schedule::interleaved) {
+    job.parallelism.virtual_stages = kStages;
+  }
+}
+
 Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnostics) {
   const std::size_t schema_errors = diagnostics.size();
   const auto mapping = [&root](std::string_view key) {
@@ -134,9 +146,11 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     job.inference = read_inference(*inference, has_model ? &job.model : nullptr, diagnostics);
     if (job.inference) job.margins = find_margins(job.inference->implementation.framework);
   }
+  set_stages_of_framework(mapping("parallelism"), job);
   check_inference_alone(root, job, diagnostics);
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);
+  check_torchtitan(root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);
   const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {

@@ -29,6 +29,11 @@ std::int64_t Parallelism::shard_ranks() const {
   return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
 }
 
+Reshard Parallelism::reshard() const {
+  const bool keeps = pipeline > 1 && fsdp->reshard == Reshard::all_but_last;
+  return keeps ? Reshard::never : fsdp->reshard;
+}
+
 std::int64_t Parallelism::expert_ranks() const {
   return checked_multiply(checked_multiply(data, context), whole_experts() ? tensor : 1);
 }
@@ -44,6 +49,11 @@ std::int64_t Job::global_batch() const {
 const ForwardSpec* Job::forward() const {
   if (training) return &*training;
   return inference ? &*inference : nullptr;
+}
+
+std::int64_t Job::end_layers() const {
+  return forward() != nullptr && forward()->implementation.framework == Framework::torchtitan ? 1
+                                                                                              : 0;
 }
 
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }

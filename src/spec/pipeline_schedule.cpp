@@ -47,13 +47,20 @@ std::vector<PipelineAction> zero_bubble_actions(const PipelinePlace& place,
 
 }  // namespace
 
-std::vector<LayerSpan> stages_of(std::int64_t layers, const PipelinePlace& place) {
+LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages) {
+  const std::int64_t all = split.layers + 2 * split.ends;
+  const auto first_of = [&](std::int64_t stage) {
+    const std::int64_t before = all / stages * stage + std::min(stage, all % stages);
+    return std::clamp<std::int64_t>(before - split.ends, 0, split.layers);
+  };
+  return {first_of(index), first_of(index + 1) - first_of(index)};
+}
+
+std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place) {
   const std::int64_t stages = place.ranks * place.chunks;
-  expect(layers % stages == 0, "every stage of a pipeline has as many layers");
-  const std::int64_t count = layers / stages;
   std::vector<LayerSpan> spans;
   for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
-    spans.push_back({(chunk * place.ranks + place.rank) * count, count});
+    spans.push_back(stage_of(split, chunk * place.ranks + place.rank, stages));
   }
   return spans;
 }

@@ -271,12 +271,11 @@ void PricedModel::match_weights(const StepWork& work) {
 std::int64_t PricedModel::layers() const { return static_cast<std::int64_t>(before_.size()) - 1; }
 
 PartCost PricedModel::stage(std::int64_t index, std::int64_t stages) const {
-  const std::int64_t first = layers() * index / stages;
-  const std::int64_t end = layers() * (index + 1) / stages;
-  PartCost part = before_[static_cast<std::size_t>(end)];
-  part -= before_[static_cast<std::size_t>(first)];
-  if (recomputed_ > 0 && end - first > recomputed_) {
-    part.passes.recompute *= static_cast<double>(recomputed_) / static_cast<double>(end - first);
+  const LayerSpan span = stage_of({layers(), job_->end_layers()}, index, stages);
+  PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
+  part -= before_[static_cast<std::size_t>(span.first)];
+  if (recomputed_ > 0 && span.count > recomputed_) {
+    part.passes.recompute *= static_cast<double>(recomputed_) / static_cast<double>(span.count);
   }
   if (index == 0) part += front_;
   if (index + 1 == stages) part += back_;

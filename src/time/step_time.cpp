@@ -25,18 +25,18 @@ struct StepPlace {
 double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op.causal ? 0.5 : 1; }
 
 /// How often one rank of the pipeline runs each block of the whole model in a micro-step.
-std::vector<double> executions_of_rank(const StepWork& work, const PipelinePlace& place) {
+std::vector<double> executions_of_rank(const StepWork& work, const Job& job,
+                                       const PipelinePlace& place) {
   const Graph& graph = *work.graph;
-  const std::int64_t stages = place.ranks * place.chunks;
-  std::int64_t layers = 0;
+  StageSplit split{.ends = job.end_layers()};
   for (const BlockRun& run : graph.order) {
-    if (graph.blocks[run.block].checkpointable) layers += run.repeat;
+    if (graph.blocks[run.block].checkpointable) split.layers += run.repeat;
   }
+  const std::vector<LayerSpan> stages = stages_of(split, place);
   const auto runs_here = [&](std::int64_t layer) {
-    for (std::int64_t stage = place.rank; stage < stages; stage += place.ranks) {
-      if (layer >= layers * stage / stages && layer < layers * (stage + 1) / stages) return true;
-    }
-    return false;
+    return std::any_of(stages.begin(), stages.end(), [layer](const LayerSpan& span) {
+      return layer >= span.first && layer < span.first + span.count;
+    });
   };
   std::vector<double> executions(graph.blocks.size(), 0);
   std::int64_t layer = 0;
@@ -141,7 +141,7 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
   const Parallelism& parallelism = place.job.parallelism;
   OpTimes times;
   add_ops(times, place,
-          executions_of_rank(place.work,
+          executions_of_rank(place.work, place.job,
                              {parallelism.pipeline, step.rank, parallelism.virtual_stages}));
   const auto add_update = [&](std::string_view name, StreamOp op, double seconds) {
     const CallPrice price = place.links.laws().price(StreamShape{.op = op, .bytes = 1 << 30});

@@ -204,6 +204,34 @@ class Specs {
            "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor) + "}\n";
   }
 
+  /// A pipeline of torchtitan's, whose stages have unequal numbers of layers.
+  std::string draw_torchtitan_pipeline() {
+    const std::string schedule = one_of(std::array<std::string, 3>{"1f1b", "gpipe", "interleaved"});
+    const int stages = schedule == "interleaved" ? one_of(std::array{2, 3}) : 1;
+    const int data = one_of(std::array{1, 2, 4});
+    const int tensor = data > 1 ? one_of(std::array{1, 2}) : 1;
+    pipeline_ = one_of(std::array{2, 4});
+    return "model: {family: decoder, layers: " +
+           std::to_string(pipeline_ * stages * 2 + one_of(std::array{0, 1, 3})) +
+           ", hidden_size: 512, heads: 8, head_dim: 64, kv_heads: " + one_of(std::array{"8", "2"}) +
+           ", ffn_size: 1408, vocab_size: " + one_of(std::array{"1000", "32000"}) +
+           ", norm: rmsnorm, position: rope, activation: swiglu, bias: false, tied_embeddings: "
+           "false}\ntraining: {seq_len: 512, micro_batch: " +
+           one_of(std::array{"1", "2"}) +
+           ", gradient_accumulation: " + std::to_string(pipeline_ * one_of(std::array{1, 2, 3})) +
+           ", precision: " + (data > 1 ? "fsdp2-bf16" : "fp32") +
+           ", optimizer: {name: adamw, implementation: fused}, recompute: " +
+           one_of(std::array<std::string, 3>{"none", "full", "selective"}) +
+           ", clip_gradients: true, implementation: {name: torchtitan, loss_parallel: true}}\n" +
+           "parallelism: {data: " + std::to_string(data) + ", tensor: " + std::to_string(tensor) +
+           (tensor > 1 ? ", sequence: true" : "") + ", pipeline: " + std::to_string(pipeline_) +
+           ", schedule: " + schedule +
+           (stages > 1 ? ", virtual_stages: " + std::to_string(stages) : "") +
+           (data > 1 ? ", fsdp: {version: 2, reshard_after_forward: default}" : "") + "}\n" +
+           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor * pipeline_) +
+           "}\n";
+  }
+
  private:
   template <class Choices>
   typename Choices::value_type one_of(const Choices& choices) {
@@ -310,6 +338,24 @@ TEST_CASE("so is that of a model that fully_shard cuts: to 0.01 % in three of fo
     if (distance <= 0.0001) ++close;
   }
   CHECK(close >= kJobs * 3 / 4);
+}
+
+TEST_CASE("so is that of every rank of torchtitan's pipelines: to 1 % in nine of ten") {
+  constexpr int kJobs = 40;
+  Specs specs(6);
+  int ranks = 0;
+  int close = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string spec = specs.draw_torchtitan_pipeline();
+    for (int rank = 0; rank < specs.pipeline(); ++rank) {
+      INFO(spec << "rank " << rank);
+      const double distance = distance_of(spec, rank);
+      CHECK(distance <= 0.05);
+      if (distance <= 0.01) ++close;
+      ++ranks;
+    }
+  }
+  CHECK(close >= ranks * 9 / 10);
 }
 
 TEST_CASE("so is torchtitan's, of every recompute and over tensor-parallel ranks") {

@@ -45,15 +45,25 @@ bool is_complete(const std::vector<PipelineAction>& actions, const PipelinePlace
 }  // namespace
 
 TEST_CASE("stages lie round the ranks and hold every layer once") {
-  CHECK(stages_of(12, {3, 1, 1}) == std::vector<LayerSpan>{{4, 4}});
-  CHECK(stages_of(12, {3, 1, 2}) == std::vector<LayerSpan>{{2, 2}, {8, 2}});
+  CHECK(stages_of({12}, {3, 1, 1}) == std::vector<LayerSpan>{{4, 4}});
+  CHECK(stages_of({12}, {3, 1, 2}) == std::vector<LayerSpan>{{2, 2}, {8, 2}});
   std::set<std::int64_t> layers;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
-    for (const LayerSpan& span : stages_of(32, {4, rank, 2})) {
+    for (const LayerSpan& span : stages_of({32}, {4, rank, 2})) {
       for (std::int64_t i = 0; i < span.count; ++i) layers.insert(span.first + i);
     }
   }
   CHECK(layers.size() == 32);
+}
+
+TEST_CASE("the ends of a model count as layers where a framework says so") {
+  // torchtitan 0.2.2, generate_llm_fqn_per_model_part(4, 32): 34 / 4 is 8, the first two have one
+  // more.
+  const StageSplit split{.layers = 32, .ends = 1};
+  CHECK(stage_of(split, 0, 4) == LayerSpan{0, 8});
+  CHECK(stage_of(split, 1, 4) == LayerSpan{8, 9});
+  CHECK(stage_of(split, 2, 4) == LayerSpan{17, 8});
+  CHECK(stage_of(split, 3, 4) == LayerSpan{25, 7});
 }
 
 TEST_CASE("one forward, one backward: p - i micro-batches in flight and a bubble of (p - 1) / m") {

@@ -113,6 +113,7 @@ enum class UnitTensor : std::uint16_t {
   weight,
   reduce_scatter_input,
   gradients,        ///< the rank's shares of them
+  gradient_sum,     ///< whole, of a step's micro-batches so far
   relaid_gradient,  ///< summed or cut over the tensor-parallel ranks
   pointers,         ///< of the pieces that a copy splits or joins
   flat_weights,     ///< FSDP1's, of all of a unit's parameters
@@ -143,6 +144,11 @@ enum class Stream : std::uint8_t {
   reduce_scatter,
   cast_shards  ///< FSDP1's before it gathers
 };
+/// What `stream` is to the model parts behind the first on a pipeline's rank: each has its own.
+constexpr Stream of_part(Stream stream, std::size_t part) {
+  constexpr std::size_t kOwn = 3;
+  return static_cast<Stream>(static_cast<std::size_t>(stream) + kOwn * part);
+}
 
 struct Storage {
   std::int64_t bytes = 0;  ///< as asked for, before any rounding

@@ -72,6 +72,9 @@ struct Job {
   [[nodiscard]] const ForwardSpec* forward() const;
   /// None in inference.
   [[nodiscard]] Recompute recompute() const;
+  /// Layers that the embedding counts for where the model is cut into stages, and the head as well:
+  /// one under torchtitan, whose stages are given as much of both, none under Megatron-core.
+  [[nodiscard]] std::int64_t end_layers() const;
   WrittenKeys given;
 };
 

@@ -106,6 +106,8 @@ struct Parallelism {
   /// Whose gradients are summed and whose states are shards of one another: the context ranks are
   /// among them.
   [[nodiscard]] std::int64_t shard_ranks() const;
+  /// What `fsdp` gives back: under a pipeline torchtitan's default is nothing. `fsdp` is present.
+  [[nodiscard]] Reshard reshard() const;
   /// Whether every rank has whole experts, though it has parts of all else.
   [[nodiscard]] bool whole_experts() const { return tensor > 1 && expert_tensor == 1; }
   /// Ranks among which experts are shared and copied: data · context, and `tensor` of whole experts.

@@ -25,9 +25,16 @@ struct LayerSpan {
   friend bool operator==(const LayerSpan&, const LayerSpan&) = default;
 };
 
-/// The stages of a rank, which lie round the ranks: chunk c of rank r is stage c·p + r. `layers`
-/// is a multiple of p·v.
-std::vector<LayerSpan> stages_of(std::int64_t layers, const PipelinePlace& place);
+/// How a model's layers are cut into stages: as evenly as they can be, the first stages one more.
+struct StageSplit {
+  std::int64_t layers = 0;
+  std::int64_t ends = 0;  ///< layers that the embedding counts for, and the head as well
+};
+/// Stage `index` of `stages`, of which every one has a layer or an end of the model.
+LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages);
+
+/// The stages of a rank, which lie round the ranks: chunk c of rank r is stage c·p + r.
+std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place);
 
 /// What of a backward runs: a zero-bubble schedule has it in two, the second at any later time.
 enum class BackwardPart : std::uint8_t { whole, inputs, weights };

@@ -290,35 +290,58 @@ bool wants_gradient(const Block& block) {
   return false;
 }
 
-/// Blocks of the kinds that occur, in the order of their first layer; adjacent equal ones are a
-/// run. Before the first adapter a layer gives no gradient to its input.
-/// Answers whether the last one's output wants a gradient.
-bool append_layers(const DecoderContext& context, Graph& graph) {
-  const DecoderSpec& decoder = context.decoder;
-  std::vector<std::array<std::size_t, 2>> blocks(decoder.kinds.size(), {0, 0});
-  const auto append = [&](std::size_t kind, bool wanted, std::int64_t repeat) {
-    std::size_t& block = blocks[kind][wanted ? 1 : 0];
-    if (block == 0) {
-      block = graph.blocks.size();
-      graph.blocks.push_back(layer_block(context, decoder.kinds[kind], wanted));
+/// Blocks of the parts, each written once, in forward order.
+class PartWriter {
+ public:
+  PartWriter(const DecoderContext& context, Graph& graph)
+      : context_(context), graph_(graph), layers_(context.decoder.kinds.size()) {}
+
+  void write(const ModelPart& part) {
+    // What a stage is given by another it gives a gradient to.
+    bool wanted = true;
+    if (part.embedding) {
+      append(embedding_block(context_));
+      wanted = wants_gradient(graph_.blocks.back()) || context_.embeddings_want_gradient();
     }
-    if (graph.order.back().block == block) {
-      graph.order.back().repeat += repeat;
-    } else {
-      graph.order.push_back({block, repeat});
-    }
-    return wants_gradient(graph.blocks[block]);
-  };
-  bool wanted = wants_gradient(graph.blocks.back()) || context.embeddings_want_gradient();
-  for (const LayerRun& run : decoder.order) {
-    for (std::int64_t left = run.repeat; left > 0;) {
-      const std::int64_t equal = wanted ? left : 1;
-      wanted = append(run.kind, wanted, equal);
-      left -= equal;
-    }
+    wanted = append_layers(part, wanted);
+    if (!part.head) return;
+    append(head_block(context_, wanted));
+    if (context_.policy.gradients) append(loss_block(context_));
   }
-  return wanted;
-}
+
+ private:
+  void append(Block block) {
+    graph_.order.push_back({graph_.blocks.size(), 1});
+    graph_.blocks.push_back(std::move(block));
+  }
+
+  /// Adjacent equal ones are a run. Before the first adapter a layer gives no gradient to its
+  /// input. Answers whether the last one's output wants a gradient.
+  bool append_layers(const ModelPart& part, bool wanted) {
+    const DecoderSpec& decoder = context_.decoder;
+    const std::size_t first_run = graph_.order.size();
+    for (std::int64_t layer = part.first; layer < part.first + part.count; ++layer) {
+      const std::size_t kind = decoder.kind_of(layer);
+      std::optional<std::size_t>& block = layers_[kind][wanted ? 1 : 0];
+      if (!block) {
+        block = graph_.blocks.size();
+        graph_.blocks.push_back(layer_block(context_, decoder.kinds[kind], wanted));
+      }
+      if (graph_.order.size() > first_run && graph_.order.back().block == *block) {
+        ++graph_.order.back().repeat;
+      } else {
+        graph_.order.push_back({*block, 1});
+      }
+      wanted = wants_gradient(graph_.blocks[*block]);
+    }
+    return wanted;
+  }
+
+  const DecoderContext& context_;
+  Graph& graph_;
+  // By kind, and whether the input wants a gradient.
+  std::vector<std::array<std::optional<std::size_t>, 2>> layers_;
+};
 
 /// torchtitan's save list: attention, and of the matrix products every second one from the first on
 /// (torchtitan/distributed/activation_checkpoint.py).
@@ -348,15 +371,15 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::stri
   if (auto* unavailable = std::get_if<Unavailable>(&made)) return std::move(*unavailable);
   const DecoderContext& context = std::get<DecoderContext>(made);
   Graph graph;
-  const auto append = [&graph](Block block) {
-    graph.order.push_back({graph.blocks.size(), 1});
-    graph.blocks.push_back(std::move(block));
-  };
-  append(embedding_block(context));
-  const bool wanted = append_layers(context, graph);
-  append(head_block(context, wanted));
-  graph.trains = policy.gradients;
-  if (graph.trains) append(loss_block(context));
+  PartWriter writer(context, graph);
+  if (policy.parts.empty()) {
+    writer.write({.first = 0, .count = context.decoder.layers(), .embedding = true, .head = true});
+  }
+  for (const ModelPart& part : policy.parts) {
+    graph.stages.push_back(graph.order.size());
+    writer.write(part);
+  }
+  graph.trains = policy.gradients && (policy.parts.empty() || policy.parts.back().head);
   bind_sizes(context, graph.sizes);
   return graph;
 }

@@ -6,6 +6,7 @@
 #include "../parameter_names.hpp"
 #include "decoder.hpp"
 #include "megatron.hpp"
+#include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 #include "plain.hpp"
 
@@ -64,6 +65,38 @@ void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& in
   }
 }
 
+/// The tensors of a pipeline rank's stages, in the order in which they are placed: of every stage
+/// the rows before the layers where it has the embedding, its layers, the rows behind them where it
+/// has the head, and the rotations.
+Inventory of_parts(const Inventory& whole, const std::vector<ModelPart>& parts) {
+  InventoryBuilder inventory;
+  for (const ModelPart& part : parts) {
+    bool behind_layers = false;
+    for (const PlacementRun& run : whole.placement) {
+      behind_layers = behind_layers || run.layers;
+      const bool is_buffer = run.steps.front().buffer;
+      if (!run.layers && !is_buffer && !(behind_layers ? part.head : part.embedding)) continue;
+      if (run.layers) {
+        inventory.repeat_layer(part.count);
+      } else {
+        inventory.repeat(run.repeat);
+      }
+      for (const PlacementStep& step : run.steps) {
+        if (step.buffer) {
+          BufferTensor row = whole.buffers[step.row];
+          row.count = step.count;
+          inventory.add(std::move(row));
+        } else {
+          ParameterTensor row = whole.parameters[step.row];
+          row.count = step.count;
+          inventory.add(std::move(row));
+        }
+      }
+    }
+  }
+  return std::move(inventory).take();
+}
+
 std::variant<Graph, Unavailable> of_layers(const LayerList& layers, const ModelSpec& model,
                                            const LoweringPolicy& policy) {
   if (model.adapter) return Unavailable{"adapters of a list of layers are not available yet"};
@@ -98,7 +131,8 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
     graph->parameters = parameters_of(as_stored, policy.implementation);
     if (policy.implementation.framework == Framework::torchtitan) {
       cut_over_tensor_ranks(policy.tensor, graph->parameters);
-      add_rotations(as_stored, policy.seq_len, graph->parameters);
+      add_rotations(as_stored, checked_multiply(policy.seq_len, policy.context), graph->parameters);
+      if (!policy.parts.empty()) graph->parameters = of_parts(graph->parameters, policy.parts);
     }
     for (BufferTensor& buffer : graph->parameters.buffers) {
       if (buffer.as_weights) buffer.dtype = policy.weights;

@@ -64,6 +64,10 @@ class Engine {
   /// Attributes of its modules that have a graph hold `owner`, the input's, as long as they last.
   StorageId forward_stage(std::size_t stage, StorageId input,
                           const std::shared_ptr<void>& owner = nullptr);
+  /// The loss of what the last stage answered, where the program takes it.
+  StorageId take_loss();
+  /// The same forward under torch.no_grad().
+  StorageId evaluate_stage(std::size_t stage, StorageId input);
   /// The backward of a stage from its result's gradient, of which the caller gives up one
   /// reference. Answers the gradient of its input.
   StorageId backward_stage(std::size_t stage, StorageId gradient);
@@ -129,6 +133,9 @@ class Engine {
 
   // engine_forward.cpp
   void run_sites(std::uint32_t begin, std::uint32_t end);
+  void evaluate_site(const OpSite& site);
+  [[nodiscard]] std::uint32_t end_of_model(const StageSites& stage) const;
+  StorageId hand_over_answer(std::size_t stage);
   void begin_forward(StorageId batch, StorageId labels);
   void end_forward();
   void run_forward(const OpSite& site, bool saves);
@@ -240,6 +247,7 @@ struct Engine::InFlight {
   std::vector<Slot> slots;
   std::vector<StorageId> inputs;
   std::vector<Slice> inputs_of;
+  std::vector<StorageId> selected;
   std::vector<StorageId> kept_with_loss;
 };
 

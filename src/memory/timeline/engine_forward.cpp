@@ -104,16 +104,18 @@ void Engine::hook_after_forward(const OpSite& site) {
 /// Nothing is saved, nothing dropped out, and nothing made that only a backward reads.
 void Engine::evaluate(StorageId batch, StorageId labels) {
   begin_forward(batch, labels);
-  for (const OpSite& site : order_.sites()) {
-    const OpProgram& op = order_.op(site);
-    if (op.drops) {
-      hand_on(site, op);
-    } else {
-      make_outputs(site, op, Mode::evaluation);
-    }
-    end_references(site, op);
-  }
+  for (const OpSite& site : order_.sites()) evaluate_site(site);
   end_forward();
+}
+
+void Engine::evaluate_site(const OpSite& site) {
+  const OpProgram& op = order_.op(site);
+  if (op.drops) {
+    hand_on(site, op);
+  } else {
+    make_outputs(site, op, Mode::evaluation);
+  }
+  end_references(site, op);
 }
 
 /// Dropout answers what it was given; its result is the last thing that it would make.

@@ -17,11 +17,43 @@ StorageId Engine::forward_stage(std::size_t stage, StorageId input,
   inputs_.clear();
   if (input != kNoStorage) storages_[sites.input] = input;
   input_owner_ = owner;
-  run_sites(sites.begin, sites.end);
+  run_sites(sites.begin, end_of_model(sites));
   input_owner_.reset();
+  return hand_over_answer(stage);
+}
+
+/// Before the loss where the program takes it.
+std::uint32_t Engine::end_of_model(const StageSites& stage) const {
+  return settings_.loss_outside ? stage.loss : stage.end;
+}
+
+StorageId Engine::hand_over_answer(std::size_t stage) {
+  const StageSites& sites = order_.stages()[stage];
   end_forward();
+  if (end_of_model(sites) < sites.end) return logits();
   held_[sites.output] = 0;
   return storages_[sites.output];
+}
+
+StorageId Engine::take_loss() {
+  const StageSites& last = order_.stages().back();
+  run_sites(last.loss, last.end);
+  end_forward();
+  return loss();
+}
+
+StorageId Engine::evaluate_stage(std::size_t stage, StorageId input) {
+  const StageSites& sites = order_.stages()[stage];
+  thread_ = Thread::forward;
+  origin_ = Origin::forward;
+  if (input != kNoStorage) storages_[sites.input] = input;
+  for (std::uint32_t i = sites.begin; i < end_of_model(sites); ++i) {
+    const OpSite& site = order_.sites()[i];
+    hook_before_forward(site);
+    evaluate_site(site);
+    hook_after_forward(site);
+  }
+  return hand_over_answer(stage);
 }
 
 StorageId Engine::backward_stage(std::size_t stage, StorageId gradient) {
@@ -42,6 +74,7 @@ void Engine::exchange(InFlight& other) {
   std::swap(slots_, other.slots);
   std::swap(inputs_, other.inputs);
   std::swap(inputs_of_, other.inputs_of);
+  std::swap(selected_, other.selected);
   std::swap(kept_with_loss_, other.kept_with_loss);
 }
 
@@ -51,6 +84,7 @@ Engine::InFlight Engine::fresh() const {
           std::vector<Slot>(slots_.size()),
           {},
           std::vector<Slice>(inputs_of_.size()),
+          std::vector<StorageId>(selected_.size(), kNoStorage),
           {}};
 }
 

@@ -63,13 +63,18 @@ void ForwardOrder::find_stages(const Graph& graph) {
                                     [first](const OpSite& site) { return site.instance == first; });
     const auto at = static_cast<std::uint32_t>(begin - sites_.begin());
     if (!stages_.empty()) {
-      stages_.back().end = at;
+      stages_.back().end = stages_.back().loss = at;
       stages_.back().output = output_cell(first - 1);
     }
-    stages_.push_back({at, 0, storage_cell(first, block.input), 0});
+    stages_.push_back({at, 0, 0, storage_cell(first, block.input), 0});
   }
-  stages_.back().end = static_cast<std::uint32_t>(sites_.size());
-  stages_.back().output = output_cell(static_cast<std::uint32_t>(instances_.size() - 1));
+  const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
+  const auto end = static_cast<std::uint32_t>(sites_.size());
+  const auto ops_of_loss = static_cast<std::uint32_t>(
+      graph.trains ? graph.blocks[instances_[last].block].ops.size() : 0);
+  stages_.back().end = end;
+  stages_.back().loss = end - ops_of_loss;
+  stages_.back().output = output_cell(last);
 }
 
 std::vector<Cell> ForwardOrder::cells_named(std::string_view name) const {
@@ -125,8 +130,11 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
     return cell(0, embedding_table(graph.blocks[instances_.front().block]));
   }
   const BlockProgram& compiled = programs_[instances_[instance].block];
+  const Tensor& made = block.tensors[tensor];
+  const std::int64_t rows =
+      made.shape.empty() ? 1 : narrow_to_int64(made.shape.front().evaluate(graph.sizes));
   parameters_.push_back(
-      {instance, tensor, compiled.elements[tensor], 0, block.tensors[tensor].gradient_is_relaid});
+      {instance, tensor, compiled.elements[tensor], rows, 0, made.gradient_is_relaid});
   return static_cast<std::uint32_t>(parameters_.size() - 1);
 }
 

@@ -29,15 +29,17 @@ struct ParameterUse {
   std::uint32_t instance = 0;  ///< the block that owns it
   TensorId tensor = 0;
   std::int64_t elements = 0;
+  std::int64_t rows = 0;
   std::int64_t contributions = 0;  ///< gradients that one backward brings
   bool relaid = false;             ///< its gradient is put into the shard's form when reduced
 };
 
-/// A stage of a pipeline: ops [begin, end) of sites(), and the cells of what it is given and of
-/// what it answers.
+/// A stage of a pipeline: ops [begin, end) of sites(), from `loss` on the loss's, and the cells of
+/// what it is given and of what it answers.
 struct StageSites {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
+  std::uint32_t loss = 0;
   Cell input = 0;
   Cell output = 0;
 };

@@ -63,9 +63,10 @@ void TrainingLoop::step(std::uint16_t number) {
   recorder_.begin_step(number);
   if (habits_.step_is_function) send_targets();
   if (number == 1) begin_run();
-  const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
-  for (std::int64_t i = 1; i <= count; ++i) {
-    micro_step(static_cast<std::uint16_t>(i));
+  if (stages_ != nullptr) {
+    run_pipeline();
+  } else {
+    run_micro_steps();
   }
   recorder_.begin(Phase::clip);
   recorder_.release(std::exchange(norm_, kNoStorage));
@@ -92,12 +93,51 @@ void TrainingLoop::step(std::uint16_t number) {
   drop(std::exchange(batches_, {}));
 }
 
+void TrainingLoop::run_micro_steps() {
+  const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
+  for (std::int64_t i = 1; i <= count; ++i) micro_step(static_cast<std::uint16_t>(i));
+}
+
+/// All micro-batches are one batch of the loader's. The last stage's losses are stacked, summed and
+/// divided; other ranks make a number in their place.
+void TrainingLoop::run_pipeline() {
+  const std::int64_t sequences =
+      checked_multiply(training_.micro_batch, training_.gradient_accumulation);
+  const std::int64_t bytes = checked_multiply(sequences, training_.seq_len * size_of(DType::int64));
+  recorder_.begin(Phase::batch, 1);
+  batches_.push_back({make(bytes, Holding::batch, LoopTensor::batch),
+                      make(bytes, Holding::batch, LoopTensor::labels)});
+  recorder_.end();
+  recorder_.begin(Phase::backward, 1);
+  const std::vector<StorageId> losses =
+      stages_->run(batches_.back().inputs, batches_.back().labels);
+  const auto number = [this](std::int64_t count) {
+    return make(checked_multiply(count, size_of(DType::fp32)), Holding::activations,
+                LoopTensor::loss);
+  };
+  if (losses.empty()) {
+    loss_.scalar = number(1);
+  } else {
+    const StorageId stack = number(static_cast<std::int64_t>(losses.size()));
+    const StorageId sum = number(1);
+    recorder_.release(stack);
+    loss_.scalar = number(1);
+    recorder_.release(sum);
+  }
+  drop(losses);
+  recorder_.end();
+}
+
 /// The losses of the micro-steps are stacked and summed for the report.
 void TrainingLoop::return_from_step() {
-  const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
-  const StorageId stack = make(checked_multiply(count, order_.loss_bytes()), Holding::temporaries,
-                               LoopTensor::reported_loss);
-  const StorageId sum = scalar(Holding::temporaries, LoopTensor::reported_loss);
+  const std::int64_t count =
+      stages_ != nullptr ? 1 : std::min(training_.gradient_accumulation, kMostMicroSteps);
+  const auto numbers = [this](std::int64_t elements) {
+    return make(checked_multiply(elements, size_of(DType::fp32)), Holding::temporaries,
+                LoopTensor::reported_loss);
+  };
+  const StorageId stack = numbers(count);
+  const StorageId sum = numbers(1);
   recorder_.release(stack);
   recorder_.release(std::exchange(targets_, kNoStorage));
   recorder_.release(std::exchange(float_targets_, kNoStorage));

@@ -7,6 +7,7 @@
 #include "gradient_scaler.hpp"
 #include "loop_habits.hpp"
 #include "optimizer_run.hpp"
+#include "pipeline_stages.hpp"
 #include "recorder.hpp"
 
 namespace memest {
@@ -15,6 +16,9 @@ class TrainingLoop {
  public:
   TrainingLoop(const Job& job, const ForwardOrder& order, Engine& engine, OptimizerRun& optimizer,
                Recorder& recorder);
+
+  /// Micro-batches run through `stages` from here on.
+  void run_in(PipelineStages& stages) { stages_ = &stages; }
 
   void step(std::uint16_t number);
 
@@ -32,7 +36,9 @@ class TrainingLoop {
   void drop(const std::vector<StorageId>& outputs);
   void drop(const Loss& loss);
   void drop(const std::vector<Batch>& batches);
+  void run_micro_steps();
   void micro_step(std::uint16_t number);
+  void run_pipeline();
   void begin_run();
   void return_from_step();
   void send_targets();
@@ -58,6 +64,7 @@ class TrainingLoop {
   OptimizerRun& optimizer_;
   Recorder& recorder_;
   const LoopHabits& habits_;
+  PipelineStages* stages_ = nullptr;  // null: the whole model is one
   GradientScaler scaler_;
   bool sums_targets_ = false;
   bool clips_ = false;  // DeepSpeed does it within its own step, an offloaded optimizer on the host

@@ -27,4 +27,12 @@ ModelTensors model_tensors(const Inventory& inventory) {
   return tensors;
 }
 
+std::vector<StorageId> placed_weights(const Timeline& timeline) {
+  std::vector<StorageId> weights;
+  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
+    if (timeline.storages[i].label.origin == Origin::parameter) weights.push_back(i);
+  }
+  return weights;
+}
+
 }  // namespace memest

@@ -21,4 +21,7 @@ struct ModelTensors {
 
 ModelTensors model_tensors(const Inventory& inventory);
 
+/// The storages of the parameters that have their place by now.
+std::vector<StorageId> placed_weights(const Timeline& timeline);
+
 }  // namespace memest

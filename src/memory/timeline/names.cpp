@@ -147,6 +147,8 @@ std::string_view name_of(UnitTensor tensor) {
       return "reduce_scatter input";
     case UnitTensor::gradients:
       return "gradients";
+    case UnitTensor::gradient_sum:
+      return "sum of the micro-batches' gradients";
     case UnitTensor::relaid_gradient:
       return "gradient relaid";
     case UnitTensor::pointers:
@@ -175,6 +177,7 @@ Holding holding_of(UnitTensor tensor) {
       return Holding::weights;
     case UnitTensor::flat_gradient:
     case UnitTensor::gradients:
+    case UnitTensor::gradient_sum:
       return Holding::gradients;
     case UnitTensor::pointers:
       return Holding::temporaries;

@@ -28,6 +28,7 @@ void Recorder::begin(Phase phase, std::uint16_t micro_step) {
 }
 
 void Recorder::turn(Phase phase) {
+  if (phase_ == phase) return;
   end();
   begin(phase, timeline_.spans.back().micro_step);
 }

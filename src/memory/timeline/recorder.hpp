@@ -28,7 +28,7 @@ class Recorder {
   void begin_step(std::uint16_t step) { step_ = step; }
   void begin(Phase phase, std::uint16_t micro_step = 0);
   void end();
-  /// The phase that runs ends here, and `phase` begins in the same micro-step.
+  /// The phase that runs ends here, and `phase` begins in the same micro-step, if that is another.
   void turn(Phase phase);
 
  private:

@@ -28,7 +28,10 @@ ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const For
       types_(types_of(job.training->recipe)),
       units_(sharded_units(job, inventory, order, timeline_)),
       states_(units_.size()),
-      arrived_(order.parameters().size(), kNoStorage) {}
+      parts_(order.stages().size()),
+      sums_(job.parallelism.pipeline > 1),
+      arrived_(order.parameters().size(), kNoStorage),
+      sums_of_(order.parameters().size(), kNoStorage) {}
 
 std::int64_t ShardedUnits::share_elements(std::size_t unit) const {
   std::int64_t elements = 0;
@@ -46,19 +49,19 @@ StorageId ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t b
   label.place = units_[unit].first;
   label.op = units_[unit].first == units_[unit].last ? 0 : 1;
   label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(bytes, label, stream);
+  const bool own = stream != Stream::compute;
+  return recorder_.allocate(bytes, label, own ? of_part(stream, units_[unit].part) : stream);
 }
 
 void ShardedUnits::before_forward(std::uint32_t instance) {
-  if (instance == 0) {
-    forward_order_.clear();
-    recorder_.release(std::exchange(spare_, kNoStorage));
-  }
+  if (instance == 0) recorder_.release(std::exchange(spare_, kNoStorage));
   for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
     if (units_[i - 1].first != instance) continue;
+    Part& part = part_of(i - 1);
+    if (units_[i - 1].is_root) part.forward_order.clear();
     gather(i - 1);
     const StorageId output = take_apart(i - 1);
-    if (output != kNoStorage) recorder_.release(std::exchange(kept_output_, output));
+    if (output != kNoStorage) recorder_.release(std::exchange(part.kept_output, output));
   }
 }
 
@@ -66,27 +69,28 @@ void ShardedUnits::after_forward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (units_[i].last != instance) continue;
     if (units_[i].reshards) give_back(i);
-    if (!units_[i].parameters.empty()) forward_order_.push_back(i);
-  }
-  if (instance == units_.back().last) {
-    recorder_.release(std::exchange(kept_output_, kNoStorage));
+    if (!units_[i].parameters.empty()) part_of(i).forward_order.push_back(i);
+    if (!units_[i].is_root) continue;
+    recorder_.release(std::exchange(part_of(i).kept_output, kNoStorage));
   }
 }
 
 void ShardedUnits::before_backward(std::uint32_t instance) {
   for (std::size_t i = units_.size(); i > 0; --i) {
     if (units_[i - 1].last != instance) continue;
+    running_ = units_[i - 1].part;
     gather(i - 1);
     recorder_.release(take_apart(i - 1));
-    const auto here = std::find(forward_order_.begin(), forward_order_.end(), i - 1);
-    const bool first = here == forward_order_.begin() || here == forward_order_.end();
+    const std::vector<std::size_t>& order = part_of(i - 1).forward_order;
+    const auto here = std::find(order.begin(), order.end(), i - 1);
+    const bool first = here == order.begin() || here == order.end();
     if (!first) gather(*(here - 1));
   }
 }
 
 void ShardedUnits::after_backward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i].first == instance && !units_[i].reduces_at_end) reduce(i);
+    if (units_[i].first == instance && !units_[i].reduces_at_end) end_unit(i);
   }
 }
 
@@ -95,45 +99,102 @@ bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
   return true;
 }
 
+std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
+  std::vector<std::size_t> units;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].part == part) units.push_back(i);
+  }
+  return units;
+}
+
 /// As the modules are nested: the root first.
 void ShardedUnits::end_backward() {
-  reduce(units_.size() - 1);
-  for (std::size_t i = 0; i + 1 < units_.size(); ++i) {
-    if (units_[i].reduces_at_end) reduce(i);
+  const std::vector<std::size_t> units = units_of(running_);
+  end_unit(units.back());
+  for (const std::size_t unit : units) {
+    if (units_[unit].reduces_at_end && !units_[unit].is_root) end_unit(unit);
   }
-  recorder_.release(std::exchange(kept_input_, kNoStorage));
+  recorder_.release(std::exchange(parts_[running_].kept_input, kNoStorage));
+}
+
+void ShardedUnits::end_unit(std::size_t unit) {
+  if (sums_) {
+    sum_gradients(unit);
+  } else {
+    reduce(unit);
+  }
+}
+
+/// One by one: the first is widened, later ones are added in place.
+void ShardedUnits::sum_gradients(std::size_t unit) {
+  for (const std::uint32_t use : units_[unit].uses) {
+    const StorageId gradient = std::exchange(arrived_[use], kNoStorage);
+    if (gradient == kNoStorage) continue;
+    StorageId& sum = sums_of_[use];
+    if (sum == kNoStorage && types_.reduced == types_.gathered) {
+      sum = gradient;
+      continue;
+    }
+    if (sum == kNoStorage) {
+      // Of partial sums over the tensor-parallel ranks a gradient may be of the whole table.
+      const std::int64_t elements = timeline_.storages[gradient].bytes / size_of(types_.gathered);
+      sum =
+          make(unit, UnitTensor::gradient_sum, checked_multiply(elements, size_of(types_.reduced)));
+    }
+    recorder_.release(gradient);
+  }
+}
+
+void ShardedUnits::gather_stage(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) gather(unit, Stream::compute);
+}
+
+void ShardedUnits::take_stage_apart(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) recorder_.release(take_apart(unit));
+}
+
+void ShardedUnits::give_stage_back(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) give_back(unit);
+}
+
+void ShardedUnits::reduce_stage(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) {
+    for (const std::uint32_t use : units_[unit].uses) {
+      arrived_[use] = std::exchange(sums_of_[use], kNoStorage);
+    }
+    reduce(unit);
+  }
+  recorder_.release(std::exchange(parts_[stage].kept_input, kNoStorage));
 }
 
 void ShardedUnits::drop_gradients() {
   for (State& state : states_) recorder_.release(std::exchange(state.gradients, kNoStorage));
 }
 
-void ShardedUnits::gather(std::size_t unit) {
+void ShardedUnits::gather(std::size_t unit, Stream stream) {
   State& state = states_[unit];
   const bool gathered = state.output != kNoStorage || !state.weights.empty();
   if (gathered || units_[unit].parameters.empty()) return;
   const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
-  const std::vector<StorageId> sent = shares_to_send(unit);
-  state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_),
-                      Stream::all_gather);
+  const std::vector<StorageId> sent = shares_to_send(unit, stream);
+  state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
   std::for_each(sent.rbegin(), sent.rend(),
                 [this](StorageId storage) { recorder_.release(storage); });
 }
 
 /// What is made to be gathered: one cast of all shares, or each share as it comes from the host.
-std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit) {
+std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
   const bool casts = types_.gathered != types_.share;
   if (!offloads_) {
     if (!casts) return {};
     const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
-    return {make(unit, UnitTensor::cast_shares, share, Stream::all_gather)};
+    return {make(unit, UnitTensor::cast_shares, share, stream)};
   }
   std::vector<StorageId> sent;
   for (const std::uint32_t parameter : units_[unit].parameters) {
     const std::int64_t elements = timeline_.parameters[parameter].elements;
     const auto made = [&](DType type) {
-      return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)),
-                  Stream::all_gather);
+      return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)), stream);
     };
     sent.push_back(made(types_.share));
     if (casts) recorder_.release(std::exchange(sent.back(), made(types_.gathered)));
@@ -166,7 +227,8 @@ void ShardedUnits::relay_gradients(std::size_t unit) {
   for (const std::uint32_t use : units_[unit].uses) {
     const ParameterUse& parameter = order_.parameters()[use];
     if (!parameter.relaid || arrived_[use] == kNoStorage) continue;
-    const std::int64_t bytes = checked_multiply(parameter.elements, size_of(types_.gathered));
+    const std::int64_t bytes =
+        checked_multiply(parameter.elements, size_of(sums_ ? types_.reduced : types_.gathered));
     const StorageId relaid = make(unit, UnitTensor::relaid_gradient, bytes);
     recorder_.release(std::exchange(arrived_[use], relaid));
   }
@@ -183,13 +245,14 @@ void ShardedUnits::reduce(std::size_t unit) {
   }
   if (gradients.empty()) return;
   std::swap(gradients.back(), gradients[last_gradient(unit, gradients)]);
-  recorder_.release(std::exchange(kept_input_, kNoStorage));
+  StorageId& kept_input = part_of(unit).kept_input;
+  recorder_.release(std::exchange(kept_input, kNoStorage));
   CopyPieces pieces;
   for (const std::uint32_t parameter : units_[unit].parameters) {
     pieces.add(checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.reduced)));
   }
   const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.reduced));
-  kept_input_ = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
+  kept_input = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
   recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()));
   for (std::size_t i = 0; i + 1 < gradients.size(); ++i) recorder_.release(gradients[i]);
   const StorageId added = take_shares(unit, share);
@@ -223,7 +286,8 @@ StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
 std::size_t ShardedUnits::last_gradient(std::size_t unit,
                                         const std::vector<StorageId>& gradients) const {
   const TensorPlace& last = timeline_.parameters[units_[unit].parameters.back()];
-  const std::int64_t most = last.elements * ranks_ * size_of(types_.gathered);
+  const DType type = sums_ ? types_.reduced : types_.gathered;
+  const std::int64_t most = last.elements * ranks_ * size_of(type);
   std::size_t found = gradients.size() - 1;
   std::int64_t largest = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -9,7 +9,11 @@
 //   reduce   the flat input in the compute stream, kept until the next unit reduces; the output in
 //            the reduce-scatter stream: the unit's gradients from then on.
 //
-// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py.
+// The stages of a pipeline's rank are trees of units of their own. Their weights stay gathered and
+// whole gradients are summed up, in the reduced type, until all backwards of a step have run.
+//
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py,
+// _fsdp_param.py; torch/distributed/pipelining/stage.py.
 #pragma once
 
 #include <cstddef>
@@ -49,6 +53,15 @@ class ShardedUnits final : public BlockHooks {
   void end_backward() override;
   void drop_gradients() override;
 
+  /// Gathers all units of a stage at once, in the compute stream, where they are not gathered.
+  void gather_stage(std::size_t stage);
+  /// The stage is about to run: what was gathered is taken apart.
+  void take_stage_apart(std::size_t stage);
+  /// What of it is gathered goes.
+  void give_stage_back(std::size_t stage);
+  /// All backwards of a stage have run: its sums are reduced.
+  void reduce_stage(std::size_t stage);
+
  private:
   struct State {
     StorageId output = kNoStorage;     ///< gathered and not yet taken apart
@@ -56,12 +69,23 @@ class ShardedUnits final : public BlockHooks {
     StorageId gradients = kNoStorage;  ///< the shares
   };
 
-  void gather(std::size_t unit);
-  std::vector<StorageId> shares_to_send(std::size_t unit);
+  /// What a tree of units keeps between them: a part of the model has one.
+  struct Part {
+    std::vector<std::size_t> forward_order;  ///< units as their forward ended
+    StorageId kept_output = kNoStorage;      ///< of the last gather of the forward
+    StorageId kept_input = kNoStorage;       ///< of the last reduction
+  };
+
+  void gather(std::size_t unit, Stream stream = Stream::all_gather);
+  std::vector<StorageId> shares_to_send(std::size_t unit, Stream stream);
   StorageId take_apart(std::size_t unit);
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
+  void end_unit(std::size_t unit);
+  void sum_gradients(std::size_t unit);
   void reduce(std::size_t unit);
+  [[nodiscard]] Part& part_of(std::size_t unit) { return parts_[units_[unit].part]; }
+  [[nodiscard]] std::vector<std::size_t> units_of(std::size_t part) const;
   StorageId take_shares(std::size_t unit, std::int64_t bytes);
   [[nodiscard]] std::size_t last_gradient(std::size_t unit,
                                           const std::vector<StorageId>& gradients) const;
@@ -78,10 +102,11 @@ class ShardedUnits final : public BlockHooks {
   ShardTypes types_;
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;
-  std::vector<StorageId> arrived_;          // whole gradients, by ForwardOrder::parameters()
-  std::vector<std::size_t> forward_order_;  // units as their forward ended
-  StorageId kept_output_ = kNoStorage;      // of the last gather of the forward
-  StorageId kept_input_ = kNoStorage;       // of the last reduction
+  std::vector<Part> parts_;
+  std::size_t running_ = 0;         // the part whose backward runs
+  bool sums_;                       // until a stage's last backward has run
+  std::vector<StorageId> arrived_;  // whole gradients, by ForwardOrder::parameters()
+  std::vector<StorageId> sums_of_;  // the same of earlier micro-steps
   StorageId spare_ = kNoStorage;
 };
 

@@ -1,6 +1,7 @@
 #include "unit_layout.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,13 @@ std::string module_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
 
+/// Instances of a part of the model.
+struct PartSpan {
+  std::size_t part = 0;
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+};
+
 class UnitWriter {
  public:
   UnitWriter(const Job& job, const Inventory& inventory, const ForwardOrder& order,
@@ -27,23 +35,38 @@ class UnitWriter {
         order_(order),
         timeline_(timeline),
         layout_(layout_of(job.training->implementation)),
-        reshard_(job.parallelism.fsdp->reshard),
-        last_(static_cast<std::uint32_t>(timeline.places.size()) - 1),
-        head_(last_ - 1) {}
+        reshard_(job.parallelism.reshard()),
+        ranks_(job.parallelism.shard_ranks()) {}
 
   std::vector<ShardedUnit> write() && {
-    ShardedUnit input = unit_at(0);
+    const auto& stages = order_.stages();
+    for (std::size_t part = 0; part < stages.size(); ++part) {
+      const OpSite& begin = order_.sites()[stages[part].begin];
+      const OpSite& end = order_.sites()[stages[part].end - 1];
+      write({part, begin.instance, end.instance});
+    }
+    return std::move(units_);
+  }
+
+ private:
+  void write(const PartSpan& span) {
+    span_ = span;
+    const std::size_t first_unit = units_.size();
+    const bool has_head = is_end(span.last);
+    head_ = has_head && span.last > span.first ? span.last - 1 : span.last;
+    ShardedUnit input = unit_at(span.first);
     ShardedUnit tail = unit_at(head_);
     // accelerate keeps the tail, torchtitan does unless told otherwise.
     tail.reshards = reshard_ == Reshard::always && !layout_.loss_in_model;
-    ShardedUnit root;
-    root.last = layout_.loss_in_model ? last_ : head_;
+    ShardedUnit root = unit_at(span.first);
+    root.is_root = true;
+    root.last = layout_.loss_in_model ? span.last : head_;
     root.reshards = false;
-    root.parameters = parameters_of_layer(0);
+    root.parameters = parameters_of_ends(is_end(span.first), has_head);
     if (layout_.ends_apart) take_ends(root, input, tail);
     add(std::move(input));
-    for (std::uint32_t i = 0; i <= last_; ++i) {
-      if (timeline_.places[i].layer == 0) continue;
+    for (std::uint32_t i = span.first; i <= span.last; ++i) {
+      if (is_end(i)) continue;
       ShardedUnit layer = unit_at(i);
       layer.parameters = parameters_of_layer(timeline_.places[i].layer);
       layer.uses = uses_at(i);
@@ -52,14 +75,31 @@ class UnitWriter {
     add(std::move(tail));
     give_root_the_rest(root);
     units_.push_back(std::move(root));
-    for (ShardedUnit& unit : units_) unit.reduces_at_end = unit.first == 0;
-    return std::move(units_);
+    for (std::size_t i = first_unit; i < units_.size(); ++i) {
+      ShardedUnit& unit = units_[i];
+      unit.reduces_at_end = unit.first == span.first && (unit.is_root || is_end(span.first));
+      order_uses(unit);
+    }
   }
 
- private:
+  /// Outside the layers.
+  [[nodiscard]] bool is_end(std::uint32_t instance) const {
+    return timeline_.places[instance].layer == 0;
+  }
+
+  /// The model's first table is in the part that looks token ids up, the rest in that of the head.
+  [[nodiscard]] std::vector<std::uint32_t> parameters_of_ends(bool looks_up, bool has_head) const {
+    std::vector<std::uint32_t> list = parameters_of_layer(0);
+    std::erase_if(list, [&](std::uint32_t i) {
+      return row(i).role == ParameterRole::embedding ? !looks_up : !has_head;
+    });
+    return list;
+  }
+
   [[nodiscard]] ShardedUnit unit_at(std::uint32_t instance) const {
     ShardedUnit unit;
     unit.first = unit.last = instance;
+    unit.part = span_.part;
     unit.reshards = reshard_ != Reshard::never;
     return unit;
   }
@@ -96,26 +136,54 @@ class UnitWriter {
       return row(i).role == ParameterRole::embedding;
     };
     const auto table = std::find_if(root.parameters.begin(), root.parameters.end(), is_table);
-    const bool shared = row(*table).output_head && layout_.gathers_tied_twice;
-    const bool tied = row(*table).output_head && !shared;
-    const std::uint32_t head_table = *table;
+    std::optional<std::uint32_t> shared;
+    if (table != root.parameters.end()) {
+      const bool is_head = row(*table).output_head;
+      if (is_head && layout_.gathers_tied_twice) shared = *table;
+      const bool tied = is_head && !shared;
+      (tied ? tail : input).parameters.push_back(*table);
+      (tied ? tail : input).uses.push_back(uses_at(span_.first).front());
+      if (tied) tail.first = span_.first;
+      root.parameters.erase(table);
+    }
+    take_tail(root, tail);
+    if (shared) tail.parameters.push_back(*shared);
+    input.adds_to_others = shared.has_value();
+  }
+
+  void take_tail(ShardedUnit& root, ShardedUnit& tail) const {
     std::string final_norm;
     for (const std::uint32_t i : root.parameters) {
       if (row(i).role == ParameterRole::norm) final_norm = module_of(row(i).name);
     }
-    (tied ? tail : input).parameters.push_back(*table);
-    (tied ? tail : input).uses.push_back(uses_at(0).front());
-    if (tied) tail.first = 0;
-    root.parameters.erase(table);
     const auto is_tail = [&](std::uint32_t i) {
       return row(i).role == ParameterRole::matmul || module_of(row(i).name) == final_norm;
     };
     std::copy_if(root.parameters.begin(), root.parameters.end(),
                  std::back_inserter(tail.parameters), is_tail);
     std::erase_if(root.parameters, is_tail);
-    if (shared) tail.parameters.push_back(head_table);
-    input.adds_to_others = shared;
+    if (!is_end(head_)) return;
     for (const std::uint32_t use : uses_at(head_)) tail.uses.push_back(use);
+  }
+
+  /// As the parameters are registered; those of one shape as they are read.
+  void order_uses(ShardedUnit& unit) const {
+    std::vector<std::uint32_t> ordered;
+    for (const std::uint32_t parameter : unit.parameters) {
+      const std::int64_t share = timeline_.parameters[parameter].elements;
+      const std::int64_t row_elements = share / row(parameter).shape.front();
+      const auto is_share = [&](std::uint32_t use) {
+        const ParameterUse& read = order_.parameters()[use];
+        const std::int64_t rows = (read.rows + ranks_ - 1) / ranks_;
+        return rows * row_elements == share && read.rows * row_elements == read.elements;
+      };
+      const auto found = std::find_if(unit.uses.begin(), unit.uses.end(), is_share);
+      if (found == unit.uses.end()) continue;
+      ordered.push_back(*found);
+      unit.uses.erase(found);
+    }
+    ordered.insert(ordered.end(), unit.uses.begin(), unit.uses.end());
+    unit.uses = std::move(ordered);
   }
 
   void give_root_the_rest(ShardedUnit& root) const {
@@ -124,7 +192,9 @@ class UnitWriter {
       for (const std::uint32_t use : unit.uses) taken[use] = true;
     }
     for (std::uint32_t i = 0; i < taken.size(); ++i) {
-      if (!taken[i]) root.uses.push_back(i);
+      const std::uint32_t instance = order_.parameters()[i].instance;
+      const bool own = instance >= span_.first && instance <= span_.last;
+      if (own && !taken[i]) root.uses.push_back(i);
     }
   }
 
@@ -133,8 +203,9 @@ class UnitWriter {
   const Timeline& timeline_;
   UnitLayout layout_;
   Reshard reshard_;
-  std::uint32_t last_;  // the loss
-  std::uint32_t head_;
+  std::int64_t ranks_;
+  PartSpan span_;
+  std::uint32_t head_ = 0;
   std::vector<ShardedUnit> units_;
 };
 

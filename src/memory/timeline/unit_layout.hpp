@@ -27,6 +27,8 @@ struct ShardedUnit {
   std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
   std::uint32_t first = 0;                ///< instances [first, last] run it
   std::uint32_t last = 0;
+  std::size_t part = 0;  ///< of the model: ForwardOrder::stages()
+  bool is_root = false;  ///< the last of its part, around all others
   bool reshards = true;  ///< gives the gathered weights back after the forward
   /// What it reduces is added to the shares of a unit that has reduced before: both have one tied
   /// parameter.
@@ -36,8 +38,8 @@ struct ShardedUnit {
   bool reduces_at_end = false;
 };
 
-/// The units of `job` in the order in which they end in the forward; the last is the root, which
-/// may own nothing.
+/// The units of `job` in the order in which they end in the forward; the last of each part of the
+/// model is its root, which may own nothing.
 std::vector<ShardedUnit> sharded_units(const Job& job, const Inventory& inventory,
                                        const ForwardOrder& order, const Timeline& timeline);
 

@@ -19,6 +19,7 @@
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
 #include "parameter_places.hpp"
+#include "pipeline_stages.hpp"
 #include "recorder.hpp"
 #include "sharded_units.hpp"
 #include "zero_buckets.hpp"
@@ -194,38 +195,35 @@ bool has_ddp(const Job& job) {
          !job.forward()->recipe.gathered_units;
 }
 
-std::vector<StorageId> placed_weights(const Timeline& timeline) {
-  std::vector<StorageId> weights;
-  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
-    if (timeline.storages[i].label.origin == Origin::parameter) weights.push_back(i);
-  }
-  return weights;
-}
-
-/// What is put around the model, and what its constructor makes; null where nothing is.
 struct Wrapped {
   const Job& job;
   const Graph& graph;
   const Inventory& inventory;
   const ForwardOrder& order;
 };
-std::unique_ptr<BlockHooks> wrapper_of(const Wrapped& wrapped, Recorder& recorder,
-                                       StorageId spare) {
+/// What is put around the model; null where nothing is.
+struct Wrapper {
+  std::unique_ptr<BlockHooks> hooks;
+  ShardedUnits* units = nullptr;  ///< where these are the hooks
+};
+/// With what its constructor makes.
+Wrapper wrapper_of(const Wrapped& wrapped, Recorder& recorder, StorageId spare) {
   const auto& [job, graph, inventory, order] = wrapped;
   if (job.parallelism.shards_flat()) {
     auto units = std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order}, recorder);
     units->construct(placed_weights(recorder.timeline()));
-    return units;
+    return {std::move(units)};
   }
   if (job.parallelism.fsdp) {
     auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
     units->hold_until_first_forward(spare);
-    return units;
+    ShardedUnits* const own = units.get();
+    return {std::move(units), own};
   }
-  if (!has_ddp(job)) return nullptr;
+  if (!has_ddp(job)) return {};
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
   if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
-  return buckets;
+  return {std::move(buckets)};
 }
 
 /// The table that two units gather, if there is one.
@@ -371,10 +369,9 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   placement.write(job.model.adapter.has_value(), places_buffers_first(job));
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
-  const std::unique_ptr<BlockHooks> wrapper =
-      wrapper_of({job, graph, inventory, order}, recorder, placement.spare());
+  const Wrapper wrapper = wrapper_of({job, graph, inventory, order}, recorder, placement.spare());
   if (!wrapped_later) recorder.end();
-  Engine engine(graph, order, settings_of(job, wrapper.get()), recorder);
+  Engine engine(graph, order, settings_of(job, wrapper.hooks.get()), recorder);
   if (job.inference) {
     InferenceLoop loop(order, engine, recorder);
     for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
@@ -382,7 +379,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   }
   const LoopHabits& habits = habits_of(job);
   std::vector<ParameterGroup> groups = trained(inventory, timeline, habits);
-  if (job.parallelism.shards_flat()) groups = {wrapper->stepped()};
+  if (job.parallelism.shards_flat()) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
                          device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache) {
@@ -390,6 +387,11 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   }
   optimizer.construct();
   TrainingLoop loop(job, order, engine, optimizer, recorder);
+  std::optional<PipelineStages> stages;
+  if (job.parallelism.pipeline > 1) {
+    stages.emplace(PipelineStages::Parts{job, pipeline_rank, engine, wrapper.units, recorder});
+    loop.run_in(*stages);
+  }
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   return timeline;
 }

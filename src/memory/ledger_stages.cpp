@@ -1,0 +1,175 @@
+#include "ledger_stages.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "graph_terms.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/units/int128.hpp"
+#include "moments.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kSource = "torch.distributed.pipelining, PyTorch 2.11";
+
+}  // namespace
+
+LedgerStages::LedgerStages(const LedgerUnits& units, const Job& job, std::int64_t rank,
+                           std::vector<Expr> kept)
+    : units_(units),
+      graph_(units.graph()),
+      job_(job),
+      rank_(rank),
+      kept_(std::move(kept)),
+      lives_(kept_.size(), {Life()}),
+      passing_(kept_.size()),
+      stream_(layer_input_bytes(graph_)) {
+  if (graph_.stages.empty()) return;
+  if (job.training->implementation.framework == Framework::megatron) {
+    follow_megatron();
+  } else {
+    follow_torchtitan();
+  }
+}
+
+bool LedgerStages::is_first(std::size_t stage) const { return rank_ == 0 && stage == 0; }
+
+bool LedgerStages::is_last(std::size_t stage) const {
+  return rank_ + 1 == job_.parallelism.pipeline && stage + 1 == kept_.size();
+}
+
+/// All stages have as many layers.
+void LedgerStages::follow_megatron() {
+  for (std::size_t stage = 0; stage < kept_.size(); ++stage) {
+    lives_[stage].front().others = (Expr(Symbol::in_flight) - 1) * kept_.front();
+    passing_[stage] = passing_bytes(graph_, stream_);
+  }
+}
+
+/// The input that a stage keeps is the buffer it was received in, one of many that are there
+/// anyway; what it answers it holds until its backward has run, the logits too.
+void LedgerStages::follow_torchtitan() {
+  has_buffers_ = true;
+  const bool interleaved = job_.parallelism.virtual_stages > 1;
+  Expr received;
+  for (std::size_t stage = 0; stage < kept_.size(); ++stage) {
+    const Expr answer =
+        is_last(stage) ? input_bytes(graph_.blocks[graph_.order.back().block]) : stream_;
+    const Expr held = is_first(stage) ? answer : answer - stream_;
+    kept_[stage] += held;
+    const bool sends = !is_first(stage) && !interleaved;
+    passing_[stage] = held + (sends ? stream_ : Expr());
+    const std::int64_t ways = (is_first(stage) ? 0 : 1) + (is_last(stage) ? 0 : 1);
+    received += Expr(ways) * Expr(Symbol::micro_batches) * stream_;
+  }
+  find_lives();
+  const Expr ids = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len) * Expr(Symbol::context) *
+                   Expr(size_of(DType::int64));
+  residents_ = {
+      {"buffers for what other stages send", TermGroup::activations, received, kSource, ""},
+      {"batch", TermGroup::buffers, Expr(2) * Expr(Symbol::micro_batches) * ids,
+       "torchtitan 0.2.2, train_step: ids and labels of all micro-batches", ""}};
+}
+
+/// What a stage's last layer is given is one of those buffers.
+Expr LedgerStages::passing(const Site& site) const {
+  const bool ends = std::all_of(site.after.begin(), site.after.end(),
+                                [](std::int64_t left) { return left == 0; });
+  const bool in_buffer = has_buffers_ && ends && !is_last(site.stage);
+  return in_buffer ? passing_[site.stage] - stream_ : passing_[site.stage];
+}
+
+Expr LedgerStages::sums_of_block(std::size_t block) const {
+  if (units_.exist()) return units_.sums_of(block);
+  return size_of(job_.training->recipe.gradients) * graph_.blocks[block].parameters();
+}
+
+Expr LedgerStages::sums_of(std::size_t stage) const {
+  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  Expr bytes;
+  for (const BlockRun& run : runs) bytes += run.repeat * sums_of_block(run.block);
+  return bytes;
+}
+
+LedgerTerm LedgerStages::adopted(const Life& life, const Site& site, const Moment& moment) const {
+  Expr bytes;
+  if (life.has_sums) {
+    bytes = {};
+  } else if (!units_.exist()) {
+    bytes = size_of(job_.training->recipe.gradients) *
+            (moment.gradient_elements - moment.new_gradient_elements);
+  } else if (units_.reduces_at_end(site.block) && !moment.gradient_elements.is_zero()) {
+    bytes = sums_of_block(site.block);
+  }
+  return {"gradients of the block so far", TermGroup::gradients, bytes,
+          "PyTorch 2.11: the first gradient of a step", ""};
+}
+
+/// The first backward makes the stage's sums from its last block on.
+Expr LedgerStages::in_flight(const Life& life, const Site& site, bool backward) const {
+  Expr bytes = life.others;
+  if (life.has_sums || !backward) return bytes;
+  for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+    bytes += site.after[i] * sums_of_block(i);
+  }
+  return bytes;
+}
+
+/// When most is in flight while a stage works, before its first backward has run and behind it. The
+/// sums of gradients, all of which are counted elsewhere, come with the first backward of each.
+void LedgerStages::find_lives() {
+  const std::size_t stages = kept_.size();
+  const auto bytes = [this](const Expr& formula) {
+    return narrow_to_int64(formula.evaluate(graph_.sizes));
+  };
+  std::vector<std::int64_t> kept_bytes;
+  std::vector<std::int64_t> sum_bytes;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    kept_bytes.push_back(bytes(kept_[stage]));
+    sum_bytes.push_back(bytes(sums_of(stage)));
+  }
+  std::vector<std::array<InFlight, 2>> most(stages);
+  InFlight now{std::vector<std::int64_t>(stages), std::vector<bool>(stages)};
+  const Parallelism& parallelism = job_.parallelism;
+  const std::int64_t count = job_.training->gradient_accumulation;
+  for (const PipelineAction& action :
+       actions_of(parallelism.schedule, {parallelism.pipeline, rank_, parallelism.virtual_stages},
+                  count)) {
+    const auto stage = static_cast<std::size_t>(action.chunk);
+    if (!action.forward) --now.micro_batches[stage];
+    now.bytes = 0;
+    for (std::size_t i = 0; i < stages; ++i) {
+      now.bytes += checked_multiply(now.micro_batches[i], kept_bytes[i]);
+      if (now.has_sums[i]) now.bytes += sum_bytes[i];
+    }
+    InFlight& known = most[stage][now.has_sums[stage] ? 1 : 0];
+    if (now.bytes > known.bytes) known = now;
+    if (action.forward) {
+      ++now.micro_batches[stage];
+    } else {
+      now.has_sums[stage] = true;
+    }
+  }
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    lives_[stage].clear();
+    for (const InFlight& moment : most[stage]) {
+      if (moment.bytes >= 0) lives_[stage].push_back(life_of(moment, stage));
+    }
+  }
+}
+
+/// Of one micro-batch alone the gradients are counted as they come.
+LedgerStages::Life LedgerStages::life_of(const InFlight& moment, std::size_t stage) const {
+  const bool persists = job_.training->gradient_accumulation > 1;
+  Life life{{}, !persists || moment.has_sums[stage]};
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    life.others += Expr(moment.micro_batches[i]) * kept_[i];
+    if (persists && !moment.has_sums[i]) life.others -= sums_of(i);
+  }
+  return life;
+}
+
+}  // namespace memest

@@ -1,0 +1,72 @@
+// What a pipeline's rank holds beside the micro-batch that runs: others whose backward is to come,
+// and what stages send one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ledger_units.hpp"
+#include "memest/memory/ledger.hpp"
+#include "memest/spec/job.hpp"
+#include "moments.hpp"
+#include "sites.hpp"
+
+namespace memest {
+
+class LedgerStages {
+ public:
+  /// What is given outlives this. `kept`: bytes that one micro-batch keeps of each of the graph's
+  /// stages until its backward has run.
+  LedgerStages(const LedgerUnits& units, const Job& job, std::int64_t rank, std::vector<Expr> kept);
+
+  /// A moment of the schedule when a stage works.
+  struct Life {
+    Expr others;           ///< activations of the other micro-batches, less sums to come
+    bool has_sums = true;  ///< the stage's own sums of gradients are there
+  };
+  /// Those of the stage that can be the peak.
+  [[nodiscard]] const std::vector<Life>& lives(std::size_t stage) const { return lives_[stage]; }
+  /// While the site's block works, forward or backward.
+  [[nodiscard]] Expr in_flight(const Life& life, const Site& site, bool backward) const;
+  /// In a first backward at a moment of the site's block: where no unit sums gradients they are
+  /// adopted, those before the one that the moment makes; a table's sum is made beside its
+  /// gradient.
+  [[nodiscard]] LedgerTerm adopted(const Life& life, const Site& site, const Moment& moment) const;
+  /// The same, in the backward of the site's block: what is named between the stages.
+  [[nodiscard]] Expr passing(const Site& site) const;
+  /// Whether all micro-batches are one batch, among residents().
+  [[nodiscard]] bool hold_batch() const { return !residents_.empty(); }
+  /// There from the first step to the last.
+  [[nodiscard]] const std::vector<LedgerTerm>& residents() const { return residents_; }
+
+ private:
+  void follow_megatron();
+  void follow_torchtitan();
+  [[nodiscard]] bool is_first(std::size_t stage) const;
+  [[nodiscard]] bool is_last(std::size_t stage) const;
+  /// Of the stage's sums of gradients, which the first backward makes.
+  [[nodiscard]] Expr sums_of(std::size_t stage) const;
+  [[nodiscard]] Expr sums_of_block(std::size_t block) const;
+  /// By stage, at one moment.
+  struct InFlight {
+    std::vector<std::int64_t> micro_batches;
+    std::vector<bool> has_sums;
+    std::int64_t bytes = -1;
+  };
+  void find_lives();
+  [[nodiscard]] Life life_of(const InFlight& moment, std::size_t stage) const;
+
+  const LedgerUnits& units_;
+  const Graph& graph_;
+  const Job& job_;
+  std::int64_t rank_;
+  std::vector<Expr> kept_;
+  std::vector<std::vector<Life>> lives_;
+  std::vector<Expr> passing_;
+  std::vector<LedgerTerm> residents_;
+  Expr stream_;               ///< of what stages send each other
+  bool has_buffers_ = false;  ///< that gradients are received in, and stay
+};
+
+}  // namespace memest

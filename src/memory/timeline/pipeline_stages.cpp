@@ -1,0 +1,216 @@
+#include "pipeline_stages.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "loop_habits.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Of the pickled shapes that a stage tells the next one, with the name of their type; larger sizes
+/// take some bytes more, and all of them less than the allocator's smallest block.
+constexpr std::int64_t kToldShapes = 111;  // torch.bfloat16
+constexpr std::int64_t kToldInFp32 = 110;  // torch.float32
+/// Buffers one by one; those behind them are one storage.
+constexpr std::int64_t kMostBuffers = 1024;
+/// schedules.py, _add_unshard_reshard: stages whose weights are gathered, the running one and those
+/// that come next.
+constexpr std::size_t kActiveStages = 3;
+
+}  // namespace
+
+PipelineStages::PipelineStages(const Parts& parts)
+    : job_(parts.job),
+      engine_(parts.engine),
+      units_(parts.units),
+      recorder_(parts.recorder),
+      place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
+      micro_batches_(parts.job.training->gradient_accumulation),
+      gathered_(static_cast<std::size_t>(place_.chunks)) {
+  const TrainingSpec& training = *job_.training;
+  const Parallelism& parallelism = job_.parallelism;
+  const std::int64_t shards =
+      checked_multiply(parallelism.context, parallelism.sequence ? parallelism.tensor : 1);
+  const std::int64_t tokens = checked_multiply(training.micro_batch, training.seq_len / shards);
+  const auto& decoder = std::get<DecoderSpec>(job_.model.architecture);
+  stream_bytes_ = checked_multiply(
+      tokens, checked_multiply(decoder.hidden_size, size_of(training.recipe.compute)));
+  ids_bytes_ = checked_multiply(
+      checked_multiply(training.micro_batch, training.seq_len / parallelism.context),
+      size_of(DType::int64));
+}
+
+bool PipelineStages::is_first(std::size_t stage) const { return place_.rank == 0 && stage == 0; }
+
+bool PipelineStages::is_last(std::size_t stage) const {
+  return place_.rank + 1 == place_.ranks && stage + 1 == static_cast<std::size_t>(place_.chunks);
+}
+
+StorageId PipelineStages::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(bytes, label);
+}
+
+/// Every stage greets its neighbours with two numbers, which live until all are ready.
+void PipelineStages::initialize() {
+  buffers_.resize(static_cast<std::size_t>(place_.chunks));
+  std::vector<StorageId> greetings;
+  for (std::int64_t i = 0; i < 2 * place_.chunks; ++i) {
+    greetings.push_back(make(size_of(DType::fp32), Holding::temporaries, LoopTensor::shapes));
+  }
+  for (std::size_t stage = 0; stage < buffers_.size(); ++stage) {
+    learn_shapes(stage);
+    if (!is_first(stage)) buffers_[stage].inputs = receive_buffers();
+  }
+  for (std::size_t stage = 0; stage < buffers_.size(); ++stage) {
+    if (!is_last(stage)) buffers_[stage].gradients = receive_buffers();
+  }
+  for (const StorageId greeting : greetings) recorder_.release(greeting);
+}
+
+/// PipelineStage._shape_inference: the shapes come from the stage before and are told to the next.
+void PipelineStages::learn_shapes(std::size_t stage) {
+  const auto passing = [this](std::int64_t bytes) {
+    return make(bytes, Holding::temporaries, LoopTensor::shapes);
+  };
+  const std::int64_t told_bytes =
+      job_.training->recipe.compute == DType::fp32 ? kToldInFp32 : kToldShapes;
+  if (!is_first(stage)) {
+    const StorageId size = passing(size_of(DType::int64));
+    const StorageId told = passing(told_bytes);
+    recorder_.release(size);
+    recorder_.release(told);
+  }
+  const StorageId zeros = passing(is_first(stage) ? ids_bytes_ : stream_bytes_);
+  Engine::InFlight state = engine_.fresh();
+  engine_.exchange(state);
+  engine_.bring("token ids", zeros);
+  const StorageId answer = engine_.evaluate_stage(stage, is_first(stage) ? kNoStorage : zeros);
+  engine_.exchange(state);
+  if (!is_last(stage)) {
+    const StorageId told = passing(told_bytes);
+    const StorageId size = passing(size_of(DType::int64));
+    const StorageId sizes = passing(size_of(DType::int64));
+    recorder_.release(size);
+    recorder_.release(sizes);
+    recorder_.release(told);
+  }
+  recorder_.release(zeros);
+  recorder_.release(answer);
+}
+
+std::vector<StorageId> PipelineStages::receive_buffers() {
+  const std::int64_t count = std::min(micro_batches_, kMostBuffers);
+  std::vector<StorageId> buffers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    buffers.push_back(make(stream_bytes_, Holding::batch, LoopTensor::received));
+  }
+  make(checked_multiply(micro_batches_ - count, stream_bytes_), Holding::batch,
+       LoopTensor::received);
+  return buffers;
+}
+
+/// The stages that run next, of which those that came earlier make room.
+void PipelineStages::gather_ahead(const std::vector<PipelineAction>& actions, std::size_t from) {
+  std::vector<std::size_t> next;
+  for (std::size_t i = from; i < actions.size() && next.size() < kActiveStages; ++i) {
+    const auto stage = static_cast<std::size_t>(actions[i].chunk);
+    if (std::find(next.begin(), next.end(), stage) == next.end()) next.push_back(stage);
+  }
+  for (std::size_t stage = 0; stage < gathered_.size(); ++stage) {
+    const bool comes = std::find(next.begin(), next.end(), stage) != next.end();
+    if (!gathered_[stage] || comes) continue;
+    units_->give_stage_back(stage);
+    gathered_[stage] = false;
+  }
+  for (const std::size_t stage : next) {
+    if (!gathered_[stage]) units_->gather_stage(stage);
+    gathered_[stage] = true;
+  }
+}
+
+void PipelineStages::forward(const PipelineAction& action) {
+  Flight flight;
+  flight.stage = static_cast<std::size_t>(action.chunk);
+  flight.micro_batch = action.micro_batch;
+  flight.state = engine_.fresh();
+  engine_.exchange(flight.state);
+  engine_.bring("token ids", inputs_);
+  engine_.bring("labels", labels_);
+  const auto index = static_cast<std::size_t>(action.micro_batch);
+  const StorageId input =
+      is_first(flight.stage) ? kNoStorage : buffers_[flight.stage].inputs[index];
+  flight.answer = engine_.forward_stage(flight.stage, input);
+  if (!is_interleaved()) {
+    recorder_.retain(flight.answer);
+    recorder_.release(std::exchange(output_, flight.answer));
+  }
+  if (is_last(flight.stage)) losses_.push_back(engine_.take_loss());
+  engine_.exchange(flight.state);
+  flights_.push_back(std::move(flight));
+}
+
+void PipelineStages::backward(const PipelineAction& action) {
+  const auto stage = static_cast<std::size_t>(action.chunk);
+  const auto found = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& flight) {
+    return flight.stage == stage && flight.micro_batch == action.micro_batch;
+  });
+  Flight flight = std::move(*found);
+  flights_.erase(found);
+  const auto index = static_cast<std::size_t>(action.micro_batch);
+  // GPipe's function gives up one name of the last gradient for the next it receives.
+  const bool early = job_.parallelism.schedule == Schedule::gpipe;
+  if (early) recorder_.release(std::exchange(sending_, kNoStorage));
+  const StorageId gradient = is_last(stage) ? make(size_of(DType::fp32), Holding::passing_gradients,
+                                                   LoopTensor::loss_gradient)
+                                            : buffers_[stage].gradients[index];
+  recorder_.retain(gradient);
+  engine_.exchange(flight.state);
+  const StorageId of_input = engine_.backward_stage(stage, gradient);
+  engine_.exchange(flight.state);
+  if (is_last(stage)) recorder_.release(gradient);
+  recorder_.release(flight.answer);
+  send_back(of_input);
+}
+
+void PipelineStages::send_back(StorageId gradient) {
+  if (is_interleaved()) return recorder_.release(gradient);
+  recorder_.release(std::exchange(sending_, gradient));
+}
+
+void PipelineStages::reduce(std::size_t stage) {
+  if (units_ != nullptr) units_->reduce_stage(stage);
+  gathered_[stage] = false;
+}
+
+std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
+  inputs_ = inputs;
+  labels_ = labels;
+  if (buffers_.empty()) initialize();
+  const std::int64_t count = std::min(micro_batches_, kMostMicroSteps * place_.ranks);
+  const std::vector<PipelineAction> actions = actions_of(job_.parallelism.schedule, place_, count);
+  std::vector<std::int64_t> left(buffers_.size(), count);  // backwards, by stage
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const auto stage = static_cast<std::size_t>(actions[i].chunk);
+    if (is_interleaved() && units_ != nullptr) {
+      gather_ahead(actions, i);
+      units_->take_stage_apart(stage);
+    }
+    if (actions[i].forward) {
+      forward(actions[i]);
+      continue;
+    }
+    backward(actions[i]);
+    if (--left[stage] == 0) reduce(stage);
+  }
+  recorder_.release(std::exchange(output_, kNoStorage));
+  recorder_.release(std::exchange(sending_, kNoStorage));
+  return std::exchange(losses_, {});
+}
+
+}  // namespace memest

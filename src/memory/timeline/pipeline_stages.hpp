@@ -1,0 +1,86 @@
+// torch.distributed.pipelining of PyTorch 2.11 as torchtitan runs it: a rank's stages, what they
+// receive, and the order of a step's micro-batches.
+//
+//   first step   Every stage runs forward once on zeros, without gradients, to learn its shapes;
+//                then it has a buffer for what it receives of each micro-batch, in both passes.
+//   forward      What a stage answers lives until its backward has run, the logits too.
+//   backward     Whole gradients are summed up (ShardedUnits); a stage's last backward reduces
+//   them.
+//
+// Source: torch/distributed/pipelining/stage.py, schedules.py.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "engine.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
+#include "recorder.hpp"
+#include "sharded_units.hpp"
+
+namespace memest {
+
+class PipelineStages {
+ public:
+  struct Parts {
+    const Job& job;
+    std::int64_t rank = 0;  ///< of the job's pipeline
+    Engine& engine;
+    ShardedUnits* units = nullptr;  ///< null: nothing is sharded
+    Recorder& recorder;
+  };
+  explicit PipelineStages(const Parts& parts);
+
+  /// A step's micro-batches, whose ids and labels the caller holds. Answers the losses, which are
+  /// the caller's; none where another rank has the head.
+  std::vector<StorageId> run(StorageId inputs, StorageId labels);
+
+ private:
+  /// A micro-batch between its forward and its backward in one stage.
+  struct Flight {
+    std::size_t stage = 0;
+    std::int64_t micro_batch = 0;
+    StorageId answer = kNoStorage;
+    Engine::InFlight state;
+  };
+  /// By micro-batch: what comes from the stage before, and from the one behind.
+  struct Buffers {
+    std::vector<StorageId> inputs;
+    std::vector<StorageId> gradients;
+  };
+
+  [[nodiscard]] bool is_first(std::size_t stage) const;
+  [[nodiscard]] bool is_last(std::size_t stage) const;
+  [[nodiscard]] bool is_interleaved() const { return place_.chunks > 1; }
+  StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
+  void initialize();
+  void learn_shapes(std::size_t stage);
+  std::vector<StorageId> receive_buffers();
+  void gather_ahead(const std::vector<PipelineAction>& actions, std::size_t from);
+  void forward(const PipelineAction& action);
+  void backward(const PipelineAction& action);
+  void send_back(StorageId gradient);
+  void reduce(std::size_t stage);
+
+  const Job& job_;
+  Engine& engine_;
+  ShardedUnits* units_;
+  Recorder& recorder_;
+  PipelinePlace place_;
+  std::int64_t micro_batches_;
+  std::int64_t stream_bytes_ = 0;  ///< of what stages send each other
+  std::int64_t ids_bytes_ = 0;     ///< of a micro-batch
+  std::vector<Buffers> buffers_;   // by stage; empty before the first step
+  std::vector<bool> gathered_;     // stages, as the schedule sees them
+  std::deque<Flight> flights_;
+  std::vector<StorageId> losses_;
+  StorageId inputs_ = kNoStorage;
+  StorageId labels_ = kNoStorage;
+  // Names of the schedule's function; the interleaved one has none.
+  StorageId output_ = kNoStorage;   // of the last forward
+  StorageId sending_ = kNoStorage;  // the last gradient that went back
+};
+
+}  // namespace memest

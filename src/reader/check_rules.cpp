@@ -1,0 +1,54 @@
+#include "check_rules.hpp"
+
+#include <array>
+#include <variant>
+
+#include "scalar.hpp"
+
+namespace memest {
+namespace {
+
+/// The place of the rule's key, or of the implementation that refuses it.
+SourceSpan place_of(const Value& root, const Rule& rule) {
+  const Value* section = root.find(rule.section);
+  const Value* key = section == nullptr ? nullptr : section->find(rule.key);
+  if (key != nullptr) return key->span;
+  return root.find("training")->find("implementation")->span;
+}
+
+constexpr std::array kPipelineRules = {
+    Rule{"parallelism", "schedule",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return (p.schedule == Schedule::interleaved) != (p.virtual_stages > 1) ||
+                  (p.virtual_stages > 1 && p.pipeline == 1);
+         },
+         "an interleaved schedule is that of several stages a rank of a pipeline",
+         "set 'pipeline', 'virtual_stages' and 'schedule: interleaved' together"},
+    Rule{"parallelism", "virtual_stages",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return p.virtual_stages > 1 && job.training->gradient_accumulation % p.pipeline != 0;
+         },
+         "an interleaved schedule takes as many micro-batches at once as the pipeline has ranks",
+         "choose a 'global_batch' of a multiple of 'pipeline' micro-batches a rank"},
+};
+
+}  // namespace
+
+std::int64_t decoder_layers_of(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder == nullptr ? 0 : decoder->layers();
+}
+
+std::span<const Rule> pipeline_rules() { return kPipelineRules; }
+
+void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
+                 Diagnostics& diagnostics) {
+  for (const Rule& rule : rules) {
+    if (!rule.broken(job)) continue;
+    diagnostics.push_back(error_at(place_of(root, rule), rule.message, rule.hint));
+  }
+}
+
+}  // namespace memest

@@ -1,0 +1,33 @@
+// Rules of a framework's own program, as data: what it refuses of a job, and where a spec asks for
+// it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/job.hpp"
+#include "value.hpp"
+
+namespace memest {
+
+/// `section` and `key` are where a spec asks for it.
+struct Rule {
+  std::string_view section;
+  std::string_view key;
+  bool (*broken)(const Job&);
+  const char* message;
+  const char* hint;
+};
+
+/// One diagnostic for every rule of `rules` that `job`, which trains, breaks. `root` is the spec.
+void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
+                 Diagnostics& diagnostics);
+
+/// What all schedules of pipelines ask.
+std::span<const Rule> pipeline_rules();
+
+/// 0 where the model is no decoder.
+std::int64_t decoder_layers_of(const Job& job);
+
+}  // namespace memest

@@ -1,0 +1,60 @@
+#include "check_torchtitan.hpp"
+
+#include <array>
+#include <variant>
+
+#include "check_rules.hpp"
+
+namespace memest {
+namespace {
+
+bool is_pipeline(const Job& job) { return job.parallelism.pipeline > 1; }
+
+/// Layers and both ends of the model over the stages, rounded down: an end takes one.
+bool leaves_stage_without_layers(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const std::int64_t stages = checked_multiply(p.pipeline, p.virtual_stages);
+  return (decoder_layers_of(job) + 2 * job.end_layers()) / stages <= job.end_layers();
+}
+
+/// What torchtitan 0.2.2 (or memest with it) refuses.
+constexpr std::array kRules = {
+    Rule{"parallelism", "pipeline",
+         [](const Job& job) { return is_pipeline(job) && leaves_stage_without_layers(job); },
+         "a stage of the pipeline has no layer",
+         "torchtitan counts the embedding as a layer, and the head as another: use fewer stages"},
+    Rule{"parallelism", "pipeline",
+         [](const Job& job) {
+           return is_pipeline(job) && job.parallelism.data > 1 && !job.parallelism.fsdp;
+         },
+         "torchtitan's replicas of a pipeline are those of FSDP2",
+         "write 'fsdp: {version: 2}' beside 'data'"},
+    Rule{"parallelism", "fsdp",
+         [](const Job& job) {
+           return is_pipeline(job) && job.parallelism.fsdp &&
+                  job.parallelism.fsdp->reshard == Reshard::always;
+         },
+         "gathering a pipeline's weights anew for every micro-batch is not available yet",
+         "leave 'reshard_after_forward' out: under a pipeline the weights stay gathered"},
+    Rule{"parallelism", "offload",
+         [](const Job& job) { return is_pipeline(job) && job.parallelism.offload.any(); },
+         "a pipeline whose shares lie on the host is not available yet",
+         "leave 'offload' or 'pipeline' out"},
+    Rule{"model", "tied_embeddings",
+         [](const Job& job) {
+           const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+           return is_pipeline(job) && decoder != nullptr && decoder->tied_embeddings;
+         },
+         "torchtitan's pipelines tie no embeddings",
+         "set 'tied_embeddings' to false, or leave 'pipeline' out"},
+};
+
+}  // namespace
+
+void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || job.training->implementation.framework != Framework::torchtitan) return;
+  check_rules(kRules, root, job, diagnostics);
+  check_rules(pipeline_rules(), root, job, diagnostics);
+}
+
+}  // namespace memest

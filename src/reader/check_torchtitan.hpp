@@ -1,0 +1,14 @@
+// What torchtitan asks of a job, and what of it memest has.
+#pragma once
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/job.hpp"
+#include "value.hpp"
+
+namespace memest {
+
+/// Refuses, at the key that asks for it, what the implementation torchtitan does not run. `root` is
+/// the spec.
+void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics);
+
+}  // namespace memest
