@@ -3,22 +3,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "gradient_slots.hpp"
+#include "step_peaks.hpp"
 
 namespace memest {
 namespace {
-
-/// No value of the letters makes `formula` negative.
-bool never_negative(const Expr& formula) {
-  const std::vector<Monomial>& monomials = formula.monomials();
-  return std::all_of(monomials.begin(), monomials.end(), [](const Monomial& monomial) {
-    return monomial.coefficient.numerator() >= 0;
-  });
-}
 
 class BlockWalk {
  public:
@@ -26,6 +21,8 @@ class BlockWalk {
       : block_(block), pass_(pass), last_core_(block.ops.size()) {
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
       if (block.ops[i].attention_core) last_core_ = i;
+      const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
+      if (kept && block.compiled && pass == BlockPass::recompute_selected) cut_ = i + 1;
     }
   }
 
@@ -65,7 +62,15 @@ class BlockWalk {
   [[nodiscard]] bool runs_again() const { return pass_ >= BlockPass::recompute; }
 
   [[nodiscard]] bool stops_early() const {
-    return pass_ == BlockPass::recompute || pass_ == BlockPass::recompute_held;
+    return pass_ == BlockPass::recompute || pass_ == BlockPass::recompute_held ||
+           (pass_ == BlockPass::recompute_selected && block_.compiled);
+  }
+
+  [[nodiscard]] Expr made_again(const Op& op) const {
+    Expr total;
+    if (!runs_again()) return total;
+    for (const TensorId like : op.made_when_run_again) total += tensor(like).bytes();
+    return total;
   }
 
   /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
@@ -124,7 +129,9 @@ class BlockWalk {
     if (pass_ == BlockPass::keep_selected) keep_selected(0, at + 1, result);
     const bool drops = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer ||
                        pass_ == BlockPass::keep_selected;
-    for (std::size_t i = 0; i <= at; ++i) {
+    const std::size_t begin = at < cut_ ? 0 : cut_;
+    keep_selected(0, begin, result);
+    for (std::size_t i = begin; i <= at; ++i) {
       if (drops) {
         keep_held(block_.ops[i], result);
         continue;
@@ -214,56 +221,6 @@ class BlockWalk {
     if (pass_ == BlockPass::recompute_held) gradients_.share(kHeld, gradients_.slot(block_.output));
   }
 
-  [[nodiscard]] Expr bytes(const BackwardTensor& made) const {
-    return tensor(made.like).elements() * Expr(size_of(made.dtype));
-  }
-
-  /// Tensors of the backward that become parameters' gradients: they are counted in elements, since
-  /// a recipe may keep them in another type.
-  [[nodiscard]] static bool stays(const Block& block, const Op& op, std::size_t made) {
-    return std::any_of(
-        op.gradients.begin(), op.gradients.end(), [&](const InputGradient& gradient) {
-          return gradient.tensor == made && block.tensors[gradient.input].role == Role::parameter;
-        });
-  }
-
-  /// The local maxima of the bytes that the op's backward makes; those that another exceeds anyway
-  /// are left out.
-  [[nodiscard]] std::vector<Expr> peaks_of_steps(const Op& op) const {
-    std::vector<Expr> peaks;
-    Expr now;
-    bool rising = true;
-    const auto note = [&] {
-      if (!rising) return;
-      const auto exceeds = [&now](const Expr& peak) { return never_negative(peak - now); };
-      if (std::any_of(peaks.begin(), peaks.end(), exceeds)) return;
-      std::erase_if(peaks, [&now](const Expr& peak) { return never_negative(now - peak); });
-      peaks.push_back(now);
-    };
-    for (const Step& step : op.backward_steps) {
-      if (step.kind == StepKind::launch) {
-        const Expr& scratch = op.backward_launches[step.tensor].scratch_bytes;
-        if (scratch.is_zero()) continue;
-        now += scratch;
-        rising = true;
-        note();
-        now -= scratch;
-        continue;
-      }
-      if (stays(block_, op, step.tensor)) continue;
-      const Expr size = bytes(op.backward_tensors[step.tensor]);
-      if (step.kind == StepKind::allocate) {
-        now += size;
-      } else {
-        note();
-        now -= size;
-      }
-      rising = step.kind == StepKind::allocate;
-    }
-    note();
-    return peaks;
-  }
-
   void backward(std::size_t at, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
     const bool reached = std::any_of(op.outputs.begin(), op.outputs.end(),
@@ -271,15 +228,34 @@ class BlockWalk {
     if (!reached) return;
     Moment moment{op.name, bytes(saved_until(at)), {}, gradient_elements_, {}};
     hold(op, at, moment);
-    count_parameters(op, moment);
-    const Expr under_way = gradients_.bytes();
+    const std::size_t waiting = runs_again() ? op.waiting_steps : 0;
+    if (waiting == 0) count_parameters(op, moment);
+    const Expr under_way = gradients_.bytes() + made_again(op);
     if (op.kind != OpKind::view || !op.backward_steps.empty()) {
-      for (const Expr& peak : peaks_of_steps(op)) {
+      const std::span<const Step> steps(op.backward_steps);
+      for (const Expr& peak : peaks_of_steps(block_, op, steps.subspan(waiting))) {
         moments.push_back(moment);
         moments.back().live = under_way + peak;
       }
     }
+    if (waiting > 0) {
+      count_parameters(op, moment);
+      moments.push_back(moment);
+      moments.back().live = gradients_.bytes() + stays_beside(op);
+      moments.back().saved = at > 0 ? bytes(saved_until(at - 1)) : Expr();
+    }
     hand_over(at, moment, moments);
+  }
+
+  /// What an op has made when its waiting steps run.
+  [[nodiscard]] Expr stays_beside(const Op& op) const {
+    Expr total = made_again(op);
+    for (std::size_t i = 0; i < op.backward_tensors.size(); ++i) {
+      if (!becomes_parameter_gradient(block_, op, i)) {
+        total += bytes_of(block_, op.backward_tensors[i]);
+      }
+    }
+    return total;
   }
 
   /// What a checkpoint that goes back holds: its answer, that one's gradient, the core's inputs.
@@ -309,13 +285,24 @@ class BlockWalk {
       if (!incoming) incoming = gradients_.slot(id);
       gradients_.drop(id);
     }
+    std::map<std::uint8_t, std::size_t> summed;  // slots of tensors that several inputs share
     for (const InputGradient& gradient : op.gradients) {
       if (tensor(gradient.input).role == Role::parameter) continue;
       const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
       const bool kept = gradient.tensor == InputGradient::kKept;
       const Expr size = handed_on ? gradients_.bytes_of(*incoming)
                         : kept    ? tensor(op.saved.front()).bytes()
-                                  : bytes(op.backward_tensors[gradient.tensor]);
+                                  : bytes_of(block_, op.backward_tensors[gradient.tensor]);
+      if (gradient.reach == Reach::summed && !handed_on) {
+        const auto [slot, fresh] = summed.insert({gradient.tensor, 0});
+        if (fresh) {
+          gradients_.make(gradient.input, size, Reach::directly);
+          slot->second = gradients_.slot(gradient.input);
+        } else {
+          gradients_.share(gradient.input, slot->second);
+        }
+        continue;
+      }
       if (!gradients_.has(gradient.input)) {
         if (handed_on && gradient.reach == Reach::directly) {
           gradients_.share(gradient.input, *incoming);
@@ -353,6 +340,8 @@ class BlockWalk {
   const Block& block_;
   BlockPass pass_;
   std::size_t last_core_;
+  /// A selective checkpoint compiled with its block computes again what stands behind, before.
+  std::size_t cut_ = 0;
   GradientSlots gradients_;
   Storages has_parameter_gradient_;
   Expr gradient_elements_;

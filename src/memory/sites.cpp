@@ -28,10 +28,13 @@ std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers) 
 /// torchtitan's checkpoints hold a layer each (torchtitan/distributed/activation_checkpoint.py).
 CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers) {
   if (training.implementation.framework != Framework::torchtitan) {
-    return {.length = checkpoint_length(training.recompute, layers)};
+    return {.length = checkpoint_length(training.recompute, layers),
+            .to_end = training.implementation.compile != CompileScope::off};
   }
   if (std::holds_alternative<NoRecompute>(training.recompute)) return {};
-  CheckpointPlan plan{.length = 1, .to_end = true};
+  // One inside of a compiled region runs again what its backward reads.
+  const bool compiled = training.implementation.compile != CompileScope::off;
+  CheckpointPlan plan{.length = 1, .to_end = !compiled};
   if (const auto* every = std::get_if<EveryRecompute>(&training.recompute)) {
     plan.every = every->every;
   }

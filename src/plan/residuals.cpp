@@ -73,18 +73,28 @@ Margin margin_over(const std::vector<Residual>& residuals) {
   margin.records = static_cast<int>(residuals.size());
   margin.recomputes = residuals.front().kind.recomputes;
   margin.scale = residuals.front().kind.scale;
+  margin.compiled = residuals.front().kind.compiled;
   return margin;
 }
 
-/// Those of each scale, with and without recompute.
-struct Half {
+/// Those of each scale, eager and compiled, with and without recompute.
+struct Part {
   RunScale scale = RunScale::one_gpu;
   bool recomputes = false;
+  bool compiled = false;
 };
-constexpr std::array kHalves = {
-    Half{RunScale::one_gpu, false},      Half{RunScale::one_gpu, true},
-    Half{RunScale::several_gpus, false}, Half{RunScale::several_gpus, true},
-    Half{RunScale::offloading, false},   Half{RunScale::offloading, true}};
+constexpr std::array kParts = {Part{RunScale::one_gpu, false},
+                               Part{RunScale::one_gpu, true},
+                               Part{RunScale::one_gpu, false, true},
+                               Part{RunScale::one_gpu, true, true},
+                               Part{RunScale::several_gpus, false},
+                               Part{RunScale::several_gpus, true},
+                               Part{RunScale::several_gpus, false, true},
+                               Part{RunScale::several_gpus, true, true},
+                               Part{RunScale::offloading, false},
+                               Part{RunScale::offloading, true},
+                               Part{RunScale::offloading, false, true},
+                               Part{RunScale::offloading, true, true}};
 
 void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method,
                     std::vector<Margin>& margins) {
@@ -92,12 +102,13 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
     margins.push_back(margin_over(residuals));
     margins.back().method = method;
   };
-  for (const Half& half : kHalves) {
+  for (const Part& part : kParts) {
     std::vector<Residual> all;
     for (const ValidatedRun& run : runs) {
       const std::optional<Residual> residual = residual_of(run, method);
-      const bool belongs = residual && residual->kind.recomputes == half.recomputes &&
-                           residual->kind.scale == half.scale;
+      const bool belongs = residual && residual->kind.recomputes == part.recomputes &&
+                           residual->kind.scale == part.scale &&
+                           residual->kind.compiled == part.compiled;
       if (belongs) all.push_back(*residual);
     }
     if (!all.empty()) append(all);

@@ -261,7 +261,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
     run.kind = {.implementation = pass->implementation.framework,
                 .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
                 .scale = scale_of(job),
-                .layers = pass->implementation.layers};
+                .layers = pass->implementation.layers,
+                .compiled = pass->implementation.compile != CompileScope::off};
   }
   run.comparisons = compare(measured, predict(job, estimate));
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);

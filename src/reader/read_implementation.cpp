@@ -1,5 +1,6 @@
 #include "read_implementation.hpp"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -91,6 +92,21 @@ void read_loop(const Value* loop, Implementation& implementation, Diagnostics& d
   }
 }
 
+void read_compile(const Value* compile, Implementation& implementation, Diagnostics& diagnostics) {
+  static constexpr std::array kScopes = {CompileScope::off, CompileScope::blocks};
+  static constexpr std::array kCompiled = {Framework::transformers, Framework::torchtitan,
+                                           Framework::nanogpt};
+  override_with(compile, kScopes, implementation.compile);
+  const bool compiles = implementation.compile != CompileScope::off;
+  if (!compiles ||
+      std::find(kCompiled.begin(), kCompiled.end(), implementation.framework) != kCompiled.end()) {
+    return;
+  }
+  diagnostics.push_back(
+      unavailable_at(compile->span, "torch.compile in " + quoted(name_of(implementation.framework)),
+                     "it comes with a later version; leave 'compile' out or set it to off"));
+}
+
 }  // namespace
 
 Implementation read_implementation(const Value* written, const ModelSpec* model,
@@ -117,6 +133,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   implementation.loss_parallel = as_flag(written->find("loss_parallel")).value_or(false);
   check_norm(written->find("norm"), *own, diagnostics);
   read_loop(written->find("loop"), implementation, diagnostics);
+  read_compile(written->find("compile"), implementation, diagnostics);
   return implementation;
 }
 

@@ -138,13 +138,13 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
     if (job.training) {
       const Implementation& implementation = job.training->implementation;
-      job.margins = find_margins(implementation.framework, scale_of(job), implementation.layers);
+      job.margins = find_margins(implementation, scale_of(job));
     }
     note_given(*training, job);
   }
   if (const Value* inference = mapping("inference")) {
     job.inference = read_inference(*inference, has_model ? &job.model : nullptr, diagnostics);
-    if (job.inference) job.margins = find_margins(job.inference->implementation.framework);
+    if (job.inference) job.margins = find_margins(job.inference->implementation);
   }
   set_stages_of_framework(mapping("parallelism"), job);
   check_inference_alone(root, job, diagnostics);

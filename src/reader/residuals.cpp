@@ -54,6 +54,7 @@ Margin margin_of_row(const Value& row) {
   for (const RunScale scale : {RunScale::several_gpus, RunScale::offloading}) {
     if (gpus == word_of(scale)) margin.scale = scale;
   }
+  margin.compiled = row.find("compiled") != nullptr && flag_at(row, "compiled");
   if (text_at(row, "method") == "replay") margin.method = EstimateMethod::replay;
   const std::string name = text_at(row, "implementation");
   for (const Framework implementation : kFrameworks) {
@@ -78,6 +79,7 @@ std::string write_residuals(const std::vector<Margin>& margins) {
             (margin.method == EstimateMethod::replay ? "replay" : "closed-form") +
             ", gpus: " + std::string(word_of(margin.scale)) +
             ", recomputes: " + (margin.recomputes ? "true" : "false") +
+            (margin.compiled ? ", compiled: true" : "") +
             ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
   }
@@ -96,15 +98,18 @@ void prefer_own(Margins& margins) {
 
 }  // namespace
 
-MethodMargins find_margins(Framework implementation, RunScale scale, LayerSpec layers) {
+MethodMargins find_margins(const Implementation& implementation, RunScale scale) {
+  const LayerSpec layers = implementation.layers;
+  const bool compiled = implementation.compile != CompileScope::off;
   MethodMargins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     // Its own row stands after that of all.
-    if (margin.implementation && margin.implementation != implementation) continue;
+    if (margin.implementation && margin.implementation != implementation.framework) continue;
     if (margin.implementation && margin.layers != layers) continue;
     if (margin.scale > scale) continue;
+    if (margin.compiled && !compiled) continue;
     Margins& margins = margin.method == EstimateMethod::replay ? found.replay : found.closed_form;
     (margin.recomputes ? margins.recomputed : margins.kept) = margin;
   }

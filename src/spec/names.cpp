@@ -172,6 +172,16 @@ std::string_view name_of(LossKernel kernel) {
   return "";
 }
 
+std::string_view name_of(CompileScope compile) {
+  switch (compile) {
+    case CompileScope::off:
+      return "off";
+    case CompileScope::blocks:
+      return "blocks";
+  }
+  return {};
+}
+
 std::string_view name_of(LayerSpec layers) {
   switch (layers) {
     case LayerSpec::local:

@@ -47,14 +47,16 @@ bool stops_early(const TrainingSpec& training) {
       full != nullptr && full->reentrant) {
     return false;
   }
+  const bool compiled = training.implementation.compile != CompileScope::off;
   switch (training.implementation.framework) {
     case Framework::transformers:
     case Framework::nanogpt:
     case Framework::plain:
-      return true;
-    case Framework::torchtitan:  // sets early_stop=False
-    case Framework::megatron:    // its own re-entrant function
-    case Framework::textbook:    // counts whole forwards
+      return !compiled;          // the compiled layer is one function
+    case Framework::torchtitan:  // sets early_stop=False, but is compiled with its layer
+      return compiled;
+    case Framework::megatron:  // its own re-entrant function
+    case Framework::textbook:  // counts whole forwards
       return false;
   }
   unreachable("every framework stops early or not");

@@ -23,6 +23,7 @@ struct Block {
   /// What the next block takes as its input.
   TensorId output = 0;
   bool checkpointable = false;  ///< a transformer layer: recompute applies to it
+  bool compiled = false;        ///< one region of torch.compile
 
   /// Elements of the block's own parameters; a tied weight belongs to the block that has it first.
   [[nodiscard]] Expr parameters() const;

@@ -92,12 +92,18 @@ struct KernelLaunch {
   friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
 };
 
-enum class StepKind : std::uint8_t { allocate, free, launch };
+enum class StepKind : std::uint8_t {
+  allocate,
+  free,
+  launch,
+  drop_saved  ///< the op has read it for the last time
+};
 
 /// One allocation, free or launch of an op's backward.
 struct Step {
   StepKind kind = StepKind::allocate;
-  std::uint8_t tensor = 0;  ///< index into Op::backward_tensors, or Op::backward_launches
+  /// Index into Op::backward_tensors, Op::backward_launches, or Op::saved.
+  std::uint8_t tensor = 0;
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -105,7 +111,12 @@ struct Step {
 /// How a gradient comes to the op that made the tensor. Autograd adds a second gradient in place
 /// only where nothing else holds the first one's storage, and a view's base does. Gradients wrapped
 /// in a type of their own (DTensor's) are never added in place.
-enum class Reach : std::uint8_t { directly, through_view, wrapped };
+enum class Reach : std::uint8_t {
+  directly,
+  through_view,
+  wrapped,
+  summed  ///< by the fused kernel that makes it, with what waits there already
+};
 
 /// Where the gradient of one input comes from.
 struct InputGradient {
@@ -158,10 +169,15 @@ struct Op {
   /// In its place it answers an unread tensor, which the process makes once for every shape and
   /// keeps (Transformer Engine's get_dummy_wgrad).
   std::optional<TensorId> adds_to_buffer = {};
-  bool once = false;              ///< runs in the first forward alone
+  bool once = false;  ///< runs in the first forward alone
   /// Runs as the block is called, before what is put around it: its gathering, its checkpoint.
   /// Only a block's first ops do.
   bool by_caller = false;
+  /// As large as these is what the backward makes beside, while it runs, where its compiled region
+  /// computes the forward again: products' inputs, and gradients in no kept tensor's place.
+  std::vector<TensorId> made_when_run_again;
+  /// There so many of the first steps run after all others, with what was saved gone.
+  std::size_t waiting_steps = 0;
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;
   Work backward;

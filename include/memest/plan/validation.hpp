@@ -56,6 +56,7 @@ struct RunKind {
   bool recomputes = false;
   RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;
+  bool compiled = false;
 };
 
 /// A record after comparison.

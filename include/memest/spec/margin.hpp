@@ -32,6 +32,7 @@ struct Margin {
   bool recomputes = false;                       ///< whether they recompute
   RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;  ///< of runs of Megatron
+  bool compiled = false;                ///< whether torch.compile compiles their layers
 };
 
 /// The margins of one implementation.

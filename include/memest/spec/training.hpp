@@ -52,6 +52,12 @@ enum class LayerSpec : std::uint8_t {
   te      ///< Transformer Engine's, and with them the training program's defaults
 };
 
+/// What torch.compile compiles.
+enum class CompileScope : std::uint8_t {
+  off,
+  blocks  ///< each layer by itself, without graph breaks; torchtitan compiles its loss too
+};
+
 enum class NormKernel : std::uint8_t {
   composite,  ///< written op by op (transformers' RMSNorm)
   fused       ///< one kernel
@@ -71,6 +77,7 @@ std::string_view name_of(LossKernel kernel);
 std::string_view name_of(NormKernel kernel);
 std::string_view name_of(LoopKind loop);
 std::string_view name_of(LayerSpec layers);
+std::string_view name_of(CompileScope compile);
 
 /// A framework and the parts of it that the spec overrides; complete, nothing left to a default.
 struct Implementation {
@@ -81,6 +88,7 @@ struct Implementation {
   LoopKind loop = LoopKind::plain;
   bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
   LayerSpec layers = LayerSpec::local;
+  CompileScope compile = CompileScope::off;
 };
 
 // What is recomputed in the backward pass instead of kept.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiled_region.hpp"
 #include "decoder_context.hpp"
 #include "operations.hpp"
 #include "tensor_parallel.hpp"
@@ -306,10 +307,17 @@ class PartWriter {
     wanted = append_layers(part, wanted);
     if (!part.head) return;
     append(head_block(context_, wanted));
-    if (context_.policy.gradients) append(loss_block(context_));
+    if (context_.policy.gradients) append(loss());
   }
 
  private:
+  /// torchtitan compiles its loss where it compiles its layers.
+  [[nodiscard]] Block loss() const {
+    Block block = loss_block(context_);
+    if (!context_.compiles_blocks() || !context_.torchtitan()) return block;
+    return compiled(std::move(block), RegionCheckpoint::around);
+  }
+
   void append(Block block) {
     graph_.order.push_back({graph_.blocks.size(), 1});
     graph_.blocks.push_back(std::move(block));
@@ -362,7 +370,9 @@ void mark_save_list(Block& block) {
 Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient) {
   Block block = LayerWriter(context, kind, input_wants_gradient).write();
   if (context.torchtitan()) mark_save_list(block);
-  return block;
+  if (!context.compiles_blocks()) return block;
+  return compiled(std::move(block),
+                  context.torchtitan() ? RegionCheckpoint::inside : RegionCheckpoint::around);
 }
 
 std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::string_view model_type,

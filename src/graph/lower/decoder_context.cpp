@@ -149,6 +149,31 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   return std::nullopt;
 }
 
+/// Why the layers are not compiled, or nothing: what the rules of a compiled region are not known
+/// for.
+std::optional<Unavailable> compile_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (!context.compiles_blocks()) return std::nullopt;
+  if (!context.policy.gradients) return unavailable("torch.compile under 'inference'");
+  if (context.adapter != nullptr) return unavailable("torch.compile beside adapters");
+  if (context.caches()) return unavailable("torch.compile with a key-value cache");
+  if (context.shards_tensors()) return unavailable("torch.compile with tensor parallelism");
+  switch (attention_call(context, kind).kernel) {
+    case AttentionKernel::sdpa_flash:
+    case AttentionKernel::sdpa_efficient:
+    case AttentionKernel::sdpa_cudnn:
+      return std::nullopt;
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::textbook:
+    case AttentionKernel::unfused:
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
+      return unavailable("torch.compile of attention that is not one kernel");
+  }
+  return std::nullopt;
+}
+
 Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   Dimensions dims;
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
@@ -191,6 +216,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;
     if (auto refused = inference_refusal(context, kind)) return *refused;
+    if (auto refused = compile_refusal(context, kind)) return *refused;
   }
   return context;
 }

@@ -73,6 +73,10 @@ struct DecoderContext {
   /// Embeddings and the last hidden state have names in the model's forward, and live until the
   /// names end.
   [[nodiscard]] bool names_results() const { return transformers() || model_py(); }
+  /// Layers are compiled one by one.
+  [[nodiscard]] bool compiles_blocks() const {
+    return policy.implementation.compile == CompileScope::blocks;
+  }
   /// Whose forward fills a key-value cache.
   [[nodiscard]] bool caches() const { return transformers() && policy.key_value_cache; }
   [[nodiscard]] BiasCall bias_call() const {

@@ -144,15 +144,25 @@ class Compiler {
       for (std::size_t i = 0; i < op.backward_steps.size(); ++i) {
         const Step& step = op.backward_steps[i];
         if (i == op.own_steps) made.reductions = static_cast<std::uint32_t>(program_.steps.size());
+        if (i == op.waiting_steps) made.waiting = static_cast<std::uint32_t>(program_.steps.size());
         if (step.kind == StepKind::launch) {
           append_launch(op.backward_launches[step.tensor], made);
+        } else if (step.kind == StepKind::drop_saved) {
+          program_.steps.push_back({step.kind, place_among_saved(op.saved[step.tensor], made)});
         } else {
           program_.steps.push_back(step);
         }
       }
     });
     made.gradients.end = static_cast<std::uint32_t>(program_.made_gradients.size());
+    made.again = slice(program_.made_gradients, [&] {
+      for (const TensorId like : op.made_when_run_again) {
+        program_.made_gradients.push_back(
+            {like, bytes(like, block_.tensors[like].dtype), Holding::temporaries});
+      }
+    });
     if (op.own_steps >= op.backward_steps.size()) made.reductions = made.steps.end;
+    if (op.waiting_steps >= op.backward_steps.size()) made.waiting = made.steps.end;
     made.product = made.steps.begin + static_cast<std::uint32_t>(op.first_product) - 1;
     made.handed = slice(program_.handed, [&] {
       for (std::size_t i = 0; i < op.gradients.size(); ++i) {
@@ -161,6 +171,12 @@ class Compiler {
         if (op.gradients[i].tensor == InputGradient::kKept) made.hands_kept = true;
       }
     });
+  }
+
+  [[nodiscard]] std::uint8_t place_among_saved(TensorId id, const OpProgram& made) const {
+    const auto begin = program_.tensors.begin() + made.saved.begin;
+    const auto end = program_.tensors.begin() + made.saved.end;
+    return static_cast<std::uint8_t>(std::find(begin, end, block_.tensors[id].storage) - begin);
   }
 
   [[nodiscard]] std::int64_t value(const Expr& size) const {

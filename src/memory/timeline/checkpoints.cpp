@@ -132,14 +132,43 @@ std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
   return list;
 }
 
+bool has_compiled_layers(const Graph& graph) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(),
+                     [](const Block& block) { return block.checkpointable && block.compiled; });
+}
+
+/// Compiled with its layer a selective checkpoint computes each value again before the first that
+/// reads it: what follows the attention that is kept, and when the gradients come there, the rest.
+std::vector<Checkpoint> cut_behind_attention(const Graph& graph, const ForwardOrder& order,
+                                             std::vector<Checkpoint> layers) {
+  std::vector<Checkpoint> halves;
+  for (Checkpoint& layer : layers) {
+    std::uint32_t cut = layer.begin;
+    for (std::uint32_t i = layer.begin; i < layer.end; ++i) {
+      const OpSite& site = order.sites()[i];
+      const Op& op = graph.blocks[order.instances()[site.instance].block].ops[site.op];
+      if (op.kept_selectively && op.kind == OpKind::attention) cut = i + 1;
+    }
+    if (cut > layer.begin) {
+      halves.push_back(checkpoint_of(order, layer.begin, cut, std::move(layer.inputs)));
+    }
+    halves.push_back(checkpoint_of(order, cut, layer.end, order.inputs_of(graph, cut, layer.end)));
+  }
+  return halves;
+}
+
 /// Layer by layer, each run again to its end (torchtitan/distributed/activation_checkpoint.py).
 Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
                           const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return {};
   std::vector<Checkpoint> layers = by_layers(graph, order, 1);
   Checkpoints checkpoints;
-  checkpoints.stops_early = false;
+  checkpoints.stops_early = has_compiled_layers(graph);
   checkpoints.keeps_selectively = std::holds_alternative<SelectiveRecompute>(recompute);
+  if (checkpoints.keeps_selectively && checkpoints.stops_early) {
+    checkpoints.list = cut_behind_attention(graph, order, std::move(layers));
+    return checkpoints;
+  }
   const auto* every = std::get_if<EveryRecompute>(&recompute);
   const auto step = static_cast<std::size_t>(every != nullptr ? every->every : 1);
   for (std::size_t i = step; i <= layers.size(); i += step) {
@@ -161,7 +190,9 @@ Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
   const std::int64_t length = checkpoint_length(recompute, layers_of(graph));
   if (length == 0) return {};
   const auto* full = std::get_if<FullRecompute>(&recompute);
-  return {by_layers(graph, order, length), full != nullptr && full->reentrant};
+  Checkpoints checkpoints{by_layers(graph, order, length), full != nullptr && full->reentrant};
+  checkpoints.stops_early = !has_compiled_layers(graph);
+  return checkpoints;
 }
 
 Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,

@@ -30,7 +30,8 @@ struct Checkpoints {
   bool keeps_selectively = false;  ///< the outputs of ops that say so are not made again
 };
 
-/// What `framework` means by `recompute`.
+/// What `framework` means by `recompute`. Around a compiled layer a checkpoint runs it again as a
+/// whole; torchtitan's, which are compiled with their layer, end with what the backward reads.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
                            const Recompute& recompute, Framework framework);
 

@@ -158,6 +158,8 @@ class Engine {
   void run_backward(const OpSite& site);
   Slot take_incoming(const OpSite& site, const OpProgram& op);
   void run_steps(const OpSite& site, const OpProgram& op, Slice steps);
+  void drop_early(const OpSite& site, const OpProgram& op, std::uint8_t place);
+  void make_again(const OpSite& site, const OpProgram& op);
   void drop_saved(const OpSite& site, const OpProgram& op);
   /// `kept`: what the op saved first, where that becomes a gradient.
   void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
@@ -226,6 +228,8 @@ class Engine {
   std::vector<std::vector<std::int64_t>> unread_;  // shapes
   std::vector<StorageId> made_;                    // of the running backward node
   std::vector<StorageId> extra_incoming_;
+  std::vector<StorageId> made_again_;
+  std::vector<std::uint8_t> dropped_;                // of what the running node saved
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;
   Origin origin_ = Origin::forward;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine.hpp"
 #include "memest/diag/expect.hpp"
 
@@ -55,11 +57,16 @@ void Engine::run_backward(const OpSite& site) {
   }
   made_.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   grow_buffer(op.backward_buffer);
-  run_steps(site, op, {op.steps.begin, op.reductions});
+  make_again(site, op);
+  const std::uint32_t first = unpacks_ ? op.waiting : op.steps.begin;
+  run_steps(site, op, {first, op.reductions});
   const StorageId kept = op.hands_kept ? first_saved(site, op) : kNoStorage;
   recorder_.retain(kept);
   if (unpacks_) drop_saved(site, op);
+  for (const StorageId storage : made_again_) recorder_.release(storage);
+  made_again_.clear();
   run_steps(site, op, {op.reductions, op.steps.end});
+  run_steps(site, op, {op.steps.begin, first});
   if (op.unread) make_unread(*op.unread);
   if (!op.hands_on) recorder_.release(incoming.storage);
   for (const StorageId storage : extra_incoming_) recorder_.release(storage);
@@ -67,6 +74,15 @@ void Engine::run_backward(const OpSite& site) {
   if (!unpacks_) drop_saved(site, op);
   end_checkpoint();
   hand_gradients(site, op, incoming, kept);
+}
+
+void Engine::make_again(const OpSite& site, const OpProgram& op) {
+  if (!unpacks_) return;
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.again.begin; i < op.again.end; ++i) {
+    const MadeGradient& made = program.made_gradients[i];
+    made_again_.push_back(recorder_.allocate(made.bytes, label_of(site, made)));
+  }
 }
 
 StorageId Engine::first_saved(const OpSite& site, const OpProgram& op) const {
@@ -96,6 +112,10 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = steps.begin; i < steps.end; ++i) {
     const Step& step = program.steps[i];
+    if (step.kind == StepKind::drop_saved) {
+      drop_early(site, op, step.tensor);
+      continue;
+    }
     if (step.kind == StepKind::free) {
       recorder_.release(made_[step.tensor]);
       made_[step.tensor] = kNoStorage;
@@ -115,8 +135,19 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
 void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
+    const auto place = static_cast<std::uint8_t>(i - op.saved.begin);
+    if (std::find(dropped_.begin(), dropped_.end(), place) != dropped_.end()) continue;
     recorder_.release(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
   }
+  dropped_.clear();
+}
+
+/// Where the forward ran again all that was saved has gone by then.
+void Engine::drop_early(const OpSite& site, const OpProgram& op, std::uint8_t place) {
+  if (unpacks_) return;
+  const TensorId saved = order_.program(site).tensors[op.saved.begin + place];
+  recorder_.release(storages_[order_.storage_cell(site.instance, saved)]);
+  dropped_.push_back(place);
 }
 
 void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
@@ -152,6 +183,12 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
 void Engine::put(Slot& slot, const Slot& gradient, const Sum& sum) {
   if (!slot.arrived || gradient.storage == kNoStorage) {
     slot = gradient;
+    if (slot.reach == Reach::summed) slot.reach = Reach::directly;
+    return;
+  }
+  if (gradient.reach == Reach::summed) {
+    recorder_.release(slot.storage);
+    slot = {gradient.storage, Reach::directly, true};
     return;
   }
   if (slot.reach == Reach::directly && recorder_.references(slot.storage) == 1) {

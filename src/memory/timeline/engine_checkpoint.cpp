@@ -85,7 +85,7 @@ void Engine::recompute(const Checkpoint& checkpoint) {
   }
   const OpSite& last = order_.sites()[checkpoint.last_kept];
   const OpProgram& op = order_.op(last);
-  if (op.keeps_result) make_outputs(last, op, Mode::gradients);
+  if (op.keeps_result) make_or_take_outputs(last, op, Mode::gradients);
   save(last, op);
   end_references_of(checkpoint, checkpoint.last_kept + 1);
   end_autocast();

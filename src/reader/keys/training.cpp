@@ -33,7 +33,7 @@ constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activat
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
 constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
-constexpr Word kCompiles[] = {{"off"}, {"blocks", "torch.compile"}, {"whole", "torch.compile"}};
+constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
 constexpr Word kTorches[] = {{"2.11"}};
 
 constexpr Key kImplementationKeys[] = {
@@ -77,7 +77,7 @@ constexpr Key kImplementationKeys[] = {
     {.name = "compile",
      .shapes = {choice(kCompiles)},
      .fallback = "off",
-     .doc = "What torch.compile compiles."},
+     .doc = "What torch.compile compiles: each layer by itself (blocks; torchtitan its loss too)."},
     {.name = "torch",
      .shapes = {choice(kTorches)},
      .fallback = "2.11",

@@ -1,0 +1,64 @@
+// What torch.compile sees in a block: values instead of tensors, and who computes each. Views of a
+// value and further casts of it to one type are the value itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+
+namespace memest {
+
+/// Who runs an operation of a compiled region.
+enum class Runner : std::uint8_t {
+  caller,     ///< eager code, before the region is called
+  library,    ///< a kernel of its own: a product, attention, a collective, complex numbers
+  generated,  ///< a part of the kernels that Inductor writes
+  nobody      ///< another shape of the same elements
+};
+
+/// The values of a block, and which of them the partitioner keeps for the backward
+/// (torch/_functorch/partitioners.py, PyTorch 2.11): the inputs of library kernels whose backward
+/// reads them; of what generated kernels read in the backward only what is not computed again:
+/// results of library kernels, statistics of rows, and what is random.
+class RegionValues {
+ public:
+  /// Gives every value a storage of its own in `block`, but for parts of another, and every
+  /// softmax the statistics that its backward can start from.
+  explicit RegionValues(Block& block);
+
+  [[nodiscard]] Runner runner(std::size_t op) const { return runners_[op]; }
+  [[nodiscard]] TensorId value(TensorId tensor) const { return values_[tensor]; }
+  /// The op of the region that makes the value; none for what the region is given.
+  [[nodiscard]] std::optional<std::size_t> maker(TensorId value) const { return makers_[value]; }
+  [[nodiscard]] bool is_generated(TensorId value) const {
+    return makers_[value] && runners_[*makers_[value]] == Runner::generated;
+  }
+  [[nodiscard]] bool wants_gradient(TensorId value) const { return wants_gradient_[value]; }
+  [[nodiscard]] bool is_kept(TensorId value) const { return kept_[value]; }
+  /// A generated kernel's result that is never computed again.
+  [[nodiscard]] bool is_remembered(TensorId value) const;
+  /// Appends what a kernel that needs `value` in the backward reads, computing it again from that.
+  void append_sources(TensorId value, std::vector<TensorId>& sources) const;
+  /// What the derivative of `op` by its input `value` reads.
+  [[nodiscard]] std::vector<TensorId> read_by_derivative(std::size_t op, TensorId value) const;
+
+ private:
+  void add_softmax_statistics();
+  void name_runners();
+  void name_values();
+  void give_storages();
+  void keep();
+  [[nodiscard]] Runner runner_of(const Op& op) const;
+
+  Block& block_;
+  std::vector<Runner> runners_;                     // by op
+  std::vector<TensorId> values_;                    // by tensor
+  std::vector<std::optional<std::size_t>> makers_;  // by tensor
+  std::vector<bool> wants_gradient_;                // by tensor
+  std::vector<bool> kept_;                          // by tensor
+};
+
+}  // namespace memest

@@ -1,0 +1,169 @@
+// What a compiled layer keeps: the formulas that recorded runs of torch.compile confirm, as
+// equalities, and what its kernels read and write.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <variant>
+
+#include "memest/graph/lower.hpp"
+#include "models.hpp"
+
+namespace memest {
+namespace {
+
+const Expr a = Symbol::heads;
+const Expr d = Symbol::head_dim;
+const Expr f = Symbol::ffn_size;
+const Expr h = Symbol::hidden_size;
+const Expr k = Symbol::kv_heads;
+const Expr s = Symbol::seq_len;
+const Expr v = Symbol::vocab_size;
+const Expr tokens = Expr(Symbol::micro_batch) * s;
+const Expr seeds = 16;  // two numbers of the random generator
+/// Of a layer norm GPT in 16 bit over an fp32 stream; 18·h + 4·f where a·d = k·d = h.
+const Expr gpt_kept = tokens * (10 * h + 2 * (a + 2 * k) * d + 2 * a * d + 4 * f + 4 * a + 16);
+
+LoweringPolicy compiled(Framework framework, bool autocast) {
+  LoweringPolicy policy = policy_for(framework, AttentionKernel::sdpa_cudnn);
+  policy.implementation.compile = CompileScope::blocks;
+  if (framework != Framework::transformers) policy.implementation.norm = NormKernel::fused;
+  if (framework == Framework::nanogpt) policy.implementation.loss = LossKernel::plain;
+  if (autocast) policy.weights = DType::fp32;
+  policy.autocast = autocast;
+  return policy;
+}
+
+Block compiled_layer(const ModelSpec& model, const LoweringPolicy& policy) {
+  Block block = layer(lowered(model, policy));
+  REQUIRE(block.compiled);
+  return block;
+}
+
+Expr kept(const ModelSpec& model, const LoweringPolicy& policy) {
+  return compiled_layer(model, policy).saved_bytes(false);
+}
+
+/// Weights of the products, which autocast copies.
+Expr products(const Block& block) {
+  Expr elements;
+  for (const Tensor& tensor : block.tensors) {
+    if (tensor.role == Role::parameter && tensor.shape.size() == 2) elements += tensor.elements();
+  }
+  return elements;
+}
+
+ModelSpec with_head_norms(ModelSpec model) {
+  auto& attention = std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
+  attention.qk_norm = QkNorm::per_head;
+  attention.qk_norm_kind = Norm{NormKind::rmsnorm};
+  return model;
+}
+
+const Op& op_named(const Block& block, std::string_view name, OpKind kind) {
+  const auto found = std::find_if(block.ops.begin(), block.ops.end(),
+                                  [&](const Op& op) { return op.name == name && op.kind == kind; });
+  REQUIRE(found != block.ops.end());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("a compiled LLaMA layer of transformers keeps products' inputs and outputs alone") {
+  const Expr heads = 2 * Expr(2) * (a + k) * d;
+  const Expr both = tokens * (6 * f + 4 * h + heads + 4 * a + 8);
+  CHECK(kept(llama(), compiled(Framework::transformers, false)) == both + tokens * 4 * h + seeds);
+  const Block autocast = compiled_layer(llama(), compiled(Framework::transformers, true));
+  CHECK(autocast.saved_bytes(false) == both + tokens * 6 * h + seeds + 2 * products(autocast));
+}
+
+TEST_CASE("norms of heads add raw queries and keys and a number of each") {
+  ModelSpec qwen = with_head_norms(llama());
+  qwen.model_type = "qwen3";
+  const LoweringPolicy policy = compiled(Framework::transformers, false);
+  CHECK(kept(qwen, policy) - kept(llama(), policy) == tokens * (a + k) * (2 * d + 4));
+}
+
+TEST_CASE("a compiled GPT keeps 18·h + 4·f bytes a token under autocast") {
+  const Block block = compiled_layer(nanogpt(), compiled(Framework::nanogpt, true));
+  CHECK(block.saved_bytes(false) == gpt_kept + seeds + 2 * products(block));
+}
+
+TEST_CASE("a compiled GPT-2 keeps a mask of each dropout beside") {
+  LoweringPolicy policy = compiled(Framework::transformers, true);
+  policy.dropout = false;
+  const Block without = compiled_layer(gpt2(), policy);
+  policy.dropout = true;
+  const Expr masks = 2 * h;
+  const Block with = compiled_layer(gpt2(), policy);
+  const Expr one = gpt_kept + seeds + 2 * products(without);
+  CHECK(without.saved_bytes(false) == one);
+  CHECK(with.saved_bytes(false) == one + tokens * masks);
+}
+
+TEST_CASE("a compiled torchtitan layer keeps 2·f a token less than in eager mode") {
+  LoweringPolicy policy = compiled(Framework::torchtitan, false);
+  const Expr less = kept(llama(), policy);
+  CHECK(less == tokens * (2 * (3 * f + 4 * h + 2 * (a + k) * d) + 4 * a + 8) + seeds);
+  policy.implementation.compile = CompileScope::off;
+  CHECK(layer(lowered(llama(), policy)).saved_bytes(false) - less == tokens * 2 * f);
+}
+
+TEST_CASE("a selective checkpoint that is compiled drops what the backward does not read") {
+  const Block block = compiled_layer(llama(), compiled(Framework::torchtitan, false));
+  const Expr products_kept = 2 * (a * d + k * d + f);
+  CHECK(block.selectively_kept_bytes() == tokens * (products_kept + 2 * a * d + 4 * a) + seeds);
+}
+
+TEST_CASE("torchtitan's compiled loss keeps its 16-bit logits and two numbers a row") {
+  const Graph graph = lowered(llama(), compiled(Framework::torchtitan, false));
+  const Block& loss = graph.blocks.back();
+  CHECK(loss.saved_bytes(false) == tokens * (2 * v + 8));
+  REQUIRE(loss.ops.size() == 1);
+  REQUIRE(loss.ops.front().backward_tensors.size() == 1);
+  CHECK(loss.tensors[loss.ops.front().backward_tensors.front().like].bytes() == tokens * 2 * v);
+}
+
+TEST_CASE("a compiled layer has the FLOPs of the eager one, and moves less") {
+  for (const Framework framework :
+       {Framework::transformers, Framework::torchtitan, Framework::nanogpt}) {
+    LoweringPolicy policy = compiled(framework, true);
+    const ModelSpec model = framework == Framework::nanogpt ? nanogpt() : llama();
+    const Graph fused = lowered(model, policy);
+    policy.implementation.compile = CompileScope::off;
+    const Graph eager = lowered(model, policy);
+    CHECK(layer(fused).forward_flops() == layer(eager).forward_flops());
+    CHECK(layer(fused).backward_flops() == layer(eager).backward_flops());
+    const auto moved = [](const Graph& graph, const Work Op::*pass) {
+      Expr bytes;
+      for (const Op& op : layer(graph).ops) {
+        if (class_of(op.kind) != OpClass::contraction) bytes += (op.*pass).bytes;
+      }
+      return bytes.bytes(graph.sizes);
+    };
+    CHECK(moved(fused, &Op::forward) < moved(eager, &Op::forward));
+    CHECK(moved(fused, &Op::backward) < moved(eager, &Op::backward));
+  }
+}
+
+TEST_CASE("a fused kernel reads its inputs once and writes its results once") {
+  const Block block = compiled_layer(llama(), compiled(Framework::transformers, false));
+  const Op& gate = op_named(block, "gate_times_up", OpKind::multiply);
+  CHECK(gate.inputs.size() == 2);
+  CHECK(gate.forward.bytes == tokens * 3 * 2 * f);
+  // Gradient of the product, gate, up; of gate and up.
+  CHECK(gate.backward.bytes == tokens * 5 * 2 * f);
+}
+
+TEST_CASE("what is not known of torch.compile is refused by name") {
+  LoweringPolicy policy = compiled(Framework::transformers, false);
+  policy.implementation.attention = AttentionKernel::eager;
+  const auto written_out = lower(llama(), policy);
+  REQUIRE(std::holds_alternative<Unavailable>(written_out));
+  CHECK(std::get<Unavailable>(written_out).sentence.find("torch.compile") != std::string::npos);
+  ModelSpec adapted = llama();
+  adapted.adapter = LoraAdapter{};
+  CHECK(std::holds_alternative<Unavailable>(
+      lower(adapted, compiled(Framework::transformers, false))));
+}
+
+}  // namespace memest
