@@ -291,10 +291,13 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
   }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
   // A form is that of equal stages, of which a first and a last one say all.
-  if (request.job.parallelism.pipeline > 1 && request.job.end_layers() > 0) {
+  const Parallelism& written = request.job.parallelism;
+  const bool uneven = request.job.end_layers() > 0 || written.first_stage_layers > 0 ||
+                      written.last_stage_layers > 0;
+  if (written.pipeline > 1 && uneven) {
     return Unavailable{
-        "a search around torchtitan's pipelines, whose stages differ in their layers, is not "
-        "available yet: `memest estimate` answers for one"};
+        "a search around pipelines whose stages differ in their layers is not available yet: "
+        "`memest estimate` answers for one"};
   }
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
   if (request.job.model.adapter && !alone) {

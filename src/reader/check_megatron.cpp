@@ -50,10 +50,27 @@ const MixtureOfExperts* experts_of(const Job& job) {
   return nullptr;
 }
 
-bool leaves_layers_over(const Job& job) { return decoder_layers_of(job) % stages_of(job) != 0; }
+bool has_own_ends(const Job& job) {
+  return job.parallelism.first_stage_layers + job.parallelism.last_stage_layers > 0;
+}
+
+bool leaves_layers_over(const Job& job) {
+  return !has_own_ends(job) && decoder_layers_of(job) % stages_of(job) != 0;
+}
+
+/// What the first and last stage leave is for the others, each of as many layers.
+bool leaves_uneven_middle(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const std::int64_t others =
+      p.pipeline - (p.first_stage_layers > 0 ? 1 : 0) - (p.last_stage_layers > 0 ? 1 : 0);
+  const std::int64_t left = decoder_layers_of(job) - p.first_stage_layers - p.last_stage_layers;
+  if (others <= 0) return left != 0;
+  return left < others || left % others != 0;
+}
 
 bool leaves_chunks_over(const Job& job) {
   const FullRecompute* full = full_of(job);
+  if (full != nullptr && has_own_ends(job)) return full->layers > 1;
   return full != nullptr && full->method == RecomputeMethod::uniform && !leaves_layers_over(job) &&
          (decoder_layers_of(job) / stages_of(job)) % full->layers != 0;
 }
@@ -120,7 +137,16 @@ constexpr std::array kRules = {
          "leave 'distribute' or 'sequence' out"},
     Rule{"parallelism", "pipeline", leaves_layers_over,
          "the layers are not a multiple of the pipeline's stages",
-         "every stage of 'pipeline' x 'virtual_stages' has as many layers"},
+         "every stage of 'pipeline' x 'virtual_stages' has as many layers, unless "
+         "'first_stage_layers' or 'last_stage_layers' says otherwise"},
+    Rule{"parallelism", "pipeline",
+         [](const Job& job) { return has_own_ends(job) && leaves_uneven_middle(job); },
+         "the layers that the first and last stage leave are not a multiple of the other stages",
+         "choose other 'first_stage_layers' and 'last_stage_layers'"},
+    Rule{"parallelism", "virtual_stages",
+         [](const Job& job) { return has_own_ends(job) && job.parallelism.virtual_stages > 1; },
+         "interleaved stages with ends of their own sizes are not available yet",
+         "leave 'virtual_stages', or 'first_stage_layers' and 'last_stage_layers' out"},
     Rule{"parallelism", "expert",
          [](const Job& job) { return job.parallelism.expert > 1 && experts_of(job) == nullptr; },
          "expert parallelism shares experts, and the model has none",

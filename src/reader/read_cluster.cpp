@@ -152,6 +152,8 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   parallelism.expert_tensor = as_count(find(written, "expert_tensor"));
   parallelism.sequence = as_flag(find(written, "sequence")).value_or(false);
   parallelism.schedule = schedule_of(find(written, "schedule"));
+  parallelism.first_stage_layers = as_count(find(written, "first_stage_layers")).value_or(0);
+  parallelism.last_stage_layers = as_count(find(written, "last_stage_layers")).value_or(0);
   parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);
   read_shards(written, parallelism, diagnostics);
   parallelism.offload = read_offload(find(written, "offload"));

@@ -56,6 +56,13 @@ std::int64_t Job::end_layers() const {
                                                                                               : 0;
 }
 
+StageSplit Job::stage_split(std::int64_t layers) const {
+  return {.layers = layers,
+          .ends = end_layers(),
+          .first = parallelism.first_stage_layers,
+          .last = parallelism.last_stage_layers};
+}
+
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }
 
 RunScale scale_of(const Job& job) {

@@ -48,6 +48,15 @@ std::vector<PipelineAction> zero_bubble_actions(const PipelinePlace& place,
 }  // namespace
 
 LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages) {
+  const std::int64_t said = (split.first > 0 ? 1 : 0) + (split.last > 0 ? 1 : 0);
+  if (said > 0) {
+    if (split.first > 0 && index == 0) return {0, split.first};
+    if (split.last > 0 && index + 1 == stages) return {split.layers - split.last, split.last};
+    const StageSplit rest{.layers = split.layers - split.first - split.last, .ends = split.ends};
+    LayerSpan span = stage_of(rest, index - (split.first > 0 ? 1 : 0), stages - said);
+    span.first += split.first;
+    return span;
+  }
   const std::int64_t all = split.layers + 2 * split.ends;
   const auto first_of = [&](std::int64_t stage) {
     const std::int64_t before = all / stages * stage + std::min(stage, all % stages);

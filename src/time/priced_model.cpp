@@ -271,7 +271,7 @@ void PricedModel::match_weights(const StepWork& work) {
 std::int64_t PricedModel::layers() const { return static_cast<std::int64_t>(before_.size()) - 1; }
 
 PartCost PricedModel::stage(std::int64_t index, std::int64_t stages) const {
-  const LayerSpan span = stage_of({layers(), job_->end_layers()}, index, stages);
+  const LayerSpan span = stage_of(job_->stage_split(layers()), index, stages);
   PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
   part -= before_[static_cast<std::size_t>(span.first)];
   if (recomputed_ > 0 && span.count > recomputed_) {

@@ -28,7 +28,7 @@ double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op
 std::vector<double> executions_of_rank(const StepWork& work, const Job& job,
                                        const PipelinePlace& place) {
   const Graph& graph = *work.graph;
-  StageSplit split{.ends = job.end_layers()};
+  StageSplit split = job.stage_split(0);
   for (const BlockRun& run : graph.order) {
     if (graph.blocks[run.block].checkpointable) split.layers += run.repeat;
   }

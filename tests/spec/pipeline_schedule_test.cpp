@@ -56,6 +56,21 @@ TEST_CASE("stages lie round the ranks and hold every layer once") {
   CHECK(layers.size() == 32);
 }
 
+TEST_CASE("ends of their own sizes leave the rest to the other stages, in order and without gaps") {
+  const StageSplit both{.layers = 61, .first = 4, .last = 1};
+  CHECK(stage_of(both, 0, 16) == LayerSpan{0, 4});
+  CHECK(stage_of(both, 15, 16) == LayerSpan{60, 1});
+  CHECK(stage_of({.layers = 11, .last = 2}, 1, 4) == LayerSpan{3, 3});
+  std::int64_t next = 0;
+  for (std::int64_t stage = 0; stage < 16; ++stage) {
+    const LayerSpan span = stage_of(both, stage, 16);
+    CHECK(span.first == next);
+    if (stage > 0 && stage < 15) CHECK(span.count == 4);
+    next += span.count;
+  }
+  CHECK(next == 61);
+}
+
 TEST_CASE("the ends of a model count as layers where a framework says so") {
   // torchtitan 0.2.2, generate_llm_fqn_per_model_part(4, 32): 34 / 4 is 8, the first two have one
   // more.

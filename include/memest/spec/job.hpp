@@ -12,6 +12,7 @@
 #include "memest/spec/model.hpp"
 #include "memest/spec/network.hpp"
 #include "memest/spec/parallelism.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {
@@ -75,6 +76,8 @@ struct Job {
   /// Layers that the embedding counts for where the model is cut into stages, and the head as well:
   /// one under torchtitan, whose stages are given as much of both, none under Megatron-core.
   [[nodiscard]] std::int64_t end_layers() const;
+  /// How so many layers are cut into the pipeline's stages.
+  [[nodiscard]] StageSplit stage_split(std::int64_t layers) const;
   WrittenKeys given;
 };
 

@@ -89,6 +89,10 @@ struct Parallelism {
   bool sequence = false;  ///< norms and residuals in shards of the sequence, beside `tensor`
   Schedule schedule = Schedule::one_f_one_b;
   std::int64_t virtual_stages = 1;  ///< a rank of an interleaved pipeline
+  /// Layers of the first and last stage (Megatron's decoder_first_pipeline_num_layers); 0: as many
+  /// as the others.
+  std::int64_t first_stage_layers = 0;
+  std::int64_t last_stage_layers = 0;
   ZeroStage zero = ZeroStage::none;
   DataParallelBuckets ddp;
   DeepSpeed deepspeed;  ///< where `zero` is DeepSpeed's

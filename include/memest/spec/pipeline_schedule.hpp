@@ -28,7 +28,9 @@ struct LayerSpan {
 /// How a model's layers are cut into stages: as evenly as they can be, the first stages one more.
 struct StageSplit {
   std::int64_t layers = 0;
-  std::int64_t ends = 0;  ///< layers that the embedding counts for, and the head as well
+  std::int64_t ends = 0;   ///< layers that the embedding counts for, and the head as well
+  std::int64_t first = 0;  ///< of the first stage; 0: as the others
+  std::int64_t last = 0;   ///< of the last stage; 0: as the others
 };
 /// Stage `index` of `stages`, of which every one has a layer or an end of the model.
 LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages);

@@ -142,6 +142,13 @@ constexpr Key kParallelismKeys[] = {
      .shapes = {count(1, kMaxLayers)},
      .fallback = "1",
      .doc = "Stages a rank of an interleaved pipeline; torchtitan's has 2 unless told otherwise."},
+    {.name = "first_stage_layers",
+     .shapes = {count(1, kMaxLayers)},
+     .doc = "Layers of the first stage, where the others do not have as many (Megatron's "
+            "decoder_first_pipeline_num_layers)."},
+    {.name = "last_stage_layers",
+     .shapes = {count(1, kMaxLayers)},
+     .doc = "Layers of the last stage (decoder_last_pipeline_num_layers)."},
     {.name = "distributed_optimizer",
      .shapes = {flag()},
      .fallback = "false",
