@@ -27,7 +27,7 @@ std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
 /// Tokens of a sequence that a rank has at least; fewer are tried where the file writes them. With
 /// fewer a ring waits for its messages: with an eighth of the heads for keys, 4·s·k·d bytes a step
 /// at 50 GB/s between nodes take as long as 2·s²·a·d FLOPs at half of an H100's 990 TFLOP/s at s =
-/// 2,500.
+/// 2,500, and the next power of two is taken.
 constexpr std::int64_t kLeastTokensOfRank = 4096;
 
 /// What a framework splits beside the data.
@@ -43,7 +43,8 @@ constexpr std::array kSplits = {
     Splits{Framework::torchtitan, true, false, false, false},
 };
 
-/// Of Megatron's layers only Transformer Engine's divide a sequence, and only dense ones.
+/// Of Megatron's layers only Transformer Engine's divide a sequence. That experts and latents are
+/// not followed there is for the lowering to say.
 bool divides_sequences(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   return implementation.framework != Framework::megatron || implementation.layers == LayerSpec::te;

@@ -34,11 +34,7 @@ HostTransfers host_transfers_of(const Job& job) {
   const double weights = elements * static_cast<double>(size_of(recipe.weights));
   const double gradients = elements * static_cast<double>(size_of(recipe.gradients));
   HostTransfers transfers;
-  if (parallelism.offload.parameters) {
-    transfers.to_device = micro_steps * weights;
-  } else {
-    transfers.to_device = weights;
-  }
+  transfers.to_device = (parallelism.offload.parameters ? micro_steps : 1) * weights;
   if (parallelism.fsdp) {
     transfers.to_host = micro_steps * gradients;
   } else if (parallelism.offload.optimizer) {

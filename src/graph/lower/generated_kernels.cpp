@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "value_lists.hpp"
+
 namespace memest {
 namespace {
-
-bool has(const std::vector<TensorId>& list, TensorId id) {
-  return std::find(list.begin(), list.end(), id) != list.end();
-}
-
-void add_once(std::vector<TensorId>& list, TensorId id) {
-  if (!has(list, id)) list.push_back(id);
-}
 
 /// A dropout makes its mask first, others their statistics last.
 TensorId result_of(const Op& op) {

@@ -5,16 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "value_lists.hpp"
+
 namespace memest {
 namespace {
-
-bool has(const std::vector<TensorId>& list, TensorId id) {
-  return std::find(list.begin(), list.end(), id) != list.end();
-}
-
-void add_once(std::vector<TensorId>& list, TensorId id) {
-  if (!has(list, id)) list.push_back(id);
-}
 
 /// Beside their result these make numbers of every row, from which the result is made again.
 bool has_row_statistics(const Op& op) {
@@ -65,33 +59,10 @@ Runner RegionValues::runner_of(const Op& op) const {
   if (op.by_caller) return Runner::caller;
   if (!op.forward_messages.empty()) return Runner::library;
   if (is_view_of_all(op, block_)) return Runner::nobody;
-  switch (op.kind) {
-    case OpKind::linear:
-    case OpKind::batched_matmul:
-    case OpKind::attention:
-    case OpKind::embedding:
-    case OpKind::rotary:  // of complex numbers, for which Inductor writes no kernels
-      return Runner::library;
-    case OpKind::softmax:
-    case OpKind::layernorm:
-    case OpKind::rmsnorm:
-    case OpKind::cross_entropy:
-    case OpKind::mean_square:
-    case OpKind::activation:
-    case OpKind::dropout:
-    case OpKind::add:
-    case OpKind::multiply:
-    case OpKind::scale:
-    case OpKind::cast:
-    case OpKind::mask:
-    case OpKind::power:
-    case OpKind::reduce:
-    case OpKind::copy:
-    case OpKind::concatenate:
-    case OpKind::view:
-      return Runner::generated;
-  }
-  return Runner::generated;
+  // Inductor writes no kernels for complex numbers, of which rotations are.
+  const bool library = class_of(op.kind) == OpClass::contraction || op.kind == OpKind::embedding ||
+                       op.kind == OpKind::rotary;
+  return library ? Runner::library : Runner::generated;
 }
 
 /// Parts of a value that a library kernel reads are parts in memory, and their gradients are joined

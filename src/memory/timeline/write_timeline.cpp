@@ -35,11 +35,17 @@ Label model_label(Holding holding, Origin origin, std::size_t place) {
   return label;
 }
 
-void name_places(const Graph& graph, const ForwardOrder& order, Timeline& timeline) {
+/// Tells the timeline of the model's places and of the tensors of `inventory`.
+ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inventory& inventory,
+                        Timeline& timeline) {
   for (const BlockInstance& instance : order.instances()) {
     const bool layer = graph.blocks[instance.block].checkpointable;
     timeline.places.push_back({instance.block, layer ? ++timeline.layers : 0});
   }
+  ModelTensors tensors = model_tensors(inventory);
+  timeline.parameters = tensors.parameters;
+  timeline.buffers = tensors.buffers;
+  return tensors;
 }
 
 /// Tensors of one number with which the first operation on a DTensor opens a context on the device
@@ -247,10 +253,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, std::int64_t rank) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
   const ForwardOrder order(graph, device);
-  name_places(graph, order, timeline);
-  const ModelTensors tensors = model_tensors(graph.parameters);
-  timeline.parameters = tensors.parameters;
-  timeline.buffers = tensors.buffers;
+  const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline);
   MegatronStates states(job, graph, order, timeline);
   recorder.begin(Phase::model);
@@ -282,10 +285,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
   const ForwardOrder order(graph, device);
-  name_places(graph, order, timeline);
-  const ModelTensors tensors = model_tensors(graph.parameters);
-  timeline.parameters = tensors.parameters;
-  timeline.buffers = tensors.buffers;
+  const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline);
   recorder.begin(Phase::model);
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
@@ -355,11 +355,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (uses_deepspeed(job)) return write_deepspeed(graph, job);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
-  name_places(graph, order, timeline);
   const Inventory inventory = own_inventory(graph, job);
-  const ModelTensors tensors = model_tensors(inventory);
-  timeline.parameters = tensors.parameters;
-  timeline.buffers = tensors.buffers;
+  const ModelTensors tensors = name_model(graph, order, inventory, timeline);
   Recorder recorder(timeline);
   recorder.begin(Phase::model);
   ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
