@@ -144,9 +144,32 @@ LedgerTerm batch_term(const Graph& graph) {
           "the loop holds the batch until the next one", ""};
 }
 
+namespace {
+
+/// Of sequences that lie on several ranks the loop holds the whole, and a rank's labels and
+/// positions beside its inputs. All micro-batches of a pipeline are one batch.
+std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
+  const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+  const Expr id = Expr(size_of(DType::int64));
+  const Expr position = Expr(size_of(DType::int32));
+  const Expr count = Symbol::micro_batches;
+  const bool pipeline = job.parallelism.pipeline > 1;
+  const Expr share = pipeline ? count * (Expr(2) * id + position) : id + position;
+  // LedgerStages has the whole batch of a pipeline.
+  const Expr whole = pipeline ? Expr() : (count + 1) * id * Expr(Symbol::context);
+  return {{"whole sequences of the step, and the rank's part", TermGroup::buffers,
+           tokens * (whole + share),
+           "torchtitan 0.2.2, prepare_context_parallel_input: the list of the step's batches keeps "
+           "their inputs",
+           ""}};
+}
+
+}  // namespace
+
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
   const TrainingSpec& training = *job.training;
   if (training.implementation.loop != LoopKind::torchtitan) return {};
+  if (job.parallelism.context > 1) return whole_batch_terms(job);
   if (job.parallelism.pipeline > 1) return {};  // LedgerStages has them
   if (training.gradient_accumulation == 1) return {};
   return {{"batches of the step's earlier micro-steps", TermGroup::buffers,

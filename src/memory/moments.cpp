@@ -29,7 +29,7 @@ class BlockWalk {
   BlockMoments walk() {
     BlockMoments moments;
     if (counts(block_.input)) moments.begin.live = tensor(storage(block_.input)).bytes();
-    for (std::size_t i = 0; i < forward_end(); ++i) moments.forward.push_back(forward(i));
+    for (std::size_t i = 0; i < forward_end(); ++i) forward(i, moments.forward);
     receive_output_gradient();
     if (runs_again()) {
       moments.turn.saved = bytes(pending(0));
@@ -196,17 +196,24 @@ class BlockWalk {
     return live;
   }
 
-  [[nodiscard]] Moment forward(std::size_t at) const {
+  void forward(std::size_t at, std::vector<Moment>& moments) const {
     const Op& op = block_.ops[at];
     Storages saved = saved_until(at);
     for (const TensorId id : pending(at)) saved.insert(id);
     Storages beside = live_at(at);
     const bool taken = pass_ == BlockPass::recompute_selected && op.kept_selectively;
-    if (!taken) {
+    const bool has_course = !taken && !op.forward_steps.empty();
+    if (!taken && !has_course) {
       for (const TensorId id : op.forward_scratch) beside.insert(storage(id));
     }
     for (const TensorId id : saved) beside.erase(id);
-    return {op.name, bytes(saved), bytes(beside), {}, {}};
+    moments.push_back({op.name, bytes(saved), bytes(beside), {}, {}});
+    if (!has_course) return;
+    const Moment after = moments.back();
+    for (const Expr& peak : peaks_of_course(block_, op)) {
+      moments.push_back(after);
+      moments.back().live += peak;
+    }
   }
 
   /// The gradient of the block's output comes from the block behind; a loss's is a number, and so

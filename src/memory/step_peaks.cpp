@@ -1,6 +1,7 @@
 #include "step_peaks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace memest {
 
@@ -21,51 +22,84 @@ bool becomes_parameter_gradient(const Block& block, const Op& op, std::size_t ma
   });
 }
 
-std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps) {
-  std::vector<Expr> peaks;
-  Expr now;
-  bool rising = true;
-  const auto note = [&] {
-    if (!rising) return;
-    const auto exceeds = [&now](const Expr& peak) { return never_negative(peak - now); };
-    if (std::any_of(peaks.begin(), peaks.end(), exceeds)) return;
-    std::erase_if(peaks, [&now](const Expr& peak) { return never_negative(now - peak); });
-    peaks.push_back(now);
-  };
-  const auto fall = [&](const Expr& size) {
+namespace {
+
+/// Local maxima of bytes that come and go.
+class Peaks {
+ public:
+  void rise(const Expr& size) {
+    now_ += size;
+    rising_ = true;
+  }
+  void fall(const Expr& size) {
     note();
-    now -= size;
-    rising = false;
-  };
+    now_ -= size;
+    rising_ = false;
+  }
+  std::vector<Expr> take() && {
+    note();
+    return std::move(peaks_);
+  }
+
+ private:
+  void note() {
+    if (!rising_) return;
+    const auto exceeds = [this](const Expr& peak) { return never_negative(peak - now_); };
+    if (std::any_of(peaks_.begin(), peaks_.end(), exceeds)) return;
+    std::erase_if(peaks_, [this](const Expr& peak) { return never_negative(now_ - peak); });
+    peaks_.push_back(now_);
+  }
+
+  std::vector<Expr> peaks_;
+  Expr now_;
+  bool rising_ = true;
+};
+
+}  // namespace
+
+std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps) {
+  Peaks peaks;
   for (const Step& step : steps) {
     switch (step.kind) {
       case StepKind::launch: {
         const Expr& scratch = op.backward_launches[step.tensor].scratch_bytes;
         if (scratch.is_zero()) break;
-        now += scratch;
-        rising = true;
-        note();
-        now -= scratch;
+        peaks.rise(scratch);
+        peaks.fall(scratch);
         break;
       }
       case StepKind::drop_saved:
-        fall(block.tensors[op.saved[step.tensor]].bytes());
+        peaks.fall(block.tensors[op.saved[step.tensor]].bytes());
         break;
       case StepKind::allocate:
       case StepKind::free:
         if (becomes_parameter_gradient(block, op, step.tensor)) break;
         const Expr size = bytes_of(block, op.backward_tensors[step.tensor]);
         if (step.kind == StepKind::free) {
-          fall(size);
+          peaks.fall(size);
         } else {
-          now += size;
-          rising = true;
+          peaks.rise(size);
         }
         break;
     }
   }
-  note();
-  return peaks;
+  return std::move(peaks).take();
+}
+
+std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
+  Peaks peaks;
+  for (const TensorId id : op.outputs) peaks.rise(Expr() - block.tensors[id].bytes());
+  for (const Step& step : op.forward_steps) {
+    const std::size_t scratch = op.forward_scratch.size();
+    const TensorId id =
+        step.tensor < scratch ? op.forward_scratch[step.tensor] : op.outputs[step.tensor - scratch];
+    if (step.kind == StepKind::free) {
+      peaks.fall(block.tensors[id].bytes());
+    } else {
+      peaks.rise(block.tensors[id].bytes());
+    }
+  }
+  return std::move(peaks).take();
 }
 
 }  // namespace memest

@@ -22,4 +22,8 @@ bool becomes_parameter_gradient(const Block& block, const Op& op, std::size_t ma
 /// anyway are left out. Below zero where kept tensors end on the way.
 std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps);
 
+/// The same of the op's forward, where that has steps: its scratch, and below zero what of its
+/// outputs is yet to come.
+std::vector<Expr> peaks_of_course(const Block& block, const Op& op);
+
 }  // namespace memest

@@ -30,8 +30,12 @@ bool in_plain_loop_of_transformers(const Job& job) {
 
 bool in_megatron(const Job& job) { return framework_of(job) == Framework::megatron; }
 
-bool in_layers_of_te(const Job& job) {
-  return in_megatron(job) && job.forward()->implementation.layers == LayerSpec::te;
+/// torchtitan's context ranks go with FSDP2's.
+bool in_layers_of_te_or_torchtitan(const Job& job) {
+  const Framework framework = framework_of(job);
+  return framework == Framework::torchtitan ||
+         (framework == Framework::megatron &&
+          job.forward()->implementation.layers == LayerSpec::te);
 }
 
 bool in_megatron_or_torchtitan(const Job& job) {
@@ -52,7 +56,7 @@ constexpr std::array kWays = {
     Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
         in_megatron_or_torchtitan},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
-        in_layers_of_te},
+        in_layers_of_te_or_torchtitan},
     Way{"expert", "expert parallelism", [](const Parallelism& p) { return p.expert > 1; },
         in_megatron},
     Way{"expert_tensor", "tensor parallelism of experts",

@@ -17,6 +17,8 @@ bool leaves_stage_without_layers(const Job& job) {
   return (decoder_layers_of(job) + 2 * job.end_layers()) / stages <= job.end_layers();
 }
 
+bool cuts_sequences(const Job& job) { return job.parallelism.context > 1; }
+
 /// What torchtitan 0.2.2 (or memest with it) refuses.
 constexpr std::array kRules = {
     Rule{"parallelism", "pipeline",
@@ -47,6 +49,22 @@ constexpr std::array kRules = {
          },
          "torchtitan's pipelines tie no embeddings",
          "set 'tied_embeddings' to false, or leave 'pipeline' out"},
+    Rule{"parallelism", "context",
+         [](const Job& job) { return cuts_sequences(job) && !job.parallelism.shards_rows(); },
+         "torchtitan's context ranks shard the weights with FSDP2",
+         "write 'fsdp: {version: 2}' beside 'context'"},
+    Rule{"training", "seq_len",
+         [](const Job& job) {
+           return cuts_sequences(job) && job.training->seq_len % (2 * job.parallelism.context) != 0;
+         },
+         "a causal sequence is cut into two parts for every context-parallel rank",
+         "choose a 'seq_len' that is a multiple of twice the 'context' ranks"},
+    Rule{"parallelism", "context_exchange",
+         [](const Job& job) {
+           return cuts_sequences(job) &&
+                  job.parallelism.context_exchange == ContextExchange::all_to_all;
+         },
+         "torchtitan's context ranks gather keys and values", "leave 'context_exchange' out"},
 };
 
 }  // namespace

@@ -83,11 +83,31 @@ void add_products(OpWork& work, const Block& block, const Bindings& sizes) {
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
 }
 
+void put_first(std::vector<KernelShape>& calls, const std::vector<KernelShape>& others) {
+  calls.insert(calls.begin(), others.begin(), others.end());
+}
+
+/// A ring whose merging is many kernels of the framework: what it makes on the way is written and
+/// read once.
+void add_written_sums(OpWork& work, const Bindings& sizes) {
+  const Op& op = *work.op;
+  const auto sums = [&](const PassWork& pass, const Expr& kernel) {
+    StreamShape shape{.op = StreamOp::add, .dtype = DType::fp32};
+    const double kernels_own = kernel.bytes(sizes).as_double();
+    shape.bytes = std::llround((pass.bytes - kernels_own) / static_cast<double>(op.kernels));
+    return std::vector<KernelShape>(static_cast<std::size_t>(op.kernels), shape);
+  };
+  put_first(work.forward_calls, sums(work.forward, op.forward.bytes));
+  if (work.backward_calls.empty()) return;
+  put_first(work.backward_calls, sums(work.backward, op.backward.bytes));
+}
+
 /// A ring adds every step's output to the sum in fp32, and its gradients to theirs as they are
 /// (Transformer Engine 2.11, context_parallel.py: flash_attn_fwd_out_correction; dq, dkv).
 void add_ring_sums(OpWork& work, const Block& block, const Bindings& sizes) {
   const Op& op = *work.op;
   if (op.kernels == 1) return;
+  if (!op.forward_steps.empty()) return add_written_sums(work, sizes);
   const auto sum = [&](const std::vector<TensorId>& tensors, std::int64_t element_bytes) {
     StreamShape shape{.op = StreamOp::add, .dtype = op.compute};
     for (const TensorId id : tensors) {
@@ -95,9 +115,6 @@ void add_ring_sums(OpWork& work, const Block& block, const Bindings& sizes) {
       shape.bytes = checked_add(shape.bytes, checked_multiply(elements, element_bytes));
     }
     return std::vector<KernelShape>(static_cast<std::size_t>(op.kernels), shape);
-  };
-  const auto put_first = [](std::vector<KernelShape>& calls, const std::vector<KernelShape>& sums) {
-    calls.insert(calls.begin(), sums.begin(), sums.end());
   };
   const auto size = static_cast<std::int64_t>(size_of(op.compute));
   const auto wide = static_cast<std::int64_t>(size_of(DType::fp32));

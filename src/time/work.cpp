@@ -13,10 +13,17 @@ namespace {
 
 /// Temporaries of an op that the framework writes as several kernels: each is written and read
 /// again.
-double temporary_bytes(const Block& block, const std::vector<TensorId>& scratch,
-                       const Bindings& sizes) {
+double temporary_bytes(const Block& block, const Op& op, const Bindings& sizes) {
   double bytes = 0;
-  for (const TensorId id : scratch) bytes += 2 * block.tensors[id].bytes().bytes(sizes).as_double();
+  const auto add = [&](TensorId id) {
+    bytes += 2 * block.tensors[id].bytes().bytes(sizes).as_double();
+  };
+  if (op.forward_steps.empty()) {
+    for (const TensorId id : op.forward_scratch) add(id);
+  }
+  for (const Step& step : op.forward_steps) {
+    if (step.kind == StepKind::free) add(op.forward_scratch[step.tensor]);
+  }
   return bytes;
 }
 
@@ -69,7 +76,7 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
                 const TrainingSpec& training) {
   OpWork work;
   work.op = &op;
-  work.forward = evaluate(op.forward, temporary_bytes(block, op.forward_scratch, sizes), sizes);
+  work.forward = evaluate(op.forward, temporary_bytes(block, op, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
   add_calls(work, block, sizes, training.implementation.attention);
   if (training.implementation.framework == Framework::megatron) {

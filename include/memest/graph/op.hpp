@@ -145,6 +145,9 @@ struct Op {
   std::vector<TensorId> outputs;
   std::vector<TensorId> saved;            ///< kept until this op's backward has run
   std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them
+  /// The forward step by step where it is many kernels: what it makes counts the scratch and behind
+  /// it the outputs; scratch alone ends here.
+  std::vector<Step> forward_steps;
   /// The backward, step by step: what it makes beside saved tensors and incoming gradients.
   std::vector<BackwardTensor> backward_tensors;
   std::vector<Step> backward_steps;

@@ -107,10 +107,11 @@ class Projections {
                                  ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
                                  (written_out_ && (!of_k || by_rows));
     // torchtitan turns in fp32: the gradient's copy in the given type lies by rows. That of values
-    // comes from the math kernel by heads.
+    // comes from the math kernel by heads, and so it does from a ring.
     if (context_.torchtitan()) {
       const bool by_heads =
-          of_v && context_.policy.compute == DType::fp32 && spec_.kv_heads > context_.policy.tensor;
+          of_v && (context_.policy.compute == DType::fp32 || context_.policy.context > 1) &&
+          spec_.kv_heads > context_.policy.tensor;
       return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
                       : view(block_, {name, "heads"}, x, by_head(count));
     }
@@ -273,6 +274,7 @@ void update_cache(BlockBuilder& block, const LayerKind& kind, AttentionInputs& i
 
 TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
              const AttentionInputs& inputs) {
+  if (context.policy.context > 1) return ring_attention(block, context, call, inputs);
   switch (call.kernel) {
     case AttentionKernel::sdpa:
     case AttentionKernel::sdpa_flash:

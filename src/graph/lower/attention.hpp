@@ -63,6 +63,9 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
 /// a·d].
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
                          const AttentionCall& call, AttentionInputs inputs);
+/// The same over context-parallel ranks.
+TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, const AttentionInputs& inputs);
 TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, AttentionInputs inputs);
 TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,

@@ -16,6 +16,10 @@ BackwardWriter::Made BackwardWriter::make(TensorId like, DType dtype) {
   return made;
 }
 
+void BackwardWriter::make_again(Made tensor) {
+  op_.backward_steps.push_back({StepKind::allocate, tensor});
+}
+
 void BackwardWriter::drop(Made tensor) { op_.backward_steps.push_back({StepKind::free, tensor}); }
 
 void BackwardWriter::leave_node() {

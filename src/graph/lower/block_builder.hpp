@@ -49,6 +49,8 @@ class BackwardWriter {
 
   /// Makes as many elements as `like` has.
   Made make(TensorId like, DType dtype);
+  /// Makes a tensor anew that was dropped.
+  void make_again(Made tensor);
   void drop(Made tensor);
   /// What follows is the engine's: sums and casts of finished gradients.
   void leave_node();

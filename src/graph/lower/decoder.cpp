@@ -272,6 +272,7 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes) {
       .set(Symbol::head_dim, attention.head_dim)
       .set(Symbol::layers, decoder.layers())
       .set(Symbol::tensor, context.policy.tensor)
+      .set(Symbol::context, context.policy.context)
       .set(Symbol::ffn_size, std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size);
   if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
     sizes.set(Symbol::rotary_dim, rotary->rotary_dim);

@@ -174,6 +174,19 @@ std::optional<Unavailable> compile_refusal(const DecoderContext& context, const 
   return std::nullopt;
 }
 
+/// Why a sequence cannot lie on several of torchtitan's ranks, or nothing.
+std::optional<Unavailable> ring_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (context.policy.context == 1) return std::nullopt;
+  if (context.compiles_blocks()) return unavailable("torch.compile with context parallelism");
+  if (context.has_rope_cache()) {
+    return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
+  }
+  if (attention_call(context, kind).kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
+  return Unavailable{
+      "torchtitan's context parallelism is available with cuDNN's attention only: in 16 bits, on a "
+      "GPU where PyTorch has it"};
+}
+
 Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   Dimensions dims;
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
@@ -217,6 +230,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
     if (auto refused = kernel_refusal(context, kind)) return *refused;
     if (auto refused = inference_refusal(context, kind)) return *refused;
     if (auto refused = compile_refusal(context, kind)) return *refused;
+    if (auto refused = ring_refusal(context, kind)) return *refused;
   }
   return context;
 }

@@ -161,23 +161,40 @@ TensorId as_numbers(BlockBuilder& block, std::string_view name, TensorId x, std:
   return view_copied_back(block, {name, "as numbers"}, x, block.tensor(x).shape);
 }
 
+/// The model's table or, of a sequence that lies on several ranks, its rows at this rank's
+/// positions: those of one sequence are looked up by int64 numbers.
+TensorId rotations(BlockBuilder& block, const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  const Expr pairs = dims.d / Expr(2);
+  if (context.policy.context == 1) {
+    const TensorId table = block.shared("freqs_cis", {dims.s, pairs, Expr(2)}, DType::fp32);
+    block.tensor(table).role = Role::buffer;
+    return table;
+  }
+  std::vector<TensorId> numbers;
+  if (context.policy.micro_batch == 1) {
+    numbers.push_back(
+        compute(block, OpKind::cast, {}, {{"freqs_cis", "positions"}, dims.rows(), DType::int64}));
+  }
+  return compute(block, OpKind::copy, numbers,
+                 {{"freqs_cis", "at positions"}, {dims.b, dims.s, pairs, Expr(2)}, DType::fp32});
+}
+
 void rotate_as_complex(BlockBuilder& block, const DecoderContext& context,
                        AttentionInputs& inputs) {
-  const Dimensions& dims = context.dims;
   const DType dtype = block.dtype_of(inputs.q.id);
-  const TensorId table =
-      block.shared("freqs_cis", {dims.s, dims.d / Expr(2), Expr(2)}, DType::fp32);
-  block.tensor(table).role = Role::buffer;
   Frame frame(block);
   const TensorId q = frame.local(cast(block, {"q_rotary", "in fp32"}, inputs.q.id, DType::fp32));
   const TensorId k = frame.local(cast(block, {"k_rotary", "in fp32"}, inputs.k.id, DType::fp32));
+  const TensorId table = frame.local(rotations(block, context));
   TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
   const std::int64_t ranks = context.policy.tensor;
   const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
-  const bool stays = dtype == DType::fp32;
-  if (stays) turned_q = as_numbers(block, "q_rotary", turned_q, attention.heads / ranks);
+  // A ring's gradients lie by heads too.
+  const bool by_heads = dtype == DType::fp32 || context.policy.context > 1;
+  if (by_heads) turned_q = as_numbers(block, "q_rotary", turned_q, attention.heads / ranks);
   TensorId turned_k = frame.local(complex_product(block, "k_rotary", k, table));
-  if (stays) turned_k = as_numbers(block, "k_rotary", turned_k, attention.kv_heads / ranks);
+  if (by_heads) turned_k = as_numbers(block, "k_rotary", turned_k, attention.kv_heads / ranks);
   inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
   inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
 }

@@ -82,6 +82,9 @@ class Compiler {
         made.parameter = op.inputs.front();
       }
     });
+    made.course = slice(program_.steps, [&] {
+      program_.steps.insert(program_.steps.end(), op.forward_steps.begin(), op.forward_steps.end());
+    });
     made.launches = slice(program_.launches, [&] {
       for (const KernelLaunch& launch : op.forward_launches) {
         const ScratchSteps steps = scratch_of(launch);

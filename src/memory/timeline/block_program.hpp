@@ -55,6 +55,7 @@ struct UnreadGradient {
 struct OpProgram {
   Slice scratch;     ///< of `made`
   Slice made;        ///< outputs that own their storage
+  Slice course;      ///< of `steps`: see Op::forward_steps
   Slice launches;    ///< of `launches`, after the outputs are made
   Slice outputs;     ///< of `tensors`: all outputs, views too
   Slice saved;       ///< of `tensors`: distinct storages, without parameters

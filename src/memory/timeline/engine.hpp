@@ -142,6 +142,10 @@ class Engine {
   void hand_on(const OpSite& site, const OpProgram& op);
   void keep_leaves(const OpSite& site, const OpProgram& op);
   void make_outputs(const OpSite& site, const OpProgram& op, Mode mode);
+  void follow_course(const OpSite& site, const OpProgram& op, Mode mode);
+  void make_scratch(const OpSite& site, std::uint32_t index);
+  void drop_scratch(const OpSite& site, std::uint32_t index);
+  void make_output(const OpSite& site, const OpProgram& op, std::uint32_t index, Mode mode);
   void run_launches(const OpSite& site, const OpProgram& op);
   void save(const OpSite& site, const OpProgram& op);
   void end_references(const OpSite& site, const OpProgram& op);

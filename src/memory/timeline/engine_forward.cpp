@@ -151,37 +151,56 @@ void Engine::keep_leaves(const OpSite& site, const OpProgram& op) {
 }
 
 void Engine::make_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
-  const BlockProgram& program = order_.program(site);
   grow_buffer(op.forward_buffer);
-  for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) {
-    const MadeStorage& made = program.made[i];
-    storages_[order_.cell(site.instance, made.tensor)] =
-        recorder_.allocate(made.bytes, label_of(site, made));
-  }
-  for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) {
-    const MadeStorage& made = program.made[i];
-    const Cell cell = order_.cell(site.instance, made.tensor);
-    const Label label = label_of(site, made);
-    if ((made.for_backward && !(mode == Mode::gradients && op.trains)) ||
-        (made.for_dropout && mode == Mode::evaluation)) {
-      storages_[cell] = kNoStorage;
-      continue;
-    }
-    storages_[cell] = op.casts
-                          ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
-                          : recorder_.allocate(made.bytes, label);
-    held_[cell] = made.held;
-    if (made.held > 1) recorder_.retain(storages_[cell]);
-    if (made.answered) {
-      recorder_.retain(storages_[cell]);
-      answered_.push_back(storages_[cell]);
-    }
-  }
+  if (op.course.begin != op.course.end) return follow_course(site, op, mode);
+  for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) make_scratch(site, i);
+  for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) make_output(site, op, i, mode);
   use_workspace(op.workspace);
   run_launches(site, op);
-  for (std::uint32_t i = op.scratch.end; i > op.scratch.begin; --i) {
-    recorder_.release(storages_[order_.cell(site.instance, program.made[i - 1].tensor)]);
+  for (std::uint32_t i = op.scratch.end; i > op.scratch.begin; --i) drop_scratch(site, i - 1);
+}
+
+void Engine::follow_course(const OpSite& site, const OpProgram& op, Mode mode) {
+  const BlockProgram& program = order_.program(site);
+  for (std::uint32_t i = op.course.begin; i < op.course.end; ++i) {
+    const Step& step = program.steps[i];
+    const std::uint32_t made = op.scratch.begin + step.tensor;
+    if (step.kind == StepKind::free) {
+      drop_scratch(site, made);
+    } else if (made < op.scratch.end) {
+      make_scratch(site, made);
+    } else {
+      make_output(site, op, made, mode);
+    }
   }
+}
+
+void Engine::make_scratch(const OpSite& site, std::uint32_t index) {
+  const MadeStorage& made = order_.program(site).made[index];
+  storages_[order_.cell(site.instance, made.tensor)] =
+      recorder_.allocate(made.bytes, label_of(site, made));
+}
+
+void Engine::drop_scratch(const OpSite& site, std::uint32_t index) {
+  recorder_.release(storages_[order_.cell(site.instance, order_.program(site).made[index].tensor)]);
+}
+
+void Engine::make_output(const OpSite& site, const OpProgram& op, std::uint32_t index, Mode mode) {
+  const MadeStorage& made = order_.program(site).made[index];
+  const Cell cell = order_.cell(site.instance, made.tensor);
+  const Label label = label_of(site, made);
+  if ((made.for_backward && !(mode == Mode::gradients && op.trains)) ||
+      (made.for_dropout && mode == Mode::evaluation)) {
+    storages_[cell] = kNoStorage;
+    return;
+  }
+  storages_[cell] = op.casts ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
+                             : recorder_.allocate(made.bytes, label);
+  held_[cell] = made.held;
+  if (made.held > 1) recorder_.retain(storages_[cell]);
+  if (!made.answered) return;
+  recorder_.retain(storages_[cell]);
+  answered_.push_back(storages_[cell]);
 }
 
 void Engine::run_launches(const OpSite& site, const OpProgram& op) {

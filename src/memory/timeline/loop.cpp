@@ -36,7 +36,8 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       clips_(!uses_deepspeed(job) && !job.parallelism.offload.optimizer &&
              (job.training->clip_gradients ||
               loop_habits_of(job.training->implementation.loop).keeps_norm)),
-      counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))) {
+      counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))),
+      shares_(job, recorder) {
   if (habits_.reports_loss) scalar(Holding::buffers, LoopTensor::reported_loss);
 }
 
@@ -107,10 +108,12 @@ void TrainingLoop::run_pipeline() {
   recorder_.begin(Phase::batch, 1);
   batches_.push_back({make(bytes, Holding::batch, LoopTensor::batch),
                       make(bytes, Holding::batch, LoopTensor::labels)});
+  if (shares_.cuts()) shares_.make(sequences);
   recorder_.end();
   recorder_.begin(Phase::backward, 1);
   const std::vector<StorageId> losses =
-      stages_->run(batches_.back().inputs, batches_.back().labels);
+      shares_.cuts() ? stages_->run(shares_.inputs(), shares_.labels())
+                     : stages_->run(batches_.back().inputs, batches_.back().labels);
   const auto number = [this](std::int64_t count) {
     return make(checked_multiply(count, size_of(DType::fp32)), Holding::activations,
                 LoopTensor::loss);
@@ -124,6 +127,7 @@ void TrainingLoop::run_pipeline() {
     loss_.scalar = number(1);
     recorder_.release(sum);
   }
+  shares_.drop();
   drop(losses);
   recorder_.end();
 }
@@ -201,7 +205,7 @@ void TrainingLoop::send_batch(std::uint16_t number) {
 
 /// Where the labels are the token ids themselves they are sent a second time, and dropped.
 TrainingLoop::Batch TrainingLoop::next_batch() {
-  const std::int64_t bytes = order_.batch_bytes();
+  const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
   Batch batch{make(bytes, Holding::batch, LoopTensor::batch), kNoStorage};
   if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
@@ -271,7 +275,9 @@ StorageId TrainingLoop::divided_loss(StorageId loss) {
 /// The model's outputs (logits, cache, and the loss where the model takes it) are held until the
 /// forward's function returns, or until the next one has its own.
 void TrainingLoop::forward(const Batch& batch) {
-  engine_.forward(batch.inputs, batch.labels);
+  if (shares_.cuts()) shares_.make(training_.micro_batch);
+  engine_.forward(shares_.cuts() ? shares_.inputs() : batch.inputs,
+                  shares_.cuts() ? shares_.labels() : batch.labels);
   if (habits_.names_outputs) {
     drop(std::exchange(held_outputs_, {engine_.logits()}));
     drop(std::exchange(loss_, {}));
@@ -345,6 +351,7 @@ void TrainingLoop::backward() {
   for (const StorageId storage : engine_.take_kept_with_loss()) loss_.kept.push_back(storage);
   recorder_.release(ones);
   recorder_.release(std::exchange(loss_sum_, kNoStorage));
+  shares_.drop();
   recorder_.release(scaled);
   recorder_.release(divided);
   // training_step returns the value, detached from its graph.

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "context_shares.hpp"
 #include "engine.hpp"
 #include "gradient_scaler.hpp"
 #include "loop_habits.hpp"
@@ -72,6 +73,7 @@ class TrainingLoop {
   std::vector<Batch> batches_;
   StorageId targets_ = kNoStorage;
   StorageId float_targets_ = kNoStorage;
+  ContextShares shares_;  // of the running micro-step's batch
   Loss loss_;
   std::vector<Loss> losses_;  // of earlier micro-steps, until the step returns
   Loss reported_;

@@ -109,7 +109,8 @@ constexpr Key kParallelismKeys[] = {
      .shapes = {choice(kContextExchanges)},
      .fallback = "ring",
      .doc = "How attention comes by the rest of the sequence: keys and values go round (Megatron's "
-            "p2p), or every rank gets some heads' whole sequence (a2a, Ulysses)."},
+            "p2p; torchtitan gathers them), or every rank gets some heads' whole sequence (a2a, "
+            "Ulysses)."},
     {.name = "expert",
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",
