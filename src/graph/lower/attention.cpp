@@ -109,9 +109,8 @@ class Projections {
     // torchtitan turns in fp32: the gradient's copy in the given type lies by rows. That of values
     // comes from the math kernel by heads, and so it does from a ring.
     if (context_.torchtitan()) {
-      const bool by_heads =
-          of_v && (context_.policy.compute == DType::fp32 || context_.policy.context > 1) &&
-          spec_.kv_heads > context_.policy.tensor;
+      const bool by_heads = of_v && (written_out_ || context_.policy.context > 1) &&
+                            spec_.kv_heads > context_.policy.tensor;
       return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
                       : view(block_, {name, "heads"}, x, by_head(count));
     }
@@ -324,8 +323,9 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
+    const auto resolve = context.torchtitan() ? resolve_in_torchtitan : resolve_sdpa;
     call.kernel = call.broadcast ? AttentionKernel::sdpa_math
-                                 : resolve_sdpa(call, spec.head_dim, policy.capability);
+                                 : resolve(call, spec.head_dim, policy.capability);
   }
   if (call.grouped && call.kernel == AttentionKernel::sdpa_math) call.repeats = true;
   return call;

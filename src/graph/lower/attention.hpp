@@ -58,6 +58,10 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
 /// The kernel that `sdpa` means for these operands. Reference: which backend PyTorch 2.11 with
 /// cuDNN 9.19 takes, by capability, type, head size, mask and grouping.
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability);
+/// The same where torchtitan asks for cuDNN, flash or math, in this order (0.2.2,
+/// models/attention.py, ScaledDotProductAttentionWrapper).
+AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
+                                      int capability);
 
 /// scores, softmax and values by a fused kernel, the math fallback, or op by op; answers [b, s,
 /// a·d].

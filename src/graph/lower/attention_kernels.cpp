@@ -282,6 +282,16 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
   return fallback;
 }
 
+AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
+                                      int capability) {
+  const AttentionKernel usual = resolve_sdpa(call, head_dim, capability);
+  // Behind flash in PyTorch's own order.
+  constexpr std::int64_t kWidestOfCudnn = 128;
+  const bool fits = head_dim <= kWidestOfCudnn && head_dim % 8 == 0;
+  if (usual == AttentionKernel::sdpa_efficient) return AttentionKernel::sdpa_math;
+  return usual == AttentionKernel::sdpa_flash && fits ? AttentionKernel::sdpa_cudnn : usual;
+}
+
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
                          const AttentionCall& call, AttentionInputs inputs) {
   const Dimensions& dims = context.dims;

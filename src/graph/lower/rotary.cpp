@@ -180,8 +180,8 @@ TensorId rotations(BlockBuilder& block, const DecoderContext& context) {
                  {{"freqs_cis", "at positions"}, {dims.b, dims.s, pairs, Expr(2)}, DType::fp32});
 }
 
-void rotate_as_complex(BlockBuilder& block, const DecoderContext& context,
-                       AttentionInputs& inputs) {
+void rotate_as_complex(BlockBuilder& block, const RotaryCall& call, AttentionInputs& inputs) {
+  const DecoderContext& context = call.context;
   const DType dtype = block.dtype_of(inputs.q.id);
   Frame frame(block);
   const TensorId q = frame.local(cast(block, {"q_rotary", "in fp32"}, inputs.q.id, DType::fp32));
@@ -190,8 +190,9 @@ void rotate_as_complex(BlockBuilder& block, const DecoderContext& context,
   TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
   const std::int64_t ranks = context.policy.tensor;
   const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
-  // A ring's gradients lie by heads too.
-  const bool by_heads = dtype == DType::fp32 || context.policy.context > 1;
+  // So the math kernel's gradients lie, and a ring's.
+  const bool by_heads = attention_call(context, call.kind).kernel == AttentionKernel::sdpa_math ||
+                        context.policy.context > 1;
   if (by_heads) turned_q = as_numbers(block, "q_rotary", turned_q, attention.heads / ranks);
   TensorId turned_k = frame.local(complex_product(block, "k_rotary", k, table));
   if (by_heads) turned_k = as_numbers(block, "k_rotary", turned_k, attention.kv_heads / ranks);
@@ -230,7 +231,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
       const DType dtype = block.dtype_of(inputs.q.id);
       rotate_whole(block, rotation_by_layer(block, context.dims, dtype), inputs);
     } else {
-      rotate_as_complex(block, context, inputs);
+      rotate_as_complex(block, call, inputs);
     }
     return inputs;
   }
