@@ -51,7 +51,7 @@ class InferenceLedgerWriter {
     Ledger ledger = std::move(terms_).take();
     ledger.outside_low = outside.low;
     ledger.outside_high = outside.high;
-    ledger.margin = margin_of(job_.margins.closed_form, NoRecompute{});
+    ledger.margin = margin_of(job_.margins().closed_form, NoRecompute{});
     return ledger;
   }
 

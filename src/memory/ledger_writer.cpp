@@ -72,7 +72,7 @@ class LedgerWriter {
     Ledger ledger = std::move(terms_).take(scope);
     ledger.outside_low = outside.low;
     ledger.outside_high = outside.high;
-    ledger.margin = margin_of(job_.margins.closed_form, training_.recompute);
+    ledger.margin = margin_of(job_.margins().closed_form, training_.recompute);
     return ledger;
   }
 

@@ -27,7 +27,7 @@ constexpr std::array kAxes = {
 class Alternatives {
  public:
   Alternatives(const PlanRequest& request, const PlanVerdict& chosen)
-      : chosen_(chosen.candidate), fixed_(request) {
+      : chosen_(chosen.candidate), searched_(request.job), fixed_(request) {
     fixed_.counts = {chosen_.gpus};
     fixed_.gpus = {*chosen_.gpu};
     fixed_.deadline.reset();
@@ -51,7 +51,8 @@ class Alternatives {
                  .context = true,
                  .pipeline = true,
                  .expert = true,
-                 .schedule = true};
+                 .schedule = true,
+                 .offload = true};
   }
 
   std::vector<Alternative> answer() && {
@@ -80,21 +81,20 @@ class Alternatives {
       // Stages a rank are a matter of the depth; shards of how many there are to share.
       if (axis.degree == &Parallelism::pipeline) job.given.schedule = false;
       job.given.zero = false;
+      job.given.offload = false;
       add(axis.name + (" " + std::to_string(value)), std::move(job));
     }
   }
 
   void change_shards() {
-    std::set<ZeroStage> stages;
-    for (const Parallelism& layout : layouts_) stages.insert(layout.zero);
-    stages.erase(chosen_.parallelism.zero);
-    for (const ZeroStage stage : stages) {
+    for (const Sharing& sharing : sharing_choices(searched_, chosen_.parallelism)) {
+      if (sharing == sharing_of(chosen_.parallelism)) continue;
       Job job = fixed_.job;
-      job.parallelism.zero = stage;
-      job.parallelism.distributed_optimizer =
-          stage == ZeroStage::optimizer &&
-          job.training->implementation.framework == Framework::megatron;
-      add("ZeRO " + std::to_string(static_cast<int>(stage)), std::move(job));
+      job.parallelism.zero = sharing.zero;
+      job.parallelism.distributed_optimizer = sharing.distributed_optimizer;
+      job.parallelism.fsdp = sharing.fsdp;
+      job.parallelism.offload = sharing.offload;
+      add(text_of(sharing), std::move(job));
     }
   }
 
@@ -109,6 +109,7 @@ class Alternatives {
   }
 
   const PlanCandidate& chosen_;
+  const Job& searched_;
   PlanRequest fixed_;
   std::vector<Parallelism> layouts_;
   std::vector<Recompute> recomputes_;

@@ -46,8 +46,7 @@ std::optional<Bytes> host_bytes_of(const Job& job) {
 Job Describer::job_of(const PlanCandidate& candidate) const {
   Job job = request_.job;
   job.hardware.gpu = *candidate.gpu;
-  job.hardware.count = candidate.gpus;
-  job.parallelism = candidate.parallelism;
+  job.lay_over(candidate.parallelism);
   job.training->micro_batch = candidate.micro_batch;
   job.training->gradient_accumulation = candidate.gradient_accumulation;
   job.training->recompute = candidate.recompute;
@@ -65,8 +64,9 @@ Describer::LedgerKey Describer::key_of(const Evaluated& candidate, const GpuSpec
   return {class_of(gpu),
           {gpu.multiprocessors ? gpu.multiprocessors->value : 0, layout.data, layout.tensor,
            layout.context, layout.pipeline, layout.virtual_stages, layout.expert,
-           static_cast<std::int64_t>(layout.zero), candidate.batch.micro_batch,
-           candidate.batch.gradient_accumulation},
+           static_cast<std::int64_t>(layout.zero), layout.fsdp ? layout.fsdp->replicate : 0,
+           layout.offload.optimizer ? 1 : 0, layout.offload.parameters ? 1 : 0,
+           candidate.batch.micro_batch, candidate.batch.gradient_accumulation},
           candidate.recompute};
 }
 
@@ -130,6 +130,7 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
   const LedgerKey key = key_of(candidate, job.hardware.gpu);
   const Ledger& ledger = ledgers_.at(key, [&] { return *worst_ledger(job); });
   verdict.largest_terms = largest_terms(ledger, estimate_memory(ledger, ledger.bindings));
+  verdict.host = hosts_.at(key, [&] { return host_bytes_of(job); });
   if (verdict.verdict == Verdict::fits) return verdict;
   verdict.reason = reason_of(verdict);
   add_levers(key, job, verdict);
@@ -155,7 +156,7 @@ std::optional<PlanVerdict> Describer::replay(const PlanVerdict& described) const
     MemoryAnswer memory;
     memory.ledger = write_ledger(std::get<Graph>(graph), job, rank);
     memory.estimate = estimate_memory(memory.ledger, memory.ledger.bindings);
-    memory.replay_margin = margin_of(job.margins.replay, job.recompute());
+    memory.replay_margin = margin_of(job.margins().replay, job.recompute());
     memory.replay = std::get<ReplayedSteps>(std::move(steps));
     if (memory.device() <= verdict.device) continue;
     verdict.device = within_limit(memory.device(), memory.estimate.outside, capacity);

@@ -49,6 +49,7 @@ class Describer {
 
   const PlanRequest& request_;
   Memo<LedgerKey, Ledger> ledgers_;
+  Memo<LedgerKey, std::optional<Bytes>> hosts_;
   Memo<LedgerKey, std::vector<Changed>> changed_;
 };
 

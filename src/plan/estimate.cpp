@@ -49,7 +49,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
   answer.verdict = judge(answer.estimate, answer.capacity);
   if (const ReplayedSteps* steps = answer.replayed()) {
     answer.verdict = judge(*steps, job);
-    answer.replay_margin = margin_of(job.margins.replay, job.recompute());
+    answer.replay_margin = margin_of(job.margins().replay, job.recompute());
   }
   answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.host = host_memory_of(graph, job);

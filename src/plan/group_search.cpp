@@ -112,6 +112,8 @@ class GroupSearch {
                        layers_ == layout.pipeline * layout.virtual_stages ? 1 : 0,
                        layout.data > 1 ? 1 : 0,
                        static_cast<std::int64_t>(layout.zero),
+                       layout.fsdp ? layout.fsdp->replicate : 0,
+                       (layout.offload.optimizer ? 1 : 0) + (layout.offload.parameters ? 2 : 0),
                        candidate.batch.micro_batch,
                        candidate.batch.gradient_accumulation > 1,
                        static_cast<std::int64_t>(candidate.recompute)};
@@ -135,9 +137,13 @@ class GroupSearch {
 
   double seconds_per_token(const Evaluated& candidate) {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
-    if (!timed_) return kUnknown;
     const Parallelism& layout = candidate.layout;
-    const TimeKey key{layout.tensor, layout.context, layout.expert, candidate.batch.micro_batch,
+    if (!timed_ || (layout.offload.any() && !device_.laws->know_transfers())) return kUnknown;
+    const TimeKey key{layout.tensor,
+                      layout.context,
+                      layout.expert,
+                      layout.fsdp ? 1 : 0,
+                      candidate.batch.micro_batch,
                       static_cast<std::int64_t>(candidate.recompute)};
     const PricedModel*& model = models_[key];
     if (model == nullptr) {
@@ -189,8 +195,8 @@ class GroupSearch {
         front.end());
   }
 
-  using LocalKey = std::array<std::int64_t, 11>;
-  using TimeKey = std::array<std::int64_t, 5>;
+  using LocalKey = std::array<std::int64_t, 13>;
+  using TimeKey = std::array<std::int64_t, 6>;
 
   const SearchSpace& space_;
   const TimedDevice& device_;

@@ -51,8 +51,7 @@ Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout
                          const BatchChoice& batch) const {
   Job job = job_;
   job.hardware.gpu = *device.gpu;
-  job.parallelism = layout;
-  job.hardware.count = layout.ranks();
+  job.lay_over(layout);
   job.training->micro_batch = batch.micro_batch;
   job.training->gradient_accumulation = batch.gradient_accumulation;
   return job;
@@ -87,6 +86,7 @@ LayoutForms::GraphKey LayoutForms::key_of(const DeviceOfSearch& device, const Pa
           layout.context,
           layout.expert,
           layout.sequence,
+          layout.fsdp.has_value(),
           part};
 }
 
@@ -130,6 +130,9 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
                      layout.data > 1,
                      layout.zero,
                      layout.distributed_optimizer,
+                     layout.fsdp ? layout.fsdp->replicate : 0,
+                     layout.offload.optimizer,
+                     layout.offload.parameters,
                      batch.gradient_accumulation > 1,
                      recompute};
   return &forms_.at(form, [&, recompute = recompute, rank = rank] {

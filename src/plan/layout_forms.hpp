@@ -91,6 +91,7 @@ class LayoutForms {
     std::int64_t context = 1;
     std::int64_t expert = 1;
     bool sequence = false;
+    bool fsdp = false;  ///< whose recipe may be another
     Part part;
 
     auto operator<=>(const GraphKey&) const = default;
@@ -105,6 +106,9 @@ class LayoutForms {
     bool has_replicas = false;  ///< several data-parallel ranks
     ZeroStage zero = ZeroStage::none;
     bool distributed_optimizer = false;
+    std::int64_t replicate = 0;  ///< of FSDP; 0 without
+    bool offloads_optimizer = false;
+    bool offloads_parameters = false;
     bool accumulates = false;  ///< more than one micro-step
     std::size_t recompute = 0;
 

@@ -21,7 +21,7 @@ const PricedModel& LayoutTimes::priced(
     auto priced = std::make_unique<Priced>();
     priced->job = job_;
     priced->job.hardware.gpu = *device.of.gpu;
-    priced->job.parallelism = layout;
+    priced->job.lay_over(layout);
     priced->job.training->micro_batch = micro_batch;
     priced->job.training->recompute = recomputes_[recompute];
     const StepWork& work =

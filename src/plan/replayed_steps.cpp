@@ -42,7 +42,7 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
 
 Verdict judge(const ReplayedSteps& steps, const Job& job) {
   if (steps.step.replay.out_of_memory) return Verdict::does_not_fit;
-  const Margin& margin = margin_of(job.margins.replay, job.recompute());
+  const Margin& margin = margin_of(job.margins().replay, job.recompute());
   const ReplayDevice device = replay_device_of(job.hardware);
   const Bytes limit = device.limit.value_or(device.available);
   const Bytes reserved = steps.unpressed().statistics.reserved.peak;

@@ -284,11 +284,6 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
                                                "estimate --gpu` answers for one GPU"
                                              : "the spec describes a model without training"};
   }
-  if (request.job.parallelism.offload.any()) {
-    return Unavailable{
-        "a search over layouts with states on the host, whose steps have no time, is not available "
-        "yet: without 'offload' a refusal says what it would save"};
-  }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
   // A form is that of equal stages, of which a first and a last one say all.
   const Parallelism& written = request.job.parallelism;

@@ -161,24 +161,14 @@ class LayoutSpace {
     }
   }
 
-  /// What the data-parallel ranks share, the least first.
   void add_shards(Parallelism layout) {
-    const auto add = [&](ZeroStage stage, bool distributed) {
-      layout.zero = stage;
-      layout.distributed_optimizer = distributed;
+    for (const Sharing& sharing : sharing_choices(job_, layout)) {
+      layout.zero = sharing.zero;
+      layout.distributed_optimizer = sharing.distributed_optimizer;
+      layout.fsdp = sharing.fsdp;
+      layout.offload = sharing.offload;
       choices_.push_back(layout);
-    };
-    const TrainingSpec& training = *job_.training;
-    const std::int64_t replicas = layout.data * layout.context;
-    if (job_.given.zero) return add(written_.zero, written_.distributed_optimizer);
-    if (replicas == 1) return add(ZeroStage::none, false);
-    if (training.recipe.gathered_units) return add(ZeroStage::optimizer_gradients_weights, false);
-    const bool megatron = training.implementation.framework == Framework::megatron;
-    add(ZeroStage::none, false);
-    add(ZeroStage::optimizer, megatron);
-    if (megatron) return;
-    add(ZeroStage::optimizer_gradients, false);
-    add(ZeroStage::optimizer_gradients_weights, false);
+    }
   }
 
   const Job& job_;

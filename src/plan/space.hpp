@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "memest/spec/job.hpp"
@@ -13,6 +15,24 @@ struct BatchChoice {
   std::int64_t micro_batch = 1;
   std::int64_t gradient_accumulation = 1;
 };
+
+/// What the data-parallel ranks share of a layout's states, and what of it lies on the host.
+struct Sharing {
+  ZeroStage zero = ZeroStage::none;
+  bool distributed_optimizer = false;
+  std::optional<FullySharded> fsdp;
+  HostOffload offload;
+
+  friend bool operator==(const Sharing&, const Sharing&) = default;
+};
+Sharing sharing_of(const Parallelism& layout);
+/// "ZeRO 2", "FSDP2 in 4 replicas, the optimizer on the host and the weights".
+std::string text_of(const Sharing& sharing);
+
+/// What `job`'s framework offers over the layout's replicas, or the file wrote, the least first:
+/// DDP and DeepSpeed's ZeRO with what each offloads, FSDP2 in any number of replicas, Megatron's
+/// distributed optimizer.
+std::vector<Sharing> sharing_choices(const Job& job, const Parallelism& layout);
 
 /// Ascending; empty where the global batch cannot be divided over the data-parallel ranks. `job`'s
 /// batch is that of the file. Left out: several sequences on ranks that divide each of them. Half

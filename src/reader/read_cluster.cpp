@@ -190,6 +190,7 @@ void note_given(const Value* parallelism, WrittenKeys& given) {
   given.context = has("context");
   given.pipeline = has("pipeline");
   given.expert = has("expert");
+  given.offload = has("offload");
   given.schedule = has("schedule") || has("virtual_stages");
 }
 

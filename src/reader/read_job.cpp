@@ -136,15 +136,12 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
                                   .parallelism = job.parallelism};
     job.training = read_training(*training, context, diagnostics);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
-    if (job.training) {
-      const Implementation& implementation = job.training->implementation;
-      job.margins = find_margins(implementation, scale_of(job));
-    }
+    if (job.training) job.scaled_margins = find_margins(job.training->implementation);
     note_given(*training, job);
   }
   if (const Value* inference = mapping("inference")) {
     job.inference = read_inference(*inference, has_model ? &job.model : nullptr, diagnostics);
-    if (job.inference) job.margins = find_margins(job.inference->implementation);
+    if (job.inference) job.scaled_margins = find_margins(job.inference->implementation);
   }
   set_stages_of_framework(mapping("parallelism"), job);
   check_inference_alone(root, job, diagnostics);

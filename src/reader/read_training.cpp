@@ -94,10 +94,10 @@ class TrainingReader {
     if (!recipe.ok()) return;
     spec.recipe = std::move(recipe).value();
     // Under FSDP autocast is left out: its own policy gathers and reduces in the types asked for.
-    if (!context_.parallelism.fsdp || !spec.recipe.autocast || spec.recipe.compute != DType::bf16)
-      return;
+    if (!spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
     const bool trainer = spec.implementation.loop == LoopKind::trainer;
-    spec.recipe = find_recipe(trainer ? "accelerate-fsdp2-bf16" : "fsdp2-bf16").value();
+    spec.recipe_of_fsdp = find_recipe(trainer ? "accelerate-fsdp2-bf16" : "fsdp2-bf16").value();
+    if (context_.parallelism.fsdp) spec.recipe = *spec.recipe_of_fsdp;
   }
 
   /// An adapter's gradients and states are of its own type.

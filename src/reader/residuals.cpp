@@ -98,24 +98,28 @@ void prefer_own(Margins& margins) {
 
 }  // namespace
 
-MethodMargins find_margins(const Implementation& implementation, RunScale scale) {
+ScaledMargins find_margins(const Implementation& implementation) {
   const LayerSpec layers = implementation.layers;
   const bool compiled = implementation.compile != CompileScope::off;
-  MethodMargins found;
+  ScaledMargins found;
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     // Its own row stands after that of all.
     if (margin.implementation && margin.implementation != implementation.framework) continue;
     if (margin.implementation && margin.layers != layers) continue;
-    if (margin.scale > scale) continue;
     if (margin.compiled && !compiled) continue;
-    Margins& margins = margin.method == EstimateMethod::replay ? found.replay : found.closed_form;
-    (margin.recomputes ? margins.recomputed : margins.kept) = margin;
+    for (auto scale = static_cast<std::size_t>(margin.scale); scale < kRunScales; ++scale) {
+      MethodMargins& methods = found[scale];
+      const bool replays = margin.method == EstimateMethod::replay;
+      Margins& margins = replays ? methods.replay : methods.closed_form;
+      (margin.recomputes ? margins.recomputed : margins.kept) = margin;
+    }
   }
-  if (layers == LayerSpec::te) {
-    prefer_own(found.closed_form);
-    prefer_own(found.replay);
+  if (layers != LayerSpec::te) return found;
+  for (MethodMargins& methods : found) {
+    prefer_own(methods.closed_form);
+    prefer_own(methods.replay);
   }
   return found;
 }

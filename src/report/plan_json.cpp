@@ -7,6 +7,8 @@ namespace memest {
 namespace {
 
 Json json_of(const Parallelism& layout) {
+  const char* cpu = "cpu";
+  const char* none = "none";
   return {{"data", layout.data},
           {"tensor", layout.tensor},
           {"sequence", layout.sequence},
@@ -16,7 +18,12 @@ Json json_of(const Parallelism& layout) {
           {"virtual_stages", layout.virtual_stages},
           {"expert", layout.expert},
           {"expert_tensor", layout.expert_tensor.value_or(layout.tensor)},
-          {"distributed_optimizer", layout.distributed_optimizer}};
+          {"distributed_optimizer", layout.distributed_optimizer},
+          {"fsdp_version", layout.fsdp ? layout.fsdp->version : 0},
+          {"replicate", layout.fsdp ? layout.fsdp->replicate : 1},
+          {"offload",
+           {{"optimizer", layout.offload.optimizer ? cpu : none},
+            {"parameters", layout.offload.parameters ? cpu : none}}}};
 }
 
 Json json_of(const Lever& lever) {
@@ -44,6 +51,7 @@ Json json_of(const PlanVerdict& verdict) {
             {"interval_bytes", {verdict.low.value(), verdict.high.value()}},
             {"capacity_bytes", verdict.capacity.value()},
             {"method", verdict.replayed ? "replay" : "closed form"}};
+  if (verdict.host) json["host_bytes"] = verdict.host->value();
   put(json, "time", verdict.time, [](const TimeEstimate& time) { return memest::json_of(time); });
   put(json, "cost", verdict.cost, [](const CostEstimate& cost) { return memest::json_of(cost); });
   json["reason"] = verdict.reason;

@@ -22,6 +22,20 @@ std::string recompute_flag(const Recompute& recompute) {
   return text_of(recompute);
 }
 
+std::string fsdp_value(const FullySharded& fsdp) {
+  std::string keys = fmt::format("{{version: {}", fsdp.version);
+  if (fsdp.reshard != Reshard::always) {
+    keys += fmt::format(", reshard_after_forward: {}", name_of(fsdp.reshard));
+  }
+  if (fsdp.replicate > 1) keys += fmt::format(", replicate: {}", fsdp.replicate);
+  return keys + "}";
+}
+
+std::string offload_value(const HostOffload& offload) {
+  if (!offload.optimizer) return "{parameters: cpu}";
+  return offload.parameters ? "{optimizer: cpu, parameters: cpu}" : "{optimizer: cpu}";
+}
+
 /// The keys of `parallelism` that are not their defaults.
 std::string parallelism_of(const PlanCandidate& candidate) {
   const Parallelism& layout = candidate.parallelism;
@@ -41,9 +55,12 @@ std::string parallelism_of(const PlanCandidate& candidate) {
   if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
   if (layout.distributed_optimizer) {
     keys += ", distributed_optimizer: true";
-  } else if (layout.zero != ZeroStage::none && !layout.fsdp) {
+  } else if (layout.fsdp) {
+    keys += fmt::format(", fsdp: {}", fsdp_value(*layout.fsdp));
+  } else if (layout.zero != ZeroStage::none) {
     keys += fmt::format(", zero: {}", stage_of(layout.zero));
   }
+  if (layout.offload.any()) keys += fmt::format(", offload: {}", offload_value(layout.offload));
   return keys;
 }
 
@@ -64,7 +81,17 @@ std::string layout_text(const Parallelism& layout) {
   add(text, "p", layout.pipeline);
   add(text, "v", layout.virtual_stages);
   add(text, "x", layout.expert);
-  return text + fmt::format("D{} Z{}", layout.data, stage_of(layout.zero));
+  return text + fmt::format("D{} Z{}", layout.data, shards_text(layout));
+}
+
+std::string shards_text(const Parallelism& layout) {
+  std::string text(stage_of(layout.zero));
+  if (layout.fsdp) text += "f";
+  if (layout.fsdp && layout.fsdp->replicate > 1) text += fmt::format("r{}", layout.fsdp->replicate);
+  if (layout.offload.any()) text += "+";
+  if (layout.offload.optimizer) text += "o";
+  if (layout.offload.parameters) text += "w";
+  return text;
 }
 
 std::string flags_of(const PlanCandidate& candidate, Splits splits) {
@@ -72,8 +99,16 @@ std::string flags_of(const PlanCandidate& candidate, Splits splits) {
       fmt::format("--set training.micro_batch={} --set training.recompute={}",
                   candidate.micro_batch, recompute_flag(candidate.recompute));
   if (splits == Splits::data) {
-    return fmt::format("--gpu {} --gpus {} {} --set parallelism.zero={}", candidate.gpu->slug,
-                       candidate.gpus, settings, stage_of(candidate.parallelism.zero));
+    const Parallelism& layout = candidate.parallelism;
+    const std::string shards = layout.fsdp
+                                   ? fmt::format("'parallelism.fsdp={}'", fsdp_value(*layout.fsdp))
+                                   : fmt::format("parallelism.zero={}", stage_of(layout.zero));
+    const std::string offload =
+        layout.offload.any()
+            ? fmt::format(" --set 'parallelism.offload={}'", offload_value(layout.offload))
+            : "";
+    return fmt::format("--gpu {} --gpus {} {} --set {}{}", candidate.gpu->slug, candidate.gpus,
+                       settings, shards, offload);
   }
   return fmt::format("--gpu {} --set hardware.count={} {} --set 'parallelism={{{}}}'",
                      candidate.gpu->slug, candidate.gpus, settings, parallelism_of(candidate));

@@ -16,6 +16,9 @@ Splits splits_of(const Job& job);
 /// "t8 p4 v2 D16 Z1": what is 1 is left out, but for the data-parallel ranks.
 std::string layout_text(const Parallelism& layout);
 
+/// "1", "3f", "3fr4", "2+o", "3+ow": the ZeRO stage, FSDP and its replicas, and what is offloaded.
+std::string shards_text(const Parallelism& layout);
+
 /// The flags that make a spec this candidate.
 std::string flags_of(const PlanCandidate& candidate, Splits splits);
 

@@ -24,6 +24,29 @@ constexpr const char* kLayoutLegend =
     "Layouts: t tensor, c context, p pipeline, v stages a rank, x expert, D data-parallel ranks, Z "
     "what they shard.";
 
+constexpr const char* kShardsLegend =
+    "Shards: f FSDP2, r its replicas, +o the optimizer on the host, +w the weights.";
+
+/// Of the rows that people read, with what they take of their hosts; empty where none needs it.
+std::string shards_legend(const PlanAnswer& answer) {
+  bool shows_letters = false;
+  Bytes least;
+  Bytes most;
+  for (std::size_t i = 0; i < std::min(answer.best.size(), kShownBest); ++i) {
+    const PlanVerdict& verdict = answer.best[i];
+    shows_letters = shows_letters || verdict.candidate.parallelism.fsdp || verdict.host;
+    if (!verdict.host) continue;
+    least = most == Bytes() ? *verdict.host : std::min(least, *verdict.host);
+    most = std::max(most, *verdict.host);
+  }
+  if (!shows_letters) return {};
+  std::string legend = kShardsLegend;
+  if (most == Bytes()) return legend;
+  legend += fmt::format(" They take {}{} GiB of the host's memory a GPU.",
+                        least == most ? "" : gib_text(least) + " to ", gib_text(most));
+  return legend;
+}
+
 double tokens_per_second(const PlanVerdict& verdict) {
   const auto* time = std::get_if<TimeEstimate>(&verdict.time);
   return time == nullptr
@@ -35,7 +58,7 @@ std::vector<std::string> settings_of(const PlanCandidate& candidate, Splits spli
   return {fmt::format("{} × {}", candidate.gpus, candidate.gpu->slug),
           std::to_string(candidate.micro_batch), text_of(candidate.recompute),
           splits == Splits::layers ? layout_text(candidate.parallelism)
-                                   : std::string(stage_of(candidate.parallelism.zero))};
+                                   : shards_text(candidate.parallelism)};
 }
 
 /// A cell of a value that may be missing.
@@ -69,7 +92,7 @@ std::string why_text(const PlanVerdict& verdict, Splits splits) {
   const PlanCandidate& candidate = verdict.candidate;
   const std::string layout = splits == Splits::layers
                                  ? layout_text(candidate.parallelism)
-                                 : fmt::format("ZeRO {}", stage_of(candidate.parallelism.zero));
+                                 : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
   std::string why = fmt::format("micro-batch {}, recompute {}, {}: {}", candidate.micro_batch,
                                 text_of(candidate.recompute), layout, verdict.reason);
   const std::string lever = lever_text(verdict.levers);
@@ -218,6 +241,9 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   const Splits splits = splits_of(request.job);
   page.parts.emplace_back(table_of(answer, splits));
   if (splits == Splits::layers) page.parts.emplace_back(Paragraph{kLayoutLegend, Tone::faint});
+  if (std::string legend = shards_legend(answer); !legend.empty()) {
+    page.parts.emplace_back(Paragraph{std::move(legend), Tone::faint});
+  }
   page.parts.emplace_back(conclusion_of(answer));
   page.parts.emplace_back(Paragraph{left_out_text(answer) + provenance_of(answer), Tone::faint});
   if (view.front) {

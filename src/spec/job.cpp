@@ -56,6 +56,14 @@ std::int64_t Job::end_layers() const {
                                                                                               : 0;
 }
 
+void Job::lay_over(const Parallelism& layout) {
+  parallelism = layout;
+  hardware.count = layout.ranks();
+  if (training && layout.fsdp && training->recipe_of_fsdp) {
+    training->recipe = *training->recipe_of_fsdp;
+  }
+}
+
 StageSplit Job::stage_split(std::int64_t layers) const {
   return {.layers = layers,
           .ends = end_layers(),
@@ -64,6 +72,10 @@ StageSplit Job::stage_split(std::int64_t layers) const {
 }
 
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }
+
+const MethodMargins& Job::margins() const {
+  return scaled_margins[static_cast<std::size_t>(scale_of(*this))];
+}
 
 RunScale scale_of(const Job& job) {
   if (job.parallelism.offload.any()) return RunScale::offloading;

@@ -8,11 +8,6 @@
 namespace memest {
 namespace {
 
-/// What of `transfer` a pass of `compute` seconds does not hide; `tail` cannot be hidden at all.
-double exposed(double transfer, double compute, double tail) {
-  return std::max(transfer - compute, std::min(tail, transfer));
-}
-
 /// FSDP's shards lie over neighbours, their replicas (HSDP) beside them.
 struct ShardPlaces {
   GroupPlace shards;
@@ -55,6 +50,10 @@ bool hides_nothing(const ReplicatedPart& part) {
 }
 
 }  // namespace
+
+double exposed(double transfer, double compute, double tail) {
+  return std::max(transfer - compute, std::min(tail, transfer));
+}
 
 ZeroStage stage_of(const Recipe& recipe, const Parallelism& parallelism) {
   return recipe.gathered_units ? ZeroStage::optimizer_gradients_weights : parallelism.zero;

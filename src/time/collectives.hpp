@@ -40,6 +40,9 @@ struct CollectiveSeconds {
   LawOrigin origin;
 };
 
+/// What of `transfer` a pass of `compute` seconds does not hide; `tail` cannot be hidden at all.
+double exposed(double transfer, double compute, double tail);
+
 /// Gradients go in DDP's buckets, under ZeRO 3 unit by unit as the weights.
 CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& links,
                                      Outlook outlook);

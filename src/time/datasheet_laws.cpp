@@ -92,6 +92,10 @@ struct PcieRate {
 constexpr std::array kPcieRates = {PcieRate{3, 15.75e9}, PcieRate{4, 31.5e9}, PcieRate{5, 63e9},
                                    PcieRate{6, 121e9}};
 
+/// Of page-locked memory. The fast end on an H200 (PCIe 5, 55 of 63 GB/s); expected PCIe 4, 26 of
+/// 31.5 GB/s; slow the same in each direction with both at once (NVIDIA/nvbandwidth's README).
+constexpr Efficiency kTransfers = {0.59, 0.82, 0.88};
+
 /// By slug first: what was measured on this very GPU is better than on its kind.
 const Efficiency& matmul_efficiency(const GpuSpec& gpu) {
   for (const std::string* key : {&gpu.slug, &gpu.compute_capability}) {
@@ -173,6 +177,19 @@ void add_collectives(GpuProfile& profile, const GpuSpec& gpu) {
   if (const auto rate = pcie_rate_of(gpu)) add_collectives(profile, kPcieRows, *rate);
 }
 
+void add_transfers(GpuProfile& profile, const GpuSpec& gpu) {
+  const auto rate = pcie_rate_of(gpu);
+  if (!rate) return;
+  for (const TransferPath path :
+       {TransferPath::host_to_device_pinned, TransferPath::device_to_host_pinned}) {
+    TransferFit fit{.kind = path,
+                    .law = {.latency = 0, .bandwidth = *rate * kTransfers.expected},
+                    .residuals = scatter_of(kTransfers)};
+    fit.provenance = Provenance::datasheet;
+    profile.transfers.push_back(fit);
+  }
+}
+
 }  // namespace
 
 std::optional<double> pcie_rate_of(const GpuSpec& gpu) {
@@ -202,6 +219,7 @@ GpuProfile datasheet_laws(const GpuSpec& gpu) {
   }
   for (const StreamRow& row : kStreamRows) profile.streams.push_back(stream_fit(row));
   add_collectives(profile, gpu);
+  add_transfers(profile, gpu);
   profile.launches = {{LaunchPath::stream, {kLaunch}, {}, Provenance::datasheet}};
   return profile;
 }

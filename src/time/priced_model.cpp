@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "collectives.hpp"
+#include "host_step.hpp"
 #include "step_share.hpp"
 
 namespace memest {
@@ -179,8 +180,31 @@ class StepAccount {
     }
     const StepWork& work = *model_.work_;
     const double part = work.trainable > 0 ? most.trained / work.trainable : 0;
-    result.optimizer = streamed(StreamOp::adamw, part * work.optimizer_bytes);
-    result.clipping = streamed(StreamOp::scale, part * work.clipping_bytes);
+    const double optimizer_bytes = part * work.optimizer_bytes / shards();
+    const double clipping_bytes = part * work.clipping_bytes / shards();
+    if (!parallelism_.offload.optimizer) {
+      result.optimizer = streamed(StreamOp::adamw, optimizer_bytes);
+      result.clipping = streamed(StreamOp::scale, clipping_bytes);
+    }
+    if (parallelism_.offload.any()) add_host(result, most, {optimizer_bytes, clipping_bytes});
+  }
+
+  /// What the optimizer and the clipping move, where the host does it.
+  void add_host(StepSeconds& result, const PartCost& held, std::pair<double, double> moved) const {
+    const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
+    const HostSeconds host =
+        host_seconds({.weights = held.weights / shards(),
+                      .trained = held.trained / shards(),
+                      .optimizer_bytes = moved.first,
+                      .clipping_bytes = moved.second,
+                      .units = static_cast<double>(model_.layers()),
+                      .training = *model_.job_->training,
+                      .parallelism = parallelism_,
+                      .gpus_per_node = model_.job_->hardware.gpus_per_node},
+                     passes, micro_steps(), model_.links_->laws(), model_.outlook_);
+    result.host = host.transfers;
+    result.optimizer += host.optimizer;
+    result.clipping += host.clipping;
   }
 
   void add_collectives(StepSeconds& result, const PartCost& held, double lead) const {
@@ -210,13 +234,17 @@ class StepAccount {
         model_.links_->price(MessageKind::all_reduce, place, bytes).at(model_.outlook_);
   }
 
-  /// What the optimizer's step of one rank reads and writes; ZeRO shards it.
-  [[nodiscard]] double streamed(StreamOp op, double bytes) const {
-    if (bytes == 0) return 0;
+  /// Ranks that share the optimizer's states.
+  [[nodiscard]] double shards() const {
     const Recipe& recipe = model_.job_->training->recipe;
     const bool whole = stage_of(recipe, parallelism_) == ZeroStage::none;
-    const double shards = whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
-    const StreamShape shape{.op = op, .dtype = DType::fp32, .bytes = std::llround(bytes / shards)};
+    return whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
+  }
+
+  /// So many bytes of a rank's own, read and written.
+  [[nodiscard]] double streamed(StreamOp op, double bytes) const {
+    if (bytes == 0) return 0;
+    const StreamShape shape{.op = op, .dtype = DType::fp32, .bytes = std::llround(bytes)};
     return model_.links_->laws().price(shape).at(model_.outlook_) / model_.share_;
   }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "host_transfers.hpp"
+#include "host_step.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "step_share.hpp"
@@ -144,16 +144,23 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
           executions_of_rank(place.work, place.job,
                              {parallelism.pipeline, step.rank, parallelism.virtual_stages}));
   const auto add_update = [&](std::string_view name, StreamOp op, double seconds) {
-    const CallPrice price = place.links.laws().price(StreamShape{.op = op, .bytes = 1 << 30});
-    times.add({.block = "optimizer",
+    const bool on_host = parallelism.offload.optimizer;
+    const LawOrigin origin =
+        on_host ? LawOrigin{.provenance = Provenance::public_, .sibling = {}}
+                : place.links.laws().price(StreamShape{.op = op, .bytes = 1 << 30}).origin;
+    times.add({.block = on_host ? "optimizer on the host" : "optimizer",
                .op = name,
                .op_class = OpClass::elementwise,
                .seconds = Seconds(seconds),
                .bound = Bound::memory,
-               .origin = price.origin});
+               .origin = origin});
   };
   add_update("step", StreamOp::adamw, step.optimizer);
   add_update("clipping", StreamOp::scale, step.clipping);
+  if (step.host > 0) {
+    times.add_messages("host", "transfers", step.host,
+                       place.links.laws().price(TransferShape{}).origin);
+  }
   times.add_messages("data parallel", "gradients", step.gradients, step.collectives);
   times.add_messages("data parallel", "weights", step.weights, step.collectives);
   times.add_messages("pipeline parallel", "sends", step.sends, step.collectives);
@@ -238,7 +245,6 @@ LawOrigin TimeEstimate::origin() const {
 
 std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   expect(job.training.has_value(), "a job without training has no step");
-  if (job.parallelism.offload.any()) return no_time_of_offload(job);
   const Hardware& hardware = job.hardware;
   const GpuSpec& gpu = hardware.gpu;
   const DType compute = job.training->recipe.compute;
@@ -258,6 +264,7 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   if (!alone && !laws.know_collectives()) {
     return Unavailable{"neither a link nor a PCIe generation is known for " + gpu.name};
   }
+  if (auto reason = no_time_of_offload(job, laws)) return *std::move(reason);
   return laws;
 }
 

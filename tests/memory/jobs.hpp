@@ -23,7 +23,7 @@ inline Job job_of(const std::string& recipe, const std::string& optimizer = "ada
   job.training->optimizer = find_optimizer(optimizer).value();
   job.training->optimizer_implementation =
       job.training->optimizer.implementations.front().implementation;
-  job.margins = find_margins(job.training->implementation);
+  job.scaled_margins = find_margins(job.training->implementation);
   job.training->seq_len = 1024;
   job.training->micro_batch = 8;
   job.hardware.gpu = find_gpu("h200-sxm-141gb").value();

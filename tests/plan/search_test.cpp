@@ -46,21 +46,18 @@ struct BruteForce {
   Job job;
   std::vector<std::int64_t> micro_batches;
   std::vector<Recompute> recomputes{NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
-  std::vector<ZeroStage> stages{ZeroStage::none, ZeroStage::optimizer,
-                                ZeroStage::optimizer_gradients,
-                                ZeroStage::optimizer_gradients_weights};
 
   [[nodiscard]] double seconds_per_token() const {
     double best = std::numeric_limits<double>::infinity();
     const std::int64_t share = job.global_batch() / job.parallelism.data;
     for (const std::int64_t micro_batch : micro_batches) {
       for (const Recompute& recompute : recomputes) {
-        for (const ZeroStage stage : stages) {
+        for (const Parallelism& layout : layouts()) {
           Job candidate = job;
+          candidate.lay_over(layout);
           candidate.training->micro_batch = micro_batch;
           candidate.training->gradient_accumulation = share / micro_batch;
           candidate.training->recompute = recompute;
-          candidate.parallelism.zero = stage;
           best = std::min(best, of(candidate));
         }
       }
@@ -69,6 +66,32 @@ struct BruteForce {
   }
 
  private:
+  /// DDP, DeepSpeed's stages and FSDP2, each with what it offloads.
+  [[nodiscard]] std::vector<Parallelism> layouts() const {
+    std::vector<Parallelism> all;
+    Parallelism layout = job.parallelism;
+    for (int stage = 0; stage <= 3; ++stage) {
+      layout.zero = static_cast<ZeroStage>(stage);
+      for (const bool optimizer : {false, true}) {
+        for (const bool parameters : {false, true}) {
+          if ((optimizer && stage == 0) || (parameters && stage < 3)) continue;
+          layout.offload = {.optimizer = optimizer, .parameters = parameters};
+          all.push_back(layout);
+        }
+      }
+    }
+    if (!job.training->recipe_of_fsdp) return all;
+    for (const std::int64_t replicate : {1, 2, 4}) {
+      if (job.parallelism.data / replicate < 2 && replicate > 1) continue;
+      layout.fsdp = FullySharded{.replicate = replicate};
+      for (const bool host : {false, true}) {
+        layout.offload = {.optimizer = host, .parameters = host};
+        all.push_back(layout);
+      }
+    }
+    return all;
+  }
+
   static double of(const Job& candidate) {
     const JobEstimate estimate = estimate_job(candidate);
     if (std::get<MemoryAnswer>(estimate.memory).verdict != Verdict::fits) {
@@ -116,7 +139,7 @@ TEST_CASE("The search finds what brute force over estimate_job finds") {
 TEST_CASE("What the file writes is kept") {
   const PlanAnswer answer = search_plans(
       request_for(gpt2("seq_len: 1024, micro_batch: 3, recompute: full, precision: bf16",
-                       "parallelism: {zero: 1}"),
+                       "parallelism: {zero: 1, offload: {optimizer: none}}"),
                   {"a100-sxm-80gb"}, {8}));
   REQUIRE(answer.best.size() == 1);
   const PlanCandidate& candidate = answer.best.front().candidate;
@@ -175,7 +198,7 @@ TEST_CASE("A refusal says what is missing, what fills the device and what would 
 TEST_CASE("A refusal says what the optimizer on the host would save, and take there", "[peers]") {
   const PlanAnswer answer = search_plans(
       request_for(llama("seq_len: 1024, global_batch: 8, precision: mixed, recompute: full",
-                        "parallelism: {zero: 2}"),
+                        "parallelism: {zero: 2, offload: {optimizer: none}}"),
                   {"rtx-3090"}, {8}));
   REQUIRE(answer.refused.size() == 1);
   const std::vector<Lever>& levers = answer.refused.front().levers;
@@ -184,16 +207,54 @@ TEST_CASE("A refusal says what the optimizer on the host would save, and take th
   CHECK(host->saved > Bytes());
   REQUIRE(host->host);
   CHECK(*host->host > host->saved);
-  CHECK_FALSE(host->slower);
+  REQUIRE(host->slower);
+  CHECK(*host->slower > 1);
   for (const Lever& lever : levers) CHECK((&lever == &*host || !lever.host));
 }
 
-TEST_CASE("No search is made over layouts with states on the host") {
+TEST_CASE("What fits only with states on the host is answered so, and takes longer") {
+  const auto searched = [](const char* gpu) {
+    return search_plans(
+        request_for(llama("seq_len: 1024, global_batch: 8, precision: mixed, recompute: full",
+                          "parallelism: {zero: 2}"),
+                    {gpu}, {8}));
+  };
+  const PlanAnswer large = searched("a100-sxm-80gb");
+  REQUIRE(large.best.size() == 1);
+  CHECK_FALSE(large.best.front().candidate.parallelism.offload.any());
+  const PlanAnswer small = searched("rtx-5090");
+  REQUIRE(small.best.size() == 1);
+  CHECK(small.best.front().candidate.parallelism.offload.optimizer);
+  CHECK(std::get<TimeEstimate>(small.best.front().time).ops.front().block ==
+        "optimizer on the host");
+}
+
+TEST_CASE("FSDP2 is searched where the precision has a policy for it, in any number of replicas") {
   const PlanAnswer answer =
-      search_plans(request_for(gpt2("seq_len: 1024, global_batch: 64, precision: mixed",
-                                    "parallelism: {data: 8, zero: 2, offload: {optimizer: cpu}}"),
-                               {"a100-sxm-80gb"}, {8}));
-  CHECK(std::holds_alternative<Unavailable>(answer.unavailable));
+      search_plans(request_for(llama("seq_len: 512, global_batch: 64, precision: amp-bf16",
+                                     "hardware: {network: {bandwidth: 10 Gbit/s, per: gpu}}"),
+                               {"h100-sxm-80gb"}, {16}));
+  REQUIRE(answer.best.size() == 1);
+  const Parallelism& best = answer.best.front().candidate.parallelism;
+  REQUIRE(best.fsdp);
+  bool replicates = false;
+  for (const PlanVerdict& verdict : answer.front) {
+    const Parallelism& layout = verdict.candidate.parallelism;
+    replicates = replicates || (layout.fsdp && layout.fsdp->replicate > 1);
+  }
+  CHECK(replicates);
+}
+
+TEST_CASE("torchtitan shards by FSDP2 alone") {
+  const PlanAnswer answer =
+      search_plans(request_for(llama("seq_len: 4096, global_batch: 64, implementation: torchtitan"),
+                               {"h100-sxm-80gb"}, {8, 16}));
+  REQUIRE(answer.best.size() == 2);
+  for (const PlanVerdict& verdict : answer.front) {
+    const Parallelism& layout = verdict.candidate.parallelism;
+    CHECK((layout.data == 1 || layout.fsdp || layout.tensor == 1));
+    CHECK((layout.fsdp || layout.zero == ZeroStage::none));
+  }
 }
 
 TEST_CASE("No answer's own parts exceed its GPU", "[peers]") {

@@ -49,19 +49,64 @@ TEST_CASE("The ridge point is the datasheet's FLOP/s over its B/s") {
   CHECK(time_of(linears(), stack_job(kLayers, kHidden)).ridge_point == Approx(100));
 }
 
-TEST_CASE("A step whose optimizer is on the host has no time, but a least time of its transfers") {
+namespace {
+
+/// ZeRO over so many GPUs of nodes of eight, with the optimizer's states on the host.
+Job offloading_job(std::int64_t data, ZeroStage stage) {
   Job job = stack_job(kLayers, kHidden);
-  job.parallelism.data = 2;
-  job.hardware.count = 2;
-  job.parallelism.zero = ZeroStage::optimizer_gradients;
+  job.parallelism.data = data;
+  job.hardware.count = data;
+  job.parallelism.zero = stage;
   job.parallelism.offload.optimizer = true;
-  job.hardware.gpu.pcie_generation.reset();
-  const std::string sentence = reason_of(linears(), job);
-  CHECK(sentence.find("how fast a host steps an optimizer") != std::string::npos);
-  CHECK(sentence.find(" to the host and ") != std::string::npos);
-  CHECK(sentence.find("PCIe") == std::string::npos);
   job.hardware.gpu.pcie_generation = Fact<std::int64_t>{5, Provenance::datasheet, "test", ""};
-  CHECK(reason_of(linears(), job).find("takes PCIe 5 ") != std::string::npos);
+  return job;
+}
+
+double seconds_of(const TimeEstimate& time, std::string_view block) {
+  double sum = 0;
+  for (const OpTime& op : time.ops) {
+    if (op.block == block) sum += op.seconds.value();
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("A node's ranks step their shards through one host's memory") {
+  const auto on_host = [](std::int64_t data) {
+    const Job job = offloading_job(data, ZeroStage::optimizer_gradients);
+    return seconds_of(time_of(linears(), job), "optimizer on the host");
+  };
+  // Half of the shard each, twice the ranks on the host; two nodes have two hosts.
+  CHECK(on_host(4) == Approx(on_host(8)));
+  CHECK(on_host(16) == Approx(on_host(8) / 2));
+}
+
+TEST_CASE("Offloaded weights cross PCIe in both passes of every micro-step") {
+  Job job = offloading_job(8, ZeroStage::optimizer_gradients_weights);
+  // No pass is long enough to hide anything.
+  job.hardware.gpu.memory_bandwidth->value = BytesPerSecond(1e18);
+  for (auto& [type, peak] : job.hardware.gpu.peak) peak.value = FlopsPerSecond(1e21);
+  job.training->micro_batch = 1;
+  job.training->seq_len = 1;
+  const auto host_seconds = [&](std::int64_t micro_steps, bool parameters) {
+    job.training->gradient_accumulation = micro_steps;
+    job.parallelism.offload.parameters = parameters;
+    return seconds_of(time_of(linears(), job), "host");
+  };
+  const double weights = host_seconds(2, true) - host_seconds(1, true);
+  CHECK(host_seconds(4, true) - host_seconds(2, true) == Approx(2 * weights));
+  // Else in every micro-step gradients alone cross, as many bytes as one pass's weights.
+  CHECK(weights == Approx(3 * (host_seconds(2, false) - host_seconds(1, false))).epsilon(0.02));
+}
+
+TEST_CASE("Without PCIe's generation, or page-locked memory, an offload has no time") {
+  Job job = offloading_job(8, ZeroStage::optimizer_gradients);
+  job.parallelism.offload.pinned = false;
+  CHECK(reason_of(linears(), job).find("not page-locked") != std::string::npos);
+  job.parallelism.offload.pinned = true;
+  job.hardware.gpu.pcie_generation.reset();
+  CHECK(reason_of(linears(), job).find("no PCIe generation is known") != std::string::npos);
 }
 
 TEST_CASE("A matmul of few rows is memory-bound, one of many compute-bound") {

@@ -47,7 +47,8 @@ struct PlanVerdict {
   Bytes low;
   Bytes high;
   Bytes capacity;
-  bool replayed = false;  ///< the bytes are of the replay; else of the closed form
+  std::optional<Bytes> host = {};  ///< of the host's memory, a GPU, where it offloads
+  bool replayed = false;           ///< the bytes are of the replay; else of the closed form
   std::variant<TimeEstimate, Unavailable> time;
   std::variant<CostEstimate, Unavailable> cost;
   std::string reason;  ///< never empty unless it fits: "needs 7.4 GiB more: gradients 16.0, ..."

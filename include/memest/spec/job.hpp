@@ -51,6 +51,7 @@ struct WrittenKeys {
   bool pipeline = false;
   bool expert = false;
   bool schedule = false;  ///< or `virtual_stages`
+  bool offload = false;
 };
 
 struct Job;
@@ -66,7 +67,10 @@ struct Job {
   Hardware hardware;
   Budget budget;
   AllocatorSettings allocator;
-  MethodMargins margins;  ///< of estimates of its implementation; from recorded runs, by the reader
+  /// Of estimates of its implementation; from recorded runs, by the reader.
+  ScaledMargins scaled_margins;
+  /// Those of runs as large as this job's.
+  [[nodiscard]] const MethodMargins& margins() const;
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;
   /// The pass that training or inference runs; null where the file describes a model alone.
@@ -76,6 +80,8 @@ struct Job {
   /// Layers that the embedding counts for where the model is cut into stages, and the head as well:
   /// one under torchtitan, whose stages are given as much of both, none under Megatron-core.
   [[nodiscard]] std::int64_t end_layers() const;
+  /// The same training on other ranks: their number, and the recipe where FSDP has its own.
+  void lay_over(const Parallelism& layout);
   /// How so many layers are cut into the pipeline's stages.
   [[nodiscard]] StageSplit stage_split(std::int64_t layers) const;
   WrittenKeys given;

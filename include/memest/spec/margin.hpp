@@ -2,6 +2,8 @@
 // configs/residuals.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -17,6 +19,7 @@ enum class RunScale : std::uint8_t {
   several_gpus,  ///< one rank of many
   offloading     ///< part of it lay on the host
 };
+inline constexpr std::size_t kRunScales = 3;
 
 /// What an estimate was made by.
 enum class EstimateMethod { closed_form, replay };
@@ -46,6 +49,9 @@ struct MethodMargins {
   Margins closed_form;  ///< of what tensors take
   Margins replay;       ///< of what the allocator reserves
 };
+
+/// By RunScale.
+using ScaledMargins = std::array<MethodMargins, kRunScales>;
 
 /// A margin is a measured share, so its bytes are rounded outwards to whole ones.
 Bytes share_rounded_up(Bytes whole, double share);

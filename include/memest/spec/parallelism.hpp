@@ -1,6 +1,6 @@
 // How one model is laid over many GPUs. Ranks multiply: data · tensor · pipeline · context GPUs;
-// expert ranks lie inside the data-parallel ones, or where every expert is whole inside those and the
-// tensor-parallel ones.
+// expert ranks lie inside the data-parallel ones, or where every expert is whole inside those and
+// the tensor-parallel ones.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,8 @@ struct FullySharded {
   int version = 2;
   Reshard reshard = Reshard::always;
   std::int64_t replicate = 1;  ///< replicas of the sharded model (HSDP)
+
+  friend bool operator==(const FullySharded&, const FullySharded&) = default;
 };
 
 /// In which order a pipeline's stages run their micro-steps.
@@ -67,6 +69,7 @@ struct HostOffload {
   bool pinned = true;       ///< pin_memory: page-locked, so that copies run beside other work
 
   [[nodiscard]] bool any() const { return optimizer || parameters; }
+  friend bool operator==(const HostOffload&, const HostOffload&) = default;
 };
 
 /// How attention over a sequence that lies on several ranks comes by the rest of it.
@@ -84,7 +87,8 @@ struct Parallelism {
   std::int64_t context = 1;
   ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t expert = 1;
-  /// Ranks that an expert is cut over (Megatron's expert_tensor_parallel_size); none given: `tensor`.
+  /// Ranks that an expert is cut over (Megatron's expert_tensor_parallel_size); none given:
+  /// `tensor`.
   std::optional<std::int64_t> expert_tensor = {};
   bool sequence = false;  ///< norms and residuals in shards of the sequence, beside `tensor`
   Schedule schedule = Schedule::one_f_one_b;
@@ -114,7 +118,8 @@ struct Parallelism {
   [[nodiscard]] Reshard reshard() const;
   /// Whether every rank has whole experts, though it has parts of all else.
   [[nodiscard]] bool whole_experts() const { return tensor > 1 && expert_tensor == 1; }
-  /// Ranks among which experts are shared and copied: data · context, and `tensor` of whole experts.
+  /// Ranks among which experts are shared and copied: data · context, and `tensor` of whole
+  /// experts.
   [[nodiscard]] std::int64_t expert_ranks() const;
   /// Replicas of an expert: what of these the expert-parallel ranks leave.
   [[nodiscard]] std::int64_t expert_data_ranks() const;

@@ -146,6 +146,9 @@ struct TrainingSpec : ForwardSpec {
   TrainingLoss loss = TrainingLoss::cross_entropy;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;
+  /// What the precision is under FSDP, whose own policy takes the place of autocast; none where it
+  /// is the same.
+  std::optional<Recipe> recipe_of_fsdp = {};
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   std::int64_t steps = 2;     ///< how many the timeline replays
 };

@@ -52,6 +52,8 @@ class GpuLaws {
   [[nodiscard]] bool through_host() const { return !gpu_->link_bandwidth; }
   /// Whether there is a link, so that collectives have a price.
   [[nodiscard]] bool know_collectives() const { return !datasheet_->collectives.empty(); }
+  /// Whether PCIe's generation is known, so that copies from and to the host have a price.
+  [[nodiscard]] bool know_transfers() const { return !datasheet_->transfers.empty(); }
 
  private:
   /// A profile whose laws hold here.

@@ -43,14 +43,15 @@ struct StepSeconds {
   double gradients = 0;   ///< their reduction, as far as it is exposed
   double embeddings = 0;  ///< tied ones of the first and the last stage
   double weights = 0;     ///< gathered, as far as exposed
-  double optimizer = 0;
+  double host = 0;        ///< transfers from and to it, as far as exposed
+  double optimizer = 0;   ///< on the host where it is offloaded
   double clipping = 0;    ///< and zeroing of gradients
   std::int64_t rank = 0;  ///< of the pipeline, that works most
   LawOrigin collectives;  ///< of gradients and weights
 
   [[nodiscard]] double total() const {
-    return forward + backward + sends + bubble + gradients + embeddings + weights + optimizer +
-           clipping;
+    return forward + backward + sends + bubble + gradients + embeddings + weights + host +
+           optimizer + clipping;
   }
 };
 

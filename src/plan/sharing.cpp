@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <array>
+
+#include "memest/spec/dtype.hpp"
+#include "space.hpp"
+
+namespace memest {
+namespace {
+
+/// Who shares the states of a framework's replicas.
+struct SharingRow {
+  Framework framework;
+  bool deepspeed;  ///< ZeRO 1 to 3
+  bool fsdp2;
+  bool divided_replicas;  ///< whole copies of a model that other ranks divide
+};
+constexpr std::array kSharingRows = {
+    SharingRow{Framework::transformers, true, true, false},
+    SharingRow{Framework::nanogpt, true, false, false},
+    SharingRow{Framework::plain, true, false, false},
+    SharingRow{Framework::textbook, true, false, false},
+    // PyTorch's DDP knows one dimension of ranks (torchtitan, models/llama3/infra/parallelize.py).
+    SharingRow{Framework::torchtitan, false, true, false},
+    SharingRow{Framework::megatron, false, false, true},
+};
+
+const SharingRow& row_of(const Job& job) {
+  const Framework framework = job.training->implementation.framework;
+  return *std::find_if(kSharingRows.begin(), kSharingRows.end(),
+                       [&](const SharingRow& row) { return row.framework == framework; });
+}
+
+/// What DeepSpeed's CPU optimizers step: states as large as the parameters, of gradients no wider
+/// than the weights.
+bool steps_on_host(const TrainingSpec& training) {
+  const auto& states = training.optimizer.states;
+  return size_of(training.recipe.gradients) <= size_of(training.recipe.weights) &&
+         std::all_of(states.begin(), states.end(), [](const OptimizerState& state) {
+           return !state.on_host &&
+                  (state.shape == StateShape::like_parameter || state.shape == StateShape::scalar);
+         });
+}
+
+class SharingChoices {
+ public:
+  SharingChoices(const Job& job, const Parallelism& layout)
+      : job_(job), layout_(layout), row_(row_of(job)), replicas_(layout.data * layout.context) {}
+
+  std::vector<Sharing> choices() && {
+    if (job_.given.zero) {
+      add(sharing_of(job_.parallelism), true);
+    } else {
+      add_unsharded();
+      if (row_.deepspeed && !in_units()) add_deepspeed();
+      if (job_.training->implementation.framework == Framework::megatron && replicas_ > 1) {
+        add({.zero = ZeroStage::optimizer,
+             .distributed_optimizer = true,
+             .fsdp = {},
+             .offload = {}},
+            true);
+      }
+      if (row_.fsdp2) add_fsdp2();
+    }
+    return std::move(choices_);
+  }
+
+ private:
+  /// Whether the precision itself says that weights are gathered unit by unit.
+  [[nodiscard]] bool in_units() const { return job_.training->recipe.gathered_units; }
+
+  void add_unsharded() {
+    const bool divided = layout_.ranks() != layout_.data;
+    if (replicas_ > 1 && (in_units() || (divided && !row_.divided_replicas))) return;
+    add({}, true);
+  }
+
+  /// Alone a GPU shares nothing, but may offload.
+  void add_deepspeed() {
+    for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::optimizer_gradients,
+                                  ZeroStage::optimizer_gradients_weights}) {
+      add({.zero = stage, .distributed_optimizer = false, .fsdp = {}, .offload = {}},
+          replicas_ > 1);
+    }
+  }
+
+  void add_fsdp2() {
+    if (replicas_ == 1 || !(in_units() || job_.training->recipe_of_fsdp)) return;
+    FullySharded fsdp;
+    if (job_.training->implementation.framework == Framework::torchtitan) {
+      fsdp.reshard = Reshard::all_but_last;
+    }
+    for (std::int64_t replicas = layout_.data; replicas >= 1; --replicas) {
+      if (layout_.data % replicas != 0 || replicas == replicas_) continue;
+      fsdp.replicate = replicas;
+      add({.zero = ZeroStage::optimizer_gradients_weights,
+           .distributed_optimizer = false,
+           .fsdp = fsdp,
+           .offload = {}},
+          true);
+    }
+  }
+
+  /// With every offload that it has.
+  void add(Sharing sharing, bool without) {
+    const std::vector<HostOffload> legal = offloads_of(sharing);
+    if (job_.given.offload) {
+      sharing.offload = job_.parallelism.offload;
+      const bool fits =
+          sharing.offload.any() ? std::ranges::count(legal, sharing.offload) > 0 : without;
+      if (fits) choices_.push_back(sharing);
+      return;
+    }
+    if (without) choices_.push_back(sharing);
+    for (const HostOffload& offload : legal) {
+      sharing.offload = offload;
+      choices_.push_back(sharing);
+    }
+  }
+
+  [[nodiscard]] std::vector<HostOffload> offloads_of(const Sharing& sharing) const {
+    constexpr HostOffload kOptimizer{.optimizer = true, .parameters = false};
+    constexpr HostOffload kWeights{.optimizer = false, .parameters = true};
+    constexpr HostOffload kBoth{.optimizer = true, .parameters = true};
+    const bool divided = layout_.ranks() != layout_.data;
+    if (job_.model.adapter || divided || !steps_on_host(*job_.training)) return {};
+    if (sharing.fsdp) {
+      if (sharing.fsdp->version == 1) return {};
+      return {kBoth};
+    }
+    const bool runs_deepspeed =
+        row_.deepspeed && job_.training->implementation.framework != Framework::textbook;
+    if (!runs_deepspeed || sharing.zero == ZeroStage::none) return {};
+    if (sharing.zero != ZeroStage::optimizer_gradients_weights) return {kOptimizer};
+    return {kWeights, kOptimizer, kBoth};
+  }
+
+  const Job& job_;
+  const Parallelism& layout_;
+  const SharingRow& row_;
+  std::int64_t replicas_;
+  std::vector<Sharing> choices_;
+};
+
+}  // namespace
+
+Sharing sharing_of(const Parallelism& layout) {
+  return {layout.zero, layout.distributed_optimizer, layout.fsdp, layout.offload};
+}
+
+std::string text_of(const Sharing& sharing) {
+  std::string text;
+  if (sharing.fsdp) {
+    text = "FSDP" + std::to_string(sharing.fsdp->version);
+    if (sharing.fsdp->replicate > 1) {
+      text += " in " + std::to_string(sharing.fsdp->replicate) + " replicas";
+    }
+  } else {
+    text = "ZeRO " + std::to_string(static_cast<int>(sharing.zero));
+  }
+  const HostOffload& offload = sharing.offload;
+  if (offload.optimizer) text += ", the optimizer on the host";
+  if (offload.parameters) {
+    text += offload.optimizer ? " and the weights" : ", the weights on the host";
+  }
+  return text;
+}
+
+std::vector<Sharing> sharing_choices(const Job& job, const Parallelism& layout) {
+  return SharingChoices(job, layout).choices();
+}
+
+}  // namespace memest

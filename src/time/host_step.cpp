@@ -1,0 +1,128 @@
+#include "host_step.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/dtype.hpp"
+
+namespace memest {
+namespace {
+
+/// Bytes a second of all ranks of a node together that an optimizer's step on the host moves, by
+/// the bytes that memest counts for it. The ends are published steps that differ by as much: a
+/// host's threads, sockets and memory channels are in no spec.
+struct HostRate {
+  double fast;
+  double expected;
+  double slow;
+};
+
+/// DeepSpeedCPUAdam, 28 B a parameter: 10 B in 2.57 s (Ren et al. 2021, ZeRO-Offload, table 4, a
+/// DGX-2), 11.6 B in 8.2 s (deepspeedai/DeepSpeed pull request 735), 6.7 B in about 16 s (LLaMA-7B
+/// on 8 A800 with two Xeon 8358, ZeRO 3 with and without: gist chenyaofo/d4cd6a20).
+constexpr HostRate kDeepSpeedAdam = {109e9, 39.6e9, 11.8e9};
+/// torch.optim.Adam, 80 B a parameter: 10 B in 14.8 s, 11.6 B in 56 s (both as above), 1.35 B in
+/// 21.8 s (deepspeedai/DeepSpeed issue 1635, one socket of ten cores).
+constexpr HostRate kTorchAdam = {54e9, 16.6e9, 5.0e9};
+
+double at(const HostRate& rate, Outlook outlook) {
+  switch (outlook) {
+    case Outlook::fast:
+      return rate.fast;
+    case Outlook::expected:
+      return rate.expected;
+    case Outlook::slow:
+      return rate.slow;
+  }
+  unreachable("every outlook has a rate");
+}
+
+/// What of one rank crosses PCIe, in bytes.
+struct Crossings {
+  double gradients = 0;       ///< in every micro-step, to the host
+  double last_gradients = 0;  ///< once a step
+  double passes = 0;          ///< weights in every micro-step's forward, and in its backward
+  double stepped = 0;         ///< weights once a step, behind the optimizer
+};
+
+/// DeepSpeed 0.19 sends reduced gradients in fp32 once a step, in the gradients' type too where it
+/// keeps no whole ones (stage 3, and stage 2 that accumulates); FSDP2 in the gradients' type in
+/// every micro-step. Offloaded weights come for both passes; others once stepped.
+Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
+  const Recipe& recipe = part.training.recipe;
+  const Parallelism& parallelism = part.parallelism;
+  const double weights = part.weights * static_cast<double>(size_of(recipe.weights));
+  const double gradients = part.trained * static_cast<double>(size_of(recipe.gradients));
+  Crossings crossings;
+  if (parallelism.offload.parameters) crossings.passes = weights;
+  if (parallelism.fsdp) {
+    crossings.gradients = gradients;
+    return crossings;
+  }
+  // Stepped on the device, offloaded weights go out; stepped on the host, others come in.
+  if (parallelism.offload.optimizer != parallelism.offload.parameters) {
+    crossings.stepped = weights;
+  }
+  if (!parallelism.offload.optimizer) return crossings;
+  crossings.last_gradients = part.trained * static_cast<double>(size_of(DType::fp32));
+  const bool keeps_none = parallelism.zero == ZeroStage::optimizer_gradients_weights ||
+                          (parallelism.zero == ZeroStage::optimizer_gradients && micro_steps > 1);
+  if (keeps_none) crossings.gradients = gradients;
+  return crossings;
+}
+
+/// Of FSDP2 that keeps gathered weights the backward asks for none.
+bool comes_twice(const Parallelism& parallelism) {
+  return !parallelism.fsdp || parallelism.reshard() != Reshard::never;
+}
+
+}  // namespace
+
+HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, double micro_steps,
+                         const GpuLaws& laws, Outlook outlook) {
+  const Parallelism& parallelism = part.parallelism;
+  const auto crossing = [&](TransferPath path, double bytes) {
+    if (bytes == 0) return 0.0;
+    return laws.price(TransferShape{path, std::llround(bytes)}).at(outlook);
+  };
+  const Crossings crossings = crossings_of(part, micro_steps);
+  const double leaving = crossing(TransferPath::device_to_host_pinned, crossings.gradients);
+  const double coming = crossing(TransferPath::host_to_device_pinned, crossings.passes);
+  const auto waited = [&](double transfer, double compute) {
+    return exposed(transfer, compute, transfer / part.units);
+  };
+  HostSeconds result;
+  result.transfers = waited(leaving, passes.backward) + waited(coming, passes.forward);
+  if (comes_twice(parallelism)) result.transfers += waited(coming, passes.backward);
+  result.transfers *= micro_steps;
+  result.transfers +=
+      waited(crossing(TransferPath::device_to_host_pinned, crossings.last_gradients),
+             passes.backward) +
+      crossing(TransferPath::host_to_device_pinned, crossings.stepped);
+  if (!parallelism.offload.optimizer) return result;
+  const double rate = at(parallelism.fsdp ? kTorchAdam : kDeepSpeedAdam, outlook);
+  const auto sharing = static_cast<double>(std::min(parallelism.ranks(), part.gpus_per_node));
+  result.optimizer = part.optimizer_bytes * sharing / rate;
+  result.clipping = part.clipping_bytes * sharing / rate;
+  return result;
+}
+
+std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& laws) {
+  const HostOffload& offload = job.parallelism.offload;
+  if (!offload.any()) return std::nullopt;
+  if (!laws.know_transfers()) {
+    return Unavailable{"no PCIe generation is known for " + job.hardware.gpu.name +
+                       ", so what the host sends has no time"};
+  }
+  if (!offload.pinned) {
+    return Unavailable{
+        "no rate is known of copies between a GPU and memory that is not page-locked; leave "
+        "'pin_memory' out"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace memest
