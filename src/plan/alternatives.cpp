@@ -52,7 +52,8 @@ class Alternatives {
                  .pipeline = true,
                  .expert = true,
                  .schedule = true,
-                 .offload = true};
+                 .offload = true,
+                 .overlap = job.given.overlap};
   }
 
   std::vector<Alternative> answer() && {

@@ -40,7 +40,7 @@ struct Splits {
 };
 constexpr std::array kSplits = {
     Splits{Framework::megatron, true, true, true, true},
-    Splits{Framework::torchtitan, true, false, false, false},
+    Splits{Framework::torchtitan, true, true, false, false},
 };
 
 /// Of Megatron's layers only Transformer Engine's divide a sequence. That experts and latents are
@@ -88,7 +88,8 @@ class LayoutSpace {
         gpus_(gpus),
         splits_(splits_of(job)),
         decoder_(std::get_if<DecoderSpec>(&job.model.architecture)),
-        experts_(experts_of(decoder_)) {}
+        experts_(experts_of(decoder_)),
+        overlaps_(splits_.framework == Framework::megatron && !job.given.overlap) {}
 
   std::vector<Parallelism> choices() {
     Parallelism layout = written_;
@@ -167,6 +168,10 @@ class LayoutSpace {
       layout.distributed_optimizer = sharing.distributed_optimizer;
       layout.fsdp = sharing.fsdp;
       layout.offload = sharing.offload;
+      if (overlaps_) {
+        layout.overlap_grad_reduce = layout.shard_ranks() > 1;
+        layout.overlap_param_gather = sharing.distributed_optimizer;
+      }
       choices_.push_back(layout);
     }
   }
@@ -177,6 +182,8 @@ class LayoutSpace {
   Splits splits_;
   const DecoderSpec* decoder_;
   std::int64_t experts_;  ///< of a layer; 1 without
+  /// Takes no memory (the buckets are slices of the same buffers) and only saves time.
+  bool overlaps_;
   std::vector<Parallelism> choices_;
 };
 

@@ -215,6 +215,14 @@ constexpr std::array kRules = {
          },
          "a causal sequence is cut into two parts for every context-parallel rank",
          "choose a 'seq_len' that is a multiple of twice the 'context' ranks"},
+    Rule{"parallelism", "overlap_param_gather",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return p.overlap_param_gather && !(p.overlap_grad_reduce && p.distributed_optimizer);
+         },
+         "Megatron gathers weights beside the forward only as its distributed optimizer reduces "
+         "gradients beside the backward",
+         "set 'distributed_optimizer' and 'overlap_grad_reduce' too"},
     Rule{"parallelism", "context_exchange",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;

@@ -157,6 +157,8 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);
   read_shards(written, parallelism, diagnostics);
   parallelism.offload = read_offload(find(written, "offload"));
+  parallelism.overlap_grad_reduce = as_flag(find(written, "overlap_grad_reduce")).value_or(false);
+  parallelism.overlap_param_gather = as_flag(find(written, "overlap_param_gather")).value_or(false);
   const Value* ddp = find(written, "ddp");
   if (const auto bucket = as_count(find(ddp, "bucket_mb"))) {
     parallelism.ddp.bucket_cap = Bytes(kMiB) * *bucket;
@@ -191,6 +193,7 @@ void note_given(const Value* parallelism, WrittenKeys& given) {
   given.pipeline = has("pipeline");
   given.expert = has("expert");
   given.offload = has("offload");
+  given.overlap = has("overlap_grad_reduce") || has("overlap_param_gather");
   given.schedule = has("schedule") || has("virtual_stages");
 }
 

@@ -19,6 +19,8 @@ Json json_of(const Parallelism& layout) {
           {"expert", layout.expert},
           {"expert_tensor", layout.expert_tensor.value_or(layout.tensor)},
           {"distributed_optimizer", layout.distributed_optimizer},
+          {"overlap_grad_reduce", layout.overlap_grad_reduce},
+          {"overlap_param_gather", layout.overlap_param_gather},
           {"fsdp_version", layout.fsdp ? layout.fsdp->version : 0},
           {"replicate", layout.fsdp ? layout.fsdp->replicate : 1},
           {"offload",

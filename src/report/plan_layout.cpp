@@ -55,11 +55,13 @@ std::string parallelism_of(const PlanCandidate& candidate) {
   if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
   if (layout.distributed_optimizer) {
     keys += ", distributed_optimizer: true";
+    if (layout.overlap_param_gather) keys += ", overlap_param_gather: true";
   } else if (layout.fsdp) {
     keys += fmt::format(", fsdp: {}", fsdp_value(*layout.fsdp));
   } else if (layout.zero != ZeroStage::none) {
     keys += fmt::format(", zero: {}", stage_of(layout.zero));
   }
+  if (layout.overlap_grad_reduce) keys += ", overlap_grad_reduce: true";
   if (layout.offload.any()) keys += fmt::format(", offload: {}", offload_value(layout.offload));
   return keys;
 }

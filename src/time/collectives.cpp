@@ -44,9 +44,25 @@ class Pieces {
   LawOrigin& origin_;
 };
 
-/// Megatron's own loop, which reduces and gathers behind its passes.
-bool hides_nothing(const ReplicatedPart& part) {
+/// Megatron's own loop, which reduces and gathers behind its passes unless it is told otherwise.
+bool is_megatron(const ReplicatedPart& part) {
   return part.training.implementation.framework == Framework::megatron;
+}
+
+/// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel
+/// rank (megatron-core 0.16, distributed/distributed_data_parallel.py).
+constexpr double kBucketElements = 40e6;
+constexpr double kBucketElementsOfRank = 1e6;
+
+/// So many messages reduce `bytes` of gradients of `size` bytes each.
+double buckets_of(const ReplicatedPart& part, double bytes, double size) {
+  if (!is_megatron(part)) {
+    return std::max(1.0, bytes / part.parallelism.ddp.bucket_cap.as_double());
+  }
+  if (!part.parallelism.overlap_grad_reduce) return 1;
+  const auto ranks = static_cast<double>(part.parallelism.shard_ranks());
+  const double elements = std::max(kBucketElements, kBucketElementsOfRank * ranks);
+  return std::max(1.0, bytes / (elements * size));
 }
 
 }  // namespace
@@ -73,10 +89,8 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const double gradients = part.held.trained * size - experts;
   const double weights = part.held.weights * static_cast<double>(size_of(gathered));
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
-  const double bucket = part.parallelism.ddp.bucket_cap.as_double();
-  const bool whole = hides_nothing(part);
-  const double units = by_unit ? part.units : 1;
-  const double buckets = by_unit ? part.units : whole ? 1 : std::max(1.0, gradients / bucket);
+  const double buckets = by_unit ? part.units : buckets_of(part, gradients, size);
+  const double units = by_unit ? part.units : part.parallelism.overlap_param_gather ? buckets : 1;
   const MessageKind reduction =
       stage == ZeroStage::none ? MessageKind::all_reduce : MessageKind::reduce_scatter;
 
@@ -100,8 +114,14 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
                                const CollectiveSeconds& collectives, double micro_steps) {
   const double reduce = collectives.reduce;
   const double gather = collectives.gather;
-  if (hides_nothing(part)) return {.gradients = reduce, .weights = gather};
   const double reducing = exposed(reduce, passes.backward, collectives.last_reduce);
+  if (is_megatron(part)) {
+    const Parallelism& parallelism = part.parallelism;
+    return {.gradients = parallelism.overlap_grad_reduce ? reducing : reduce,
+            .weights = parallelism.overlap_param_gather
+                           ? exposed(gather, passes.forward, collectives.first_gather)
+                           : gather};
+  }
   const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
   switch (stage_of(part.training.recipe, part.parallelism)) {
     case ZeroStage::none:

@@ -52,7 +52,7 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
 /// rank keeps a whole gradient. ZeRO 1 and 2 gather the stepped weights after the optimizer; ZeRO 3
 /// gathers every unit in both passes of every micro-step, one unit ahead; in a pipeline once a
 /// step. Megatron-core hides neither unless it is told to (overlap_grad_reduce,
-/// overlap_param_gather).
+/// overlap_param_gather), then beside the last backward and the first forward, in its own buckets.
 ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& passes,
                                const CollectiveSeconds& collectives, double micro_steps);
 

@@ -347,9 +347,13 @@ double least_of_all_layouts(Job job, const Recompute& recompute) {
             whole.parallelism.pipeline = 1;
             whole.parallelism.virtual_stages = 1;
             const Graph graph = std::get<Graph>(lower(job.model, policy_of(whole)));
-            const auto time = estimate_step_time(graph, job, count_flops(graph, job));
-            least = std::min(least, std::get<TimeEstimate>(time).step.value() /
-                                        static_cast<double>(batch * job.training->seq_len));
+            for (const bool overlaps : {false, true}) {
+              layout.overlap_grad_reduce = overlaps;
+              layout.overlap_param_gather = overlaps && distributed;
+              const auto time = estimate_step_time(graph, job, count_flops(graph, job));
+              least = std::min(least, std::get<TimeEstimate>(time).step.value() /
+                                          static_cast<double>(batch * job.training->seq_len));
+            }
           }
         }
       }

@@ -166,6 +166,12 @@ TEST_CASE("Megatron reduces and gathers behind its passes, the others beside the
   CHECK(beside.gradients < behind.gradients);
   // Micro-steps do not reduce again.
   CHECK(priced.model().step(job.parallelism, 4).gradients == behind.gradients);
+  job.parallelism.overlap_grad_reduce = true;
+  const StepSeconds reduces_beside = priced.model().step(job.parallelism, 1);
+  CHECK(reduces_beside.gradients < behind.gradients);
+  CHECK(reduces_beside.weights == behind.weights);
+  job.parallelism.overlap_param_gather = true;
+  CHECK(priced.model().step(job.parallelism, 1).weights < behind.weights);
 }
 
 }  // namespace memest

@@ -52,6 +52,7 @@ struct WrittenKeys {
   bool expert = false;
   bool schedule = false;  ///< or `virtual_stages`
   bool offload = false;
+  bool overlap = false;  ///< `overlap_grad_reduce` or `overlap_param_gather`
 };
 
 struct Job;

@@ -103,6 +103,8 @@ struct Parallelism {
   std::optional<FullySharded> fsdp;
   HostOffload offload;
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
+  bool overlap_grad_reduce = false;    ///< Megatron's: gradients travel beside the last backward
+  bool overlap_param_gather = false;   ///< Megatron's: weights beside the first forward
 
   /// Whether weights lie in FSDP2's shares of rows, or in FSDP1's of flat tensors.
   [[nodiscard]] bool shards_rows() const { return fsdp && fsdp->version == 2; }

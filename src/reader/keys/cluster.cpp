@@ -154,6 +154,15 @@ constexpr Key kParallelismKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "Megatron's distributed optimizer, which is ZeRO 1."},
+    {.name = "overlap_grad_reduce",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Megatron reduces gradients bucket by bucket while the last backward runs."},
+    {.name = "overlap_param_gather",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Megatron gathers stepped weights bucket by bucket while the next forward runs; with "
+            "'overlap_grad_reduce' and 'distributed_optimizer'."},
 };
 
 constexpr Word kNetworkShares[] = {{"gpu"}, {"node"}};
