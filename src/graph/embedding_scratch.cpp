@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memest/graph/kernel_scratch.hpp"
+#include "radix_sort.hpp"
 #include "scratch_sequence.hpp"
 
 namespace memest {
@@ -16,33 +17,12 @@ constexpr std::int64_t kBlockThreads = 1024;
 constexpr std::int64_t kBlocksPerMultiprocessor = 4;
 constexpr std::int64_t kLongRuns = 4;
 
-/// CUB hands out one buffer, each part of it on such a boundary, with room to align the first.
-constexpr std::int64_t kAlignment = 256;
-
-constexpr std::int64_t aligned(std::int64_t bytes) {
-  return checked_multiply(blocks_of(bytes, kAlignment), kAlignment);
-}
-
-/// DeviceRadixSort::SortPairs of 64-bit keys and values, one sweep per digit.
-std::int64_t sort_bytes(std::int64_t pairs, std::int64_t tile) {
-  constexpr std::int64_t kDigits = 256;  // 8 bits of a key at a time
-  constexpr std::int64_t kPasses = 8;
-  constexpr std::int64_t kMostPairs = (std::int64_t{1} << 28) - 1;
-  constexpr std::int64_t kCounterBytes = 4;
-  const std::int64_t portion = kMostPairs / tile * tile;
-  const std::int64_t portions = blocks_of(pairs, portion);
-  const std::int64_t histograms = portions * kPasses * kDigits * kIndexBytes;
-  const std::int64_t lookback = blocks_of(std::min(pairs, portion), tile) * kDigits * kCounterBytes;
-  const std::int64_t copies = 2 * aligned(product(pairs, kIndexBytes));
-  return aligned(histograms) + aligned(lookback) + copies +
-         aligned(portions * kPasses * kCounterBytes) + kAlignment - 1;
-}
-
 constexpr std::int64_t kScanTile = 896;  // 128 threads of 7; the same on every capability
 
 /// A scan or unique-by-key: a state of 16 bytes per tile and per lane of a warp before the first.
 std::int64_t scan_bytes(std::int64_t items, std::int64_t tile, std::int64_t state_bytes = 16) {
-  return aligned((blocks_of(items, tile) + kWarp) * state_bytes) + kAlignment + kAlignment - 1;
+  return cub_aligned((blocks_of(items, tile) + kWarp) * state_bytes) + kCubAlignment +
+         kCubAlignment - 1;
 }
 
 /// One block per run would leave the GPU idle while each has many pieces: then a kernel adds the
@@ -57,9 +37,27 @@ bool adds_in_place(const EmbeddingBackward& embedding, std::int64_t runs,
 
 }  // namespace
 
+std::int64_t radix_sort_bytes(std::int64_t pairs, std::int64_t bits, std::int64_t tile) {
+  constexpr std::int64_t kSingleTile = 2304;  // 256 threads of 9 pairs
+  constexpr std::int64_t kDigitBits = 8;
+  constexpr std::int64_t kDigits = 256;
+  constexpr std::int64_t kMostPairs = (std::int64_t{1} << 28) - 1;
+  constexpr std::int64_t kCounterBytes = 4;
+  if (pairs <= kSingleTile) return 1;
+  const std::int64_t passes = blocks_of(bits, kDigitBits);
+  const std::int64_t portion = kMostPairs / tile * tile;
+  const std::int64_t portions = blocks_of(pairs, portion);
+  const std::int64_t histograms = portions * passes * kDigits * kIndexBytes;
+  const std::int64_t lookback = blocks_of(std::min(pairs, portion), tile) * kDigits * kCounterBytes;
+  const std::int64_t copies = 2 * cub_aligned(product(pairs, kIndexBytes));
+  return cub_aligned(histograms) + cub_aligned(lookback) + copies +
+         cub_aligned(portions * passes * kCounterBytes) + kCubAlignment - 1;
+}
+
 ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
                                         const LaunchDevice& device) {
   constexpr std::int64_t kAccumulateBytes = 4;  // fp32
+  constexpr std::int64_t kKeyBits = 64;
   const std::int64_t gradient = product(embedding.rows, embedding.width, embedding.element_bytes);
   ScratchSequence sequence;
   if (embedding.indices <= kUnsortedTokens) {
@@ -74,7 +72,7 @@ ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
   const auto held_for = [&](std::int64_t bytes) { sequence.release(sequence.allocate(bytes)); };
   std::vector<std::int64_t> kept = {sequence.allocate(tokens), sequence.allocate(tokens)};
   const std::int64_t order = sequence.allocate(tokens);
-  held_for(sort_bytes(embedding.indices, device.sort_tile));
+  held_for(radix_sort_bytes(embedding.indices, kKeyBits, device.sort_tile));
   sequence.release(order);
   sequence.result(gradient);
   kept.push_back(sequence.allocate(tokens));       // where runs start

@@ -281,6 +281,47 @@ TEST_CASE("a small embedding needs nothing beside the gradient", "[kernel_scratc
   CHECK(steps == ScratchSteps{{Kind::result, 0, std::int64_t{50257} * 768 * 4}});
 }
 
+TEST_CASE("sorts of 64-bit integers ask for what PyTorch's history shows", "[kernel_scratch]") {
+  const LaunchDevice h200 = device_of("9.0", 132);
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(sizes_of(sort_scratch(512, h200)) == Sizes{4096});
+  CHECK(sizes_of(sort_scratch(4096, h200)) == Sizes{32768});
+  CHECK(sizes_of(sort_scratch(8192, h200)) == Sizes{65536, 150015});
+  CHECK(sizes_of(sort_scratch(262144, h200)) == Sizes{2097152, 4269567});
+}
+
+TEST_CASE("adding rows at indices asks for what PyTorch's history shows", "[kernel_scratch]") {
+  const LaunchDevice h200 = device_of("9.0", 132);
+  using Sizes = std::vector<std::int64_t>;
+  const auto of = [](std::int64_t each, std::int64_t sort) {
+    return Sizes{each, each, each, each, each, sort};
+  };
+  // As many pairs as one block sorts, one more each way of two, and keys of two bytes.
+  CHECK(sizes_of(index_sum_scratch(2304, 2304, h200)) == of(18432, 1));
+  CHECK(sizes_of(index_sum_scratch(2306, 2306, h200)) == of(18448, 43007));
+  CHECK(sizes_of(index_sum_scratch(4096, 4096, h200)) == of(32768, 71167));
+  CHECK(sizes_of(index_sum_scratch(32768, 32768, h200)) == of(262144, 537087));
+}
+
+TEST_CASE("grouped products ask for what PyTorch's history shows", "[kernel_scratch]") {
+  using Sizes = std::vector<std::int64_t>;
+  const auto of = [](const Gpu& gpu, const GroupedProduct& product) {
+    return sizes_of(
+        grouped_product_scratch(product, device_of(gpu.capability, gpu.multiprocessors)));
+  };
+  CHECK(of(kH200, {8, 64, 688}) == Sizes{480, 67584});
+  CHECK(of(kH200, {8, 288, 192}) == Sizes{480, 67584});
+  CHECK(of(kB200, {4, 128, 192}) == Sizes{240, 795648});
+  CHECK(of(kB200, {64, 8, 192}) == Sizes{3840, 795648});
+  CHECK(of(kB200, {8, 288, 192}) == Sizes{480, 871424});
+  CHECK(of(kB200, {8, 288, 64}) == Sizes{480, 795648});
+  CHECK(of({"of fewer", "10.0", 100}, {4, 128, 192}) == Sizes{240, 537600});
+  // An odd number of groups has its pointers in pairs.
+  CHECK(of(kH200, {7, 64, 688}).front() == 7 * 36 + 8 * 24);
+  CHECK(of(kA100, {8, 64, 688}).empty());
+  CHECK(of(kRtx5090, {8, 64, 688}).empty());
+}
+
 TEST_CASE("scratch is returned in the recorded order", "[kernel_scratch]") {
   const auto released = [](const ScratchSteps& steps) {
     std::vector<std::int64_t> blocks;

@@ -12,8 +12,8 @@
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/validation.hpp"
-#include "memest/spec/margin.hpp"
 #include "memest/reader/record.hpp"
+#include "memest/spec/margin.hpp"
 
 namespace memest {
 namespace {
@@ -50,8 +50,9 @@ std::optional<Residual> residual_of(const Record& record) {
 const std::vector<Residual>& residuals() {
   static const std::vector<Residual> kResiduals = [] {
     std::vector<Residual> result;
-    for (const char* file : {"transformers.records.jsonl", "nanogpt.records.jsonl",
-                             "trainer.records.jsonl", "adapters.records.jsonl"}) {
+    for (const char* file :
+         {"transformers.records.jsonl", "nanogpt.records.jsonl", "trainer.records.jsonl",
+          "adapters.records.jsonl", "mixtures.records.jsonl"}) {
       const auto records = read_records(std::string(MEMEST_TRUTH_FOLDER "/") + file);
       for (const Record& record : records.value()) {
         if (auto residual = residual_of(record)) result.push_back(*std::move(residual));

@@ -18,6 +18,10 @@ struct LaunchDevice {
   std::int64_t threads_per_multiprocessor = 0;
   std::int64_t sort_tile = 0;    ///< pairs that one block of a radix sort takes
   std::int64_t unique_tile = 0;  ///< pairs that one block of a unique-by-key takes
+  /// Workspace of CUTLASS's grouped bf16 products for each multiprocessor, of small tiles and of
+  /// large ones; 0: PyTorch has no such kernel for the GPU and runs them one by one.
+  std::int64_t grouped_small = 0;
+  std::int64_t grouped_large = 0;
 };
 
 /// The device of a compute capability ("9.0"); nothing where PyTorch 2.11 has no kernels for it.
@@ -70,6 +74,22 @@ ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& d
 
 /// What a running sum over one row of `items` of `element_bytes` asks for.
 ScratchSteps scan_scratch(std::int64_t items, std::int64_t element_bytes);
+
+/// What sorting one row of 64-bit integers with their numbers asks for.
+ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device);
+
+/// What adding rows to `rows` others at `indices` int64 indices that may repeat asks for.
+ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows, const LaunchDevice& device);
+
+/// Products of `groups` matrices with their own rows in one call, [rows, columns] each on average.
+struct GroupedProduct {
+  std::int64_t groups = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+/// What such a product in bf16 asks for.
+ScratchSteps grouped_product_scratch(const GroupedProduct& product, const LaunchDevice& device);
 
 /// The backward pass of a fused layer or RMS norm over [rows, width].
 struct NormBackward {

@@ -78,7 +78,10 @@ struct KernelLaunch {
     reduction,          ///< [outer, reduced, inner] summed over the middle
     scan,               ///< a running sum over one row of `reduced`
     norm_backward,      ///< over `outer` rows of `reduced`
-    embedding_backward  ///< of `outer` indices into a table of [reduced, inner], which it makes
+    embedding_backward,  ///< of `outer` indices into a table of [reduced, inner], which it makes
+    sort,                ///< of one row of `reduced` integers of 64 bits, with their numbers
+    index_sum,           ///< rows added to `reduced` rows at `outer` indices
+    grouped_product      ///< `reduced` products in one call, each of [outer, inner] about
   };
   Kind kind = Kind::reduction;
   Expr outer{1};

@@ -150,6 +150,9 @@ struct MixtureOfExperts {
   std::int64_t shared_size = 0;  ///< feed-forward size of all shared experts together; 0 for none
   bool shared_bias = false;      ///< biases in the shared experts (DeepSeek V2 with mlp_bias)
   bool shared_gate = false;      ///< a sigmoid gate on the shared experts (Qwen2-MoE)
+  bool weights_over_sum = true;  ///< a token's weights are divided by their sum
+  bool router_noise = false;     ///< noise on what the router reads in training (Mixtral)
+  bool balance_loss = false;     ///< the load-balancing loss is part of the loss
   bool correction_bias_buffer = false;  ///< one fp32 routing bias an expert, a buffer (DeepSeek V3)
   double capacity_factor = 0;           ///< 0: dropless
   double imbalance = 1.0;               ///< tokens of the fullest rank over the mean

@@ -211,6 +211,9 @@ class LayerWriter {
   }
 
   TensorId feed(TensorId x) {
+    if (const auto* experts = std::get_if<MixtureOfExperts>(&kind_.feed_forward)) {
+      return mixture(block_, context_, *experts, x);
+    }
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
     Frame call(block_);
     if (context_.shards_tensors()) call.local(x);
@@ -260,27 +263,6 @@ class LayerWriter {
   std::optional<TensorId> named_branch_;
   std::optional<TensorId> norm_to_rename_;
 };
-
-void bind_sizes(const DecoderContext& context, Bindings& sizes) {
-  const DecoderSpec& decoder = context.decoder;
-  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
-  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
-  sizes.set(Symbol::hidden_size, decoder.hidden_size)
-      .set(Symbol::vocab_size, decoder.vocab_size)
-      .set(Symbol::heads, attention.heads)
-      .set(Symbol::kv_heads, attention.kv_heads)
-      .set(Symbol::head_dim, attention.head_dim)
-      .set(Symbol::layers, decoder.layers())
-      .set(Symbol::tensor, context.policy.tensor)
-      .set(Symbol::context, context.policy.context)
-      .set(Symbol::ffn_size, std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size);
-  if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
-    sizes.set(Symbol::rotary_dim, rotary->rotary_dim);
-  }
-  if (const auto* learned = std::get_if<LearnedPosition>(&decoder.position)) {
-    sizes.set(Symbol::max_positions, learned->rows);
-  }
-}
 
 /// Whether a gradient comes back through what the block hands on.
 bool wants_gradient(const Block& block) {

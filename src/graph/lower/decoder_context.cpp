@@ -66,15 +66,15 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
     return unavailable("multi-head latent attention");
   }
   if (std::get<SoftmaxAttention>(decoder.attention).sinks) return unavailable("attention sinks");
+  const bool transformers = policy.implementation.framework == Framework::transformers;
   for (const LayerKind& kind : decoder.kinds) {
-    if (std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
-      return unavailable("mixtures of experts");
+    if (!transformers && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
+      return unavailable("mixtures of experts of this implementation");
     }
   }
   if (decoder.head != DecoderHead::language_model) {
     return unavailable("decoders without a language-model head");
   }
-  const bool transformers = policy.implementation.framework == Framework::transformers;
   if (!transformers && !policy.gradients) {
     return Unavailable{
         "inference is that of the implementation transformers; others are not "
@@ -116,6 +116,29 @@ std::optional<Unavailable> inference_refusal(const DecoderContext& context, cons
   if (call.mask_by_head && context.policy.autocast) {
     return unavailable("inference under autocast of a model with ALiBi");
   }
+  return std::nullopt;
+}
+
+/// Why the layer's mixture of experts has no graph, or nothing.
+std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const LayerKind& kind) {
+  const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+  if (experts == nullptr) return std::nullopt;
+  if (context.habits.router == RouterWriting::unknown || experts->expert_bias ||
+      experts->router_bias || experts->correction_bias_buffer ||
+      (experts->shared_size > 0 && !experts->shared_gate) || !experts->gated) {
+    return unavailable("such mixtures of experts");
+  }
+  if (experts->capacity_factor > 0) {
+    return Unavailable{
+        "transformers computes every token's experts: 'capacity_factor' is of the implementation "
+        "megatron"};
+  }
+  if (experts->router_noise) return unavailable("the router's noise (router_jitter_noise)");
+  if (experts->balance_loss) {
+    return unavailable("the load-balancing loss (output_router_logits)");
+  }
+  if (context.adapter != nullptr) return unavailable("adapters beside mixtures of experts");
+  if (context.compiles_blocks()) return unavailable("torch.compile of mixtures of experts");
   return std::nullopt;
 }
 
@@ -225,6 +248,9 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   DecoderContext context{
       decoder, policy, *habits, dimensions_of(decoder, policy), names_of(model.model_type),
       adapter};
+  for (const LayerKind& kind : decoder.kinds) {
+    if (auto refused = mixture_refusal(context, kind)) return *refused;
+  }
   if (auto refused = adapter_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;

@@ -95,6 +95,9 @@ struct DecoderContext {
   [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;
 };
 
+/// The numbers behind the letters.
+void bind_sizes(const DecoderContext& context, Bindings& sizes);
+
 /// Fails with a sentence for what has no graph yet.
 [[nodiscard]] std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                                                                    std::string_view model_type,
@@ -126,11 +129,15 @@ TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart
 struct Branch {
   TensorId x = 0;
   std::optional<TensorId> residual = {};
+  Shape rows = {};  ///< of x where it is not [b, s, h]
 };
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
                    const Branch& branch);
 TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
                       const DenseFeedForward& part, const Branch& branch);
+/// transformers' mixture of experts over rows of `x`.
+TensorId mixture(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
+                 TensorId x);
 /// The residual stream plus a branch's result, dropped before.
 TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                      const Branch& branch);

@@ -11,7 +11,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   const TensorId x = branch.x;
   const Dimensions& dims = context.dims;
   const Expr size = context.feed_forward_size(part.size);
-  const Shape rows = dims.rows();
+  const Shape rows = branch.rows.empty() ? dims.rows() : branch.rows;
   const ActivationPart function = {
       "activation", part.activation,
       context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel};
@@ -29,7 +29,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   } else {
     if (part.fused_gate_up) {
       const TensorId both = frame.local(up_to("gate_up_proj", Expr(2) * size));
-      const Shape half = {dims.b, dims.s, size};
+      Shape half = rows;
+      half.push_back(size);
       const std::vector<TensorId> parts =
           split(block, "gate_up_proj", both,
                 {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
@@ -45,10 +46,10 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   Frame call(block);
   if (context.shards_tensors()) call.local(hidden);
   if (branch.residual) frame.local(hidden);
-  TensorId out = projection(
-      block, context,
-      {"down_proj", size, dims.h, part.bias, false, context.bias_call(), context.summed_rows()},
-      rows, hidden);
+  TensorId out = projection(block, context,
+                            {"down_proj", size, dims.h, part.bias, false, context.bias_call(),
+                             branch.rows.empty() ? context.summed_rows() : rows},
+                            rows, hidden);
   out = scattered(block, context, "feed_forward_shard", out);
   if (branch.residual) return dropped_sum(block, context, "feed_forward", {out, branch.residual});
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);

@@ -7,7 +7,7 @@ namespace memest {
 namespace {
 
 constexpr std::array kHabits = {
-    Habits{},
+    Habits{.router = RouterWriting::in_fp32},
     Habits{.model_type = "llama"},
     Habits{.model_type = "mistral"},
     Habits{.model_type = "qwen2", .masks_by_type = true},
@@ -135,6 +135,17 @@ constexpr std::array kHabits = {
            .rms_norm = NormWriting::one_plus_gain,
            .scale_is_tensor = true,
            .masks_by_type = true},
+    Habits{.model_type = "mixtral", .router = RouterWriting::in_fp32},
+    Habits{.model_type = "qwen2_moe",
+           .masks_by_type = true,
+           .makes_all_masks = true,
+           .router = RouterWriting::in_type},
+    Habits{.model_type = "qwen3_moe",
+           .projections = ProjectionOrder::norm_by_norm,
+           .router = RouterWriting::in_type},
+    Habits{.model_type = "olmoe",
+           .projections = ProjectionOrder::views_last,
+           .router = RouterWriting::in_type},
 };
 
 }  // namespace

@@ -83,6 +83,13 @@ enum class RotationType {
   factors_in_fp32  ///< each factor is cast where it is multiplied (ERNIE)
 };
 
+/// How the weights of a token's experts are written, where layers are mixtures of experts.
+enum class RouterWriting {
+  unknown,  ///< not read yet
+  in_fp32,  ///< logits are widened before the softmax, and the weights stay so (Mixtral)
+  in_type   ///< the softmax widens, and the weights are cast to the logits' type (Qwen)
+};
+
 struct Habits {
   std::string_view model_type = {};
   NormWriting rms_norm = NormWriting::cast_then_gain;
@@ -124,7 +131,9 @@ struct Habits {
   bool names_channels = false;          ///< takes the channels apart in attention's own function
   ProjectionOrder projections = ProjectionOrder::view_by_view;
   RotationType rotation = RotationType::given;
-  bool masks_by_type = false;  ///< makes the full mask even where every layer's slides
+  bool masks_by_type = false;    ///< makes the full mask even where every layer's slides
+  bool makes_all_masks = false;  ///< the sliding one too where no layer's does
+  RouterWriting router = RouterWriting::unknown;
 };
 
 /// The habits of `model_type`, LLaMA's for an empty one; null where they are not known.

@@ -43,8 +43,10 @@ void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
   }
   // A call with a bias sees the input as rows before it turns the matrix, one without after.
   const auto give_input = [&] {
-    const bool wrapped = block.tensor(input).distributed;
-    if (wants_input) backward.give(input, of_input, wrapped ? Reach::wrapped : Reach::through_view);
+    if (!wants_input) return;
+    const Tensor& given = block.tensor(input);
+    const Reach seen = given.shape.size() == 2 ? Reach::directly : Reach::through_view;
+    backward.give(input, of_input, given.distributed ? Reach::wrapped : seen);
   };
   if (!biased) give_input();
   if (wants_matrix) {

@@ -154,43 +154,6 @@ class Router {
 
 }  // namespace
 
-TensorId made(BlockBuilder& block, const Made& result, const std::vector<TensorId>& inputs) {
-  const TensorId out = compute(block, OpKind::copy, inputs, result);
-  block.set_needs_gradient(out, false);
-  return out;
-}
-
-Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorId x) {
-  const Pair pair = {block.make(first.place, first.shape, first.dtype),
-                     block.make(second.place, second.shape, second.dtype)};
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = first.place.op;
-  op.inputs = {x};
-  op.outputs = {pair.first, pair.second};
-  block.emit(std::move(op));
-  for (const TensorId id : {pair.first, pair.second}) block.set_needs_gradient(id, false);
-  return pair;
-}
-
-TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices,
-               Reading reading) {
-  const TensorId out = block.make(result.place, result.shape, result.dtype);
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = result.place.op;
-  op.inputs = {x, indices};
-  op.outputs = {out};
-  op.saved = {indices};
-  if (reading == Reading::gather) op.saved.push_back(x);
-  BackwardWriter backward(op);
-  const bool seen = block.tensor(x).shape.size() > result.shape.size();
-  const Reach reach = seen ? Reach::through_view : Reach::directly;
-  backward.give(x, backward.make(x, block.dtype_of(x)), reach);
-  block.emit(std::move(op));
-  return out;
-}
-
 RoutedTokens route_tokens(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   return Router(block, context).route(x);
 }

@@ -150,8 +150,10 @@ TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
 
 TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId right) {
   const DType dtype = promoted(block.dtype_of(left), block.dtype_of(right));
-  const bool right_is_wider = block.tensor(left).shape != block.tensor(right).shape &&
-                              block.tensor(left).shape.size() < block.tensor(right).shape.size();
+  const Shape& left_shape = block.tensor(left).shape;
+  const bool right_is_wider = left_shape != block.tensor(right).shape &&
+                              (left_shape.size() < block.tensor(right).shape.size() ||
+                               left_shape.back() == Expr(1));
   const TensorId out = block.make(place, block.tensor(right_is_wider ? right : left).shape, dtype);
   Op op = op_of(OpKind::multiply, place);
   op.inputs = {left, right};

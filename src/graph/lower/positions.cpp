@@ -200,8 +200,8 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
       return one.sliding_window.has_value() == sliding;
     });
     const bool unread = kind == kinds.end();
-    if (unread && (sliding || !context.habits.masks_by_type)) continue;
     const Habits& habits = context.habits;
+    if (unread && !(sliding ? habits.makes_all_masks : habits.masks_by_type)) continue;
     if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
       return mask_of_tokens(block, context, eager);
     }
@@ -209,7 +209,10 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     if (!habits.masks_always && habits.passes_positions && !context.caches()) {
       find_packed_sequences(block, context, ids);
     }
-    const AttentionCall call = attention_call(context, unread ? LayerKind() : *kind);
+    // A window of no token is what such a config says, and masks all.
+    LayerKind unread_kind;
+    if (sliding) unread_kind.sliding_window = 0;
+    const AttentionCall call = attention_call(context, unread ? unread_kind : *kind);
     if (!eager && !call.masked) continue;
     const std::string_view name = sliding ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =

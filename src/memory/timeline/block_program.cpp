@@ -200,6 +200,13 @@ class Compiler {
         return norm_backward_scratch({outer, reduced, element, launch.has_bias}, *device_);
       case KernelLaunch::Kind::embedding_backward:
         return embedding_backward_scratch({outer, reduced, inner, element}, *device_);
+      case KernelLaunch::Kind::sort:
+        return sort_scratch(reduced, *device_);
+      case KernelLaunch::Kind::index_sum:
+        return index_sum_scratch(outer, reduced, *device_);
+      case KernelLaunch::Kind::grouped_product:
+        if (launch.dtype != DType::bf16) return {};
+        return grouped_product_scratch({reduced, outer, inner}, *device_);
       case KernelLaunch::Kind::scan:
         break;
     }

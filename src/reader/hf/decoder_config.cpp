@@ -167,6 +167,9 @@ MixtureOfExperts read_experts(ConfigReader& config, const MoeKeys& keys,
   moe.activation = activation;
   moe.expert_bias = keys.biases;
   moe.router_bias = keys.biases;
+  moe.weights_over_sum = read_switch(config, keys.weights_over_sum);
+  moe.router_noise = config.number({"router_jitter_noise"}, 0) > 0;
+  moe.balance_loss = config.flag({"output_router_logits"}, false);
   if (keys.shared_size > 0) {
     moe.shared_size = config.size({"shared_expert_intermediate_size"}, keys.shared_size);
     moe.shared_gate = true;

@@ -73,6 +73,7 @@ struct MoeKeys {
   std::int64_t shared_size =
       0;  ///< default of shared_expert_intermediate_size; 0: the class has no shared expert
   bool dense_layers = false;  ///< decoder_sparse_step and mlp_only_layers choose dense layers
+  Switch weights_over_sum = {};
 };
 MixtureOfExperts read_experts(ConfigReader& config, const MoeKeys& keys,
                               ActivationFunction activation);

@@ -68,9 +68,14 @@ std::optional<std::int64_t> read_window(ConfigReader& config, const Window& wind
   if (window.rule == WindowRule::none) return std::nullopt;
   const bool used = !asks_use(window.rule) || config.flag({"use_sliding_window"}, false);
   const Keys keys = {"sliding_window"};
+  // Where it is not used its size is 0 in configs that transformers wrote.
+  if (!used) {
+    (void)config.find(keys);
+    return std::nullopt;
+  }
   std::optional<std::int64_t> size = config.optional_size(keys);
   if (!config.has(keys) && window.size > 0) size = window.size;
-  return used ? size : std::nullopt;
+  return size;
 }
 
 std::vector<bool> sliding_layers(ConfigReader& config, const Window& window,

@@ -13,6 +13,7 @@ constexpr Norm kLayerNorm{.kind = NormKind::layernorm, .bias = true};
 constexpr Norm kLayerNormNoBias{.kind = NormKind::layernorm};
 constexpr Switch kAttentionBias{"attention_bias"};
 constexpr Switch kMlpBias{"mlp_bias"};
+constexpr Switch kNormTopK{"norm_topk_prob"};
 constexpr Switch kYes{{}, true};
 
 constexpr std::array kDense = {
@@ -217,7 +218,7 @@ constexpr std::array kMixtures = {
               .sizes = {32000, 4096, 14336, 32, 131072},
               .heads = {{32, 8}},
               .window = {WindowRule::every_layer},
-              .moe = MoeKeys{.experts = 8, .top_k = 2, .size = 14336}},
+              .moe = MoeKeys{.experts = 8, .top_k = 2, .size = 14336, .weights_over_sum = kYes}},
     LlamaLike{.model_type = "qwen2_moe",
               .sizes = {151936, 2048, 5632, 24, 32768},
               .heads = {{16, 16}},
@@ -228,7 +229,8 @@ constexpr std::array kMixtures = {
                              .size_key = "moe_intermediate_size",
                              .size = 1408,
                              .shared_size = 5632,
-                             .dense_layers = true}},
+                             .dense_layers = true,
+                             .weights_over_sum = kNormTopK}},
     LlamaLike{.model_type = "qwen3_moe",
               .sizes = {151936, 2048, 6144, 24, 32768},
               .heads = {{32, 4}},
@@ -240,7 +242,8 @@ constexpr std::array kMixtures = {
                              .top_k = 8,
                              .size_key = "moe_intermediate_size",
                              .size = 768,
-                             .dense_layers = true}},
+                             .dense_layers = true,
+                             .weights_over_sum = kNormTopK}},
     LlamaLike{.model_type = "gpt_oss",
               .sizes = {201088, 2880, 2880, 36, 131072},
               .heads = {{64, 8, 64}},
@@ -258,13 +261,14 @@ constexpr std::array kMixtures = {
               .norm = kLayerNorm,
               .window = {WindowRule::every_layer},
               .moe = MoeKeys{.experts = 16, .top_k = 2, .size = 6400}},
-    LlamaLike{.model_type = "olmoe",
-              .sizes = {50304, 2048, 2048, 16, 4096},
-              .heads = {{16}},
-              .qkv_bias = kAttentionBias,
-              .output_bias = kAttentionBias,
-              .qk_norm = QkNorm::full_width,
-              .moe = MoeKeys{.experts = 64, .top_k = 8, .size = 2048}},
+    LlamaLike{
+        .model_type = "olmoe",
+        .sizes = {50304, 2048, 2048, 16, 4096},
+        .heads = {{16}},
+        .qkv_bias = kAttentionBias,
+        .output_bias = kAttentionBias,
+        .qk_norm = QkNorm::full_width,
+        .moe = MoeKeys{.experts = 64, .top_k = 8, .size = 2048, .weights_over_sum = kNormTopK}},
     LlamaLike{.model_type = "granitemoe",
               .sizes = {32000, 4096, 11008, 32, 2048},
               .heads = {{32}},
