@@ -14,6 +14,7 @@ class GptModel {
       : decoder_(decoder),
         ranks_(policy.tensor),
         expert_ranks_(policy.expert),
+        expert_cut_(policy.whole_experts ? 1 : policy.tensor),
         te_(policy.implementation.layers == LayerSpec::te) {}
 
   void write(const ModelPart& part) {
@@ -121,14 +122,15 @@ class GptModel {
             BufferTensor{.name = name, .shape = {experts.experts}, .dtype = DType::fp32});
       }
     }
+    const std::int64_t size = experts.expert_size / expert_cut_;
     ParameterTensor up{.name = "mlp.experts.local_experts.linear_fc1.weight",
-                       .shape = {2 * experts.expert_size, hidden},
+                       .shape = {2 * size, hidden},
                        .active_numerator = experts.top_k,
                        .active_denominator = experts.experts,
                        .expert_parallel = expert_ranks_ > 1};
     ParameterTensor down = up;
     down.name = "mlp.experts.local_experts.linear_fc2.weight";
-    down.shape = {hidden, experts.expert_size};
+    down.shape = {hidden, size};
     const std::int64_t count = experts.experts / expert_ranks_;
     if (te_) {
       // TEGroupedMLP: all first products, then all second ones.
@@ -176,7 +178,8 @@ class GptModel {
   const DecoderSpec& decoder_;
   std::int64_t ranks_;
   std::int64_t expert_ranks_;
-  bool te_;  ///< a norm's gain is its product's
+  std::int64_t expert_cut_;  ///< ranks that have a part of the same expert each
+  bool te_;                  ///< a norm's gain is its product's
   InventoryBuilder inventory_;
 };
 

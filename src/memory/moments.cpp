@@ -293,6 +293,7 @@ class BlockWalk {
       gradients_.drop(id);
     }
     std::map<std::uint8_t, std::size_t> summed;  // slots of tensors that several inputs share
+    std::optional<std::size_t> viewed;           // of the output's gradient, seen in parts
     for (const InputGradient& gradient : op.gradients) {
       if (tensor(gradient.input).role == Role::parameter) continue;
       const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
@@ -313,8 +314,11 @@ class BlockWalk {
       if (!gradients_.has(gradient.input)) {
         if (handed_on && gradient.reach == Reach::directly) {
           gradients_.share(gradient.input, *incoming);
+        } else if (handed_on && viewed) {
+          gradients_.share(gradient.input, *viewed);
         } else {
           gradients_.make(gradient.input, size, gradient.reach);
+          if (handed_on) viewed = gradients_.slot(gradient.input);
         }
         continue;
       }

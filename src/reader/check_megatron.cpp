@@ -171,17 +171,25 @@ constexpr std::array kRules = {
     Rule{"parallelism", "tensor",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           return experts_of(job) != nullptr && p.tensor > 1 && !p.whole_experts();
+           const MixtureOfExperts* experts = experts_of(job);
+           return experts != nullptr && !p.whole_experts() && experts->expert_size % p.tensor != 0;
          },
-         "experts that are cut over tensor-parallel ranks are not available yet",
-         "write 'expert_tensor: 1', which leaves every expert whole"},
+         "the size of an expert is not a multiple of the tensor-parallel ranks that it is cut over",
+         "choose another 'tensor', or write 'expert_tensor: 1', which leaves every expert whole"},
     Rule{"parallelism", "tensor",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           return experts_of(job) != nullptr && p.tensor > 1 && (!p.sequence || p.expert == 1);
+           return experts_of(job) != nullptr && p.tensor > 1 && !p.sequence;
          },
-         "tensor parallelism around whole experts takes sequence and expert parallelism",
-         "write 'sequence: true', and 'expert' of more than one rank"},
+         "Megatron trains mixtures of experts over tensor-parallel ranks with shards of the "
+         "sequence alone",
+         "write 'sequence: true'"},
+    Rule{"parallelism", "expert_tensor",
+         [](const Job& job) {
+           return job.parallelism.whole_experts() && job.parallelism.expert == 1;
+         },
+         "whole experts on every tensor-parallel rank are not available yet",
+         "write 'expert' of more than one rank, or leave 'expert_tensor' out"},
     Rule{"parallelism", "expert_tensor",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;

@@ -77,6 +77,25 @@ TEST_CASE("sequence parallelism gathers and scatters the same bytes") {
   CHECK(sent(block, MessageKind::all_gather, &Op::backward_messages).bytes == 4 * kStream);
 }
 
+TEST_CASE("experts cut as all else is gather the rows of all their parts, and scatter their sum") {
+  ModelSpec model = llama();
+  std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward =
+      MixtureOfExperts{.experts = 8, .top_k = 2, .expert_size = 256, .capacity_factor = 1};
+  LoweringPolicy policy = policy_of(Framework::megatron, 4, true);
+  const auto bytes_of = [&](MessageKind kind) {
+    return sent(layer(lowered(model, policy)), kind, &Op::forward_messages).bytes;
+  };
+  const Expr cut_gathers = bytes_of(MessageKind::all_gather);
+  const Expr cut_scatters = bytes_of(MessageKind::reduce_scatter);
+  policy.whole_experts = true;
+  policy.expert = 2;
+  // Of all b·s·K pairs the rows and their probabilities go, and the rows come back.
+  const Expr pairs = Symbol::micro_batch * Expr(Symbol::seq_len) * Symbol::top_k;
+  const Expr rows = Expr(2) * pairs * Symbol::hidden_size;
+  CHECK(cut_gathers == bytes_of(MessageKind::all_gather) + rows + Expr(2) * pairs);
+  CHECK(cut_scatters == bytes_of(MessageKind::reduce_scatter) + rows);
+}
+
 TEST_CASE("torchtitan gathers and scatters twice a pass") {
   const Block block = layer_of(Framework::torchtitan, 4, true);
   for (const auto pass : {&Op::forward_messages, &Op::backward_messages}) {

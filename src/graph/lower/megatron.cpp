@@ -14,8 +14,8 @@ Unavailable unavailable(const std::string& what) {
 
 /// Why the experts have no graph, or nothing.
 std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
-  if (policy.tensor > 1 && !(policy.whole_experts && policy.expert > 1)) {
-    return unavailable("a mixture of experts that tensor-parallel ranks cut");
+  if (policy.whole_experts && policy.expert == 1) {
+    return unavailable("a mixture of whole experts on every tensor-parallel rank");
   }
   if (!experts.gated || experts.activation != ActivationFunction::silu) {
     return unavailable("a mixture of experts without swiglu");

@@ -52,6 +52,9 @@ struct MegatronContext {
   [[nodiscard]] Shape stream() const { return {sequence ? s / t : s, b, h}; }
   /// Tokens that one rank routes: sequence parallelism has a part of them.
   [[nodiscard]] Expr routed_tokens() const { return b * (sequence ? s / t : s); }
+  /// Whether an expert is cut over the tensor-parallel ranks as all else is, and over how many.
+  [[nodiscard]] bool cuts_experts() const { return policy.tensor > 1 && !policy.whole_experts; }
+  [[nodiscard]] Expr expert_cut() const { return cuts_experts() ? t : Expr(1); }
   /// Channels of a head that turn.
   [[nodiscard]] Expr turning() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
   /// Channels of a head's values.
@@ -116,7 +119,7 @@ PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
                           TensorId probabilities);
 TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorId tokens,
                     TensorId probabilities);
-/// Tokens that an expert takes, of all ranks that send it some.
+/// Tokens that an expert takes, of all expert-parallel ranks that send it some.
 Expr rows_of_expert(const MegatronContext& context);
 
 /// Transformer Engine's Linear over column- and row-parallel weights, FusedRoPEFunc,

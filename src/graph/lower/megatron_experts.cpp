@@ -39,6 +39,19 @@ TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& row
   return out;
 }
 
+/// Rows of all ranks that an expert is cut over, or this rank's part of their sum (the regions of
+/// tensor_parallel/mappings.py, whose backwards are each other).
+TensorId across_cut(BlockBuilder& block, Place place, TensorId x, const Expr& rows,
+                    MessageKind kind) {
+  const bool gathers = kind == MessageKind::all_gather;
+  const TensorId out = reordered(block, place, x, rows);
+  const Expr whole = block.tensor(gathers ? out : x).bytes();
+  block.send_forward({.kind = kind, .bytes = whole});
+  block.send_backward(
+      {.kind = gathers ? MessageKind::reduce_scatter : MessageKind::all_gather, .bytes = whole});
+  return out;
+}
+
 class ExpertsWriter {
  public:
   ExpertsWriter(BlockBuilder& block, const MegatronContext& context)
@@ -49,8 +62,10 @@ class ExpertsWriter {
         local_(experts_.experts / context.policy.expert),
         exchanges_(context.policy.expert > 1),
         tokens_(context.routed_tokens()),
-        of_expert_(rows_of_expert(context)),
-        received_(Expr(Symbol::experts) / Expr(Symbol::expert) * of_expert_),
+        sent_to_expert_(rows_of_expert(context)),
+        of_expert_(sent_to_expert_ * context.expert_cut()),
+        received_(Expr(Symbol::experts) / Expr(Symbol::expert) * sent_to_expert_),
+        gathered_(received_ * context.expert_cut()),
         sent_(pads_ ? received_ : tokens_ * Expr(Symbol::top_k)) {}
 
   TensorId write(TensorId x) {
@@ -99,7 +114,7 @@ class ExpertsWriter {
   }
 
   /// Tokens that an expert takes of this rank.
-  [[nodiscard]] Expr of_source() const { return of_expert_ / Expr(Symbol::expert); }
+  [[nodiscard]] Expr of_source() const { return sent_to_expert_ / Expr(Symbol::expert); }
 
   Permuted permute(TensorId x, const RoutedTokens& routed) {
     Permuted permuted;
@@ -193,25 +208,33 @@ class ExpertsWriter {
 
   /// Rows by rank and expert become rows by expert and rank, or back.
   TensorId by_other(Place place, TensorId x) {
-    if (local_ == 1 || (pads_ && !exchanges_)) return x;
-    if (!pads_) return reordered(block_, place, x, received_);
+    if (local_ == 1 || (pads_ && !exchanges_ && !context_.cuts_experts())) return x;
+    if (!pads_) return reordered(block_, place, x, gathered_);
     const Shape shape = block_.tensor(x).shape;
     return copy(block_, place, view_copied_back(block_, {place.op, "view"}, x, shape), shape);
   }
 
   TensorId compute_experts(TensorId tokens, TensorId probabilities) {
     Frame compute(block_);
+    if (context_.cuts_experts()) {
+      constexpr MessageKind kGather = MessageKind::all_gather;
+      tokens = across_cut(block_, {"gather", "tokens"}, tokens, gathered_, kGather);
+      probabilities =
+          across_cut(block_, {"gather", "probabilities"}, probabilities, gathered_, kGather);
+    }
     tokens = by_other({"sort_by_expert"}, tokens);
     probabilities = by_other({"sort_probabilities"}, probabilities);
     for (const TensorId local : {tokens, probabilities}) compute.local(local);
     const TensorId joined =
         compute.local(context_.te() ? te_experts(block_, context_, tokens, probabilities)
                                     : sequential_experts(tokens, probabilities));
-    return by_other({"sort_by_rank"}, joined);
+    const TensorId by_rank = by_other({"sort_by_rank"}, joined);
+    if (!context_.cuts_experts()) return by_rank;
+    return across_cut(block_, {"scatter"}, by_rank, received_, MessageKind::reduce_scatter);
   }
 
   TensorId expert(TensorId tokens, TensorId probabilities) {
-    const Expr g = Symbol::expert_ffn_size;
+    const Expr g = Expr(Symbol::expert_ffn_size) / context_.expert_cut();
     const TensorId both = parallel_product(
         block_, context_,
         {.name = "expert_up_proj", .in = context_.h, .out = Expr(2) * g, .rows = {of_expert_}},
@@ -239,7 +262,7 @@ class ExpertsWriter {
     for (std::size_t i = 0; i < count; ++i) outputs.push_back(expert(inputs[i], weights[i]));
     Frame list(block_);
     for (std::size_t i = count; i > 0; --i) list.local(outputs[i - 1]);
-    return concatenate(block_, {"join_experts"}, outputs, {received_, context_.h});
+    return concatenate(block_, {"join_experts"}, outputs, {gathered_, context_.h});
   }
 
   BlockBuilder& block_;
@@ -249,9 +272,11 @@ class ExpertsWriter {
   std::int64_t local_;  // experts
   bool exchanges_;
   Expr tokens_;
-  Expr of_expert_;
-  Expr received_;  // rows of all experts of this rank
-  Expr sent_;      // rows
+  Expr sent_to_expert_;  // rows, by ranks that each have another part of it or are alone
+  Expr of_expert_;       // rows
+  Expr received_;        // rows of all experts of this rank
+  Expr gathered_;        // and of the ranks that have the other parts of them
+  Expr sent_;            // rows
 };
 
 }  // namespace

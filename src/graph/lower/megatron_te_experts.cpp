@@ -91,9 +91,9 @@ PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
 
 TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorId tokens,
                     TensorId probabilities) {
-  const Expr g = Symbol::expert_ffn_size;
+  const Expr g = Expr(Symbol::expert_ffn_size) / context.expert_cut();
   const std::int64_t count = context.experts->experts / context.policy.expert;
-  const Expr rows = rows_of_expert(context);
+  const Expr rows = rows_of_expert(context) * context.expert_cut();
   const TensorId both =
       grouped_product(block, {"expert_up_proj", count, rows, context.h, Expr(2) * g}, tokens);
   const TensorId active =
