@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,14 @@
 
 namespace memest {
 namespace {
+
+/// Where the op makes one of a parameter, as every op of one here makes a single one.
+const InputGradient* gradient_of_weight(const Block& block, const Op& op) {
+  const auto found = std::find_if(op.gradients.begin(), op.gradients.end(), [&](const auto& one) {
+    return block.tensors[one.input].role == Role::parameter;
+  });
+  return found == op.gradients.end() ? nullptr : &*found;
+}
 
 constexpr const char* kSource = "torch.distributed.pipelining, PyTorch 2.11";
 
@@ -63,7 +72,7 @@ void LedgerStages::follow_torchtitan() {
     const bool sends = !is_first(stage) && !interleaved;
     passing_[stage] = held + (sends ? stream_ : Expr());
     const std::int64_t ways = (is_first(stage) ? 0 : 1) + (is_last(stage) ? 0 : 1);
-    received += Expr(ways) * Expr(Symbol::micro_batches) * stream_;
+    received += Expr(ways + (splits(stage) ? 1 : 0)) * Expr(Symbol::micro_batches) * stream_;
   }
   find_lives();
   const Expr ids = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len) * Expr(Symbol::context) *
@@ -94,6 +103,43 @@ Expr LedgerStages::sums_of(std::size_t stage) const {
   return bytes;
 }
 
+/// In the type in which they come.
+Expr LedgerStages::fresh_of(std::size_t stage) const {
+  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  Expr bytes;
+  for (const BlockRun& run : runs) {
+    bytes += Expr(size_of(job_.training->recipe.compute)) * run.repeat *
+             graph_.blocks[run.block].parameters();
+  }
+  return splits(stage) ? bytes : Expr();
+}
+
+LedgerTerm LedgerStages::second_part(std::size_t stage) const {
+  Expr bytes = fresh_of(stage);
+  Expr last;
+  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  for (const BlockRun& run : runs) {
+    const Block& block = graph_.blocks[run.block];
+    const bool is_loss = is_last(stage) && run.block == graph_.order.back().block;
+    if (is_loss || !splits(stage)) continue;
+    std::set<TensorId> left;
+    for (const Op& op : block.ops) {
+      const InputGradient* weight = gradient_of_weight(block, op);
+      if (weight == nullptr) {
+        for (const TensorId id : op.saved) left.insert(block.tensors[id].storage);
+        continue;
+      }
+      last = Expr(2) * block.tensors[op.outputs.front()].bytes() +
+             block.tensors[weight->input].bytes();
+    }
+    for (const TensorId id : left) {
+      if (!block.tensors[id].shared) bytes += run.repeat * block.tensors[id].bytes();
+    }
+  }
+  return {"second part of a backward", TermGroup::activations, bytes + last,
+          "PyTorch 2.11, stage_backward_weight", ""};
+}
+
 LedgerTerm LedgerStages::adopted(const Life& life, const Site& site, const Moment& moment) const {
   Expr bytes;
   if (life.has_sums) {
@@ -108,9 +154,40 @@ LedgerTerm LedgerStages::adopted(const Life& life, const Site& site, const Momen
           "PyTorch 2.11: the first gradient of a step", ""};
 }
 
-/// The first backward makes the stage's sums from its last block on.
+bool LedgerStages::splits(std::size_t stage) const {
+  return splits_backwards(job_.parallelism.schedule) && !is_first(stage);
+}
+
+Expr LedgerStages::held_of_block(std::size_t index) const {
+  const Block& block = graph_.blocks[index];
+  Expr bytes;
+  for (const Op& op : block.ops) {
+    if (gradient_of_weight(block, op) != nullptr) {
+      bytes += block.tensors[op.outputs.front()].bytes();
+    }
+  }
+  return bytes;
+}
+
+Expr LedgerStages::waits_with(std::size_t stage) const {
+  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  Expr bytes = kept_[stage];
+  for (const BlockRun& run : runs) bytes += run.repeat * held_of_block(run.block);
+  if (!is_last(stage)) return bytes;
+  const Block& loss = graph_.blocks[graph_.order.back().block];
+  return bytes - loss.saved_bytes(false) - input_bytes(loss);
+}
+
+/// The first backward makes the stage's sums from its last block on. Where it has two parts, the
+/// first leaves what the blocks behind have saved.
 Expr LedgerStages::in_flight(const Life& life, const Site& site, bool backward) const {
   Expr bytes = life.others;
+  if (backward && splits(site.stage)) {
+    bytes += held_of_block(site.block);
+    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+      bytes += site.after[i] * (graph_.blocks[i].saved_bytes(false) + held_of_block(i));
+    }
+  }
   if (life.has_sums || !backward) return bytes;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
     bytes += site.after[i] * sums_of_block(i);
@@ -126,31 +203,46 @@ void LedgerStages::find_lives() {
     return narrow_to_int64(formula.evaluate(graph_.sizes));
   };
   std::vector<std::int64_t> kept_bytes;
+  std::vector<std::int64_t> waiting_bytes;
+  std::vector<std::int64_t> fresh_bytes;
   std::vector<std::int64_t> sum_bytes;
   for (std::size_t stage = 0; stage < stages; ++stage) {
     kept_bytes.push_back(bytes(kept_[stage]));
+    waiting_bytes.push_back(bytes(waits_with(stage)));
+    fresh_bytes.push_back(bytes(fresh_of(stage)));
     sum_bytes.push_back(bytes(sums_of(stage)));
   }
   std::vector<std::array<InFlight, 2>> most(stages);
-  InFlight now{std::vector<std::int64_t>(stages), std::vector<bool>(stages)};
+  InFlight now{std::vector<std::int64_t>(stages), std::vector<std::int64_t>(stages),
+               std::vector<bool>(stages), std::vector<bool>(stages)};
   const Parallelism& parallelism = job_.parallelism;
   const std::int64_t count = job_.training->gradient_accumulation;
   for (const PipelineAction& action :
        actions_of(parallelism.schedule, {parallelism.pipeline, rank_, parallelism.virtual_stages},
                   count)) {
     const auto stage = static_cast<std::size_t>(action.chunk);
-    if (!action.forward) --now.micro_batches[stage];
+    const bool first_part = action.part == BackwardPart::inputs;
+    if (first_part && !splits(stage)) continue;
+    const bool waited = action.part == BackwardPart::weights && splits(stage);
+    if (!action.forward) --(waited ? now.waiting : now.micro_batches)[stage];
     now.bytes = 0;
     for (std::size_t i = 0; i < stages; ++i) {
       now.bytes += checked_multiply(now.micro_batches[i], kept_bytes[i]);
+      now.bytes += checked_multiply(now.waiting[i], waiting_bytes[i]);
+      if (now.has_fresh[i] && i != stage) now.bytes += fresh_bytes[i];
       if (now.has_sums[i]) now.bytes += sum_bytes[i];
     }
     InFlight& known = most[stage][now.has_sums[stage] ? 1 : 0];
     if (now.bytes > known.bytes) known = now;
     if (action.forward) {
       ++now.micro_batches[stage];
+    } else if (first_part) {
+      ++now.waiting[stage];
+      now.has_sums[stage] = now.has_sums[stage] || now.has_fresh[stage];
+      now.has_fresh[stage] = false;
     } else {
-      now.has_sums[stage] = true;
+      now.has_fresh[stage] = waited;
+      now.has_sums[stage] = now.has_sums[stage] || !waited;
     }
   }
   for (std::size_t stage = 0; stage < stages; ++stage) {
@@ -167,6 +259,8 @@ LedgerStages::Life LedgerStages::life_of(const InFlight& moment, std::size_t sta
   Life life{{}, !persists || moment.has_sums[stage]};
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     life.others += Expr(moment.micro_batches[i]) * kept_[i];
+    life.others += Expr(moment.waiting[i]) * waits_with(i);
+    if (moment.has_fresh[i] && i != stage) life.others += fresh_of(i);
     if (persists && !moment.has_sums[i]) life.others -= sums_of(i);
   }
   return life;

@@ -35,6 +35,10 @@ class LedgerStages {
   [[nodiscard]] LedgerTerm adopted(const Life& life, const Site& site, const Moment& moment) const;
   /// The same, in the backward of the site's block: what is named between the stages.
   [[nodiscard]] Expr passing(const Site& site) const;
+  /// At the end of the second part of a stage's backward: what nodes without parameters saved, the
+  /// weights' gradients, and the last of them as it is made beside what it is made of. Nothing
+  /// where backwards are whole.
+  [[nodiscard]] LedgerTerm second_part(std::size_t stage) const;
   /// Whether all micro-batches are one batch, among residents().
   [[nodiscard]] bool hold_batch() const { return !residents_.empty(); }
   /// There from the first step to the last.
@@ -48,12 +52,23 @@ class LedgerStages {
   /// Of the stage's sums of gradients, which the first backward makes.
   [[nodiscard]] Expr sums_of(std::size_t stage) const;
   [[nodiscard]] Expr sums_of_block(std::size_t block) const;
+  [[nodiscard]] Expr fresh_of(std::size_t stage) const;
   /// By stage, at one moment.
   struct InFlight {
     std::vector<std::int64_t> micro_batches;
+    std::vector<std::int64_t> waiting;  ///< between the parts of their backward
+    std::vector<bool> has_fresh;        ///< gradients not widened yet, of a second part
     std::vector<bool> has_sums;
     std::int64_t bytes = -1;
   };
+  /// What the nodes of a block's parameters are given, which is kept between the two parts of a
+  /// backward.
+  [[nodiscard]] Expr held_of_block(std::size_t block) const;
+  /// What a micro-batch keeps between them: of the last stage no loss and no logits.
+  [[nodiscard]] Expr waits_with(std::size_t stage) const;
+  /// Whether the stage's backwards have two parts: without an input that wants a gradient the first
+  /// is empty.
+  [[nodiscard]] bool splits(std::size_t stage) const;
   void find_lives();
   [[nodiscard]] Life life_of(const InFlight& moment, std::size_t stage) const;
 

@@ -63,6 +63,7 @@ class LedgerWriter {
         for (const LedgerStages::Life& life : stages_.lives(i)) {
           life_ = &life;
           write_stage(stages[i], i);
+          write_second_part(stages[i], i);
         }
       }
       write_steps();
@@ -82,6 +83,20 @@ class LedgerWriter {
       site.stage = index;
       write_site(site);
     }
+  }
+
+  /// Of a backward in two parts.
+  void write_second_part(std::span<const BlockRun> stage, std::size_t index) {
+    LedgerTerm term = stages_.second_part(index);
+    if (term.formula.is_zero()) return;
+    Site site = sites_of(graph_, stage, {plan_, units_.exist()}).back();
+    site.stage = index;
+    Alive alive = residents();
+    add_terms(alive, units_.in_backward(site));
+    add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations,
+                     life_->others, kSavedSource, ""});
+    add_term(alive, std::move(term));
+    terms_.instant("backward: the weights' part", "backward: the weights' part", std::move(alive));
   }
 
   void write_residents() {

@@ -46,8 +46,7 @@ bool in_megatron_or_torchtitan(const Job& job) {
 bool in_schedules_of_framework(const Job& job) {
   const Schedule schedule = job.parallelism.schedule;
   const bool titan = framework_of(job) == Framework::torchtitan;
-  return (in_megatron(job) && schedule == Schedule::interleaved) ||
-         (titan && schedule != Schedule::zero_bubble);
+  return titan || (in_megatron(job) && schedule == Schedule::interleaved);
 }
 
 constexpr std::array kWays = {

@@ -20,8 +20,9 @@ constexpr std::array kPipelineRules = {
     Rule{"parallelism", "schedule",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           return (p.schedule == Schedule::interleaved) != (p.virtual_stages > 1) ||
-                  (p.virtual_stages > 1 && p.pipeline == 1);
+           const bool several =
+               p.schedule == Schedule::interleaved || p.schedule == Schedule::zero_bubble;
+           return several != (p.virtual_stages > 1) || (p.virtual_stages > 1 && p.pipeline == 1);
          },
          "an interleaved schedule is that of several stages a rank of a pipeline",
          "set 'pipeline', 'virtual_stages' and 'schedule: interleaved' together"},

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "check_rules.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 
 namespace memest {
 namespace {
@@ -15,6 +16,10 @@ bool leaves_stage_without_layers(const Job& job) {
   const Parallelism& p = job.parallelism;
   const std::int64_t stages = checked_multiply(p.pipeline, p.virtual_stages);
   return (decoder_layers_of(job) + 2 * job.end_layers()) / stages <= job.end_layers();
+}
+
+bool splits_backwards(const Job& job) {
+  return is_pipeline(job) && splits_backwards(job.parallelism.schedule);
 }
 
 bool cuts_sequences(const Job& job) { return job.parallelism.context > 1; }
@@ -49,6 +54,29 @@ constexpr std::array kRules = {
          },
          "torchtitan's pipelines tie no embeddings",
          "set 'tied_embeddings' to false, or leave 'pipeline' out"},
+    Rule{"parallelism", "schedule",
+         [](const Job& job) { return splits_backwards(job) && !job.parallelism.shards_rows(); },
+         "backwards in two parts are available with FSDP2 only",
+         "write 'fsdp: {version: 2}' beside 'data', or choose another 'schedule'"},
+    Rule{
+        "parallelism", "tensor",
+        [](const Job& job) { return splits_backwards(job) && job.parallelism.tensor > 1; },
+        "backwards in two parts of products that tensor-parallel ranks share are not available yet",
+        "leave 'tensor' out, or choose another 'schedule'"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           return splits_backwards(job) &&
+                  !std::holds_alternative<NoRecompute>(job.training->recompute);
+         },
+         "a backward in two parts runs a checkpoint again for every parameter: not available yet",
+         "set 'recompute' to none, or choose another 'schedule'"},
+    Rule{"training", "implementation",
+         [](const Job& job) {
+           return splits_backwards(job) &&
+                  job.training->implementation.compile != CompileScope::off;
+         },
+         "torch.distributed.pipelining refuses compiled layers where backwards have two parts",
+         "leave 'compile' out, or choose another 'schedule'"},
     Rule{"parallelism", "context",
          [](const Job& job) { return cuts_sequences(job) && !job.parallelism.shards_rows(); },
          "torchtitan's context ranks shard the weights with FSDP2",

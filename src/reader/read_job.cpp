@@ -109,7 +109,9 @@ void set_stages_of_framework(const Value* parallelism, Job& job) {
   const bool says = parallelism != nullptr && parallelism->find("virtual_stages") != nullptr;
   const bool titan =
       job.training && job.training->implementation.framework == Framework::torchtitan;
-  if (titan && !says && job.parallelism.schedule == Schedule::interleaved) {
+  const Schedule schedule = job.parallelism.schedule;
+  const bool several = schedule == Schedule::interleaved || schedule == Schedule::zero_bubble;
+  if (titan && !says && several) {
     job.parallelism.virtual_stages = kStages;
   }
 }

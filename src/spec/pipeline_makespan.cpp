@@ -135,16 +135,25 @@ double interleaved_makespan(const PipelineStep& step, std::span<const StageSecon
   return longest;
 }
 
-/// ZB-H1: the weights' gradients fill what the others wait.
-double zero_bubble_makespan(std::int64_t micro_batches, std::span<const StageSeconds> stages) {
-  StageSeconds slowest;
+/// ZB-H1: the weights' gradients fill what the others wait, which is for their first chunks.
+double zero_bubble_makespan(const PipelineStep& step, std::span<const StageSeconds> stages) {
+  const auto waits = [&](std::int64_t rank) {
+    const StageSeconds& first = stages[static_cast<std::size_t>(rank)];
+    return work_of(first) - 2 * first.weights;
+  };
+  double most = 0;
   double waiting = 0;
-  for (const StageSeconds& stage : stages) {
-    if (work_of(stage) > work_of(slowest)) slowest = stage;
-    waiting += work_of(stage) - 2 * stage.weights;
+  double of_slowest = 0;
+  for (std::int64_t rank = 0; rank < step.ranks; ++rank) {
+    double own = 0;
+    for (std::int64_t chunk = 0; chunk < step.chunks; ++chunk) {
+      own += work_of(stages[static_cast<std::size_t>(chunk * step.ranks + rank)]);
+    }
+    if (own > most) of_slowest = waits(rank);
+    most = std::max(most, own);
+    waiting += waits(rank);
   }
-  waiting -= work_of(slowest) - 2 * slowest.weights;
-  return static_cast<double>(micro_batches) * work_of(slowest) + waiting;
+  return static_cast<double>(step.micro_batches) * most + waiting - of_slowest;
 }
 
 }  // namespace
@@ -180,7 +189,7 @@ double closed_makespan(const PipelineStep& step, std::span<const StageSeconds> s
     case Schedule::interleaved:
       return interleaved_makespan(step, stages);
     case Schedule::zero_bubble:
-      return zero_bubble_makespan(step.micro_batches, stages);
+      return zero_bubble_makespan(step, stages);
   }
   unreachable("every schedule has a makespan");
 }

@@ -22,26 +22,28 @@ PipelineAction interleaved_backward(std::int64_t k, const PipelinePlace& place) 
   return {false, action.micro_batch, place.chunks - 1 - action.chunk};
 }
 
-/// ZB-H1: a backward makes the inputs' gradients at once, the weights' `rank` micro-batches later.
+/// A backward makes the inputs' gradients at once, the weights' `rank` backwards later.
 std::vector<PipelineAction> zero_bubble_actions(const PipelinePlace& place,
                                                 std::int64_t micro_batches) {
-  expect(place.chunks == 1, "ZB-H1 has one stage a rank");
+  const std::int64_t all = micro_batches * place.chunks;
   const std::int64_t warmup = warmup_of(Schedule::zero_bubble, place, micro_batches);
   std::vector<PipelineAction> actions;
   std::int64_t backward = 0;
   std::int64_t weights = 0;
-  const auto run_back = [&] {
-    actions.push_back({false, backward++, 0, BackwardPart::inputs});
-    if (backward > place.rank) actions.push_back({false, weights++, 0, BackwardPart::weights});
+  const auto run = [&](std::int64_t k, BackwardPart part) {
+    actions.push_back(interleaved_backward(k, place));
+    actions.back().part = part;
   };
-  for (std::int64_t k = 0; k < micro_batches; ++k) {
-    actions.push_back({true, k, 0});
+  const auto run_back = [&] {
+    run(backward++, BackwardPart::inputs);
+    if (backward > place.rank) run(weights++, BackwardPart::weights);
+  };
+  for (std::int64_t k = 0; k < all; ++k) {
+    actions.push_back(interleaved_forward(k, place));
     if (k >= warmup) run_back();
   }
-  while (backward < micro_batches) run_back();
-  while (weights < micro_batches) {
-    actions.push_back({false, weights++, 0, BackwardPart::weights});
-  }
+  while (backward < all) run_back();
+  while (weights < all) run(weights++, BackwardPart::weights);
   return actions;
 }
 
@@ -74,13 +76,16 @@ std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& p
   return spans;
 }
 
+bool splits_backwards(Schedule schedule) { return schedule == Schedule::zero_bubble; }
+
 std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches) {
   const std::int64_t all = micro_batches * place.chunks;
   const std::int64_t behind = place.ranks - place.rank - 1;
   switch (schedule) {
     case Schedule::one_f_one_b:
-    case Schedule::zero_bubble:
       return std::min(behind, all);
+    case Schedule::zero_bubble:
+      return std::min(behind + (place.chunks - 1) * place.ranks, all);
     case Schedule::interleaved:
       return std::min(2 * behind + (place.chunks - 1) * place.ranks, all);
     case Schedule::gpipe:
@@ -119,7 +124,9 @@ std::int64_t most_in_flight(const std::vector<PipelineAction>& actions) {
 std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
                             std::int64_t micro_batches) {
   // Whose weights' gradients are still to come counts.
-  if (schedule == Schedule::zero_bubble) return std::min(place.ranks, micro_batches);
+  if (schedule == Schedule::zero_bubble) {
+    return std::min(place.ranks, micro_batches) * place.chunks;
+  }
   return std::min(warmup_of(schedule, place, micro_batches) + 1, micro_batches * place.chunks);
 }
 

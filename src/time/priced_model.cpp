@@ -57,10 +57,6 @@ double tied_parameters(const Job& job, const StepWork& work) {
   return rows / ranks * static_cast<double>(sizes.at(Symbol::hidden_size));
 }
 
-std::int64_t chunks_of(const Parallelism& parallelism) {
-  return parallelism.schedule == Schedule::interleaved ? parallelism.virtual_stages : 1;
-}
-
 }  // namespace
 
 PassTimes& PassTimes::operator+=(const PassTimes& other) {
@@ -96,7 +92,7 @@ class StepAccount {
   StepAccount(const PricedModel& model, const Parallelism& parallelism, std::int64_t micro_steps)
       : model_(model),
         parallelism_(parallelism),
-        step_{parallelism.schedule, parallelism.pipeline, chunks_of(parallelism), micro_steps} {
+        step_{parallelism.schedule, parallelism.pipeline, parallelism.virtual_stages, micro_steps} {
     if (static_cast<std::size_t>(count()) > kFewStages) {
       many_.resize(static_cast<std::size_t>(count()));
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,52 @@ TEST_CASE("zero bubble: weights' gradients fill what 1F1B waits, with as much in
       REQUIRE(waiting ==
               static_cast<double>(ranks - 1) * (kStage.forward + inputs - kStage.weights));
       REQUIRE(waiting < waiting_of(Schedule::one_f_one_b, any, micro_batches));
+    }
+  }
+}
+
+/// "1F0 1I0 1W0": stage, what runs, micro-batch.
+std::string text_of(const std::vector<PipelineAction>& actions, const PipelinePlace& place) {
+  std::string text;
+  for (const PipelineAction& action : actions) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(action.chunk * place.ranks + place.rank);
+    text += action.forward ? 'F' : action.part == BackwardPart::inputs ? 'I' : 'W';
+    text += std::to_string(action.micro_batch);
+  }
+  return text;
+}
+
+TEST_CASE("zero bubble of several chunks is PyTorch's ScheduleInterleavedZeroBubble") {
+  // pipeline_order of PyTorch 2.11.0, without its bubbles.
+  const PipelinePlace first{2, 0, 2};
+  CHECK(text_of(actions_of(Schedule::zero_bubble, first, 4), first) ==
+        "0F0 0F1 2F0 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 2I3 2W3 0I2 0W2 "
+        "0I3 0W3");
+  const PipelinePlace second{2, 1, 2};
+  CHECK(text_of(actions_of(Schedule::zero_bubble, second, 4), second) ==
+        "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1F2 1I0 3W1 1F3 1I1 1W0 3F2 3I2 1W1 3F3 3I3 3W2 1I2 3W3 1I3 "
+        "1W2 1W3");
+}
+
+TEST_CASE("zero bubble of several chunks: as much in flight as the closed form says") {
+  for (std::int64_t ranks = 2; ranks <= 5; ++ranks) {
+    for (std::int64_t chunks = 1; chunks <= 3; ++chunks) {
+      for (std::int64_t rounds = 2; rounds <= 4; ++rounds) {
+        const std::int64_t micro_batches = ranks * rounds;
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const PipelinePlace place{ranks, rank, chunks};
+          const auto actions = actions_of(Schedule::zero_bubble, place, micro_batches);
+          REQUIRE(most_in_flight(actions) ==
+                  most_in_flight(Schedule::zero_bubble, place, micro_batches));
+        }
+        const std::vector<StageSeconds> stages(static_cast<std::size_t>(ranks * chunks), kStage);
+        const PipelineStep step{Schedule::zero_bubble, ranks, chunks, micro_batches};
+        const double ratio = closed_makespan(step, stages) / makespan(step, stages);
+        INFO(ranks << " " << chunks << " " << micro_batches << " " << ratio);
+        REQUIRE(ratio > 0.95);
+        REQUIRE(ratio < 1.05);
+      }
     }
   }
 }

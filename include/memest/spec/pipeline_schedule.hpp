@@ -50,12 +50,16 @@ struct PipelineAction {
   friend bool operator==(const PipelineAction&, const PipelineAction&) = default;
 };
 
+/// Whether a schedule runs backwards in two parts.
+bool splits_backwards(Schedule schedule);
+
 /// What a rank runs before its first backward.
 std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches);
 
 /// What `place` runs in a step, in order (Megatron-core's schedules.py). Interleaved: the number of
 /// micro-batches is a multiple of the ranks. Zero-bubble: ZB-H1, which keeps as many micro-batches
-/// in flight as 1F1B (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.1); one chunk.
+/// in flight as 1F1B (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.1), and with
+/// several chunks PyTorch's ScheduleInterleavedZeroBubble.
 std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& place,
                                        std::int64_t micro_batches);
 

@@ -27,6 +27,9 @@ class BlockHooks {
   /// `gradient`, of ForwardOrder::parameters()[use], is complete. True: its reference is the
   /// wrapper's from here on.
   virtual bool take_gradient(std::uint32_t use, StorageId gradient) = 0;
+  /// Whether the parameter has a gradient in the type in which it arrives, to which another is
+  /// added in place.
+  [[nodiscard]] virtual bool has_gradient(std::uint32_t /*use*/) const { return false; }
   /// The engine has run its last node.
   virtual void end_backward() = 0;
   /// The optimizer's step begins: what the wrapper makes of the gradients for it.

@@ -143,6 +143,7 @@ class Compiler {
             {tensor.like, bytes(tensor.like, tensor.dtype), Holding::temporaries});
       }
     });
+    made.launched = static_cast<std::uint32_t>(op.backward_tensors.size());
     made.steps = slice(program_.steps, [&] {
       for (std::size_t i = 0; i < op.backward_steps.size(); ++i) {
         const Step& step = op.backward_steps[i];

@@ -62,6 +62,7 @@ struct OpProgram {
   Slice released;    ///< of `tensors`: storages
   Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward
   Slice gradients;   ///< of `made_gradients`, what `steps` count from
+  std::uint32_t launched = 0;  ///< of `gradients`: from here on scratch that kernels ask for
   Slice steps;
   std::uint32_t reductions = 0;  ///< of `steps`: from here on the engine sums gradients of
                                  ///< broadcast inputs, after the node's own formula

@@ -18,9 +18,7 @@ constexpr std::array kParts = {Part{LoopTensor::batch, DType::int64},
 }  // namespace
 
 ContextShares::ContextShares(const Job& job, Recorder& recorder)
-    : recorder_(recorder),
-      ranks_(job.parallelism.context),
-      seq_len_(job.training->seq_len) {}
+    : recorder_(recorder), ranks_(job.parallelism.context), seq_len_(job.training->seq_len) {}
 
 StorageId ContextShares::number(std::int64_t count, DType type, LoopTensor tensor,
                                 Holding holding) {

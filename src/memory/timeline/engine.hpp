@@ -47,6 +47,19 @@ struct EngineSettings {
   std::int64_t megatron_ranks = 0;
 };
 
+/// A stage's backward in two parts.
+struct SplitBackward {
+  /// A parameter's gradient, in the order in which the second part makes them.
+  struct Group {
+    std::uint32_t site = 0;   ///< of ForwardOrder::sites()
+    std::uint32_t use = 0;    ///< of ForwardOrder::parameters()
+    std::uint8_t tensor = 0;  ///< of those that the op's backward makes
+  };
+  std::vector<Group> groups;
+  /// Sites whose nodes end with the first part, or with each of the groups.
+  std::vector<std::vector<std::uint32_t>> ending;
+};
+
 class Engine {
  public:
   Engine(const Graph& graph, const ForwardOrder& order, const EngineSettings& settings,
@@ -71,6 +84,13 @@ class Engine {
   /// The backward of a stage from its result's gradient, of which the caller gives up one
   /// reference. Answers the gradient of its input.
   StorageId backward_stage(std::size_t stage, StorageId gradient);
+  /// `uses`: the stage's parameters as its modules register them.
+  [[nodiscard]] SplitBackward plan_split(std::size_t stage,
+                                         const std::vector<std::uint32_t>& uses) const;
+  /// The first part of backward_stage(): no parameter's gradient is made. `kept` is for the second.
+  StorageId backward_inputs(const SplitBackward& plan, std::size_t stage, StorageId gradient,
+                            std::vector<StorageId>& kept);
+  void backward_weights(const SplitBackward& plan, std::vector<StorageId>& kept);
   /// Of a micro-step between its forward and its backward.
   struct InFlight;
   /// Sets the running micro-step aside and takes up `other`.
@@ -184,6 +204,15 @@ class Engine {
   void hook_before_backward(const OpSite& site);
   void hook_after_backward(const OpSite& site);
 
+  // engine_split.cpp
+  void find_ends_of_split(const StageSites& sites, SplitBackward& plan) const;
+  void end_nodes(const std::vector<std::uint32_t>& sites);
+  [[nodiscard]] bool is_of_weights(const OpSite& site, const OpProgram& op,
+                                   std::uint8_t tensor) const;
+  void run_part(const OpSite& site, const OpProgram& op, bool weights);
+  void run_inputs_part(const OpSite& site, const OpProgram& op, const Slot& incoming);
+  [[nodiscard]] StorageId adopt(std::uint32_t parameter, StorageId gradient);
+
   // engine_checkpoint.cpp
   void hold_inputs(const Checkpoint& checkpoint);
   void drop_inputs(std::size_t checkpoint);
@@ -244,8 +273,10 @@ class Engine {
     Label label;
     std::int64_t bytes = 0;
   };
-  std::vector<CopiedLeaf> copied_leaves_;  // of the running backward node
-  const Checkpoint* detached_ = nullptr;   // whose inputs are leaves of a backward of its own
+  std::vector<CopiedLeaf> copied_leaves_;   // of the running backward node
+  const Checkpoint* detached_ = nullptr;    // whose inputs are leaves of a backward of its own
+  const SplitBackward* split_ = nullptr;    // whose first part runs
+  std::vector<StorageId>* kept_ = nullptr;  // by its group
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
 };
 

@@ -51,6 +51,10 @@ void Engine::run_backward(const OpSite& site) {
   const OpProgram& op = order_.op(site);
   if (!op.trains) return;
   const Slot incoming = take_incoming(site, op);
+  if (split_ != nullptr) {
+    if (incoming.arrived) run_inputs_part(site, op, incoming);
+    return;
+  }
   if (!incoming.arrived) {
     drop_saved(site, op);
     return end_checkpoint();
@@ -155,6 +159,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
     const HandedGradient& handed = program.handed[i];
+    if (split_ != nullptr && handed.to_parameter) continue;
     const bool on = handed.tensor == InputGradient::kHandedOn;
     const bool in_place = handed.tensor == InputGradient::kKept;
     const StorageId storage = on ? incoming.storage : in_place ? kept : made_[handed.tensor];

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "loop_habits.hpp"
+#include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -41,6 +42,11 @@ PipelineStages::PipelineStages(const Parts& parts)
   ids_bytes_ = checked_multiply(
       checked_multiply(training.micro_batch, training.seq_len / parallelism.context),
       size_of(DType::int64));
+  if (!splits_backwards(parallelism.schedule)) return;
+  expect(units_ != nullptr, "a backward in two parts is one of sharded units");
+  for (std::size_t stage = 0; stage < gathered_.size(); ++stage) {
+    splits_.push_back(engine_.plan_split(stage, units_->uses_of(stage)));
+  }
 }
 
 bool PipelineStages::is_first(std::size_t stage) const { return place_.rank == 0 && stage == 0; }
@@ -155,27 +161,64 @@ void PipelineStages::forward(const PipelineAction& action) {
   flights_.push_back(std::move(flight));
 }
 
-void PipelineStages::backward(const PipelineAction& action) {
+std::deque<PipelineStages::Flight>::iterator PipelineStages::flight_of(
+    const PipelineAction& action) {
   const auto stage = static_cast<std::size_t>(action.chunk);
-  const auto found = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& flight) {
+  return std::find_if(flights_.begin(), flights_.end(), [&](const Flight& flight) {
     return flight.stage == stage && flight.micro_batch == action.micro_batch;
   });
+}
+
+/// With a reference for the engine; of a loss also the caller's.
+StorageId PipelineStages::gradient_for(const Flight& flight) {
+  const StorageId gradient =
+      is_last(flight.stage)
+          ? make(size_of(DType::fp32), Holding::passing_gradients, LoopTensor::loss_gradient)
+          : buffers_[flight.stage].gradients[static_cast<std::size_t>(flight.micro_batch)];
+  recorder_.retain(gradient);
+  return gradient;
+}
+
+void PipelineStages::backward(const PipelineAction& action) {
+  const auto found = flight_of(action);
   Flight flight = std::move(*found);
   flights_.erase(found);
-  const auto index = static_cast<std::size_t>(action.micro_batch);
   // GPipe's function gives up one name of the last gradient for the next it receives.
   const bool early = job_.parallelism.schedule == Schedule::gpipe;
   if (early) recorder_.release(std::exchange(sending_, kNoStorage));
-  const StorageId gradient = is_last(stage) ? make(size_of(DType::fp32), Holding::passing_gradients,
-                                                   LoopTensor::loss_gradient)
-                                            : buffers_[stage].gradients[index];
-  recorder_.retain(gradient);
+  const StorageId gradient = gradient_for(flight);
   engine_.exchange(flight.state);
-  const StorageId of_input = engine_.backward_stage(stage, gradient);
+  const StorageId of_input = engine_.backward_stage(flight.stage, gradient);
   engine_.exchange(flight.state);
-  if (is_last(stage)) recorder_.release(gradient);
+  if (is_last(flight.stage)) recorder_.release(gradient);
   recorder_.release(flight.answer);
   send_back(of_input);
+}
+
+/// Of the first stage, which has no input that wants a gradient, all waits for the second part. The
+/// last one's logits go; other answers wait.
+void PipelineStages::backward_inputs(const PipelineAction& action) {
+  const auto flight = flight_of(action);
+  if (is_first(flight->stage)) return;
+  const StorageId gradient = gradient_for(*flight);
+  engine_.exchange(flight->state);
+  input_gradients_.push_back(
+      engine_.backward_inputs(splits_[flight->stage], flight->stage, gradient, flight->kept));
+  engine_.exchange(flight->state);
+  if (!is_last(flight->stage)) return;
+  recorder_.release(gradient);
+  recorder_.release(std::exchange(flight->answer, kNoStorage));
+}
+
+void PipelineStages::backward_weights(const PipelineAction& action) {
+  const auto found = flight_of(action);
+  if (is_first(found->stage)) return backward(action);
+  Flight flight = std::move(*found);
+  flights_.erase(found);
+  engine_.exchange(flight.state);
+  engine_.backward_weights(splits_[flight.stage], flight.kept);
+  engine_.exchange(flight.state);
+  recorder_.release(flight.answer);
 }
 
 void PipelineStages::send_back(StorageId gradient) {
@@ -191,6 +234,7 @@ void PipelineStages::reduce(std::size_t stage) {
 std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
   inputs_ = inputs;
   labels_ = labels;
+  for (const StorageId gradient : std::exchange(input_gradients_, {})) recorder_.release(gradient);
   if (buffers_.empty()) initialize();
   const std::int64_t count = std::min(micro_batches_, kMostMicroSteps * place_.ranks);
   const std::vector<PipelineAction> actions = actions_of(job_.parallelism.schedule, place_, count);
@@ -205,7 +249,17 @@ std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
       forward(actions[i]);
       continue;
     }
-    backward(actions[i]);
+    switch (actions[i].part) {
+      case BackwardPart::whole:
+        backward(actions[i]);
+        break;
+      case BackwardPart::inputs:
+        backward_inputs(actions[i]);
+        continue;
+      case BackwardPart::weights:
+        backward_weights(actions[i]);
+        break;
+    }
     if (--left[stage] == 0) reduce(stage);
   }
   recorder_.release(std::exchange(output_, kNoStorage));

@@ -44,6 +44,7 @@ class PipelineStages {
     std::int64_t micro_batch = 0;
     StorageId answer = kNoStorage;
     Engine::InFlight state;
+    std::vector<StorageId> kept;  ///< between the parts of its backward
   };
   /// By micro-batch: what comes from the stage before, and from the one behind.
   struct Buffers {
@@ -60,7 +61,11 @@ class PipelineStages {
   std::vector<StorageId> receive_buffers();
   void gather_ahead(const std::vector<PipelineAction>& actions, std::size_t from);
   void forward(const PipelineAction& action);
+  [[nodiscard]] std::deque<Flight>::iterator flight_of(const PipelineAction& action);
+  StorageId gradient_for(const Flight& flight);
   void backward(const PipelineAction& action);
+  void backward_inputs(const PipelineAction& action);
+  void backward_weights(const PipelineAction& action);
   void send_back(StorageId gradient);
   void reduce(std::size_t stage);
 
@@ -75,6 +80,8 @@ class PipelineStages {
   std::vector<Buffers> buffers_;   // by stage; empty before the first step
   std::vector<bool> gathered_;     // stages, as the schedule sees them
   std::deque<Flight> flights_;
+  std::vector<SplitBackward> splits_;       // by stage; none where no backward has two parts
+  std::vector<StorageId> input_gradients_;  // that a first part's inputs hold until the next step
   std::vector<StorageId> losses_;
   StorageId inputs_ = kNoStorage;
   StorageId labels_ = kNoStorage;

@@ -99,6 +99,11 @@ bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
   return true;
 }
 
+bool ShardedUnits::has_gradient(std::uint32_t use) const {
+  const bool widens = types_.reduced != types_.gathered;
+  return arrived_[use] != kNoStorage || (!widens && sums_of_[use] != kNoStorage);
+}
+
 std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
   std::vector<std::size_t> units;
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -145,6 +150,14 @@ void ShardedUnits::sum_gradients(std::size_t unit) {
   }
 }
 
+std::vector<std::uint32_t> ShardedUnits::uses_of(std::size_t stage) const {
+  std::vector<std::uint32_t> uses;
+  for (const std::size_t unit : units_of(stage)) {
+    uses.insert(uses.end(), units_[unit].uses.begin(), units_[unit].uses.end());
+  }
+  return uses;
+}
+
 void ShardedUnits::gather_stage(std::size_t stage) {
   for (const std::size_t unit : units_of(stage)) gather(unit, Stream::compute);
 }
@@ -160,7 +173,8 @@ void ShardedUnits::give_stage_back(std::size_t stage) {
 void ShardedUnits::reduce_stage(std::size_t stage) {
   for (const std::size_t unit : units_of(stage)) {
     for (const std::uint32_t use : units_[unit].uses) {
-      arrived_[use] = std::exchange(sums_of_[use], kNoStorage);
+      if (sums_of_[use] == kNoStorage) continue;
+      recorder_.release(std::exchange(arrived_[use], std::exchange(sums_of_[use], kNoStorage)));
     }
     reduce(unit);
   }

@@ -50,9 +50,12 @@ class ShardedUnits final : public BlockHooks {
   void before_backward(std::uint32_t instance) override;
   void after_backward(std::uint32_t instance) override;
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
+  [[nodiscard]] bool has_gradient(std::uint32_t use) const override;
   void end_backward() override;
   void drop_gradients() override;
 
+  /// The stage's parameters as its modules register them.
+  [[nodiscard]] std::vector<std::uint32_t> uses_of(std::size_t stage) const;
   /// Gathers all units of a stage at once, in the compute stream, where they are not gathered.
   void gather_stage(std::size_t stage);
   /// The stage is about to run: what was gathered is taken apart.

@@ -142,7 +142,9 @@ constexpr Key kParallelismKeys[] = {
     {.name = "virtual_stages",
      .shapes = {count(1, kMaxLayers)},
      .fallback = "1",
-     .doc = "Stages a rank of an interleaved pipeline; torchtitan's has 2 unless told otherwise."},
+     .doc =
+         "Stages a rank of an interleaved or zero-bubble pipeline; torchtitan's has 2 unless told "
+         "otherwise."},
     {.name = "first_stage_layers",
      .shapes = {count(1, kMaxLayers)},
      .doc = "Layers of the first stage, where the others do not have as many (Megatron's "
