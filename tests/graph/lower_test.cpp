@@ -154,6 +154,22 @@ TEST_CASE("what has no graph yet is refused with a sentence") {
   decoder_of(experts).kinds[0].feed_forward = MixtureOfExperts{};
   CHECK_THAT(refusal_of(experts, policy), ContainsSubstring("mixtures of experts"));
 
+  // Known by their type, but not with a capacity, a loss of their own, or adapters of experts.
+  experts.model_type = "mixtral";
+  const MixtureOfExperts mixtral{.experts = 8, .top_k = 2, .expert_size = 256};
+  const auto refused_with = [&](const MixtureOfExperts& changed) {
+    decoder_of(experts).kinds[0].feed_forward = changed;
+    return refusal_of(experts, policy);
+  };
+  MixtureOfExperts changed = mixtral;
+  changed.capacity_factor = 1;
+  CHECK_THAT(refused_with(changed), ContainsSubstring("'capacity_factor'"));
+  changed = mixtral;
+  changed.balance_loss = true;
+  CHECK_THAT(refused_with(changed), ContainsSubstring("output_router_logits"));
+  experts.adapter.emplace().targets = {"gate_proj"};
+  CHECK_THAT(refused_with(mixtral), ContainsSubstring("beside experts"));
+
   ModelSpec latent = llama();
   decoder_of(latent).attention = LatentAttention{};
   CHECK_THAT(refusal_of(latent, policy), ContainsSubstring("latent attention"));

@@ -47,7 +47,7 @@ std::string difference_of(const Record& record, const std::string& folder) {
 TEST_CASE("every way of running a step is the recorded one, event by event", "[timeline]") {
   const auto records = read_records(kFolder + "steps/specs.jsonl");
   REQUIRE(records.ok());
-  CHECK(records.value().size() == 241);
+  CHECK(records.value().size() == 245);
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "steps/") == "");
@@ -57,7 +57,7 @@ TEST_CASE("every way of running a step is the recorded one, event by event", "[t
 TEST_CASE("every family's forward of a prompt is the recorded one, event by event", "[timeline]") {
   const auto records = read_records(kFolder + "prompts/specs.jsonl");
   REQUIRE(records.ok());
-  CHECK(records.value().size() == 22);
+  CHECK(records.value().size() == 24);
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "prompts/") == "");

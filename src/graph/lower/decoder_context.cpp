@@ -119,6 +119,18 @@ std::optional<Unavailable> inference_refusal(const DecoderContext& context, cons
   return std::nullopt;
 }
 
+/// Experts are parameters of one module, which no adapter of peft's names.
+bool adapts_attention_alone(const DecoderContext& context) {
+  const DecoderNames& names = context.names;
+  const auto of_attention = [&names](const std::string& target) {
+    return is_named(names.q, target) || is_named(names.k, target) || is_named(names.v, target) ||
+           is_named(names.attention_output, target);
+  };
+  const std::vector<std::string>& targets = context.adapter->targets;
+  return context.adapter->whole_modules.empty() && !targets.empty() &&
+         std::all_of(targets.begin(), targets.end(), of_attention);
+}
+
 /// Why the layer's mixture of experts has no graph, or nothing.
 std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const LayerKind& kind) {
   const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
@@ -137,7 +149,9 @@ std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const 
   if (experts->balance_loss) {
     return unavailable("the load-balancing loss (output_router_logits)");
   }
-  if (context.adapter != nullptr) return unavailable("adapters beside mixtures of experts");
+  if (context.adapter != nullptr && !adapts_attention_alone(context)) {
+    return unavailable("adapters of other modules than attention's projections beside experts");
+  }
   if (context.compiles_blocks()) return unavailable("torch.compile of mixtures of experts");
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
 #include "mixture.hpp"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -144,14 +145,22 @@ class ExpertsWriter {
     if (block_.needs_gradient(input)) op.saved.push_back(weight);
     op.forward_launches = {launch_of(dtype, pairs_ / experts, sides.out)};
     BackwardWriter backward(op);
-    const auto of_weight = backward.make(weight, dtype);
-    backward.launch(launch_of(dtype, sides.out, sides.in));
-    const auto of_input = backward.make(input, dtype);
-    backward.launch(launch_of(dtype, pairs_ / experts, sides.in));
-    backward.give(input, of_input);
-    backward.give(weight, of_weight, Reach::through_view);
+    std::int64_t products = 0;
+    const auto product_like = [&](TensorId operand, const Expr& rows, const Expr& columns) {
+      const auto made = backward.make(operand, dtype);
+      backward.launch(launch_of(dtype, rows, columns));
+      ++products;
+      return made;
+    };
+    // The weights' gradient comes first, and goes last.
+    std::optional<BackwardWriter::Made> of_weight;
+    if (block_.needs_gradient(weight)) of_weight = product_like(weight, sides.out, sides.in);
+    if (block_.needs_gradient(input)) {
+      backward.give(input, product_like(input, pairs_ / experts, sides.in));
+    }
+    if (of_weight) backward.give(weight, *of_weight, Reach::through_view);
     const Expr flops = Expr(2) * pairs_ * sides.in * sides.out;
-    block_.emit(std::move(op), {flops, Expr(2) * flops});
+    block_.emit(std::move(op), {flops, Expr(products) * flops});
     return out;
   }
 
