@@ -63,10 +63,11 @@ Describer::LedgerKey Describer::key_of(const Evaluated& candidate, const GpuSpec
   const Parallelism& layout = candidate.layout;
   return {class_of(gpu),
           {gpu.multiprocessors ? gpu.multiprocessors->value : 0, layout.data, layout.tensor,
-           layout.context, layout.pipeline, layout.virtual_stages, layout.expert,
-           static_cast<std::int64_t>(layout.zero), layout.fsdp ? layout.fsdp->replicate : 0,
-           layout.offload.optimizer ? 1 : 0, layout.offload.parameters ? 1 : 0,
-           candidate.batch.micro_batch, candidate.batch.gradient_accumulation},
+           layout.context, layout.pipeline, layout.virtual_stages, layout.first_stage_layers,
+           layout.last_stage_layers, layout.expert, static_cast<std::int64_t>(layout.zero),
+           layout.fsdp ? layout.fsdp->replicate : 0, layout.offload.optimizer ? 1 : 0,
+           layout.offload.parameters ? 1 : 0, candidate.batch.micro_batch,
+           candidate.batch.gradient_accumulation},
           candidate.recompute};
 }
 
@@ -144,7 +145,7 @@ std::optional<PlanVerdict> Describer::replay(const PlanVerdict& described) const
   verdict.replayed = true;
   verdict.verdict = Verdict::fits;
   verdict.device = Bytes();
-  for (const std::int64_t rank : end_ranks(job)) {
+  for (const std::int64_t rank : ranks_that_may_take_most(job)) {
     const auto graph = lower(job.model, policy_of(job, rank));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
     auto steps = replay_job(std::get<Graph>(graph), job, rank);

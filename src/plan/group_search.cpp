@@ -21,9 +21,6 @@ class GroupSearch {
     hardware.gpu = *device.of.gpu;
     capacity_ = capacity_of(hardware);
     timed_ = device.laws != nullptr && (gpus == 1 || has_links());
-    if (const auto* decoder = std::get_if<DecoderSpec>(&job_.model.architecture)) {
-      layers_ = decoder->layers();
-    }
   }
 
   Group answer() {
@@ -72,10 +69,11 @@ class GroupSearch {
   /// False: it does not fit, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
     const RankForms& forms = forms_of(candidate);
-    if (forms.count == 0) return true;
+    if (!forms.exist) return true;
     ++group_.candidates;
-    const MemoryEstimate peak = worst_rank(forms, candidate.layout, candidate.batch,
-                                           outside_of(candidate.layout.shard_ranks()));
+    const MemoryEstimate peak =
+        worst_rank(forms, space_.forms.split_of(candidate.layout), candidate.layout,
+                   candidate.batch, outside_of(candidate.layout.shard_ranks()));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
       return capacity_.allocator_limit ? bytes - outside : bytes;
@@ -104,24 +102,18 @@ class GroupSearch {
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
   const RankForms& forms_of(const Evaluated& candidate) {
     const Parallelism& layout = candidate.layout;
-    const LocalKey key{layout.tensor,
-                       layout.context,
-                       layout.expert,
-                       std::min<std::int64_t>(layout.pipeline, 2),
-                       std::min<std::int64_t>(layout.virtual_stages, 2),
-                       layers_ == layout.pipeline * layout.virtual_stages ? 1 : 0,
-                       layout.data > 1 ? 1 : 0,
-                       static_cast<std::int64_t>(layout.zero),
-                       layout.fsdp ? layout.fsdp->replicate : 0,
-                       (layout.offload.optimizer ? 1 : 0) + (layout.offload.parameters ? 2 : 0),
-                       candidate.batch.micro_batch,
-                       candidate.batch.gradient_accumulation > 1,
-                       static_cast<std::int64_t>(candidate.recompute)};
+    const LocalKey key{
+        space_.forms.stages_key(layout),
+        {layout.tensor, layout.context, layout.expert, layout.data > 1 ? 1 : 0,
+         static_cast<std::int64_t>(layout.zero), layout.fsdp ? layout.fsdp->replicate : 0,
+         (layout.offload.optimizer ? 1 : 0) + (layout.offload.parameters ? 2 : 0),
+         candidate.batch.micro_batch, candidate.batch.gradient_accumulation > 1,
+         static_cast<std::int64_t>(candidate.recompute)}};
     const auto [entry, is_new] = forms_.try_emplace(key);
     if (is_new) {
       entry->second =
           space_.forms.forms_of(device_.of, layout, candidate.batch, candidate.recompute);
-      if (entry->second.count == 0) note_refusal(candidate);
+      if (!entry->second.exist) note_refusal(candidate);
     }
     return entry->second;
   }
@@ -195,7 +187,7 @@ class GroupSearch {
         front.end());
   }
 
-  using LocalKey = std::array<std::int64_t, 13>;
+  using LocalKey = std::pair<std::array<std::int64_t, 5>, std::array<std::int64_t, 10>>;
   using TimeKey = std::array<std::int64_t, 6>;
 
   const SearchSpace& space_;
@@ -204,7 +196,6 @@ class GroupSearch {
   Capacity capacity_;
   std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
   bool timed_ = false;                                  ///< whether such steps have a time
-  std::int64_t layers_ = 1;
   /// By data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
   std::map<LocalKey, RankForms> forms_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memest/diag/expect.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 
@@ -20,10 +21,9 @@ const DecoderSpec* decoder_of(const Job& job) {
   return std::get_if<DecoderSpec>(&job.model.architecture);
 }
 
-/// Whether all layers are alike, so that one form answers for any number of them.
-bool is_uniform(const Job& job) {
-  const DecoderSpec* decoder = decoder_of(job);
-  return decoder != nullptr && decoder->kinds.size() == 1;
+/// Layers of each of the rank's stages, which are alike where there are several.
+std::int64_t layers_at(StagePlace place, const StageSplit& split, const Parallelism& layout) {
+  return stage_of(split, rank_at(place, layout), layout.pipeline * layout.virtual_stages).count;
 }
 
 std::int64_t elements_of_layer(const Graph& graph) {
@@ -34,6 +34,28 @@ std::int64_t elements_of_layer(const Graph& graph) {
 }
 
 }  // namespace
+
+std::int64_t rank_at(StagePlace place, const Parallelism& layout) {
+  return place == StagePlace::last ? layout.pipeline - 1 : static_cast<std::int64_t>(place);
+}
+
+bool may_take_most(StagePlace place, const Parallelism& layout, bool alike) {
+  switch (place) {
+    case StagePlace::first:
+      return true;
+    case StagePlace::second:
+      return layout.pipeline > 2 &&
+             (!alike || layout.first_stage_layers + layout.last_stage_layers > 0);
+    case StagePlace::last:
+      return layout.pipeline > 1;
+  }
+  unreachable("every place of a pipeline may take most or not");
+}
+
+bool has_layers_alike(const Job& job) {
+  const DecoderSpec* decoder = decoder_of(job);
+  return decoder != nullptr && decoder->kinds.size() == 1;
+}
 
 DeviceClass class_of(const GpuSpec& gpu) {
   DeviceClass result;
@@ -47,6 +69,14 @@ DeviceClass class_of(const GpuSpec& gpu) {
   return result;
 }
 
+StageSplit LayoutForms::split_of(const Parallelism& layout) const {
+  const DecoderSpec* decoder = decoder_of(job_);
+  return {.layers = decoder == nullptr ? 1 : decoder->layers(),
+          .ends = job_.end_layers(),
+          .first = layout.first_stage_layers,
+          .last = layout.last_stage_layers};
+}
+
 Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout,
                          const BatchChoice& batch) const {
   Job job = job_;
@@ -57,14 +87,34 @@ Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout
   return job;
 }
 
-/// Where all layers are alike only the ends of the pipeline matter.
-LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, std::int64_t rank) const {
+/// Where all layers are alike only where a stage lies matters.
+LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace place) const {
   if (layout.pipeline == 1) return {};
-  if (!is_uniform(job_)) return {layout.pipeline, layout.virtual_stages, rank, false};
-  constexpr std::int64_t kRanks = 2;   // a first and a last one
+  if (!alike_) {
+    return {layout.pipeline, layout.virtual_stages,     rank_at(place, layout),
+            false,           layout.first_stage_layers, layout.last_stage_layers};
+  }
+  constexpr std::int64_t kRanks = kStagePlaces.size();
   constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
-  const bool single = decoder_of(job_)->layers() == layout.pipeline * layout.virtual_stages;
-  return {kRanks, std::min(layout.virtual_stages, kStages), rank == 0 ? 0 : kRanks - 1, single};
+  const bool single = layers_at(place, split_of(layout), layout) == 1;
+  return {kRanks, std::min(layout.virtual_stages, kStages), static_cast<std::int64_t>(place),
+          single};
+}
+
+std::array<std::int64_t, 5> LayoutForms::stages_key(const Parallelism& layout) const {
+  if (!alike_) {
+    return {layout.pipeline, layout.virtual_stages, layout.first_stage_layers,
+            layout.last_stage_layers, 0};
+  }
+  std::int64_t singles = 0;
+  for (const StagePlace place : kStagePlaces) {
+    if (may_take_most(place, layout, alike_) && layers_at(place, split_of(layout), layout) == 1) {
+      singles |= std::int64_t{1} << static_cast<int>(place);
+    }
+  }
+  return {std::min<std::int64_t>(layout.pipeline, 2),
+          std::min<std::int64_t>(layout.virtual_stages, 2), 0, 0,
+          singles + (may_take_most(StagePlace::second, layout, alike_) ? 8 : 0)};
 }
 
 /// Stages of all layers each: what differs with their number is a letter of the formulas.
@@ -94,8 +144,8 @@ const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& 
                                      const Parallelism& layout, std::int64_t micro_batch) {
   return *graphs_.at({key, micro_batch}, [&] {
     const Job job = job_for(device, layout, {micro_batch, 1});
-    LoweringPolicy policy = policy_of(job, key.part.rank);
-    if (key.part.pipeline > 1 && is_uniform(job_)) policy.parts = parts_of(key.part);
+    LoweringPolicy policy = policy_of(job, std::min(key.part.rank, layout.pipeline - 1));
+    if (key.part.pipeline > 1 && alike_) policy.parts = parts_of(key.part);
     Lowered lowered = lower(job.model, policy);
     Variants& variants = [&]() -> Variants& {
       const std::scoped_lock lock(variants_mutex_);
@@ -120,10 +170,11 @@ const Lowered& LayoutForms::graph_of(const DeviceOfSearch& device, const Paralle
 
 const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Parallelism& layout,
                                      const BatchChoice& batch,
-                                     std::pair<std::int64_t, std::size_t> rank_and_recompute) {
-  const auto [rank, recompute] = rank_and_recompute;
+                                     std::pair<StagePlace, std::size_t> place_and_recompute) {
+  const auto [place, recompute] = place_and_recompute;
+  const std::int64_t rank = rank_at(place, layout);
   const Lowered& lowered =
-      graph_of(key_of(device, layout, part_of(layout, rank)), device, layout, batch.micro_batch);
+      graph_of(key_of(device, layout, part_of(layout, place)), device, layout, batch.micro_batch);
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return nullptr;
   const FormKey form{&lowered,
@@ -144,8 +195,10 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
         *graph, job,
         {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
     const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
-    RankForm made{StageForm(ledger), bound(Symbol::parameters)};
-    if (!is_uniform(job_)) {
+    RankForm made{.form = StageForm(ledger),
+                  .ends = bound(Symbol::parameters),
+                  .layers = bound(Symbol::layers)};
+    if (!alike_) {
       made.experts = bound(Symbol::expert_parameters);
       return made;
     }
@@ -161,39 +214,38 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
 RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                                 const BatchChoice& batch, std::size_t recompute) {
   RankForms forms;
-  if (const DecoderSpec* decoder = decoder_of(job_)) forms.layers = decoder->layers();
-  const auto add = [&](std::int64_t rank) {
-    const RankForm* form = form_of(device, layout, batch, {rank, recompute});
-    if (form == nullptr) return;
-    forms.ranks[forms.count] = rank;
-    forms.of_rank[forms.count] = form;
-    ++forms.count;
-  };
-  add(0);
-  if (layout.pipeline > 1) add(layout.pipeline - 1);
+  for (const StagePlace place : kStagePlaces) {
+    if (!may_take_most(place, layout, alike_)) continue;
+    const RankForm* form = form_of(device, layout, batch, {place, recompute});
+    forms.at[static_cast<std::size_t>(place)] = form;
+    forms.exist = form != nullptr;
+  }
   return forms;
 }
 
-MemoryEstimate worst_rank(const RankForms& forms, const Parallelism& layout,
-                          const BatchChoice& batch, const OutsideBytes& outside) {
-  const std::int64_t of_rank = forms.layers / layout.pipeline;
-  std::size_t worst = 0;
+MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
+                          const Parallelism& layout, const BatchChoice& batch,
+                          const OutsideBytes& outside) {
+  const RankForm* worst = nullptr;
   Bytes most;
-  for (std::size_t i = 0; i < forms.count; ++i) {
-    const RankForm& form = *forms.of_rank[i];
-    const PipelinePlace place{layout.pipeline, forms.ranks[i], layout.virtual_stages};
-    const Bytes peak = form.form.peak(
+  for (const StagePlace at : kStagePlaces) {
+    const RankForm* form = forms.at[static_cast<std::size_t>(at)];
+    if (form == nullptr) continue;
+    const std::int64_t layers = form->of_layer > 0 ? layers_at(at, split, layout) : form->layers;
+    const std::int64_t of_rank = layers * layout.virtual_stages;
+    const PipelinePlace place{layout.pipeline, rank_at(at, layout), layout.virtual_stages};
+    const Bytes peak = form->form.peak(
         {.micro_batch = batch.micro_batch,
-         .layers = of_rank / layout.virtual_stages,
+         .layers = layers,
          .in_flight = most_in_flight(layout.schedule, place, batch.gradient_accumulation),
-         .parameters = form.ends + of_rank * form.of_layer,
-         .experts = form.experts + of_rank * form.experts_of_layer,
+         .parameters = form->ends + of_rank * form->of_layer,
+         .experts = form->experts + of_rank * form->experts_of_layer,
          .data = layout.data});
-    if (i > 0 && peak <= most) continue;
+    if (worst != nullptr && peak <= most) continue;
     most = peak;
-    worst = i;
+    worst = form;
   }
-  return forms.of_rank[worst]->form.estimate(most, outside);
+  return worst->form.estimate(most, outside);
 }
 
 }  // namespace memest

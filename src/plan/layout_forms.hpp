@@ -42,15 +42,24 @@ struct RankForm {
   std::int64_t of_layer = 0;  ///< of a layer
   std::int64_t experts_of_layer = 0;
   std::int64_t experts = 0;  ///< where layers differ: of the rank
+  std::int64_t layers = 0;   ///< where they differ: of a stage
 };
 
-/// Those of a layout's first and last stage. One between holds no table and no more micro-steps in
-/// flight than the first, so it never takes most.
+/// Which rank of a pipeline: its first, its second and its last. One between holds no table and no
+/// more micro-steps in flight than the first, so it takes most only where it has other layers.
+enum class StagePlace : std::uint8_t { first, second, last };
+inline constexpr std::array kStagePlaces = {StagePlace::first, StagePlace::second,
+                                            StagePlace::last};
+/// Whether a rank there may be the one that takes most of a model whose layers are `alike` or not.
+bool may_take_most(StagePlace place, const Parallelism& layout, bool alike);
+/// Whether all layers are alike, so that one form answers for any number of them.
+bool has_layers_alike(const Job& job);
+std::int64_t rank_at(StagePlace place, const Parallelism& layout);
+
+/// By StagePlace; null where no rank there may take most.
 struct RankForms {
-  std::array<const RankForm*, 2> of_rank{};
-  std::array<std::int64_t, 2> ranks{};  ///< of the pipeline
-  std::size_t count = 0;
-  std::int64_t layers = 1;  ///< of the model
+  std::array<const RankForm*, kStagePlaces.size()> at{};
+  bool exist = false;
 };
 
 /// A GPU type's place in the request, with its class.
@@ -64,12 +73,16 @@ class LayoutForms {
  public:
   /// `job` outlives this.
   LayoutForms(const Job& job, const std::vector<Recompute>& recomputes)
-      : job_(job), recomputes_(recomputes) {}
+      : job_(job), recomputes_(recomputes), alike_(has_layers_alike(job)) {}
 
   /// The whole model as a rank of the layout's tensor, context and expert ranks holds it.
   const Lowered& graph_of(const DeviceOfSearch& device, const Parallelism& layout,
                           std::int64_t micro_batch);
-  /// Empty where there is no graph. `recompute` is an index into the search's choices.
+  /// How the layout cuts the model's layers into stages.
+  [[nodiscard]] StageSplit split_of(const Parallelism& layout) const;
+  /// What of a layout's stages its forms depend on, beside their number.
+  [[nodiscard]] std::array<std::int64_t, 5> stages_key(const Parallelism& layout) const;
+  /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);
 
@@ -80,6 +93,8 @@ class LayoutForms {
     std::int64_t stages = 1;
     std::int64_t rank = 0;
     bool single_layers = false;  ///< stages of one layer, which makes what the others would share
+    std::int64_t first = 0;      ///< layers of the model's first stage, where layers differ
+    std::int64_t last = 0;       ///< of its last
 
     auto operator<=>(const Part&) const = default;
   };
@@ -117,7 +132,7 @@ class LayoutForms {
 
   [[nodiscard]] Job job_for(const DeviceOfSearch& device, const Parallelism& layout,
                             const BatchChoice& batch) const;
-  [[nodiscard]] Part part_of(const Parallelism& layout, std::int64_t rank) const;
+  [[nodiscard]] Part part_of(const Parallelism& layout, StagePlace place) const;
   [[nodiscard]] std::vector<ModelPart> parts_of(const Part& part) const;
   [[nodiscard]] GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
                                 const Part& part) const;
@@ -125,10 +140,11 @@ class LayoutForms {
                           const Parallelism& layout, std::int64_t micro_batch);
   const RankForm* form_of(const DeviceOfSearch& device, const Parallelism& layout,
                           const BatchChoice& batch,
-                          std::pair<std::int64_t, std::size_t> rank_and_recompute);
+                          std::pair<StagePlace, std::size_t> place_and_recompute);
 
   const Job& job_;
   const std::vector<Recompute>& recomputes_;
+  bool alike_;  ///< the layers
   std::mutex variants_mutex_;
   std::map<GraphKey, Variants> variants_;
   Memo<std::pair<GraphKey, std::int64_t>, const Lowered*> graphs_;  ///< by micro-batch too
@@ -137,7 +153,8 @@ class LayoutForms {
 };
 
 /// The ranks that take most, in closed form.
-MemoryEstimate worst_rank(const RankForms& forms, const Parallelism& layout,
-                          const BatchChoice& batch, const OutsideBytes& outside);
+MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
+                          const Parallelism& layout, const BatchChoice& batch,
+                          const OutsideBytes& outside);
 
 }  // namespace memest

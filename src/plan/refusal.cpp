@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "layout_forms.hpp"
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/dtype.hpp"
@@ -150,15 +151,21 @@ std::vector<Change> changes_of(const Job& job) {
   return changes;
 }
 
-std::vector<std::int64_t> end_ranks(const Job& job) {
-  const std::int64_t last = job.parallelism.pipeline - 1;
-  return last == 0 ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{0, last};
+std::vector<std::int64_t> ranks_that_may_take_most(const Job& job) {
+  const Parallelism& layout = job.parallelism;
+  std::vector<std::int64_t> ranks;
+  for (const StagePlace place : kStagePlaces) {
+    if (may_take_most(place, layout, has_layers_alike(job))) {
+      ranks.push_back(rank_at(place, layout));
+    }
+  }
+  return ranks;
 }
 
 std::optional<Ledger> worst_ledger(const Job& job) {
   std::optional<Ledger> worst;
   Bytes most;
-  for (const std::int64_t rank : end_ranks(job)) {
+  for (const std::int64_t rank : ranks_that_may_take_most(job)) {
     const auto graph = lower(job.model, policy_of(job, rank));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
     Ledger ledger = write_ledger(std::get<Graph>(graph), job, rank);

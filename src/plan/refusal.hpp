@@ -28,8 +28,8 @@ struct Change {
 /// Those that make `job` need less, from the least change of what is trained to the greatest.
 std::vector<Change> changes_of(const Job& job);
 
-/// The ranks of the job's pipeline that may take most: the first, and the last where it is another.
-std::vector<std::int64_t> end_ranks(const Job& job);
+/// The ranks of the job's pipeline that may take most.
+std::vector<std::int64_t> ranks_that_may_take_most(const Job& job);
 
 /// The ledger of the job's ranks that take most; none where the model is not lowered so.
 std::optional<Ledger> worst_ledger(const Job& job);

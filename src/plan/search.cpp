@@ -285,11 +285,8 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
                                              : "the spec describes a model without training"};
   }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
-  // A form is that of equal stages, of which a first and a last one say all.
-  const Parallelism& written = request.job.parallelism;
-  const bool uneven = request.job.end_layers() > 0 || written.first_stage_layers > 0 ||
-                      written.last_stage_layers > 0;
-  if (written.pipeline > 1 && uneven) {
+  // A form is that of equal stages between a first and a last one.
+  if (request.job.parallelism.pipeline > 1 && request.job.end_layers() > 0) {
     return Unavailable{
         "a search around pipelines whose stages differ in their layers is not available yet: "
         "`memest estimate` answers for one"};

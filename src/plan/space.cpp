@@ -36,11 +36,12 @@ struct Splits {
   bool tensor;
   bool context;
   bool pipeline;
+  bool own_ends;  ///< first and last stages with layers of their own number
   bool expert;
 };
 constexpr std::array kSplits = {
-    Splits{Framework::megatron, true, true, true, true},
-    Splits{Framework::torchtitan, true, true, false, false},
+    Splits{Framework::megatron, true, true, true, true, true},
+    Splits{Framework::torchtitan, true, true, false, false, false},
 };
 
 /// Of Megatron's layers only Transformer Engine's divide a sequence. That experts and latents are
@@ -55,7 +56,7 @@ Splits splits_of(const Job& job) {
   const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
     return splits.framework == framework;
   });
-  if (found == kSplits.end()) return {framework, false, false, false, false};
+  if (found == kSplits.end()) return {framework, false, false, false, false, false};
   Splits splits = *found;
   splits.context = splits.context && divides_sequences(job);
   return splits;
@@ -131,21 +132,50 @@ class LayoutSpace {
   void add_pipelines(Parallelism layout, std::int64_t left) {
     const std::int64_t layers = decoder_ == nullptr ? 1 : decoder_->layers();
     for (const std::int64_t pipeline : axis(splits_.pipeline, job_.given.pipeline,
-                                            written_.pipeline, divisors_up_to(layers, left))) {
-      if (left % pipeline != 0 || layers % pipeline != 0) continue;
+                                            written_.pipeline, divisors_up_to(left, layers))) {
+      if (left % pipeline != 0) continue;
       layout.pipeline = pipeline;
       layout.data = left / pipeline;
-      const std::int64_t of_rank = layers / pipeline;
-      std::vector<std::int64_t> all = divisors_up_to(of_rank, pipeline > 1 ? of_rank : 1);
-      for (const std::int64_t stages :
-           axis(splits_.pipeline, job_.given.schedule, written_.virtual_stages, all)) {
-        if (of_rank % stages != 0 || (pipeline == 1 && stages > 1)) continue;
-        layout.virtual_stages = stages;
-        if (!job_.given.schedule) {
-          layout.schedule = stages > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
-        }
-        add_experts(layout);
+      if (!cut_ends(layout, layers)) continue;
+      add_stages(layout, layers);
+    }
+  }
+
+  /// Layers that do not divide leave the ends of the pipeline fewer, which have the embedding and
+  /// the head for it: the last the least. False: the stages cannot be filled.
+  bool cut_ends(Parallelism& layout, std::int64_t layers) const {
+    if (job_.given.stage_layers) return middle_divides(layout, layers);
+    layout.first_stage_layers = layout.last_stage_layers = 0;
+    if (layers % layout.pipeline == 0) return true;
+    if (!splits_.own_ends) return false;
+    const std::int64_t of_stage = layers / layout.pipeline + 1;
+    const std::int64_t missing = of_stage * layout.pipeline - layers;
+    layout.first_stage_layers = missing > 1 || layout.pipeline == 2 ? of_stage - missing / 2 : 0;
+    layout.last_stage_layers = of_stage - (missing + 1) / 2;
+    return layout.last_stage_layers > 0;
+  }
+
+  /// Of what the file wrote of the ends.
+  static bool middle_divides(const Parallelism& layout, std::int64_t layers) {
+    const std::int64_t first = layout.first_stage_layers;
+    const std::int64_t last = layout.last_stage_layers;
+    const std::int64_t rest = layout.pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
+    const std::int64_t left = layers - first - last;
+    return layout.pipeline == 1 || (rest > 0 ? left >= rest && left % rest == 0 : left == 0);
+  }
+
+  void add_stages(Parallelism layout, std::int64_t layers) {
+    const bool even = layout.first_stage_layers + layout.last_stage_layers == 0;
+    const std::int64_t of_rank = even ? layers / layout.pipeline : 1;
+    std::vector<std::int64_t> all = divisors_up_to(of_rank, layout.pipeline > 1 ? of_rank : 1);
+    for (const std::int64_t stages :
+         axis(splits_.pipeline, job_.given.schedule, written_.virtual_stages, all)) {
+      if (of_rank % stages != 0 || (layout.pipeline == 1 && stages > 1)) continue;
+      layout.virtual_stages = stages;
+      if (!job_.given.schedule) {
+        layout.schedule = stages > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
       }
+      add_experts(layout);
     }
   }
 

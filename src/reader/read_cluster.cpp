@@ -192,6 +192,7 @@ void note_given(const Value* parallelism, WrittenKeys& given) {
   given.context = has("context");
   given.pipeline = has("pipeline");
   given.expert = has("expert");
+  given.stage_layers = has("first_stage_layers") || has("last_stage_layers");
   given.offload = has("offload");
   given.overlap = has("overlap_grad_reduce") || has("overlap_param_gather");
   given.schedule = has("schedule") || has("virtual_stages");

@@ -16,6 +16,8 @@ Json json_of(const Parallelism& layout) {
           {"pipeline", layout.pipeline},
           {"schedule", name_of(layout.schedule)},
           {"virtual_stages", layout.virtual_stages},
+          {"first_stage_layers", layout.first_stage_layers},
+          {"last_stage_layers", layout.last_stage_layers},
           {"expert", layout.expert},
           {"expert_tensor", layout.expert_tensor.value_or(layout.tensor)},
           {"distributed_optimizer", layout.distributed_optimizer},

@@ -51,6 +51,12 @@ std::string parallelism_of(const PlanCandidate& candidate) {
     keys += fmt::format(", schedule: {}", name_of(layout.schedule));
   }
   ranks("virtual_stages", layout.virtual_stages);
+  if (layout.first_stage_layers > 0) {
+    keys += fmt::format(", first_stage_layers: {}", layout.first_stage_layers);
+  }
+  if (layout.last_stage_layers > 0) {
+    keys += fmt::format(", last_stage_layers: {}", layout.last_stage_layers);
+  }
   ranks("expert", layout.expert);
   if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
   if (layout.distributed_optimizer) {

@@ -98,7 +98,7 @@ class StepAccount {
     }
     send_ = parallelism.pipeline > 1 ? model.send_seconds(parallelism) : 0;
     for (std::int64_t index = 0; index < count(); ++index) {
-      const PassTimes passes = model.stage(index, count()).passes;
+      const PassTimes passes = model.stage(index, count(), parallelism).passes;
       at(index) = {.forward = passes.forward + (index + 1 < count() ? send_ : 0),
                    .backward = passes.backward + passes.recompute + (index > 0 ? send_ : 0),
                    .weights = passes.weights};
@@ -150,7 +150,7 @@ class StepAccount {
   [[nodiscard]] PartCost held_by(std::int64_t rank) const {
     PartCost held;
     for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
-      held += model_.stage(chunk * step_.ranks + rank, count());
+      held += model_.stage(chunk * step_.ranks + rank, count(), parallelism_);
     }
     if (rank > 0 && rank + 1 == step_.ranks) {
       held.weights += model_.tied_;
@@ -279,7 +279,7 @@ PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& price
 }
 
 void PricedModel::match_weights(const StepWork& work) {
-  const PartCost whole = stage(0, 1);
+  const PartCost whole = stage(0, 1, Parallelism());
   if (whole.weights == 0) {
     front_.weights = work.parameters;
     front_.trained = work.trainable;
@@ -294,8 +294,13 @@ void PricedModel::match_weights(const StepWork& work) {
 
 std::int64_t PricedModel::layers() const { return static_cast<std::int64_t>(before_.size()) - 1; }
 
-PartCost PricedModel::stage(std::int64_t index, std::int64_t stages) const {
-  const LayerSpan span = stage_of(job_->stage_split(layers()), index, stages);
+PartCost PricedModel::stage(std::int64_t index, std::int64_t stages,
+                            const Parallelism& parallelism) const {
+  const LayerSpan span = stage_of({.layers = layers(),
+                                   .ends = job_->end_layers(),
+                                   .first = parallelism.first_stage_layers,
+                                   .last = parallelism.last_stage_layers},
+                                  index, stages);
   PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
   part -= before_[static_cast<std::size_t>(span.first)];
   if (recomputed_ > 0 && span.count > recomputed_) {

@@ -217,7 +217,7 @@ std::vector<StageTime> stage_times(const PricedModel& model, const Parallelism& 
   for (std::int64_t rank = 0; rank < parallelism.pipeline; ++rank) {
     PassTimes sum;
     for (std::int64_t stage = rank; stage < stages; stage += parallelism.pipeline) {
-      sum += model.stage(stage, stages).passes;
+      sum += model.stage(stage, stages, parallelism).passes;
     }
     times.push_back({rank, Seconds(sum.forward), Seconds(sum.backward + sum.recompute)});
   }

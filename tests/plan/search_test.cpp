@@ -364,6 +364,65 @@ double least_of_all_layouts(Job job, const Recompute& recompute) {
 
 }  // namespace
 
+namespace {
+
+/// The most that any rank of the candidate's pipeline takes, in closed form.
+Bytes most_of_all_ranks(Job job, const PlanCandidate& candidate) {
+  job.hardware.gpu = *candidate.gpu;
+  job.lay_over(candidate.parallelism);
+  job.training->micro_batch = candidate.micro_batch;
+  job.training->gradient_accumulation = candidate.gradient_accumulation;
+  job.training->recompute = candidate.recompute;
+  Bytes most;
+  for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
+    const Graph graph = std::get<Graph>(lower(job.model, policy_of(job, rank)));
+    const Ledger ledger = write_ledger(graph, job, rank);
+    most = std::max(most, estimate_memory(ledger, ledger.bindings).device());
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("No rank of a pipeline takes more than the search says, and one takes as much") {
+  const std::string training =
+      "training: {seq_len: 2048, global_batch: 64, precision: megatron, implementation: {name: "
+      "megatron, layers: te}}\n";
+  const std::string decoder =
+      "heads: 16, kv_heads: 16, head_dim: 64, vocab_size: 32000, activation: swiglu, norm: "
+      "rmsnorm, position: rope";
+  struct Model {
+    const char* name;
+    std::string layers;
+    bool own_ends;
+  };
+  for (const auto& [name, layers, own_ends] :
+       {Model{"alike", "layers: 16, hidden_size: 1024, ffn_size: 2816, ", false},
+        Model{"eleven", "layers: 11, hidden_size: 1024, ffn_size: 2816, ", true},
+        Model{"mixture",
+              "layers: 9, hidden_size: 1024, ffn_size: 2816, moe: {experts: 8, top_k: 2, "
+              "expert_ffn_size: 1408, dense_layers: 2, capacity_factor: 1.0}, ",
+              true}}) {
+    INFO(name);
+    const Job job =
+        test::job_from("model: {family: decoder, " + layers + decoder + "}\n" + training);
+    const PlanRequest request = request_for(job, {"a100-sxm-40gb"}, {4, 8, 16});
+    const PlanAnswer answer = search_plans(request);
+    bool has_pipeline = false;
+    bool has_own_ends = false;
+    for (const PlanVerdict& verdict : answer.front) {
+      const Parallelism& layout = verdict.candidate.parallelism;
+      INFO("pipeline " << layout.pipeline << " x " << layout.virtual_stages);
+      // The forms of stages have no letter for the number of tensors, each of which has scalars.
+      CHECK(std::abs((verdict.device - most_of_all_ranks(job, verdict.candidate)).value()) < 4096);
+      has_pipeline = has_pipeline || layout.pipeline > 1;
+      has_own_ends = has_own_ends || layout.last_stage_layers > 0;
+    }
+    CHECK(has_pipeline);
+    CHECK(has_own_ends == own_ends);
+  }
+}
+
 TEST_CASE("Over layouts, too, the search finds what brute force finds") {
   for (const char* gpu : {"h100-sxm-80gb", "rtx-4090", "a100-sxm-40gb"}) {
     for (const char* recompute : {"none", "full"}) {

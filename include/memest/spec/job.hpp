@@ -50,7 +50,8 @@ struct WrittenKeys {
   bool context = false;
   bool pipeline = false;
   bool expert = false;
-  bool schedule = false;  ///< or `virtual_stages`
+  bool schedule = false;      ///< or `virtual_stages`
+  bool stage_layers = false;  ///< `first_stage_layers` or `last_stage_layers`
   bool offload = false;
   bool overlap = false;  ///< `overlap_grad_reduce` or `overlap_param_gather`
 };

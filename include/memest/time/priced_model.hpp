@@ -68,8 +68,9 @@ class PricedModel {
   [[nodiscard]] StepSeconds simulated_step(const Parallelism& parallelism,
                                            std::int64_t micro_steps) const;
 
-  /// A stage of a pipeline of so many, from 0 on.
-  [[nodiscard]] PartCost stage(std::int64_t index, std::int64_t stages) const;
+  /// A stage of a pipeline of so many, from 0 on, as `parallelism` cuts them.
+  [[nodiscard]] PartCost stage(std::int64_t index, std::int64_t stages,
+                               const Parallelism& parallelism) const;
   [[nodiscard]] std::int64_t layers() const;
   /// Of one message between stages.
   [[nodiscard]] double send_seconds(const Parallelism& parallelism) const;
