@@ -152,8 +152,20 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
                          Expr(checked_multiply(weight_bytes_, largest)), kStages12,
                          "waits for the next parameter's"));
   }
-  if (job_.parallelism.offload.optimizer) terms.push_back(sent_to_host(sent_at(site, moment)));
+  const HostOffload& offload = job_.parallelism.offload;
+  if (offload.optimizer) terms.push_back(sent_to_host(sent_at(site, moment)));
+  if (offload.optimizer_on_nvme) terms.push_back(sent_to_nvme(behind));
   return terms;
+}
+
+/// All of a bucket, of which each gradient is widened while those before it wait.
+LedgerTerm DeepSpeedTerms::sent_to_nvme(std::int64_t behind) const {
+  const std::int64_t reduced = std::min(behind, settings_.reduce_bucket_size);
+  const std::int64_t share =
+      checked_add(reduced, job_.parallelism.data - 1) / job_.parallelism.data;
+  return term("gradients of a bucket on their way to NVMe", TermGroup::gradients,
+              Expr(checked_multiply(size_of(DType::fp32), share)), kStage3,
+              "fp32, all of a bucket at once; read in the source, unverified");
 }
 
 LedgerTerm DeepSpeedTerms::sent_to_host(std::int64_t elements) const {

@@ -59,6 +59,7 @@ class DeepSpeedTerms {
   [[nodiscard]] LedgerTerm bucket() const;
   [[nodiscard]] LedgerTerm own_gradients() const;
   [[nodiscard]] LedgerTerm sent_to_host(std::int64_t elements) const;
+  [[nodiscard]] LedgerTerm sent_to_nvme(std::int64_t behind) const;
   [[nodiscard]] std::int64_t sent_at(const Site& site, const Moment& moment) const;
   [[nodiscard]] std::vector<LedgerTerm> whole_gradients() const;
   /// Whose partition is looked at.

@@ -19,6 +19,7 @@ namespace {
 
 constexpr const char* kStages12 = "DeepSpeed 0.19, runtime/zero/stage_1_and_2.py";
 constexpr const char* kStage3 = "DeepSpeed 0.19, runtime/zero/stage3.py";
+constexpr const char* kSwapper = "DeepSpeed 0.19, runtime/swap_tensor: read in the source";
 constexpr const char* kFsdp2 = "fully_shard's CPUOffloadPolicy, PyTorch 2.11";
 
 using Sizes64 = std::vector<std::int64_t>;
@@ -29,6 +30,14 @@ std::int64_t power_of_two_from(std::int64_t bytes) {
   while (power < bytes) power = checked_multiply(power, std::int64_t{2});
   return power;
 }
+
+/// DeepSpeed's defaults of zero_optimization.offload_optimizer and offload_param.
+constexpr std::int64_t kOptimizerBuffers = 4;           ///< buffer_count
+constexpr std::int64_t kParameterBuffers = 5;           ///< buffer_count
+constexpr std::int64_t kParameterBuffer = 100'000'000;  ///< buffer_size, elements
+constexpr std::int64_t kMostInMemory = 1'000'000'000;   ///< max_in_cpu, elements
+/// Of a sub-group's fp32 weights, both moments of Adam and its gradient (AIO_ALIGNED_BYTES).
+constexpr std::int64_t kSwapAlignment = 1024;
 
 /// Of every trained tensor, in the order of Module.parameters().
 std::vector<const ParameterTensor*> trained_rows(const Inventory& inventory) {
@@ -61,7 +70,7 @@ class HostWriter {
   }
 
  private:
-  enum class Kind : std::uint8_t { pinned, always_pinned, ordinary };
+  enum class Kind : std::uint8_t { pinned, always_pinned, locked, ordinary, nvme };
   struct Purpose {
     const char* name;
     const char* formula;
@@ -71,20 +80,31 @@ class HostWriter {
 
   /// Buffers of `elements` each.
   void add(const Purpose& purpose, const Sizes64& elements, DType type) {
-    HostTerm term{purpose.name, {}, {}, purpose.formula, purpose.source};
+    HostTerm term{.name = purpose.name,
+                  .bytes = {},
+                  .pinned = {},
+                  .on_nvme = purpose.kind == Kind::nvme,
+                  .formula = purpose.formula,
+                  .source = purpose.source};
     for (const std::int64_t count : elements) {
       const std::int64_t bytes = checked_multiply(count, size_of(type));
       term.bytes += Bytes(bytes);
       const bool pinned =
           purpose.kind == Kind::always_pinned || (purpose.kind == Kind::pinned && offload_.pinned);
       if (pinned && bytes > 0) term.pinned += Bytes(power_of_two_from(bytes));
+      if (purpose.kind == Kind::locked) term.pinned += Bytes(bytes);
     }
     if (term.bytes > Bytes()) memory_.terms.push_back(std::move(term));
   }
 
   /// Of rows of the shapes that the optimizer sees.
   void add_states(const std::vector<ParameterTensor>& rows, const char* source) {
-    HostTerm term{"optimizer states", {}, {}, "as the optimizer makes them, of the shards", source};
+    HostTerm term{.name = "optimizer states",
+                  .bytes = {},
+                  .pinned = {},
+                  .on_nvme = offload_.optimizer_on_nvme,
+                  .formula = "as the optimizer makes them, of the shards",
+                  .source = source};
     for (const OptimizerState& state : job_.training->optimizer.states) {
       for (const ParameterTensor& row : rows) {
         for (const std::int64_t bytes : state_tensors(state, row, recipe_)) {
@@ -141,6 +161,16 @@ class HostWriter {
     return groups;
   }
 
+  void write_weights_on_nvme(std::int64_t all) {
+    const std::int64_t in_memory = std::min(all, kMostInMemory);
+    add({"shards of the weights in memory", "2·min(Φ/D, 10⁹)", kStage3, Kind::always_pinned},
+        {in_memory}, recipe_.weights);
+    add({"buffers between NVMe and the weights", "5 of 10⁸ elements", kSwapper, Kind::locked},
+        Sizes64(kParameterBuffers, kParameterBuffer), recipe_.weights);
+    add({"shards of the weights", "2·(Φ/D − 10⁹)", kSwapper, Kind::nvme}, {all - in_memory},
+        recipe_.weights);
+  }
+
   void write_stage3() {
     Sizes64 shards;
     std::int64_t all = 0;
@@ -148,7 +178,9 @@ class HostWriter {
       shards.push_back(checked_add(elements_of(*row), ranks_ - 1) / ranks_);
       all = checked_add(all, shards.back());
     }
-    if (offload_.parameters) {
+    if (offload_.parameters_on_nvme) {
+      write_weights_on_nvme(all);
+    } else if (offload_.parameters) {
       add({"shards of the weights", "2·Φ/D", kStage3, Kind::always_pinned}, {all}, recipe_.weights);
       add({"shards as they were cut first", "2·Φ/D, kept by the allocator of page-locked memory",
            "DeepSpeed 0.19, runtime/zero/partition_parameters.py"},
@@ -156,9 +188,20 @@ class HostWriter {
     }
     if (!offload_.optimizer) return;
     const Sizes64 groups = sub_groups(shards);
-    add({"weights in fp32", "4·Φ/D", kStage3, Kind::ordinary}, groups, DType::fp32);
+    const bool on_nvme = offload_.optimizer_on_nvme;
+    const Kind kind = on_nvme ? Kind::nvme : Kind::ordinary;
+    add({"weights in fp32", "4·Φ/D", kStage3, kind}, groups, DType::fp32);
     add({"reduced gradients", "2·Φ/D", kStage3}, {all}, recipe_.gradients);
-    add({"gradients in fp32", "4·Φ/D", kStage3}, groups, DType::fp32);
+    add({"gradients in fp32", "4·Φ/D", kStage3, on_nvme ? Kind::nvme : Kind::pinned}, groups,
+        DType::fp32);
+    if (on_nvme) {
+      const std::int64_t largest = *std::max_element(groups.begin(), groups.end());
+      const std::int64_t lines = kSwapAlignment / size_of(DType::fp32);
+      const std::int64_t aligned = (largest + lines - 1) / lines * lines;
+      add({"buffers between NVMe and the step", "4·4·the largest sub-group", kSwapper,
+           Kind::locked},
+          Sizes64(kOptimizerBuffers, aligned), DType::fp32);
+    }
     std::vector<ParameterTensor> rows;
     for (const std::int64_t group : groups) rows.push_back(flat(group));
     add_states(rows, kStage3);
@@ -190,7 +233,13 @@ class HostWriter {
 
 Bytes HostMemory::taken() const {
   Bytes sum;
-  for (const HostTerm& term : terms) sum += term.taken();
+  for (const HostTerm& term : terms) sum += term.on_nvme ? Bytes() : term.taken();
+  return sum;
+}
+
+Bytes HostMemory::on_nvme() const {
+  Bytes sum;
+  for (const HostTerm& term : terms) sum += term.on_nvme ? term.bytes : Bytes();
   return sum;
 }
 

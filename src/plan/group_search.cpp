@@ -104,8 +104,9 @@ class GroupSearch {
     const Parallelism& layout = candidate.layout;
     const LocalKey key{
         space_.forms.stages_key(layout),
-        {layout.tensor, layout.context, layout.expert, layout.data > 1 ? 1 : 0,
-         static_cast<std::int64_t>(layout.zero), layout.fsdp ? layout.fsdp->replicate : 0,
+        {layout.tensor, layout.context, layout.expert, layout.whole_experts() ? 1 : 0,
+         layout.data > 1 ? 1 : 0, static_cast<std::int64_t>(layout.zero),
+         layout.fsdp ? layout.fsdp->replicate : 0,
          (layout.offload.optimizer ? 1 : 0) + (layout.offload.parameters ? 2 : 0),
          candidate.batch.micro_batch, candidate.batch.gradient_accumulation > 1,
          static_cast<std::int64_t>(candidate.recompute)}};
@@ -134,6 +135,7 @@ class GroupSearch {
     const TimeKey key{layout.tensor,
                       layout.context,
                       layout.expert,
+                      layout.whole_experts() ? 1 : 0,
                       layout.fsdp ? 1 : 0,
                       candidate.batch.micro_batch,
                       static_cast<std::int64_t>(candidate.recompute)};
@@ -187,8 +189,8 @@ class GroupSearch {
         front.end());
   }
 
-  using LocalKey = std::pair<std::array<std::int64_t, 5>, std::array<std::int64_t, 10>>;
-  using TimeKey = std::array<std::int64_t, 6>;
+  using LocalKey = std::pair<std::array<std::int64_t, 5>, std::array<std::int64_t, 11>>;
+  using TimeKey = std::array<std::int64_t, 7>;
 
   const SearchSpace& space_;
   const TimedDevice& device_;

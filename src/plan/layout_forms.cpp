@@ -135,6 +135,7 @@ LayoutForms::GraphKey LayoutForms::key_of(const DeviceOfSearch& device, const Pa
           layout.tensor,
           layout.context,
           layout.expert,
+          layout.whole_experts(),
           layout.sequence,
           layout.fsdp.has_value(),
           part};

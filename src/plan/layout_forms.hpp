@@ -105,6 +105,7 @@ class LayoutForms {
     std::int64_t tensor = 1;
     std::int64_t context = 1;
     std::int64_t expert = 1;
+    bool whole_experts = false;
     bool sequence = false;
     bool fsdp = false;  ///< whose recipe may be another
     Part part;

@@ -104,10 +104,12 @@ class SharingChoices {
   void add(Sharing sharing, bool without) {
     const std::vector<HostOffload> legal = offloads_of(sharing);
     if (job_.given.offload) {
-      sharing.offload = job_.parallelism.offload;
-      const bool fits =
-          sharing.offload.any() ? std::ranges::count(legal, sharing.offload) > 0 : without;
-      if (fits) choices_.push_back(sharing);
+      const HostOffload& written = job_.parallelism.offload;
+      const bool is_legal = std::ranges::any_of(legal, [&](const HostOffload& other) {
+        return other.optimizer == written.optimizer && other.parameters == written.parameters;
+      });
+      sharing.offload = written;
+      if (written.any() ? is_legal : without) choices_.push_back(sharing);
       return;
     }
     if (without) choices_.push_back(sharing);

@@ -179,11 +179,24 @@ class LayoutSpace {
     }
   }
 
+  /// Experts that tensor ranks cut, as Megatron does by itself, and whole ones.
   void add_experts(Parallelism layout) {
-    if (experts_ > 1 && !layout.expert_tensor && layout.tensor > 1) layout.expert_tensor = 1;
+    if (written_.expert_tensor || experts_ == 1 || layout.tensor == 1) {
+      return add_expert_ranks(layout);
+    }
+    layout.expert_tensor.reset();
+    add_expert_ranks(layout);
+    layout.expert_tensor = 1;
+    add_expert_ranks(layout);
+  }
+
+  void add_expert_ranks(Parallelism layout) {
     const std::int64_t replicas = layout.expert_ranks();
     std::vector<std::int64_t> all = divisors_up_to(replicas, experts_);
-    std::erase_if(all, [this](std::int64_t expert) { return experts_ % expert != 0; });
+    std::erase_if(all, [&](std::int64_t expert) {
+      // Whole experts of tensor ranks are shared among them.
+      return experts_ % expert != 0 || (layout.whole_experts() && expert == 1);
+    });
     for (const std::int64_t expert :
          axis(splits_.expert, job_.given.expert, written_.expert, all)) {
       if (replicas % expert != 0) continue;

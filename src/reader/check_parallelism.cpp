@@ -118,7 +118,12 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
     diagnostics.push_back(error_at(written.span, std::move(message), std::move(hint)));
   };
   if (!offload.any()) return;
-  if (parallelism.shards_flat()) {
+  const bool on_nvme = offload.optimizer_on_nvme || offload.parameters_on_nvme;
+  const bool stage3 = parallelism.zero == ZeroStage::optimizer_gradients_weights;
+  if (on_nvme && (parallelism.fsdp || !stage3)) {
+    refuse("DeepSpeed's ZeRO 3 alone offloads to NVMe",
+           "set 'zero' to 3 and leave 'fsdp' out, or write cpu");
+  } else if (parallelism.shards_flat()) {
     diagnostics.push_back(
         unavailable_at(written.span, "offload under FSDP1", "set 'fsdp.version' to 2"));
   } else if (parallelism.fsdp) {

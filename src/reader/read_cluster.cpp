@@ -126,13 +126,18 @@ void read_shards(const Value* written, Parallelism& parallelism, Diagnostics& di
 }
 
 HostOffload read_offload(const Value* written) {
-  const auto to_host = [written](std::string_view key) {
-    const Value* device = find(written, key);
-    return device != nullptr && device->text == "cpu";
+  const auto lies_on = [written](std::string_view key, std::string_view device) {
+    const Value* said = find(written, key);
+    return said != nullptr && said->text == device;
   };
-  return {.optimizer = to_host("optimizer"),
-          .parameters = to_host("parameters"),
-          .pinned = as_flag(find(written, "pin_memory")).value_or(true)};
+  HostOffload offload{.optimizer = lies_on("optimizer", "cpu"),
+                      .parameters = lies_on("parameters", "cpu"),
+                      .pinned = as_flag(find(written, "pin_memory")).value_or(true),
+                      .optimizer_on_nvme = lies_on("optimizer", "nvme"),
+                      .parameters_on_nvme = lies_on("parameters", "nvme")};
+  offload.optimizer = offload.optimizer || offload.optimizer_on_nvme;
+  offload.parameters = offload.parameters || offload.parameters_on_nvme;
+  return offload;
 }
 
 std::int64_t ranks_of(const Value* written, std::string_view key) {
@@ -288,6 +293,9 @@ void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagno
       read_network(find(sections.hardware, "network"), job.hardware.gpus_per_node);
   const Value* link = find(sections.hardware, "link");
   if (link != nullptr && link->text == "pcie") job.hardware.gpu.link_bandwidth.reset();
+  if (const auto nvme = as_quantity(find(sections.hardware, "nvme"), Dimension::byte_rate)) {
+    job.hardware.nvme = BytesPerSecond(*nvme);
+  }
   job.hardware.memory = as_bytes(find(sections.hardware, "memory"));
   read_price(find(sections.hardware, "price"), job.hardware);
 }

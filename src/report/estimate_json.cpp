@@ -97,11 +97,13 @@ Json host_json(const HostMemory& memory) {
   Json json;
   put(json, "bytes", memory.taken());
   put(json, "pinned_bytes", memory.pinned());
+  put(json, "nvme_bytes", memory.on_nvme());
   json["terms"] = Json::array();
   for (const HostTerm& term : memory.terms) {
     Json row{{"name", term.name}};
     put(row, "bytes", term.bytes);
     put(row, "pinned_bytes", term.pinned);
+    row["on_nvme"] = term.on_nvme;
     row["formula"] = term.formula;
     row["source"] = term.source;
     json["terms"].push_back(std::move(row));

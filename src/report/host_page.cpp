@@ -15,11 +15,13 @@ Table table_of(const HostMemory& memory) {
   Table table{
       {{"term"}, {"GiB", Align::right}, {"bytes", Align::right}, {"page-locked"}, {"formula"}}, {}};
   for (const HostTerm& term : memory.terms) {
-    table.rows.push_back(
-        {{term.name, gib_text(term.taken()), grouped(term.bytes.value()),
-          term.pinned == Bytes() ? "" : gib_text(term.pinned) + " GiB", term.formula},
-         "",
-         Tone::plain});
+    table.rows.push_back({{term.name, gib_text(term.taken()), grouped(term.bytes.value()),
+                           term.on_nvme             ? "on NVMe"
+                           : term.pinned == Bytes() ? ""
+                                                    : gib_text(term.pinned) + " GiB",
+                           term.formula},
+                          "",
+                          Tone::plain});
   }
   return table;
 }
@@ -35,6 +37,11 @@ void add_host_memory(Page& page, const Job& job, const HostMemory& memory) {
                   "of a node. Ordinary memory is unverified: it is read from the source.",
                   sized_text(memory.taken()), sized_text(memory.pinned()),
                   sized_text(memory.taken() * gpus), gpus),
+      Tone::plain});
+  if (memory.on_nvme() == Bytes()) return;
+  page.parts.emplace_back(Paragraph{
+      fmt::format("NVMe {} a GPU, {} for the {} of a node: unverified.",
+                  sized_text(memory.on_nvme()), sized_text(memory.on_nvme() * gpus), gpus),
       Tone::plain});
 }
 

@@ -7,8 +7,10 @@ namespace memest {
 namespace {
 
 Json json_of(const Parallelism& layout) {
-  const char* cpu = "cpu";
-  const char* none = "none";
+  const auto place = [](bool offloaded, bool on_nvme) {
+    return !offloaded ? "none" : on_nvme ? "nvme" : "cpu";
+  };
+  const HostOffload& offload = layout.offload;
   return {{"data", layout.data},
           {"tensor", layout.tensor},
           {"sequence", layout.sequence},
@@ -26,8 +28,8 @@ Json json_of(const Parallelism& layout) {
           {"fsdp_version", layout.fsdp ? layout.fsdp->version : 0},
           {"replicate", layout.fsdp ? layout.fsdp->replicate : 1},
           {"offload",
-           {{"optimizer", layout.offload.optimizer ? cpu : none},
-            {"parameters", layout.offload.parameters ? cpu : none}}}};
+           {{"optimizer", place(offload.optimizer, offload.optimizer_on_nvme)},
+            {"parameters", place(offload.parameters, offload.parameters_on_nvme)}}}};
 }
 
 Json json_of(const Lever& lever) {

@@ -32,8 +32,15 @@ std::string fsdp_value(const FullySharded& fsdp) {
 }
 
 std::string offload_value(const HostOffload& offload) {
-  if (!offload.optimizer) return "{parameters: cpu}";
-  return offload.parameters ? "{optimizer: cpu, parameters: cpu}" : "{optimizer: cpu}";
+  std::string keys;
+  const auto add = [&](const char* key, bool offloaded, bool on_nvme) {
+    if (!offloaded) return;
+    keys += fmt::format("{}{}: {}", keys.empty() ? "" : ", ", key, on_nvme ? "nvme" : "cpu");
+  };
+  add("optimizer", offload.optimizer, offload.optimizer_on_nvme);
+  add("parameters", offload.parameters, offload.parameters_on_nvme);
+  if (!offload.pinned) keys += ", pin_memory: false";
+  return "{" + keys + "}";
 }
 
 /// The keys of `parallelism` that are not their defaults.

@@ -79,6 +79,23 @@ bool comes_twice(const Parallelism& parallelism) {
   return !parallelism.fsdp || parallelism.reshard() != Reshard::never;
 }
 
+/// A step reads weights, moments and gradients in fp32 from the drives and writes the first three
+/// back, one sub-group behind the other (pipeline_read and pipeline_write are off); gradients were
+/// written before. Offloaded weights come for both passes, and go once.
+double nvme_seconds(const OffloadedPart& part, double sharing) {
+  const HostOffload& offload = part.parallelism.offload;
+  const auto fp32 = static_cast<double>(size_of(DType::fp32));
+  constexpr double kTimesOverDrives = 8;  // four read, three and the gradients written
+  constexpr double kTimesOfWeights = 3;
+  double bytes = 0;
+  if (offload.optimizer_on_nvme) bytes += kTimesOverDrives * fp32 * part.trained;
+  if (offload.parameters_on_nvme) {
+    bytes +=
+        kTimesOfWeights * part.weights * static_cast<double>(size_of(part.training.recipe.weights));
+  }
+  return bytes * sharing / part.nvme->value();
+}
+
 }  // namespace
 
 HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, double micro_steps,
@@ -107,6 +124,7 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, d
   const auto sharing = static_cast<double>(std::min(parallelism.ranks(), part.gpus_per_node));
   result.optimizer = part.optimizer_bytes * sharing / rate;
   result.clipping = part.clipping_bytes * sharing / rate;
+  if (part.nvme) result.optimizer += nvme_seconds(part, sharing);
   return result;
 }
 
@@ -121,6 +139,11 @@ std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& law
     return Unavailable{
         "no rate is known of copies between a GPU and memory that is not page-locked; leave "
         "'pin_memory' out"};
+  }
+  const bool on_nvme = offload.optimizer_on_nvme || offload.parameters_on_nvme;
+  if (on_nvme && !job.hardware.nvme) {
+    return Unavailable{
+        "how fast the node's drives are is not known; write hardware.nvme, as 6 GB/s"};
   }
   return std::nullopt;
 }

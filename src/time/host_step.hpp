@@ -20,6 +20,7 @@ struct OffloadedPart {
   const TrainingSpec& training;
   const Parallelism& parallelism;
   std::int64_t gpus_per_node = 8;
+  std::optional<BytesPerSecond> nvme = {};  ///< of a node; there where something lies on it
 };
 
 /// What the step waits for.

@@ -196,7 +196,8 @@ class StepAccount {
                       .units = static_cast<double>(model_.layers()),
                       .training = *model_.job_->training,
                       .parallelism = parallelism_,
-                      .gpus_per_node = model_.job_->hardware.gpus_per_node},
+                      .gpus_per_node = model_.job_->hardware.gpus_per_node,
+                      .nvme = model_.job_->hardware.nvme},
                      passes, micro_steps(), model_.links_->laws(), model_.outlook_);
     result.host = host.transfers;
     result.optimizer += host.optimizer;

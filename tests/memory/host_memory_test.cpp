@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jobs.hpp"
+#include "memest/graph/parameters.hpp"
 #include "memest/memory/timeline.hpp"
 
 namespace memest {
@@ -49,6 +50,34 @@ TEST_CASE("page-locked memory is that of recorded runs of DeepSpeed", "[memory]"
   CHECK(is_recorded(host_of(job), 633'348'621));
   job.parallelism.offload.optimizer = false;
   CHECK(is_recorded(host_of(job), 230'695'429));
+}
+
+TEST_CASE("behind NVMe the host keeps buffers of one sub-group, and no state", "[memory]") {
+  Job job = small_job("mixed", 4);
+  job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+  const HostMemory in_memory = host_of(job);
+  CHECK(in_memory.on_nvme() == Bytes());
+  job.parallelism.offload.optimizer_on_nvme = true;
+  const HostMemory behind = host_of(job);
+  // Weights, gradients and both moments in fp32, of a quarter of the parameters each.
+  constexpr std::int64_t kShare = 159'925'248 / 4;
+  CHECK(behind.on_nvme() == Bytes(16 * kShare));
+  // One sub-group holds all: four buffers of it, and the reduced gradients as before.
+  const Bytes gradients = Bytes(134'217'728);
+  CHECK(behind.taken() == gradients + Bytes(4 * 4 * kShare));
+  job.parallelism.deepspeed.sub_group_size = 10'000'000;
+  CHECK(host_of(job).taken() < behind.taken());
+  CHECK(host_of(job).on_nvme() == behind.on_nvme());
+}
+
+TEST_CASE("of weights on NVMe the first thousand million elements stay in memory", "[memory]") {
+  Job job = small_job("mixed", 1);
+  job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+  job.parallelism.offload = {.parameters = true, .parameters_on_nvme = true};
+  CHECK(host_of(job).on_nvme() == Bytes());
+  std::get<DecoderSpec>(job.model.architecture).order.front().repeat = 8 * 16;
+  const std::int64_t parameters = count_parameters(job.model).trainable;
+  CHECK(host_of(job).on_nvme() == Bytes(2 * (parameters - 1'000'000'000)));
 }
 
 TEST_CASE("earlier micro-steps' gradients lie on the host in ZeRO 2, as recorded", "[memory]") {

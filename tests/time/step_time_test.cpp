@@ -100,6 +100,18 @@ TEST_CASE("Offloaded weights cross PCIe in both passes of every micro-step") {
   CHECK(weights == Approx(3 * (host_seconds(2, false) - host_seconds(1, false))).epsilon(0.02));
 }
 
+TEST_CASE(
+    "Behind NVMe the optimizer reads four tensors in fp32 and writes four, at the node's rate") {
+  Job job = offloading_job(8, ZeroStage::optimizer_gradients_weights);
+  const double in_memory = seconds_of(time_of(linears(), job), "optimizer on the host");
+  job.parallelism.offload.optimizer_on_nvme = true;
+  CHECK(reason_of(linears(), job).find("write hardware.nvme") != std::string::npos);
+  job.hardware.nvme = BytesPerSecond(5e9);
+  const double behind = seconds_of(time_of(linears(), job), "optimizer on the host");
+  const auto parameters = static_cast<double>(kLayers * kHidden * kHidden);
+  CHECK(behind - in_memory == Approx(8 * 4 * parameters / 5e9));
+}
+
 TEST_CASE("Without PCIe's generation, or page-locked memory, an offload has no time") {
   Job job = offloading_job(8, ZeroStage::optimizer_gradients);
   job.parallelism.offload.pinned = false;

@@ -15,9 +15,10 @@ namespace memest {
 /// Buffers that serve one purpose.
 struct HostTerm {
   std::string name;
-  Bytes bytes;          ///< that tensors take
-  Bytes pinned;         ///< of page-locked memory, rounded up buffer by buffer; 0 where ordinary
-  std::string formula;  ///< in words and letters
+  Bytes bytes;           ///< that tensors take
+  Bytes pinned;          ///< of page-locked memory, rounded up buffer by buffer; 0 where ordinary
+  bool on_nvme = false;  ///< not in the host's memory but on its drives
+  std::string formula;   ///< in words and letters
   std::string source;
 
   /// What the host gives for it.
@@ -30,6 +31,8 @@ struct HostMemory {
 
   [[nodiscard]] Bytes taken() const;
   [[nodiscard]] Bytes pinned() const;
+  /// On the node's drives.
+  [[nodiscard]] Bytes on_nvme() const;
 };
 
 /// Empty where nothing is offloaded. `job` trains. Throws OverflowError.

@@ -24,6 +24,7 @@ struct Hardware {
   std::int64_t count = 1;
   std::int64_t gpus_per_node = 8;
   std::optional<Network> network;       ///< between nodes; from the spec
+  std::optional<BytesPerSecond> nvme;   ///< of a node's drives together, either way
   std::optional<DollarsPerHour> price;  ///< one GPU; from the spec, else from the price list
   std::string price_source;             ///< empty where there is no price
   std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity,

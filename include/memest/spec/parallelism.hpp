@@ -61,12 +61,14 @@ struct DeepSpeed {
   std::int64_t sub_group_size = 1'000'000'000;
 };
 
-/// What lies in the host's memory until it is needed: DeepSpeed's offload_optimizer and
-/// offload_param, and FSDP2's CPUOffloadPolicy, which is both.
+/// What lies in the host's memory until it is needed, or behind it on the node's NVMe: DeepSpeed's
+/// offload_optimizer and offload_param, and FSDP2's CPUOffloadPolicy, which is both.
 struct HostOffload {
   bool optimizer = false;   ///< states and master weights; the step runs on the host
   bool parameters = false;  ///< the rank's shards of the weights
   bool pinned = true;       ///< pin_memory: page-locked, so that copies run beside other work
+  bool optimizer_on_nvme = false;   ///< with `optimizer`: the host has a few buffers
+  bool parameters_on_nvme = false;  ///< with `parameters`: all but the first 10^9 elements
 
   [[nodiscard]] bool any() const { return optimizer || parameters; }
   friend bool operator==(const HostOffload&, const HostOffload&) = default;

@@ -68,7 +68,7 @@ constexpr Key kDeepSpeedKeys[] = {
      .doc = "Elements of the shard that stage 3 steps at once."},
 };
 
-constexpr Word kOffloadDevices[] = {{"none"}, {"cpu"}, {"nvme", "offload to NVMe"}};
+constexpr Word kOffloadDevices[] = {{"none"}, {"cpu"}, {"nvme"}};
 constexpr Key kOffloadKeys[] = {
     {.name = "optimizer",
      .shapes = {choice(kOffloadDevices)},
@@ -207,6 +207,10 @@ constexpr Key kHardwareKeys[] = {
     {.name = "network",
      .shapes = {table(kNetworkKeys)},
      .doc = "What joins the nodes; where left out, the cards that are usual with such GPUs."},
+    {.name = "nvme",
+     .shapes = {quantity(Dimension::byte_rate)},
+     .doc = "What a node's NVMe drives together read, or write, where something is offloaded to "
+            "them."},
     {.name = "price",
      .shapes = {quantity(Dimension::price)},
      .doc = "USD a GPU-hour; from the price list where left out."},
