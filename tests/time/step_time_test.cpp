@@ -108,7 +108,7 @@ TEST_CASE(
   CHECK(reason_of(linears(), job).find("write hardware.nvme") != std::string::npos);
   job.hardware.nvme = BytesPerSecond(5e9);
   const double behind = seconds_of(time_of(linears(), job), "optimizer on the host");
-  const auto parameters = static_cast<double>(kLayers * kHidden * kHidden);
+  const auto parameters = static_cast<double>((kLayers + 1) * kHidden * kHidden);  // and the head
   CHECK(behind - in_memory == Approx(8 * 4 * parameters / 5e9));
 }
 
