@@ -13,6 +13,9 @@ namespace {
 
 /// Below so many records the tenth that is beyond a 90th percentile is no record at all.
 constexpr std::size_t kLeastRecords = 10;
+/// Of mixtures, whose percentile is then nearly their largest: among the dense ones they would
+/// widen those.
+constexpr std::size_t kLeastMixtures = 2;
 
 /// (measured − predicted) / predicted, of whole bytes.
 double excess(const std::variant<Int128, double>& measured, Int128 predicted) {
@@ -96,6 +99,34 @@ constexpr std::array kParts = {Part{RunScale::one_gpu, false},
                                Part{RunScale::offloading, false, true},
                                Part{RunScale::offloading, true, true}};
 
+std::vector<Residual> of_implementation(const std::vector<Residual>& all, Framework implementation,
+                                        LayerSpec layers) {
+  std::vector<Residual> own;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(own), [&](const Residual& residual) {
+    return residual.kind.implementation == implementation && residual.kind.layers == layers;
+  });
+  return own;
+}
+
+/// Takes the mixtures of every implementation that has enough of them out of `all`: units of
+/// experts are reserved otherwise than those of dense layers.
+std::vector<std::vector<Residual>> split_mixtures(std::vector<Residual>& all) {
+  std::vector<std::vector<Residual>> split;
+  for (const Framework implementation : kFrameworks) {
+    for (const LayerSpec layers : {LayerSpec::local, LayerSpec::te}) {
+      std::vector<Residual> own = of_implementation(all, implementation, layers);
+      std::erase_if(own, [](const Residual& residual) { return !residual.kind.mixture; });
+      if (own.size() < kLeastMixtures) continue;
+      std::erase_if(all, [&](const Residual& residual) {
+        return residual.kind.mixture && residual.kind.implementation == implementation &&
+               residual.kind.layers == layers;
+      });
+      split.push_back(std::move(own));
+    }
+  }
+  return split;
+}
+
 void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method,
                     std::vector<Margin>& margins) {
   const auto append = [&](const std::vector<Residual>& residuals) {
@@ -111,20 +142,22 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
                            residual->kind.compiled == part.compiled;
       if (belongs) all.push_back(*residual);
     }
+    const std::vector<std::vector<Residual>> mixtures = split_mixtures(all);
     if (!all.empty()) append(all);
-    const auto append_own = [&](Framework implementation, LayerSpec layers) {
-      std::vector<Residual> own;
-      std::copy_if(all.begin(), all.end(), std::back_inserter(own), [&](const Residual& residual) {
-        return residual.kind.implementation == implementation && residual.kind.layers == layers;
-      });
-      if (own.size() < kLeastRecords) return;
+    const auto append_own = [&](const std::vector<Residual>& own) {
       append(own);
-      margins.back().implementation = implementation;
-      margins.back().layers = layers;
+      margins.back().implementation = own.front().kind.implementation;
+      margins.back().layers = own.front().kind.layers;
     };
     for (const Framework implementation : kFrameworks) {
-      append_own(implementation, LayerSpec::local);
-      append_own(implementation, LayerSpec::te);
+      for (const LayerSpec layers : {LayerSpec::local, LayerSpec::te}) {
+        const std::vector<Residual> own = of_implementation(all, implementation, layers);
+        if (own.size() >= kLeastRecords) append_own(own);
+      }
+    }
+    for (const std::vector<Residual>& own : mixtures) {
+      append_own(own);
+      margins.back().mixture = true;
     }
   }
 }

@@ -72,13 +72,8 @@ std::vector<std::int64_t> divisors_up_to(std::int64_t whole, std::int64_t most) 
 }
 
 std::int64_t experts_of(const DecoderSpec* decoder) {
-  if (decoder == nullptr) return 1;
-  for (const LayerKind& kind : decoder->kinds) {
-    if (const auto* mixture = std::get_if<MixtureOfExperts>(&kind.feed_forward)) {
-      return mixture->experts;
-    }
-  }
-  return 1;
+  const MixtureOfExperts* mixture = decoder == nullptr ? nullptr : decoder->experts();
+  return mixture == nullptr ? 1 : mixture->experts;
 }
 
 class LayoutSpace {

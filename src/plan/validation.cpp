@@ -251,6 +251,15 @@ std::string group_of(const Job& job) {
          (keeps ? " training, no recompute" : " training, recompute");
 }
 
+namespace {
+
+bool has_experts(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder != nullptr && decoder->experts() != nullptr;
+}
+
+}  // namespace
+
 ValidatedRun validate_run(std::string id, const Job& job, const Observables& measured) {
   const JobEstimate estimate = estimate_job(job);
   ValidatedRun run;
@@ -262,7 +271,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .recomputes = !std::holds_alternative<NoRecompute>(job.recompute()),
                 .scale = scale_of(job),
                 .layers = pass->implementation.layers,
-                .compiled = pass->implementation.compile != CompileScope::off};
+                .compiled = pass->implementation.compile != CompileScope::off,
+                .mixture = has_experts(job)};
   }
   run.comparisons = compare(measured, predict(job, estimate));
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);

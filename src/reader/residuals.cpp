@@ -23,7 +23,8 @@ constexpr std::string_view kHead =
     "A\n"
     "# row without an implementation is over all of them and stands for those that have too few\n"
     "# records for a row of their own. Runs on several GPUs are one rank of many; offloading ones\n"
-    "# keep a part on the host.\n";
+    "# keep a part on the host. Two mixtures of experts of an implementation make a row, and are\n"
+    "# in no other.\n";
 
 std::string_view word_of(RunScale scale) {
   switch (scale) {
@@ -55,6 +56,7 @@ Margin margin_of_row(const Value& row) {
     if (gpus == word_of(scale)) margin.scale = scale;
   }
   margin.compiled = row.find("compiled") != nullptr && flag_at(row, "compiled");
+  margin.mixture = row.find("mixture") != nullptr && flag_at(row, "mixture");
   if (text_at(row, "method") == "replay") margin.method = EstimateMethod::replay;
   const std::string name = text_at(row, "implementation");
   for (const Framework implementation : kFrameworks) {
@@ -80,6 +82,7 @@ std::string write_residuals(const std::vector<Margin>& margins) {
             ", gpus: " + std::string(word_of(margin.scale)) +
             ", recomputes: " + (margin.recomputes ? "true" : "false") +
             (margin.compiled ? ", compiled: true" : "") +
+            (margin.mixture ? ", mixture: true" : "") +
             ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
   }
@@ -98,7 +101,7 @@ void prefer_own(Margins& margins) {
 
 }  // namespace
 
-ScaledMargins find_margins(const Implementation& implementation) {
+ScaledMargins find_margins(const Implementation& implementation, bool mixture) {
   const LayerSpec layers = implementation.layers;
   const bool compiled = implementation.compile != CompileScope::off;
   ScaledMargins found;
@@ -108,7 +111,7 @@ ScaledMargins find_margins(const Implementation& implementation) {
     // Its own row stands after that of all.
     if (margin.implementation && margin.implementation != implementation.framework) continue;
     if (margin.implementation && margin.layers != layers) continue;
-    if (margin.compiled && !compiled) continue;
+    if ((margin.compiled && !compiled) || (margin.mixture && !mixture)) continue;
     for (auto scale = static_cast<std::size_t>(margin.scale); scale < kRunScales; ++scale) {
       MethodMargins& methods = found[scale];
       const bool replays = margin.method == EstimateMethod::replay;

@@ -10,6 +10,13 @@ std::int64_t DecoderSpec::layers() const {
   return total;
 }
 
+const MixtureOfExperts* DecoderSpec::experts() const {
+  for (const LayerKind& kind : kinds) {
+    if (const auto* mixture = std::get_if<MixtureOfExperts>(&kind.feed_forward)) return mixture;
+  }
+  return nullptr;
+}
+
 std::size_t DecoderSpec::kind_of(std::int64_t layer) const {
   std::int64_t end = 0;
   for (const LayerRun& run : order) {

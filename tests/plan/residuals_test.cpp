@@ -45,6 +45,22 @@ TEST_CASE("an implementation has a row of its own where it has ten records, afte
   CHECK(margins[1].high == Approx(0.1));
 }
 
+TEST_CASE("mixtures of experts widen no margin of dense models where there are two of them") {
+  ValidatedRun mixture = run_of(Framework::transformers, 10'000, 14'000);
+  mixture.kind->mixture = true;
+  const ValidatedRun dense = run_of(Framework::transformers, 10'000, 11'000);
+  const std::vector<Margin> apart = margins_of({dense, mixture, mixture});
+  REQUIRE(apart.size() == 2);
+  CHECK(apart[0].high == Approx(0.1));
+  CHECK_FALSE(apart[0].mixture);
+  CHECK(apart[1].high == Approx(0.4));
+  CHECK(apart[1].mixture);
+  CHECK(apart[1].implementation == Framework::transformers);
+  const std::vector<Margin> together = margins_of({dense, mixture});
+  REQUIRE(together.size() == 1);
+  CHECK(together[0].records == 2);
+}
+
 TEST_CASE("a replay is held to what was reserved, in rows after those of the closed form") {
   ValidatedRun run = run_of(Framework::transformers, 10'000, 12'000);
   run.comparisons.back().predicted = Int128{11'000};

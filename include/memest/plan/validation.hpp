@@ -57,6 +57,7 @@ struct RunKind {
   RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;
   bool compiled = false;
+  bool mixture = false;  ///< of experts
 };
 
 /// A record after comparison.

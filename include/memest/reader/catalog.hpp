@@ -29,8 +29,9 @@ Checked<Recipe> find_recipe(const std::string& name);
 Checked<Optimizer> find_optimizer(const std::string& name);
 
 /// How far estimates of runs of `implementation` may be off: its own row of configs/residuals, or
-/// that of all implementations; of each scale, or where there is none, of the one before.
-ScaledMargins find_margins(const Implementation& implementation);
+/// that of all implementations; of each scale, or where there is none, of the one before. Those of
+/// mixtures of experts where the model is one.
+ScaledMargins find_margins(const Implementation& implementation, bool mixture = false);
 
 /// The price that an estimate uses where the spec has none.
 std::optional<Price> find_price(const std::string& gpu_slug);

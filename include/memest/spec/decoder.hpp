@@ -219,6 +219,8 @@ struct DecoderSpec {
 
   /// Number of layers: the sum of the runs.
   [[nodiscard]] std::int64_t layers() const;
+  /// The experts of the first layer that has any; null in a dense model.
+  [[nodiscard]] const MixtureOfExperts* experts() const;
   /// Of layer `layer`, from 0: an index into `kinds`.
   [[nodiscard]] std::size_t kind_of(std::int64_t layer) const;
   bool operator==(const DecoderSpec&) const = default;

@@ -36,6 +36,7 @@ struct Margin {
   RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;  ///< of runs of Megatron
   bool compiled = false;                ///< whether torch.compile compiles their layers
+  bool mixture = false;                 ///< of experts, where an implementation has runs enough
 };
 
 /// The margins of one implementation.

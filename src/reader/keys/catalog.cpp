@@ -205,6 +205,11 @@ constexpr Key kResidualKeys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "Whether torch.compile compiles the runs' layers."},
+    {.name = "mixture",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Whether the runs are of mixtures of experts, where an implementation has enough of "
+            "them; else they are among the others."},
     {.name = "records", .shapes = {count()}, .doc = "Runs behind the row.", .required = true},
     {.name = "low",
      .shapes = {quantity(Dimension::share)},
