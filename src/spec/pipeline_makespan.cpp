@@ -159,24 +159,31 @@ double zero_bubble_makespan(const PipelineStep& step, std::span<const StageSecon
 }  // namespace
 
 double makespan(const PipelineStep& step, std::span<const StageSeconds> stages) {
+  // One stage alone waits for nobody.
+  if (stages.size() == 1) return static_cast<double>(step.micro_batches) * work_of(stages.front());
   Clock clock(step, stages);
-  std::vector<std::vector<PipelineAction>> waiting;
+  struct Rank {
+    std::vector<PipelineAction> actions;
+    std::size_t done = 0;
+  };
+  std::vector<Rank> ranks;
   for (std::int64_t rank = 0; rank < step.ranks; ++rank) {
-    waiting.push_back(
-        actions_of(step.schedule, {step.ranks, rank, step.chunks}, step.micro_batches));
-    std::reverse(waiting.back().begin(), waiting.back().end());
+    const PipelinePlace place{step.ranks, rank, step.chunks};
+    ranks.push_back({actions_of(step.schedule, place, step.micro_batches)});
   }
   for (bool runs = true; runs;) {
     runs = false;
-    for (std::int64_t rank = 0; rank < step.ranks; ++rank) {
-      auto& own = waiting[static_cast<std::size_t>(rank)];
-      while (!own.empty() && clock.run(rank, own.back())) {
-        own.pop_back();
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      auto& [actions, done] = ranks[rank];
+      while (done < actions.size() && clock.run(static_cast<std::int64_t>(rank), actions[done])) {
+        ++done;
         runs = true;
       }
     }
   }
-  for (const auto& own : waiting) expect(own.empty(), "a schedule does not wait for itself");
+  for (const Rank& rank : ranks) {
+    expect(rank.done == rank.actions.size(), "a schedule does not wait for itself");
+  }
   return clock.last();
 }
 

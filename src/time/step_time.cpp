@@ -283,13 +283,15 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   const std::vector<OpPrice> prices =
       price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
   const std::int64_t micro_steps = std::llround(work.micro_steps);
-  const auto step_at = [&](Outlook outlook) {
-    return PricedModel(work, prices, job, links, outlook)
-        .simulated_step(job.parallelism, micro_steps);
-  };
-
-  const StepSeconds parts = step_at(Outlook::expected);
+  const PricedModel expected(work, prices, job, links);
+  const StepSeconds parts = expected.simulated_step(job.parallelism, micro_steps);
   const double step = parts.total();
+  // The schedule is run once: at the ends of the interval its stages differ as much.
+  const double over_closed = step / expected.step(job.parallelism, micro_steps).total();
+  const auto step_at = [&](Outlook outlook) {
+    const PricedModel model(work, prices, job, links, outlook);
+    return Seconds(over_closed * model.step(job.parallelism, micro_steps).total());
+  };
   const TrainingSpec& training = *job.training;
   const double peak = peak_of(job.hardware.gpu, training.recipe.compute);
   const double tokens = static_cast<double>(training.micro_batch) *
@@ -298,15 +300,15 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
 
   TimeEstimate estimate;
   estimate.step = Seconds(step);
-  estimate.low = Seconds(step_at(Outlook::fast).total());
-  estimate.high = Seconds(step_at(Outlook::slow).total());
+  estimate.low = step_at(Outlook::fast);
+  estimate.high = step_at(Outlook::slow);
   estimate.mfu = flops.model.as_double() / (peak * step);
   estimate.hfu = flops.executed().as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
   estimate.ops = op_times({work, job, links, prices}, parts);
   estimate.bubble = Seconds(parts.bubble);
-  estimate.stages = stage_times(PricedModel(work, prices, job, links), job.parallelism);
+  estimate.stages = stage_times(expected, job.parallelism);
   estimate.rule = rule_of(job.hardware.gpu, training.implementation.framework);
   return estimate;
 }
