@@ -7,21 +7,27 @@
 namespace memest {
 namespace {
 
-/// Who shares the states of a framework's replicas.
+/// What shares the states of a framework's replicas.
+enum class Sharer : std::uint8_t {
+  deepspeed,    ///< ZeRO 1 to 3, with what each offloads
+  zero_stages,  ///< the same as a formula, which offloads nothing
+  megatron,     ///< its distributed optimizer
+  none
+};
 struct SharingRow {
   Framework framework;
-  bool deepspeed;  ///< ZeRO 1 to 3
+  Sharer sharer;
   bool fsdp2;
   bool divided_replicas;  ///< whole copies of a model that other ranks divide
 };
 constexpr std::array kSharingRows = {
-    SharingRow{Framework::transformers, true, true, false},
-    SharingRow{Framework::nanogpt, true, false, false},
-    SharingRow{Framework::plain, true, false, false},
-    SharingRow{Framework::textbook, true, false, false},
+    SharingRow{Framework::transformers, Sharer::deepspeed, true, false},
+    SharingRow{Framework::nanogpt, Sharer::deepspeed, false, false},
+    SharingRow{Framework::plain, Sharer::deepspeed, false, false},
+    SharingRow{Framework::textbook, Sharer::zero_stages, false, false},
     // PyTorch's DDP knows one dimension of ranks (torchtitan, models/llama3/infra/parallelize.py).
-    SharingRow{Framework::torchtitan, false, true, false},
-    SharingRow{Framework::megatron, false, false, true},
+    SharingRow{Framework::torchtitan, Sharer::none, true, false},
+    SharingRow{Framework::megatron, Sharer::megatron, false, true},
 };
 
 const SharingRow& row_of(const Job& job) {
@@ -51,14 +57,7 @@ class SharingChoices {
       add(sharing_of(job_.parallelism), true);
     } else {
       add_unsharded();
-      if (row_.deepspeed && !in_units()) add_deepspeed();
-      if (job_.training->implementation.framework == Framework::megatron && replicas_ > 1) {
-        add({.zero = ZeroStage::optimizer,
-             .distributed_optimizer = true,
-             .fsdp = {},
-             .offload = {}},
-            true);
-      }
+      add_shared();
       if (row_.fsdp2) add_fsdp2();
     }
     return std::move(choices_);
@@ -74,8 +73,26 @@ class SharingChoices {
     add({}, true);
   }
 
+  void add_shared() {
+    switch (row_.sharer) {
+      case Sharer::deepspeed:
+      case Sharer::zero_stages:
+        if (!in_units()) add_stages();
+        return;
+      case Sharer::megatron:
+        if (replicas_ == 1) return;
+        return add({.zero = ZeroStage::optimizer,
+                    .distributed_optimizer = true,
+                    .fsdp = {},
+                    .offload = {}},
+                   true);
+      case Sharer::none:
+        return;
+    }
+  }
+
   /// Alone a GPU shares nothing, but may offload.
-  void add_deepspeed() {
+  void add_stages() {
     for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::optimizer_gradients,
                                   ZeroStage::optimizer_gradients_weights}) {
       add({.zero = stage, .distributed_optimizer = false, .fsdp = {}, .offload = {}},
@@ -100,8 +117,9 @@ class SharingChoices {
     }
   }
 
-  /// With every offload that it has.
+  /// With every offload that it has. Written replicas that do not divide the ranks are no choice.
   void add(Sharing sharing, bool without) {
+    if (sharing.fsdp && layout_.data % sharing.fsdp->replicate != 0) return;
     const std::vector<HostOffload> legal = offloads_of(sharing);
     if (job_.given.offload) {
       const HostOffload& written = job_.parallelism.offload;
@@ -129,9 +147,7 @@ class SharingChoices {
       if (sharing.fsdp->version == 1) return {};
       return {kBoth};
     }
-    const bool runs_deepspeed =
-        row_.deepspeed && job_.training->implementation.framework != Framework::textbook;
-    if (!runs_deepspeed || sharing.zero == ZeroStage::none) return {};
+    if (row_.sharer != Sharer::deepspeed || sharing.zero == ZeroStage::none) return {};
     if (sharing.zero != ZeroStage::optimizer_gradients_weights) return {kOptimizer};
     return {kWeights, kOptimizer, kBoth};
   }

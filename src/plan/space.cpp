@@ -139,7 +139,9 @@ class LayoutSpace {
   /// Layers that do not divide leave the ends of the pipeline fewer, which have the embedding and
   /// the head for it: the last the least. False: the stages cannot be filled.
   bool cut_ends(Parallelism& layout, std::int64_t layers) const {
-    if (job_.given.stage_layers) return middle_divides(layout, layers);
+    layout.first_stage_layers = written_.first_stage_layers;
+    layout.last_stage_layers = written_.last_stage_layers;
+    if (job_.given.stage_layers && layout.pipeline > 1) return middle_divides(layout, layers);
     layout.first_stage_layers = layout.last_stage_layers = 0;
     if (layers % layout.pipeline == 0) return true;
     if (!splits_.own_ends) return false;
@@ -156,7 +158,7 @@ class LayoutSpace {
     const std::int64_t last = layout.last_stage_layers;
     const std::int64_t rest = layout.pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
     const std::int64_t left = layers - first - last;
-    return layout.pipeline == 1 || (rest > 0 ? left >= rest && left % rest == 0 : left == 0);
+    return rest > 0 ? left >= rest && left % rest == 0 : left == 0;
   }
 
   void add_stages(Parallelism layout, std::int64_t layers) {

@@ -23,15 +23,25 @@ Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorI
   return pair;
 }
 
-TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices,
-               Reading reading) {
-  const TensorId out = block.make(result.place, result.shape, result.dtype);
+namespace {
+
+/// Reads `x` where `indices` say, which it keeps.
+Op reading_op(const Made& result, TensorId x, TensorId indices, TensorId out) {
   Op op;
   op.kind = OpKind::copy;
   op.name = result.place.op;
   op.inputs = {x, indices};
   op.outputs = {out};
   op.saved = {indices};
+  return op;
+}
+
+}  // namespace
+
+TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices,
+               Reading reading) {
+  const TensorId out = block.make(result.place, result.shape, result.dtype);
+  Op op = reading_op(result, x, indices, out);
   if (reading == Reading::gather) op.saved.push_back(x);
   BackwardWriter backward(op);
   const bool seen = block.tensor(x).shape.size() > result.shape.size();
@@ -44,12 +54,7 @@ TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId ind
 TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, TensorId x,
                  TensorId indices) {
   const TensorId out = block.make(result.place, result.shape, result.dtype);
-  Op op;
-  op.kind = OpKind::copy;
-  op.name = result.place.op;
-  op.inputs = {x, indices};
-  op.outputs = {out};
-  op.saved = {indices};
+  Op op = reading_op(result, x, indices, out);
   KernelLaunch sum;
   sum.kind = KernelLaunch::Kind::index_sum;
   sum.outer = sizes.count;
