@@ -2,10 +2,12 @@
 // tested in report and, word for word, in tests/golden.
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -41,6 +43,47 @@ void check_lines_fit(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     INFO(line);
     CHECK(display_width(line) <= kTextColumns);
+  }
+}
+
+/// The command at the end of a plan, its line breaks undone.
+std::string explaining_command(const std::string& plan) {
+  const std::string lead = "Why these numbers: ";
+  const std::size_t begin = plan.find(lead);
+  REQUIRE(begin != std::string::npos);
+  std::string command = plan.substr(begin + lead.size());
+  std::replace(command.begin(), command.end(), '\n', ' ');
+  return command;
+}
+
+TEST_CASE("what a plan chose is a spec that explain takes, whatever it splits and shards") {
+  struct Searched {
+    const char* training;
+    const char* flags;
+    const char* holds;  ///< the command
+  };
+  const Scratch scratch;
+  const std::string spec = scratch.file("searched.yaml");
+  for (const auto& [training, flags, holds] :
+       {Searched{"precision: mixed", "--gpu h100-sxm-80gb --gpus 8", "parallelism.zero="},
+        Searched{"precision: amp-bf16", "--gpu h100-sxm-80gb --gpus 16", "parallelism.fsdp="},
+        Searched{"precision: mixed", "--gpu rtx-5090 --gpus 8", "parallelism.offload="},
+        Searched{"implementation: torchtitan", "--gpu h100-sxm-80gb --gpus 16", "fsdp: {version"},
+        Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
+                 "--gpu h100-sxm-80gb --gpus 8", "overlap_grad_reduce: true"},
+        Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
+                 "--gpu a100-sxm-80gb --gpus 3", "last_stage_layers: "}}) {
+    std::ofstream(spec) << "model: llama-3-8b\ntraining: {seq_len: 4096, global_batch: 240, "
+                        << training << "}\n";
+    const Ran plan = run_shell("memest plan " + spec + " " + flags);
+    INFO(training << " " << flags << "\n" << plan.out << plan.err);
+    REQUIRE(plan.code == 0);
+    const std::string command = explaining_command(plan.out);
+    CHECK_THAT(command, ContainsSubstring(holds));
+    const Ran explained = run_shell(command);
+    INFO(explained.err);
+    CHECK(explained.code == 0);
+    CHECK(explained.err.empty());
   }
 }
 
