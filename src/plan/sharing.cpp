@@ -176,10 +176,10 @@ std::string text_of(const Sharing& sharing) {
     text = "ZeRO " + std::to_string(static_cast<int>(sharing.zero));
   }
   const HostOffload& offload = sharing.offload;
-  if (offload.optimizer) text += ", the optimizer on the host";
-  if (offload.parameters) {
-    text += offload.optimizer ? " and the weights" : ", the weights on the host";
-  }
+  if (!offload.any()) return text;
+  text += offload.optimizer ? ", the optimizer" : ", the weights";
+  if (offload.optimizer && offload.parameters) text += " and the weights";
+  text += " on the host";
   return text;
 }
 

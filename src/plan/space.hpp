@@ -26,7 +26,7 @@ struct Sharing {
   friend bool operator==(const Sharing&, const Sharing&) = default;
 };
 Sharing sharing_of(const Parallelism& layout);
-/// "ZeRO 2", "FSDP2 in 4 replicas, the optimizer on the host and the weights".
+/// "ZeRO 2", "FSDP2 in 4 replicas, the optimizer and the weights on the host".
 std::string text_of(const Sharing& sharing);
 
 /// What `job`'s framework offers over the layout's replicas, or the file wrote, the least first:
