@@ -91,10 +91,7 @@ class Alternatives {
     for (const Sharing& sharing : sharing_choices(searched_, chosen_.parallelism)) {
       if (sharing == sharing_of(chosen_.parallelism)) continue;
       Job job = fixed_.job;
-      job.parallelism.zero = sharing.zero;
-      job.parallelism.distributed_optimizer = sharing.distributed_optimizer;
-      job.parallelism.fsdp = sharing.fsdp;
-      job.parallelism.offload = sharing.offload;
+      share(job.parallelism, sharing);
       add(text_of(sharing), std::move(job));
     }
   }

@@ -68,12 +68,12 @@ class GroupSearch {
 
   /// False: it does not fit, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
-    const RankForms& forms = forms_of(candidate);
+    const StageSplit split = space_.forms.split_of(candidate.layout);
+    const RankForms& forms = forms_of(candidate, split);
     if (!forms.exist) return true;
     ++group_.candidates;
-    const MemoryEstimate peak =
-        worst_rank(forms, space_.forms.split_of(candidate.layout), candidate.layout,
-                   candidate.batch, outside_of(candidate.layout.shard_ranks()));
+    const MemoryEstimate peak = worst_rank(forms, split, candidate.layout, candidate.batch,
+                                           outside_of(candidate.layout.shard_ranks()));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
       return capacity_.allocator_limit ? bytes - outside : bytes;
@@ -100,10 +100,10 @@ class GroupSearch {
   }
 
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
-  const RankForms& forms_of(const Evaluated& candidate) {
+  const RankForms& forms_of(const Evaluated& candidate, const StageSplit& split) {
     const Parallelism& layout = candidate.layout;
     const LocalKey key{
-        space_.forms.stages_key(layout),
+        space_.forms.stages_key(split, layout),
         {layout.tensor, layout.context, layout.expert, layout.whole_experts() ? 1 : 0,
          layout.data > 1 ? 1 : 0, static_cast<std::int64_t>(layout.zero),
          layout.fsdp ? layout.fsdp->replicate : 0,

@@ -101,14 +101,15 @@ LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace pla
           single};
 }
 
-std::array<std::int64_t, 5> LayoutForms::stages_key(const Parallelism& layout) const {
+std::array<std::int64_t, 5> LayoutForms::stages_key(const StageSplit& split,
+                                                    const Parallelism& layout) const {
   if (!alike_) {
     return {layout.pipeline, layout.virtual_stages, layout.first_stage_layers,
             layout.last_stage_layers, 0};
   }
   std::int64_t singles = 0;
   for (const StagePlace place : kStagePlaces) {
-    if (may_take_most(place, layout, alike_) && layers_at(place, split_of(layout), layout) == 1) {
+    if (may_take_most(place, layout, alike_) && layers_at(place, split, layout) == 1) {
       singles |= std::int64_t{1} << static_cast<int>(place);
     }
   }

@@ -81,7 +81,8 @@ class LayoutForms {
   /// How the layout cuts the model's layers into stages.
   [[nodiscard]] StageSplit split_of(const Parallelism& layout) const;
   /// What of a layout's stages its forms depend on, beside their number.
-  [[nodiscard]] std::array<std::int64_t, 5> stages_key(const Parallelism& layout) const;
+  [[nodiscard]] std::array<std::int64_t, 5> stages_key(const StageSplit& split,
+                                                       const Parallelism& layout) const;
   /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);

@@ -165,6 +165,13 @@ Sharing sharing_of(const Parallelism& layout) {
   return {layout.zero, layout.distributed_optimizer, layout.fsdp, layout.offload};
 }
 
+void share(Parallelism& layout, const Sharing& sharing) {
+  layout.zero = sharing.zero;
+  layout.distributed_optimizer = sharing.distributed_optimizer;
+  layout.fsdp = sharing.fsdp;
+  layout.offload = sharing.offload;
+}
+
 std::string text_of(const Sharing& sharing) {
   std::string text;
   if (sharing.fsdp) {

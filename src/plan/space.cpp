@@ -204,10 +204,7 @@ class LayoutSpace {
 
   void add_shards(Parallelism layout) {
     for (const Sharing& sharing : sharing_choices(job_, layout)) {
-      layout.zero = sharing.zero;
-      layout.distributed_optimizer = sharing.distributed_optimizer;
-      layout.fsdp = sharing.fsdp;
-      layout.offload = sharing.offload;
+      share(layout, sharing);
       if (overlaps_) {
         layout.overlap_grad_reduce = layout.shard_ranks() > 1;
         layout.overlap_param_gather = sharing.distributed_optimizer;

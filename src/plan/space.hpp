@@ -26,6 +26,7 @@ struct Sharing {
   friend bool operator==(const Sharing&, const Sharing&) = default;
 };
 Sharing sharing_of(const Parallelism& layout);
+void share(Parallelism& layout, const Sharing& sharing);
 /// "ZeRO 2", "FSDP2 in 4 replicas, the optimizer and the weights on the host".
 std::string text_of(const Sharing& sharing);
 
