@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "memest/graph/lower.hpp"
 #include "models.hpp"
@@ -17,6 +19,7 @@ const Expr f = Symbol::ffn_size;
 const Expr h = Symbol::hidden_size;
 const Expr k = Symbol::kv_heads;
 const Expr s = Symbol::seq_len;
+const Expr t = Symbol::tensor;
 const Expr v = Symbol::vocab_size;
 const Expr tokens = Expr(Symbol::micro_batch) * s;
 const Expr seeds = 16;  // two numbers of the random generator
@@ -30,6 +33,16 @@ LoweringPolicy compiled(Framework framework, bool autocast) {
   if (framework == Framework::nanogpt) policy.implementation.loss = LossKernel::plain;
   if (autocast) policy.weights = DType::fp32;
   policy.autocast = autocast;
+  return policy;
+}
+
+/// torchtitan's layers and loss over tensor-parallel ranks that share the sequence too.
+LoweringPolicy compiled_over_ranks(std::int64_t micro_batch) {
+  LoweringPolicy policy = compiled(Framework::torchtitan, false);
+  policy.implementation.loss_parallel = true;
+  policy.tensor = 2;
+  policy.sequence_parallel = true;
+  policy.micro_batch = micro_batch;
   return policy;
 }
 
@@ -121,6 +134,53 @@ TEST_CASE("torchtitan's compiled loss keeps its 16-bit logits and two numbers a 
   REQUIRE(loss.ops.size() == 1);
   REQUIRE(loss.ops.front().backward_tensors.size() == 1);
   CHECK(loss.tensors[loss.ops.front().backward_tensors.front().like].bytes() == tokens * 2 * v);
+}
+
+TEST_CASE("a compiled layer over tensor-parallel ranks keeps both norms gathered") {
+  for (const std::int64_t micro_batch : {1, 2}) {
+    LoweringPolicy policy = compiled_over_ranks(micro_batch);
+    const Expr less = kept(llama(), policy);
+    const Expr cut = 2 * (3 * f + 2 * h + 2 * (a + k) * d) + 4 * a + 8;
+    CHECK(less == tokens * (cut / t + 4 * h) + seeds);
+    policy.implementation.compile = CompileScope::off;
+    CHECK(layer(lowered(llama(), policy)).saved_bytes(false) - less == tokens * 2 * f / t);
+  }
+}
+
+TEST_CASE("tensor-parallel ranks send the same whether their layers are compiled or not") {
+  LoweringPolicy policy = compiled_over_ranks(1);
+  const Block fused = compiled_layer(llama(), policy);
+  policy.implementation.compile = CompileScope::off;
+  const Block eager = layer(lowered(llama(), policy));
+  for (const auto messages : {&Op::forward_messages, &Op::backward_messages}) {
+    const auto sent = [&](const Block& block) {
+      std::vector<std::pair<MessageKind, Expr>> all;
+      for (const Op& op : block.ops) {
+        for (const Message& message : op.*messages) all.emplace_back(message.kind, message.bytes);
+      }
+      return all;
+    };
+    CHECK(sent(fused).size() == 4);
+    CHECK(sent(fused) == sent(eager));
+  }
+}
+
+TEST_CASE("the compiled loss over shards keeps its gradient in fp32 and no logits") {
+  const Graph graph = lowered(llama(), compiled_over_ranks(1));
+  const Block& loss = graph.blocks.back();
+  CHECK(loss.saved_bytes(false) == tokens * (4 * v / t + 1));
+  const Op& last = loss.ops.back();
+  REQUIRE(last.backward_tensors.size() == 1);
+  CHECK(last.backward_tensors.front().dtype == DType::bf16);
+  std::size_t sums = 0;
+  for (const Op& op : loss.ops) sums += op.forward_messages.size();
+  CHECK(sums == 3);
+}
+
+TEST_CASE("logits that are gathered have the compiled loss of one rank") {
+  LoweringPolicy policy = compiled_over_ranks(1);
+  policy.implementation.loss_parallel = false;
+  CHECK(lowered(llama(), policy).blocks.back().saved_bytes(false) == tokens * (2 * v + 8));
 }
 
 TEST_CASE("a compiled layer has the FLOPs of the eager one, and moves less") {

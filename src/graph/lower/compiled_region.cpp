@@ -174,9 +174,16 @@ class RegionWriter {
     const auto place = static_cast<std::uint8_t>(op.saved.size() - 1);
     op.backward_steps.push_back({StepKind::drop_saved, place});
     op.waiting_steps = op.backward_steps.size();
-    // A gradient of the product's own type waits with it.
+    // A gradient of the product's own waits with it.
     const TensorId out = product->outputs.front();
-    if (block_.tensors[out].dtype != block_.tensors[block_.output].dtype) again_besides(op, out);
+    if (!is_given_as_it_comes(out)) again_besides(op, out);
+  }
+
+  /// Whether the gradient of `value` is what the block is given, as it is.
+  [[nodiscard]] bool is_given_as_it_comes(TensorId value) const {
+    const std::size_t last = kernels_.needed_for(block_.output).back();
+    return has(kernels_.kernel(last).reads, value) &&
+           block_.tensors[value].dtype == block_.tensors[block_.output].dtype;
   }
 
   TensorId next_name(TensorId input) {

@@ -297,7 +297,8 @@ class PartWriter {
   /// torchtitan compiles its loss where it compiles its layers.
   [[nodiscard]] Block loss() const {
     Block block = loss_block(context_);
-    if (!context_.compiles_blocks() || !context_.torchtitan()) return block;
+    const bool compiles = context_.compiles_blocks() && context_.torchtitan();
+    if (!compiles || block.compiled) return block;
     return compiled(std::move(block), RegionCheckpoint::around);
   }
 

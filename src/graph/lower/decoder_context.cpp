@@ -193,7 +193,6 @@ std::optional<Unavailable> compile_refusal(const DecoderContext& context, const 
   if (!context.policy.gradients) return unavailable("torch.compile under 'inference'");
   if (context.adapter != nullptr) return unavailable("torch.compile beside adapters");
   if (context.caches()) return unavailable("torch.compile with a key-value cache");
-  if (context.shards_tensors()) return unavailable("torch.compile with tensor parallelism");
   switch (attention_call(context, kind).kernel) {
     case AttentionKernel::sdpa_flash:
     case AttentionKernel::sdpa_efficient:

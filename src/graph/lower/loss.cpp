@@ -87,6 +87,18 @@ bool sums_logits_as_they_are(const DecoderContext& context) {
          !decoder.scaled_logits && !decoder.logit_softcap;
 }
 
+/// As torch.compile writes it where each rank has the logits of a shard of the vocabulary.
+Block compiled_shards_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId logits = block.block_input({dims.b, dims.s, dims.v}, logits_type(context.policy));
+  const TensorId targets = block.shared("labels", dims.rows(), DType::int64);
+  const TensorId loss = compiled_loss_of_shards(block, context, logits, targets);
+  Block written = std::move(block).take(loss);
+  written.compiled = true;
+  return written;
+}
+
 /// The sum of the logits, in their type; under autocast in fp32. Its gradient is a number, seen as
 /// the logits, which autocast's is cast to.
 Block sum_block(const DecoderContext& context) {
@@ -159,9 +171,10 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
 
 Block loss_block(const DecoderContext& context) {
   if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
+  const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
+  if (shards && context.compiles_blocks()) return compiled_shards_block(context);
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
-  const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
   const Shape shape = {dims.b, dims.s, shards ? dims.v : Expr(Symbol::vocab_size)};
   const TensorId logits = block.block_input(shape, logits_type(context.policy));
   TensorId loss = 0;

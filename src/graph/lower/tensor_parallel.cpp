@@ -273,4 +273,35 @@ TensorId likelihood_of_shards(BlockBuilder& block, const DecoderContext& context
   return loss;
 }
 
+/// A fused kernel between each two sums over the ranks. The last makes what the gradient is but for
+/// the incoming one, in fp32, from a tensor with ones at the targets; the logits are not kept.
+TensorId compiled_loss_of_shards(BlockBuilder& block, const DecoderContext& context,
+                                 TensorId logits, TensorId targets) {
+  constexpr std::string_view kSoftmax = "log_softmax";
+  constexpr std::string_view kName = "nll_loss";
+  const Shape shape = block.tensor(logits).shape;
+  const Shape rows = context.dims.rows();
+  const auto row = [&](Place place, const std::vector<TensorId>& inputs) {
+    return all_reduced(block, computed(block, {place, rows, DType::fp32}, inputs));
+  };
+  const TensorId largest = row({kSoftmax, "largest"}, {logits});
+  const TensorId sum = row({kSoftmax, "sum"}, {logits, largest});
+  const TensorId ones = computed(block, {{kName, "ones at targets"}, shape, DType::fp32});
+  const TensorId counted = computed(block, {{kName, "counted"}, rows, DType::boolean}, {targets});
+  // Its sum is the loss: it ends before the difference is made.
+  row({kName, "by target"}, {targets, largest, sum});
+  const TensorId loss = block.make({kName}, {Expr(1)}, DType::fp32);
+  const TensorId difference = block.make({kName, "difference"}, shape, DType::fp32);
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = kName;
+  op.inputs = {logits, ones, largest, sum, counted};
+  op.outputs = {loss, difference};
+  op.saved = {difference, counted};
+  BackwardWriter backward(op);
+  backward.give(logits, backward.make(logits, block.dtype_of(logits)));
+  block.emit(std::move(op));
+  return loss;
+}
+
 }  // namespace memest

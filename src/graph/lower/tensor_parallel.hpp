@@ -25,5 +25,8 @@ TensorId look_up_in_shard(BlockBuilder& block, const DecoderContext& context, co
 TensorId log_softmax_of_shards(BlockBuilder& block, const DecoderContext& context, TensorId scores);
 TensorId likelihood_of_shards(BlockBuilder& block, const DecoderContext& context, TensorId scores,
                               TensorId targets);
+/// Both, compiled, from the logits as they are.
+TensorId compiled_loss_of_shards(BlockBuilder& block, const DecoderContext& context,
+                                 TensorId logits, TensorId targets);
 
 }  // namespace memest
