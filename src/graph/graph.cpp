@@ -71,6 +71,14 @@ Expr unseen_shared_bytes(const Block& block, const Storages& kept,
 
 }  // namespace
 
+std::int64_t Graph::layers() const {
+  std::int64_t layers = 0;
+  for (const BlockRun& run : order) {
+    if (blocks[run.block].checkpointable) layers += run.repeat;
+  }
+  return layers;
+}
+
 Expr Block::parameters() const {
   Expr total;
   for (const Tensor& tensor : tensors) {

@@ -82,7 +82,7 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
     block_largest_.push_back(largest);
     is_layer_.push_back(block.checkpointable);
   }
-  layers_ = layers_of(graph);
+  layers_ = graph.layers();
 }
 
 LedgerTerm DeepSpeedTerms::bucket() const {

@@ -10,8 +10,7 @@ namespace {
 bool is_own_checkpoint(const Recompute& recompute) {
   const auto* full = std::get_if<FullRecompute>(&recompute);
   const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
-  return (full != nullptr && (full->method == RecomputeMethod::block || full->distribute)) ||
-         (parts != nullptr && parts->feed_forward);
+  return (full != nullptr && full->distribute) || (parts != nullptr && parts->feed_forward);
 }
 
 }  // namespace

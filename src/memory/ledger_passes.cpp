@@ -1,5 +1,6 @@
 #include "ledger_passes.hpp"
 
+#include <algorithm>
 #include <variant>
 
 #include "graph_terms.hpp"
@@ -8,15 +9,17 @@ namespace memest {
 
 bool LedgerPasses::run_again(const Site& site) const {
   const bool layer = graph_.blocks[site.block].checkpointable;
-  return layer && plan_.length > 0 && (site.layers_before + 1) % plan_.every == 0;
+  return layer && plan_.runs_again(site.layers_before);
 }
 
 BlockPass LedgerPasses::of(const Site& site, bool second) const {
   const Block& block = graph_.blocks[site.block];
-  if (!block.checkpointable) {
-    return plan_.length > 0 ? BlockPass::keep_input_too : BlockPass::keep_all;
+  if (!run_again(site)) {
+    const bool behind_checkpoint =
+        site.layers_before > 0 && plan_.runs_again(site.layers_before - 1);
+    if (behind_checkpoint) return BlockPass::keep_input_too;
+    return block.checkpointable ? kept_whole() : BlockPass::keep_all;
   }
-  if (!run_again(site)) return kept_whole();
   if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
   if (plan_.selects) return BlockPass::recompute_selected;
   if (plan_.to_end) return BlockPass::recompute_whole;
@@ -38,6 +41,20 @@ Expr LedgerPasses::kept_of(const Block& block) const {
              : block.saved_bytes(false);
 }
 
+std::vector<std::int64_t> LedgerPasses::run_again_before(const Site& site) const {
+  std::vector<std::int64_t> again(graph_.blocks.size());
+  const std::span<const BlockRun> stage = stages_of(graph_)[site.stage];
+  std::int64_t layer = 0;
+  for (const BlockRun& run : stage) {
+    if (!graph_.blocks[run.block].checkpointable) continue;
+    const std::int64_t end = std::min(layer + run.repeat, site.layers_before);
+    if (end <= layer) break;
+    again[run.block] += plan_.again_of(end) - plan_.again_of(layer);
+    layer = end;
+  }
+  return again;
+}
+
 std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
                                                const Expr& input) const {
   const bool waits = job_.parallelism.schedule == Schedule::gpipe;
@@ -48,15 +65,15 @@ std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
     for (const BlockRun& run : stage) {
       const Block& block = graph_.blocks[run.block];
       if (!block.checkpointable && layers > 0 && !waits) break;
-      if (block.checkpointable) layers += run.repeat;
-      const bool drops = block.checkpointable && plan_.length > 0;
-      const std::int64_t dropped = drops ? run.repeat / plan_.every : 0;
+      std::int64_t dropped = 0;
+      if (block.checkpointable) {
+        dropped = plan_.again_of(layers + run.repeat) - plan_.again_of(layers);
+        layers += run.repeat;
+      }
       kept += layer_count.times(run.repeat - dropped) * kept_of(block);
       if (plan_.selects) kept += layer_count.times(dropped) * block.selectively_kept_bytes();
     }
-    const std::int64_t inputs =
-        plan_.length > 0 ? (layers / plan_.every + plan_.length - 1) / plan_.length : 0;
-    kept += layer_count.times(inputs) * input;
+    kept += layer_count.times(plan_.checkpoints_of(layers)) * input;
     const bool recomputes = !std::holds_alternative<NoRecompute>(job_.training->recompute);
     if (recomputes) kept += loaded_mask_term(job_).formula;
     stages.push_back(kept);

@@ -19,6 +19,8 @@ class LedgerPasses {
 
   /// Whether the site's layer runs again.
   [[nodiscard]] bool run_again(const Site& site) const;
+  /// How many of each block that stand before the site run again.
+  [[nodiscard]] std::vector<std::int64_t> run_again_before(const Site& site) const;
   /// Of the site's block, forward or, where `second`, backward.
   [[nodiscard]] BlockPass of(const Site& site, bool second) const;
   /// What autograd keeps of a block between its forward and its backward, outside checkpoints.

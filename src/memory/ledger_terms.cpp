@@ -17,7 +17,7 @@ Expr largest_unit(const Graph& graph) {
   Expr largest;
   std::int64_t most = -1;
   for (const Block& block : graph.blocks) {
-    if (!block.checkpointable && layers_of(graph) > 0) continue;
+    if (!block.checkpointable && graph.layers() > 0) continue;
     const std::int64_t elements = narrow_to_int64(block.parameters().evaluate(graph.sizes));
     if (elements > most) {
       most = elements;

@@ -198,7 +198,7 @@ Expr LedgerUnits::prefetched(const Site& site) const {
 Expr LedgerUnits::kept_input(const Site& site) const {
   if (part_of(site) == Part::input) return first_layer();
   if (part_of(site) != Part::layer) return {};
-  const bool last = site.layers_before + 1 == layers_of(graph_);
+  const bool last = site.layers_before + 1 == graph_.layers();
   return last ? (tied_ ? Expr() : ends_.tail) : layer(site.block);
 }
 

@@ -142,11 +142,11 @@ class LedgerWriter {
   void add_kept(Alive& alive, const Site& site, Run run) {
     const bool second = run != Run::forward;
     Expr casts;
+    const std::vector<std::int64_t> again = passes_.run_again_before(site);
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
       const Block& block = graph_.blocks[i];
       if (site.before[i] == 0) continue;
-      const std::int64_t dropped =
-          block.checkpointable && checkpoint_ > 0 ? site.before[i] / plan_.every : 0;
+      const std::int64_t dropped = again[i];
       const std::int64_t whole = site.before[i] - dropped;
       // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
       casts += layer_count_.times(second ? whole : site.before[i]) * block.saved_cast_bytes();
@@ -185,16 +185,14 @@ class LedgerWriter {
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
     const std::int64_t reached = site.layers_before + (inside && run != Run::behind ? 1 : 0);
-    const std::int64_t checkpoints =
-        plan_.every > 1 ? reached / plan_.every : (reached + checkpoint_ - 1) / checkpoint_;
     add_term(alive, {"activations: checkpointed inputs", TermGroup::activations,
-                     layer_count_.times(checkpoints) * layer_input_,
+                     layer_count_.times(plan_.checkpoints_of(reached)) * layer_input_,
                      "torch.utils.checkpoint: one input a checkpoint", ""});
     if (run != Run::backward || !inside) return;
-    const std::int64_t again = site.layers_before % checkpoint_;
+    const std::int64_t beside = site.layers_before % checkpoint_;
     add_term(alive,
              {"activations: layers recomputed before this one", TermGroup::activations,
-              again * graph_.blocks[site.block].saved_bytes(false),
+              beside * graph_.blocks[site.block].saved_bytes(false),
               "torch.utils.checkpoint: a checkpoint of several layers comes back whole", ""});
   }
 

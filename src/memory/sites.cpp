@@ -1,46 +1,6 @@
 #include "sites.hpp"
 
-#include <variant>
-
 namespace memest {
-namespace {
-
-struct CheckpointLength {
-  std::int64_t layers;
-
-  std::int64_t operator()(const NoRecompute&) const { return 0; }
-  std::int64_t operator()(const SelectiveRecompute&) const { return 0; }
-  std::int64_t operator()(const FullRecompute& recompute) const { return recompute.layers; }
-  std::int64_t operator()(const EveryRecompute& recompute) const { return recompute.every; }
-  std::int64_t operator()(const SqrtRecompute&) const {
-    std::int64_t checkpoints = 1;  // ⌈√L⌉
-    while (checkpoints * checkpoints < layers) ++checkpoints;
-    return (layers + checkpoints - 1) / checkpoints;
-  }
-};
-
-}  // namespace
-
-std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers) {
-  return std::visit(CheckpointLength{layers}, recompute);
-}
-
-/// torchtitan's checkpoints hold a layer each (torchtitan/distributed/activation_checkpoint.py).
-CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers) {
-  if (training.implementation.framework != Framework::torchtitan) {
-    return {.length = checkpoint_length(training.recompute, layers),
-            .to_end = training.implementation.compile != CompileScope::off};
-  }
-  if (std::holds_alternative<NoRecompute>(training.recompute)) return {};
-  // One inside of a compiled region runs again what its backward reads.
-  const bool compiled = training.implementation.compile != CompileScope::off;
-  CheckpointPlan plan{.length = 1, .to_end = !compiled};
-  if (const auto* every = std::get_if<EveryRecompute>(&training.recompute)) {
-    plan.every = every->every;
-  }
-  plan.selects = std::holds_alternative<SelectiveRecompute>(training.recompute);
-  return plan;
-}
 
 std::vector<std::span<const BlockRun>> stages_of(const Graph& graph) {
   const std::span<const BlockRun> order(graph.order);
@@ -61,8 +21,6 @@ std::int64_t layers_of(const Graph& graph, std::span<const BlockRun> stage) {
   return layers;
 }
 
-std::int64_t layers_of(const Graph& graph) { return layers_of(graph, graph.order); }
-
 namespace {
 
 /// Which layers of a run of `repeat`, that stands behind `layers_before` others, are sites.
@@ -70,10 +28,13 @@ struct SitesOfRun {
   std::int64_t repeat = 0;
   std::int64_t layers_before = 0;
   std::int64_t period = 0;  ///< of checkpoints
+  std::int64_t most = 0;    ///< the first so many of a stage alone have one; 0: all
   std::int64_t edge = 1;    ///< how many at each end are places of their own
 
   [[nodiscard]] bool holds(std::int64_t layer) const {
     if (layer < edge || layer + edge >= repeat) return true;
+    const std::int64_t behind = layers_before + layer - most;
+    if (most > 0 && behind + edge >= 0 && behind < edge) return true;
     if (period < 2) return false;
     const bool ends = place_of(layer) == 0 || place_of(layer) + 1 == period;
     return ends && (layer < edge * period || layer + edge * period >= repeat);
@@ -98,8 +59,11 @@ std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
   std::vector<Site> sites;
   for (const BlockRun& run : stage) {
     const Block& block = graph.blocks[run.block];
-    const SitesOfRun sites_of_run{run.repeat, layers_before, block.checkpointable ? period : 0,
-                                  block.checkpointable && choice.neighbours ? 2 : 1};
+    const SitesOfRun sites_of_run{.repeat = run.repeat,
+                                  .layers_before = layers_before,
+                                  .period = block.checkpointable ? period : 0,
+                                  .most = block.checkpointable ? choice.plan.most : 0,
+                                  .edge = block.checkpointable && choice.neighbours ? 2 : 1};
     for (std::int64_t i = 0; i < run.repeat; ++i) {
       --after[run.block];
       if (sites_of_run.holds(i)) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
-#include "memest/spec/training.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 
 namespace memest {
 
@@ -26,16 +26,6 @@ struct Site {
 /// What runs in one go: the stages of a pipeline rank, or the whole model as one.
 std::vector<std::span<const BlockRun>> stages_of(const Graph& graph);
 
-/// Which layers keep little and run again.
-struct CheckpointPlan {
-  std::int64_t length = 0;  ///< layers of one checkpoint; 0: nothing is recomputed whole
-  std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
-  bool to_end = false;      ///< a second forward runs to its end
-  bool selects = false;     ///< what the operations of a list make stays
-};
-/// Of a stage of so many layers.
-CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers);
-
 /// Which places count.
 struct SiteChoice {
   CheckpointPlan plan;
@@ -48,12 +38,7 @@ struct SiteChoice {
 std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
                            const SiteChoice& choice);
 
-/// Layers of one checkpoint: 0 where nothing is recomputed whole.
-std::int64_t checkpoint_length(const Recompute& recompute, std::int64_t layers);
-
 /// Checkpointable blocks of a stage.
 std::int64_t layers_of(const Graph& graph, std::span<const BlockRun> stage);
-/// Of a rank: of all its stages.
-std::int64_t layers_of(const Graph& graph);
 
 }  // namespace memest

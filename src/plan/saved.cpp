@@ -4,25 +4,31 @@
 #include <vector>
 
 #include "memest/plan/estimate.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/time/work.hpp"
 
 namespace memest {
 namespace {
 
-/// Inputs of checkpointable layers that are not kept where `length` layers share one checkpoint.
-Expr inputs_without_checkpoint(const Graph& graph, std::int64_t length) {
-  Expr dropped;
+/// What stays of one stage where whole layers run again: their checkpoints' inputs, and the rest.
+Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
+  const std::int64_t layers = graph.layers();
+  const bool all = plan.again_of(layers) == layers;
+  Expr saved = all ? graph.saved_bytes_with_full_recompute() : graph.saved_bytes();
   std::int64_t layer = 0;
   for (const BlockRun& run : graph.order) {
     const Block& block = graph.blocks[run.block];
     if (!block.checkpointable) continue;
-    const std::int64_t before = (layer + length - 1) / length;
-    layer += run.repeat;
-    const std::int64_t checkpoints = (layer + length - 1) / length - before;
+    const std::int64_t end = layer + run.repeat;
+    const std::int64_t again = plan.again_of(end) - plan.again_of(layer);
+    const std::int64_t checkpoints = plan.checkpoints_of(end) - plan.checkpoints_of(layer);
     const Tensor& input = block.tensors[block.input];
-    dropped += (run.repeat - checkpoints) * block.tensors[input.storage].bytes();
+    const Expr input_bytes = block.tensors[input.storage].bytes();
+    saved += checkpoints * input_bytes;
+    saved -= again * (all ? input_bytes : block.saved_bytes(false));
+    layer = end;
   }
-  return dropped;
+  return saved;
 }
 
 /// What selective recompute does not keep of a layer.
@@ -55,9 +61,8 @@ Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training) {
   if (std::holds_alternative<SelectiveRecompute>(training.recompute)) {
     return saved_without_attention_core(graph).bytes(sizes);
   }
-  const std::int64_t length = layers_of_checkpoint(graph, training.recompute);
-  return (graph.saved_bytes_with_full_recompute() - inputs_without_checkpoint(graph, length))
-      .bytes(sizes);
+  const CheckpointPlan plan = checkpoint_plan_of(training, graph.layers());
+  return saved_beside_checkpoints(graph, plan).bytes(sizes);
 }
 
 std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& training) {

@@ -223,6 +223,10 @@ constexpr std::array kRules = {
          },
          "a causal sequence is cut into two parts for every context-parallel rank",
          "choose a 'seq_len' that is a multiple of twice the 'context' ranks"},
+    Rule{"parallelism", "zero",
+         [](const Job& job) { return job.parallelism.zero > ZeroStage::optimizer; },
+         "Megatron's distributed optimizer is ZeRO 1, and shards no more than that",
+         "write 1, or 'distributed_optimizer: true'"},
     Rule{"parallelism", "overlap_param_gather",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;

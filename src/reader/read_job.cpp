@@ -103,16 +103,19 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
-/// torchtitan gives the ranks of an interleaved pipeline two stages where nothing is said.
-void set_stages_of_framework(const Value* parallelism, Job& job) {
+/// torchtitan gives the ranks of an interleaved pipeline two stages where nothing is said;
+/// Megatron's ZeRO 1 is its distributed optimizer.
+void set_layout_of_framework(const Value* written, Job& job) {
+  if (!job.training) return;
   constexpr std::int64_t kStages = 2;
-  const bool says = parallelism != nullptr && parallelism->find("virtual_stages") != nullptr;
-  const bool titan =
-      job.training && job.training->implementation.framework == Framework::torchtitan;
-  const Schedule schedule = job.parallelism.schedule;
+  Parallelism& parallelism = job.parallelism;
+  const Framework framework = job.training->implementation.framework;
+  const bool says = written != nullptr && written->find("virtual_stages") != nullptr;
+  const Schedule schedule = parallelism.schedule;
   const bool several = schedule == Schedule::interleaved || schedule == Schedule::zero_bubble;
-  if (titan && !says && several) {
-    job.parallelism.virtual_stages = kStages;
+  if (framework == Framework::torchtitan && !says && several) parallelism.virtual_stages = kStages;
+  if (framework == Framework::megatron && parallelism.zero == ZeroStage::optimizer) {
+    parallelism.distributed_optimizer = true;
   }
 }
 
@@ -147,7 +150,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     job.inference = read_inference(*inference, has_model ? &job.model : nullptr, diagnostics);
     if (job.inference) job.scaled_margins = find_margins(job.inference->implementation);
   }
-  set_stages_of_framework(mapping("parallelism"), job);
+  set_layout_of_framework(mapping("parallelism"), job);
   check_inference_alone(root, job, diagnostics);
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);

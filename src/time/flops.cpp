@@ -46,6 +46,15 @@ ConventionSizes convention_sizes(const ModelSpec& model) {
   return sizes;
 }
 
+/// Layers of every stage of the job's pipeline.
+std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
+  const StageSplit split = job.stage_split(graph.layers());
+  const std::int64_t stages = job.parallelism.pipeline * job.parallelism.virtual_stages;
+  std::vector<std::int64_t> layers;
+  for (std::int64_t i = 0; i < stages; ++i) layers.push_back(stage_of(split, i, stages).count);
+  return layers;
+}
+
 /// FLOPs of what runs: forward, and backward with what it recomputes.
 void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   const Bindings sizes = sizes_of(graph, *job.forward());
@@ -56,7 +65,8 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
     }
   }
   if (!job.training) return;
-  const Recomputations again = recomputations_of(graph, *job.training);
+  const Recomputations again =
+      recomputations_of(graph, *job.training, layers_of_stages(graph, job));
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (std::size_t op = 0; op < again[block].size(); ++op) {
       if (again[block][op] == 0) continue;

@@ -9,6 +9,7 @@
 
 #include "collectives.hpp"
 #include "host_step.hpp"
+#include "recomputation.hpp"
 #include "step_share.hpp"
 
 namespace memest {
@@ -273,10 +274,7 @@ PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& price
   }
   match_weights(work);
   tied_ = tied_parameters(job, work);
-  if (const auto* full = std::get_if<FullRecompute>(&job.training->recompute);
-      full != nullptr && full->method == RecomputeMethod::block) {
-    recomputed_ = full->layers;
-  }
+  checkpoints_ = checkpoint_plan_of(*job.training, layers());
 }
 
 void PricedModel::match_weights(const StepWork& work) {
@@ -304,9 +302,8 @@ PartCost PricedModel::stage(std::int64_t index, std::int64_t stages,
                                   index, stages);
   PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
   part -= before_[static_cast<std::size_t>(span.first)];
-  if (recomputed_ > 0 && span.count > recomputed_) {
-    part.passes.recompute *= static_cast<double>(recomputed_) / static_cast<double>(span.count);
-  }
+  if (checkpoints_.most > 0)
+    part.passes.recompute *= over_single_stage(checkpoints_, span.count, layers());
   if (index == 0) part += front_;
   if (index + 1 == stages) part += back_;
   return part;

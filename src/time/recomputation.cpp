@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "memest/diag/expect.hpp"
-#include "memest/time/work.hpp"
 
 namespace memest {
 namespace {
@@ -62,32 +61,24 @@ bool stops_early(const TrainingSpec& training) {
   unreachable("every framework stops early or not");
 }
 
-std::int64_t checkpointable_layers(const Graph& graph) {
-  std::int64_t layers = 0;
-  for (const BlockRun& run : graph.order) {
-    if (graph.blocks[run.block].checkpointable) layers += run.repeat;
-  }
-  return layers;
-}
-
-/// ⌈L / ⌈√L⌉⌉: layers of one of ⌈√L⌉ segments.
-std::int64_t sqrt_segment(std::int64_t layers) {
-  std::int64_t root = 0;
-  while (root * root < layers) ++root;
-  return root == 0 ? 1 : (layers + root - 1) / root;
-}
-
-/// Only the last block of a segment can stop early: the ones before it must produce their outputs.
-std::vector<BlockReruns> whole_block_reruns(const Graph& graph, std::int64_t segment) {
+/// Only the last block of a checkpoint can stop early: the ones before it must produce their
+/// outputs.
+std::vector<BlockReruns> whole_block_reruns(const Graph& graph, const TrainingSpec& training,
+                                            std::span<const std::int64_t> stages) {
   std::vector<BlockReruns> reruns(graph.blocks.size());
-  const std::int64_t layers = checkpointable_layers(graph);
+  auto stage = stages.begin();
   std::int64_t layer = 0;
   for (const BlockRun& run : graph.order) {
     if (!graph.blocks[run.block].checkpointable) continue;
-    for (std::int64_t i = 0; i < run.repeat; ++i) {
-      ++layer;
-      const bool last_of_segment = layer % segment == 0 || layer == layers;
-      ++(last_of_segment ? reruns[run.block].stopped_early : reruns[run.block].whole);
+    for (std::int64_t i = 0; i < run.repeat; ++i, ++layer) {
+      while (layer == *stage) {
+        layer = 0;
+        ++stage;
+      }
+      const CheckpointPlan plan = checkpoint_plan_of(training, *stage);
+      if (!plan.runs_again(layer)) continue;
+      BlockReruns& of_block = reruns[run.block];
+      ++(plan.ends_checkpoint(layer, *stage) ? of_block.stopped_early : of_block.whole);
     }
   }
   return reruns;
@@ -99,50 +90,61 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   return executions;
 }
 
-void recompute_selectively(const Graph& graph, Recomputations& result) {
+/// Of the ops of a block those that selective recompute runs again. In a region that is compiled
+/// with its checkpoint, not those whose results no backward reads.
+std::vector<bool> selected(const Block& block, const SelectiveRecompute& parts, bool early) {
+  const bool keeps = block.keeps_selectively();
+  const std::size_t reached = early ? ops_before_early_stop(block) : block.ops.size();
+  std::vector<bool> again(block.ops.size());
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    const Op& op = block.ops[i];
+    const bool inside =
+        (parts.attention_core && op.attention_core) || (parts.feed_forward && op.feed_forward);
+    again[i] = keeps ? i < reached && !op.kept_selectively : inside;
+  }
+  return again;
+}
+
+Recomputations recompute_selectively(const Graph& graph, const SelectiveRecompute& parts,
+                                     bool early) {
   const std::vector<std::int64_t> executions = executions_of_blocks(graph);
+  Recomputations result;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
+    result.emplace_back(described.ops.size(), 0);
     if (!described.checkpointable) continue;
-    const bool keeps = described.keeps_selectively();
-    for (std::size_t op = 0; op < described.ops.size(); ++op) {
-      const Op& rerun = described.ops[op];
-      if (keeps ? !rerun.kept_selectively : rerun.attention_core)
-        result[block][op] = executions[block];
+    const std::vector<bool> again = selected(described, parts, early);
+    for (std::size_t op = 0; op < again.size(); ++op) {
+      if (again[op]) result[block][op] = executions[block];
     }
   }
+  return result;
 }
 
 }  // namespace
 
-std::int64_t layers_of_checkpoint(const Graph& graph, const Recompute& recompute) {
-  if (std::holds_alternative<FullRecompute>(recompute)) return 1;
-  if (const auto* every = std::get_if<EveryRecompute>(&recompute)) return every->every;
-  if (std::holds_alternative<SqrtRecompute>(recompute)) {
-    return sqrt_segment(checkpointable_layers(graph));
-  }
-  return 0;
-}
-
-Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training) {
-  Recomputations result;
-  for (const Block& block : graph.blocks) result.emplace_back(block.ops.size(), 0);
-  if (std::holds_alternative<SelectiveRecompute>(training.recompute)) {
-    recompute_selectively(graph, result);
-    return result;
-  }
-  const std::int64_t segment = layers_of_checkpoint(graph, training.recompute);
-  if (segment == 0) return result;
+Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training,
+                                 std::span<const std::int64_t> stages) {
   const bool early = stops_early(training);
-  const std::vector<BlockReruns> reruns = whole_block_reruns(graph, segment);
+  if (const auto* parts = std::get_if<SelectiveRecompute>(&training.recompute)) {
+    return recompute_selectively(graph, *parts, early);
+  }
+  const std::vector<BlockReruns> reruns = whole_block_reruns(graph, training, stages);
+  Recomputations result;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    const std::size_t reached =
-        early ? ops_before_early_stop(graph.blocks[block]) : graph.blocks[block].ops.size();
-    for (std::size_t op = 0; op < result[block].size(); ++op) {
-      result[block][op] = reruns[block].whole + (op < reached ? reruns[block].stopped_early : 0);
-    }
+    const std::size_t ops = graph.blocks[block].ops.size();
+    const std::size_t reached = early ? ops_before_early_stop(graph.blocks[block]) : ops;
+    result.emplace_back(ops, reruns[block].whole);
+    for (std::size_t op = 0; op < reached; ++op) result[block][op] += reruns[block].stopped_early;
   }
   return result;
+}
+
+double over_single_stage(const CheckpointPlan& plan, std::int64_t count, std::int64_t all) {
+  const auto share = [&plan](std::int64_t layers) {
+    return static_cast<double>(plan.again_of(layers)) / static_cast<double>(layers);
+  };
+  return count == 0 ? 1 : share(count) / share(all);
 }
 
 }  // namespace memest

@@ -7,6 +7,7 @@
 #include "host_step.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
+#include "recomputation.hpp"
 #include "step_share.hpp"
 
 namespace memest {
@@ -24,57 +25,69 @@ struct StepPlace {
 /// causal fused attention leaves out the scores above the diagonal.
 double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op.causal ? 0.5 : 1; }
 
-/// How often one rank of the pipeline runs each block of the whole model in a micro-step.
-std::vector<double> executions_of_rank(const StepWork& work, const Job& job,
-                                       const PipelinePlace& place) {
+/// How often one rank of the pipeline runs a block of the whole model in a micro-step.
+struct RankRuns {
+  double forward = 0;
+  double checkpointed = 0;  ///< for a single run again of each by OpWork::recomputations
+};
+
+/// By block.
+std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
+                                   const PipelinePlace& place) {
   const Graph& graph = *work.graph;
-  StageSplit split = job.stage_split(0);
-  for (const BlockRun& run : graph.order) {
-    if (graph.blocks[run.block].checkpointable) split.layers += run.repeat;
-  }
-  const std::vector<LayerSpan> stages = stages_of(split, place);
-  const auto runs_here = [&](std::int64_t layer) {
-    return std::any_of(stages.begin(), stages.end(), [layer](const LayerSpan& span) {
-      return layer >= span.first && layer < span.first + span.count;
-    });
-  };
-  std::vector<double> executions(graph.blocks.size(), 0);
+  const std::int64_t layers = graph.layers();
+  const CheckpointPlan plan = checkpoint_plan_of(*job.training, layers);
+  const std::vector<LayerSpan> stages = stages_of(job.stage_split(layers), place);
+  std::vector<RankRuns> runs(graph.blocks.size());
   std::int64_t layer = 0;
+  const auto add_layer = [&](RankRuns& block) {
+    for (const LayerSpan& span : stages) {
+      if (layer < span.first || layer >= span.first + span.count) continue;
+      block.forward += 1;
+      block.checkpointed += plan.most > 0 ? over_single_stage(plan, span.count, layers) : 1;
+    }
+  };
   for (const BlockRun& run : graph.order) {
+    const bool is_layer = graph.blocks[run.block].checkpointable;
+    const bool here = layer == 0 ? place.rank == 0 : place.rank + 1 == place.ranks;
     for (std::int64_t i = 0; i < run.repeat; ++i) {
-      const bool is_layer = graph.blocks[run.block].checkpointable;
-      const bool is_front = !is_layer && layer == 0;
-      const bool here = is_layer   ? runs_here(layer)
-                        : is_front ? place.rank == 0
-                                   : place.rank + 1 == place.ranks;
-      if (here) executions[run.block] += 1;
-      if (is_layer) ++layer;
+      if (is_layer) {
+        add_layer(runs[run.block]);
+        ++layer;
+      } else if (here) {
+        runs[run.block].forward += 1;
+      }
     }
   }
-  return executions;
+  return runs;
+}
+
+double again_of(const OpWork& op, const RankRuns& runs) {
+  return runs.checkpointed * op.recomputations / std::max(op.executions, 1.0);
 }
 
 /// The pass that takes most of the op's time decides what binds it and how it is known.
 OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price,
-                  double executions) {
+                  const RankRuns& runs) {
   const double share = step_share(place.job.hardware.gpu,
                                   place.job.training->implementation.framework, Outlook::expected);
-  const double again = executions * op.recomputations / std::max(op.executions, 1.0);
-  const double forward = (executions + again) * price.forward.expected;
+  const double executions = runs.forward;
+  const double forwards = executions + again_of(op, runs);
+  const double forward = forwards * price.forward.expected;
   const double backward = executions * price.backward.expected;
   const CallPrice& longer = forward >= backward ? price.forward : price.backward;
-  const double runs = share_that_runs(*op.op);
+  const double computed = share_that_runs(*op.op);
   const double micro_steps = place.work.micro_steps;
   const auto of_all_passes = [&](double forward_amount, double backward_amount) {
-    return micro_steps * ((executions + again) * forward_amount + executions * backward_amount);
+    return micro_steps * (forwards * forward_amount + executions * backward_amount);
   };
   return {.block = place.work.graph->blocks[op.block].name,
           .op = op.op->name,
           .op_class = class_of(op.op->kind),
           .seconds = Seconds(micro_steps * (forward + backward) / share),
           .bound = longer.bound,
-          .intensity = op.forward.bytes > 0 ? runs * op.forward.flops / op.forward.bytes : 0,
-          .flops = runs * of_all_passes(op.forward.flops, op.backward.flops),
+          .intensity = op.forward.bytes > 0 ? computed * op.forward.flops / op.forward.bytes : 0,
+          .flops = computed * of_all_passes(op.forward.flops, op.backward.flops),
           .bytes = of_all_passes(op.forward.bytes, op.backward.bytes),
           .origin = longer.origin};
 }
@@ -123,17 +136,17 @@ void add_waiting(OpTimes& times, const std::vector<MessageWork>& messages, const
   times.add_messages(group, "messages", executions * price.expected, price.origin);
 }
 
-void add_ops(OpTimes& times, const StepPlace& place, const std::vector<double>& executions) {
+void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>& of_blocks) {
   for (std::size_t i = 0; i < place.prices.size(); ++i) {
     const OpWork& op = place.work.ops[i];
     if (op.op->once) continue;
-    const double runs = executions[op.block];
+    const RankRuns& runs = of_blocks[op.block];
     times.add(time_of_op(op, place, place.prices[i], runs));
-    const double again = runs * op.recomputations / std::max(op.executions, 1.0);
     const double steps = place.work.micro_steps;
     add_waiting(times, op.forward_messages, place.prices[i].forward_messages,
-                steps * (runs + again));
-    add_waiting(times, op.backward_messages, place.prices[i].backward_messages, steps * runs);
+                steps * (runs.forward + again_of(op, runs)));
+    add_waiting(times, op.backward_messages, place.prices[i].backward_messages,
+                steps * runs.forward);
   }
 }
 
@@ -141,8 +154,8 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
   const Parallelism& parallelism = place.job.parallelism;
   OpTimes times;
   add_ops(times, place,
-          executions_of_rank(place.work, place.job,
-                             {parallelism.pipeline, step.rank, parallelism.virtual_stages}));
+          runs_of_rank(place.work, place.job,
+                       {parallelism.pipeline, step.rank, parallelism.virtual_stages}));
   const auto add_update = [&](std::string_view name, StreamOp op, double seconds) {
     const bool on_host = parallelism.offload.optimizer;
     const LawOrigin origin =

@@ -1,6 +1,7 @@
 #include "memest/time/work.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "calls.hpp"
@@ -138,7 +139,8 @@ StepWork work_of(const Graph& graph, const Job& job) {
   expect(job.training.has_value(), "a job without training has no step");
   const TrainingSpec& training = *job.training;
   const Bindings sizes = sizes_of(graph, training);
-  const Recomputations again = recomputations_of(graph, training);
+  const std::array stage{graph.layers()};
+  const Recomputations again = recomputations_of(graph, training, stage);
 
   std::vector<double> executions(graph.blocks.size(), 0);
   for (const BlockRun& run : graph.order) {

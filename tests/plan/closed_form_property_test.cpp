@@ -102,9 +102,10 @@ class Specs {
            ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
            ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad", "fp32"}) +
            ", recompute: " +
-           one_of(std::array{
-               "none", layers % 2 == 0 ? "{full: {method: uniform, layers: 2}}" : "none",
-               "{full: {method: uniform, layers: 1}}", "{selective: [attention-core]}"}) +
+           one_of(
+               std::array{"none", layers % 2 == 0 ? "{full: {method: uniform, layers: 2}}" : "none",
+                          "{full: {method: uniform, layers: 1}}",
+                          "{full: {method: block, layers: 2}}", "{selective: [attention-core]}"}) +
            ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
            ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
            "parallelism: {data: " + std::to_string(data) + ", tensor: " + std::to_string(tensor) +
@@ -131,6 +132,7 @@ class Specs {
            "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 4})) +
            ", seq_len: " + std::to_string(one_of(std::array{256, 512, 1024})) +
            ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad"}) +
+           ", recompute: " + one_of(std::array{"none", "{full: {method: block, layers: 2}}"}) +
            ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
            ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
            "parallelism: {data: 4, expert: " + std::to_string(ranks) +
@@ -154,6 +156,7 @@ class Specs {
            ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad"}) +
            ", recompute: " +
            one_of(std::array{"none", "{full: {method: uniform, layers: 1}}",
+                             "{full: {method: block, layers: 1}}",
                              "{selective: [attention-core]}"}) +
            ", gradient_accumulation: " + std::to_string(pipeline_ * one_of(std::array{1, 2, 3})) +
            ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +

@@ -208,9 +208,8 @@ TEST_CASE("Where no closed form is known, the terms are what the replay found at
       "model: {family: decoder, layers: 4, hidden_size: 256, heads: 4, kv_heads: 2, ffn_size: 768, "
       "vocab_size: 1024, activation: swiglu, norm: rmsnorm, position: rope, bias: false, "
       "dropout: 0.0, tied_embeddings: false}\n"
-      "training: {seq_len: 128, micro_batch: 2, precision: megatron, recompute: {full: {method: "
-      "block, "
-      "layers: 1}}, implementation: {name: megatron, layers: local, attention: unfused}}\n"
+      "training: {seq_len: 128, micro_batch: 2, precision: megatron, recompute: {selective: "
+      "[feed-forward]}, implementation: {name: megatron, layers: local, attention: unfused}}\n"
       "parallelism: {data: 4}\n"
       "hardware: {gpu: h200-sxm-141gb, count: 4}\n"));
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);
@@ -218,6 +217,20 @@ TEST_CASE("Where no closed form is known, the terms are what the replay found at
   CHECK(memory.estimate.allocated() == memory.allocated());
   CHECK(memory.estimate.outside > Bytes());
   CHECK(memory.device() == *memory.reserved() + memory.estimate.outside);
+}
+
+TEST_CASE("what every second layer saves is half of what all do and half of their checkpoints") {
+  const auto saved = [](const std::string& recompute) {
+    return saved_of(estimate_job(
+        test::job_from("model: llama-3-8b\ntraining: {seq_len: 2048, precision: fsdp2-bf16, "
+                       "recompute: " +
+                       recompute +
+                       ", implementation: torchtitan}\nparallelism: {data: 8, fsdp: {version: "
+                       "2}}\nhardware: {gpu: h100-sxm-80gb, count: 8}\n")));
+  };
+  const Bytes layer = saved("none") - saved("{every: 32}");
+  CHECK(saved("none") - saved("{every: 2}") == layer * 16);
+  CHECK(saved("none") - saved("{every: 3}") == layer * 10);
 }
 
 TEST_CASE("layers of two kinds under one checkpoint keep the tables that each reads") {

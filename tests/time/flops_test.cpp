@@ -103,6 +103,56 @@ TEST_CASE("Only the last layer of a shared checkpoint stops early") {
   CHECK(count_flops(graph, job).backward == kept + flops((2 * kLayers - 3) * kLinear));
 }
 
+TEST_CASE("torchtitan runs one layer of every four again") {
+  const Graph graph = stack_of({linear_op("a", 0, 1), linear_op("b", 1, 2)}, 14, kHidden);
+  Job job = stack_job(14, kHidden);
+  job.training->implementation.framework = Framework::torchtitan;
+  const Flops kept = count_flops(graph, job).backward;
+  job.training->recompute = EveryRecompute{.every = 4};
+  CHECK(count_flops(graph, job).backward == kept + flops(3 * 2 * kLinear));
+}
+
+TEST_CASE("Recompute by block runs the first layers of every stage again") {
+  const Graph graph = stack_of({linear_op("a", 0, 1)}, kLayers, kHidden);
+  Job job = stack_job(kLayers, kHidden);
+  job.training->implementation.framework = Framework::megatron;
+  const Flops kept = count_flops(graph, job).backward;
+  job.training->recompute = FullRecompute{.method = RecomputeMethod::block, .layers = 2};
+  CHECK(count_flops(graph, job).backward == kept + flops(2 * kLinear));
+  job.parallelism.pipeline = 2;
+  CHECK(count_flops(graph, job).backward == kept + flops(4 * kLinear));
+  job.training->recompute = FullRecompute{.method = RecomputeMethod::block, .layers = 9};
+  CHECK(count_flops(graph, job).backward == kept + flops(kLayers * kLinear));
+}
+
+TEST_CASE("Selective recompute runs the parts again that it names") {
+  Op feed_forward = linear_op("up", 2, 3);
+  feed_forward.feed_forward = true;
+  const Graph graph =
+      stack_of({linear_op("a", 0, 1), attention_op(1, 2), feed_forward}, kLayers, kHidden);
+  Job job = stack_job(kLayers, kHidden);
+  const Flops kept = count_flops(graph, job).backward;
+  job.training->recompute = SelectiveRecompute{.attention_core = false, .feed_forward = true};
+  CHECK(count_flops(graph, job).backward == kept + flops(kLayers * kLinear));
+  job.training->recompute = SelectiveRecompute{.feed_forward = true};
+  CHECK(count_flops(graph, job).backward == kept + flops(kLayers * (kLinear + kAttention)));
+}
+
+TEST_CASE("A list of operators in a compiled layer runs again what a backward reads") {
+  Op kept_product = linear_op("a", 0, 1);
+  kept_product.kept_selectively = true;
+  const Graph graph =
+      stack_of({kept_product, linear_op("b", 1, 2), linear_op("c", 2, 3)}, kLayers, kHidden);
+  Job job = stack_job(kLayers, kHidden);
+  job.training->implementation.framework = Framework::torchtitan;
+  const Flops kept = count_flops(graph, job).backward;
+  job.training->recompute = SelectiveRecompute{};
+  CHECK(count_flops(graph, job).backward == kept + flops(2 * kLayers * kLinear));
+  job.training->implementation.compile = CompileScope::blocks;
+  // What c makes no backward reads.
+  CHECK(count_flops(graph, job).backward == kept + flops(kLayers * kLinear));
+}
+
 TEST_CASE("Selective recompute runs the attention core again and nothing else") {
   const Graph graph = stack_of({linear_op("a", 0, 1), attention_op(1, 2)}, kLayers, kHidden);
   Job job = stack_job(kLayers, kHidden);

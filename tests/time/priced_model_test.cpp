@@ -174,4 +174,20 @@ TEST_CASE("Megatron reduces and gathers behind its passes, the others beside the
   CHECK(priced.model().step(job.parallelism, 1).weights < behind.weights);
 }
 
+TEST_CASE("a stage takes for recompute by block what its first layers take") {
+  const Graph graph = layers_alone(kLayers);
+  Job job = pipeline_job(1, 1);
+  const auto recompute_of = [&](Recompute recompute, std::int64_t stages) {
+    job.training->implementation.framework = Framework::megatron;
+    job.training->recompute = recompute;
+    const Priced priced(graph, job);
+    return priced.model().stage(0, stages, job.parallelism).passes.recompute;
+  };
+  const double layer = recompute_of(FullRecompute{}, kLayers);
+  const FullRecompute three{.method = RecomputeMethod::block, .layers = 3};
+  CHECK(recompute_of(three, 1) == Approx(3 * layer));
+  CHECK(recompute_of(three, 2) == Approx(3 * layer));
+  CHECK(recompute_of(three, 8) == Approx(2 * layer));
+}
+
 }  // namespace memest

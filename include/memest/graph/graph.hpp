@@ -67,6 +67,9 @@ struct Graph {
   Bindings
       sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them
 
+  /// Checkpointable blocks of the forward order.
+  [[nodiscard]] std::int64_t layers() const;
+
   /// Bytes that autograd keeps in one forward, parameters excluded, each shared tensor once.
   [[nodiscard]] Expr saved_bytes() const;
   /// The same for every block of the forward order, a run's blocks one by one: what each is the

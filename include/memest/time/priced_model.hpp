@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "memest/time/prices.hpp"
@@ -90,7 +91,7 @@ class PricedModel {
   PartCost front_;                ///< what lies before the layers
   PartCost back_;                 ///< and behind
   double tied_ = 0;               ///< parameters of the table that is the head too
-  std::int64_t recomputed_ = 0;   ///< layers a stage at most; 0: all of them
+  CheckpointPlan checkpoints_;
 };
 
 /// What a search asks for.

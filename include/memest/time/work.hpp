@@ -33,7 +33,7 @@ struct OpWork {
   std::size_t block = 0;      ///< index into Graph::blocks
   const Op* op = nullptr;     ///< into the graph, which outlives this
   double executions = 0;      ///< of the forward, and of the backward: one a layer
-  double recomputations = 0;  ///< of the forward, inside the backward pass
+  double recomputations = 0;  ///< of the forward, inside the backward pass, in a single stage
   PassWork forward;
   PassWork backward;
   /// What the passes call; empty where no kernel runs.
@@ -71,8 +71,5 @@ StepWork work_of(const Graph& graph, const Job& job);
 
 /// The graph's symbols with the pass's micro-batch and sequence length.
 Bindings sizes_of(const Graph& graph, const ForwardSpec& forward);
-
-/// Layers that share one checkpoint under `recompute`; 0 where no whole layer is recomputed.
-std::int64_t layers_of_checkpoint(const Graph& graph, const Recompute& recompute);
 
 }  // namespace memest

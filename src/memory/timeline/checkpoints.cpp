@@ -103,10 +103,10 @@ std::vector<Checkpoint> around_parts(const Graph& graph, const ForwardOrder& ord
   return list;
 }
 
-/// The layers of each stage in checkpoints of `length`; of all, or of the first `most` alone.
+/// The layers of each stage, or the first of them.
 std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
                                   const FullRecompute& full) {
-  const bool uniform = full.method == RecomputeMethod::uniform;
+  const CheckpointPlan plan = checkpoint_plan_of(full, Framework::megatron, graph.layers());
   std::vector<Checkpoint> list;
   const std::vector<Stretch> stretches = stretches_of(graph, order);
   for (const StageSites& stage : order.stages()) {
@@ -114,8 +114,8 @@ std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
     for (const Stretch& stretch : stretches) {
       if (!stretch.layer || stretch.begin < stage.begin || stretch.end > stage.end) continue;
       const std::int64_t index = layer++;
-      if (!uniform && index >= full.layers) continue;
-      if (uniform && index % full.layers != 0) {
+      if (!plan.runs_again(index)) continue;
+      if (index % plan.length != 0) {
         Checkpoint& open = list.back();
         open = checkpoint_of(order, open.begin, stretch.end, std::move(open.inputs));
         continue;
@@ -169,10 +169,11 @@ Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
     checkpoints.list = cut_behind_attention(graph, order, std::move(layers));
     return checkpoints;
   }
-  const auto* every = std::get_if<EveryRecompute>(&recompute);
-  const auto step = static_cast<std::size_t>(every != nullptr ? every->every : 1);
-  for (std::size_t i = step; i <= layers.size(); i += step) {
-    checkpoints.list.push_back(std::move(layers[i - 1]));
+  const CheckpointPlan plan = checkpoint_plan_of(recompute, Framework::torchtitan, graph.layers());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (plan.runs_again(static_cast<std::int64_t>(i))) {
+      checkpoints.list.push_back(std::move(layers[i]));
+    }
   }
   return checkpoints;
 }
@@ -187,7 +188,7 @@ Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
     around.list = around_parts(graph, order, *parts);
     return around;
   }
-  const std::int64_t length = checkpoint_length(recompute, layers_of(graph));
+  const std::int64_t length = checkpoint_plan_of(recompute, framework, graph.layers()).length;
   if (length == 0) return {};
   const auto* full = std::get_if<FullRecompute>(&recompute);
   Checkpoints checkpoints{by_layers(graph, order, length), full != nullptr && full->reentrant};

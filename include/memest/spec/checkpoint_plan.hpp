@@ -1,0 +1,33 @@
+// Which layers a recompute policy puts into checkpoints: one rule for memory, FLOPs and time.
+#pragma once
+
+#include <cstdint>
+
+#include "memest/spec/training.hpp"
+
+namespace memest {
+
+/// Over the layers of one stage, numbered from 0 on.
+struct CheckpointPlan {
+  std::int64_t length = 0;  ///< layers of one checkpoint; 0: no whole layer runs again
+  std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
+  std::int64_t most = 0;    ///< only the first layers of a stage have checkpoints; 0: all may
+  bool to_end = false;      ///< a second forward runs to its end
+  bool selects = false;     ///< what the operations of a list make stays
+
+  [[nodiscard]] bool runs_again(std::int64_t layer) const;
+  /// Whether a checkpoint ends with it, in a stage of so many.
+  [[nodiscard]] bool ends_checkpoint(std::int64_t layer, std::int64_t layers) const;
+  /// How many of the first `layers` run again.
+  [[nodiscard]] std::int64_t again_of(std::int64_t layers) const;
+  /// How many checkpoints the first `layers` begin.
+  [[nodiscard]] std::int64_t checkpoints_of(std::int64_t layers) const;
+};
+
+/// What `framework` means by `recompute` in a stage of so many layers; `to_end` is left open.
+CheckpointPlan checkpoint_plan_of(const Recompute& recompute, Framework framework,
+                                  std::int64_t layers);
+/// The same with `to_end`, as the layers are compiled or not.
+CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers);
+
+}  // namespace memest

@@ -1,0 +1,72 @@
+#include "memest/spec/checkpoint_plan.hpp"
+
+#include <algorithm>
+#include <variant>
+
+namespace memest {
+namespace {
+
+/// Of one policy, whatever the framework.
+struct PlanOf {
+  std::int64_t layers;
+
+  CheckpointPlan operator()(const NoRecompute&) const { return {}; }
+  CheckpointPlan operator()(const SelectiveRecompute&) const { return {}; }
+  CheckpointPlan operator()(const FullRecompute& full) const {
+    if (full.method == RecomputeMethod::block) return {.length = 1, .most = full.layers};
+    return {.length = full.layers};
+  }
+  CheckpointPlan operator()(const EveryRecompute& every) const { return {.length = every.every}; }
+  CheckpointPlan operator()(const SqrtRecompute&) const {
+    std::int64_t checkpoints = 1;  // ⌈√L⌉
+    while (checkpoints * checkpoints < layers) ++checkpoints;
+    return {.length = (layers + checkpoints - 1) / checkpoints};
+  }
+};
+
+/// torchtitan's checkpoints hold a layer each (torchtitan/distributed/activation_checkpoint.py).
+CheckpointPlan plan_of_torchtitan(const Recompute& recompute) {
+  if (std::holds_alternative<NoRecompute>(recompute)) return {};
+  CheckpointPlan plan{.length = 1};
+  if (const auto* every = std::get_if<EveryRecompute>(&recompute)) plan.every = every->every;
+  plan.selects = std::holds_alternative<SelectiveRecompute>(recompute);
+  return plan;
+}
+
+}  // namespace
+
+bool CheckpointPlan::runs_again(std::int64_t layer) const {
+  if (length == 0 || (most > 0 && layer >= most)) return false;
+  return (layer + 1) % every == 0;
+}
+
+bool CheckpointPlan::ends_checkpoint(std::int64_t layer, std::int64_t layers) const {
+  return runs_again(layer) && ((layer + 1) % length == 0 || layer + 1 == layers);
+}
+
+std::int64_t CheckpointPlan::again_of(std::int64_t layers) const {
+  if (length == 0) return 0;
+  return (most > 0 ? std::min(most, layers) : layers) / every;
+}
+
+std::int64_t CheckpointPlan::checkpoints_of(std::int64_t layers) const {
+  return length == 0 ? 0 : (again_of(layers) + length - 1) / length;
+}
+
+CheckpointPlan checkpoint_plan_of(const Recompute& recompute, Framework framework,
+                                  std::int64_t layers) {
+  return framework == Framework::torchtitan ? plan_of_torchtitan(recompute)
+                                            : std::visit(PlanOf{layers}, recompute);
+}
+
+CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers) {
+  const Implementation& implementation = training.implementation;
+  CheckpointPlan plan = checkpoint_plan_of(training.recompute, implementation.framework, layers);
+  // Around a compiled layer, which is one function, a checkpoint runs all of it; torchtitan's is
+  // compiled with its layer and runs what the backward reads.
+  const bool compiled = implementation.compile != CompileScope::off;
+  plan.to_end = compiled != (implementation.framework == Framework::torchtitan);
+  return plan;
+}
+
+}  // namespace memest

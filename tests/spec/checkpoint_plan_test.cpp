@@ -1,0 +1,81 @@
+#include "memest/spec/checkpoint_plan.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+namespace memest {
+namespace {
+
+constexpr std::int64_t kLayers = 14;
+
+/// The same counts layer by layer.
+void check_counts(const CheckpointPlan& plan) {
+  std::int64_t again = 0;
+  std::int64_t ended = 0;
+  for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+    CHECK(plan.again_of(layer) == again);
+    again += plan.runs_again(layer) ? 1 : 0;
+    ended += plan.ends_checkpoint(layer, kLayers) ? 1 : 0;
+  }
+  CHECK(plan.again_of(kLayers) == again);
+  CHECK(plan.checkpoints_of(kLayers) == ended);
+}
+
+std::vector<Recompute> policies() {
+  std::vector<Recompute> all = {NoRecompute{}, FullRecompute{}, SqrtRecompute{}};
+  for (const std::int64_t layers : {1, 3, 4, 20}) {
+    all.emplace_back(EveryRecompute{layers});
+    all.emplace_back(FullRecompute{.layers = layers});
+    all.emplace_back(FullRecompute{.method = RecomputeMethod::block, .layers = layers});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a plan's counts are the sums over its layers") {
+  for (const Framework framework : {Framework::transformers, Framework::torchtitan}) {
+    for (const Recompute& policy : policies()) {
+      INFO(text_of(policy));
+      check_counts(checkpoint_plan_of(policy, framework, kLayers));
+    }
+  }
+}
+
+TEST_CASE("every fourth layer is one of four in torchtitan, elsewhere four share a checkpoint") {
+  const CheckpointPlan one_of =
+      checkpoint_plan_of(EveryRecompute{4}, Framework::torchtitan, kLayers);
+  CHECK(one_of.again_of(kLayers) == 3);
+  CHECK(one_of.checkpoints_of(kLayers) == 3);
+  CHECK(one_of.runs_again(3));
+  CHECK_FALSE(one_of.runs_again(4));
+  const CheckpointPlan shared =
+      checkpoint_plan_of(EveryRecompute{4}, Framework::transformers, kLayers);
+  CHECK(shared.again_of(kLayers) == kLayers);
+  CHECK(shared.checkpoints_of(kLayers) == 4);
+}
+
+TEST_CASE("recompute by block takes the first layers of a stage, and no more than it has") {
+  const CheckpointPlan plan = checkpoint_plan_of(
+      FullRecompute{.method = RecomputeMethod::block, .layers = 3}, Framework::megatron, kLayers);
+  CHECK(plan.again_of(kLayers) == 3);
+  CHECK(plan.again_of(2) == 2);
+  CHECK(plan.runs_again(2));
+  CHECK_FALSE(plan.runs_again(3));
+}
+
+TEST_CASE("a compiled layer runs again to its end, but where its checkpoint is compiled with it") {
+  TrainingSpec training;
+  training.recompute = FullRecompute{};
+  const auto to_end = [&](Framework framework, CompileScope compile) {
+    training.implementation.framework = framework;
+    training.implementation.compile = compile;
+    return checkpoint_plan_of(training, kLayers).to_end;
+  };
+  CHECK_FALSE(to_end(Framework::transformers, CompileScope::off));
+  CHECK(to_end(Framework::transformers, CompileScope::blocks));
+  CHECK(to_end(Framework::torchtitan, CompileScope::off));
+  CHECK_FALSE(to_end(Framework::torchtitan, CompileScope::blocks));
+}
+
+}  // namespace memest
