@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "graph_terms.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
 #include "moments.hpp"
 
@@ -31,7 +30,7 @@ LedgerStages::LedgerStages(const LedgerUnits& units, const Job& job, std::int64_
     : units_(units),
       graph_(units.graph()),
       job_(job),
-      rank_(rank),
+      place_(place_of(job.parallelism, rank)),
       kept_(std::move(kept)),
       lives_(kept_.size(), {Life()}),
       passing_(kept_.size()),
@@ -44,10 +43,18 @@ LedgerStages::LedgerStages(const LedgerUnits& units, const Job& job, std::int64_
   }
 }
 
-bool LedgerStages::is_first(std::size_t stage) const { return rank_ == 0 && stage == 0; }
+std::int64_t LedgerStages::index_of(std::size_t stage) const {
+  return stage_index(place_, static_cast<std::int64_t>(stage));
+}
+
+bool LedgerStages::is_first(std::size_t stage) const { return index_of(stage) == 0; }
 
 bool LedgerStages::is_last(std::size_t stage) const {
-  return rank_ + 1 == job_.parallelism.pipeline && stage + 1 == kept_.size();
+  return index_of(stage) + 1 == place_.ranks * place_.chunks;
+}
+
+bool LedgerStages::hands_on_here(std::size_t stage) const {
+  return stage + 1 < kept_.size() && index_of(stage + 1) == index_of(stage) + 1;
 }
 
 /// All stages have as many layers.
@@ -67,12 +74,16 @@ void LedgerStages::follow_torchtitan() {
   for (std::size_t stage = 0; stage < kept_.size(); ++stage) {
     const Expr answer =
         is_last(stage) ? input_bytes(graph_.blocks[graph_.order.back().block]) : stream_;
-    const Expr held = is_first(stage) ? answer : answer - stream_;
+    Expr held = is_first(stage) ? answer : answer - stream_;
+    if (hands_on_here(stage)) held -= stream_;
     kept_[stage] += held;
     const bool sends = !is_first(stage) && !interleaved;
     passing_[stage] = held + (sends ? stream_ : Expr());
     const std::int64_t ways = (is_first(stage) ? 0 : 1) + (is_last(stage) ? 0 : 1);
-    received += Expr(ways + (splits(stage) ? 1 : 0)) * Expr(Symbol::micro_batches) * stream_;
+    // The gradient that the input holds, unless it is in a buffer of the stage before.
+    const bool handed = stage > 0 && hands_on_here(stage - 1);
+    received +=
+        Expr(ways + (splits(stage) && !handed ? 1 : 0)) * Expr(Symbol::micro_batches) * stream_;
   }
   find_lives();
   const Expr ids = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len) * Expr(Symbol::context) *
@@ -215,11 +226,8 @@ void LedgerStages::find_lives() {
   std::vector<std::array<InFlight, 2>> most(stages);
   InFlight now{std::vector<std::int64_t>(stages), std::vector<std::int64_t>(stages),
                std::vector<bool>(stages), std::vector<bool>(stages)};
-  const Parallelism& parallelism = job_.parallelism;
   const std::int64_t count = job_.training->gradient_accumulation;
-  for (const PipelineAction& action :
-       actions_of(parallelism.schedule, {parallelism.pipeline, rank_, parallelism.virtual_stages},
-                  count)) {
+  for (const PipelineAction& action : actions_of(job_.parallelism.schedule, place_, count)) {
     const auto stage = static_cast<std::size_t>(action.chunk);
     const bool first_part = action.part == BackwardPart::inputs;
     if (first_part && !splits(stage)) continue;

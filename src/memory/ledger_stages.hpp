@@ -9,6 +9,7 @@
 #include "ledger_units.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "moments.hpp"
 #include "sites.hpp"
 
@@ -47,8 +48,11 @@ class LedgerStages {
  private:
   void follow_megatron();
   void follow_torchtitan();
+  [[nodiscard]] std::int64_t index_of(std::size_t stage) const;
   [[nodiscard]] bool is_first(std::size_t stage) const;
   [[nodiscard]] bool is_last(std::size_t stage) const;
+  /// Whether the next stage is this rank's too, and takes what this one answers as it is.
+  [[nodiscard]] bool hands_on_here(std::size_t stage) const;
   /// Of the stage's sums of gradients, which the first backward makes.
   [[nodiscard]] Expr sums_of(std::size_t stage) const;
   [[nodiscard]] Expr sums_of_block(std::size_t block) const;
@@ -75,7 +79,7 @@ class LedgerStages {
   const LedgerUnits& units_;
   const Graph& graph_;
   const Job& job_;
-  std::int64_t rank_;
+  PipelinePlace place_;
   std::vector<Expr> kept_;
   std::vector<std::vector<Life>> lives_;
   std::vector<Expr> passing_;

@@ -60,7 +60,7 @@ void bind_parameters(Bindings& bindings, const Graph& graph) {
 /// L is the layers of one stage, w the micro-steps that its rank has in flight at most.
 void bind_stage(Bindings& bindings, const Graph& graph, const Job& job, std::int64_t rank) {
   const Parallelism& parallelism = job.parallelism;
-  const PipelinePlace place{parallelism.pipeline, rank, parallelism.virtual_stages};
+  const PipelinePlace place = place_of(parallelism, rank);
   bindings.set(Symbol::pipeline, parallelism.pipeline)
       .set(Symbol::layers, layers_of(graph, stages_of(graph).front()))
       .set(Symbol::in_flight,

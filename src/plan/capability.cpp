@@ -48,7 +48,7 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   policy.sequence_parallel = parallelism.sequence && parallelism.tensor > 1;
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr || parallelism.pipeline == 1) return policy;
-  const PipelinePlace place = {parallelism.pipeline, pipeline_rank, parallelism.virtual_stages};
+  const PipelinePlace place = place_of(parallelism, pipeline_rank);
   const StageSplit split = job.stage_split(decoder->layers());
   for (const LayerSpan& span : stages_of(split, place)) {
     policy.parts.push_back({.first = span.first,

@@ -235,7 +235,7 @@ MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
     if (form == nullptr) continue;
     const std::int64_t layers = form->of_layer > 0 ? layers_at(at, split, layout) : form->layers;
     const std::int64_t of_rank = layers * layout.virtual_stages;
-    const PipelinePlace place{layout.pipeline, rank_at(at, layout), layout.virtual_stages};
+    const PipelinePlace place = place_of(layout, rank_at(at, layout));
     const Bytes peak = form->form.peak(
         {.micro_batch = batch.micro_batch,
          .layers = layers,

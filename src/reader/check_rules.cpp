@@ -3,6 +3,7 @@
 #include <array>
 #include <variant>
 
+#include "memest/spec/pipeline_schedule.hpp"
 #include "scalar.hpp"
 
 namespace memest {
@@ -20,16 +21,16 @@ constexpr std::array kPipelineRules = {
     Rule{"parallelism", "schedule",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           const bool several =
-               p.schedule == Schedule::interleaved || p.schedule == Schedule::zero_bubble;
-           return several != (p.virtual_stages > 1) || (p.virtual_stages > 1 && p.pipeline == 1);
+           return has_chunks(p.schedule) != (p.virtual_stages > 1) ||
+                  (p.virtual_stages > 1 && p.pipeline == 1);
          },
          "an interleaved schedule is that of several stages a rank of a pipeline",
          "set 'pipeline', 'virtual_stages' and 'schedule: interleaved' together"},
     Rule{"parallelism", "virtual_stages",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           return p.virtual_stages > 1 && job.training->gradient_accumulation % p.pipeline != 0;
+           return p.virtual_stages > 1 && !is_v_shaped(p.schedule) &&
+                  job.training->gradient_accumulation % p.pipeline != 0;
          },
          "an interleaved schedule takes as many micro-batches at once as the pipeline has ranks",
          "choose a 'global_batch' of a multiple of 'pipeline' micro-batches a rank"},

@@ -54,6 +54,20 @@ constexpr std::array kRules = {
          },
          "torchtitan's pipelines tie no embeddings",
          "set 'tied_embeddings' to false, or leave 'pipeline' out"},
+    Rule{"parallelism", "virtual_stages",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return is_v_shaped(p.schedule) && p.virtual_stages != 2;
+         },
+         "a rank of a V-shaped schedule has two stages", "set 'virtual_stages' to 2"},
+    Rule{"parallelism", "schedule",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return is_pipeline(job) && p.schedule == Schedule::dual_pipe_v &&
+                  job.training->gradient_accumulation < 2 * p.pipeline;
+         },
+         "DualPipeV takes as many micro-batches as there are stages, or more",
+         "choose a larger 'gradient_accumulation', a shorter 'pipeline' or 'schedule: zbv'"},
     Rule{"parallelism", "schedule",
          [](const Job& job) { return splits_backwards(job) && !job.parallelism.shards_rows(); },
          "backwards in two parts are available with FSDP2 only",

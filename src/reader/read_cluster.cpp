@@ -96,7 +96,8 @@ class DeepSpeedReader {
 };
 
 Schedule schedule_of(const Value* written) {
-  for (const Schedule schedule : {Schedule::interleaved, Schedule::zero_bubble, Schedule::gpipe}) {
+  for (const Schedule schedule : {Schedule::interleaved, Schedule::zero_bubble, Schedule::zbv,
+                                  Schedule::dual_pipe_v, Schedule::gpipe}) {
     if (written != nullptr && written->text == name_of(schedule)) return schedule;
   }
   return Schedule::one_f_one_b;

@@ -10,6 +10,7 @@
 #include "check_torchtitan.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "merge.hpp"
 #include "read_allocator.hpp"
 #include "read_cluster.hpp"
@@ -111,8 +112,7 @@ void set_layout_of_framework(const Value* written, Job& job) {
   Parallelism& parallelism = job.parallelism;
   const Framework framework = job.training->implementation.framework;
   const bool says = written != nullptr && written->find("virtual_stages") != nullptr;
-  const Schedule schedule = parallelism.schedule;
-  const bool several = schedule == Schedule::interleaved || schedule == Schedule::zero_bubble;
+  const bool several = has_chunks(parallelism.schedule);
   if (framework == Framework::torchtitan && !says && several) parallelism.virtual_stages = kStages;
   if (framework == Framework::megatron && parallelism.zero == ZeroStage::optimizer) {
     parallelism.distributed_optimizer = true;

@@ -126,6 +126,10 @@ std::string_view name_of(Schedule schedule) {
       return "interleaved";
     case Schedule::zero_bubble:
       return "zero-bubble";
+    case Schedule::zbv:
+      return "zbv";
+    case Schedule::dual_pipe_v:
+      return "dualpipe-v";
     case Schedule::gpipe:
       return "gpipe";
   }

@@ -14,14 +14,15 @@ namespace {
 class Clock {
  public:
   Clock(const PipelineStep& step, std::span<const StageSeconds> stages)
-      : ranks_(step.ranks),
+      : place_{step.ranks, 0, step.chunks, is_v_shaped(step.schedule)},
         stages_(stages),
         ends_(2 * stages.size() * static_cast<std::size_t>(step.micro_batches), kNever),
         free_(static_cast<std::size_t>(step.ranks), 0) {}
 
   /// False where what it waits for has not run.
   bool run(std::int64_t rank, const PipelineAction& action) {
-    const auto stage = static_cast<std::size_t>(action.chunk * ranks_ + rank);
+    place_.rank = rank;
+    const auto stage = static_cast<std::size_t>(stage_index(place_, action.chunk));
     double begin = free_[static_cast<std::size_t>(rank)];
     const auto wait = [&](bool forward, std::size_t other) {
       const double end = end_of(forward, other, action.micro_batch);
@@ -63,7 +64,7 @@ class Clock {
     return ends_[2 * at + (forward ? 0 : 1)];
   }
 
-  std::int64_t ranks_;
+  PipelinePlace place_;  // of the rank that runs
   std::span<const StageSeconds> stages_;
   std::vector<double> ends_;
   std::vector<double> free_;
@@ -168,7 +169,7 @@ double makespan(const PipelineStep& step, std::span<const StageSeconds> stages) 
   };
   std::vector<Rank> ranks;
   for (std::int64_t rank = 0; rank < step.ranks; ++rank) {
-    const PipelinePlace place{step.ranks, rank, step.chunks};
+    const PipelinePlace place{step.ranks, rank, step.chunks, is_v_shaped(step.schedule)};
     ranks.push_back({actions_of(step.schedule, place, step.micro_batches)});
   }
   for (bool runs = true; runs;) {
@@ -197,6 +198,9 @@ double closed_makespan(const PipelineStep& step, std::span<const StageSeconds> s
       return interleaved_makespan(step, stages);
     case Schedule::zero_bubble:
       return zero_bubble_makespan(step, stages);
+    case Schedule::zbv:
+    case Schedule::dual_pipe_v:
+      return makespan(step, stages);
   }
   unreachable("every schedule has a makespan");
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "memest/diag/expect.hpp"
+#include "v_schedules.hpp"
 
 namespace memest {
 namespace {
@@ -47,6 +48,17 @@ std::vector<PipelineAction> zero_bubble_actions(const PipelinePlace& place,
   return actions;
 }
 
+/// So many micro-batches fill and empty a V, and more of them repeat its middle.
+std::int64_t fill_of(const PipelinePlace& place, std::int64_t micro_batches) {
+  return std::min(micro_batches, 4 * place.ranks);
+}
+
+std::int64_t leading_forwards(const std::vector<PipelineAction>& actions) {
+  const auto end = std::find_if(actions.begin(), actions.end(),
+                                [](const PipelineAction& action) { return !action.forward; });
+  return end - actions.begin();
+}
+
 }  // namespace
 
 LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages) {
@@ -67,16 +79,38 @@ LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t sta
   return {first_of(index), first_of(index + 1) - first_of(index)};
 }
 
+PipelinePlace place_of(const Parallelism& parallelism, std::int64_t rank) {
+  return {.ranks = parallelism.pipeline,
+          .rank = rank,
+          .chunks = parallelism.virtual_stages,
+          .v_shaped = is_v_shaped(parallelism.schedule)};
+}
+
+std::int64_t stage_index(const PipelinePlace& place, std::int64_t chunk) {
+  if (place.v_shaped && chunk == 1) return 2 * place.ranks - 1 - place.rank;
+  return chunk * place.ranks + place.rank;
+}
+
 std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place) {
   const std::int64_t stages = place.ranks * place.chunks;
   std::vector<LayerSpan> spans;
   for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
-    spans.push_back(stage_of(split, chunk * place.ranks + place.rank, stages));
+    spans.push_back(stage_of(split, stage_index(place, chunk), stages));
   }
   return spans;
 }
 
-bool splits_backwards(Schedule schedule) { return schedule == Schedule::zero_bubble; }
+bool splits_backwards(Schedule schedule) {
+  return schedule == Schedule::zero_bubble || is_v_shaped(schedule);
+}
+
+bool has_chunks(Schedule schedule) {
+  return schedule == Schedule::interleaved || splits_backwards(schedule);
+}
+
+bool is_v_shaped(Schedule schedule) {
+  return schedule == Schedule::zbv || schedule == Schedule::dual_pipe_v;
+}
 
 std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches) {
   const std::int64_t all = micro_batches * place.chunks;
@@ -88,6 +122,9 @@ std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64
       return std::min(behind + (place.chunks - 1) * place.ranks, all);
     case Schedule::interleaved:
       return std::min(2 * behind + (place.chunks - 1) * place.ranks, all);
+    case Schedule::zbv:
+    case Schedule::dual_pipe_v:
+      return leading_forwards(actions_of(schedule, place, fill_of(place, micro_batches)));
     case Schedule::gpipe:
       return all;
   }
@@ -97,6 +134,8 @@ std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64
 std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& place,
                                        std::int64_t micro_batches) {
   if (schedule == Schedule::zero_bubble) return zero_bubble_actions(place, micro_batches);
+  if (schedule == Schedule::zbv) return zbv_actions(place, micro_batches);
+  if (schedule == Schedule::dual_pipe_v) return dual_pipe_v_actions(place, micro_batches);
   const std::int64_t all = micro_batches * place.chunks;
   const std::int64_t warmup = warmup_of(schedule, place, micro_batches);
   std::vector<PipelineAction> actions;
@@ -123,6 +162,9 @@ std::int64_t most_in_flight(const std::vector<PipelineAction>& actions) {
 
 std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
                             std::int64_t micro_batches) {
+  if (is_v_shaped(schedule)) {
+    return most_in_flight(actions_of(schedule, place, fill_of(place, micro_batches)));
+  }
   // Whose weights' gradients are still to come counts.
   if (schedule == Schedule::zero_bubble) {
     return std::min(place.ranks, micro_batches) * place.chunks;

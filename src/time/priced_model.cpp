@@ -100,8 +100,8 @@ class StepAccount {
     send_ = parallelism.pipeline > 1 ? model.send_seconds(parallelism) : 0;
     for (std::int64_t index = 0; index < count(); ++index) {
       const PassTimes passes = model.stage(index, count(), parallelism).passes;
-      at(index) = {.forward = passes.forward + (index + 1 < count() ? send_ : 0),
-                   .backward = passes.backward + passes.recompute + (index > 0 ? send_ : 0),
+      at(index) = {.forward = passes.forward + sent_between(index),
+                   .backward = passes.backward + passes.recompute + sent_between(index - 1),
                    .weights = passes.weights};
     }
   }
@@ -116,6 +116,14 @@ class StepAccount {
   }
   [[nodiscard]] StageSeconds& at(std::int64_t index) {
     return (many_.empty() ? few_.data() : many_.data())[index];
+  }
+  [[nodiscard]] PipelinePlace place_at(std::int64_t rank) const {
+    return {step_.ranks, rank, step_.chunks, is_v_shaped(step_.schedule)};
+  }
+  /// What a stage and the next one send each other, unless a rank has both: at the tip of a V.
+  [[nodiscard]] double sent_between(std::int64_t index) const {
+    const bool is_tip = is_v_shaped(step_.schedule) && index + 1 == step_.ranks;
+    return index >= 0 && index + 1 < count() && !is_tip ? send_ : 0;
   }
   [[nodiscard]] double micro_steps() const { return static_cast<double>(step_.micro_batches); }
 
@@ -136,10 +144,10 @@ class StepAccount {
     StepSeconds result;
     result.rank = rank;
     for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
-      const std::int64_t index = chunk * step_.ranks + rank;
+      const std::int64_t index = stage_index(place_at(rank), chunk);
       const StageSeconds& stage = stages()[static_cast<std::size_t>(index)];
-      const double after = index + 1 < count() ? send_ : 0;
-      const double before = index > 0 ? send_ : 0;
+      const double after = sent_between(index);
+      const double before = sent_between(index - 1);
       result.forward += micro_steps() * (stage.forward - after);
       result.backward += micro_steps() * (stage.backward - before);
       result.sends += micro_steps() * (after + before);
@@ -151,7 +159,7 @@ class StepAccount {
   [[nodiscard]] PartCost held_by(std::int64_t rank) const {
     PartCost held;
     for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
-      held += model_.stage(chunk * step_.ranks + rank, count(), parallelism_);
+      held += model_.stage(stage_index(place_at(rank), chunk), count(), parallelism_);
     }
     if (rank > 0 && rank + 1 == step_.ranks) {
       held.weights += model_.tied_;

@@ -38,6 +38,7 @@ std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
   const std::int64_t layers = graph.layers();
   const CheckpointPlan plan = checkpoint_plan_of(*job.training, layers);
   const std::vector<LayerSpan> stages = stages_of(job.stage_split(layers), place);
+  const std::int64_t all = place.ranks * place.chunks;
   std::vector<RankRuns> runs(graph.blocks.size());
   std::int64_t layer = 0;
   const auto add_layer = [&](RankRuns& block) {
@@ -49,7 +50,8 @@ std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
   };
   for (const BlockRun& run : graph.order) {
     const bool is_layer = graph.blocks[run.block].checkpointable;
-    const bool here = layer == 0 ? place.rank == 0 : place.rank + 1 == place.ranks;
+    const bool here =
+        layer == 0 ? place.rank == 0 : stage_index(place, place.chunks - 1) + 1 == all;
     for (std::int64_t i = 0; i < run.repeat; ++i) {
       if (is_layer) {
         add_layer(runs[run.block]);
@@ -153,9 +155,7 @@ void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>
 std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
   const Parallelism& parallelism = place.job.parallelism;
   OpTimes times;
-  add_ops(times, place,
-          runs_of_rank(place.work, place.job,
-                       {parallelism.pipeline, step.rank, parallelism.virtual_stages}));
+  add_ops(times, place, runs_of_rank(place.work, place.job, place_of(parallelism, step.rank)));
   const auto add_update = [&](std::string_view name, StreamOp op, double seconds) {
     const bool on_host = parallelism.offload.optimizer;
     const LawOrigin origin =
@@ -229,8 +229,9 @@ std::vector<StageTime> stage_times(const PricedModel& model, const Parallelism& 
   const std::int64_t stages = parallelism.pipeline * parallelism.virtual_stages;
   for (std::int64_t rank = 0; rank < parallelism.pipeline; ++rank) {
     PassTimes sum;
-    for (std::int64_t stage = rank; stage < stages; stage += parallelism.pipeline) {
-      sum += model.stage(stage, stages, parallelism).passes;
+    const PipelinePlace place = place_of(parallelism, rank);
+    for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
+      sum += model.stage(stage_index(place, chunk), stages, parallelism).passes;
     }
     times.push_back({rank, Seconds(sum.forward), Seconds(sum.backward + sum.recompute)});
   }

@@ -145,13 +145,16 @@ TEST_CASE("zero bubble: weights' gradients fill what 1F1B waits, with as much in
   }
 }
 
-/// "1F0 1I0 1W0": stage, what runs, micro-batch.
+/// "1F0 1I0 1W0 1B1": stage, what runs, micro-batch.
 std::string text_of(const std::vector<PipelineAction>& actions, const PipelinePlace& place) {
   std::string text;
   for (const PipelineAction& action : actions) {
     if (!text.empty()) text += ' ';
-    text += std::to_string(action.chunk * place.ranks + place.rank);
-    text += action.forward ? 'F' : action.part == BackwardPart::inputs ? 'I' : 'W';
+    text += std::to_string(stage_index(place, action.chunk));
+    text += action.forward                        ? 'F'
+            : action.part == BackwardPart::whole  ? 'B'
+            : action.part == BackwardPart::inputs ? 'I'
+                                                  : 'W';
     text += std::to_string(action.micro_batch);
   }
   return text;
@@ -187,6 +190,82 @@ TEST_CASE("zero bubble of several chunks: as much in flight as the closed form s
         REQUIRE(ratio > 0.95);
         REQUIRE(ratio < 1.05);
       }
+    }
+  }
+}
+
+TEST_CASE("a V goes through the ranks and back, and its ends are the first rank's") {
+  CHECK(stages_of({16}, {4, 0, 2, true}) == std::vector<LayerSpan>{{0, 2}, {14, 2}});
+  CHECK(stages_of({16}, {4, 3, 2, true}) == std::vector<LayerSpan>{{6, 2}, {8, 2}});
+  std::set<std::int64_t> stages;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    for (std::int64_t chunk = 0; chunk < 2; ++chunk) {
+      stages.insert(stage_index({4, rank, 2, true}, chunk));
+    }
+  }
+  CHECK(stages.size() == 8);
+}
+
+TEST_CASE("zbv is PyTorch's ScheduleZBVZeroBubble") {
+  // pipeline_order of PyTorch 2.11.0, without its bubbles.
+  const PipelinePlace first{2, 0, 2, true};
+  const PipelinePlace second{2, 1, 2, true};
+  CHECK(text_of(actions_of(Schedule::zbv, first, 4), first) ==
+        "0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 "
+        "0I3 0W3");
+  CHECK(text_of(actions_of(Schedule::zbv, second, 4), second) ==
+        "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 "
+        "2W3 1W3");
+  // Fewer than fill the pipeline.
+  CHECK(text_of(actions_of(Schedule::zbv, first, 2), first) ==
+        "0F0 0F1 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 0I1 0W1");
+  CHECK(text_of(actions_of(Schedule::zbv, second, 2), second) ==
+        "1F0 2F0 1F1 2F1 2I0 2W0 1I0 1W0 2I1 2W1 1I1 1W1");
+}
+
+TEST_CASE("dualpipe-v is PyTorch's ScheduleDualPipeV") {
+  const PipelinePlace first{3, 0, 2, true};
+  CHECK(text_of(actions_of(Schedule::dual_pipe_v, first, 7), first) ==
+        "0F0 0F1 0F2 0F3 0F4 5F0 5I0 5W0 5F1 5I1 5W1 5F2 0F5 5B2 5F3 0B0 0F6 5B3 5F4 0B1 5B4 5F5 "
+        "0B2 5B5 5F6 0B3 5B6 0I4 0W4 0I5 0W5 0I6 0W6");
+  const PipelinePlace second{3, 1, 2, true};
+  CHECK(text_of(actions_of(Schedule::dual_pipe_v, second, 7), second) ==
+        "1F0 1F1 1F2 4F0 1F3 4F1 4I0 4W0 4F2 1F4 4B1 4F3 1B0 1F5 4B2 4F4 1B1 1F6 4B3 4F5 1B2 4B4 "
+        "4F6 1B3 4B5 1B4 4I6 1I5 4W6 1I6 1W5 1W6");
+  const PipelinePlace third{3, 2, 2, true};
+  CHECK(text_of(actions_of(Schedule::dual_pipe_v, third, 7), third) ==
+        "2F0 3F0 2F1 3F1 2F2 3F2 2F3 3B0 3F3 2B0 2F4 3B1 3F4 2B1 2F5 3B2 3F5 2B2 2F6 3B3 3F6 2B3 "
+        "3B4 2B4 3B5 2I5 3I6 2I6 2W5 3W6 2W6");
+}
+
+TEST_CASE("every rank of a V has 2·p stages' micro-batches in flight, with DualPipe one more") {
+  for (std::int64_t ranks = 2; ranks <= 6; ++ranks) {
+    for (std::int64_t micro_batches = 2 * ranks; micro_batches <= 6 * ranks; ++micro_batches) {
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const PipelinePlace place{ranks, rank, 2, true};
+        for (const auto& [schedule, most] : {std::pair(Schedule::zbv, 2 * ranks),
+                                             std::pair(Schedule::dual_pipe_v, 2 * ranks + 1)}) {
+          const auto actions = actions_of(schedule, place, micro_batches);
+          REQUIRE(most_in_flight(actions) == most);
+          REQUIRE(most_in_flight(schedule, place, micro_batches) == most);
+          const auto first_back = std::find_if(actions.begin(), actions.end(),
+                                               [](const auto& action) { return !action.forward; });
+          REQUIRE(warmup_of(schedule, place, micro_batches) == first_back - actions.begin());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("zbv: equal parts leave no bubble but what fills the V") {
+  for (std::int64_t ranks = 2; ranks <= 6; ++ranks) {
+    for (std::int64_t micro_batches = 2 * ranks; micro_batches <= 4 * ranks; ++micro_batches) {
+      const PipelineStep step{Schedule::zbv, ranks, 2, micro_batches};
+      const std::vector<StageSeconds> equal(static_cast<std::size_t>(2 * ranks), {1, 2, 1});
+      // The last rank begins when ranks - 1 forwards have reached it, and ends first.
+      const double work = static_cast<double>(6 * micro_batches);
+      REQUIRE(makespan(step, equal) == work + static_cast<double>(ranks - 1));
+      REQUIRE(closed_makespan(step, equal) == makespan(step, equal));
     }
   }
 }

@@ -45,8 +45,15 @@ struct FullySharded {
 };
 
 /// In which order a pipeline's stages run their micro-steps.
-enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, gpipe };
-/// "1f1b", "interleaved", "zero-bubble", "gpipe".
+enum class Schedule : std::uint8_t {
+  one_f_one_b,
+  interleaved,
+  zero_bubble,
+  zbv,
+  dual_pipe_v,
+  gpipe
+};
+/// "1f1b", "interleaved", "zero-bubble", "zbv", "dualpipe-v", "gpipe".
 std::string_view name_of(Schedule schedule);
 
 /// What DeepSpeed's section `zero_optimization` says of memory, in elements, with its defaults

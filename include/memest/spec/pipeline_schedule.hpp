@@ -15,7 +15,12 @@ struct PipelinePlace {
   std::int64_t ranks = 1;   ///< p
   std::int64_t rank = 0;    ///< from 0 on
   std::int64_t chunks = 1;  ///< v: stages a rank holds
+  bool v_shaped = false;    ///< two of them, the second on the way back through the ranks
 };
+/// The rank's place in a job's pipeline.
+PipelinePlace place_of(const Parallelism& parallelism, std::int64_t rank);
+/// Which of the model's stages a rank's chunk is, from 0 on: c·p + r; of a V 2·p - 1 - r.
+std::int64_t stage_index(const PipelinePlace& place, std::int64_t chunk);
 
 /// Layers [first, first + count) of the model.
 struct LayerSpan {
@@ -35,7 +40,7 @@ struct StageSplit {
 /// Stage `index` of `stages`, of which every one has a layer or an end of the model.
 LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages);
 
-/// The stages of a rank, which lie round the ranks: chunk c of rank r is stage c·p + r.
+/// The stages of a rank, by chunk.
 std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place);
 
 /// What of a backward runs: a zero-bubble schedule has it in two, the second at any later time.
@@ -52,6 +57,10 @@ struct PipelineAction {
 
 /// Whether a schedule runs backwards in two parts.
 bool splits_backwards(Schedule schedule);
+/// Whether a schedule is one of several stages a rank.
+bool has_chunks(Schedule schedule);
+/// Whether it lays two of them out as a V: the rank of the last stage has the first one too.
+bool is_v_shaped(Schedule schedule);
 
 /// What a rank runs before its first backward.
 std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches);
@@ -59,7 +68,8 @@ std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64
 /// What `place` runs in a step, in order (Megatron-core's schedules.py). Interleaved: the number of
 /// micro-batches is a multiple of the ranks. Zero-bubble: ZB-H1, which keeps as many micro-batches
 /// in flight as 1F1B (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.1), and with
-/// several chunks PyTorch's ScheduleInterleavedZeroBubble.
+/// several chunks PyTorch's ScheduleInterleavedZeroBubble. V-shaped: its ScheduleZBVZeroBubble, and
+/// ScheduleDualPipeV, which takes as many micro-batches as there are stages or more.
 std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& place,
                                        std::int64_t micro_batches);
 
@@ -90,7 +100,7 @@ double makespan(const PipelineStep& step, std::span<const StageSeconds> stages);
 
 /// The same in closed form, without a list of actions. Exact where all stages are equal, and for
 /// GPipe and 1F1B with any first and last stage around equal ones; interleaved stages that differ
-/// add up to 5 %.
+/// add up to 5 %. V-shaped schedules have none, and are run.
 double closed_makespan(const PipelineStep& step, std::span<const StageSeconds> stages);
 
 }  // namespace memest

@@ -28,7 +28,7 @@ PipelineStages::PipelineStages(const Parts& parts)
       engine_(parts.engine),
       units_(parts.units),
       recorder_(parts.recorder),
-      place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
+      place_(place_of(parts.job.parallelism, parts.rank)),
       micro_batches_(parts.job.training->gradient_accumulation),
       gathered_(static_cast<std::size_t>(place_.chunks)) {
   const TrainingSpec& training = *job_.training;
@@ -49,10 +49,22 @@ PipelineStages::PipelineStages(const Parts& parts)
   }
 }
 
-bool PipelineStages::is_first(std::size_t stage) const { return place_.rank == 0 && stage == 0; }
+std::int64_t PipelineStages::index_of(std::size_t stage) const {
+  return stage_index(place_, static_cast<std::int64_t>(stage));
+}
+
+bool PipelineStages::is_first(std::size_t stage) const { return index_of(stage) == 0; }
 
 bool PipelineStages::is_last(std::size_t stage) const {
-  return place_.rank + 1 == place_.ranks && stage + 1 == static_cast<std::size_t>(place_.chunks);
+  return index_of(stage) + 1 == place_.ranks * place_.chunks;
+}
+
+bool PipelineStages::hands_on_here(std::size_t stage) const {
+  return stage + 1 < buffers_.size() && index_of(stage + 1) == index_of(stage) + 1;
+}
+
+bool PipelineStages::is_handed_here(std::size_t stage) const {
+  return stage > 0 && hands_on_here(stage - 1);
 }
 
 StorageId PipelineStages::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
@@ -86,7 +98,7 @@ void PipelineStages::learn_shapes(std::size_t stage) {
   };
   const std::int64_t told_bytes =
       job_.training->recipe.compute == DType::fp32 ? kToldInFp32 : kToldShapes;
-  if (!is_first(stage)) {
+  if (!is_first(stage) && !is_handed_here(stage)) {
     const StorageId size = passing(size_of(DType::int64));
     const StorageId told = passing(told_bytes);
     recorder_.release(size);
@@ -98,7 +110,7 @@ void PipelineStages::learn_shapes(std::size_t stage) {
   engine_.bring("token ids", zeros);
   const StorageId answer = engine_.evaluate_stage(stage, is_first(stage) ? kNoStorage : zeros);
   engine_.exchange(state);
-  if (!is_last(stage)) {
+  if (!is_last(stage) && !hands_on_here(stage)) {
     const StorageId told = passing(told_bytes);
     const StorageId size = passing(size_of(DType::int64));
     const StorageId sizes = passing(size_of(DType::int64));
@@ -157,6 +169,9 @@ void PipelineStages::forward(const PipelineAction& action) {
     recorder_.release(std::exchange(output_, flight.answer));
   }
   if (is_last(flight.stage)) losses_.push_back(engine_.take_loss());
+  if (hands_on_here(flight.stage)) {
+    put(buffers_[flight.stage + 1].inputs[index], flight.answer);
+  }
   engine_.exchange(flight.state);
   flights_.push_back(std::move(flight));
 }
@@ -167,6 +182,17 @@ std::deque<PipelineStages::Flight>::iterator PipelineStages::flight_of(
   return std::find_if(flights_.begin(), flights_.end(), [&](const Flight& flight) {
     return flight.stage == stage && flight.micro_batch == action.micro_batch;
   });
+}
+
+/// A stage of the same rank takes what it is given in place of its buffer.
+void PipelineStages::put(StorageId& buffer, StorageId given) {
+  recorder_.retain(given);
+  recorder_.release(std::exchange(buffer, given));
+}
+
+/// Of the stage before, for the flight's micro-batch.
+StorageId& PipelineStages::gradient_buffer(const Flight& flight) {
+  return buffers_[flight.stage - 1].gradients[static_cast<std::size_t>(flight.micro_batch)];
 }
 
 /// With a reference for the engine; of a loss also the caller's.
@@ -192,6 +218,7 @@ void PipelineStages::backward(const PipelineAction& action) {
   engine_.exchange(flight.state);
   if (is_last(flight.stage)) recorder_.release(gradient);
   recorder_.release(flight.answer);
+  if (is_handed_here(flight.stage)) put(gradient_buffer(flight), of_input);
   send_back(of_input);
 }
 
@@ -205,6 +232,7 @@ void PipelineStages::backward_inputs(const PipelineAction& action) {
   input_gradients_.push_back(
       engine_.backward_inputs(splits_[flight->stage], flight->stage, gradient, flight->kept));
   engine_.exchange(flight->state);
+  if (is_handed_here(flight->stage)) put(gradient_buffer(*flight), input_gradients_.back());
   if (!is_last(flight->stage)) return;
   recorder_.release(gradient);
   recorder_.release(std::exchange(flight->answer, kNoStorage));

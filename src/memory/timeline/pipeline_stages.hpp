@@ -52,8 +52,12 @@ class PipelineStages {
     std::vector<StorageId> gradients;
   };
 
+  [[nodiscard]] std::int64_t index_of(std::size_t stage) const;
   [[nodiscard]] bool is_first(std::size_t stage) const;
   [[nodiscard]] bool is_last(std::size_t stage) const;
+  /// Whether the next stage is this rank's too, and whether the one before is: at the tip of a V.
+  [[nodiscard]] bool hands_on_here(std::size_t stage) const;
+  [[nodiscard]] bool is_handed_here(std::size_t stage) const;
   [[nodiscard]] bool is_interleaved() const { return place_.chunks > 1; }
   StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
   void initialize();
@@ -62,6 +66,8 @@ class PipelineStages {
   void gather_ahead(const std::vector<PipelineAction>& actions, std::size_t from);
   void forward(const PipelineAction& action);
   [[nodiscard]] std::deque<Flight>::iterator flight_of(const PipelineAction& action);
+  void put(StorageId& buffer, StorageId given);
+  StorageId& gradient_buffer(const Flight& flight);
   StorageId gradient_for(const Flight& flight);
   void backward(const PipelineAction& action);
   void backward_inputs(const PipelineAction& action);

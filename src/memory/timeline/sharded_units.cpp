@@ -94,8 +94,13 @@ void ShardedUnits::after_backward(std::uint32_t instance) {
   }
 }
 
+/// What the second part of another backward has left is added to.
 bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
-  arrived_[use] = gradient;
+  if (arrived_[use] != kNoStorage) {
+    recorder_.release(gradient);
+  } else {
+    arrived_[use] = gradient;
+  }
   return true;
 }
 

@@ -84,7 +84,8 @@ constexpr Key kOffloadKeys[] = {
      .doc = "Whether the host's memory is page-locked."},
 };
 
-constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"}, {"gpipe"}};
+constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"},
+                               {"zbv"},  {"dualpipe-v"},  {"gpipe"}};
 
 constexpr Word kContextExchanges[] = {{"ring"}, {"all-to-all"}};
 
