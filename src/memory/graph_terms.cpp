@@ -202,7 +202,7 @@ Expr unread_gradient_bytes(const Graph& graph) {
   Expr bytes;
   for (const Block& block : graph.blocks) {
     for (const Op& op : block.ops) {
-      if (!op.adds_to_buffer) continue;
+      if (!op.adds_to_buffer || !op.keeps_unread) continue;
       const Tensor& weight = block.tensors[*op.adds_to_buffer];
       std::vector<std::int64_t> shape;
       for (const Expr& size : weight.shape) {

@@ -37,11 +37,14 @@ void override_with(const Value* word, const std::array<Kernel, size>& kernels, K
 }
 
 /// Megatron's layers, which come with an attention kernel of their own.
-void read_layers(const Value* layers, Implementation& implementation) {
+void read_layers(const Value* layers, const Value* release, Implementation& implementation) {
   static constexpr std::array kLayers = {LayerSpec::local, LayerSpec::te};
+  static constexpr std::array kReleases = {TeRelease::te_2_2, TeRelease::te_2_9,
+                                           TeRelease::te_2_11};
   if (implementation.framework != Framework::megatron) return;
   implementation.layers = LayerSpec::te;
   override_with(layers, kLayers, implementation.layers);
+  override_with(release, kReleases, implementation.transformer_engine);
   if (implementation.layers == LayerSpec::local)
     implementation.attention = AttentionKernel::unfused;
 }
@@ -120,7 +123,8 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   if (!own) return {};  // refused by check_table
   check_model(name, own->framework, model, diagnostics);
   Implementation implementation = *own;
-  read_layers(is_map ? written->find("layers") : nullptr, implementation);
+  const auto key = [&](std::string_view of) { return is_map ? written->find(of) : nullptr; };
+  read_layers(key("layers"), key("transformer_engine"), implementation);
   if (!is_map) return implementation;
   static constexpr std::array kAttentions = {
       AttentionKernel::sdpa,      AttentionKernel::sdpa_flash, AttentionKernel::sdpa_efficient,

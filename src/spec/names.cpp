@@ -186,6 +186,18 @@ std::string_view name_of(CompileScope compile) {
   return {};
 }
 
+std::string_view name_of(TeRelease release) {
+  switch (release) {
+    case TeRelease::te_2_2:
+      return "2.2";
+    case TeRelease::te_2_9:
+      return "2.9";
+    case TeRelease::te_2_11:
+      return "2.11";
+  }
+  return {};
+}
+
 std::string_view name_of(LayerSpec layers) {
   switch (layers) {
     case LayerSpec::local:

@@ -33,6 +33,7 @@ double backward_temporary_bytes(const Block& block, const Op& op, const Bindings
   for (const Step& step : op.backward_steps) {
     if (step.kind != StepKind::free) continue;
     const BackwardTensor& made = op.backward_tensors[step.tensor];
+    if (!made.written) continue;
     bytes +=
         2 * static_cast<double>(size_of(made.dtype)) *
         Bytes(narrow_to_int64(block.tensors[made.like].elements().evaluate(sizes))).as_double();

@@ -219,6 +219,32 @@ TEST_CASE("Where no closed form is known, the terms are what the replay found at
   CHECK(memory.device() == *memory.reserved() + memory.estimate.outside);
 }
 
+TEST_CASE("a release of Transformer Engine keeps unread gradients of shapes, one each, or none") {
+  constexpr std::int64_t kHidden = 256;
+  constexpr std::int64_t kExpert = 96;
+  const auto kept = [](const std::string& release) {
+    const JobEstimate estimate = estimate_job(test::job_from(
+        "model: {family: decoder, layers: 2, hidden_size: 256, heads: 4, ffn_size: 512, "
+        "vocab_size: 1024, activation: swiglu, norm: rmsnorm, position: rope, moe: {experts: 4, "
+        "top_k: 2, expert_ffn_size: 96}}\n"
+        "training: {seq_len: 128, precision: megatron, implementation: {name: megatron, layers: "
+        "te, transformer_engine: " +
+        release + "}}\nhardware: {gpu: h200-sxm-141gb}\n"));
+    Bytes bytes;
+    const MemoryAnswer& memory = memory_of(estimate);
+    for (const Term& term : memory.estimate.terms) {
+      const LedgerTerm& named = memory.ledger.terms[term.index];
+      if (named.name == "unread gradients of the weights' shapes") bytes += term.value;
+    }
+    return bytes;
+  };
+  const Bytes attention(2 * (3 + 1) * kHidden * kHidden);
+  const Bytes experts(2 * (2 + 1) * kExpert * kHidden);
+  CHECK(kept("'2.11'") == attention + experts);
+  CHECK(kept("'2.9'") == attention);
+  CHECK(kept("'2.2'") == Bytes());
+}
+
 TEST_CASE("what every second layer saves is half of what all do and half of their checkpoints") {
   const auto saved = [](const std::string& recompute) {
     return saved_of(estimate_job(

@@ -14,16 +14,18 @@
 namespace memest {
 namespace {
 
-TEST_CASE("recorded steps of Megatron have seconds and peaks, and a job or the reason for none") {
+TEST_CASE("recorded runs of Megatron have peaks and jobs, and all but two have seconds") {
   const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
   REQUIRE(records.ok());
-  CHECK(records.value().size() == 15);
+  CHECK(records.value().size() == 17);
+  int timed = 0;
   for (const Record& record : records.value()) {
     INFO(record.id);
-    CHECK(record.measured.step.has_value());
     CHECK(record.measured.allocated_peak.has_value());
-    if (!record.job) CHECK(record.refusal == "expert parallelism is not available yet");
+    CHECK(record.job.has_value());
+    if (record.measured.step) ++timed;
   }
+  CHECK(timed == 15);
 }
 
 /// Expected over measured of the steps of models so called, less 1, without its sign; ascending.
@@ -31,7 +33,7 @@ std::vector<double> errors_of_steps(const std::string& model) {
   const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
   std::vector<double> errors;
   for (const Record& record : records.value()) {
-    if (record.id.find(model) == std::string::npos) continue;
+    if (!record.measured.step || record.id.find(model) == std::string::npos) continue;
     const JobEstimate estimate = estimate_job(*record.job);
     const auto* time = std::get_if<TimeEstimate>(&estimate.time);
     if (time == nullptr) continue;

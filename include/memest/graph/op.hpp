@@ -67,6 +67,7 @@ struct Work {
 struct BackwardTensor {
   TensorId like = 0;
   DType dtype = DType::fp32;
+  bool written = true;  ///< else memory that no kernel touches
 
   friend bool operator==(const BackwardTensor&, const BackwardTensor&) = default;
 };
@@ -75,9 +76,9 @@ struct BackwardTensor {
 /// (kernel_scratch.hpp).
 struct KernelLaunch {
   enum class Kind : std::uint8_t {
-    reduction,          ///< [outer, reduced, inner] summed over the middle
-    scan,               ///< a running sum over one row of `reduced`
-    norm_backward,      ///< over `outer` rows of `reduced`
+    reduction,           ///< [outer, reduced, inner] summed over the middle
+    scan,                ///< a running sum over one row of `reduced`
+    norm_backward,       ///< over `outer` rows of `reduced`
     embedding_backward,  ///< of `outer` indices into a table of [reduced, inner], which it makes
     sort,                ///< of one row of `reduced` integers of 64 bits, with their numbers
     index_sum,           ///< rows added to `reduced` rows at `outer` indices
@@ -172,9 +173,10 @@ struct Op {
   Expr forward_buffer;
   Expr backward_buffer;
   /// A parameter whose gradient the backward adds to the process's buffer of gradients by itself.
-  /// In its place it answers an unread tensor, which the process makes once for every shape and
-  /// keeps (Transformer Engine's get_dummy_wgrad).
+  /// In its place it answers an unread tensor.
   std::optional<TensorId> adds_to_buffer = {};
+  /// Which the process makes once for every shape and keeps (Transformer Engine's get_dummy_wgrad).
+  bool keeps_unread = true;
   bool once = false;  ///< runs in the first forward alone
   /// Runs as the block is called, before what is put around it: its gathering, its checkpoint.
   /// Only a block's first ops do.
@@ -192,8 +194,9 @@ struct Op {
   std::vector<Message> forward_messages;
   std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
-  /// Fused attention of a sequence that lies on several ranks: so many kernels run one after another
-  /// (the steps of a ring), and each spans so many ranks' parts (all, where heads are exchanged).
+  /// Fused attention of a sequence that lies on several ranks: so many kernels run one after
+  /// another (the steps of a ring), and each spans so many ranks' parts (all, where heads are
+  /// exchanged).
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
   bool attention_core =

@@ -52,6 +52,13 @@ enum class LayerSpec : std::uint8_t {
   te      ///< Transformer Engine's, and with them the training program's defaults
 };
 
+/// Transformer Engine's release, as far as they differ: the last of those that behave alike.
+enum class TeRelease : std::uint8_t {
+  te_2_2,  ///< all unread gradients are made anew in every backward
+  te_2_9,  ///< those of single products stay, from 2.3 on; of experts' grouped ones they do not
+  te_2_11  ///< from 2.10 on these stay too
+};
+
 /// What torch.compile compiles.
 enum class CompileScope : std::uint8_t {
   off,
@@ -78,6 +85,7 @@ std::string_view name_of(NormKernel kernel);
 std::string_view name_of(LoopKind loop);
 std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
+std::string_view name_of(TeRelease release);
 
 /// A framework and the parts of it that the spec overrides; complete, nothing left to a default.
 struct Implementation {
@@ -88,6 +96,7 @@ struct Implementation {
   LoopKind loop = LoopKind::plain;
   bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
   LayerSpec layers = LayerSpec::local;
+  TeRelease transformer_engine = TeRelease::te_2_11;
   CompileScope compile = CompileScope::off;
 };
 

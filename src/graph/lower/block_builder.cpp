@@ -16,6 +16,12 @@ BackwardWriter::Made BackwardWriter::make(TensorId like, DType dtype) {
   return made;
 }
 
+void BackwardWriter::reserve(TensorId like, DType dtype) {
+  const Made made = make(like, dtype);
+  op_.backward_tensors[made].written = false;
+  drop(made);
+}
+
 void BackwardWriter::make_again(Made tensor) {
   op_.backward_steps.push_back({StepKind::allocate, tensor});
 }

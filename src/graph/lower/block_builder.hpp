@@ -49,6 +49,8 @@ class BackwardWriter {
 
   /// Makes as many elements as `like` has.
   Made make(TensorId like, DType dtype);
+  /// The same for a moment, of memory that nothing touches.
+  void reserve(TensorId like, DType dtype);
   /// Makes a tensor anew that was dropped.
   void make_again(Made tensor);
   void drop(Made tensor);

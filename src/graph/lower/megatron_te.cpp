@@ -37,6 +37,13 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
   return made;
 }
 
+/// The last that a product's backward makes, where its release keeps none.
+void add_unread_gradient(BlockBuilder& block, const MegatronContext& context, Op& op) {
+  op.keeps_unread = context.policy.implementation.transformer_engine >= TeRelease::te_2_9;
+  if (op.keeps_unread) return;
+  BackwardWriter(op).reserve(*op.adds_to_buffer, block.dtype_of(*op.adds_to_buffer));
+}
+
 /// FlashAttention.forward: from [s, b, heads, d] to [b, s, heads, d], a copy of several sequences.
 TensorId by_sequence(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                      TensorId x) {
@@ -108,6 +115,7 @@ TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
     backward.give(x, backward.make(x, dtype));
   }
   if (product.bias) backward.give(op.inputs.back(), backward.make(op.inputs.back(), dtype));
+  add_unread_gradient(block, context, op);
   const TensorId out = op.outputs.front();
   block.emit(std::move(op), {flops, Expr(2) * flops});
   return out;
@@ -134,6 +142,7 @@ TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
     }
     backward.give(x, backward.make(x, dtype));
   }
+  add_unread_gradient(block, context, op);
   const TensorId out = op.outputs.front();
   block.emit(std::move(op), {flops, Expr(2) * flops});
   return out;

@@ -18,7 +18,8 @@ struct GroupedProduct {
   Expr out;
 };
 
-TensorId grouped_product(BlockBuilder& block, const GroupedProduct& product, TensorId x) {
+TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
+                         const GroupedProduct& product, TensorId x) {
   const DType dtype = block.dtype_of(x);
   Op op;
   op.kind = OpKind::batched_matmul;
@@ -36,6 +37,12 @@ TensorId grouped_product(BlockBuilder& block, const GroupedProduct& product, Ten
   op.outputs = {out};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, dtype));
+  op.keeps_unread = context.policy.implementation.transformer_engine == TeRelease::te_2_11;
+  if (!op.keeps_unread) {
+    // As many as there are weights, alive together.
+    const Shape weights = {Expr(product.count), product.out, product.in};
+    backward.reserve(scratch(block, {product.name, "unread gradients"}, weights, dtype), dtype);
+  }
   const Expr flops = Expr(2 * product.count) * product.rows * product.in * product.out;
   block.emit(std::move(op), {flops, Expr(2) * flops});
   return out;
@@ -94,12 +101,12 @@ TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorI
   const Expr g = Expr(Symbol::expert_ffn_size) / context.expert_cut();
   const std::int64_t count = context.experts->experts / context.policy.expert;
   const Expr rows = rows_of_expert(context) * context.expert_cut();
-  const TensorId both =
-      grouped_product(block, {"expert_up_proj", count, rows, context.h, Expr(2) * g}, tokens);
+  const TensorId both = grouped_product(
+      block, context, {"expert_up_proj", count, rows, context.h, Expr(2) * g}, tokens);
   const TensorId active =
       compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
   const TensorId out =
-      grouped_product(block, {"expert_down_proj", count, rows, g, context.h}, active);
+      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active);
   return view(block, {"expert_down_proj", "by row"}, out, {Expr(count) * rows, context.h});
 }
 

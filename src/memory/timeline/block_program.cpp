@@ -50,7 +50,7 @@ class Compiler {
     made.workspace = op.workspace;
     made.forward_buffer = value(op.forward_buffer);
     made.backward_buffer = value(op.backward_buffer);
-    if (op.adds_to_buffer) made.unread = unread_gradient(*op.adds_to_buffer);
+    if (op.adds_to_buffer && op.keeps_unread) made.unread = unread_gradient(*op.adds_to_buffer);
     made.once = op.once;
     made.by_caller = op.by_caller;
     made.kept_selectively = op.kept_selectively;

@@ -35,6 +35,7 @@ constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
 constexpr Word kTorches[] = {{"2.11"}};
+constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
 
 constexpr Key kImplementationKeys[] = {
     {.name = "name",
@@ -69,6 +70,12 @@ constexpr Key kImplementationKeys[] = {
      .shapes = {choice(kLayerSpecs)},
      .fallback = "te",
      .doc = "Megatron's layer specification: Transformer Engine's layers, or its own."},
+    {.name = "transformer_engine",
+     .shapes = {choice(kTeReleases)},
+     .fallback = "2.11",
+     .doc =
+         "Its release, of Megatron's layers: 2.11 stands for 2.10 on, 2.9 for 2.3 to 2.9, 2.2 for "
+         "those before. They differ in the unread gradients that products keep."},
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
