@@ -210,8 +210,10 @@ Expr LedgerStages::in_flight(const Life& life, const Site& site, bool backward) 
 /// sums of gradients, all of which are counted elsewhere, come with the first backward of each.
 void LedgerStages::find_lives() {
   const std::size_t stages = kept_.size();
-  const auto bytes = [this](const Expr& formula) {
-    return narrow_to_int64(formula.evaluate(graph_.sizes));
+  Bindings sizes = graph_.sizes;
+  sizes.set(Symbol::layers, layers_of(graph_, stages_of(graph_).front()));
+  const auto bytes = [&sizes](const Expr& formula) {
+    return narrow_to_int64(formula.evaluate(sizes));
   };
   std::vector<std::int64_t> kept_bytes;
   std::vector<std::int64_t> waiting_bytes;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/graph/lower.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "memest/time/work.hpp"
 #include "replayed_steps.hpp"
 #include "whole_model.hpp"
@@ -28,10 +29,12 @@ RankClass ranks_of(const Job& job, std::int64_t rank) {
   const std::int64_t stages = job.parallelism.pipeline;
   RankClass ranks{"", rank, job.hardware.count / stages};
   if (stages == 1) return ranks;
-  ranks.name = rank == 0 ? "first stage"
-               : rank + 1 == stages
-                   ? "last stage"
-                   : "stage " + std::to_string(rank + 1) + " of " + std::to_string(stages);
+  const std::string number = std::to_string(rank + 1) + " of " + std::to_string(stages);
+  if (is_v_shaped(job.parallelism.schedule)) {
+    ranks.name = rank == 0 ? "first and last stage" : "rank " + number;
+    return ranks;
+  }
+  ranks.name = rank == 0 ? "first stage" : rank + 1 == stages ? "last stage" : "stage " + number;
   return ranks;
 }
 

@@ -72,15 +72,19 @@ constexpr std::array kRules = {
          [](const Job& job) { return splits_backwards(job) && !job.parallelism.shards_rows(); },
          "backwards in two parts are available with FSDP2 only",
          "write 'fsdp: {version: 2}' beside 'data', or choose another 'schedule'"},
-    Rule{
-        "parallelism", "tensor",
-        [](const Job& job) { return splits_backwards(job) && job.parallelism.tensor > 1; },
-        "backwards in two parts of products that tensor-parallel ranks share are not available yet",
-        "leave 'tensor' out, or choose another 'schedule'"},
     Rule{"training", "recompute",
          [](const Job& job) {
            return splits_backwards(job) &&
-                  !std::holds_alternative<NoRecompute>(job.training->recompute);
+                  std::holds_alternative<SelectiveRecompute>(job.training->recompute);
+         },
+         "PyTorch goes back through a selective checkpoint once, a backward in two parts for every "
+         "parameter",
+         "set 'recompute' to none, or choose another 'schedule'"},
+    Rule{"training", "recompute",
+         [](const Job& job) {
+           const Recompute& recompute = job.training->recompute;
+           return splits_backwards(job) && !std::holds_alternative<NoRecompute>(recompute) &&
+                  !std::holds_alternative<SelectiveRecompute>(recompute);
          },
          "a backward in two parts runs a checkpoint again for every parameter: not available yet",
          "set 'recompute' to none, or choose another 'schedule'"},
