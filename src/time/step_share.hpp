@@ -10,14 +10,14 @@
 
 namespace memest {
 
-/// Share of a step's time that its kernels explain. Megatron-core's calls inside a training loop
-/// explain all of it where the laws are of such calls; its slow end is what others reach.
+/// Share of a step's time that its kernels explain.
 double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook);
 
-/// Whether the framework's kernels explain all of a step by the laws of this GPU.
+/// Whether the framework's kernels explain all of a step by the laws of this GPU: Megatron-core's,
+/// where laws are of calls inside a training loop, and on Hopper.
 bool explains_whole_steps(const GpuSpec& gpu, Framework framework);
 
-/// Whether steps were recorded on this kind of GPU.
-bool has_recorded_steps(const GpuSpec& gpu);
+/// Whether steps of such a framework were recorded on this kind of GPU.
+bool has_recorded_steps(const GpuSpec& gpu, Framework framework);
 
 }  // namespace memest

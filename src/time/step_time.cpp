@@ -209,10 +209,11 @@ std::vector<TimePart<Kind>> parts_by(const std::vector<OpTime>& ops, const KindO
 
 std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
   if (explains_whole_steps(gpu, framework)) {
-    return "times of kernels inside a training loop, which are taken to explain a whole step of "
-           "Megatron; the interval spans what kernels explain elsewhere (docs/calibration.md)";
+    return "kernel times under sustained load, which are taken to explain a whole step of "
+           "Megatron; "
+           "the interval spans what kernels explain elsewhere (docs/calibration.md)";
   }
-  if (has_recorded_steps(gpu)) {
+  if (has_recorded_steps(gpu, framework)) {
     return "kernel times under sustained load over the share of recorded training steps that "
            "kernels explain; the interval holds four of five of those steps "
            "(docs/calibration.md)";

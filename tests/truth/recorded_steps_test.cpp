@@ -29,8 +29,9 @@ TEST_CASE("recorded runs of Megatron have peaks and jobs, and all but two have s
 }
 
 /// Expected over measured of the steps of models so called, less 1, without its sign; ascending.
-std::vector<double> errors_of_steps(const std::string& model) {
-  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
+std::vector<double> errors_of_steps(const std::string& model,
+                                    const std::string& file = "simumax.records.jsonl") {
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/" + file);
   std::vector<double> errors;
   for (const Record& record : records.value()) {
     if (!record.measured.step || record.id.find(model) == std::string::npos) continue;
@@ -52,6 +53,13 @@ TEST_CASE("seconds of Megatron's recorded steps over tensor, pipeline and data p
   // a 70B's layers, 8.03 % over 32 of an 8B.
   CHECK(errors[9] <= 0.08);
   CHECK(errors.back() <= 0.12);
+}
+
+TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
+  const std::vector<double> errors = errors_of_steps("h100", "megatron-h100.records.jsonl");
+  REQUIRE(errors.size() == 22);
+  CHECK(errors[11] <= 0.02);
+  CHECK(errors.back() <= 0.05);
 }
 
 TEST_CASE("seconds of Megatron's recorded steps over expert parallelism") {
