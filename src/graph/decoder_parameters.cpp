@@ -225,7 +225,8 @@ class DecoderParameters {
     }
     if (moe.shared_gate) matrix("mlp.shared_expert_gate", {1, hidden});
     if (moe.correction_bias_buffer) {
-      add(BufferTensor{.name = router + ".e_score_correction_bias", .shape = {moe.experts}});
+      add(BufferTensor{
+          .name = router + ".e_score_correction_bias", .shape = {moe.experts}, .as_weights = true});
     }
   }
 

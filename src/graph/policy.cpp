@@ -10,6 +10,7 @@ LoweringPolicy policy_of(const ForwardSpec& forward, int capability, std::int64_
   LoweringPolicy policy;
   policy.implementation = forward.implementation;
   policy.weights = recipe.gathered_units ? recipe.compute : recipe.weights;
+  if (recipe.gathered_units) policy.stored = recipe.weights;
   policy.casts_arguments = recipe.gathered_units;
   policy.compute = recipe.compute;
   policy.autocast = recipe.autocast;

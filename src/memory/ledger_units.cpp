@@ -135,7 +135,7 @@ Expr LedgerUnits::before(const Site& site) const {
     case Part::input:
       return {};
     case Part::layer:
-      if (site.layers_before > 0) return layer(site.block);
+      if (site.layers_before > 0) return layer_at(site.layers_before - 1);
       return ends_.input.is_zero() ? spanning() : ends_.input;
     case Part::tail:
     case Part::loss:
@@ -144,12 +144,16 @@ Expr LedgerUnits::before(const Site& site) const {
   unreachable("every part of a model has one before it");
 }
 
-Expr LedgerUnits::first_layer() const {
+Expr LedgerUnits::layer_at(std::int64_t index) const {
   for (const BlockRun& run : graph_.order) {
-    if (graph_.blocks[run.block].checkpointable) return layer(run.block);
+    if (!graph_.blocks[run.block].checkpointable) continue;
+    if (index < run.repeat) return layer(run.block);
+    index -= run.repeat;
   }
   return {};
 }
+
+Expr LedgerUnits::first_layer() const { return layer_at(0); }
 
 Expr LedgerUnits::last_layer() const {
   for (auto run = graph_.order.rbegin(); run != graph_.order.rend(); ++run) {
@@ -185,7 +189,7 @@ Expr LedgerUnits::prefetched(const Site& site) const {
     case Part::input:
       return {};
     case Part::layer:
-      return site.layers_before > 0 ? layer(site.block) : ends_.input;
+      return site.layers_before > 0 ? layer_at(site.layers_before - 1) : ends_.input;
     case Part::tail:
       return last_layer();
     case Part::loss:
@@ -199,7 +203,7 @@ Expr LedgerUnits::kept_input(const Site& site) const {
   if (part_of(site) == Part::input) return first_layer();
   if (part_of(site) != Part::layer) return {};
   const bool last = site.layers_before + 1 == graph_.layers();
-  return last ? (tied_ ? Expr() : ends_.tail) : layer(site.block);
+  return last ? (tied_ ? Expr() : ends_.tail) : layer_at(site.layers_before + 1);
 }
 
 LedgerTerm LedgerUnits::gathered_term(const Expr& elements) const {

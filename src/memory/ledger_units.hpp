@@ -67,6 +67,8 @@ class LedgerUnits {
   void take_ends_apart();
   [[nodiscard]] Part part_of(const Site& site) const;
   [[nodiscard]] Expr layer(std::size_t block) const;
+  /// Parameters of the layer behind so many others.
+  [[nodiscard]] Expr layer_at(std::int64_t index) const;
   [[nodiscard]] Expr first_layer() const;
   [[nodiscard]] Expr last_layer() const;
   [[nodiscard]] Expr own(const Site& site) const;

@@ -4,6 +4,19 @@
 
 namespace memest {
 
+SoftmaxAttention heads_of(const Attention& attention) {
+  if (const auto* softmax = std::get_if<SoftmaxAttention>(&attention)) return *softmax;
+  const auto& latent = std::get<LatentAttention>(attention);
+  return {.heads = latent.heads,
+          .kv_heads = latent.heads,
+          .head_dim = checked_add(latent.qk_nope_head_dim, latent.qk_rope_head_dim)};
+}
+
+std::int64_t value_dim_of(const Attention& attention) {
+  const auto* latent = std::get_if<LatentAttention>(&attention);
+  return latent != nullptr ? latent->v_head_dim : heads_of(attention).head_dim;
+}
+
 std::int64_t DecoderSpec::layers() const {
   std::int64_t total = 0;
   for (const LayerRun& run : order) total = checked_add(total, run.repeat);

@@ -30,6 +30,8 @@ struct ModelPart {
 struct LoweringPolicy {
   Implementation implementation;
   DType weights = DType::bf16;
+  /// Of the model as it is stored, where it is gathered in another.
+  std::optional<DType> stored = {};
   DType compute = DType::bf16;
   bool autocast = false;  ///< compute differs from weights by torch.autocast
   /// What a block is called with is cast to `weights` (fully_shard's cast_forward_inputs).

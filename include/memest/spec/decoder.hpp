@@ -126,9 +126,15 @@ struct LatentAttention {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   bool bias = false;
+  bool turns_neighbours = true;  ///< neighbouring channels turn as pairs; otherwise halves do
   bool operator==(const LatentAttention&) const = default;
 };
 using Attention = std::variant<SoftmaxAttention, LatentAttention>;
+
+/// Queries and keys as attention's kernels see them: a latent attention's have heads of their own.
+SoftmaxAttention heads_of(const Attention& attention);
+/// Channels of a value's head.
+std::int64_t value_dim_of(const Attention& attention);
 
 struct DenseFeedForward {
   std::int64_t size = 0;
@@ -154,8 +160,11 @@ struct MixtureOfExperts {
   bool router_noise = false;     ///< noise on what the router reads in training (Mixtral)
   bool balance_loss = false;     ///< the load-balancing loss is part of the loss
   bool correction_bias_buffer = false;  ///< one fp32 routing bias an expert, a buffer (DeepSeek V3)
-  double capacity_factor = 0;           ///< 0: dropless
-  double imbalance = 1.0;               ///< tokens of the fullest rank over the mean
+  /// A token's experts are chosen among those of its best groups (DeepSeek); 0: among all.
+  std::int64_t groups = 0;
+  std::int64_t groups_kept = 0;
+  double capacity_factor = 0;  ///< 0: dropless
+  double imbalance = 1.0;      ///< tokens of the fullest rank over the mean
   bool operator==(const MixtureOfExperts&) const = default;
 };
 using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;

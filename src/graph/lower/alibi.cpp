@@ -17,10 +17,7 @@ constexpr std::string_view kName = "alibi";
 class AlibiWriter {
  public:
   AlibiWriter(BlockBuilder& block, const DecoderContext& context)
-      : block_(block),
-        context_(context),
-        frame_(block),
-        heads_(std::get<SoftmaxAttention>(context.decoder.attention).heads) {}
+      : block_(block), context_(context), frame_(block), heads_(context.attention.heads) {}
 
   /// slopes · (running sum of the mask - 1) · mask, with a mask of `tokens`.
   void write_by_mask(DType tokens) {

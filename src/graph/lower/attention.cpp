@@ -22,7 +22,7 @@ class Projections {
       : block_(block),
         context_(context),
         dims_(context.dims),
-        spec_(std::get<SoftmaxAttention>(context.decoder.attention)),
+        spec_(context.attention),
         attention_(call.function),
         turns_(call.turns),
         repeats_(call.attention.repeats),
@@ -271,29 +271,6 @@ void update_cache(BlockBuilder& block, const LayerKind& kind, AttentionInputs& i
   inputs.v = cached(block, "v_cache", inputs.v, dtype);
 }
 
-TensorId run(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
-             const AttentionInputs& inputs) {
-  if (context.policy.context > 1) return ring_attention(block, context, call, inputs);
-  switch (call.kernel) {
-    case AttentionKernel::sdpa:
-    case AttentionKernel::sdpa_flash:
-    case AttentionKernel::sdpa_efficient:
-    case AttentionKernel::sdpa_cudnn:
-      return fused_attention(block, context, call, inputs);
-    case AttentionKernel::sdpa_math:
-      return math_attention(block, context, call, inputs);
-    case AttentionKernel::eager:
-      return eager_attention(block, context, call, inputs);
-    case AttentionKernel::textbook:
-      return textbook_attention(block, context, call, inputs);
-    case AttentionKernel::unfused:
-    case AttentionKernel::flash_2:
-    case AttentionKernel::te:
-      break;  // Megatron's lowering writes them
-  }
-  return inputs.q.id;
-}
-
 }  // namespace
 
 DType operand_type(const LoweringPolicy& policy) {
@@ -301,7 +278,7 @@ DType operand_type(const LoweringPolicy& policy) {
 }
 
 AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   const LoweringPolicy& policy = context.policy;
   const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
   const bool habitual = context.transformers();
@@ -318,6 +295,8 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
                 (habitual && context.habits.masks_always);
   call.broadcast = broadcasts_heads(context);
+  const std::int64_t value_dim = value_dim_of(context.decoder.attention);
+  if (value_dim != spec.head_dim) call.value_dim = value_dim;
   // transformers repeats keys and values where it passes a mask.
   call.grouped = spec.kv_heads < spec.heads && !call.masked;
   call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
@@ -337,12 +316,15 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
     return condition ? std::optional<Unavailable>(Unavailable{sentence}) : std::nullopt;
   };
   constexpr std::int64_t kWidestFlash = 256;
-  const std::int64_t head_dim = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  const std::int64_t head_dim = context.attention.head_dim;
   switch (call.kernel) {
     case AttentionKernel::sdpa_flash:
       if (!is_half(call.dtype)) return refuses(true, "flash attention takes 16-bit types only");
       if (head_dim > kWidestFlash) {
         return refuses(true, "flash attention takes heads of 256 channels at most");
+      }
+      if (call.value_dim) {
+        return refuses(true, "flash attention takes values as wide as keys (PyTorch 2.11)");
       }
       return refuses(call.masked, "flash attention takes no mask, and this model passes one");
     case AttentionKernel::sdpa_efficient:
@@ -368,9 +350,10 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
 
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
                    const Branch& branch) {
+  if (context.latent() != nullptr) return latent_attention(block, context, kind, branch.x);
   const TensorId x = branch.x;
   const Dimensions& dims = context.dims;
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   AttentionCall call = attention_call(context, kind);
   Frame frame(block);
   call.function = &frame;
@@ -380,7 +363,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   if (turns) inputs = rotate(block, {context, kind, frame}, inputs);
   if (context.caches()) update_cache(block, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
-  const TensorId mixed = run(block, context, call, inputs);
+  const TensorId mixed = mixed_values(block, context, call, inputs);
   if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
   Frame product(block);
   if (context.shards_tensors()) product.local(mixed);

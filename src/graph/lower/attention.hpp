@@ -37,6 +37,8 @@ struct AttentionCall {
   bool gradients = true;       ///< of the operands are wanted
   double dropout = 0;
   DType dtype = DType::bf16;  ///< of the operands
+  /// Channels of a value's head where they are others than a query's.
+  std::optional<std::int64_t> value_dim = {};
 };
 
 /// Where a rotation happens: the model, the layer's kind, and attention's own function.
@@ -63,6 +65,9 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
                                       int capability);
 
+/// The mixed values of `inputs`, as [b, s, a·d].
+TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                      const AttentionInputs& inputs);
 /// scores, softmax and values by a fused kernel, the math fallback, or op by op; answers [b, s,
 /// a·d].
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
@@ -80,6 +85,9 @@ TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
 /// Queries and keys of a layer of `kind` by the positions' angles; `attention` calls. Answers both
 /// with the values as they were.
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs);
+
+/// What layers know DeepSeek V2's table of complex rotations by.
+inline constexpr std::string_view kComplexRotations = "complex rotations";
 
 /// Whether keys and values are repeated for the query heads that share them, as all families do but
 /// those that write them out (Falcon-40B) or leave a single head to broadcasting (Falcon-7B).
@@ -106,8 +114,9 @@ TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context, const A
 std::optional<TensorId> ready_mask(BlockBuilder& block, const DecoderContext& context,
                                    const AttentionCall& call);
 
-/// FLOPs of queries times keys, and of probabilities times values: 2·b·a·s·s·d each.
+/// FLOPs of queries times keys, 2·b·a·s·s·d, and of probabilities times values.
 Expr score_flops(const Dimensions& dims);
+Expr value_flops(const Dimensions& dims);
 
 /// The shape of scores, [b, a, s, s].
 Shape score_shape(const Dimensions& dims);

@@ -77,16 +77,20 @@ Expr score_flops(const Dimensions& dims) {
   return Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.d;
 }
 
+Expr value_flops(const Dimensions& dims) {
+  return Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.value;
+}
+
 Shape score_shape(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.s}; }
 
 bool repeats_heads(const DecoderContext& context) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   const bool own_way = context.transformers() && context.habits.qkv_split == QkvSplit::selected;
   return spec.kv_heads < spec.heads && !own_way;
 }
 
 bool broadcasts_heads(const DecoderContext& context) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   return spec.kv_heads == 1 && spec.heads > 1 && context.transformers() &&
          context.habits.qkv_split == QkvSplit::selected;
 }
@@ -99,7 +103,7 @@ Heads broadcast_heads(BlockBuilder& block, const DecoderContext& context, std::s
 
 Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                    Heads x) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   if (!repeats_heads(context)) return x;
   if (spec.kv_heads == 1) return {seen_by_all(block, context, name, x.id), x.packed, true};
   return {core_copy(block, {name}, x.id, {all_heads(context.dims), block.dtype_of(x.id)}), true};
@@ -117,7 +121,7 @@ Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string
 
 Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                       Heads x) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   const bool as_is = (x.packed && !x.expanded) || context.policy.micro_batch == 1 ||
                      (spec.heads == 1 && !x.expanded);
   if (as_is) return x;
@@ -177,19 +181,19 @@ TensorId scores_of(BlockBuilder& block, const Dimensions& dims, Heads q, Heads k
 }
 
 TensorId values_of(BlockBuilder& block, const Dimensions& dims, TensorId probabilities, Heads v) {
-  const TensorId out = block.make({"values"}, all_heads(dims), block.dtype_of(v.id));
-  return core_product(block, {probabilities, v.id}, out, score_flops(dims));
+  const TensorId out =
+      block.make({"values"}, {dims.b, dims.a, dims.s, dims.value}, block.dtype_of(v.id));
+  return core_product(block, {probabilities, v.id}, out, value_flops(dims));
 }
 
 bool seen_as_batches(const DecoderContext& context) {
-  return context.policy.micro_batch == 1 ||
-         std::get<SoftmaxAttention>(context.decoder.attention).heads == 1;
+  return context.policy.micro_batch == 1 || context.attention.heads == 1;
 }
 
 TensorId join(BlockBuilder& block, const DecoderContext& context, TensorId mixed, bool of_product) {
   const Dimensions& dims = context.dims;
-  const Shape joined = {dims.b, dims.s, dims.a * dims.d};
-  if (std::get<SoftmaxAttention>(context.decoder.attention).heads == 1) {
+  const Shape joined = {dims.b, dims.s, dims.a * dims.value};
+  if (context.attention.heads == 1) {
     return view(block, {"join_heads"}, mixed, joined);
   }
   const TensorId out = block.make({"join_heads"}, joined, block.dtype_of(mixed));
@@ -206,6 +210,29 @@ TensorId join(BlockBuilder& block, const DecoderContext& context, TensorId mixed
   }
   block.emit(std::move(op));
   return out;
+}
+
+TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                      const AttentionInputs& inputs) {
+  if (context.policy.context > 1) return ring_attention(block, context, call, inputs);
+  switch (call.kernel) {
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_flash:
+    case AttentionKernel::sdpa_efficient:
+    case AttentionKernel::sdpa_cudnn:
+      return fused_attention(block, context, call, inputs);
+    case AttentionKernel::sdpa_math:
+      return math_attention(block, context, call, inputs);
+    case AttentionKernel::eager:
+      return eager_attention(block, context, call, inputs);
+    case AttentionKernel::textbook:
+      return textbook_attention(block, context, call, inputs);
+    case AttentionKernel::unfused:
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
+      break;  // Megatron's lowering writes them
+  }
+  return inputs.q.id;
 }
 
 }  // namespace memest

@@ -20,7 +20,7 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
 
 /// Head size in letters where `size` is the model's own, else the number.
 Expr head_size(const DecoderContext& context, std::int64_t size) {
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   return size == spec.head_dim ? context.dims.d : Expr(size);
 }
 
@@ -56,10 +56,7 @@ std::int64_t flash_splits(const LoweringPolicy& policy, const SoftmaxAttention& 
 class OutputWriter {
  public:
   OutputWriter(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call)
-      : block_(block),
-        context_(context),
-        call_(call),
-        spec_(std::get<SoftmaxAttention>(context.decoder.attention)) {}
+      : block_(block), context_(context), call_(call), spec_(context.attention) {}
 
   void write(TensorId out, Op& op) {
     const Dimensions& dims = context_.dims;
@@ -70,10 +67,11 @@ class OutputWriter {
     block_.tensor(sums).for_backward = !flash;
     op.outputs = {out, sums};
     if (efficient) {
-      // The kernel keeps a head's output of so many channels in registers.
+      // The kernel for heads of so many channels keeps their output in registers.
       constexpr std::int64_t kWidestInRegisters = 128;
       op.saved.insert(op.saved.end(), {out, sums});
-      if (is_half(call_.dtype) && spec_.head_dim > kWidestInRegisters) {
+      const std::int64_t widest = std::max(spec_.head_dim, call_.value_dim.value_or(0));
+      if (is_half(call_.dtype) && widest > kWidestInRegisters) {
         op.outputs.push_back(make("output in fp32", block_.tensor(out).shape, DType::fp32));
       }
       return;
@@ -167,7 +165,7 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, BackwardWriter& backward) {
   const Dimensions& dims = context.dims;
   const LoweringPolicy& policy = context.policy;
-  const auto& spec = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& spec = context.attention;
   const EfficientTile tile = efficient_tile(call, spec.head_dim, policy.capability);
   const Expr row_tiles =
       Expr(tile.rows == 64 ? Symbol::seq_len_64 : Symbol::seq_len_128) / Expr(tile.rows);
@@ -177,7 +175,10 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
     const std::int64_t heads = checked_multiply(policy.micro_batch, spec.heads);
     const std::int64_t splits =
         std::min(rounded_up(policy.seq_len, 64) / 64, std::max<std::int64_t>(1, 200 / heads));
-    bytes_a_head += Expr(2 * splits * 64 * rounded_up(spec.head_dim, tile.rows) * 4);
+    const std::int64_t value_dim = call.value_dim.value_or(spec.head_dim);
+    const std::int64_t columns =
+        rounded_up(spec.head_dim, tile.rows) + rounded_up(value_dim, tile.rows);
+    bytes_a_head += Expr(splits * 64 * columns * 4);
   }
   const TensorId sums =
       scratch(block, {"attention", "row sums"}, {dims.b, dims.a, dims.s}, DType::fp32);
@@ -189,7 +190,7 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
   } else {
     // fp32 sums gradient · output in two kernels.
     const TensorId product = scratch(block, {"attention", "gradient times output"},
-                                     {dims.b, dims.s, dims.a, dims.d}, DType::fp32);
+                                     {dims.b, dims.s, dims.a, dims.value}, DType::fp32);
     const auto products = backward.make(product, DType::fp32);
     const auto by_token = backward.make(sums, DType::fp32);
     delta = by_token;
@@ -205,15 +206,14 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
 }
 
 FusedCore core_of(const DecoderContext& context, const AttentionCall& call) {
-  return {context.dims, std::get<SoftmaxAttention>(context.decoder.attention).head_dim, call.dtype,
-          call.grouped};
+  return {context.dims, context.attention.head_dim, call.dtype, call.grouped};
 }
 
 void write_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
                     bool packed, Op& op) {
   BackwardWriter backward(op);
   // Flash attention reads its output by tokens.
-  const bool several = std::get<SoftmaxAttention>(context.decoder.attention).heads > 1;
+  const bool several = context.attention.heads > 1;
   const bool copies = packed && several && call.kernel == AttentionKernel::sdpa_flash;
   const auto by_tokens = copies ? backward.make(op.inputs.front(), call.dtype) : 0;
   std::array<BackwardWriter::Made, 3> gradients{};
@@ -247,7 +247,7 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
 Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x) {
-  const std::int64_t d = std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  const std::int64_t d = context.attention.head_dim;
   if (d % 8 == 0) return x;
   Shape shape = block.tensor(x.id).shape;
   shape.back() = Expr(rounded_up(d, 8));
@@ -265,20 +265,30 @@ Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_vie
 }  // namespace
 
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability) {
+  const std::int64_t value_dim = call.value_dim.value_or(head_dim);
+  // The memory-efficient kernel reads 16 bytes at a time.
+  const std::int64_t aligned = 16 / size_of(call.dtype);
+  const bool efficient = !call.grouped && head_dim % aligned == 0 && value_dim % aligned == 0;
   const AttentionKernel fallback =
-      call.grouped ? AttentionKernel::sdpa_math : AttentionKernel::sdpa_efficient;
+      efficient ? AttentionKernel::sdpa_efficient : AttentionKernel::sdpa_math;
   constexpr std::int64_t kWidestFlash = 256;
   if (!is_half(call.dtype)) return fallback;
   if (capability < 80) return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
   const std::int64_t widest_cudnn = capability / 10 == 9 ? 256 : capability / 10 == 10 ? 128 : 0;
-  if (head_dim <= widest_cudnn && head_dim % 8 == 0) return AttentionKernel::sdpa_cudnn;
+  const bool multiples = head_dim % 8 == 0 && value_dim % 8 == 0;
+  const bool latents = widest_cudnn == 128 && head_dim == 192 && value_dim == 128;  // DeepSeek's
+  if (multiples && (std::max(head_dim, value_dim) <= widest_cudnn || latents)) {
+    return AttentionKernel::sdpa_cudnn;
+  }
   // Flash attention's backward of wide heads needs more shared memory than small chips have.
   constexpr std::int64_t kLastOfSmallShared = 192;
   constexpr std::int64_t kFirstWithoutDropout = 225;
   const bool fits = !call.gradients || has_large_shared_memory(capability) ||
                     head_dim <= kLastOfSmallShared ||
                     (head_dim >= kFirstWithoutDropout && call.dropout <= 0);
-  if (!call.masked && head_dim <= kWidestFlash && fits) return AttentionKernel::sdpa_flash;
+  if (!call.masked && !call.value_dim && head_dim <= kWidestFlash && fits) {
+    return AttentionKernel::sdpa_flash;
+  }
   return fallback;
 }
 
@@ -319,7 +329,9 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   op.attention_core = true;
   op.causal = true;
   op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
-  const TensorId out = block.make({"attention"}, block.tensor(inputs.q.id).shape, call.dtype);
+  Shape shape = block.tensor(inputs.q.id).shape;
+  shape.back() = block.tensor(inputs.v.id).shape.back();
+  const TensorId out = block.make({"attention"}, std::move(shape), call.dtype);
   op.saved = op.inputs;
   if (call.masked) {
     op.inputs.push_back(mask_tensor(block, context, call, ready));
@@ -328,15 +340,15 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   OutputWriter(block, context, call).write(out, op);
   write_backward(block, context, call, inputs.q.packed, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
-  const Expr product = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
-  block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});
+  const Expr scores = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
+  const Expr values = value_flops(dims) / dims.value * block.tensor(inputs.v.id).shape.back();
+  block.emit(std::move(op), {scores + values, Expr(3) * scores + Expr(2) * values});
 
   // The output lies as the queries do; efficient attention always writes [b, s, a, d].
-  const Shape joined = {dims.b, dims.s, dims.a * dims.d};
-  const bool sliced =
-      flash && std::get<SoftmaxAttention>(context.decoder.attention).head_dim % 8 != 0;
+  const Shape joined = {dims.b, dims.s, dims.a * dims.value};
+  const bool sliced = flash && context.attention.head_dim % 8 != 0;
   const bool by_head = inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient &&
-                       std::get<SoftmaxAttention>(context.decoder.attention).heads > 1;
+                       context.attention.heads > 1;
   if (sliced || by_head) {
     return copy(block, {"join_heads"}, out, joined);
   }

@@ -104,7 +104,7 @@ TensorId math_kernel(BlockBuilder& block, const DecoderContext& context, const A
   TensorId mixed = values_of(block, dims, probabilities, v);
   if (!half) return mixed;
   if (!seen_as_batches(context)) {
-    mixed = view_copied_back(block, {"values", "by head"}, mixed, all_heads(dims));
+    mixed = view_copied_back(block, {"values", "by head"}, mixed, block.tensor(mixed).shape);
   }
   mixed = cast(block, {"values", "in type"}, mixed, call.dtype);
   return mixed;

@@ -146,7 +146,7 @@ class ScoreWriter {
   }
 
   TensorId capped(TensorId scores) {
-    if (!std::get<SoftmaxAttention>(context_.decoder.attention).softcap) return scores;
+    if (!context_.attention.softcap) return scores;
     const AttentionCore core(block_);
     return softcap(block_, "softcap", scores);
   }

@@ -262,7 +262,8 @@ void BlockBuilder::write_releases() {
   const std::size_t end = block_.ops.size() - 1;
   const TensorId result = block_.tensors[block_.output].storage;
   for (TensorId id = 0; id < block_.tensors.size(); ++id) {
-    if (!held[id] && last[id] != kNever && id != result && id != block_.input && made_here(id)) {
+    const bool ends_at_use = !held[id] || block_.tensors[id].held_by_graph;
+    if (ends_at_use && last[id] != kNever && id != result && id != block_.input && made_here(id)) {
       ends.push_back({id, last[id]});
     }
   }

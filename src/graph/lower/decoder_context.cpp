@@ -62,11 +62,11 @@ std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
 
 /// Why the attention has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  if (std::holds_alternative<LatentAttention>(decoder.attention)) {
+  const bool transformers = policy.implementation.framework == Framework::transformers;
+  if (std::holds_alternative<LatentAttention>(decoder.attention) && !transformers) {
     return unavailable("multi-head latent attention");
   }
-  if (std::get<SoftmaxAttention>(decoder.attention).sinks) return unavailable("attention sinks");
-  const bool transformers = policy.implementation.framework == Framework::transformers;
+  if (heads_of(decoder.attention).sinks) return unavailable("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
     if (!transformers && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
       return unavailable("mixtures of experts of this implementation");
@@ -135,9 +135,12 @@ bool adapts_attention_alone(const DecoderContext& context) {
 std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const LayerKind& kind) {
   const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
   if (experts == nullptr) return std::nullopt;
-  if (context.habits.router == RouterWriting::unknown || experts->expert_bias ||
-      experts->router_bias || experts->correction_bias_buffer ||
-      (experts->shared_size > 0 && !experts->shared_gate) || !experts->gated) {
+  const RouterWriting router = context.habits.router;
+  const bool by_groups = router == RouterWriting::of_groups || router == RouterWriting::of_sigmoid;
+  const bool shares_ungated = experts->shared_size > 0 && !experts->shared_gate;
+  if (router == RouterWriting::unknown || experts->expert_bias || experts->router_bias ||
+      experts->correction_bias_buffer != (router == RouterWriting::of_sigmoid) ||
+      shares_ungated != by_groups || (experts->groups > 0 && !by_groups) || !experts->gated) {
     return unavailable("such mixtures of experts");
   }
   if (experts->capacity_factor > 0) {
@@ -153,6 +156,21 @@ std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const 
     return unavailable("adapters of other modules than attention's projections beside experts");
   }
   if (context.compiles_blocks()) return unavailable("torch.compile of mixtures of experts");
+  return std::nullopt;
+}
+
+/// Why latent attention has no graph, or nothing.
+std::optional<Unavailable> latent_refusal(const DecoderContext& context) {
+  if (context.latent() == nullptr) return std::nullopt;
+  if (context.habits.latents == LatentWriting::unknown ||
+      !std::holds_alternative<RotaryPosition>(context.decoder.position)) {
+    return Unavailable{
+        "multi-head latent attention is written in DeepSeek V2's and V3's ways: read the model "
+        "from its config with 'hf', whose model_type says which"};
+  }
+  if (context.adapter != nullptr) return unavailable("adapters of multi-head latent attention");
+  if (!context.policy.gradients) return unavailable("inference with multi-head latent attention");
+  if (context.compiles_blocks()) return unavailable("torch.compile of latent attention");
   return std::nullopt;
 }
 
@@ -226,6 +244,8 @@ std::optional<Unavailable> ring_refusal(const DecoderContext& context, const Lay
 Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   Dimensions dims;
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
+  const std::int64_t value_dim = value_dim_of(decoder.attention);
+  if (value_dim != heads_of(decoder.attention).head_dim) dims.value = Expr(value_dim);
   const Framework framework = policy.implementation.framework;
   const bool textbook = framework == Framework::textbook && policy.symbolic_tensor_parallel;
   const bool torchtitan = framework == Framework::torchtitan && policy.tensor > 1;
@@ -264,6 +284,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = mixture_refusal(context, kind)) return *refused;
   }
+  if (auto refused = latent_refusal(context)) return *refused;
   if (auto refused = adapter_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;

@@ -18,6 +18,7 @@ struct Dimensions {
   Expr a = Symbol::heads;
   Expr k = Symbol::kv_heads;
   Expr d = Symbol::head_dim;
+  Expr value = Symbol::head_dim;  ///< channels of a value's head
   Expr v = Symbol::vocab_size;
   Expr embedding = Symbol::hidden_size;  ///< width of the embedding table
   Expr stream_s = Symbol::seq_len;       ///< tokens of the residual stream: s, or s/t
@@ -33,7 +34,12 @@ struct DecoderContext {
   Dimensions dims;
   const DecoderNames& names;
   const LoraAdapter* adapter = nullptr;  ///< what is trained instead of the model
+  SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
 
+  /// Null where queries, keys and values are projected directly.
+  [[nodiscard]] const LatentAttention* latent() const {
+    return std::get_if<LatentAttention>(&decoder.attention);
+  }
   [[nodiscard]] Precision precision() const {
     const std::optional<DType> adapted =
         adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
@@ -60,7 +66,7 @@ struct DecoderContext {
   /// Whose products and vocabulary are cut over ranks, by DTensor.
   /// torchtitan's Qwen3 reads cosines and sines from a table of its model's.
   [[nodiscard]] bool has_rope_cache() const {
-    return torchtitan() && std::get<SoftmaxAttention>(decoder.attention).qk_norm != QkNorm::none;
+    return torchtitan() && attention.qk_norm != QkNorm::none;
   }
   [[nodiscard]] bool shards_tensors() const { return torchtitan() && policy.tensor > 1; }
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
@@ -133,6 +139,8 @@ struct Branch {
 };
 TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
                    const Branch& branch);
+TensorId latent_attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                          TensorId x);
 TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
                       const DenseFeedForward& part, const Branch& branch);
 /// transformers' mixture of experts over rows of `x`.

@@ -20,7 +20,7 @@ void bind_feed_forward(const DecoderSpec& decoder, Bindings& sizes) {
 
 void bind_sizes(const DecoderContext& context, Bindings& sizes) {
   const DecoderSpec& decoder = context.decoder;
-  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  const SoftmaxAttention& attention = context.attention;
   bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
   sizes.set(Symbol::hidden_size, decoder.hidden_size)
       .set(Symbol::vocab_size, decoder.vocab_size)

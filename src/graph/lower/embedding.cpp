@@ -61,7 +61,9 @@ void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, Ten
   const Position& position = context.decoder.position;
   const bool unused = std::holds_alternative<AlibiPosition>(position) && context.transformers() &&
                       context.habits.rotates_unused;
-  if (std::holds_alternative<RotaryPosition>(position)) {
+  if (context.transformers() && context.habits.latents == LatentWriting::complex_pairs) {
+    complex_rotary_table(block, ids, Symbol::rotary_dim);
+  } else if (std::holds_alternative<RotaryPosition>(position)) {
     rotary_tables(block, context, ids, Symbol::rotary_dim);
   }
   if (unused) rotary_tables(block, context, ids, context.dims.d);

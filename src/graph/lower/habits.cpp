@@ -146,6 +146,12 @@ constexpr std::array kHabits = {
     Habits{.model_type = "olmoe",
            .projections = ProjectionOrder::views_last,
            .router = RouterWriting::in_type},
+    Habits{.model_type = "deepseek_v2",
+           .router = RouterWriting::of_groups,
+           .latents = LatentWriting::complex_pairs},
+    Habits{.model_type = "deepseek_v3",
+           .router = RouterWriting::of_sigmoid,
+           .latents = LatentWriting::pairs_in_halves},
 };
 
 }  // namespace

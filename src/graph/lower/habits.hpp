@@ -85,9 +85,18 @@ enum class RotationType {
 
 /// How the weights of a token's experts are written, where layers are mixtures of experts.
 enum class RouterWriting {
-  unknown,  ///< not read yet
-  in_fp32,  ///< logits are widened before the softmax, and the weights stay so (Mixtral)
-  in_type   ///< the softmax widens, and the weights are cast to the logits' type (Qwen)
+  unknown,    ///< not read yet
+  in_fp32,    ///< logits are widened before the softmax, and the weights stay so (Mixtral)
+  in_type,    ///< the softmax widens, and the weights are cast to the logits' type (Qwen)
+  of_groups,  ///< a product in fp32, softmax, the best of the best groups, scaled (DeepSeek V2)
+  of_sigmoid  ///< the same of sigmoids, chosen with a bias that does not count (DeepSeek V3)
+};
+
+/// How the turning part of latent attention is computed.
+enum class LatentWriting {
+  unknown,         ///< not read yet
+  complex_pairs,   ///< neighbours as complex numbers in fp32 (DeepSeek V2)
+  pairs_in_halves  ///< neighbours parted, each half on its own, and joined (DeepSeek V3)
 };
 
 struct Habits {
@@ -134,6 +143,7 @@ struct Habits {
   bool masks_by_type = false;    ///< makes the full mask even where every layer's slides
   bool makes_all_masks = false;  ///< the sliding one too where no layer's does
   RouterWriting router = RouterWriting::unknown;
+  LatentWriting latents = LatentWriting::unknown;
 };
 
 /// The habits of `model_type`, LLaMA's for an empty one; null where they are not known.

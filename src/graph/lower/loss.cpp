@@ -2,6 +2,7 @@
 #include <string_view>
 #include <utility>
 
+#include "attention.hpp"
 #include "decoder_context.hpp"
 #include "operations.hpp"
 #include "tensor_parallel.hpp"
@@ -10,11 +11,20 @@ namespace memest {
 namespace {
 
 /// What the model's forward holds in locals until its last norm has run.
-constexpr std::array<std::string_view, 13> kModelLocals = {
-    "attention mask", "alibi",        "position ids", "causal mask",
-    "sliding mask",   "boolean mask", "alibi mask",   "input embeddings",
-    "position rows",  "cos",          "sin",          "local cos",
-    "local sin"};
+constexpr std::array<std::string_view, 14> kModelLocals = {"attention mask",
+                                                           "alibi",
+                                                           "position ids",
+                                                           "causal mask",
+                                                           "sliding mask",
+                                                           "boolean mask",
+                                                           "alibi mask",
+                                                           "input embeddings",
+                                                           "position rows",
+                                                           "cos",
+                                                           "sin",
+                                                           "local cos",
+                                                           "local sin",
+                                                           kComplexRotations};
 
 /// The type of the logits as the head leaves them.
 DType logits_type(const LoweringPolicy& policy) {

@@ -135,7 +135,7 @@ std::variant<Graph, Unavailable> lower(const ModelSpec& model, const LoweringPol
       if (!policy.parts.empty()) graph->parameters = of_parts(graph->parameters, policy.parts);
     }
     for (BufferTensor& buffer : graph->parameters.buffers) {
-      if (buffer.as_weights) buffer.dtype = policy.weights;
+      if (buffer.as_weights) buffer.dtype = policy.stored.value_or(policy.weights);
     }
   }
   return result;

@@ -59,13 +59,6 @@ std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
   return std::nullopt;
 }
 
-/// Queries and keys of a latent attention, as another has them.
-SoftmaxAttention heads_of(const LatentAttention& latent) {
-  return {.heads = latent.heads,
-          .kv_heads = latent.heads,
-          .head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim};
-}
-
 std::optional<Unavailable> refusal(const LatentAttention& latent, const LoweringPolicy& policy) {
   if (policy.implementation.layers != LayerSpec::te) {
     return Unavailable{
@@ -88,8 +81,7 @@ std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const Lowe
 /// Why the model has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
-  const SoftmaxAttention attention =
-      latent != nullptr ? heads_of(*latent) : std::get<SoftmaxAttention>(decoder.attention);
+  const SoftmaxAttention attention = heads_of(decoder.attention);
   if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {
     return refused;
   }
@@ -134,8 +126,7 @@ std::optional<Unavailable> uneven(const MegatronContext& context) {
 
 MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
-  const SoftmaxAttention attention =
-      latent != nullptr ? heads_of(*latent) : std::get<SoftmaxAttention>(decoder.attention);
+  const SoftmaxAttention attention = heads_of(decoder.attention);
   MegatronContext context{decoder, attention, {}, policy};
   if (latent != nullptr) context.latent = *latent;
   for (const LayerKind& kind : decoder.kinds) {

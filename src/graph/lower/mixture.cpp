@@ -259,10 +259,31 @@ class ExpertsWriter {
   bool batched_;
 };
 
+/// DeepSeek's: the shared experts come after, and see sequences.
+TensorId mixture_beside(BlockBuilder& block, const DecoderContext& context,
+                        const MixtureOfExperts& part, TensorId x) {
+  const Shape given = block.tensor(x).shape;
+  Frame forward(block);
+  forward.local(x);
+  const RoutedChoice chosen = route(block, context, part, x);
+  for (const TensorId local : {chosen.logits, chosen.weights, chosen.indices}) forward.local(local);
+  const Expr tokens = context.dims.b * context.dims.s;
+  const TensorId rows = view(block, {"experts", "rows"}, x, {tokens, context.dims.h});
+  TensorId routed = ExpertsWriter(block, context, part).write(rows, chosen);
+  routed = view(block, {"experts", "by sequence"}, routed, given);
+  const DenseFeedForward dense = {
+      .size = part.shared_size, .activation = part.activation, .bias = part.shared_bias};
+  const TensorId shared = feed_forward(block, context, dense, {.x = x});
+  Frame renaming(block);
+  renaming.local(routed);
+  return add(block, {"add_shared_expert"}, routed, shared);
+}
+
 }  // namespace
 
 TensorId mixture(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
                  TensorId x) {
+  if (part.shared_size > 0 && !part.shared_gate) return mixture_beside(block, context, part, x);
   const Shape given = block.tensor(x).shape;
   const Expr tokens = context.dims.b * context.dims.s;
   Frame forward(block);

@@ -16,5 +16,22 @@ struct RoutedChoice {
 /// The model's router (modeling_mixtral.py, MixtralTopKRouter; others' likewise).
 RoutedChoice route(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
                    TensorId x);
+/// DeepSeek's, which may look for a token's experts in its best groups alone.
+RoutedChoice route_by_groups(BlockBuilder& block, const DecoderContext& context,
+                             const MixtureOfExperts& part, TensorId x);
+
+/// One number for each expert of a token: a single one is summed and broadcast without a kernel.
+Shape of_choices(const MixtureOfExperts& part, const Expr& tokens);
+/// A token's best experts, and how much each counts.
+struct Best {
+  TensorId values = 0;
+  TensorId indices = 0;
+};
+/// topk of `scores` [tokens, experts]: its backward puts the gradients into zeros.
+Best best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores);
+/// values /= values.sum(-1), or with `guarded` values.sum(-1) + a number, in place: of what was
+/// there before the backward has a copy. `denominator` names the sum.
+enum class Denominator { sum, guarded };
+TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator, Frame& naming);
 
 }  // namespace memest

@@ -1,3 +1,4 @@
+#include <string_view>
 #include <utility>
 
 #include "mixture.hpp"
@@ -20,9 +21,13 @@ class RouterWriter {
       chosen.logits = forward.local(linear(block_, gate, {tokens_}, rows));
     }
     const TensorId probabilities = forward.local(softmax_of(chosen.logits));
-    const auto [best, indices] = choose(probabilities);
+    const auto [best, indices] = best_of(block_, part_, probabilities);
     chosen.indices = forward.local(indices);
-    const TensorId weights = part_.weights_over_sum ? over_sum(best) : best;
+    TensorId weights = best;
+    if (part_.weights_over_sum) {
+      Frame naming(block_);
+      weights = over_sum(block_, best, Denominator::sum, naming);
+    }
     const bool in_fp32 = context_.habits.router == RouterWriting::in_fp32;
     chosen.weights = in_fp32 ? weights
                              : cast(block_, {"router_weights", "in type"}, weights,
@@ -32,86 +37,11 @@ class RouterWriter {
   }
 
  private:
-  [[nodiscard]] Shape of_width(const Expr& width) const { return {tokens_, width}; }
-  /// One choice is summed and broadcast without a kernel.
-  [[nodiscard]] Shape by_choice() const {
-    return of_width(part_.top_k == 1 ? Expr(1) : Expr(Symbol::top_k));
-  }
-
   TensorId softmax_of(TensorId logits) {
     if (context_.habits.router == RouterWriting::in_fp32) {
       logits = cast(block_, {"router_softmax", "in fp32"}, logits, DType::fp32);
     }
     return softmax(block_, "router_softmax", logits, DType::fp32);
-  }
-
-  struct Best {
-    TensorId values = 0;
-    TensorId indices = 0;
-  };
-  /// topk: its backward puts the gradients into zeros.
-  Best choose(TensorId probabilities) {
-    const DType dtype = block_.dtype_of(probabilities);
-    const Shape shape = by_choice();
-    const Best best = {block_.make({"top_k", "probabilities"}, shape, dtype),
-                       block_.make({"top_k", "indices"}, shape, DType::int64)};
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = "top_k";
-    op.inputs = {probabilities};
-    op.outputs = {best.values, best.indices};
-    op.saved = {best.indices};
-    BackwardWriter backward(op);
-    backward.give(probabilities, backward.make(probabilities, dtype));
-    block_.emit(std::move(op));
-    block_.set_needs_gradient(best.indices, false);
-    return best;
-  }
-
-  /// values /= values.sum(-1): the quotient takes the values' place, of which the backward has a
-  /// copy.
-  TensorId over_sum(TensorId values) {
-    constexpr std::string_view kName = "router_weights";
-    const DType dtype = block_.dtype_of(values);
-    const TensorId sum = sum_of_choices(values);
-    const Shape& shape = block_.tensor(values).shape;
-    const TensorId before = block_.make({kName, "values"}, shape, dtype);
-    block_.tensor(before).for_backward = true;
-    const TensorId out = block_.alias({kName}, values, shape);
-    Op op;
-    op.kind = OpKind::multiply;
-    op.name = kName;
-    op.inputs = {values, sum};
-    op.outputs = {before, out};
-    op.saved = {sum, before};
-    BackwardWriter backward(op);
-    // -gradient · ((values / sum) / sum), and then gradient / sum.
-    const auto quotient = backward.make(out, dtype);
-    const auto twice = backward.make(out, dtype);
-    const auto negated = backward.make(out, dtype);
-    const auto of_sum = backward.make(out, dtype);
-    for (const auto factor : {negated, twice, quotient}) backward.drop(factor);
-    backward.give(values, backward.make(out, dtype));
-    give_settled(block_, backward, sum, of_sum, out);
-    block_.emit(std::move(op));
-    block_.set_needs_gradient(before, false);
-    return out;
-  }
-
-  /// Its gradient is one number a token, seen for every choice.
-  TensorId sum_of_choices(TensorId values) {
-    const DType dtype = block_.dtype_of(values);
-    const TensorId sum = block_.make({"router_weights", "sum"}, of_width(Expr(1)), dtype);
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = "router_weights";
-    op.inputs = {values};
-    op.outputs = {sum};
-    op.forward_launches = {
-        sum_between(block_.tensor(values).shape, block_.tensor(sum).shape, dtype)};
-    BackwardWriter(op).hand_on(values, Reach::through_view);
-    block_.emit(std::move(op));
-    return sum;
   }
 
   BlockBuilder& block_;
@@ -120,11 +50,110 @@ class RouterWriter {
   Expr tokens_;
 };
 
+/// Autocast sums in fp32. The gradient is one number a token, seen for every choice.
+TensorId sum_of_choices(BlockBuilder& block, TensorId values) {
+  const DType given = block.dtype_of(values);
+  const DType dtype = block.precision().autocast ? DType::fp32 : given;
+  Shape shape = block.tensor(values).shape;
+  shape.back() = Expr(1);
+  const TensorId sum = block.make({"router_weights", "sum"}, std::move(shape), dtype);
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = "router_weights";
+  op.inputs = {values};
+  op.outputs = {sum};
+  op.forward_launches = {sum_between(block.tensor(values).shape, block.tensor(sum).shape, dtype)};
+  BackwardWriter backward(op);
+  if (given == dtype) {
+    backward.hand_on(values, Reach::through_view);
+  } else {
+    backward.give(values, backward.make(values, given));
+  }
+  block.emit(std::move(op));
+  return sum;
+}
+
+/// -gradient · ((values / sum) / sum), summed for the sum, and gradient / sum before that sum.
+void write_quotient_backward(BlockBuilder& block, TensorId values, TensorId sum, Op& op) {
+  const DType given = block.dtype_of(values);
+  const DType wide = promoted(given, block.dtype_of(sum));
+  BackwardWriter backward(op);
+  const auto quotient = backward.make(values, wide);
+  const auto twice = backward.make(values, wide);
+  const auto negated = backward.make(values, given);
+  auto of_sum = backward.make(values, wide);
+  for (const auto factor : {negated, twice, quotient}) backward.drop(factor);
+  auto of_values = backward.make(values, wide);
+  backward.leave_node();
+  if (wide != given) {
+    const auto narrow = backward.make(values, given);
+    backward.drop(of_values);
+    of_values = narrow;
+  }
+  backward.give(values, of_values);
+  const Shape& shape = block.tensor(sum).shape;
+  if (shape != block.tensor(values).shape) {
+    const auto summed = backward.make(sum, wide);
+    backward.launch(sum_between(block.tensor(values).shape, shape, wide));
+    backward.drop(of_sum);
+    of_sum = summed;
+  }
+  backward.give(sum, of_sum);
+}
+
 }  // namespace
 
 RoutedChoice route(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
                    TensorId x) {
+  const RouterWriting writing = context.habits.router;
+  if (writing == RouterWriting::of_groups || writing == RouterWriting::of_sigmoid) {
+    return route_by_groups(block, context, part, x);
+  }
   return RouterWriter(block, context, part).write(x);
+}
+
+Shape of_choices(const MixtureOfExperts& part, const Expr& tokens) {
+  return {tokens, part.top_k == 1 ? Expr(1) : Expr(Symbol::top_k)};
+}
+
+Best best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores) {
+  const DType dtype = block.dtype_of(scores);
+  const Shape shape = of_choices(part, block.tensor(scores).shape.front());
+  const Best best = {block.make({"top_k", "probabilities"}, shape, dtype),
+                     block.make({"top_k", "indices"}, shape, DType::int64)};
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = "top_k";
+  op.inputs = {scores};
+  op.outputs = {best.values, best.indices};
+  op.saved = {best.indices};
+  BackwardWriter backward(op);
+  backward.give(scores, backward.make(scores, dtype));
+  block.emit(std::move(op));
+  block.set_needs_gradient(best.indices, false);
+  return best;
+}
+
+TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator, Frame& naming) {
+  constexpr std::string_view kName = "router_weights";
+  TensorId sum = sum_of_choices(block, values);
+  if (denominator == Denominator::guarded) {
+    sum = naming.local(add_number(block, {kName, "sum + epsilon"}, sum));
+  }
+  const Shape& shape = block.tensor(values).shape;
+  const TensorId before = block.make({kName, "values"}, shape, block.dtype_of(values));
+  block.tensor(before).for_backward = true;
+  const TensorId out = block.alias({kName}, values, shape);
+  Op op;
+  op.kind = OpKind::multiply;
+  op.name = kName;
+  op.inputs = {values, sum};
+  op.outputs = {before, out};
+  op.saved = {sum, before};
+  write_quotient_backward(block, values, sum, op);
+  block.emit(std::move(op));
+  block.set_needs_gradient(before, false);
+  return out;
 }
 
 }  // namespace memest

@@ -150,31 +150,16 @@ class NormWriter {
     return kernel(x, given, Statistics::kept);
   }
 
-  TensorId subtract_mean(std::string_view name, TensorId x, TensorId mean) {
-    const TensorId out = block_.make(at(name), block_.tensor(x).shape, block_.dtype_of(x));
-    Op op;
-    op.kind = OpKind::add;
-    op.name = part_.name;
-    op.inputs = {x, mean};
-    op.outputs = {out};
-    BackwardWriter backward(op);
-    const auto negated = backward.make(out, block_.dtype_of(out));
-    backward.hand_on(x);
-    give_settled(block_, backward, mean, negated, out);
-    block_.emit(std::move(op));
-    return out;
-  }
-
   /// (x - mean) twice, for the variance and for the product, and the normalized rows for the gain.
   TensorId python_layer() {
     Frame frame(block_);
     frame.local(x_);
     const TensorId x = in_fp32(x_);
     const TensorId mean = mean_of_rows(block_, at("mean"), x);
-    const TensorId spread = subtract_mean("centered for the variance", x, mean);
+    const TensorId spread = subtract(block_, at("centered for the variance"), x, mean);
     const TensorId variance =
         mean_of_rows(block_, at("variance"), power(block_, at("square"), spread));
-    const TensorId centered = subtract_mean("centered", x, mean);
+    const TensorId centered = subtract(block_, at("centered"), x, mean);
     const TensorId root = reciprocal_root(block_, at("reciprocal deviation"),
                                           add_number(block_, at("variance + epsilon"), variance));
     TensorId out = [&] {

@@ -138,6 +138,19 @@ TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right) {
   return out;
 }
 
+TensorId subtract(BlockBuilder& block, Place place, TensorId left, TensorId right) {
+  const TensorId out = block.make(place, block.tensor(left).shape, block.dtype_of(left));
+  Op op = op_of(OpKind::add, place);
+  op.inputs = {left, right};
+  op.outputs = {out};
+  BackwardWriter backward(op);
+  const auto negated = backward.make(out, block.dtype_of(out));
+  backward.hand_on(left);
+  give_settled(block, backward, right, negated, out);
+  block.emit(std::move(op));
+  return out;
+}
+
 TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
   const TensorId out = block.make(place, block.tensor(x).shape, block.dtype_of(x));
   Op op = op_of(OpKind::add, place);
@@ -151,9 +164,9 @@ TensorId add_number(BlockBuilder& block, Place place, TensorId x) {
 TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId right) {
   const DType dtype = promoted(block.dtype_of(left), block.dtype_of(right));
   const Shape& left_shape = block.tensor(left).shape;
-  const bool right_is_wider = left_shape != block.tensor(right).shape &&
-                              (left_shape.size() < block.tensor(right).shape.size() ||
-                               left_shape.back() == Expr(1));
+  const bool right_is_wider =
+      left_shape != block.tensor(right).shape &&
+      (left_shape.size() < block.tensor(right).shape.size() || left_shape.back() == Expr(1));
   const TensorId out = block.make(place, block.tensor(right_is_wider ? right : left).shape, dtype);
   Op op = op_of(OpKind::multiply, place);
   op.inputs = {left, right};

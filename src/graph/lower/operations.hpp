@@ -51,6 +51,7 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
 
 /// Element by element; the narrower operand is broadcast and its gradient summed.
 TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right);
+TensorId subtract(BlockBuilder& block, Place place, TensorId left, TensorId right);
 TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId right);
 /// `x` and a Python number: nothing is kept.
 TensorId scale(BlockBuilder& block, Place place, TensorId x);

@@ -231,22 +231,34 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
   }
 }
 
+namespace {
+
+/// Positions times frequencies, for half of the channels.
+TensorId angles_of(BlockBuilder& block, std::string_view op, Frame& frame, TensorId ids,
+                   const Expr& channels) {
+  const Expr tokens = Symbol::seq_len;
+  const TensorId positions = frame.local(
+      compute(block, OpKind::cast, {ids}, {{op, "positions"}, {Expr(1), tokens}, DType::fp32}));
+  Op product;
+  product.kind = OpKind::rotary;
+  product.name = op;
+  product.inputs = {positions};
+  const TensorId angles = frame.local(
+      block.make({op, "frequencies"}, {Expr(1), tokens, channels / Expr(2)}, DType::fp32));
+  product.outputs = {angles};
+  product.workspace = Workspace::cublas;
+  block.emit(std::move(product), {channels * tokens, Expr()});
+  return angles;
+}
+
+}  // namespace
+
 void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids,
                    const Expr& channels) {
   const Dimensions& dims = context.dims;
   const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
     Frame frame(block);
-    const TensorId positions = frame.local(
-        compute(block, OpKind::cast, {ids}, {{op, "positions"}, {Expr(1), dims.s}, DType::fp32}));
-    Op product;
-    product.kind = OpKind::rotary;
-    product.name = op;
-    product.inputs = {positions};
-    const TensorId angles = frame.local(
-        block.make({op, "frequencies"}, {Expr(1), dims.s, channels / Expr(2)}, DType::fp32));
-    product.outputs = {angles};
-    product.workspace = Workspace::cublas;
-    block.emit(std::move(product), {channels * dims.s, Expr()});
+    const TensorId angles = angles_of(block, op, frame, ids, channels);
     const Shape shape = {Expr(1), dims.s, channels};
     const TensorId both = frame.local(
         compute(block, OpKind::concatenate, {angles}, {{op, "angles"}, shape, DType::fp32}));
@@ -272,6 +284,22 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   if (rotary != nullptr && rotary->tables > 1) {
     table("local_rotary_table", "local cos", "local sin");
   }
+}
+
+void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channels) {
+  constexpr std::string_view kName = "rotary_table";
+  Frame frame(block);
+  const TensorId angles = angles_of(block, kName, frame, ids, channels);
+  const Shape shape = block.tensor(angles).shape;
+  const TensorId ones =
+      compute(block, OpKind::copy, {angles}, {{kName, "ones"}, shape, DType::fp32});
+  Shape complex = shape;
+  complex.emplace_back(2);
+  const TensorId raw = compute(block, OpKind::activation, {ones, angles},
+                               {{kName, "rotations"}, complex, DType::fp32});
+  const TensorId scaled =
+      compute(block, OpKind::scale, {raw}, {{kName, "scaled rotations"}, complex, DType::fp32});
+  block.outlive(scaled, kComplexRotations);
 }
 
 }  // namespace memest

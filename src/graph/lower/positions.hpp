@@ -30,5 +30,7 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
 /// model keeps them in fp32.
 void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids,
                    const Expr& channels);
+/// DeepSeek V2's: one complex number for every two channels, in fp32.
+void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channels);
 
 }  // namespace memest

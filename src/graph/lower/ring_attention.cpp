@@ -372,7 +372,7 @@ TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
   op.outputs = {out, sums, seed, offset};
   op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out, sums, offset, seed};
   RingShapes shapes = shapes_of(block, dims, op);
-  const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& attention = context.attention;
   shapes.by_tokens = attention.kv_heads > context.policy.tensor;
   const FusedCore core{dims, attention.head_dim, call.dtype, call.grouped};
   RingForward(block, shapes, op).write(ranks);

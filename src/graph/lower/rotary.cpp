@@ -77,11 +77,11 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
 
 Rotation rotation_of(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind) {
   const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
-  const bool all =
-      rotary.rotary_dim == std::get<SoftmaxAttention>(context.decoder.attention).head_dim;
+  const bool all = context.latent() != nullptr || rotary.rotary_dim == context.attention.head_dim;
   Rotation rotation;
   rotation.tables = tables_of(block, context, kind);
-  rotation.channels = all ? context.dims.d : Expr(Symbol::rotary_dim);
+  const bool heads_turn = rotary.rotary_dim == context.attention.head_dim;
+  rotation.channels = heads_turn ? context.dims.d : Expr(Symbol::rotary_dim);
   if (!context.transformers()) return rotation;
   const Habits& habits = context.habits;
   rotation.by_cat = habits.rotates_by_cat || !all;
@@ -189,7 +189,7 @@ void rotate_as_complex(BlockBuilder& block, const RotaryCall& call, AttentionInp
   const TensorId table = frame.local(rotations(block, context));
   TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
   const std::int64_t ranks = context.policy.tensor;
-  const auto& attention = std::get<SoftmaxAttention>(context.decoder.attention);
+  const auto& attention = context.attention;
   // So the math kernel's gradients lie, and a ring's.
   const bool by_heads = attention_call(context, call.kind).kernel == AttentionKernel::sdpa_math ||
                         context.policy.context > 1;
@@ -198,6 +198,75 @@ void rotate_as_complex(BlockBuilder& block, const RotaryCall& call, AttentionInp
   if (by_heads) turned_k = as_numbers(block, "k_rotary", turned_k, attention.kv_heads / ranks);
   inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
   inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
+}
+
+/// DeepSeek V2's: neighbouring channels as complex numbers in fp32.
+void rotate_neighbours_as_complex(BlockBuilder& block, const DecoderContext& context,
+                                  const LayerKind& kind, AttentionInputs& inputs) {
+  const DType dtype = block.dtype_of(inputs.q.id);
+  Frame frame(block);
+  const TensorId q = frame.local(cast(block, {"q_rotary", "in fp32"}, inputs.q.id, DType::fp32));
+  const TensorId k = frame.local(cast(block, {"k_rotary", "in fp32"}, inputs.k.id, DType::fp32));
+  const TensorId table = block.shared(
+      kComplexRotations, {Expr(1), context.dims.s, Expr(Symbol::rotary_dim) / Expr(2), Expr(2)},
+      DType::fp32);
+  TensorId turned_q = complex_product(block, "q_rotary", q, table);
+  // Seen as numbers again: the gradient is laid by rows first, where it is a part of the queries'
+  // or a cast of one that the memory-efficient kernel makes by tokens.
+  const bool by_tokens = attention_call(context, kind).kernel == AttentionKernel::sdpa_efficient &&
+                         context.attention.heads > 1;
+  if (dtype == DType::fp32 || by_tokens) {
+    turned_q =
+        view_copied_back(block, {"q_rotary", "as numbers"}, turned_q, block.tensor(turned_q).shape);
+  }
+  inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
+  const TensorId turned_k = complex_product(block, "k_rotary", k, table);
+  inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
+}
+
+/// Channels of one parity.
+struct Neighbours {
+  TensorId even = 0;
+  TensorId odd = 0;
+};
+
+Neighbours neighbours_of(BlockBuilder& block, std::string_view name, TensorId x) {
+  Shape half = block.tensor(x).shape;
+  half.back() = half.back() / Expr(2);
+  const TensorId even = slice(block, {name, "even channels"}, x, half);
+  return {even, slice(block, {name, "odd channels"}, x, half)};
+}
+
+/// [even·cos - odd·sin, odd·cos + even·sin], one behind the other.
+TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neighbours& x,
+                          const std::vector<TensorId>& tables) {
+  Shape whole = block.tensor(x.even).shape;
+  whole.back() = Expr(2) * whole.back();
+  const TensorId even_cosine = multiply(block, {name, "even cosine"}, x.even, tables[0]);
+  const TensorId odd_sine = multiply(block, {name, "odd sine"}, x.odd, tables[1]);
+  const TensorId low = subtract(block, {name, "low half"}, even_cosine, odd_sine);
+  const TensorId odd_cosine = multiply(block, {name, "odd cosine"}, x.odd, tables[0]);
+  const TensorId even_sine = multiply(block, {name, "even sine"}, x.even, tables[1]);
+  const TensorId high = add(block, {name, "high half"}, odd_cosine, even_sine);
+  Frame list(block);
+  for (const TensorId half : {high, low}) list.local(half);
+  return concatenate(block, {name}, {low, high}, std::move(whole));
+}
+
+/// DeepSeek V3's: the tables' first halves have an angle for each pair of neighbours.
+void rotate_neighbours_in_halves(BlockBuilder& block, const DecoderContext& context,
+                                 const LayerKind& kind, AttentionInputs& inputs) {
+  std::vector<TensorId> tables = tables_of(block, context, kind);
+  const auto first_half = [&](std::string_view name, TensorId table) {
+    Shape half = block.tensor(table).shape;
+    half.back() = half.back() / Expr(2);
+    return block.alias({"rotary", name}, table, std::move(half));
+  };
+  tables = {first_half("cos of pairs", tables[0]), first_half("sin of pairs", tables[1])};
+  const Neighbours of_q = neighbours_of(block, "q_rotary", inputs.q.id);
+  const Neighbours of_k = neighbours_of(block, "k_rotary", inputs.k.id);
+  inputs.q = {turned_in_halves(block, "q_rotary", of_q, tables), true};
+  inputs.k = {turned_in_halves(block, "k_rotary", of_k, tables), true};
 }
 
 /// torchtitan's Qwen3 casts its own part of the table in every layer, where the layer is not called
@@ -232,6 +301,14 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
       rotate_whole(block, rotation_by_layer(block, context.dims, dtype), inputs);
     } else {
       rotate_as_complex(block, call, inputs);
+    }
+    return inputs;
+  }
+  if (context.latent() != nullptr && context.latent()->turns_neighbours) {
+    if (context.habits.latents == LatentWriting::complex_pairs) {
+      rotate_neighbours_as_complex(block, context, call.kind, inputs);
+    } else {
+      rotate_neighbours_in_halves(block, context, call.kind, inputs);
     }
     return inputs;
   }

@@ -112,11 +112,12 @@ class Compiler {
   void make(TensorId id, Holding holding) {
     // The block's result has a second name where later blocks know it by one.
     const bool twice =
-        block_.tensors[id].outlives_block && block_.tensors[block_.output].storage == id;
+        block_.tensors[id].held_by_graph ||
+        (block_.tensors[id].outlives_block && block_.tensors[block_.output].storage == id);
     program_.made.push_back({id, bytes(id, block_.tensors[id].dtype), holding,
                              static_cast<std::uint8_t>(twice ? 2 : 1),
                              block_.tensors[id].for_backward, block_.tensors[id].for_dropout,
-                             block_.tensors[id].answered});
+                             block_.tensors[id].answered, block_.tensors[id].held_by_graph});
   }
 
   void append_saved(const Op& op, OpProgram& made) {

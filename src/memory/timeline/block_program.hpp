@@ -27,6 +27,7 @@ struct MadeStorage {
   bool for_backward = false;
   bool for_dropout = false;
   bool answered = false;  ///< held by what the model answers
+  bool held_by_graph = false;
 };
 
 /// A storage that a backward makes.

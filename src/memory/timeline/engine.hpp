@@ -277,6 +277,7 @@ class Engine {
   const Checkpoint* detached_ = nullptr;    // whose inputs are leaves of a backward of its own
   const SplitBackward* split_ = nullptr;    // whose first part runs
   std::vector<StorageId>* kept_ = nullptr;  // by its group
+  bool keeps_graph_ = false;  // of the running forward: no checkpoint runs it again
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
 };
 

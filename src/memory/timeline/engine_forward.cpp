@@ -131,6 +131,7 @@ void Engine::run_forward(const OpSite& site, bool saves) {
   const OpProgram& op = order_.op(site);
   if (!runs(site, op)) return;
   const bool gradients = settings_.gradients && (saves || !checkpoints_.reentrant);
+  keeps_graph_ = gradients && saves;
   make_or_take_outputs(site, op, gradients ? Mode::gradients : Mode::no_gradients);
   if (!saves && op.kept_selectively) keep_selectively(site, op);
   keep_leaves(site, op);
@@ -196,8 +197,8 @@ void Engine::make_output(const OpSite& site, const OpProgram& op, std::uint32_t 
   }
   storages_[cell] = op.casts ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
                              : recorder_.allocate(made.bytes, label);
-  held_[cell] = made.held;
-  if (made.held > 1) recorder_.retain(storages_[cell]);
+  held_[cell] = made.held_by_graph && !keeps_graph_ ? 1 : made.held;
+  if (held_[cell] > 1) recorder_.retain(storages_[cell]);
   if (!made.answered) return;
   recorder_.retain(storages_[cell]);
   answered_.push_back(storages_[cell]);

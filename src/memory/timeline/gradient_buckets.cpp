@@ -1,7 +1,7 @@
 #include "gradient_buckets.hpp"
 
+#include <algorithm>
 #include <deque>
-#include <numeric>
 #include <utility>
 
 #include "memest/units/int128.hpp"
@@ -88,28 +88,42 @@ void GradientBuckets::compare_shapes() {
   for (const StorageId count : counts) recorder_.release(count);
 }
 
-/// A tensor that is a bucket alone is sent as it lies.
 void GradientBuckets::broadcast() {
-  std::vector<std::int64_t> parameters;
+  std::vector<std::vector<std::int64_t>> tensors(1);
   for (const TensorPlace& place : timeline_.parameters) {
-    parameters.push_back(checked_multiply(place.elements, size_of(weights_)));
+    tensors.front().push_back(checked_multiply(place.elements, size_of(weights_)));
   }
-  std::vector<std::int64_t> buffers = buffer_bytes();
-  if (buffers_are_like_weights()) {
-    parameters.insert(parameters.end(), buffers.begin(), buffers.end());
-    buffers.clear();
-  }
-  std::vector<Bucket> buckets = buckets_of(parameters, kBroadcastBytes, kBroadcastBytes);
-  for (const Bucket& bucket : buckets_of(buffers, kBroadcastBytes, kBroadcastBytes)) {
-    buckets.push_back(bucket);
-  }
-  std::deque<StorageId> in_flight;
-  for (const Bucket& bucket : buckets) {
-    if (in_flight.size() == kBroadcastsAtOnce) {
-      recorder_.release(in_flight.front());
-      in_flight.pop_front();
+  std::vector<DType> types = {weights_};
+  append_buffers(types, tensors);
+  send(tensors);
+}
+
+/// Tensors of one type share their flat copies.
+void GradientBuckets::append_buffers(std::vector<DType>& types,
+                                     std::vector<std::vector<std::int64_t>>& tensors) const {
+  for (const TensorPlace& place : timeline_.buffers) {
+    const DType type = inventory_.buffers[place.row].dtype;
+    const auto known = std::find(types.begin(), types.end(), type);
+    const auto group = static_cast<std::size_t>(known - types.begin());
+    if (known == types.end()) {
+      types.push_back(type);
+      tensors.emplace_back();
     }
-    in_flight.push_back(flat_copy(bucket.tensors > 1 ? bucket.bytes : 0));
+    tensors[group].push_back(checked_multiply(place.elements, size_of(type)));
+  }
+}
+
+/// A tensor that is a bucket alone is sent as it lies.
+void GradientBuckets::send(const std::vector<std::vector<std::int64_t>>& tensors) {
+  std::deque<StorageId> in_flight;
+  for (const std::vector<std::int64_t>& of_a_type : tensors) {
+    for (const Bucket& bucket : buckets_of(of_a_type, kBroadcastBytes, kBroadcastBytes)) {
+      if (in_flight.size() == kBroadcastsAtOnce) {
+        recorder_.release(in_flight.front());
+        in_flight.pop_front();
+      }
+      in_flight.push_back(flat_copy(bucket.tensors > 1 ? bucket.bytes : 0));
+    }
   }
   for (const StorageId flat : in_flight) recorder_.release(flat);
 }
@@ -117,23 +131,6 @@ void GradientBuckets::broadcast() {
 /// None of 0 bytes.
 StorageId GradientBuckets::flat_copy(std::int64_t bytes) {
   return make(LoopTensor::broadcast, Holding::collective_buffers, bytes);
-}
-
-/// Tensors of one type share their flat copies.
-bool GradientBuckets::buffers_are_like_weights() const {
-  for (const TensorPlace& place : timeline_.buffers) {
-    if (inventory_.buffers[place.row].dtype != weights_) return false;
-  }
-  return true;
-}
-
-std::vector<std::int64_t> GradientBuckets::buffer_bytes() const {
-  std::vector<std::int64_t> bytes;
-  for (const TensorPlace& place : timeline_.buffers) {
-    const DType type = inventory_.buffers[place.row].dtype;
-    bytes.push_back(checked_multiply(place.elements, size_of(type)));
-  }
-  return bytes;
 }
 
 void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
@@ -164,9 +161,10 @@ void GradientBuckets::before_forward(std::uint32_t instance) {
     rebuild();
     rebuilt_ = true;
   }
-  const std::vector<std::int64_t> buffers = buffer_bytes();
-  if (buffers.size() < 2) return;
-  recorder_.release(flat_copy(std::accumulate(buffers.begin(), buffers.end(), std::int64_t{0})));
+  std::vector<std::vector<std::int64_t>> buffers;
+  std::vector<DType> types;
+  append_buffers(types, buffers);
+  send(buffers);
 }
 
 /// Copied into its bucket; with views, the bucket is the gradient from then on.

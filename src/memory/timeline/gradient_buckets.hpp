@@ -39,8 +39,9 @@ class GradientBuckets final : public BlockHooks {
   void broadcast();
   void rebuild();
   void make_buckets(const std::vector<std::int64_t>& sizes);
-  [[nodiscard]] std::vector<std::int64_t> buffer_bytes() const;
-  [[nodiscard]] bool buffers_are_like_weights() const;
+  void append_buffers(std::vector<DType>& types,
+                      std::vector<std::vector<std::int64_t>>& tensors) const;
+  void send(const std::vector<std::vector<std::int64_t>>& tensors);
   StorageId make(LoopTensor tensor, Holding holding, std::int64_t bytes);
   StorageId flat_copy(std::int64_t bytes);
 

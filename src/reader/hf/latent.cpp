@@ -1,6 +1,7 @@
 // DeepSeek V2 and V3: latent attention, dense layers first, then mixtures of experts.
 // transformers 5.17, models/deepseek_v2 and deepseek_v3.
 #include <array>
+#include <string>
 
 #include "decoder_config.hpp"
 #include "families.hpp"
@@ -18,6 +19,8 @@ struct DeepSeek {
   MoeKeys moe;
   std::int64_t shared_experts = 0;
   std::int64_t dense_layers = 0;
+  std::int64_t groups = 0;  ///< 0: only where topk_method says so
+  std::int64_t groups_kept = 0;
   bool correction_bias = false;  ///< V3 routes with a bias an expert
 };
 
@@ -38,9 +41,15 @@ constexpr DeepSeek kV3{
     .layers = 61,
     .max_positions = 4096,
     .heads = 128,
-    .moe = {.experts = 256, .top_k = 8, .size_key = "moe_intermediate_size", .size = 2048},
+    .moe = {.experts = 256,
+            .top_k = 8,
+            .size_key = "moe_intermediate_size",
+            .size = 2048,
+            .weights_over_sum = {"norm_topk_prob", true}},
     .shared_experts = 1,
     .dense_layers = 3,
+    .groups = 8,
+    .groups_kept = 4,
     .correction_bias = true,
 };
 
@@ -53,7 +62,33 @@ LatentAttention read_attention(ConfigReader& config, const DeepSeek& defaults) {
           .qk_nope_head_dim = config.size({"qk_nope_head_dim"}, 128),
           .qk_rope_head_dim = config.size({"qk_rope_head_dim"}, 64),
           .v_head_dim = config.size({"v_head_dim"}, 128),
-          .bias = config.flag({"attention_bias"}, false)};
+          .bias = config.flag({"attention_bias"}, false),
+          .turns_neighbours = !defaults.correction_bias || config.flag({"rope_interleave"}, true)};
+}
+
+/// V3 always asks for groups; V2 does so where `topk_method` is group_limited_greedy.
+void read_groups(ConfigReader& config, const DeepSeek& defaults, MixtureOfExperts& moe) {
+  const bool always = defaults.groups > 0;
+  if (!always) {
+    const std::string method = config.word({"topk_method"}, "greedy");
+    if (method != "greedy" && method != "group_limited_greedy") {
+      config.error({"topk_method"}, "unknown 'topk_method' '" + method + "'",
+                   "known here: greedy, group_limited_greedy");
+    }
+    if (method != "group_limited_greedy") return;
+  }
+  // What the class would divide by nothing.
+  moe.groups = config.size({"n_group"}, always ? defaults.groups : 1);
+  moe.groups_kept = config.size({"topk_group"}, always ? defaults.groups_kept : 1);
+  if (!config.ok()) return;
+  if (moe.experts % moe.groups != 0) {
+    config.error({"n_group"}, std::to_string(moe.experts) +
+                                  " experts cannot be parted evenly into " +
+                                  std::to_string(moe.groups) + " groups");
+  } else if (moe.groups_kept > moe.groups) {
+    config.error({"topk_group"}, "a token cannot use " + std::to_string(moe.groups_kept) + " of " +
+                                     std::to_string(moe.groups) + " groups");
+  }
 }
 
 MixtureOfExperts read_moe(ConfigReader& config, const DeepSeek& defaults,
@@ -67,6 +102,7 @@ MixtureOfExperts read_moe(ConfigReader& config, const DeepSeek& defaults,
   moe.shared_size = moe.expert_size * config.count({"n_shared_experts"}, defaults.shared_experts);
   moe.shared_bias = !defaults.correction_bias && config.flag({"mlp_bias"}, false);
   moe.correction_bias_buffer = defaults.correction_bias;
+  read_groups(config, defaults, moe);
   return moe;
 }
 
