@@ -118,11 +118,12 @@ Expr LedgerStages::sums_of(std::size_t stage) const {
 Expr LedgerStages::fresh_of(std::size_t stage) const {
   const std::span<const BlockRun> runs = stages_of(graph_)[stage];
   Expr bytes;
-  for (const BlockRun& run : runs) {
-    bytes += Expr(size_of(job_.training->recipe.compute)) * run.repeat *
-             graph_.blocks[run.block].parameters();
-  }
+  for (const BlockRun& run : runs) bytes += run.repeat * fresh_of_block(run.block);
   return splits(stage) ? bytes : Expr();
+}
+
+Expr LedgerStages::fresh_of_block(std::size_t block) const {
+  return size_of(job_.training->recipe.compute) * graph_.blocks[block].parameters();
 }
 
 LedgerTerm LedgerStages::second_part(std::size_t stage) const {
@@ -185,25 +186,36 @@ Expr LedgerStages::waits_with(std::size_t stage) const {
   Expr bytes = kept_[stage];
   for (const BlockRun& run : runs) bytes += run.repeat * held_of_block(run.block);
   if (!is_last(stage)) return bytes;
-  const Block& loss = graph_.blocks[graph_.order.back().block];
-  return bytes - loss.saved_bytes(false) - input_bytes(loss);
+  // What is kept ends with the layers and counts the answer.
+  const std::size_t loss = graph_.order.back().block;
+  for (const BlockRun& run : runs) {
+    const Block& block = graph_.blocks[run.block];
+    if (!block.checkpointable && run.block != loss) bytes += block.saved_bytes(false);
+  }
+  return bytes - input_bytes(graph_.blocks[loss]);
 }
 
 /// The first backward makes the stage's sums from its last block on. Where it has two parts, the
-/// first leaves what the blocks behind have saved.
+/// first leaves what the blocks behind have saved, and has widened what the last second part made
+/// of them; the block's own is counted as what the moment makes.
 Expr LedgerStages::in_flight(const Life& life, const Site& site, bool backward) const {
   Expr bytes = life.others;
-  if (backward && splits(site.stage)) {
-    bytes += held_of_block(site.block);
-    for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-      bytes += site.after[i] * (graph_.blocks[i].saved_bytes(false) + held_of_block(i));
-    }
+  if (life.has_fresh && !backward) bytes += fresh_of(site.stage);
+  if (backward && life.part == BackwardPart::inputs) bytes += held_of_block(site.block);
+  for (std::size_t i = 0; backward && i < graph_.blocks.size(); ++i) {
+    if (life.has_fresh) bytes += site.before[i] * fresh_of_block(i);
+    if (life.part != BackwardPart::inputs) continue;
+    bytes += site.after[i] * (graph_.blocks[i].saved_bytes(false) + held_of_block(i));
   }
   if (life.has_sums || !backward) return bytes;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
     bytes += site.after[i] * sums_of_block(i);
   }
   return bytes;
+}
+
+std::size_t LedgerStages::kind_of(const InFlight& moment, std::size_t stage) {
+  return 2 * static_cast<std::size_t>(moment.part) + (moment.has_sums[stage] ? 1 : 0);
 }
 
 /// When most is in flight while a stage works, before its first backward has run and behind it. The
@@ -225,9 +237,9 @@ void LedgerStages::find_lives() {
     fresh_bytes.push_back(bytes(fresh_of(stage)));
     sum_bytes.push_back(bytes(sums_of(stage)));
   }
-  std::vector<std::array<InFlight, 2>> most(stages);
+  std::vector<std::array<InFlight, kKinds>> most(stages);
   InFlight now{std::vector<std::int64_t>(stages), std::vector<std::int64_t>(stages),
-               std::vector<bool>(stages), std::vector<bool>(stages)};
+               std::vector<bool>(stages), std::vector<bool>(stages), BackwardPart::whole};
   const std::int64_t count = job_.training->gradient_accumulation;
   for (const PipelineAction& action : actions_of(job_.parallelism.schedule, place_, count)) {
     const auto stage = static_cast<std::size_t>(action.chunk);
@@ -235,14 +247,19 @@ void LedgerStages::find_lives() {
     if (first_part && !splits(stage)) continue;
     const bool waited = action.part == BackwardPart::weights && splits(stage);
     if (!action.forward) --(waited ? now.waiting : now.micro_batches)[stage];
+    // second_part() counts its own.
+    if (waited) now.has_fresh[stage] = false;
     now.bytes = 0;
     for (std::size_t i = 0; i < stages; ++i) {
       now.bytes += checked_multiply(now.micro_batches[i], kept_bytes[i]);
       now.bytes += checked_multiply(now.waiting[i], waiting_bytes[i]);
-      if (now.has_fresh[i] && i != stage) now.bytes += fresh_bytes[i];
+      if (now.has_fresh[i]) now.bytes += fresh_bytes[i];
       if (now.has_sums[i]) now.bytes += sum_bytes[i];
     }
-    InFlight& known = most[stage][now.has_sums[stage] ? 1 : 0];
+    now.part = first_part ? BackwardPart::inputs
+               : waited   ? BackwardPart::weights
+                          : BackwardPart::whole;
+    InFlight& known = most[stage][kind_of(now, stage)];
     if (now.bytes > known.bytes) known = now;
     if (action.forward) {
       ++now.micro_batches[stage];
@@ -266,7 +283,7 @@ void LedgerStages::find_lives() {
 /// Of one micro-batch alone the gradients are counted as they come.
 LedgerStages::Life LedgerStages::life_of(const InFlight& moment, std::size_t stage) const {
   const bool persists = job_.training->gradient_accumulation > 1;
-  Life life{{}, !persists || moment.has_sums[stage]};
+  Life life{{}, !persists || moment.has_sums[stage], moment.has_fresh[stage], moment.part};
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     life.others += Expr(moment.micro_batches[i]) * kept_[i];
     life.others += Expr(moment.waiting[i]) * waits_with(i);

@@ -25,6 +25,10 @@ class LedgerStages {
   struct Life {
     Expr others;           ///< activations of the other micro-batches, less sums to come
     bool has_sums = true;  ///< the stage's own sums of gradients are there
+    /// and gradients of a second part, which the next first one adds to them
+    bool has_fresh = false;
+    /// What runs of a backward; a forward is with the whole ones.
+    BackwardPart part = BackwardPart::whole;
   };
   /// Those of the stage that can be the peak.
   [[nodiscard]] const std::vector<Life>& lives(std::size_t stage) const { return lives_[stage]; }
@@ -57,12 +61,14 @@ class LedgerStages {
   [[nodiscard]] Expr sums_of(std::size_t stage) const;
   [[nodiscard]] Expr sums_of_block(std::size_t block) const;
   [[nodiscard]] Expr fresh_of(std::size_t stage) const;
+  [[nodiscard]] Expr fresh_of_block(std::size_t block) const;
   /// By stage, at one moment.
   struct InFlight {
     std::vector<std::int64_t> micro_batches;
     std::vector<std::int64_t> waiting;  ///< between the parts of their backward
     std::vector<bool> has_fresh;        ///< gradients not widened yet, of a second part
     std::vector<bool> has_sums;
+    BackwardPart part = BackwardPart::whole;
     std::int64_t bytes = -1;
   };
   /// What the nodes of a block's parameters are given, which is kept between the two parts of a
@@ -75,6 +81,9 @@ class LedgerStages {
   [[nodiscard]] bool splits(std::size_t stage) const;
   void find_lives();
   [[nodiscard]] Life life_of(const InFlight& moment, std::size_t stage) const;
+  /// Moments of one kind differ in bytes alone: by part, and with and without sums.
+  static constexpr std::size_t kKinds = 6;
+  [[nodiscard]] static std::size_t kind_of(const InFlight& moment, std::size_t stage);
 
   const LedgerUnits& units_;
   const Graph& graph_;

@@ -62,8 +62,11 @@ class LedgerWriter {
       for (std::size_t i = 0; i < stages.size(); ++i) {
         for (const LedgerStages::Life& life : stages_.lives(i)) {
           life_ = &life;
-          write_stage(stages[i], i);
-          write_second_part(stages[i], i);
+          if (life.part == BackwardPart::weights) {
+            write_second_part(stages[i], i);
+          } else {
+            write_stage(stages[i], i);
+          }
         }
       }
       write_steps();
@@ -88,7 +91,6 @@ class LedgerWriter {
   /// Of a backward in two parts.
   void write_second_part(std::span<const BlockRun> stage, std::size_t index) {
     LedgerTerm term = stages_.second_part(index);
-    if (term.formula.is_zero()) return;
     Site site = sites_of(graph_, stage, {plan_, units_.exist()}).back();
     site.stage = index;
     Alive alive = residents();
