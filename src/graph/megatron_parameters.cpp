@@ -84,12 +84,14 @@ class GptModel {
     }
   }
 
-  /// Products of latents have their norms within; the one before the latents is a module.
+  /// Products of latents have their norms within; the one before the latents is a module. Products
+  /// into latents are every rank's.
   void write_attention(const LatentAttention& latent) {
     const std::int64_t hidden = decoder_.hidden_size;
-    const std::int64_t queries = latent.heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
+    const std::int64_t heads = latent.heads / ranks_;
+    const std::int64_t queries = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
     norm("input_layernorm");
-    inventory_.projection("self_attention.linear_proj", {hidden, latent.heads * latent.v_head_dim});
+    inventory_.projection("self_attention.linear_proj", {hidden, heads * latent.v_head_dim});
     if (latent.q_lora_rank == 0) {
       inventory_.projection("self_attention.linear_q_proj", {queries, hidden});
     } else {
@@ -102,7 +104,7 @@ class GptModel {
     fused_norm("self_attention.linear_kv_up_proj", latent.kv_lora_rank, false);
     inventory_.projection(
         "self_attention.linear_kv_up_proj",
-        {latent.heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank});
+        {heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank});
   }
 
   void write_mlp(const std::string& name, const DenseFeedForward& part) {

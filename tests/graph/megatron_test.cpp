@@ -162,7 +162,10 @@ TEST_CASE("Transformer Engine's experts keep a map of rows in place of the order
                                                        Expr(6) * tokens * f);
 }
 
-TEST_CASE("latent attention keeps its latents, and queries, keys and values of every head") {
+namespace {
+
+/// Latent attention of DeepSeek V3's sizes in dense layers.
+ModelSpec latent_model() {
   ModelSpec model = llama();
   auto& decoder = std::get<DecoderSpec>(model.architecture);
   const LatentAttention latent{.heads = 128,
@@ -173,15 +176,82 @@ TEST_CASE("latent attention keeps its latents, and queries, keys and values of e
                                .v_head_dim = 128};
   decoder.attention = latent;
   decoder.position = RotaryPosition{.rotary_dim = 64};
-  LoweringPolicy policy = megatron(1, false);
-  CHECK(std::holds_alternative<Unavailable>(lower(model, policy)));
+  return model;
+}
+
+LoweringPolicy over_te(LoweringPolicy policy) {
   policy.implementation.layers = LayerSpec::te;
   policy.implementation.attention = AttentionKernel::te;
+  return policy;
+}
+
+}  // namespace
+
+TEST_CASE("latent attention keeps its latents, and queries, keys and values of every head") {
+  const ModelSpec model = latent_model();
+  LoweringPolicy policy = megatron(1, false);
+  CHECK(std::holds_alternative<Unavailable>(lower(model, policy)));
+  policy = over_te(policy);
   // Two norms of the stream with their statistics, latents and their norms, heads, the attention's
   // log-sum-exp and random state, the feed-forward, and the cosines and sines of q and k.
   const Expr of_token =
       8 * h + 16 + 2 * (1536 + 1536 + 576 + 512) + 4 * a * 192 + 4 * a * 128 + 4 * a + 6 * f;
   CHECK(layer(lowered(model, policy)).saved_bytes(false) == b * s * of_token + 8 * s * 64 + 16);
+  // Over ranks of shards of the sequence all but the tables of angles is divided.
+  policy = over_te(megatron(4, true));
+  CHECK(layer(lowered(model, policy)).saved_bytes(false) == b * s / t * of_token + 8 * s * 64 + 16);
+  // Without shards what the latents are made of and the norms are every rank's.
+  policy = over_te(megatron(4, false));
+  const Expr of_heads = 4 * a * 192 + 4 * a * 128 + 4 * a + 6 * f;
+  CHECK(layer(lowered(model, policy)).saved_bytes(false) ==
+        b * s * (of_token - of_heads + of_heads / t) + 8 * s * 64 + 16);
+}
+
+TEST_CASE("tensor ranks have latents' products whole on one side, and a share on the other") {
+  const auto held = [](std::int64_t ranks, std::string_view name) {
+    const Graph graph = lowered(latent_model(), over_te(megatron(ranks, ranks > 1)));
+    for (const ParameterTensor& row : graph.parameters.parameters) {
+      if (row.name == "self_attention." + std::string(name) + ".weight") return row.shape;
+    }
+    return std::vector<std::int64_t>();
+  };
+  CHECK(held(4, "linear_q_down_proj") == held(1, "linear_q_down_proj"));
+  CHECK(held(4, "linear_kv_down_proj") == std::vector<std::int64_t>{512 + 64, 4096});
+  CHECK(held(4, "linear_q_up_proj") == std::vector<std::int64_t>{128 / 4 * 192, 1536});
+  CHECK(held(4, "linear_kv_up_proj") == std::vector<std::int64_t>{128 / 4 * 256, 512});
+  CHECK(held(4, "linear_proj") == std::vector<std::int64_t>{4096, 128 / 4 * 128});
+}
+
+TEST_CASE("shards of the sequence gather what of the latents turns, and each rank its own FLOPs") {
+  const auto block = [](std::int64_t ranks, bool sequence) {
+    return layer(lowered(latent_model(), over_te(megatron(ranks, sequence))));
+  };
+  const auto gathered = [](const Block& one, std::string_view name) {
+    std::int64_t messages = 0;
+    for (const Op& op : one.ops) {
+      if (op.name != name) continue;
+      for (const Message& message : op.forward_messages) {
+        messages += message.kind == MessageKind::all_gather ? 1 : 0;
+      }
+    }
+    return messages;
+  };
+  CHECK(gathered(block(4, true), "kv_down_proj") == 1);
+  CHECK(gathered(block(4, true), "kv_up_proj") == 1);
+  CHECK(gathered(block(4, false), "kv_down_proj") == 0);
+  const Expr into = 2 * b * s * h * (1536 + 576);
+  const auto of_product = [](const Block& one, std::string_view name) {
+    Expr flops;
+    for (const Op& op : one.ops) {
+      if (op.name == name) flops += op.forward.flops;
+    }
+    return flops;
+  };
+  const auto into_latents = [&](const Block& one) {
+    return of_product(one, "q_down_proj") + of_product(one, "kv_down_proj");
+  };
+  CHECK(into_latents(block(4, true)) == into / t);
+  CHECK(into_latents(block(4, false)) == into);
 }
 
 TEST_CASE("a rank has its share of the experts and all of the rest") {
@@ -248,8 +318,7 @@ TEST_CASE("flash attention keeps as much, and of several sequences its output tw
 
 TEST_CASE("norms of queries and keys keep what they read, head by head") {
   ModelSpec model = llama();
-  auto& attention =
-      std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
+  auto& attention = std::get<SoftmaxAttention>(std::get<DecoderSpec>(model.architecture).attention);
   attention.qk_norm = QkNorm::per_head;
   attention.qk_norm_kind = std::get<DecoderSpec>(model.architecture).norm;
   const Expr heads = (a + k) / t;

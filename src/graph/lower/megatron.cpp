@@ -65,7 +65,6 @@ std::optional<Unavailable> refusal(const LatentAttention& latent, const Lowering
         "Megatron's local attention takes no values of another size than keys: multi-head latent "
         "attention is that of its layers of Transformer Engine"};
   }
-  if (policy.tensor > 1) return unavailable("latent attention with tensor parallelism");
   if (latent.bias) return unavailable("latent attention with biases");
   return std::nullopt;
 }
@@ -246,7 +245,7 @@ void add_forward_messages(Op& op, const MegatronContext& context, const Parallel
 }
 
 void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
-  if (context.policy.tensor == 1 || product.by_rows) return;
+  if (context.policy.tensor == 1 || product.by_rows || product.duplicated) return;
   const Expr bytes = input_bytes(op, context, product);
   const auto beside = [&](MessageKind kind) {
     return Message{.kind = kind, .bytes = bytes, .asynchronous = true};

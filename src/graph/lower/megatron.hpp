@@ -49,7 +49,8 @@ struct MegatronContext {
   [[nodiscard]] Dimensions dimensions() const;
   /// [s, b, width], and the same of the residual stream.
   [[nodiscard]] Shape tokens(const Expr& width) const { return {s, b, width}; }
-  [[nodiscard]] Shape stream() const { return {sequence ? s / t : s, b, h}; }
+  [[nodiscard]] Shape stream() const { return stream(h); }
+  [[nodiscard]] Shape stream(const Expr& width) const { return {sequence ? s / t : s, b, width}; }
   /// Tokens that one rank routes: sequence parallelism has a part of them.
   [[nodiscard]] Expr routed_tokens() const { return b * (sequence ? s / t : s); }
   /// Whether an expert is cut over the tensor-parallel ranks as all else is, and over how many.
@@ -72,8 +73,9 @@ struct ParallelProduct {
   bool bias = false;     ///< added inside; otherwise it is the caller's to add
   bool gathers = false;  ///< reads the whole sequence from shards
   bool tied = false;
-  bool by_rows = false;  ///< RowParallelLinear: answers partial sums
-  Shape rows = {};       ///< of its input, where those are not the tokens
+  bool by_rows = false;     ///< RowParallelLinear: answers partial sums
+  bool duplicated = false;  ///< every rank has all of the matrix, and multiplies its own stream
+  Shape rows = {};          ///< of its input, where those are not the tokens
 };
 /// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
 TensorId column_product(BlockBuilder& block, const MegatronContext& context,

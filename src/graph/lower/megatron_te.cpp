@@ -23,7 +23,8 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
   const TensorId weight = block.parameter({product.name, "weight"}, {product.out, product.in});
   TeProduct made;
   made.dtype = block.dtype_of(x);
-  made.flops = Expr(2) * context.b * context.s * product.in * product.out;
+  const Expr tokens = product.duplicated ? context.routed_tokens() : context.b * context.s;
+  made.flops = Expr(2) * tokens * product.in * product.out;
   made.op.kind = OpKind::linear;
   made.op.name = product.name;
   made.op.compute = made.dtype;
@@ -97,7 +98,8 @@ TensorId fused_core(BlockBuilder& block, const MegatronContext& context,
 TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
                            const ParallelProduct& product, TensorId x) {
   auto [op, flops, dtype] = product_of(block, context, product, x);
-  op.outputs = {block.make({product.name, "out"}, context.tokens(product.out), dtype)};
+  const Shape rows = product.duplicated ? context.stream(product.out) : context.tokens(product.out);
+  op.outputs = {block.make({product.name, "out"}, rows, dtype)};
   add_forward_messages(op, context, product);
   add_backward_messages(op, context, product);
   BackwardWriter backward(op);

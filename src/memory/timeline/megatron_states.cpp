@@ -281,8 +281,10 @@ std::int64_t MegatronStates::tensor_summed_elements() const {
     const bool of_heads = has_part(tensor, "q_layernorm") || has_part(tensor, "k_layernorm");
     const bool of_row_product = tensor.role == ParameterRole::bias &&
                                 (has_part(tensor, "linear_proj") || has_part(tensor, "linear_fc2"));
+    const bool into_latents =
+        has_part(tensor, "linear_q_down_proj") || has_part(tensor, "linear_kv_down_proj");
     const bool on_shards =
-        tensor.role == ParameterRole::norm || of_row_product || is_router(tensor);
+        tensor.role == ParameterRole::norm || of_row_product || into_latents || is_router(tensor);
     if (of_heads || (parallelism.sequence && on_shards)) total += elements(i);
   }
   return total;
