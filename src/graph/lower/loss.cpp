@@ -168,8 +168,11 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
   to_logits.gradient_is_number = sums_logits_as_they_are(context);
   {
     Frame call(block);
-    if (context.shards_tensors()) call.local(x);
+    const TensorId normalized = x;
     x = gathered(block, context, "final_norm", x);
+    if (context.shards_tensors()) {
+      for (const TensorId id : {x, normalized}) call.local(id);
+    }
     x = projection(block, context, to_logits, rows, x);
     x = gathered_logits(block, context, x);
   }
