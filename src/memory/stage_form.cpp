@@ -11,8 +11,9 @@ namespace memest {
 namespace {
 
 /// The letters that stay, in the order of Monomial::exponents.
-constexpr std::array kLayoutSymbols{Symbol::micro_batch, Symbol::layers, Symbol::in_flight,
-                                    Symbol::parameters, Symbol::expert_parameters};
+constexpr std::array kLayoutSymbols{Symbol::micro_batch,       Symbol::layers,
+                                    Symbol::in_flight,         Symbol::parameters,
+                                    Symbol::expert_parameters, Symbol::micro_batches};
 
 /// Terms of the largest ledger that is evaluated without allocation.
 constexpr std::size_t kMostTerms = 512;
@@ -88,8 +89,9 @@ StageForm::BoundTerm StageForm::bound(const Expr& formula, const Bindings& bindi
 }
 
 std::int64_t StageForm::BoundTerm::evaluate(const StageSizes& sizes) const {
-  const std::array<std::int64_t, kLetters> values{sizes.micro_batch, sizes.layers, sizes.in_flight,
-                                                  sizes.parameters, sizes.experts};
+  const std::array<std::int64_t, kLetters> values{sizes.micro_batch, sizes.layers,
+                                                  sizes.in_flight,   sizes.parameters,
+                                                  sizes.experts,     sizes.micro_steps};
   Int128 whole = 0;
   Int128 shared = 0;
   for (const Monomial& monomial : monomials) {
@@ -120,7 +122,8 @@ StageForm::StageForm(const Ledger& ledger) : margin_(ledger.margin) {
                        .in_flight = value(Symbol::in_flight),
                        .parameters = value(Symbol::parameters),
                        .experts = value(Symbol::expert_parameters),
-                       .data = value(Symbol::data)},
+                       .data = value(Symbol::data),
+                       .micro_steps = value(Symbol::micro_batches)},
                       ledger.bindings.has(Symbol::in_flight));
 }
 
@@ -144,13 +147,14 @@ void StageForm::keep_possible_peaks(const StageSizes& own, bool in_pipeline) {
   };
   for (const std::int64_t micro_batch : kMicroBatches) {
     for (const std::int64_t data : {own.data, 64 * own.data}) {
-      consider({micro_batch, own.layers, own.in_flight, own.parameters, own.experts, data});
+      consider({micro_batch, own.layers, own.in_flight, own.parameters, own.experts, data,
+                own.micro_steps});
       if (!in_pipeline) continue;
       for (std::int64_t layers = 1; layers <= own.layers; layers *= 3) {
         for (const std::int64_t in_flight : {std::int64_t{1}, own.layers}) {
           for (const std::int64_t parts : {std::int64_t{1}, own.layers / layers}) {
             consider({micro_batch, layers, in_flight, own.parameters / parts, own.experts / parts,
-                      data});
+                      data, own.micro_steps});
           }
         }
       }

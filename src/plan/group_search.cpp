@@ -108,7 +108,7 @@ class GroupSearch {
          layout.data > 1 ? 1 : 0, static_cast<std::int64_t>(layout.zero),
          layout.fsdp ? layout.fsdp->replicate : 0,
          (layout.offload.optimizer ? 1 : 0) + (layout.offload.parameters ? 2 : 0),
-         candidate.batch.micro_batch, candidate.batch.gradient_accumulation > 1,
+         candidate.batch.micro_batch, steps_of_form(job_, layout, candidate.batch),
          static_cast<std::int64_t>(candidate.recompute)}};
     const auto [entry, is_new] = forms_.try_emplace(key);
     if (is_new) {

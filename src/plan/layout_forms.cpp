@@ -54,7 +54,17 @@ bool may_take_most(StagePlace place, const Parallelism& layout, bool alike) {
 
 bool has_layers_alike(const Job& job) {
   const DecoderSpec* decoder = decoder_of(job);
-  return decoder != nullptr && decoder->kinds.size() == 1;
+  return decoder != nullptr && decoder->kinds.size() == 1 && job.end_layers() == 0;
+}
+
+std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch) {
+  constexpr std::int64_t kRounds = 4;  // of an interleaved pipeline, whose later ones are alike
+  std::int64_t most = 2;
+  if (layout.pipeline > 1 && job.end_layers() > 0) {
+    if (layout.schedule == Schedule::gpipe) return batch.gradient_accumulation;
+    most = std::max(most, layout.virtual_stages == 1 ? layout.pipeline : kRounds * layout.pipeline);
+  }
+  return std::min(batch.gradient_accumulation, most);
 }
 
 DeviceClass class_of(const GpuSpec& gpu) {
@@ -151,7 +161,9 @@ const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& 
     Lowered lowered = lower(job.model, policy);
     Variants& variants = [&]() -> Variants& {
       const std::scoped_lock lock(variants_mutex_);
-      return variants_[key];
+      GraphKey alike = key;
+      alike.multiprocessors = 0;  // their number changes few graphs
+      return variants_[alike];
     }();
     const std::scoped_lock lock(variants.mutex);
     const auto equal =
@@ -186,7 +198,7 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
                      layout.fsdp ? layout.fsdp->replicate : 0,
                      layout.offload.optimizer,
                      layout.offload.parameters,
-                     batch.gradient_accumulation > 1,
+                     steps_of_form(job_, layout, batch),
                      recompute};
   return &forms_.at(form, [&, recompute = recompute, rank = rank] {
     Job job = job_for(device, layout, batch);
@@ -242,7 +254,8 @@ MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
          .in_flight = most_in_flight(layout.schedule, place, batch.gradient_accumulation),
          .parameters = form->ends + of_rank * form->of_layer,
          .experts = form->experts + of_rank * form->experts_of_layer,
-         .data = layout.data});
+         .data = layout.data,
+         .micro_steps = batch.gradient_accumulation});
     if (worst != nullptr && peak <= most) continue;
     most = peak;
     worst = form;

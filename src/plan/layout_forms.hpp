@@ -52,8 +52,12 @@ inline constexpr std::array kStagePlaces = {StagePlace::first, StagePlace::secon
                                             StagePlace::last};
 /// Whether a rank there may be the one that takes most of a model whose layers are `alike` or not.
 bool may_take_most(StagePlace place, const Parallelism& layout, bool alike);
-/// Whether all layers are alike, so that one form answers for any number of them.
+/// Whether all layers are alike and dealt in equal numbers, so that one form answers for any number
+/// of them. torchtitan's ranks differ by more: each has buffers for every micro-step.
 bool has_layers_alike(const Job& job);
+/// The micro-steps that decide a form: whether there are several or, in torchtitan's pipelines, how
+/// many are in flight of each stage.
+std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch);
 std::int64_t rank_at(StagePlace place, const Parallelism& layout);
 
 /// By StagePlace; null where no rank there may take most.
@@ -113,7 +117,8 @@ class LayoutForms {
 
     auto operator<=>(const GraphKey&) const = default;
   };
-  /// Graphs of one key: most micro-batches lower to the same formulas and share one.
+  /// Graphs of one key, whatever the multiprocessors: most micro-batches and most GPU types of one
+  /// capability lower to the same formulas and share one.
   struct Variants {
     std::mutex mutex;
     std::deque<Lowered> distinct;
@@ -126,7 +131,7 @@ class LayoutForms {
     std::int64_t replicate = 0;  ///< of FSDP; 0 without
     bool offloads_optimizer = false;
     bool offloads_parameters = false;
-    bool accumulates = false;  ///< more than one micro-step
+    std::int64_t micro_steps = 1;  ///< see steps_of_form
     std::size_t recompute = 0;
 
     auto operator<=>(const FormKey&) const = default;

@@ -285,12 +285,6 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
                                              : "the spec describes a model without training"};
   }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
-  // A form is that of equal stages between a first and a last one.
-  if (request.job.parallelism.pipeline > 1 && request.job.end_layers() > 0) {
-    return Unavailable{
-        "a search around pipelines whose stages differ in their layers is not available yet: "
-        "`memest estimate` answers for one"};
-  }
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
   if (request.job.model.adapter && !alone) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};

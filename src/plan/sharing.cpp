@@ -106,7 +106,9 @@ class SharingChoices {
     if (job_.training->implementation.framework == Framework::torchtitan) {
       fsdp.reshard = Reshard::all_but_last;
     }
-    for (std::int64_t replicas = layout_.data; replicas >= 1; --replicas) {
+    // A pipeline's replicas take more than shards do and save next to no time: reduced once a step.
+    const std::int64_t most = layout_.pipeline > 1 ? 1 : layout_.data;
+    for (std::int64_t replicas = most; replicas >= 1; --replicas) {
       if (layout_.data % replicas != 0 || replicas == replicas_) continue;
       fsdp.replicate = replicas;
       add({.zero = ZeroStage::optimizer_gradients_weights,

@@ -30,6 +30,9 @@ std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
 /// 2,500, and the next power of two is taken.
 constexpr std::int64_t kLeastTokensOfRank = 4096;
 
+/// Stages a rank of torchtitan's interleaved pipelines; more are tried where the file writes them.
+constexpr std::int64_t kDealtStages = 2;
+
 /// What a framework splits beside the data.
 struct Splits {
   Framework framework;
@@ -37,11 +40,12 @@ struct Splits {
   bool context;
   bool pipeline;
   bool own_ends;  ///< first and last stages with layers of their own number
+  bool deals;     ///< layers over any number of stages, as evenly as it goes
   bool expert;
 };
 constexpr std::array kSplits = {
-    Splits{Framework::megatron, true, true, true, true, true},
-    Splits{Framework::torchtitan, true, true, false, false, false},
+    Splits{Framework::megatron, true, true, true, true, false, true},
+    Splits{Framework::torchtitan, true, true, true, false, true, false},
 };
 
 /// Of Megatron's layers only Transformer Engine's divide a sequence. That experts and latents are
@@ -56,9 +60,12 @@ Splits splits_of(const Job& job) {
   const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
     return splits.framework == framework;
   });
-  if (found == kSplits.end()) return {framework, false, false, false, false, false};
+  if (found == kSplits.end()) return {framework, false, false, false, false, false, false};
   Splits splits = *found;
   splits.context = splits.context && divides_sequences(job);
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  const bool tied = decoder != nullptr && decoder->tied_embeddings;
+  splits.pipeline = splits.pipeline && !(framework == Framework::torchtitan && tied);
   return splits;
 }
 
@@ -143,7 +150,7 @@ class LayoutSpace {
     layout.last_stage_layers = written_.last_stage_layers;
     if (job_.given.stage_layers && layout.pipeline > 1) return middle_divides(layout, layers);
     layout.first_stage_layers = layout.last_stage_layers = 0;
-    if (layers % layout.pipeline == 0) return true;
+    if (layers % layout.pipeline == 0 || splits_.deals) return true;
     if (!splits_.own_ends) return false;
     const std::int64_t of_stage = layers / layout.pipeline + 1;
     const std::int64_t missing = of_stage * layout.pipeline - layers;
@@ -161,13 +168,22 @@ class LayoutSpace {
     return rest > 0 ? left >= rest && left % rest == 0 : left == 0;
   }
 
+  /// Every stage has a layer, beside an end of the model that counts as one.
+  [[nodiscard]] bool fills_stages(std::int64_t stages) const {
+    const std::int64_t ends = job_.end_layers();
+    const std::int64_t layers = decoder_ == nullptr ? 1 : decoder_->layers();
+    return stages == 1 || (layers + 2 * ends) / stages > ends;
+  }
+
   void add_stages(Parallelism layout, std::int64_t layers) {
     const bool even = layout.first_stage_layers + layout.last_stage_layers == 0;
     const std::int64_t of_rank = even ? layers / layout.pipeline : 1;
-    std::vector<std::int64_t> all = divisors_up_to(of_rank, layout.pipeline > 1 ? of_rank : 1);
+    const std::int64_t most = layout.pipeline > 1 ? of_rank : 1;
     for (const std::int64_t stages :
-         axis(splits_.pipeline, job_.given.schedule, written_.virtual_stages, all)) {
-      if (of_rank % stages != 0 || (layout.pipeline == 1 && stages > 1)) continue;
+         axis(splits_.pipeline, job_.given.schedule, written_.virtual_stages,
+              divisors_up_to(splits_.deals ? kDealtStages : of_rank, most))) {
+      if (layout.pipeline == 1 && stages > 1) continue;
+      if (splits_.deals ? !fills_stages(layout.pipeline * stages) : of_rank % stages != 0) continue;
       layout.virtual_stages = stages;
       if (!job_.given.schedule) {
         layout.schedule = stages > 1 ? Schedule::interleaved : Schedule::one_f_one_b;

@@ -44,7 +44,7 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 std::vector<Recompute> recompute_choices(const Job& job);
 
 /// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a
-/// node, context ranks, stages of equal layers, their order, expert ranks, and what is sharded over
+/// node, context ranks, stages, their order, expert ranks, and what is sharded over
 /// the data-parallel ranks. Sizes that the model does not divide by are left to the lowering, which
 /// names them. What the file wrote is kept. The least split first.
 std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus);

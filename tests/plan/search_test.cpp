@@ -423,6 +423,32 @@ TEST_CASE("No rank of a pipeline takes more than the search says, and one takes 
   }
 }
 
+TEST_CASE("so it is under torchtitan, whose stages have layers of any number") {
+  for (const int pipeline : {2, 4}) {
+    for (const int layers : {16, 19}) {
+      for (const std::string schedule : {"1f1b", "gpipe", "interleaved"}) {
+        const Job job = test::job_from(
+            "model: {family: decoder, layers: " + std::to_string(layers) +
+            ", hidden_size: 2048, heads: 16, ffn_size: 5632, vocab_size: 32000, activation: "
+            "swiglu, "
+            "norm: rmsnorm, position: rope}\n"
+            "training: {seq_len: 4096, global_batch: 32, implementation: torchtitan}\n"
+            "parallelism: {pipeline: " +
+            std::to_string(pipeline) + ", schedule: " + schedule + "}\n");
+        const PlanRequest request = request_for(job, {"a100-sxm-40gb"}, {8, 16});
+        const PlanAnswer answer = search_plans(request);
+        INFO(schedule << " over " << pipeline << " ranks, " << layers << " layers");
+        REQUIRE(!answer.front.empty());
+        for (const PlanVerdict& verdict : answer.front) {
+          CHECK(verdict.candidate.parallelism.pipeline == pipeline);
+          CHECK(std::abs((verdict.device - most_of_all_ranks(job, verdict.candidate)).value()) <
+                4096);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Over layouts, too, the search finds what brute force finds") {
   for (const char* gpu : {"h100-sxm-80gb", "rtx-4090", "a100-sxm-40gb"}) {
     for (const char* recompute : {"none", "full"}) {

@@ -21,6 +21,7 @@ struct StageSizes {
   std::int64_t parameters = 1;   ///< Φ: of the rank
   std::int64_t experts = 0;      ///< Φx: of them those of experts that other ranks have others of
   std::int64_t data = 1;         ///< D
+  std::int64_t micro_steps = 1;  ///< m: what has a buffer for each is there all the time
 };
 
 /// What a rank's device holds outside PyTorch's allocator (the CUDA context, NCCL's buffers): the
@@ -44,7 +45,7 @@ class StageForm {
   [[nodiscard]] MemoryEstimate estimate(Bytes peak, const OutsideBytes& outside) const;
 
  private:
-  static constexpr std::size_t kLetters = 5;  // b, L, w, Φ, Φx
+  static constexpr std::size_t kLetters = 6;  // b, L, w, Φ, Φx, m
   struct Monomial {
     std::int64_t coefficient = 0;  // over the term's denominator
     std::array<std::uint8_t, kLetters> exponents{};
