@@ -187,6 +187,17 @@ LoweringPolicy over_te(LoweringPolicy policy) {
 
 }  // namespace
 
+TEST_CASE("a squared ReLU without a gate keeps two of a layer's widths in place of three") {
+  ModelSpec model = llama();
+  auto& part = std::get<DenseFeedForward>(
+      std::get<DecoderSpec>(model.architecture).kinds.front().feed_forward);
+  part.gated = false;
+  part.activation = ActivationFunction::relu2;
+  CHECK(std::holds_alternative<Unavailable>(lower(model, megatron(1, false))));
+  CHECK(layer(lowered(model, te(2, true))).saved_bytes(false) ==
+        te_layer(Expr(1) / t) - 2 * b * s * f / t);
+}
+
 TEST_CASE("latent attention keeps its latents, and queries, keys and values of every head") {
   const ModelSpec model = latent_model();
   LoweringPolicy policy = megatron(1, false);

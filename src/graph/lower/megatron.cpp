@@ -26,13 +26,18 @@ std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const Loweri
   return std::nullopt;
 }
 
-/// The same of a dense layer's part.
-std::optional<Unavailable> refusal(const DenseFeedForward& part) {
+/// The same of a dense layer's part. Squared ReLU (activations.py) is a function that Megatron
+/// compiles, as its fused ones are with Transformer Engine.
+std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringPolicy& policy) {
+  const bool squares = !part.gated && part.activation == ActivationFunction::relu2;
+  if (squares && !part.bias && policy.implementation.layers == LayerSpec::te) return std::nullopt;
   const bool silu = part.activation == ActivationFunction::silu;
   const bool gelu = !part.gated && part.activation == ActivationFunction::gelu;
   if (!(part.gated && silu) && !gelu) {
     return Unavailable{
-        "Megatron fuses the activations swiglu and gelu with a bias; others are not available yet"};
+        "Megatron fuses the activations swiglu and gelu with a bias, and compiles relu2 without "
+        "one "
+        "beside layers of Transformer Engine; others are not available yet"};
   }
   if (part.gated == part.bias) {
     return Unavailable{
@@ -52,8 +57,9 @@ std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
                                                         decoder.kinds[1].feed_forward.index();
     if (same_kinds || twice) return unavailable("a model of several kinds of layers");
     const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
-    auto refused = experts != nullptr ? refusal(*experts, policy)
-                                      : refusal(std::get<DenseFeedForward>(kind.feed_forward));
+    auto refused = experts != nullptr
+                       ? refusal(*experts, policy)
+                       : refusal(std::get<DenseFeedForward>(kind.feed_forward), policy);
     if (refused) return refused;
   }
   return std::nullopt;
