@@ -48,8 +48,8 @@ constexpr std::array kSplits = {
     Splits{Framework::torchtitan, true, true, true, false, true, false},
 };
 
-/// Of Megatron's layers only Transformer Engine's divide a sequence. That experts and latents are
-/// not followed there is for the lowering to say.
+/// Of Megatron's layers only Transformer Engine's divide a sequence. That latents are not followed
+/// there is for the lowering to say.
 bool divides_sequences(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   return implementation.framework != Framework::megatron || implementation.layers == LayerSpec::te;

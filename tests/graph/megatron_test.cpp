@@ -187,6 +187,16 @@ LoweringPolicy over_te(LoweringPolicy policy) {
 
 }  // namespace
 
+TEST_CASE("a context rank routes the tokens of its part of the sequence") {
+  const auto kept = [](const ModelSpec& model, std::int64_t context) {
+    LoweringPolicy policy = over_te(over_ranks(8));
+    policy.context = context;
+    return counted(layer(lowered(model, policy)).saved_bytes(false), 8);
+  };
+  CHECK(kept(experts(1.0, 1.0), 2) - kept(llama(), 2) ==
+        kept(experts(1.0, 1.0), 1) - kept(llama(), 1));
+}
+
 TEST_CASE("a squared ReLU without a gate keeps two of a layer's widths in place of three") {
   ModelSpec model = llama();
   auto& part = std::get<DenseFeedForward>(

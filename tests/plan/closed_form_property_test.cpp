@@ -320,6 +320,8 @@ TEST_CASE("and with layers of Transformer Engine: to 2 %") {
     const std::array releases = {"2.2", "2.9", "2.11"};
     spec.replace(spec.find(local), local.size(),
                  std::string("layers: te, transformer_engine: ") + releases[i % 3]);
+    const std::string data = "data: 4";
+    if (i % 2 == 0) spec.replace(spec.find(data), data.size(), "data: 2, context: 2");
     INFO(spec);
     CHECK(distance_of(spec) <= 0.02);
   }

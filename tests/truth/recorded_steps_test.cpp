@@ -56,10 +56,19 @@ TEST_CASE("seconds of Megatron's recorded steps over tensor, pipeline and data p
 }
 
 TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
-  const std::vector<double> errors = errors_of_steps("h100", "megatron-h100.records.jsonl");
+  std::vector<double> errors;
+  for (const char* model : {"gpt3", "llama", "nemotron"}) {
+    const std::vector<double> more = errors_of_steps(model, "megatron-h100.records.jsonl");
+    errors.insert(errors.end(), more.begin(), more.end());
+  }
+  std::sort(errors.begin(), errors.end());
   REQUIRE(errors.size() == 35);
   CHECK(errors[17] <= 0.02);
   CHECK(errors.back() <= 0.05);
+  // Experts are taken to be as full as one another.
+  const std::vector<double> experts = errors_of_steps("grok1", "megatron-h100.records.jsonl");
+  REQUIRE(experts.size() == 9);
+  CHECK(experts.back() <= 0.08);
 }
 
 TEST_CASE("seconds of Megatron's recorded steps over expert parallelism") {

@@ -110,8 +110,8 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
 
 /// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
 std::optional<Unavailable> uneven(const MegatronContext& context) {
-  if (context.policy.context > 1 && (context.experts || context.latent)) {
-    return unavailable("context parallelism of experts or latent attention");
+  if (context.policy.context > 1 && context.latent) {
+    return unavailable("context parallelism of latent attention");
   }
   const std::int64_t ranks = context.policy.tensor;
   const auto refuse = [ranks](std::int64_t size, const char* what) {
