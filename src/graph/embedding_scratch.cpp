@@ -49,7 +49,8 @@ std::int64_t radix_sort_bytes(std::int64_t pairs, std::int64_t bits, std::int64_
   const std::int64_t portions = blocks_of(pairs, portion);
   const std::int64_t histograms = portions * passes * kDigits * kIndexBytes;
   const std::int64_t lookback = blocks_of(std::min(pairs, portion), tile) * kDigits * kCounterBytes;
-  const std::int64_t copies = 2 * cub_aligned(product(pairs, kIndexBytes));
+  // One sweep goes from the keys to the result.
+  const std::int64_t copies = passes > 1 ? 2 * cub_aligned(product(pairs, kIndexBytes)) : 0;
   return cub_aligned(histograms) + cub_aligned(lookback) + copies +
          cub_aligned(portions * passes * kCounterBytes) + kCubAlignment - 1;
 }

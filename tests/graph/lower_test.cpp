@@ -147,6 +147,32 @@ TEST_CASE("roundings of the sequence are bound with it") {
   REQUIRE_THROWS_AS(bind_tokens(sizes, 1, std::numeric_limits<std::int64_t>::max()), OverflowError);
 }
 
+TEST_CASE("GPT-OSS keeps a column of its sinks beside the probabilities, of every head") {
+  ModelSpec model = llama();
+  model.model_type = "gpt_oss";
+  DecoderSpec& decoder = decoder_of(model);
+  std::get<SoftmaxAttention>(decoder.attention).sinks = true;
+  decoder.kinds[0].feed_forward = MixtureOfExperts{
+      .experts = 32, .top_k = 4, .expert_size = 256, .expert_bias = true, .router_bias = true};
+  const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
+  const Graph graph = lowered(model, policy);
+  const Block block = layer(graph);
+  const Expr rows = Expr(Symbol::micro_batch) * Symbol::heads * Symbol::seq_len;
+  Expr probabilities;
+  Expr places;
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.saved) {
+      const Tensor& tensor = block.tensors[id];
+      if (op.kind == OpKind::softmax && tensor.op == "softmax") probabilities = tensor.bytes();
+      if (tensor.name == "place of the largest") places = tensor.bytes();
+    }
+  }
+  CHECK(probabilities == 2 * rows * (Expr(Symbol::seq_len) + Expr(1)));
+  CHECK(places == 8 * rows);
+  model.adapter.emplace().targets = {"q_proj"};
+  CHECK_THAT(refusal_of(model, policy), ContainsSubstring("sinks"));
+}
+
 TEST_CASE("what has no graph yet is refused with a sentence") {
   const LoweringPolicy policy = policy_for(Framework::transformers, AttentionKernel::sdpa);
 

@@ -68,6 +68,8 @@ class ScoreWriter {
           return softmax.local(masked(in_place(in_fp32_with_bias(inputs, function))));
         }
         return masked(in_place(softmax.local(product(inputs))));
+      case ScoreWriting::with_sinks:
+        return less_the_largest(with_sinks(softmax.local(masked(scaled(product(inputs))))));
     }
     return 0;
   }
@@ -210,6 +212,50 @@ class ScoreWriter {
     return out;
   }
 
+  /// A learned logit a head beside those of the keys.
+  TensorId with_sinks(TensorId scores) {
+    const Dimensions& dims = context_.dims;
+    const TensorId sinks = block_.parameter({"sinks", "weight"}, {dims.a});
+    const Shape seen_as = {dims.b, dims.a, dims.s, Expr(1)};
+    const TensorId seen = block_.alias({"sinks", "of all queries"}, sinks, seen_as);
+    Op op = op_of({OpKind::view, {"sinks"}, {sinks}, block_.dtype_of(sinks)}, seen);
+    BackwardWriter backward(op);
+    backward.give(sinks, backward.make(sinks, block_.dtype_of(sinks)), Reach::through_view);
+    KernelLaunch sum;
+    sum.reduced = dims.b * dims.s;
+    sum.inner = dims.a;
+    sum.dtype = block_.dtype_of(sinks);
+    backward.launch(std::move(sum));
+    block_.emit(std::move(op));
+    Shape joined = shape();
+    joined.back() += Expr(1);
+    const AttentionCore core(block_);
+    return concatenate(block_, {"scores", "with sinks"}, {scores, seen}, std::move(joined));
+  }
+
+  /// The largest's place is kept for its gradient, which is put into zeros.
+  TensorId less_the_largest(TensorId scores) {
+    const AttentionCore core(block_);
+    const DType dtype = block_.dtype_of(scores);
+    Shape row = block_.tensor(scores).shape;
+    row.back() = Expr(1);
+    const TensorId largest = block_.make({"scores", "largest"}, row, dtype);
+    const TensorId place = block_.make({"scores", "place of the largest"}, row, DType::int64);
+    Op op;
+    op.kind = OpKind::reduce;
+    op.name = "scores";
+    op.inputs = {scores};
+    op.outputs = {largest, place};
+    op.saved = {place};
+    BackwardWriter backward(op);
+    backward.give(scores, backward.make(scores, dtype));
+    block_.emit(std::move(op));
+    block_.set_needs_gradient(place, false);
+    Frame renaming(block_);
+    renaming.local(scores);
+    return subtract(block_, {"scores", "less the largest"}, scores, largest);
+  }
+
   [[nodiscard]] std::string_view mask_name() const {
     return call_.mask_by_head ? "alibi mask" : call_.mask;
   }
@@ -252,21 +298,28 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
     for (const Heads& local : {inputs.q, inputs.k, inputs.v}) call.function->local(local.id);
   }
   for (const Heads& local : {inputs.k, inputs.v}) frame.local(local.id);
-  const DType given = block.dtype_of(inputs.q.id);
+  const bool sinks = context.attention.sinks;
+  const DType given = block.dtype_of(sinks ? inputs.v.id : inputs.q.id);
   const TensorId probabilities = [&] {
     auto naming = std::make_optional<Frame>(block);
     const TensorId scores =
         ScoreWriter(block, context, call).write(inputs, *call.function, *naming);
-    const TensorId wide = core_softmax(block, scores, softmax_type(context, call));
+    TensorId wide = core_softmax(block, scores, softmax_type(context, call));
     // Where the softmax is a statement of its own the scores lose their name before the cast.
-    if (context.transformers() && context.habits.softmax_in_type) naming.reset();
+    if (context.transformers() && context.habits.softmax_in_type && !sinks) naming.reset();
+    if (sinks) {
+      for (const TensorId local : {scores, wide}) frame.local(local);
+      const AttentionCore core(block);
+      wide = slice(block, {"softmax", "without sinks"}, wide, score_shape(context.dims));
+      wide = core_dropout(block, call.dropout, wide);
+    }
     const bool casts = block.dtype_of(wide) != given && !in_hidden_type(context);
     if (!casts) return wide;
     return core_copy(block, {"probabilities"}, wide, {score_shape(context.dims), given});
   }();
-  const TensorId dropped = core_dropout(block, call.dropout, probabilities);
+  const TensorId dropped = sinks ? probabilities : core_dropout(block, call.dropout, probabilities);
   // Attention answers its weights too, and the layer names them.
-  if (context.transformers()) block.hold_to_end(dropped);
+  if (context.transformers() && !sinks) block.hold_to_end(dropped);
   const TensorId joined =
       join(block, context, eager_values(block, context, dropped, inputs.v), true);
   if (names_joined(context)) call.function->local(joined);

@@ -212,6 +212,9 @@ class LayerWriter {
 
   TensorId feed(TensorId x) {
     if (const auto* experts = std::get_if<MixtureOfExperts>(&kind_.feed_forward)) {
+      // What attention answers beside its output has a name that the experts' answer takes.
+      Frame renaming(block_);
+      if (context_.attention.sinks) renaming.local(kept_probabilities());
       return mixture(block_, context_, *experts, x);
     }
     const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
@@ -221,6 +224,13 @@ class LayerWriter {
         feed_forward(block_, context_, part, {gathered(block_, context_, "feed_forward_norm", x)});
     if (!drops_joined()) out = drop("feed_forward_dropout", out);
     return factored("feed_forward_scale", out);
+  }
+
+  [[nodiscard]] TensorId kept_probabilities() const {
+    for (const Place place : {Place{"probabilities"}, Place{"attention_dropout"}}) {
+      if (const auto found = block_.find(place)) return *found;
+    }
+    return *block_.find({"softmax", "without sinks"});
   }
 
   TensorId residual(std::string_view name, TensorId x, TensorId branch) {

@@ -66,7 +66,6 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   if (std::holds_alternative<LatentAttention>(decoder.attention) && !transformers) {
     return unavailable("multi-head latent attention");
   }
-  if (heads_of(decoder.attention).sinks) return unavailable("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
     if (!transformers && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
       return unavailable("mixtures of experts of this implementation");
@@ -138,7 +137,9 @@ std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const 
   const RouterWriting router = context.habits.router;
   const bool by_groups = router == RouterWriting::of_groups || router == RouterWriting::of_sigmoid;
   const bool shares_ungated = experts->shared_size > 0 && !experts->shared_gate;
-  if (router == RouterWriting::unknown || experts->expert_bias || experts->router_bias ||
+  const bool biased = router == RouterWriting::of_choice;
+  if (router == RouterWriting::unknown || experts->expert_bias != biased ||
+      experts->router_bias != biased ||
       experts->correction_bias_buffer != (router == RouterWriting::of_sigmoid) ||
       shares_ungated != by_groups || (experts->groups > 0 && !by_groups) || !experts->gated) {
     return unavailable("such mixtures of experts");
@@ -181,6 +182,7 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
     return Unavailable{
         "adapters are peft's, which adapts models of the implementation transformers"};
   }
+  if (context.attention.sinks) return unavailable("adapters beside attention sinks");
   if (context.policy.end == ForwardEnd::sum_of_logits) {
     return unavailable("adapters under the loss 'sum-of-logits'");
   }
@@ -281,6 +283,8 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   DecoderContext context{
       decoder, policy, *habits, dimensions_of(decoder, policy), names_of(model.model_type),
       adapter};
+  const bool writes_sinks = context.transformers() && habits->scores == ScoreWriting::with_sinks;
+  if (context.attention.sinks != writes_sinks) return unavailable("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = mixture_refusal(context, kind)) return *refused;
   }

@@ -62,7 +62,8 @@ enum class ScoreWriting {
   renamed,    ///< product · scale, softcap, + mask: each takes the name of the last (LLaMA)
   onto_bias,  ///< one product onto ALiBi's rows, + mask: both named (BLOOM)
   filled,     ///< product · scale + ALiBi, filled by a boolean mask, which is kept (MPT)
-  in_place    ///< scaled in place, + mask unnamed; with ALiBi in fp32 (Falcon)
+  in_place,   ///< scaled in place, + mask unnamed; with ALiBi in fp32 (Falcon)
+  with_sinks  ///< a logit a head joined, and the largest taken away (GPT-OSS)
 };
 
 /// The table of ALiBi's biases.
@@ -85,11 +86,12 @@ enum class RotationType {
 
 /// How the weights of a token's experts are written, where layers are mixtures of experts.
 enum class RouterWriting {
-  unknown,    ///< not read yet
-  in_fp32,    ///< logits are widened before the softmax, and the weights stay so (Mixtral)
-  in_type,    ///< the softmax widens, and the weights are cast to the logits' type (Qwen)
-  of_groups,  ///< a product in fp32, softmax, the best of the best groups, scaled (DeepSeek V2)
-  of_sigmoid  ///< the same of sigmoids, chosen with a bias that does not count (DeepSeek V3)
+  unknown,     ///< not read yet
+  in_fp32,     ///< logits are widened before the softmax, and the weights stay so (Mixtral)
+  in_type,     ///< the softmax widens, and the weights are cast to the logits' type (Qwen)
+  of_groups,   ///< a product in fp32, softmax, the best of the best groups, scaled (DeepSeek V2)
+  of_sigmoid,  ///< the same of sigmoids, chosen with a bias that does not count (DeepSeek V3)
+  of_choice    ///< softmax of the chosen logits, in their type (GPT-OSS)
 };
 
 /// How the turning part of latent attention is computed.
@@ -144,6 +146,9 @@ struct Habits {
   bool makes_all_masks = false;  ///< the sliding one too where no layer's does
   RouterWriting router = RouterWriting::unknown;
   LatentWriting latents = LatentWriting::unknown;
+  bool rotates_halves = false;  ///< tables of half a head, each half turned on its own
+  bool finds_packed = true;     ///< looks for packed sequences in the position ids
+  bool clamps_experts = false;  ///< (up + 1)·gate·sigmoid(α·gate), both clamped, channels in turn
 };
 
 /// The habits of `model_type`, LLaMA's for an empty one; null where they are not known.

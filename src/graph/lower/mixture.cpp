@@ -12,6 +12,8 @@ namespace {
 /// Rows in the order of their experts, and what the grouped products read.
 struct SortedPairs {
   TensorId order = 0;
+  TensorId experts = 0;
+  std::optional<TensorId> bias = {};  ///< of the first product, by pair
   TensorId tokens = 0;
   TensorId weights = 0;
   TensorId ends = 0;    ///< of each expert's rows
@@ -33,13 +35,20 @@ class ExpertsWriter {
     Frame function(block_);
     for (const TensorId argument : {x, chosen.weights, chosen.indices}) function.local(argument);
     const SortedPairs sorted = sort(function, x, chosen);
-    TensorId hidden =
-        masked({"experts", "gate and up"},
-               product("gate_up_proj", sorted.tokens, sorted, {Expr(2) * size(), context_.dims.h}),
-               sorted.beyond);
-    hidden = gated(hidden);
-    hidden = masked({"experts", "out"},
-                    product("down_proj", hidden, sorted, {context_.dims.h, size()}), sorted.beyond);
+    std::optional<TensorId> bias = sorted.bias;
+    TensorId hidden = 0;
+    {
+      Frame renamed(block_);
+      if (bias) renamed.local(*bias);
+      hidden =
+          added(product("gate_up_proj", sorted.tokens, sorted, {Expr(2) * size(), context_.dims.h}),
+                bias);
+      hidden = masked({"experts", "gate and up"}, hidden, sorted.beyond);
+      hidden = context_.habits.clamps_experts ? clamped(hidden) : gated(hidden);
+      if (part_.expert_bias) bias = function.local(bias_of("down_bias", context_.dims.h, sorted));
+    }
+    hidden = added(product("down_proj", hidden, sorted, {context_.dims.h, size()}), bias);
+    hidden = masked({"experts", "out"}, hidden, sorted.beyond);
     function.local(hidden);
     const TensorId weighted = multiply(block_, {"experts", "weighted"}, hidden, sorted.weights);
     const TensorId places = function.local(places_of(sorted.order));
@@ -64,6 +73,7 @@ class ExpertsWriter {
   SortedPairs sort(Frame& function, TensorId x, const RoutedChoice& chosen) {
     SortedPairs sorted;
     const TensorId experts = function.local(sort_experts(function, sorted, chosen.indices));
+    sorted.experts = experts;
     sorted.tokens = [&] {
       const TensorId tokens =
           made(block_, {{"pairs", "token"}, {pairs_}, DType::int64}, {sorted.order});
@@ -81,6 +91,7 @@ class ExpertsWriter {
     sorted.ends = function.local(running_sum(counts));
     sorted.beyond = function.local(
         made(block_, {{"pairs", "of no expert"}, {pairs_, Expr(1)}, DType::boolean}, {experts}));
+    if (part_.expert_bias) sorted.bias = bias_of("gate_up_bias", Expr(2) * size(), sorted);
     sorted.tokens = function.local(masked_in_place(sorted.tokens, sorted.beyond));
     return sorted;
   }
@@ -200,6 +211,66 @@ class ExpertsWriter {
     return out;
   }
 
+  /// Each row's own, of its expert.
+  TensorId bias_of(std::string_view name, const Expr& width, const SortedPairs& sorted) {
+    const TensorId bias = block_.parameter({name, "weight"}, {Symbol::experts, width});
+    const Made rows = {{name, "by pair"}, {pairs_, width}, block_.dtype_of(bias)};
+    return rows_at(block_, rows, {pairs_, Symbol::experts}, bias, sorted.experts);
+  }
+
+  TensorId added(TensorId x, std::optional<TensorId> bias) {
+    if (!bias) return x;
+    const TensorId out =
+        block_.alias({block_.tensor(x).op, "with bias"}, x, block_.tensor(x).shape);
+    Op op;
+    op.kind = OpKind::add;
+    op.name = block_.tensor(x).op;
+    op.inputs = {x, *bias};
+    op.outputs = {out};
+    BackwardWriter backward(op);
+    for (const TensorId id : op.inputs) backward.hand_on(id);
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  /// torch.clamp: keeps its input; its backward compares with each limit.
+  TensorId clamp(std::string_view name, TensorId x, int limits) {
+    const DType dtype = block_.dtype_of(x);
+    const TensorId out = block_.make({"experts", name}, block_.tensor(x).shape, dtype);
+    const TensorId number = scratch(block_, {"experts", "zero"}, {Expr(1)}, dtype);
+    Op op;
+    op.kind = OpKind::activation;
+    op.name = "experts";
+    op.inputs = {x};
+    op.outputs = {out};
+    op.saved = {x};
+    BackwardWriter backward(op);
+    std::vector<BackwardWriter::Made> beside = {backward.make(number, dtype)};
+    for (int i = 0; i < limits; ++i) beside.push_back(backward.make(x, DType::boolean));
+    const auto gradient = backward.make(x, dtype);
+    for (; !beside.empty(); beside.pop_back()) backward.drop(beside.back());
+    backward.give(x, gradient);
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  /// (up + 1) · gate · sigmoid(α · gate) of channels that lie in turn.
+  TensorId clamped(TensorId both) {
+    Frame function(block_);
+    function.local(both);
+    const Shape half = {pairs_, size()};
+    TensorId gate = slice(block_, {"experts", "gate"}, both, half);
+    TensorId up = slice(block_, {"experts", "up"}, both, half);
+    gate = function.local(clamp("clamped gate", gate, 1));
+    up = function.local(clamp("clamped up", up, 2));
+    const TensorId scaled = scale(block_, {"expert_activation", "scaled"}, gate);
+    const TensorId sigmoid = memest::function(block_, {"expert_activation"}, Keeps::result, scaled);
+    const TensorId active =
+        function.local(multiply(block_, {"expert_activation", "times gate"}, gate, sigmoid));
+    const TensorId raised = add_number(block_, {"experts", "up + 1"}, up);
+    return multiply(block_, {"expert_gate_times_up"}, raised, active);
+  }
+
   /// act(gate) · up of halves of one product.
   TensorId gated(TensorId both) {
     Frame function(block_);
@@ -297,6 +368,8 @@ TensorId mixture(BlockBuilder& block, const DecoderContext& context, const Mixtu
   }
   const RoutedChoice chosen = route(block, context, part, x);
   for (const TensorId local : {chosen.logits, chosen.weights, chosen.indices}) forward.local(local);
+  // GPT-OSS answers the weights too, and the layer names them.
+  if (context.habits.router == RouterWriting::of_choice) block.hold_to_end(chosen.weights);
   TensorId out = ExpertsWriter(block, context, part).write(x, chosen);
   if (part.shared_size > 0) {
     const Projection2d gate = {"shared_expert_gate", context.dims.h, Expr(1)};

@@ -16,9 +16,17 @@ class RouterWriter {
     RoutedChoice chosen;
     {
       Frame call(block_);
-      const Projection2d gate = {"gate", context_.dims.h, Symbol::experts};
-      const TensorId rows = view(block_, {"gate", "rows"}, x, block_.tensor(x).shape);
+      const Projection2d gate = {"gate", context_.dims.h, Symbol::experts, part_.router_bias};
+      // GPT-OSS's router is given rows.
+      const bool given = context_.habits.router == RouterWriting::of_choice;
+      const TensorId rows = given ? x : view(block_, {"gate", "rows"}, x, block_.tensor(x).shape);
       chosen.logits = forward.local(linear(block_, gate, {tokens_}, rows));
+    }
+    if (context_.habits.router == RouterWriting::of_choice) {
+      const auto [best, indices] = best_of(block_, part_, chosen.logits);
+      chosen.indices = forward.local(indices);
+      chosen.weights = softmax(block_, "router_softmax", best, block_.dtype_of(best));
+      return chosen;
     }
     const TensorId probabilities = forward.local(softmax_of(chosen.logits));
     const auto [best, indices] = best_of(block_, part_, probabilities);

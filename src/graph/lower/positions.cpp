@@ -206,7 +206,8 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
       return mask_of_tokens(block, context, eager);
     }
     // Nothing is packed where a cache continues sequences.
-    if (!habits.masks_always && habits.passes_positions && !context.caches()) {
+    if (habits.finds_packed && !habits.masks_always && habits.passes_positions &&
+        !context.caches()) {
       find_packed_sequences(block, context, ids);
     }
     // A window of no token is what such a config says, and masks all.
@@ -259,9 +260,11 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
     Frame frame(block);
     const TensorId angles = angles_of(block, op, frame, ids, channels);
-    const Shape shape = {Expr(1), dims.s, channels};
-    const TensorId both = frame.local(
-        compute(block, OpKind::concatenate, {angles}, {{op, "angles"}, shape, DType::fp32}));
+    const bool halves = context.transformers() && context.habits.rotates_halves;
+    const Shape shape = {Expr(1), dims.s, halves ? channels / Expr(2) : channels};
+    const TensorId both = halves ? angles
+                                 : frame.local(compute(block, OpKind::concatenate, {angles},
+                                                       {{op, "angles"}, shape, DType::fp32}));
     const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
     const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
     std::array<TensorId, 2> scaled{};

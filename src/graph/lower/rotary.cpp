@@ -67,7 +67,9 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
   const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
   const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
   const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
-  const Shape shape = {Expr(1), context.dims.s, Symbol::rotary_dim};
+  const bool halves = context.transformers() && context.habits.rotates_halves;
+  const Expr channels = Symbol::rotary_dim;
+  const Shape shape = {Expr(1), context.dims.s, halves ? channels / Expr(2) : channels};
   std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
                                   block.shared(local ? "local sin" : "sin", shape, dtype)};
   if (!context.transformers() || !context.habits.tables_by_layer) return shared;
@@ -249,8 +251,20 @@ TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neig
   const TensorId even_sine = multiply(block, {name, "even sine"}, x.even, tables[1]);
   const TensorId high = add(block, {name, "high half"}, odd_cosine, even_sine);
   Frame list(block);
-  for (const TensorId half : {high, low}) list.local(half);
+  // Of a list the last goes first; others are names.
+  const bool named = block.tensor(x.even).name == "first half";
+  for (const TensorId half : {named ? low : high, named ? high : low}) list.local(half);
   return concatenate(block, {name}, {low, high}, std::move(whole));
+}
+
+/// GPT-OSS's: a head's two halves.
+Heads turned_halves(BlockBuilder& block, std::string_view name, TensorId x,
+                    const std::vector<TensorId>& tables) {
+  Shape half = block.tensor(x).shape;
+  half.back() = half.back() / Expr(2);
+  const std::vector<TensorId> halves =
+      split(block, name, x, {{{name, "first half"}, half}, {{name, "second half"}, half}});
+  return {turned_in_halves(block, name, {halves[0], halves[1]}, tables), true};
 }
 
 /// DeepSeek V3's: the tables' first halves have an angle for each pair of neighbours.
@@ -310,6 +324,14 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
     } else {
       rotate_neighbours_in_halves(block, context, call.kind, inputs);
     }
+    return inputs;
+  }
+  if (context.transformers() && context.habits.rotates_halves) {
+    Frame renaming(block);
+    for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
+    const std::vector<TensorId> tables = tables_of(block, context, call.kind);
+    inputs.q = turned_halves(block, "q_rotary", inputs.q.id, tables);
+    inputs.k = turned_halves(block, "k_rotary", inputs.k.id, tables);
     return inputs;
   }
   const Rotation rotation = rotation_of(block, context, call.kind);

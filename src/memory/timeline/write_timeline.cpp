@@ -18,6 +18,7 @@
 #include "memest/spec/inventory.hpp"
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
+#include "parameter_groups.hpp"
 #include "parameter_places.hpp"
 #include "pipeline_stages.hpp"
 #include "recorder.hpp"
@@ -138,21 +139,6 @@ class ModelPlacement {
   StorageId spare_ = kNoStorage;
   bool weights_on_host_ = false;
 };
-
-/// The optimizer's groups: what decays, where the loop makes the difference, and the rest.
-std::vector<ParameterGroup> trained(const Inventory& inventory, const Timeline& timeline,
-                                    const LoopHabits& habits) {
-  ParameterGroup decaying;
-  ParameterGroup rest;
-  for (std::size_t i = 0; i < timeline.parameters.size(); ++i) {
-    const TensorPlace& place = timeline.parameters[i];
-    const ParameterTensor& row = inventory.parameters[place.row];
-    if (!row.trainable) continue;
-    const bool decays = habits.decays != nullptr && habits.decays(row);
-    (decays ? decaying : rest).push_back({static_cast<std::uint32_t>(i), place.elements, &row});
-  }
-  return {std::move(decaying), std::move(rest)};
-}
 
 /// What this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
@@ -375,7 +361,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     return timeline;
   }
   const LoopHabits& habits = habits_of(job);
-  std::vector<ParameterGroup> groups = trained(inventory, timeline, habits);
+  std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (job.parallelism.shards_flat()) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
                          device_of(job.hardware.gpu), recorder);
