@@ -169,6 +169,10 @@ TEST_CASE("GPT-OSS keeps a column of its sinks beside the probabilities, of ever
   }
   CHECK(probabilities == 2 * rows * (Expr(Symbol::seq_len) + Expr(1)));
   CHECK(places == 8 * rows);
+  // Attention's four matrices, sinks and two norms; the router, and the experts, with biases.
+  CHECK(block.parameters().evaluate(graph.sizes) == 2 * 4096 * 4096 + 2 * 4096 * 1024 + 32 +
+                                                        2 * 4096 + 32 * 4097 +
+                                                        32 * (3 * 4096 * 256 + 2 * 256 + 4096));
   model.adapter.emplace().targets = {"q_proj"};
   CHECK_THAT(refusal_of(model, policy), ContainsSubstring("sinks"));
 }

@@ -218,6 +218,7 @@ class ScoreWriter {
     const TensorId sinks = block_.parameter({"sinks", "weight"}, {dims.a});
     const Shape seen_as = {dims.b, dims.a, dims.s, Expr(1)};
     const TensorId seen = block_.alias({"sinks", "of all queries"}, sinks, seen_as);
+    block_.tensor(seen).role = Role::activation;  // no parameter of its own
     Op op = op_of({OpKind::view, {"sinks"}, {sinks}, block_.dtype_of(sinks)}, seen);
     BackwardWriter backward(op);
     backward.give(sinks, backward.make(sinks, block_.dtype_of(sinks)), Reach::through_view);
