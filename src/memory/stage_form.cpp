@@ -60,7 +60,10 @@ StageForm::BoundTerm StageForm::bound(const Expr& formula, const Bindings& bindi
     for (std::size_t i = 0; i < kLetters; ++i) {
       const int exponent = monomial.exponents[static_cast<std::size_t>(kLayoutSymbols[i])];
       expect(exponent >= 0, "a ledger's formula never divides by a size");
-      kept.exponents[i] = static_cast<std::uint8_t>(exponent);
+      for (int power = 0; power < exponent; ++power) {
+        expect(kept.degree < kMostFactors, "a ledger's formula has at most kMostFactors factors");
+        kept.factors[kept.degree++] = static_cast<std::uint8_t>(i);
+      }
     }
     const int data = monomial.exponents[static_cast<std::size_t>(Symbol::data)];
     expect(data == 0 || data == -1, "a rank's share is a whole over the data-parallel ranks");
@@ -68,7 +71,8 @@ StageForm::BoundTerm StageForm::bound(const Expr& formula, const Bindings& bindi
     const Rational coefficient = bound_coefficient(monomial, bindings);
     const auto same =
         std::find_if(term.monomials.begin(), term.monomials.end(), [&](const Monomial& other) {
-          return other.exponents == kept.exponents && other.over_data == kept.over_data;
+          return other.degree == kept.degree && other.factors == kept.factors &&
+                 other.over_data == kept.over_data;
         });
     if (same == term.monomials.end()) {
       term.monomials.push_back(kept);
@@ -96,9 +100,7 @@ std::int64_t StageForm::BoundTerm::evaluate(const StageSizes& sizes) const {
   Int128 shared = 0;
   for (const Monomial& monomial : monomials) {
     Int128 value = monomial.coefficient;
-    for (std::size_t i = 0; i < kLetters; ++i) {
-      for (int power = 0; power < monomial.exponents[i]; ++power) value *= values[i];
-    }
+    for (std::uint8_t i = 0; i < monomial.degree; ++i) value *= values[monomial.factors[i]];
     (monomial.over_data ? shared : whole) += value;
   }
   if (shared == 0) {

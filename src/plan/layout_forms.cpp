@@ -81,10 +81,7 @@ DeviceClass class_of(const GpuSpec& gpu) {
 
 StageSplit LayoutForms::split_of(const Parallelism& layout) const {
   const DecoderSpec* decoder = decoder_of(job_);
-  return {.layers = decoder == nullptr ? 1 : decoder->layers(),
-          .ends = job_.end_layers(),
-          .first = layout.first_stage_layers,
-          .last = layout.last_stage_layers};
+  return job_.stage_split(decoder == nullptr ? 1 : decoder->layers(), layout);
 }
 
 Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout,

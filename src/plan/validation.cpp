@@ -251,15 +251,6 @@ std::string group_of(const Job& job) {
          (keeps ? " training, no recompute" : " training, recompute");
 }
 
-namespace {
-
-bool has_experts(const Job& job) {
-  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  return decoder != nullptr && decoder->experts() != nullptr;
-}
-
-}  // namespace
-
 ValidatedRun validate_run(std::string id, const Job& job, const Observables& measured) {
   const JobEstimate estimate = estimate_job(job);
   ValidatedRun run;
@@ -272,7 +263,7 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .scale = scale_of(job),
                 .layers = pass->implementation.layers,
                 .compiled = pass->implementation.compile != CompileScope::off,
-                .mixture = has_experts(job)};
+                .mixture = job.model.experts() != nullptr};
   }
   run.comparisons = compare(measured, predict(job, estimate));
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);

@@ -41,15 +41,6 @@ bool steps_without(const Job& job, OptimizerImplementation implementation) {
          training_of(job).optimizer_implementation != implementation;
 }
 
-const MixtureOfExperts* experts_of(const Job& job) {
-  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  if (decoder == nullptr) return nullptr;
-  for (const LayerKind& kind : decoder->kinds) {
-    if (const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward)) return experts;
-  }
-  return nullptr;
-}
-
 bool has_own_ends(const Job& job) {
   return job.parallelism.first_stage_layers + job.parallelism.last_stage_layers > 0;
 }
@@ -147,10 +138,11 @@ constexpr std::array kRules = {
          [](const Job& job) { return has_own_ends(job) && job.parallelism.virtual_stages > 1; },
          "interleaved stages with ends of their own sizes are not available yet",
          "leave 'virtual_stages', or 'first_stage_layers' and 'last_stage_layers' out"},
-    Rule{"parallelism", "expert",
-         [](const Job& job) { return job.parallelism.expert > 1 && experts_of(job) == nullptr; },
-         "expert parallelism shares experts, and the model has none",
-         "leave 'expert' out, or give the model a 'moe'"},
+    Rule{
+        "parallelism", "expert",
+        [](const Job& job) { return job.parallelism.expert > 1 && job.model.experts() == nullptr; },
+        "expert parallelism shares experts, and the model has none",
+        "leave 'expert' out, or give the model a 'moe'"},
     Rule{"parallelism", "expert",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
@@ -166,12 +158,14 @@ constexpr std::array kRules = {
          "the ranks of whole experts lie within the tensor- and data-parallel ones",
          "choose a divisor of 'tensor' x 'data' x 'context'"},
     Rule{"parallelism", "expert_tensor",
-         [](const Job& job) { return job.parallelism.expert_tensor && experts_of(job) == nullptr; },
+         [](const Job& job) {
+           return job.parallelism.expert_tensor && job.model.experts() == nullptr;
+         },
          "the model has no experts to cut", "leave 'expert_tensor' out"},
     Rule{"parallelism", "tensor",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           const MixtureOfExperts* experts = experts_of(job);
+           const MixtureOfExperts* experts = job.model.experts();
            return experts != nullptr && !p.whole_experts() && experts->expert_size % p.tensor != 0;
          },
          "the size of an expert is not a multiple of the tensor-parallel ranks that it is cut over",
@@ -179,7 +173,7 @@ constexpr std::array kRules = {
     Rule{"parallelism", "tensor",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
-           return experts_of(job) != nullptr && p.tensor > 1 && !p.sequence;
+           return job.model.experts() != nullptr && p.tensor > 1 && !p.sequence;
          },
          "Megatron trains mixtures of experts over tensor-parallel ranks with shards of the "
          "sequence alone",
@@ -198,14 +192,14 @@ constexpr std::array kRules = {
          "an expert is whole, or cut over as many ranks as all else", "write 1, or leave it out"},
     Rule{"parallelism", "expert",
          [](const Job& job) {
-           const MixtureOfExperts* experts = experts_of(job);
+           const MixtureOfExperts* experts = job.model.experts();
            return experts != nullptr && experts->experts % job.parallelism.expert != 0;
          },
          "the experts are not a multiple of the expert-parallel ranks",
          "every rank has as many experts"},
     Rule{"model", "moe",
          [](const Job& job) {
-           const MixtureOfExperts* experts = experts_of(job);
+           const MixtureOfExperts* experts = job.model.experts();
            return experts != nullptr &&
                   experts->capacity_factor * static_cast<double>(experts->top_k) >
                       static_cast<double>(experts->experts);

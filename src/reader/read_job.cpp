@@ -141,9 +141,10 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
                                   .parallelism = job.parallelism};
     job.training = read_training(*training, context, diagnostics);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
-    const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-    const bool mixture = decoder != nullptr && decoder->experts() != nullptr;
-    if (job.training) job.scaled_margins = find_margins(job.training->implementation, mixture);
+    if (job.training) {
+      const bool mixture = job.model.experts() != nullptr;
+      job.scaled_margins = find_margins(job.training->implementation, mixture);
+    }
     note_given(*training, job);
   }
   if (const Value* inference = mapping("inference")) {

@@ -23,6 +23,11 @@ std::int64_t DecoderSpec::layers() const {
   return total;
 }
 
+const MixtureOfExperts* ModelSpec::experts() const {
+  const auto* decoder = std::get_if<DecoderSpec>(&architecture);
+  return decoder == nullptr ? nullptr : decoder->experts();
+}
+
 const MixtureOfExperts* DecoderSpec::experts() const {
   for (const LayerKind& kind : kinds) {
     if (const auto* mixture = std::get_if<MixtureOfExperts>(&kind.feed_forward)) return mixture;
@@ -84,11 +89,11 @@ void Job::lay_over(const Parallelism& layout) {
   }
 }
 
-StageSplit Job::stage_split(std::int64_t layers) const {
+StageSplit Job::stage_split(std::int64_t layers, const Parallelism& layout) const {
   return {.layers = layers,
           .ends = end_layers(),
-          .first = parallelism.first_stage_layers,
-          .last = parallelism.last_stage_layers};
+          .first = layout.first_stage_layers,
+          .last = layout.last_stage_layers};
 }
 
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }

@@ -303,11 +303,7 @@ std::int64_t PricedModel::layers() const { return static_cast<std::int64_t>(befo
 
 PartCost PricedModel::stage(std::int64_t index, std::int64_t stages,
                             const Parallelism& parallelism) const {
-  const LayerSpan span = stage_of({.layers = layers(),
-                                   .ends = job_->end_layers(),
-                                   .first = parallelism.first_stage_layers,
-                                   .last = parallelism.last_stage_layers},
-                                  index, stages);
+  const LayerSpan span = stage_of(job_->stage_split(layers(), parallelism), index, stages);
   PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
   part -= before_[static_cast<std::size_t>(span.first)];
   if (checkpoints_.most > 0)

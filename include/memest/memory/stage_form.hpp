@@ -46,9 +46,11 @@ class StageForm {
 
  private:
   static constexpr std::size_t kLetters = 6;  // b, L, w, Φ, Φx, m
+  static constexpr std::size_t kMostFactors = 6;
   struct Monomial {
-    std::int64_t coefficient = 0;  // over the term's denominator
-    std::array<std::uint8_t, kLetters> exponents{};
+    std::int64_t coefficient = 0;                      // over the term's denominator
+    std::array<std::uint8_t, kMostFactors> factors{};  // letters, ascending
+    std::uint8_t degree = 0;                           // how many of them
     bool over_data = false;
   };
   struct BoundTerm {

@@ -85,8 +85,11 @@ struct Job {
   [[nodiscard]] std::int64_t end_layers() const;
   /// The same training on other ranks: their number, and the recipe where FSDP has its own.
   void lay_over(const Parallelism& layout);
-  /// How so many layers are cut into the pipeline's stages.
-  [[nodiscard]] StageSplit stage_split(std::int64_t layers) const;
+  /// How so many layers are cut into the pipeline's stages, or into another layout's.
+  [[nodiscard]] StageSplit stage_split(std::int64_t layers) const {
+    return stage_split(layers, parallelism);
+  }
+  [[nodiscard]] StageSplit stage_split(std::int64_t layers, const Parallelism& layout) const;
   WrittenKeys given;
 };
 

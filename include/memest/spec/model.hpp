@@ -120,6 +120,9 @@ struct ModelSpec {
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
   std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
+
+  /// Of a decoder's first layer that has any; null without.
+  [[nodiscard]] const MixtureOfExperts* experts() const;
 };
 
 }  // namespace memest
