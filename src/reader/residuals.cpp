@@ -34,6 +34,8 @@ std::string_view word_of(RunScale scale) {
       return "several";
     case RunScale::offloading:
       return "offloading";
+    case RunScale::unrecorded:
+      return "unrecorded";
   }
   unreachable("every scale of a run has a word");
 }
@@ -101,18 +103,37 @@ void prefer_own(Margins& margins) {
 
 }  // namespace
 
+namespace {
+
+/// Of all runs of a kind the ends that reach farthest.
+void widen(MethodMargins& widest, const Margin& margin) {
+  Margins& margins = margin.method == EstimateMethod::replay ? widest.replay : widest.closed_form;
+  Margin& kept = margin.recomputes ? margins.recomputed : margins.kept;
+  const double low = std::max(kept.low, margin.low);
+  const double high = std::max(kept.high, margin.high);
+  if (!margin.implementation) kept = margin;
+  kept.scale = RunScale::unrecorded;
+  kept.low = low;
+  kept.high = high;
+}
+
+}  // namespace
+
 ScaledMargins find_margins(const Implementation& implementation, bool mixture) {
   const LayerSpec layers = implementation.layers;
   const bool compiled = implementation.compile != CompileScope::off;
   ScaledMargins found;
+  MethodMargins& unrecorded = found[static_cast<std::size_t>(RunScale::unrecorded)];
   const Value file = read_embedded(kFile, residual_file_keys());
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
+    if (margin.scale == RunScale::several_gpus && !margin.compiled) widen(unrecorded, margin);
     // Its own row stands after that of all.
     if (margin.implementation && margin.implementation != implementation.framework) continue;
     if (margin.implementation && margin.layers != layers) continue;
     if ((margin.compiled && !compiled) || (margin.mixture && !mixture)) continue;
-    for (auto scale = static_cast<std::size_t>(margin.scale); scale < kRunScales; ++scale) {
+    const auto last = static_cast<std::size_t>(RunScale::offloading);
+    for (auto scale = static_cast<std::size_t>(margin.scale); scale <= last; ++scale) {
       MethodMargins& methods = found[scale];
       const bool replays = margin.method == EstimateMethod::replay;
       Margins& margins = replays ? methods.replay : methods.closed_form;
@@ -120,9 +141,10 @@ ScaledMargins find_margins(const Implementation& implementation, bool mixture) {
     }
   }
   if (layers != LayerSpec::te) return found;
-  for (MethodMargins& methods : found) {
-    prefer_own(methods.closed_form);
-    prefer_own(methods.replay);
+  for (std::size_t scale = 0; scale < kRunScales; ++scale) {
+    if (scale == static_cast<std::size_t>(RunScale::unrecorded)) continue;
+    prefer_own(found[scale].closed_form);
+    prefer_own(found[scale].replay);
   }
   return found;
 }

@@ -29,6 +29,10 @@ Explanation of_bytes(std::string group, std::string name, Bytes value) {
 }
 
 std::string source_of(const Margin& margin) {
+  if (margin.scale == RunScale::unrecorded) {
+    return "no run of this kind was recorded: the farthest ends of any implementation's on several "
+           "GPUs";
+  }
   const std::string records =
       fmt::format("{} recorded runs of {}{}", margin.records,
                   margin.implementation ? name_of(*margin.implementation) : "every implementation",

@@ -102,7 +102,29 @@ const MethodMargins& Job::margins() const {
   return scaled_margins[static_cast<std::size_t>(scale_of(*this))];
 }
 
+namespace {
+
+/// Of Megatron-core: latents and experts over ranks that no recorded run had.
+bool divides_unrecorded(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (decoder == nullptr || !job.training) return false;
+  const Implementation& implementation = job.training->implementation;
+  if (implementation.framework != Framework::megatron) return false;
+  const Parallelism& layout = job.parallelism;
+  const bool cuts_experts =
+      implementation.layers == LayerSpec::te && layout.tensor > 1 && !layout.whole_experts();
+  const bool latent = std::holds_alternative<LatentAttention>(decoder->attention);
+  return (latent && layout.tensor > 1) ||
+         (decoder->experts() != nullptr && (layout.context > 1 || cuts_experts));
+}
+
+}  // namespace
+
 RunScale scale_of(const Job& job) {
+  const HostOffload& offload = job.parallelism.offload;
+  if (offload.optimizer_on_nvme || offload.parameters_on_nvme || divides_unrecorded(job)) {
+    return RunScale::unrecorded;
+  }
   if (job.parallelism.offload.any()) return RunScale::offloading;
   return job.hardware.count > 1 ? RunScale::several_gpus : RunScale::one_gpu;
 }

@@ -245,6 +245,22 @@ TEST_CASE("a release of Transformer Engine keeps unread gradients of shapes, one
   CHECK(kept("'2.2'") == Bytes());
 }
 
+TEST_CASE("what nobody recorded has an interval as wide as any") {
+  const auto margins = [](const std::string& parallelism) {
+    const Job job = test::job_from(
+        "model: mixtral-8x7b\ntraining: {seq_len: 4096, precision: megatron, implementation: "
+        "{name: megatron, layers: te}}\nparallelism: " +
+        parallelism + "\nhardware: {gpu: h100-sxm-80gb, count: 16}\n");
+    return job.margins().replay.kept;
+  };
+  const Margin recorded = margins("{data: 16, expert: 8}");
+  const Margin divided = margins("{data: 8, context: 2, expert: 8}");
+  CHECK(recorded.scale == RunScale::several_gpus);
+  CHECK(divided.scale == RunScale::unrecorded);
+  CHECK(divided.low >= recorded.low);
+  CHECK(divided.high >= recorded.high);
+}
+
 TEST_CASE("what every second layer saves is half of what all do and half of their checkpoints") {
   const auto saved = [](const std::string& recompute) {
     return saved_of(estimate_job(

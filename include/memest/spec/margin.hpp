@@ -17,9 +17,10 @@ namespace memest {
 enum class RunScale : std::uint8_t {
   one_gpu,
   several_gpus,  ///< one rank of many
-  offloading     ///< part of it lay on the host
+  offloading,    ///< part of it lay on the host
+  unrecorded     ///< nobody recorded one: what memest has read in the sources alone
 };
-inline constexpr std::size_t kRunScales = 3;
+inline constexpr std::size_t kRunScales = 4;
 
 /// What an estimate was made by.
 enum class EstimateMethod { closed_form, replay };
