@@ -1,9 +1,12 @@
 #include "memest/time/flops.hpp"
 
+#include <optional>
 #include <variant>
+#include <vector>
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
+#include "memest/spec/pipeline_schedule.hpp"
 #include "memest/time/work.hpp"
 #include "recomputation.hpp"
 
@@ -46,17 +49,27 @@ ConventionSizes convention_sizes(const ModelSpec& model) {
   return sizes;
 }
 
-/// Layers of every stage of the job's pipeline.
-std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
+/// Layers of every stage of the job's pipeline, or of one rank's.
+std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job,
+                                           std::optional<std::int64_t> rank) {
+  std::vector<std::int64_t> layers;
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  if (rank && decoder != nullptr) {
+    const StageSplit all = job.stage_split(decoder->layers());
+    for (const LayerSpan& span : stages_of(all, place_of(job.parallelism, *rank))) {
+      layers.push_back(span.count);
+    }
+    return layers;
+  }
   const StageSplit split = job.stage_split(graph.layers());
   const std::int64_t stages = job.parallelism.pipeline * job.parallelism.virtual_stages;
-  std::vector<std::int64_t> layers;
   for (std::int64_t i = 0; i < stages; ++i) layers.push_back(stage_of(split, i, stages).count);
   return layers;
 }
 
 /// FLOPs of what runs: forward, and backward with what it recomputes.
-void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
+void count_passes(const Graph& graph, const Job& job, std::optional<std::int64_t> rank,
+                  FlopsEstimate& result) {
   const Bindings sizes = sizes_of(graph, *job.forward());
   for (const BlockRun& run : graph.order) {
     for (const Op& op : graph.blocks[run.block].ops) {
@@ -66,7 +79,7 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   }
   if (!job.training) return;
   const Recomputations again =
-      recomputations_of(graph, *job.training, layers_of_stages(graph, job));
+      recomputations_of(graph, *job.training, layers_of_stages(graph, job, rank));
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (std::size_t op = 0; op < again[block].size(); ++op) {
       if (again[block][op] == 0) continue;
@@ -79,11 +92,11 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
 
 }  // namespace
 
-FlopsEstimate count_flops(const Graph& graph, const Job& job) {
+FlopsEstimate count_flops(const Graph& graph, const Job& job, std::optional<std::int64_t> rank) {
   expect(job.forward() != nullptr, "a job that runs nothing has no step");
   const ForwardSpec& pass = *job.forward();
   FlopsEstimate result;
-  count_passes(graph, job, result);
+  count_passes(graph, job, rank, result);
   const Int128 micro_steps{job.training ? job.training->gradient_accumulation : 1};
   const Int128 tokens = checked_multiply(
       checked_multiply(Int128{pass.micro_batch}, Int128{pass.seq_len}), micro_steps);

@@ -1,5 +1,8 @@
 #include "optimizer_traffic.hpp"
 
+#include <array>
+#include <string_view>
+
 #include "memest/diag/expect.hpp"
 
 namespace memest {
@@ -7,8 +10,42 @@ namespace {
 
 /// foreach and for-loop AdamW run eight kernels that read or write 20 tensors of parameter size
 /// where the fused kernel moves 7 (reads p, g, m, v; writes p, m, v). Source: torch/optim/adamw.py,
-/// _multi_tensor_adamw against _fused_adamw.
+/// _multi_tensor_adamw against _fused_adamw. Taken for optimizers whose kernels are not counted.
 constexpr double kUnfusedPasses = 20.0 / 7.0;
+
+/// What a kernel that does all at once moves of a parameter beside its states: reads p and g,
+/// writes p.
+constexpr std::int64_t kFusedWithoutStates = 3;
+
+/// Tensors of a parameter's size that the kernels of a step read or write. Source: the operations
+/// that PyTorch 2.11's torch.optim and transformers 5.17's Adafactor dispatch in one step, counted
+/// one by one; lion-pytorch, update_fn.
+struct StepPasses {
+  std::string_view optimizer;
+  std::int64_t foreach_;
+  std::int64_t for_loop;
+};
+
+constexpr std::array kStepPasses = {
+    StepPasses{"sgd", 3, 3},
+    StepPasses{"momentum", 8, 8},
+    StepPasses{"adam", 18, 18},
+    StepPasses{"adamw", 20, 20},
+    StepPasses{"amsgrad", 23, 22},
+    StepPasses{"rmsprop", 13, 13},
+    StepPasses{"rmsprop-centered", 19, 19},
+    StepPasses{"rmsprop-centered-momentum", 24, 24},
+    StepPasses{"adagrad", 13, 11},
+    StepPasses{"adamax", 16, 15},
+    StepPasses{"nadam", 22, 22},
+    StepPasses{"radam", 22, 26},
+    StepPasses{"rprop", 40, 40},
+    StepPasses{"adadelta", 27, 27},
+    StepPasses{"asgd", 12, 7},
+    StepPasses{"adafactor", 19, 17},
+    StepPasses{"adafactor-transformers", 21, 21},
+    StepPasses{"lion", 19, 19},
+};
 
 /// bitsandbytes: one fp32 scale for a block of 256 elements.
 constexpr double kBlockwiseBytes = 1.0 + 4.0 / 256.0;
@@ -55,6 +92,20 @@ double state_bytes(const OptimizerState& state, const Tensor& tensor, DType reci
   unreachable("every state has a shape");
 }
 
+/// What the kernels of a step move, over what one that reads and writes each tensor once does.
+double passes_over_fused(const TrainingSpec& training) {
+  for (const StepPasses& step : kStepPasses) {
+    if (step.optimizer != training.optimizer.name) continue;
+    const bool loops = training.optimizer_implementation == OptimizerImplementation::for_loop;
+    std::int64_t fused = kFusedWithoutStates;
+    for (const OptimizerState& state : training.optimizer.states) {
+      if (state.shape == StateShape::like_parameter) fused += 2;
+    }
+    return static_cast<double>(loops ? step.for_loop : step.foreach_) / static_cast<double>(fused);
+  }
+  return kUnfusedPasses;
+}
+
 }  // namespace
 
 double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training) {
@@ -79,7 +130,7 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
     bytes += static_cast<double>(parameter.count) *
              (tensor.elements * (copies + gradients) + 2.0 * states);
   }
-  return fused ? bytes : bytes * kUnfusedPasses;
+  return fused ? bytes : bytes * passes_over_fused(training);
 }
 
 double gradient_upkeep_bytes(double trainable, const TrainingSpec& training) {

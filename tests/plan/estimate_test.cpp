@@ -125,6 +125,28 @@ TEST_CASE("Recompute keeps inputs alone, and runs the layers again up to the las
         forward - head - rotary - 32 * down);
 }
 
+TEST_CASE("A pipeline's ranks run again what Megatron's method block names in their own stages") {
+  const auto executed = [](const std::string& recompute, const std::string& pipeline) {
+    const Job job = test::job_from(
+        "model: {family: decoder, layers: 8, hidden_size: 512, heads: 8, vocab_size: 2048, "
+        "activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0}\n"
+        "training: {seq_len: 256, gradient_accumulation: 4, precision: megatron, implementation: "
+        "megatron, recompute: " +
+        recompute + "}\nparallelism: {pipeline: 2" + pipeline +
+        "}\nhardware: {gpu: h100-sxm-80gb, count: 2}\n");
+    return flops_of(estimate_job(job)).executed().value();
+  };
+  const std::string interleaved = ", virtual_stages: 2, schedule: interleaved";
+  const auto four_layers = executed("full", "") - executed("none", "");
+  for (const std::string& stages : {std::string(), std::string(", first_stage_layers: 4")}) {
+    CHECK(4 * (executed("{full: {method: block, layers: 1}}", stages) - executed("none", stages)) ==
+          four_layers);
+  }
+  CHECK(2 * (executed("{full: {method: block, layers: 1}}", interleaved) -
+             executed("none", interleaved)) ==
+        four_layers);
+}
+
 TEST_CASE("Activations shrink with grouped-query attention", "[peers]") {
   const auto saved_with = [](int kv_heads) {
     return saved_of(estimate_job(test::job_from(

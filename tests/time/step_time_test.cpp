@@ -256,6 +256,19 @@ TEST_CASE("The fused optimizer moves each tensor once") {
   CHECK(fused == Approx(7 * 2 * 9.0 * 4096 * 4096 / (0.86e12 * 0.86)));
 }
 
+TEST_CASE("A step takes as long as its own kernels' reads and writes, not AdamW's") {
+  const Graph graph = linears();
+  Job job = stack_job(kLayers, kHidden);
+  const double adamw = op_named(time_of(graph, job), "step").seconds.value();
+  job.training->optimizer.name = "sgd";
+  job.training->optimizer.states.clear();
+  const double sgd = op_named(time_of(graph, job), "step").seconds.value();
+  CHECK(adamw / sgd == Approx(20.0 / 3.0));
+  // One kernel is all that PyTorch's SGD runs: fused it is no faster.
+  job.training->optimizer_implementation = OptimizerImplementation::fused;
+  CHECK(op_named(time_of(graph, job), "step").seconds.value() == Approx(sgd));
+}
+
 TEST_CASE("Matrix products take what the GPU's profile says, over the share that kernels explain") {
   const Graph graph = linears();
   Job job = stack_job(kLayers, kHidden);
