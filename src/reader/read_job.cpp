@@ -140,6 +140,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .parallelism = job.parallelism};
     job.training = read_training(*training, context, diagnostics);
+    settle_resharding(mapping("parallelism"), job);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
     if (job.training) {
       const bool mixture = job.model.experts() != nullptr;

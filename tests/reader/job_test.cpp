@@ -120,6 +120,22 @@ TEST_CASE("a layer list keeps its repeats, and blocks within blocks are written 
                     "1000, block: [{relu: {}}]}]}]}]}") == "a block of more than 100000 layers");
 }
 
+TEST_CASE("torchtitan's units stay gathered as its own default says, where the spec is silent") {
+  const auto reshard = [](const std::string& implementation, const std::string& more) {
+    return job_of(
+               "model: {layers: 4, hidden_size: 64, heads: 4, ffn_size: 128, vocab_size: 100, "
+               "activation: swiglu, norm: rmsnorm, position: rope, bias: false}\ntraining: "
+               "{seq_len: 128, precision: fsdp2-bf16, implementation: " +
+               implementation + "}\nparallelism: {data: 2, " + more + "}\n")
+        .parallelism.reshard();
+  };
+  CHECK(reshard("torchtitan", "fsdp: {version: 2}") == Reshard::all_but_last);
+  CHECK(reshard("torchtitan", "fsdp: {version: 2, reshard_after_forward: always}") ==
+        Reshard::always);
+  CHECK(reshard("torchtitan", "pipeline: 2, fsdp: {version: 2}") == Reshard::never);
+  CHECK(reshard("transformers", "fsdp: {version: 2}") == Reshard::always);
+}
+
 TEST_CASE("a key without machinery is refused by name unless it says its default") {
   const std::string model = kModel;
   for (const char* section :
