@@ -155,8 +155,9 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
   result.push_back({"gradient of the running operation's weight", TermGroup::gradients,
                     arriving(moment),
                     "PyTorch: made beside the gradient that stays, then cast or added", ""});
-  const bool summed = !block.ops.empty() && block.ops.front().kind == OpKind::embedding &&
-                      !recipe.autocast && !is_megatron_;
+  const bool looks_up = std::any_of(block.ops.begin(), block.ops.end(),
+                                    [](const Op& op) { return op.kind == OpKind::embedding; });
+  const bool summed = looks_up && !recipe.autocast && !is_megatron_;
   if (summed && !moment.new_gradient_elements.is_zero()) {
     result.push_back(
         {"sum of the tied gradients", TermGroup::gradients, tied,

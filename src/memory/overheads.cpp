@@ -77,7 +77,7 @@ std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
                    framework != Framework::textbook;
   if (!ddp || parallelism.ddp.gradient_as_bucket_view) return {};
   return {{"gradient buckets of DDP", TermGroup::gradients,
-           size_of(job.training->recipe.weights) * Expr(Symbol::parameters),
+           size_of(job.training->recipe.gradients) * Expr(Symbol::parameters),
            "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "
            "gradients, unless gradient_as_bucket_view",
            ""}};

@@ -284,6 +284,23 @@ TEST_CASE("the closed form is the replay without rounding: to 0.01 % in nine job
   CHECK(close >= kJobs * 9 / 10);
 }
 
+TEST_CASE(
+    "so it is where train.py counts positions before its tied table, and where buckets widen") {
+  const std::string model =
+      "model: {family: decoder, layers: 4, hidden_size: 512, heads: 8, ffn_size: 2048, vocab_size: "
+      "32000, activation: gelu, norm: layernorm, position: learned, max_positions: 1024, bias: "
+      "true, tied_embeddings: ";
+  const std::string step = "}\ntraining: {micro_batch: 1, seq_len: 256, precision: ";
+  const std::string two = "}\nparallelism: {data: 2}\nhardware: {gpu: h100-sxm-80gb, count: 2}\n";
+  for (const std::string& training :
+       {"true" + step + "bf16, implementation: {name: nanogpt, loop: nanogpt}",
+        "true" + step + "fp32, implementation: {name: nanogpt, loop: nanogpt}",
+        "false" + step + "mixed-fp32-grad, implementation: transformers"}) {
+    INFO(training);
+    CHECK(distance_of(model + training + two) <= 0.001);
+  }
+}
+
 TEST_CASE("so is that of a stage of Megatron-core: to 0.01 % in three jobs of four") {
   constexpr int kJobs = 120;
   Specs specs(2);
