@@ -61,9 +61,14 @@ bool leaves_uneven_middle(const Job& job) {
 
 bool leaves_chunks_over(const Job& job) {
   const FullRecompute* full = full_of(job);
-  if (full != nullptr && has_own_ends(job)) return full->layers > 1;
-  return full != nullptr && full->method == RecomputeMethod::uniform && !leaves_layers_over(job) &&
-         (decoder_layers_of(job) / stages_of(job)) % full->layers != 0;
+  if (full == nullptr || full->method != RecomputeMethod::uniform) return false;
+  if (leaves_layers_over(job) || (has_own_ends(job) && leaves_uneven_middle(job))) return false;
+  const StageSplit split = job.stage_split(decoder_layers_of(job));
+  const std::int64_t stages = stages_of(job);
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    if (stage_of(split, stage, stages).count % full->layers != 0) return true;
+  }
+  return false;
 }
 
 /// What Megatron-core 0.16 (or memest with it) refuses.

@@ -341,4 +341,18 @@ TEST_CASE("every catalog file is read, and every name finds its own") {
         "cannot open 'nowhere/gpu.yaml': No such file or directory");
 }
 
+TEST_CASE("checkpoints of several layers go with stages of any number that they divide") {
+  for (const char* recompute : {"{method: uniform, layers: 2}", "{method: block, layers: 3}"}) {
+    CHECK(read_text(
+              "model: {layers: 10, hidden_size: 64, heads: 4, vocab_size: 128, activation: gelu, "
+              "norm: layernorm, position: learned, max_positions: 128}\n"
+              "training: {seq_len: 128, global_batch: 4, precision: megatron, recompute: {full: " +
+              std::string(recompute) +
+              "}, implementation: {name: megatron, layers: local}}\n"
+              "parallelism: {pipeline: 3, first_stage_layers: 4, last_stage_layers: 2}\n"
+              "hardware: {gpu: h100-sxm-80gb, count: 3}\n")
+              .ok());
+  }
+}
+
 }  // namespace memest
