@@ -71,9 +71,20 @@ Expr unseen_shared_bytes(const Block& block, const Storages& kept,
 
 }  // namespace
 
-std::int64_t Graph::layers() const {
+std::vector<std::span<const BlockRun>> Graph::stage_runs() const {
+  const std::span<const BlockRun> all(order);
+  if (stages.empty()) return {all};
+  std::vector<std::span<const BlockRun>> runs;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const std::size_t end = i + 1 < stages.size() ? stages[i + 1] : all.size();
+    runs.push_back(all.subspan(stages[i], end - stages[i]));
+  }
+  return runs;
+}
+
+std::int64_t Graph::layers(std::span<const BlockRun> runs) const {
   std::int64_t layers = 0;
-  for (const BlockRun& run : order) {
+  for (const BlockRun& run : runs) {
     if (blocks[run.block].checkpointable) layers += run.repeat;
   }
   return layers;

@@ -43,7 +43,7 @@ Expr LedgerPasses::kept_of(const Block& block) const {
 
 std::vector<std::int64_t> LedgerPasses::run_again_before(const Site& site) const {
   std::vector<std::int64_t> again(graph_.blocks.size());
-  const std::span<const BlockRun> stage = stages_of(graph_)[site.stage];
+  const std::span<const BlockRun> stage = graph_.stage_runs()[site.stage];
   std::int64_t layer = 0;
   for (const BlockRun& run : stage) {
     if (!graph_.blocks[run.block].checkpointable) continue;
@@ -59,7 +59,7 @@ std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
                                                const Expr& input) const {
   const bool waits = job_.parallelism.schedule == Schedule::gpipe;
   std::vector<Expr> stages;
-  for (const auto stage : stages_of(graph_)) {
+  for (const auto stage : graph_.stage_runs()) {
     Expr kept;
     std::int64_t layers = 0;
     for (const BlockRun& run : stage) {

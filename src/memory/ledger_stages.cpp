@@ -108,7 +108,7 @@ Expr LedgerStages::sums_of_block(std::size_t block) const {
 }
 
 Expr LedgerStages::sums_of(std::size_t stage) const {
-  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  const std::span<const BlockRun> runs = graph_.stage_runs()[stage];
   Expr bytes;
   for (const BlockRun& run : runs) bytes += run.repeat * sums_of_block(run.block);
   return bytes;
@@ -116,7 +116,7 @@ Expr LedgerStages::sums_of(std::size_t stage) const {
 
 /// In the type in which they come.
 Expr LedgerStages::fresh_of(std::size_t stage) const {
-  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  const std::span<const BlockRun> runs = graph_.stage_runs()[stage];
   Expr bytes;
   for (const BlockRun& run : runs) bytes += run.repeat * fresh_of_block(run.block);
   return splits(stage) ? bytes : Expr();
@@ -129,7 +129,7 @@ Expr LedgerStages::fresh_of_block(std::size_t block) const {
 LedgerTerm LedgerStages::second_part(std::size_t stage) const {
   Expr bytes = fresh_of(stage);
   Expr last;
-  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  const std::span<const BlockRun> runs = graph_.stage_runs()[stage];
   for (const BlockRun& run : runs) {
     const Block& block = graph_.blocks[run.block];
     const bool is_loss = is_last(stage) && run.block == graph_.order.back().block;
@@ -182,7 +182,7 @@ Expr LedgerStages::held_of_block(std::size_t index) const {
 }
 
 Expr LedgerStages::waits_with(std::size_t stage) const {
-  const std::span<const BlockRun> runs = stages_of(graph_)[stage];
+  const std::span<const BlockRun> runs = graph_.stage_runs()[stage];
   Expr bytes = kept_[stage];
   for (const BlockRun& run : runs) bytes += run.repeat * held_of_block(run.block);
   if (!is_last(stage)) return bytes;
@@ -223,7 +223,7 @@ std::size_t LedgerStages::kind_of(const InFlight& moment, std::size_t stage) {
 void LedgerStages::find_lives() {
   const std::size_t stages = kept_.size();
   Bindings sizes = graph_.sizes;
-  sizes.set(Symbol::layers, layers_of(graph_, stages_of(graph_).front()));
+  sizes.set(Symbol::layers, graph_.layers(graph_.stage_runs().front()));
   const auto bytes = [&sizes](const Expr& formula) {
     return narrow_to_int64(formula.evaluate(sizes));
   };

@@ -62,7 +62,7 @@ void bind_stage(Bindings& bindings, const Graph& graph, const Job& job, std::int
   const Parallelism& parallelism = job.parallelism;
   const PipelinePlace place = place_of(parallelism, rank);
   bindings.set(Symbol::pipeline, parallelism.pipeline)
-      .set(Symbol::layers, layers_of(graph, stages_of(graph).front()))
+      .set(Symbol::layers, graph.layers(graph.stage_runs().front()))
       .set(Symbol::in_flight,
            most_in_flight(parallelism.schedule, place, job.training->gradient_accumulation));
 }

@@ -363,7 +363,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions() const {
   if (!sums_) return hooks;
   Expr weights;
   Expr sums_so_far = sums(table_gradient_ - table_);
-  const std::vector<std::span<const BlockRun>> stages = stages_of(graph_);
+  const std::vector<std::span<const BlockRun>> stages = graph_.stage_runs();
   for (const std::span<const BlockRun>& stage : stages) {
     for (const BlockRun& run : stage) {
       weights += run.repeat * layer(run.block);

@@ -38,7 +38,7 @@ class LedgerWriter {
       : graph_(graph),
         job_(job),
         training_(*job.training),
-        layers_(layers_of(graph, stages_of(graph).front())),
+        layers_(graph.layers(graph.stage_runs().front())),
         layer_count_(graph, layers_),
         plan_(checkpoint_plan_of(training_, layers_)),
         checkpoint_(plan_.length),
@@ -58,7 +58,7 @@ class LedgerWriter {
     if (training_.implementation.framework == Framework::textbook) {
       write_textbook_instant();
     } else {
-      const auto stages = stages_of(graph_);
+      const auto stages = graph_.stage_runs();
       for (std::size_t i = 0; i < stages.size(); ++i) {
         for (const LedgerStages::Life& life : stages_.lives(i)) {
           life_ = &life;

@@ -2,25 +2,6 @@
 
 namespace memest {
 
-std::vector<std::span<const BlockRun>> stages_of(const Graph& graph) {
-  const std::span<const BlockRun> order(graph.order);
-  if (graph.stages.empty()) return {order};
-  std::vector<std::span<const BlockRun>> stages;
-  for (std::size_t i = 0; i < graph.stages.size(); ++i) {
-    const std::size_t end = i + 1 < graph.stages.size() ? graph.stages[i + 1] : order.size();
-    stages.push_back(order.subspan(graph.stages[i], end - graph.stages[i]));
-  }
-  return stages;
-}
-
-std::int64_t layers_of(const Graph& graph, std::span<const BlockRun> stage) {
-  std::int64_t layers = 0;
-  for (const BlockRun& run : stage) {
-    if (graph.blocks[run.block].checkpointable) layers += run.repeat;
-  }
-  return layers;
-}
-
 namespace {
 
 /// Which layers of a run of `repeat`, that stands behind `layers_before` others, are sites.
@@ -54,7 +35,7 @@ std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
   std::vector<std::int64_t> before(graph.blocks.size());
   std::vector<std::int64_t> after(graph.blocks.size());
   for (const BlockRun& run : stage) after[run.block] += run.repeat;
-  const std::int64_t layers = layers_of(graph, stage);
+  const std::int64_t layers = graph.layers(stage);
   std::int64_t layers_before = 0;
   std::vector<Site> sites;
   for (const BlockRun& run : stage) {

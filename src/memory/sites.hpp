@@ -23,9 +23,6 @@ struct Site {
   std::string name;                  ///< "layer 32 of 32", "head"
 };
 
-/// What runs in one go: the stages of a pipeline rank, or the whole model as one.
-std::vector<std::span<const BlockRun>> stages_of(const Graph& graph);
-
 /// Which places count.
 struct SiteChoice {
   CheckpointPlan plan;
@@ -37,8 +34,5 @@ struct SiteChoice {
 /// Of one of the graph's stages, in forward order.
 std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
                            const SiteChoice& choice);
-
-/// Checkpointable blocks of a stage.
-std::int64_t layers_of(const Graph& graph, std::span<const BlockRun> stage);
 
 }  // namespace memest

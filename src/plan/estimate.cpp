@@ -102,7 +102,7 @@ FlopsEstimate flops_of_busiest(const Job& job) {
   FlopsEstimate most;
   for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
     const auto lowered = lower(job.model, policy_of(job, rank));
-    const FlopsEstimate flops = count_flops(std::get<Graph>(lowered), job, rank);
+    const FlopsEstimate flops = count_flops(std::get<Graph>(lowered), job);
     if (flops.executed() > most.executed()) most = flops;
   }
   return most;

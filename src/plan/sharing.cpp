@@ -103,9 +103,7 @@ class SharingChoices {
   void add_fsdp2() {
     if (replicas_ == 1 || !(in_units() || job_.training->recipe_of_fsdp)) return;
     FullySharded fsdp;
-    if (job_.training->implementation.framework == Framework::torchtitan) {
-      fsdp.reshard = Reshard::all_but_last;
-    }
+    fsdp.reshard = own_reshard(job_.training->implementation.framework);
     // A pipeline's replicas take more than shards do and save next to no time: reduced once a step.
     const std::int64_t most = layout_.pipeline > 1 ? 1 : layout_.data;
     for (std::int64_t replicas = most; replicas >= 1; --replicas) {

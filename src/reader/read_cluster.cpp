@@ -301,15 +301,6 @@ void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagno
   read_price(find(sections.hardware, "price"), job.hardware);
 }
 
-void settle_resharding(const Value* parallelism, Job& job) {
-  const Value* fsdp = find(parallelism, "fsdp");
-  if (fsdp == nullptr || fsdp->find("reshard_after_forward") != nullptr) return;
-  if (!job.training || !job.parallelism.shards_rows()) return;
-  if (job.training->implementation.framework == Framework::torchtitan) {
-    job.parallelism.fsdp->reshard = Reshard::all_but_last;
-  }
-}
-
 Budget read_budget(const Value* budget) {
   Budget result;
   result.memory = as_bytes(find(budget, "memory"));

@@ -16,10 +16,6 @@ struct ClusterSections {
 /// Fills parallelism and hardware of `job`, which must agree on how many GPUs there are.
 void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagnostics);
 
-/// Where `fsdp.reshard_after_forward` is left out, torchtitan's own word holds: `default`, all
-/// units but the last, and under a pipeline none. Asks for `job.training`.
-void settle_resharding(const Value* parallelism, Job& job);
-
 Budget read_budget(const Value* budget);
 
 }  // namespace memest

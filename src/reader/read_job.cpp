@@ -104,16 +104,22 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
-/// torchtitan gives the ranks of an interleaved pipeline two stages where nothing is said;
-/// Megatron's ZeRO 1 is its distributed optimizer.
+/// Where nothing is said torchtitan gives the ranks of an interleaved pipeline two stages, and
+/// fully_shard its own word (`default`); Megatron's ZeRO 1 is its distributed optimizer.
 void set_layout_of_framework(const Value* written, Job& job) {
-  if (!job.training) return;
+  if (!job.training || written == nullptr) return;
   constexpr std::int64_t kStages = 2;
   Parallelism& parallelism = job.parallelism;
   const Framework framework = job.training->implementation.framework;
-  const bool says = written != nullptr && written->find("virtual_stages") != nullptr;
   const bool several = has_chunks(parallelism.schedule);
-  if (framework == Framework::torchtitan && !says && several) parallelism.virtual_stages = kStages;
+  if (framework == Framework::torchtitan && several && written->find("virtual_stages") == nullptr) {
+    parallelism.virtual_stages = kStages;
+  }
+  const Value* fsdp = written->find("fsdp");
+  const bool leaves_open = fsdp != nullptr && fsdp->find("reshard_after_forward") == nullptr;
+  if (parallelism.shards_rows() && leaves_open) {
+    parallelism.fsdp->reshard = own_reshard(framework);
+  }
   if (framework == Framework::megatron && parallelism.zero == ZeroStage::optimizer) {
     parallelism.distributed_optimizer = true;
   }
@@ -140,7 +146,6 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .parallelism = job.parallelism};
     job.training = read_training(*training, context, diagnostics);
-    settle_resharding(mapping("parallelism"), job);
     if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
     if (job.training) {
       const bool mixture = job.model.experts() != nullptr;

@@ -23,6 +23,10 @@ std::int64_t DecoderSpec::layers() const {
   return total;
 }
 
+Reshard own_reshard(Framework framework) {
+  return framework == Framework::torchtitan ? Reshard::all_but_last : Reshard::always;
+}
+
 const MixtureOfExperts* ModelSpec::experts() const {
   const auto* decoder = std::get_if<DecoderSpec>(&architecture);
   return decoder == nullptr ? nullptr : decoder->experts();

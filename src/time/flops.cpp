@@ -1,6 +1,5 @@
 #include "memest/time/flops.hpp"
 
-#include <optional>
 #include <variant>
 #include <vector>
 
@@ -49,16 +48,11 @@ ConventionSizes convention_sizes(const ModelSpec& model) {
   return sizes;
 }
 
-/// Layers of every stage of the job's pipeline, or of one rank's.
-std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job,
-                                           std::optional<std::int64_t> rank) {
+/// Layers of each of the graph's stages, or of every stage of the job's pipeline.
+std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
   std::vector<std::int64_t> layers;
-  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
-  if (rank && decoder != nullptr) {
-    const StageSplit all = job.stage_split(decoder->layers());
-    for (const LayerSpan& span : stages_of(all, place_of(job.parallelism, *rank))) {
-      layers.push_back(span.count);
-    }
+  if (!graph.stages.empty()) {
+    for (const auto runs : graph.stage_runs()) layers.push_back(graph.layers(runs));
     return layers;
   }
   const StageSplit split = job.stage_split(graph.layers());
@@ -68,8 +62,7 @@ std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job,
 }
 
 /// FLOPs of what runs: forward, and backward with what it recomputes.
-void count_passes(const Graph& graph, const Job& job, std::optional<std::int64_t> rank,
-                  FlopsEstimate& result) {
+void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   const Bindings sizes = sizes_of(graph, *job.forward());
   for (const BlockRun& run : graph.order) {
     for (const Op& op : graph.blocks[run.block].ops) {
@@ -79,7 +72,7 @@ void count_passes(const Graph& graph, const Job& job, std::optional<std::int64_t
   }
   if (!job.training) return;
   const Recomputations again =
-      recomputations_of(graph, *job.training, layers_of_stages(graph, job, rank));
+      recomputations_of(graph, *job.training, layers_of_stages(graph, job));
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (std::size_t op = 0; op < again[block].size(); ++op) {
       if (again[block][op] == 0) continue;
@@ -92,11 +85,11 @@ void count_passes(const Graph& graph, const Job& job, std::optional<std::int64_t
 
 }  // namespace
 
-FlopsEstimate count_flops(const Graph& graph, const Job& job, std::optional<std::int64_t> rank) {
+FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   expect(job.forward() != nullptr, "a job that runs nothing has no step");
   const ForwardSpec& pass = *job.forward();
   FlopsEstimate result;
-  count_passes(graph, job, rank, result);
+  count_passes(graph, job, result);
   const Int128 micro_steps{job.training ? job.training->gradient_accumulation : 1};
   const Int128 tokens = checked_multiply(
       checked_multiply(Int128{pass.micro_batch}, Int128{pass.seq_len}), micro_steps);

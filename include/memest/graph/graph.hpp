@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,8 +68,11 @@ struct Graph {
   Bindings
       sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them
 
-  /// Checkpointable blocks of the forward order.
-  [[nodiscard]] std::int64_t layers() const;
+  /// What runs in one go: the stages of a pipeline rank, or the whole model as one.
+  [[nodiscard]] std::vector<std::span<const BlockRun>> stage_runs() const;
+  /// Checkpointable blocks of a stage, or of the forward order.
+  [[nodiscard]] std::int64_t layers(std::span<const BlockRun> runs) const;
+  [[nodiscard]] std::int64_t layers() const { return layers(order); }
 
   /// Bytes that autograd keeps in one forward, parameters excluded, each shared tensor once.
   [[nodiscard]] Expr saved_bytes() const;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
@@ -25,10 +24,9 @@ struct FlopsEstimate {
   [[nodiscard]] Flops executed() const { return forward + backward; }
 };
 
-/// `job.training` or `job.inference` is present. `graph` is the whole model's, or that of the
-/// stages of `rank`.
-FlopsEstimate count_flops(const Graph& graph, const Job& job,
-                          std::optional<std::int64_t> rank = std::nullopt);
+/// `job.training` or `job.inference` is present. `graph` is the whole model's, or that of a rank's
+/// stages.
+FlopsEstimate count_flops(const Graph& graph, const Job& job);
 
 /// The mean over the pipeline's ranks of what was counted of the whole model.
 FlopsEstimate mean_of_stages(const FlopsEstimate& whole, std::int64_t stages);

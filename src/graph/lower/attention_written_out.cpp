@@ -5,6 +5,7 @@
 
 #include "attention.hpp"
 #include "attention_core.hpp"
+#include "indexing.hpp"
 #include "operations.hpp"
 
 namespace memest {
@@ -240,21 +241,11 @@ class ScoreWriter {
     const DType dtype = block_.dtype_of(scores);
     Shape row = block_.tensor(scores).shape;
     row.back() = Expr(1);
-    const TensorId largest = block_.make({"scores", "largest"}, row, dtype);
-    const TensorId place = block_.make({"scores", "place of the largest"}, row, DType::int64);
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = "scores";
-    op.inputs = {scores};
-    op.outputs = {largest, place};
-    op.saved = {place};
-    BackwardWriter backward(op);
-    backward.give(scores, backward.make(scores, dtype));
-    block_.emit(std::move(op));
-    block_.set_needs_gradient(place, false);
+    const Pair largest = taken_of(block_, {{"scores", "largest"}, row, dtype},
+                                  {{"scores", "place of the largest"}, row, DType::int64}, scores);
     Frame renaming(block_);
     renaming.local(scores);
-    return subtract(block_, {"scores", "less the largest"}, scores, largest);
+    return subtract(block_, {"scores", "less the largest"}, scores, largest.first);
   }
 
   [[nodiscard]] std::string_view mask_name() const {

@@ -23,6 +23,22 @@ Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorI
   return pair;
 }
 
+Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, TensorId x) {
+  const Pair taken = {block.make(values.place, values.shape, values.dtype),
+                      block.make(places.place, places.shape, places.dtype)};
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = values.place.op;
+  op.inputs = {x};
+  op.outputs = {taken.first, taken.second};
+  op.saved = {taken.second};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  block.emit(std::move(op));
+  block.set_needs_gradient(taken.second, false);
+  return taken;
+}
+
 namespace {
 
 /// Reads `x` where `indices` say, which it keeps.

@@ -16,6 +16,9 @@ struct Pair {
   TensorId second = 0;
 };
 Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorId x);
+/// Values of `x` (its largest), and their places, which are kept: the gradient is a tensor like
+/// `x`.
+Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, TensorId x);
 
 /// `x` in another form, read at `indices`, which are kept: its gradient is a tensor like it, seen
 /// in its own shape where `x` was. gather keeps `x` too, whose sizes its backward asks for.

@@ -46,18 +46,10 @@ class Router {
   /// The softmax, in fp32, is over the chosen scores alone.
   Chosen choose_by_softmax(Frame& function, TensorId logits) {
     const DType dtype = block_.dtype_of(logits);
-    const TensorId scores = function.local(block_.make({"top_k", "scores"}, by_choice(), dtype));
-    const TensorId indices = block_.make({"top_k", "indices"}, by_choice(), DType::int64);
-    Op op;
-    op.kind = OpKind::reduce;
-    op.name = "top_k";
-    op.inputs = {logits};
-    op.outputs = {scores, indices};
-    op.saved = {indices};
-    BackwardWriter backward(op);
-    backward.give(logits, backward.make(logits, dtype));
-    block_.emit(std::move(op));
-    block_.set_needs_gradient(indices, false);
+    const auto [scores, indices] =
+        taken_of(block_, {{"top_k", "scores"}, by_choice(), dtype},
+                 {{"top_k", "indices"}, by_choice(), DType::int64}, logits);
+    function.local(scores);
     const TensorId weights = cast(block_, {"router_softmax", "in type"},
                                   softmax(block_, "router_softmax", scores, DType::fp32), dtype);
     return {weights, indices};

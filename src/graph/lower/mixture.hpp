@@ -22,13 +22,9 @@ RoutedChoice route_by_groups(BlockBuilder& block, const DecoderContext& context,
 
 /// One number for each expert of a token: a single one is summed and broadcast without a kernel.
 Shape of_choices(const MixtureOfExperts& part, const Expr& tokens);
-/// A token's best experts, and how much each counts.
-struct Best {
-  TensorId values = 0;
-  TensorId indices = 0;
-};
-/// topk of `scores` [tokens, experts]: its backward puts the gradients into zeros.
-Best best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores);
+/// topk of `scores` [tokens, experts]: how much a token's best experts count, and which they are.
+/// Its backward puts the gradients into zeros.
+Pair best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores);
 /// values /= values.sum(-1), or with `guarded` values.sum(-1) + a number, in place: of what was
 /// there before the backward has a copy. `denominator` names the sum.
 enum class Denominator { sum, guarded };

@@ -124,22 +124,10 @@ Shape of_choices(const MixtureOfExperts& part, const Expr& tokens) {
   return {tokens, part.top_k == 1 ? Expr(1) : Expr(Symbol::top_k)};
 }
 
-Best best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores) {
-  const DType dtype = block.dtype_of(scores);
+Pair best_of(BlockBuilder& block, const MixtureOfExperts& part, TensorId scores) {
   const Shape shape = of_choices(part, block.tensor(scores).shape.front());
-  const Best best = {block.make({"top_k", "probabilities"}, shape, dtype),
-                     block.make({"top_k", "indices"}, shape, DType::int64)};
-  Op op;
-  op.kind = OpKind::reduce;
-  op.name = "top_k";
-  op.inputs = {scores};
-  op.outputs = {best.values, best.indices};
-  op.saved = {best.indices};
-  BackwardWriter backward(op);
-  backward.give(scores, backward.make(scores, dtype));
-  block.emit(std::move(op));
-  block.set_needs_gradient(best.indices, false);
-  return best;
+  return taken_of(block, {{"top_k", "probabilities"}, shape, block.dtype_of(scores)},
+                  {{"top_k", "indices"}, shape, DType::int64}, scores);
 }
 
 TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator, Frame& naming) {
