@@ -22,6 +22,12 @@ constexpr const char* kCoordinator =
 /// Gradient norms are taken in fp64 (runtime/zero/utils.py, get_norm_dtype).
 constexpr std::int64_t kNormBytes = size_of(DType::fp64);
 
+/// 0 where a partition has no piece of any parameter.
+std::int64_t largest_of(const std::vector<std::int64_t>& pieces) {
+  const auto most = std::max_element(pieces.begin(), pieces.end());
+  return most == pieces.end() ? 0 : *most;
+}
+
 std::vector<std::int64_t> trained_in_order(const Inventory& inventory) {
   std::vector<std::int64_t> elements;
   for (const PlacedTensor& placed : tensors_in_order(inventory)) {
@@ -225,7 +231,7 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward_to_host() co
   return {{"gradients sent to the host",
            {term("gradients that wait to be sent", TermGroup::gradients,
                  weight_bytes_ * Expr(Symbol::parameters), kStages12),
-            bucket(), sent_to_host(*std::max_element(pieces.begin(), pieces.end()))}}};
+            bucket(), sent_to_host(largest_of(pieces))}}};
 }
 
 std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
@@ -239,7 +245,7 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
   const std::int64_t normed = shards_weights()
                                   ? (largest_ + job_.parallelism.data - 1) / job_.parallelism.data
-                                  : *std::max_element(pieces.begin(), pieces.end());
+                                  : largest_of(pieces);
   const LedgerTerm norm =
       term("fp64 copy of a gradient, for its norm", TermGroup::gradients,
            Expr(checked_multiply(kNormBytes, normed)), "DeepSpeed 0.19, get_grad_norm_direct");

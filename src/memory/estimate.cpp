@@ -1,22 +1,15 @@
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 #include "ledger_terms.hpp"
-#include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/units/int128.hpp"
+#include "term_values.hpp"
 
 namespace memest {
 namespace {
 
-/// Terms of the largest ledger that peak_allocated takes without allocation.
-constexpr std::size_t kMostTerms = 512;
-
-using TermValues = std::array<std::int64_t, kMostTerms>;
-
 void evaluate_terms(const Ledger& ledger, const Bindings& bindings, TermValues& values) {
-  expect(ledger.by_size.size() <= kMostTerms, "a ledger has at most kMostTerms terms");
   const Sizes sizes = sizes_in(bindings);
   for (std::size_t i = 0; i < ledger.by_size.size(); ++i) {
     values[i] = ledger.by_size[i].evaluate(sizes);
@@ -46,7 +39,7 @@ Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_
 }
 
 MemoryEstimate estimate_memory(const Ledger& ledger, const Bindings& bindings) {
-  TermValues values;
+  TermValues values(ledger.by_size.size());
   evaluate_terms(ledger, bindings, values);
   MemoryEstimate estimate;
   estimate.margin = ledger.margin;
@@ -69,7 +62,7 @@ MemoryEstimate estimate_memory(const Ledger& ledger, const Bindings& bindings) {
 }
 
 Bytes peak_allocated(const Ledger& ledger, const Bindings& bindings) {
-  TermValues values;
+  TermValues values(ledger.by_size.size());
   evaluate_terms(ledger, bindings, values);
   Bytes peak;
   for (const Instant& instant : ledger.instants) {

@@ -6,6 +6,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
 #include "overheads.hpp"
+#include "term_values.hpp"
 
 namespace memest {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 constexpr std::array kLayoutSymbols{Symbol::micro_batch,       Symbol::layers,
                                     Symbol::in_flight,         Symbol::parameters,
                                     Symbol::expert_parameters, Symbol::micro_batches};
-
-/// Terms of the largest ledger that is evaluated without allocation.
-constexpr std::size_t kMostTerms = 512;
-using TermValues = std::array<std::int64_t, kMostTerms>;
 
 bool stays(std::size_t symbol) {
   return std::find(kLayoutSymbols.begin(), kLayoutSymbols.end(), static_cast<Symbol>(symbol)) !=
@@ -111,7 +108,6 @@ std::int64_t StageForm::BoundTerm::evaluate(const StageSizes& sizes) const {
 }
 
 StageForm::StageForm(const Ledger& ledger) : margin_(ledger.margin) {
-  expect(ledger.terms.size() <= kMostTerms, "a ledger has at most kMostTerms terms");
   for (const LedgerTerm& term : ledger.terms) {
     terms_.push_back(bound(term.formula, ledger.bindings));
   }
@@ -185,7 +181,7 @@ void StageForm::keep_possible_peaks(const StageSizes& own, bool in_pipeline) {
 }
 
 Bytes StageForm::peak(const StageSizes& sizes) const {
-  TermValues values;
+  TermValues values(terms_.size());
   for (std::size_t i = 0; i < terms_.size(); ++i) values[i] = terms_[i].evaluate(sizes);
   std::int64_t peak = 0;
   for (const auto& instant : instants_) {

@@ -8,10 +8,6 @@
 namespace memest {
 namespace {
 
-/// More than any GPU has, and little enough for two expandable segments, of 9/8 of it each, in the
-/// address space that the prediction hands out.
-constexpr Bytes kUnlimited{std::int64_t{4} << 40};
-
 bool was_pressed(const StepReplay& run) {
   return run.out_of_memory.has_value() || run.statistics.retries > 0;
 }
@@ -26,11 +22,11 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   steps.step = std::get<StepMemory>(std::move(written));
   const Timeline& timeline = steps.step.timeline;
   if (was_pressed(steps.step.replay)) {
-    steps.unlimited = replay_steps(timeline, job.allocator,
-                                   {.total = kUnlimited, .available = kUnlimited, .limit = {}});
+    steps.unlimited = replay_steps(
+        timeline, job.allocator, {.total = kMostReplayed, .available = kMostReplayed, .limit = {}});
   }
   if (steps.unpressed().out_of_memory) {
-    return Unavailable{"a replay of more than 4 TiB on one GPU is not available"};
+    return Unavailable{kBeyondReplay};
   }
   if (steps.step.replay.out_of_memory && !job.allocator.expandable_segments) {
     AllocatorSettings expandable = job.allocator;

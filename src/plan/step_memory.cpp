@@ -5,8 +5,30 @@
 
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
+#include "replayed_steps.hpp"
 
 namespace memest {
+namespace {
+
+/// Whether an operation of the graph makes a tensor of more than can be replayed. Kernels would go
+/// over it in any number of pieces.
+bool is_beyond_replay(const Graph& graph) {
+  const auto is_too_large = [&graph](const Block& block, TensorId id) {
+    const Tensor& tensor = block.tensors[id];
+    return tensor.storage == id && tensor.bytes().evaluate(graph.sizes) > kMostReplayed.value();
+  };
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      if (std::any_of(op.outputs.begin(), op.outputs.end(),
+                      [&](TensorId id) { return is_too_large(block, id); })) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 ReplayDevice replay_device_of(const Hardware& hardware) {
   const Bytes total = hardware.gpu.capacity.value;
@@ -26,6 +48,7 @@ std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, std::int64_
 
 std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job,
                                                      std::int64_t pipeline_rank) {
+  if (is_beyond_replay(graph)) return Unavailable{kBeyondReplay};
   StepMemory memory;
   memory.graph = std::move(graph);
   auto written = write_timeline(memory.graph, job, pipeline_rank);

@@ -311,7 +311,7 @@ Budget read_budget(const Value* budget) {
     result.cost_per_billion_tokens = Dollars(*cost);
   }
   if (const auto flops = as_quantity(find(budget, "flops"), Dimension::flops)) {
-    result.flops = Flops(static_cast<Int128>(std::llround(*flops)));
+    result.flops = Flops(static_cast<Int128>(std::round(*flops)));
   }
   result.margin = as_quantity(find(budget, "margin"), Dimension::share).value_or(0);
   return result;

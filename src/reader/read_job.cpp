@@ -66,6 +66,22 @@ void expand_preset(Value& root) {
   }
 }
 
+/// Takes out of the tree every number or word that check_table has refused, which the readers then
+/// find left out: what they say of the rest never comes of a value out of its bounds.
+void drop_refused(Value& tree, const Diagnostics& diagnostics) {
+  const auto is_refused = [&diagnostics](const Value& value) {
+    return std::any_of(diagnostics.begin(), diagnostics.end(), [&value](const Diagnostic& one) {
+      return one.severity == Severity::error && one.span.source == value.span.source &&
+             one.span.line == value.span.line && one.span.column == value.span.column;
+    });
+  };
+  std::erase_if(tree.members, [&](const Member& member) {
+    return member.value.kind == ValueKind::scalar && is_refused(member.value);
+  });
+  for (Member& member : tree.members) drop_refused(member.value, diagnostics);
+  for (Value& item : tree.items) drop_refused(item, diagnostics);
+}
+
 /// What people call the model: the preset's or the file's name.
 std::string name_of_source(const SourceSpan& span) {
   std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
@@ -179,6 +195,7 @@ Checked<Job> read_job(Value root, std::string name) {
   expand_preset(root);
   Diagnostics diagnostics;
   check_table(root, spec_keys(), {root.span.source, 0, 0, 0}, diagnostics);
+  if (!diagnostics.empty()) drop_refused(root, diagnostics);
   return build_job(root, std::move(name), std::move(diagnostics));
 }
 

@@ -1,5 +1,7 @@
 // `{layers: [...]}`: a plain list of layers, with blocks that repeat.
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "keys/keys.hpp"
 #include "read_model.hpp"
@@ -22,6 +24,23 @@ struct WidthOf {
   Width operator()(const DropoutLayer& /*layer*/) const { return {}; }
   Width operator()(const EmbeddingLayer& embedding) const { return {0, embedding.size}; }
 };
+
+/// Whether a layer has parameters.
+struct HasParameters {
+  bool operator()(const LinearLayer& /*layer*/) const { return true; }
+  bool operator()(const ActivationLayer& /*layer*/) const { return false; }
+  bool operator()(const NormLayer& /*layer*/) const { return true; }
+  bool operator()(const SoftmaxLayer& /*layer*/) const { return false; }
+  bool operator()(const DropoutLayer& /*layer*/) const { return false; }
+  bool operator()(const EmbeddingLayer& /*layer*/) const { return true; }
+};
+
+bool has_parameters(const LayerList& list) {
+  return std::any_of(list.blocks.begin(), list.blocks.end(), [](const LayerBlock& block) {
+    return std::any_of(block.block.begin(), block.block.end(),
+                       [](const PlainLayer& layer) { return std::visit(HasParameters{}, layer); });
+  });
+}
 
 std::optional<ActivationFunction> activation_of(std::string_view word) {
   if (word == "relu") return ActivationFunction::relu;
@@ -99,6 +118,9 @@ class LayerListReader {
 
   void append_block(const Value& entry, std::vector<PlainLayer>& layers) {
     const Value& block = *entry.find("block");
+    if (block.items.empty()) {
+      diagnostics_.push_back(error_at(block.span, "a block has at least one layer"));
+    }
     first_widths_.push_back(0);
     for (const Value& inner : block.items) append(inner, layers);
     const std::int64_t first = first_widths_.back();
@@ -161,6 +183,12 @@ std::optional<LayerList> read_layer_list(const Value& model, Diagnostics& diagno
     diagnostics.push_back(error_at(layers.span, "a model has at least one layer"));
   }
   if (diagnostics.size() > before) return std::nullopt;
+  if (!has_parameters(list)) {
+    diagnostics.push_back(error_at(layers.span,
+                                   "no layer has parameters, so there is nothing to train",
+                                   "add a linear, layernorm, rmsnorm or embedding layer"));
+    return std::nullopt;
+  }
   return list;
 }
 

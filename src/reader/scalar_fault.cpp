@@ -11,6 +11,9 @@
 namespace memest {
 namespace {
 
+/// FLOPs are counted in 128 bits.
+constexpr double kMostFlops = 1e38;
+
 using Fault = std::optional<Diagnostic>;
 
 std::vector<std::string> texts_of(std::span<const Word> words) {
@@ -109,6 +112,9 @@ Fault find_quantity_fault(const Value& value, const Shape& shape, const std::str
     const bool share = shape.dimension == Dimension::share;
     if (share && amount >= 1) return error_at(value.span, name + " is less than 100 %");
     if (!share && amount <= 0) return error_at(value.span, name + " is more than 0");
+    if (shape.dimension == Dimension::flops && amount > kMostFlops) {
+      return error_at(value.span, name + " is too large: " + quoted(value.text));
+    }
     return {};
   }
   switch (*error) {

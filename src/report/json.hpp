@@ -20,7 +20,11 @@ using Json = nlohmann::ordered_json;
 /// `{"format_version": 1}`, to which an answer adds its keys.
 inline Json new_answer() { return Json{{"format_version", kFormatVersion}}; }
 
-inline std::string text_of(const Json& answer) { return answer.dump(2) + "\n"; }
+/// Names of files may be any bytes: what is no UTF-8 in them becomes U+FFFD.
+inline std::string printed(const Json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+inline std::string text_of(const Json& answer) { return printed(answer, 2) + "\n"; }
 
 inline void put_null(Json& object, const std::string& key, const std::string& sentence) {
   object[key] = nullptr;

@@ -201,7 +201,7 @@ Report report_selftest(const SelftestAnswer& answer, const Question& question) {
   const std::string impossible = impossible_sentence(selftest);
   if (!impossible.empty()) add(Paragraph{impossible, Tone::bad});
   add_sources(answer, report.page);
-  report.json = json_of(answer, question).dump(2) + "\n";
+  report.json = text_of(json_of(answer, question));
   return report;
 }
 

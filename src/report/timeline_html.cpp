@@ -206,7 +206,7 @@ std::string timeline_page(const TimelineRun& run) {
   out += "<p>" + xml(setting_of(run.job)) + ". Modelled: eager " +
          modelled_programs(run.job, " with ") + ".</p>";
   out += kBody;
-  out += replaced(page_data(run).dump(), kInScript);
+  out += replaced(printed(page_data(run)), kInScript);
   out += kScript;
   return out;
 }

@@ -46,7 +46,7 @@ class TraceWriter {
     fmt::format_to(
         std::back_inserter(out_),
         "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n", what,
-        kProcess, kThread, Json(name).dump());
+        kProcess, kThread, printed(name));
   }
 
   /// Slices of no length are left out: a viewer cannot nest them.
@@ -56,7 +56,7 @@ class TraceWriter {
     fmt::format_to(
         std::back_inserter(out_),
         "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"ts\":{},\"dur\":{},\"pid\":{},\"tid\":{}}},\n",
-        category, Json(slice.name).dump(), slice.begin, end - slice.begin, kProcess, kThread);
+        category, printed(slice.name), slice.begin, end - slice.begin, kProcess, kThread);
   }
 
   void write_steps() {

@@ -97,5 +97,14 @@ TEST_CASE("JSON is UTF-8 and the same in every locale") {
         run_shell("memest explain gpt2 --format json").out);
 }
 
+TEST_CASE("a file whose name is no UTF-8 is answered for in JSON that is") {
+  const std::string file = "\"$d/$(printf 'a\\376.yaml')\"";
+  const std::string command = GENERATE("estimate", "explain", "check", "timeline", "roofline");
+  const Ran ran = run_shell("d=$(mktemp -d) && cp configs/models/gpt2.yaml " + file +
+                            " && memest " + command + " " + file + " --format json; rm -r \"$d\"");
+  INFO(command << '\n' << ran.err);
+  CHECK(json::accept(ran.out));
+}
+
 }  // namespace
 }  // namespace memest

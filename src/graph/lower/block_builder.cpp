@@ -279,8 +279,10 @@ void BlockBuilder::write_releases() {
     ends.push_back({local.storage, used == kNever ? local.op : std::max(local.op, used)});
   }
   // The caller's local holds the block's input until the block returns.
+  // It names the result from then on, where that is the input, written in place.
   const Tensor& input = block_.tensors[block_.input];
-  if (input.role == Role::input && !input.shared && !input_goes_) {
+  const bool handed_on = result == block_.input;
+  if (input.role == Role::input && !input.shared && !input_goes_ && !handed_on) {
     ends.push_back({block_.input, end});
   }
   for (const Held& release : ends) block_.ops[release.op].releases.push_back(release.storage);

@@ -201,7 +201,12 @@ std::variant<Graph, Unavailable> lower_layers(const LayerList& list, const Lower
   for (const LayerBlock& block : list.blocks) {
     if (block.repeat == 0) continue;
     const Stream before = stream;
-    append(graph, lower_block(block, stream, policy), 1);
+    Block first = lower_block(block, stream, policy);
+    if (first.ops.empty()) {  // dropout of nothing: what comes is handed on
+      stream = before;
+      continue;
+    }
+    append(graph, std::move(first), 1);
     const std::int64_t rest = block.repeat - 1;
     if (rest == 0) continue;
     if (alike(before, stream)) {

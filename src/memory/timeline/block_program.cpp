@@ -83,7 +83,7 @@ class Compiler {
       }
     });
     made.course = slice(program_.steps, [&] {
-      program_.steps.insert(program_.steps.end(), op.forward_steps.begin(), op.forward_steps.end());
+      for (const Step& step : op.forward_steps) program_.steps.push_back({step.kind, step.tensor});
     });
     made.launches = slice(program_.launches, [&] {
       for (const KernelLaunch& launch : op.forward_launches) {
@@ -155,7 +155,7 @@ class Compiler {
         } else if (step.kind == StepKind::drop_saved) {
           program_.steps.push_back({step.kind, place_among_saved(op.saved[step.tensor], made)});
         } else {
-          program_.steps.push_back(step);
+          program_.steps.push_back({step.kind, step.tensor});
         }
       }
     });
@@ -178,10 +178,10 @@ class Compiler {
     });
   }
 
-  [[nodiscard]] std::uint8_t place_among_saved(TensorId id, const OpProgram& made) const {
+  [[nodiscard]] std::uint32_t place_among_saved(TensorId id, const OpProgram& made) const {
     const auto begin = program_.tensors.begin() + made.saved.begin;
     const auto end = program_.tensors.begin() + made.saved.end;
-    return static_cast<std::uint8_t>(std::find(begin, end, block_.tensors[id].storage) - begin);
+    return static_cast<std::uint32_t>(std::find(begin, end, block_.tensors[id].storage) - begin);
   }
 
   [[nodiscard]] std::int64_t value(const Expr& size) const {
@@ -217,7 +217,7 @@ class Compiler {
 
   /// The launch's requests as steps; its own tensors follow those of the op.
   void append_launch(const KernelLaunch& launch, const OpProgram& made) {
-    std::vector<std::uint8_t> tensor_of;
+    std::vector<std::uint32_t> tensor_of;
     const bool makes = launch.kind == KernelLaunch::Kind::embedding_backward;
     const ScratchSteps steps = scratch_of(launch);
     if (makes && steps.empty()) program_.steps.push_back({StepKind::allocate, launch.result});
@@ -229,9 +229,9 @@ class Compiler {
       }
       const bool result = step.kind == ScratchStep::Kind::result;
       tensor_of.resize(block + 1);
-      tensor_of[block] =
-          result ? launch.result
-                 : static_cast<std::uint8_t>(program_.made_gradients.size() - made.gradients.begin);
+      tensor_of[block] = result ? launch.result
+                                : static_cast<std::uint32_t>(program_.made_gradients.size()) -
+                                      made.gradients.begin;
       if (!result) program_.made_gradients.push_back({0, step.bytes, Holding::temporaries});
       program_.steps.push_back({StepKind::allocate, tensor_of[block]});
     }

@@ -47,6 +47,13 @@ struct HandedGradient {
   std::int64_t sum_bytes = 0;  ///< of the sum where it cannot be added in place
 };
 
+/// A Step of an op, or of the kernels that it launches: as many of these as the sizes ask for.
+struct ProgramStep {
+  StepKind kind = StepKind::allocate;
+  /// Counted from OpProgram::gradients, ::scratch or ::saved on.
+  std::uint32_t tensor = 0;
+};
+
 /// By its shape the process keeps one.
 struct UnreadGradient {
   std::vector<std::int64_t> shape;
@@ -97,7 +104,7 @@ struct BlockProgram {
   std::vector<ScratchStep> launches;
   std::vector<TensorId> tensors;
   std::vector<MadeGradient> made_gradients;
-  std::vector<Step> steps;
+  std::vector<ProgramStep> steps;
   std::vector<HandedGradient> handed;
   TensorId output = 0;
 };

@@ -182,7 +182,7 @@ class Engine {
   void run_backward(const OpSite& site);
   Slot take_incoming(const OpSite& site, const OpProgram& op);
   void run_steps(const OpSite& site, const OpProgram& op, Slice steps);
-  void drop_early(const OpSite& site, const OpProgram& op, std::uint8_t place);
+  void drop_early(const OpSite& site, const OpProgram& op, std::uint32_t place);
   void make_again(const OpSite& site, const OpProgram& op);
   void drop_saved(const OpSite& site, const OpProgram& op);
   /// `kept`: what the op saved first, where that becomes a gradient.
@@ -208,7 +208,7 @@ class Engine {
   void find_ends_of_split(const StageSites& sites, SplitBackward& plan) const;
   void end_nodes(const std::vector<std::uint32_t>& sites);
   [[nodiscard]] bool is_of_weights(const OpSite& site, const OpProgram& op,
-                                   std::uint8_t tensor) const;
+                                   std::uint32_t tensor) const;
   void run_part(const OpSite& site, const OpProgram& op, bool weights);
   void run_inputs_part(const OpSite& site, const OpProgram& op, const Slot& incoming);
   [[nodiscard]] StorageId adopt(std::uint32_t parameter, StorageId gradient);
@@ -262,7 +262,7 @@ class Engine {
   std::vector<StorageId> made_;                    // of the running backward node
   std::vector<StorageId> extra_incoming_;
   std::vector<StorageId> made_again_;
-  std::vector<std::uint8_t> dropped_;                // of what the running node saved
+  std::vector<std::uint32_t> dropped_;               // of what the running node saved
   std::array<std::array<bool, 2>, 2> workspaces_{};  // by thread and library
   Thread thread_ = Thread::forward;
   Origin origin_ = Origin::forward;
@@ -277,7 +277,7 @@ class Engine {
   const Checkpoint* detached_ = nullptr;    // whose inputs are leaves of a backward of its own
   const SplitBackward* split_ = nullptr;    // whose first part runs
   std::vector<StorageId>* kept_ = nullptr;  // by its group
-  bool keeps_graph_ = false;  // of the running forward: no checkpoint runs it again
+  bool keeps_graph_ = false;                // of the running forward: no checkpoint runs it again
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
 };
 

@@ -115,7 +115,7 @@ Engine::Slot Engine::take_incoming(const OpSite& site, const OpProgram& op) {
 void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = steps.begin; i < steps.end; ++i) {
-    const Step& step = program.steps[i];
+    const ProgramStep& step = program.steps[i];
     if (step.kind == StepKind::drop_saved) {
       drop_early(site, op, step.tensor);
       continue;
@@ -139,7 +139,7 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
 void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
-    const auto place = static_cast<std::uint8_t>(i - op.saved.begin);
+    const std::uint32_t place = i - op.saved.begin;
     if (std::find(dropped_.begin(), dropped_.end(), place) != dropped_.end()) continue;
     recorder_.release(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
   }
@@ -147,7 +147,7 @@ void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
 }
 
 /// Where the forward ran again all that was saved has gone by then.
-void Engine::drop_early(const OpSite& site, const OpProgram& op, std::uint8_t place) {
+void Engine::drop_early(const OpSite& site, const OpProgram& op, std::uint32_t place) {
   if (unpacks_) return;
   const TensorId saved = order_.program(site).tensors[op.saved.begin + place];
   recorder_.release(storages_[order_.storage_cell(site.instance, saved)]);

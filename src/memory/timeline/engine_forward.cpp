@@ -164,7 +164,7 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
 void Engine::follow_course(const OpSite& site, const OpProgram& op, Mode mode) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.course.begin; i < op.course.end; ++i) {
-    const Step& step = program.steps[i];
+    const ProgramStep& step = program.steps[i];
     const std::uint32_t made = op.scratch.begin + step.tensor;
     if (step.kind == StepKind::free) {
       drop_scratch(site, made);

@@ -74,7 +74,7 @@ void Engine::end_nodes(const std::vector<std::uint32_t>& sites) {
 }
 
 /// Whether a tensor of the node's backward is its parameter's gradient, or scratch beside it.
-bool Engine::is_of_weights(const OpSite& site, const OpProgram& op, std::uint8_t tensor) const {
+bool Engine::is_of_weights(const OpSite& site, const OpProgram& op, std::uint32_t tensor) const {
   const BlockProgram& program = order_.program(site);
   const auto begin = program.handed.begin() + op.handed.begin;
   const auto end = program.handed.begin() + op.handed.end;

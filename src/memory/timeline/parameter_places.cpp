@@ -11,7 +11,11 @@ namespace {
 class PlaceFinder {
  public:
   PlaceFinder(const Graph& graph, const ForwardOrder& order, const Timeline& timeline)
-      : graph_(graph), order_(order), timeline_(timeline), taken_(timeline.parameters.size()) {}
+      : graph_(graph), order_(order), timeline_(timeline), taken_(timeline.parameters.size()) {
+    for (const TensorPlace& place : timeline.parameters) {
+      knows_layers_ = knows_layers_ || place.layer > 0;
+    }
+  }
 
   std::vector<std::uint32_t> find() && {
     std::vector<std::uint32_t> places;
@@ -27,7 +31,8 @@ class PlaceFinder {
 
  private:
   /// The first tensor of the use's layer and size that no other use has, and of its name where
-  /// `named` asks for it.
+  /// `named` asks for it. A plain list's tensors are of no layer, and stand in the order of their
+  /// uses.
   [[nodiscard]] std::size_t find(const ParameterUse& use, bool named) const {
     const Tensor& tensor =
         graph_.blocks[order_.instances()[use.instance].block].tensors[use.tensor];
@@ -35,7 +40,8 @@ class PlaceFinder {
     const std::int64_t layer = timeline_.places[use.instance].layer;
     for (std::size_t i = 0; i < taken_.size(); ++i) {
       const TensorPlace& place = timeline_.parameters[i];
-      if (taken_[i] || place.layer != layer || place.elements != use.elements) continue;
+      const bool elsewhere = knows_layers_ && place.layer != layer;
+      if (taken_[i] || elsewhere || place.elements != use.elements) continue;
       if (!named || graph_.parameters.parameters[place.row].name.ends_with(name)) return i;
     }
     return taken_.size();
@@ -45,6 +51,7 @@ class PlaceFinder {
   const ForwardOrder& order_;
   const Timeline& timeline_;
   std::vector<bool> taken_;
+  bool knows_layers_ = false;
 };
 
 }  // namespace
