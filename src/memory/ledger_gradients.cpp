@@ -46,6 +46,14 @@ std::vector<LedgerTerm> LedgerGradients::all() const {
            ""}};
 }
 
+std::vector<LedgerTerm> LedgerGradients::kept(const Expr& missing) const {
+  if (!persist_) return {};
+  const bool summed = units_.exist() && units_.sum();
+  std::vector<LedgerTerm> terms = summed ? std::vector{units_.all_sums()} : all();
+  if (!terms.empty()) terms.front().formula -= missing;
+  return terms;
+}
+
 /// In the fused step; lists of temporaries take more than what these gave back before.
 LedgerTerm LedgerGradients::relaid() const {
   Expr elements;
@@ -83,7 +91,36 @@ Expr LedgerGradients::unreduced_elements() const {
   return elements_[first] - graph_.blocks[first].trained_parameters();
 }
 
+/// MegatronStates::make_buffers(): chunk by chunk, of each the experts last, weights are copied
+/// into a flat buffer with one for gradients beside it, and then go. The chunks are taken as equal;
+/// the last one's copies are the most.
+std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
+  if (!is_megatron_ || !job_.parallelism.distributed_optimizer) return {};
+  const Recipe& recipe = training_.recipe;
+  const Expr all = Symbol::parameters;
+  const Expr chunks = job_.parallelism.virtual_stages;
+  const bool has_experts =
+      std::any_of(graph_.parameters.parameters.begin(), graph_.parameters.parameters.end(),
+                  [](const ParameterTensor& row) { return row.expert_parallel; });
+  const Expr experts = has_experts ? Expr(Symbol::expert_parameters) / chunks : Expr();
+  const auto made = [&](const Expr& flat, const Expr& waiting) {
+    const auto term = [](const char* name, TermGroup group, DType type, const Expr& elements) {
+      return LedgerTerm{name, group, size_of(type) * elements,
+                        "Megatron-core 0.16.1, param_and_grad_buffer.py", ""};
+    };
+    std::vector<LedgerTerm> terms = buffer_terms(graph_.parameters);
+    terms.push_back(term("flat weights", TermGroup::weights, recipe.weights, flat));
+    terms.push_back(term("weights that are copied", TermGroup::weights, recipe.weights, waiting));
+    terms.push_back(term("flat gradients", TermGroup::gradients, recipe.gradients, flat));
+    return DeepSpeedTerms::Instant{"flat buffers, before the first step", std::move(terms), false};
+  };
+  std::vector<DeepSpeedTerms::Instant> instants{made(all - experts, all / chunks)};
+  if (has_experts) instants.push_back(made(all, experts));
+  return instants;
+}
+
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
+  if (is_megatron_) return flat_buffers();
   if (!units_.exist()) return zero_.steps(graph_);
   std::vector<LedgerTerm> flattening = units_.flattening();
   if (flattening.empty()) return {};

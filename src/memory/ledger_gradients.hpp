@@ -43,8 +43,9 @@ class LedgerGradients {
 
   /// All of them, between the backward pass and zero_grad.
   [[nodiscard]] std::vector<LedgerTerm> all() const;
-  /// Whether they are there in the forward pass too.
-  [[nodiscard]] bool persist() const { return persist_; }
+  /// What is there in the forward pass too, from one micro-step to the next; of a pipeline's sums
+  /// `missing` are still to come.
+  [[nodiscard]] std::vector<LedgerTerm> kept(const Expr& missing) const;
   /// What the optimizer's step makes of those that no unit reduces.
   [[nodiscard]] LedgerTerm relaid() const;
 
@@ -66,6 +67,7 @@ class LedgerGradients {
   [[nodiscard]] Expr later(const Site& site, bool reduced) const;
   [[nodiscard]] Expr waiting_elements(const Site& site) const;
   [[nodiscard]] Expr unreduced_elements() const;
+  [[nodiscard]] std::vector<DeepSpeedTerms::Instant> flat_buffers() const;
   [[nodiscard]] std::vector<LedgerTerm> terms(const Site& site, const Moment& moment,
                                               const Expr& later) const;
 

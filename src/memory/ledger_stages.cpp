@@ -82,8 +82,8 @@ void LedgerStages::follow_torchtitan() {
     const std::int64_t ways = (is_first(stage) ? 0 : 1) + (is_last(stage) ? 0 : 1);
     // The gradient that the input holds, unless it is in a buffer of the stage before.
     const bool handed = stage > 0 && hands_on_here(stage - 1);
-    received +=
-        Expr(ways + (splits(stage) && !handed ? 1 : 0)) * Expr(Symbol::micro_batches) * stream_;
+    received += Expr(ways) * Expr(Symbol::micro_batches) * stream_;
+    if (!handed) received += held_by_inputs(stage) * stream_;
   }
   find_lives();
   const Expr ids = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len) * Expr(Symbol::context) *
@@ -92,6 +92,17 @@ void LedgerStages::follow_torchtitan() {
       {"buffers for what other stages send", TermGroup::activations, received, kSource, ""},
       {"batch", TermGroup::buffers, Expr(2) * Expr(Symbol::micro_batches) * ids,
        "torchtitan 0.2.2, train_step: ids and labels of all micro-batches", ""}};
+}
+
+/// The micro-batches whose input holds its gradient until the next step: those of which a first
+/// part of the backward makes it. DualPipeV's are of its end alone, whatever their number.
+Expr LedgerStages::held_by_inputs(std::size_t stage) const {
+  if (!splits(stage)) return {};
+  if (job_.parallelism.schedule != Schedule::dual_pipe_v) return Symbol::micro_batches;
+  const auto actions = actions_of(Schedule::dual_pipe_v, place_, 2 * place_.ranks);
+  return std::count_if(actions.begin(), actions.end(), [stage](const PipelineAction& action) {
+    return action.part == BackwardPart::inputs && action.chunk == static_cast<std::int64_t>(stage);
+  });
 }
 
 /// What a stage's last layer is given is one of those buffers.
@@ -283,12 +294,15 @@ void LedgerStages::find_lives() {
 /// Of one micro-batch alone the gradients are counted as they come.
 LedgerStages::Life LedgerStages::life_of(const InFlight& moment, std::size_t stage) const {
   const bool persists = job_.training->gradient_accumulation > 1;
-  Life life{{}, !persists || moment.has_sums[stage], moment.has_fresh[stage], moment.part};
+  Life life;
+  life.has_sums = !persists || moment.has_sums[stage];
+  life.has_fresh = moment.has_fresh[stage];
+  life.part = moment.part;
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     life.others += Expr(moment.micro_batches[i]) * kept_[i];
     life.others += Expr(moment.waiting[i]) * waits_with(i);
     if (moment.has_fresh[i] && i != stage) life.others += fresh_of(i);
-    if (persists && !moment.has_sums[i]) life.others -= sums_of(i);
+    if (persists && !moment.has_sums[i]) life.missing_sums += sums_of(i);
   }
   return life;
 }

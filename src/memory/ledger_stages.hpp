@@ -23,7 +23,8 @@ class LedgerStages {
 
   /// A moment of the schedule when a stage works.
   struct Life {
-    Expr others;           ///< activations of the other micro-batches, less sums to come
+    Expr others;           ///< activations of the other micro-batches
+    Expr missing_sums;     ///< of all stages' sums of gradients those that are still to come
     bool has_sums = true;  ///< the stage's own sums of gradients are there
     /// and gradients of a second part, which the next first one adds to them
     bool has_fresh = false;
@@ -38,7 +39,8 @@ class LedgerStages {
   /// adopted, those before the one that the moment makes; a table's sum is made beside its
   /// gradient.
   [[nodiscard]] LedgerTerm adopted(const Life& life, const Site& site, const Moment& moment) const;
-  /// The same, in the backward of the site's block: what is named between the stages.
+  /// The same, in the backward of the site's block: what is named between the stages, less what of
+  /// its activations lies in the buffers among residents().
   [[nodiscard]] Expr passing(const Site& site) const;
   /// At the end of the second part of a stage's backward: what nodes without parameters saved, the
   /// weights' gradients, and the last of them as it is made beside what it is made of. Nothing
@@ -79,6 +81,7 @@ class LedgerStages {
   /// Whether the stage's backwards have two parts: without an input that wants a gradient the first
   /// is empty.
   [[nodiscard]] bool splits(std::size_t stage) const;
+  [[nodiscard]] Expr held_by_inputs(std::size_t stage) const;
   void find_lives();
   [[nodiscard]] Life life_of(const InFlight& moment, std::size_t stage) const;
   /// Moments of one kind differ in bytes alone: by part, and with and without sums.

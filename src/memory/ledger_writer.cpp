@@ -113,21 +113,17 @@ class LedgerWriter {
     add_terms(always_, process_terms(graph_));
     add_terms(always_, gradients_.zero().residents());
     add_terms(always_, stages_.residents());
-    for (LedgerTerm& term : gradients_.all()) add_term(all_gradients_, std::move(term));
-    kept_gradients_ = all_gradients_;
-    if (units_.exist() && units_.sum()) kept_gradients_ = {terms_.add(units_.all_sums())};
+    add_terms(all_gradients_, gradients_.all());
   }
 
-  [[nodiscard]] Alive residents() const {
+  [[nodiscard]] Alive residents() {
     Alive alive = always_;
-    if (gradients_.persist()) {
-      alive.insert(alive.end(), kept_gradients_.begin(), kept_gradients_.end());
+    for (LedgerTerm& term : gradients_.kept(life_->missing_sums)) {
+      const bool partly = !life_->missing_sums.is_zero();
+      const bool none = partly && terms_.bound(term.formula).evaluate(Sizes{}) == 0;
+      if (!none) add_term(alive, std::move(term));
     }
     return alive;
-  }
-
-  void add_all_gradients(Alive& alive) const {
-    alive.insert(alive.end(), all_gradients_.begin(), all_gradients_.end());
   }
 
   void add_term(Alive& alive, LedgerTerm term) {
@@ -166,9 +162,7 @@ class LedgerWriter {
     add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations,
                      stages_.in_flight(*life_, site, second),
                      "a pipeline's schedule: their forwards have run, their backwards not", ""});
-    add_term(alive, {"tensors between stages", TermGroup::activations,
-                     second ? stages_.passing(site) : Expr(),
-                     "the schedule's function: what it has names for", ""});
+    if (second) add_between_stages(alive, site);
     add_term(alive,
              {"weights cast by autocast", TermGroup::weights, casts,
               "torch.autocast: a copy of every matmul weight in the compute type, from forward "
@@ -196,6 +190,20 @@ class LedgerWriter {
              {"activations: layers recomputed before this one", TermGroup::activations,
               beside * graph_.blocks[site.block].saved_bytes(false),
               "torch.utils.checkpoint: a checkpoint of several layers comes back whole", ""});
+  }
+
+  /// Where more of the running micro-batch lies in buffers than stands between the stages, its
+  /// activations count it already.
+  void add_between_stages(Alive& alive, const Site& site) {
+    const Expr between = stages_.passing(site);
+    if (between.evaluate(graph_.sizes) >= 0) {
+      return add_term(alive, {"tensors between stages", TermGroup::activations, between,
+                              "the schedule's function: what it has names for", ""});
+    }
+    LedgerTerm buffers = stages_.residents().front();
+    const std::uint16_t all = terms_.add(buffers);
+    buffers.formula += between;
+    std::replace(alive.begin(), alive.end(), all, terms_.add(std::move(buffers)));
   }
 
   /// What the model's forward holds beside what autograd keeps; backward, what checkpoints do of
@@ -327,7 +335,7 @@ class LedgerWriter {
       terms_.instant(hook.name, "reductions", std::move(alive));
     }
     Alive after_backward = always_;
-    add_all_gradients(after_backward);
+    after_backward.insert(after_backward.end(), all_gradients_.begin(), all_gradients_.end());
     if (!stages_.hold_batch()) add_term(after_backward, batch_term(graph_));
     if (training_.clip_gradients) {
       Alive alive = after_backward;
@@ -344,7 +352,7 @@ class LedgerWriter {
 
   void write_textbook_instant() {
     Alive alive = always_;
-    add_all_gradients(alive);
+    alive.insert(alive.end(), all_gradients_.begin(), all_gradients_.end());
     Site end;
     end.before.assign(graph_.blocks.size(), 0);
     for (const BlockRun& run : graph_.order) end.before[run.block] += run.repeat;
@@ -369,7 +377,6 @@ class LedgerWriter {
   LedgerGradients gradients_;
   Alive always_;
   Alive all_gradients_;
-  Alive kept_gradients_;  // from one micro-step to the next
   Expr shared_tables_;
   Expr layer_input_;
   std::vector<PassedOn> passed_on_;

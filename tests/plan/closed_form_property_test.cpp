@@ -315,6 +315,20 @@ TEST_CASE("so is that of a stage of Megatron-core: to 0.01 % in three jobs of fo
   CHECK(close >= kJobs * 3 / 4);
 }
 
+TEST_CASE("it sees the flat buffers that are made before the first step, where they are most") {
+  for (const char* model : {"mixtral-8x22b", "llama-3-70b", "mixtral-8x7b"}) {
+    for (const char* chunks : {"", ", schedule: interleaved, virtual_stages: 2"}) {
+      const std::string spec = "model: " + std::string(model) +
+                               "\ntraining: {seq_len: 4096, implementation: megatron, recompute: "
+                               "full, gradient_accumulation: 8}\nparallelism: {data: 16, tensor: "
+                               "4, pipeline: 4, sequence: true, distributed_optimizer: true" +
+                               chunks + "}\nhardware: {gpu: h100-sxm-80gb}\n";
+      INFO(spec);
+      CHECK(distance_of(spec, 1) <= 0.01);
+    }
+  }
+}
+
 TEST_CASE("and that of a stage with experts: to 0.1 % in nine of ten") {
   constexpr int kJobs = 40;
   Specs specs(4);

@@ -201,8 +201,8 @@ struct Timeline {
 };
 
 /// The timeline of `job`'s training or inference (one is present) on one GPU over `graph`, the
-/// graph of that rank of the job's pipeline, or why there is none. Of many micro-steps the first
-/// eight stand for all: from the second on they are equal. Throws OverflowError.
+/// graph of that rank of the job's pipeline, or why there is none. Of many micro-steps a few
+/// are followed, and what the others leave alive stands beside them. Throws OverflowError.
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
                                                    std::int64_t pipeline_rank = 0);
 

@@ -31,6 +31,7 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       optimizer_(optimizer),
       recorder_(recorder),
       habits_(loop_habits_of(training_.implementation.loop)),
+      others_(recorder),
       scaler_(recorder),
       sums_targets_(job.parallelism.data > 1),
       clips_(!uses_deepspeed(job) && !job.parallelism.offload.optimizer &&
@@ -95,8 +96,16 @@ void TrainingLoop::step(std::uint16_t number) {
 }
 
 void TrainingLoop::run_micro_steps() {
-  const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
-  for (std::int64_t i = 1; i <= count; ++i) micro_step(static_cast<std::uint16_t>(i));
+  const std::int64_t all = training_.gradient_accumulation;
+  const std::int64_t count = std::min(all, kMostMicroSteps);
+  others_.end_with_model();
+  for (std::int64_t i = 1; i <= count; ++i) {
+    const bool model = i + 2 == count;  // in the last one there is only what all of them leave
+    if (i == count && count < all) others_.add(others_.left_by_model(), all - count);
+    if (model) others_.begin_model();
+    micro_step(static_cast<std::uint16_t>(i));
+    if (model) others_.end_model();
+  }
 }
 
 /// All micro-batches are one batch of the loader's. The last stage's losses are stacked, summed and
@@ -150,6 +159,7 @@ void TrainingLoop::return_from_step() {
   for (const Loss& loss : std::exchange(losses_, {})) drop(loss);
   drop(std::exchange(loss_, {}));
   recorder_.release(std::exchange(norm_, kNoStorage));
+  others_.end_with_model();
 }
 
 /// A float where one rank trains alone; else the sum is read back.

@@ -10,6 +10,7 @@
 #include "optimizer_run.hpp"
 #include "pipeline_stages.hpp"
 #include "recorder.hpp"
+#include "stand_ins.hpp"
 
 namespace memest {
 
@@ -66,6 +67,7 @@ class TrainingLoop {
   Recorder& recorder_;
   const LoopHabits& habits_;
   PipelineStages* stages_ = nullptr;  // null: the whole model is one
+  StandIns others_;                   // of micro-steps that are not followed
   GradientScaler scaler_;
   bool sums_targets_ = false;
   bool clips_ = false;  // DeepSpeed does it within its own step, an offloaded optimizer on the host

@@ -30,6 +30,8 @@ PipelineStages::PipelineStages(const Parts& parts)
       recorder_(parts.recorder),
       place_(place_of(parts.job.parallelism, parts.rank)),
       micro_batches_(parts.job.training->gradient_accumulation),
+      followed_(std::min(micro_batches_, kMostMicroSteps * place_.ranks)),
+      others_(parts.recorder),
       gathered_(static_cast<std::size_t>(place_.chunks)) {
   const TrainingSpec& training = *job_.training;
   const Parallelism& parallelism = job_.parallelism;
@@ -123,7 +125,7 @@ void PipelineStages::learn_shapes(std::size_t stage) {
 }
 
 std::vector<StorageId> PipelineStages::receive_buffers() {
-  const std::int64_t count = std::min(micro_batches_, kMostBuffers);
+  const std::int64_t count = std::min(micro_batches_, std::max(kMostBuffers, followed_));
   std::vector<StorageId> buffers;
   for (std::int64_t i = 0; i < count; ++i) {
     buffers.push_back(make(stream_bytes_, Holding::batch, LoopTensor::received));
@@ -259,35 +261,65 @@ void PipelineStages::reduce(std::size_t stage) {
   gathered_[stage] = false;
 }
 
+void PipelineStages::act(const PipelineAction& action) {
+  if (action.forward) return forward(action);
+  switch (action.part) {
+    case BackwardPart::whole:
+      return backward(action);
+    case BackwardPart::inputs:
+      return backward_inputs(action);
+    case BackwardPart::weights:
+      return backward_weights(action);
+  }
+  unreachable("every part of a backward runs");
+}
+
+/// Whether it has taken the place of a buffer: of every micro-batch there is one of these.
+bool PipelineStages::is_received(StorageId storage) const {
+  const auto has = [storage](const std::vector<StorageId>& list) {
+    return std::find(list.begin(), list.end(), storage) != list.end();
+  };
+  return std::any_of(buffers_.begin(), buffers_.end(), [&has](const Buffers& buffers) {
+    return has(buffers.inputs) || has(buffers.gradients);
+  });
+}
+
+void PipelineStages::stand_in_for_others() {
+  if (micro_batches_ == followed_) return;
+  std::vector<StorageId> left = others_.left_by_model();
+  std::erase_if(left, [this](StorageId storage) { return is_received(storage); });
+  others_.add(left, micro_batches_ - followed_);
+}
+
 std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
   inputs_ = inputs;
   labels_ = labels;
   for (const StorageId gradient : std::exchange(input_gradients_, {})) recorder_.release(gradient);
+  others_.end_with_model();
   if (buffers_.empty()) initialize();
-  const std::int64_t count = std::min(micro_batches_, kMostMicroSteps * place_.ranks);
-  const std::vector<PipelineAction> actions = actions_of(job_.parallelism.schedule, place_, count);
-  std::vector<std::int64_t> left(buffers_.size(), count);  // backwards, by stage
+  const std::vector<PipelineAction> actions =
+      actions_of(job_.parallelism.schedule, place_, followed_);
+  // Neither is of the beginning or of the end, and the one has left what it leaves before the
+  // other.
+  const std::int64_t model = followed_ / 4;
+  const std::int64_t behind = 3 * followed_ / 4;
+  bool others_stand = false;
+  std::vector<std::int64_t> left(buffers_.size(), followed_);  // backwards, by stage
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const auto stage = static_cast<std::size_t>(actions[i].chunk);
+    if (!others_stand && actions[i].micro_batch == behind) {
+      stand_in_for_others();
+      others_stand = true;
+    }
     if (is_interleaved() && units_ != nullptr) {
       gather_ahead(actions, i);
       units_->take_stage_apart(stage);
     }
-    if (actions[i].forward) {
-      forward(actions[i]);
-      continue;
-    }
-    switch (actions[i].part) {
-      case BackwardPart::whole:
-        backward(actions[i]);
-        break;
-      case BackwardPart::inputs:
-        backward_inputs(actions[i]);
-        continue;
-      case BackwardPart::weights:
-        backward_weights(actions[i]);
-        break;
-    }
+    if (actions[i].micro_batch == model) others_.begin_model();
+    act(actions[i]);
+    if (actions[i].micro_batch == model) others_.end_model();
+    if (others_stand) others_.end_with_model();
+    if (actions[i].forward || actions[i].part == BackwardPart::inputs) continue;
     if (--left[stage] == 0) reduce(stage);
   }
   recorder_.release(std::exchange(output_, kNoStorage));

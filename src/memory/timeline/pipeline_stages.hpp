@@ -7,6 +7,9 @@
 //   backward     Whole gradients are summed up (ShardedUnits); a stage's last backward reduces
 //   them.
 //
+// A schedule repeats itself between its beginning and its end: of many micro-batches a few for
+// every rank are followed, and what one of them leaves alive stands there for each of the others.
+//
 // Source: torch/distributed/pipelining/stage.py, schedules.py.
 #pragma once
 
@@ -19,6 +22,7 @@
 #include "memest/spec/pipeline_schedule.hpp"
 #include "recorder.hpp"
 #include "sharded_units.hpp"
+#include "stand_ins.hpp"
 
 namespace memest {
 
@@ -73,6 +77,9 @@ class PipelineStages {
   void backward_inputs(const PipelineAction& action);
   void backward_weights(const PipelineAction& action);
   void send_back(StorageId gradient);
+  void act(const PipelineAction& action);
+  [[nodiscard]] bool is_received(StorageId storage) const;
+  void stand_in_for_others();
   void reduce(std::size_t stage);
 
   const Job& job_;
@@ -81,6 +88,8 @@ class PipelineStages {
   Recorder& recorder_;
   PipelinePlace place_;
   std::int64_t micro_batches_;
+  std::int64_t followed_;  ///< of them, one by one
+  StandIns others_;
   std::int64_t stream_bytes_ = 0;  ///< of what stages send each other
   std::int64_t ids_bytes_ = 0;     ///< of a micro-batch
   std::vector<Buffers> buffers_;   // by stage; empty before the first step

@@ -354,7 +354,10 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (wrapped_later) recorder.end();
   const Wrapper wrapper = wrapper_of({job, graph, inventory, order}, recorder, placement.spare());
   if (!wrapped_later) recorder.end();
-  Engine engine(graph, order, settings_of(job, wrapper.hooks.get()), recorder);
+  EngineSettings settings = settings_of(job, wrapper.hooks.get());
+  // torch.distributed.pipelining takes the loss whatever loop steps its schedule.
+  if (job.parallelism.pipeline > 1) settings.loss_outside = true;
+  Engine engine(graph, order, settings, recorder);
   if (job.inference) {
     InferenceLoop loop(order, engine, recorder);
     for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
