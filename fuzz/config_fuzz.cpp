@@ -51,8 +51,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   try {
-    const Checked<ModelSpec> model = read_hf_config(config.value(), "fuzz");
-    expect(model.ok() || !render(model.diagnostics(), {}).empty(), "a refusal that says nothing");
+    for (const ConfigPart part : {ConfigPart::whole, ConfigPart::text}) {
+      const Checked<ModelSpec> model = read_hf_config(config.value(), "fuzz", part);
+      expect(model.ok() || !render(model.diagnostics(), {}).empty(), "a refusal that says nothing");
+    }
   } catch (
       const OverflowError&) {  // sizes whose product leaves 64 bits: the tool answers in a sentence
   }

@@ -23,6 +23,7 @@ struct Arguments {
   std::vector<std::string> gpus;           ///< --gpu NAME[,NAME]
   std::vector<std::int64_t> counts;        ///< --gpus N[,N]
   std::vector<std::string> overrides;      ///< --set KEY=VALUE
+  bool text_only = false;                  ///< --text-only: of a multimodal config
   Objective objective = Objective::money;  ///< --objective NAME
   std::optional<Growth> largest;           ///< --largest NAME
   std::optional<double> tokens;            ///< --tokens N

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "command.hpp"
+#include "memest/diag/expect.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/report/check_report.hpp"
 #include "spec.hpp"
@@ -20,22 +21,25 @@ CheckedFile check_one(const std::string& file, const Arguments& arguments) {
   return check_file(file, job.value(), estimate_job(job.value()));
 }
 
-/// Bad input outweighs a budget that is broken: the answer is not known then.
-ExitCode code_of(const std::vector<CheckedFile>& files) {
-  ExitCode code = ExitCode::yes;
-  for (const CheckedFile& file : files) {
-    switch (file.status()) {
-      case FileStatus::within:
-        break;
-      case FileStatus::over:
-        code = std::max(code, ExitCode::no);
-        break;
-      case FileStatus::invalid:
-        code = std::max(code, ExitCode::bad_input);
-        break;
-    }
+ExitCode code_of(FileStatus status) {
+  switch (status) {
+    case FileStatus::within:
+      return ExitCode::yes;
+    case FileStatus::over:
+      return ExitCode::no;
+    case FileStatus::not_known:
+      return ExitCode::not_known;
+    case FileStatus::invalid:
+      return ExitCode::bad_input;
   }
-  return code;
+  unreachable("a file status beyond the enum");
+}
+
+/// The worst of all: what cannot be told outweighs a budget that is broken, bad input both.
+ExitCode code_of(const std::vector<CheckedFile>& files) {
+  FileStatus worst = FileStatus::within;
+  for (const CheckedFile& file : files) worst = std::max(worst, file.status());
+  return code_of(worst);
 }
 
 std::string shown(const std::vector<CheckedFile>& files, const Arguments& arguments,

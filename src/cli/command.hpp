@@ -50,7 +50,8 @@ enum Flags : std::uint16_t {
   kPlotFlag = 128,       ///< --plot: a drawing
   kCalibrateFlags = 64,  ///< --from, --gpu, --load, --rows, ...: what a profile is made of
   kDeviceFlag = 256,     ///< --device: what is measured
-  kPlanFlags = 512       ///< --objective, --front, --largest, ...: what is searched for
+  kPlanFlags = 512,      ///< --objective, --front, --largest, ...: what is searched for
+  kConfigFlag = 4096,    ///< --text-only: how a Hugging Face config is read
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();

@@ -10,7 +10,7 @@ constexpr std::string_view kSpecWords = "SPEC...";
 
 constexpr std::array<Command, 18> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kPlanFlags | kFormatFlags,
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
      "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
      "right. Without --gpu the spec's own GPU is considered, else every GPU of the catalog (--gpu "
      "all in any case); without --gpus 1, 2, 4 and 8 of them. What the spec writes itself "
@@ -19,31 +19,33 @@ constexpr std::array<Command, 18> kCommands = {{
      "Exit code 1 says that nothing fits.",
      "memest plan configs/models/llama-3-8b.yaml --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
-     kAnyNumber, kSpecFlags | kFormatFlags,
+     kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags,
      "--gpu and --gpus replace the spec's hardware, with as many data-parallel ranks.\n"
      "Exit code 1 says that it does not fit.",
      "memest estimate configs/models/llama-3-8b.yaml --set training.micro_batch=2", run_estimate},
     {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,
-     2, kSpecFlags | kFormatFlags, "TERM is a part of a number's name: memory, optimizer, step.",
+     2, kSpecFlags | kConfigFlag | kFormatFlags,
+     "TERM is a part of a number's name: memory, optimizer, step.",
      "memest explain configs/models/llama-3-8b.yaml optimizer", run_explain},
     {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags | kAgainstFlags | kEventFlags,
+     kSpecWords, 1, kAnyNumber,
+     kSpecFlags | kConfigFlag | kFormatFlags | kAgainstFlags | kEventFlags,
      "Every allocation and free of the first steps, as eager PyTorch 2.11 makes them, run through "
      "its allocator under the GPU's memory. --against compares them with a recorded trace (text or "
      "gzip) and names the first event that differs, with block and operator.\n"
      "Exit code 1 says that it runs out of memory or, with --against, that an event differs.",
      "memest timeline gpt2", run_timeline},
     {"roofline", "Each operation's intensity against the ridge, and what it reaches of its roof",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kFormatFlags | kPlotFlag,
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kPlotFlag,
      "The roof is the datasheet's: its bandwidth up to the ridge point, its peak beyond. --plot "
      "draws "
      "the operations below it.",
      "memest roofline gpt2 --gpu a100-sxm-80gb", run_roofline},
     {"check", "Whether each file stays within its budget", kSpecWords, 1, kAnyNumber,
-     kSpecFlags | kCheckFormats,
+     kSpecFlags | kConfigFlag | kCheckFormats,
      "Each file is held to its own section `budget` and to the capacity of the GPU that it names.\n"
-     "Exit code 0: all within; 1: one is over; 2: one is no spec, or its budget cannot be "
-     "estimated.",
+     "Exit code 0: all within; 1: one is over; 4: of one it is not known; 2: one is no spec. The "
+     "last of these that holds.",
      "memest check configs/models/llama-3-8b.yaml --format github", run_check},
     {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
      1, kAnyNumber, kFormatFlags | kRecordFlags | kPlotFlag,
@@ -52,7 +54,7 @@ constexpr std::array<Command, 18> kCommands = {{
      "for what is not available yet is counted with the sentence that says so.\n"
      "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
      "memest validate tests/truth/nanogpt.records.jsonl", run_validate},
-    {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kNoFlags,
+    {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kConfigFlag,
      "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
      "with --output, to a file.",
      "memest import tests/truth/configs/llama-3-8b/config.json --output llama-3-8b.yaml",

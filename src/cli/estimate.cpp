@@ -5,6 +5,16 @@
 #include "spec.hpp"
 
 namespace memest {
+namespace {
+
+/// Whether it fits is the question; without its memory nobody knows.
+ExitCode code_of(const JobEstimate& estimate) {
+  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
+  if (memory == nullptr) return ExitCode::not_known;
+  return memory->verdict == Verdict::does_not_fit ? ExitCode::no : ExitCode::yes;
+}
+
+}  // namespace
 
 Outcome run_estimate(const Arguments& arguments, const Surroundings& surroundings) {
   const Checked<Job> job = read_configuration(arguments, arguments.words);
@@ -12,10 +22,8 @@ Outcome run_estimate(const Arguments& arguments, const Surroundings& surrounding
   const JobEstimate estimate = estimate_job(job.value());
   const Report report =
       report_estimate(job.value(), estimate, question_of(arguments, arguments.words, surroundings));
-  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
-  const bool refuses = memory != nullptr && memory->verdict == Verdict::does_not_fit;
-  return {refuses ? ExitCode::no : ExitCode::yes,
-          formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+  return {code_of(estimate), formatted(report, arguments.format, surroundings.out),
+          job.diagnostics()};
 }
 
 }  // namespace memest

@@ -14,10 +14,14 @@ Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings
   if (!job.ok()) return refused(job.diagnostics());
   const JobEstimate estimate = estimate_job(job.value());
   const Checked<std::vector<Explanation>> chosen = select(explain(job.value(), estimate), term);
-  if (!chosen.ok()) return refused(chosen.diagnostics());
-  const Report report = report_explanations(job.value(), estimate, chosen.value(),
+  const bool is_whole = std::holds_alternative<MemoryAnswer>(estimate.memory);
+  if (!chosen.ok() && is_whole) return refused(chosen.diagnostics());
+  const std::vector<Explanation> rows = chosen.ok() ? chosen.value() : std::vector<Explanation>();
+  const bool is_known = is_whole || (!term.empty() && !rows.empty());
+  const Report report = report_explanations(job.value(), estimate, {rows, is_known},
                                             question_of(arguments, files, surroundings));
-  return {ExitCode::yes, formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+  return {is_known ? ExitCode::yes : ExitCode::not_known,
+          formatted(report, arguments.format, surroundings.out), job.diagnostics()};
 }
 
 }  // namespace memest

@@ -6,10 +6,12 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 32> kFlags = {{
+constexpr std::array<FlagRow, 33> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
+    {"--text-only", "", "of a multimodal config its text model alone, without the towers",
+     kConfigFlag},
     {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags},
     {"--tokens", "N", "tokens of the whole training, as 300B or 2T; with --within", kPlanFlags},
     {"--within", "TIME", "how long they may take, as 14d or 36h", kPlanFlags},

@@ -14,7 +14,7 @@ constexpr std::string_view kIntroduction =
 
 constexpr std::string_view kExitCodes =
     "Exit codes: 0 yes, 1 no (does not fit, over budget), 2 bad input, 3 a file cannot be read or "
-    "written, 70 a bug in memest.";
+    "written, 4 not known (no answer for this model, framework or release), 70 a bug in memest.";
 
 std::string paragraphs(std::string_view text) {
   std::string out;

@@ -47,7 +47,8 @@ ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(Stream::err, arguments.color);
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
-  const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no;
+  const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no ||
+                          (outcome.code == ExitCode::not_known && !outcome.out.empty());
   if (!arguments.output.empty() && has_answer) {
     write_file(arguments.output, outcome.out);
   } else if (!arguments.quiet) {

@@ -56,8 +56,17 @@ std::size_t threads_of(const Arguments& arguments) {
 }
 
 ExitCode code_of(const PlanAnswer& answer) {
-  if (std::holds_alternative<Unavailable>(answer.unavailable)) return ExitCode::bad_input;
+  if (std::holds_alternative<Unavailable>(answer.unavailable)) return ExitCode::not_known;
   return answer.best.empty() ? ExitCode::no : ExitCode::yes;
+}
+
+ExitCode code_of(const std::vector<Largest>& answers) {
+  const auto fits = [](const Largest& one) { return one.value > 0; };
+  if (std::ranges::any_of(answers, fits)) return ExitCode::yes;
+  const auto is_unknown = [](const Largest& one) {
+    return std::holds_alternative<Unavailable>(one.plan);
+  };
+  return std::ranges::all_of(answers, is_unknown) ? ExitCode::not_known : ExitCode::no;
 }
 
 }  // namespace
@@ -82,9 +91,8 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
   if (arguments.largest) {
     const std::vector<Largest> largest = find_largest(request, *arguments.largest);
     const Report report = report_largest(request, *arguments.largest, largest, question);
-    const bool any = std::ranges::any_of(largest, [](const Largest& one) { return one.value > 0; });
-    return {any ? ExitCode::yes : ExitCode::no,
-            formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+    return {code_of(largest), formatted(report, arguments.format, surroundings.out),
+            job.diagnostics()};
   }
   const PlanAnswer answer = search_plans(request);
   PlanView view{.front = arguments.front};

@@ -4,6 +4,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/reader/read_job.hpp"
+#include "memest/report/diagnostics.hpp"
 
 namespace memest {
 namespace {
@@ -23,6 +24,7 @@ Diagnostic too_many(const char* flag) {
 ReadRequest request_of(const Arguments& arguments, const std::vector<std::string>& files) {
   ReadRequest request{files};
   for (const std::string& text : arguments.overrides) request.overrides.push_back({"--set", text});
+  if (arguments.text_only) request.overrides.push_back({"--text-only", "model.text_only=true"});
   return request;
 }
 
@@ -50,6 +52,7 @@ Question question_of(const Arguments& arguments, const std::vector<std::string>&
   for (const std::string& gpu : arguments.gpus) add("--gpu " + shell_quoted(gpu));
   for (const std::int64_t count : arguments.counts) add("--gpus " + std::to_string(count));
   for (const std::string& override_ : arguments.overrides) add("--set " + shell_quoted(override_));
+  if (arguments.text_only) add("--text-only");
   return {std::move(spec), std::string(surroundings.version)};
 }
 
@@ -71,7 +74,8 @@ std::string formatted(const Report& report, Format format, const RenderOptions& 
 }
 
 Outcome refused(Diagnostics diagnostics) {
-  return {ExitCode::bad_input, "", std::move(diagnostics)};
+  const ExitCode code = is_unavailable(diagnostics) ? ExitCode::not_known : ExitCode::bad_input;
+  return {code, "", std::move(diagnostics)};
 }
 
 std::string shell_quoted(const std::string& word) {

@@ -103,8 +103,13 @@ std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estima
   const Budget& budget = job.budget;
   const double share = 1 - budget.margin;
   std::vector<BudgetLine> lines;
-  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
-  if (memory != nullptr && !job.hardware.assumed) lines.push_back(capacity_line(*memory));
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    if (!job.hardware.assumed) lines.push_back(capacity_line(*memory));
+  } else if (!job.hardware.assumed || !has_budget(job)) {
+    lines.push_back({BudgetItem::capacity, BudgetStatus::unavailable,
+                     capacity_of(job.hardware).bytes.as_double(), 0, 0, 0,
+                     std::get<Unavailable>(estimate.memory).sentence});
+  }
   if (budget.memory) {
     lines.push_back(line_of(BudgetItem::memory, budget.memory->as_double() * share, estimate.memory,
                             device_of));

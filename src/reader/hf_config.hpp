@@ -10,9 +10,11 @@
 namespace memest {
 
 /// The model that `config` describes, called `name`; every mistake at its place.
-Checked<ModelSpec> read_hf_config(const Value& config, std::string name);
+Checked<ModelSpec> read_hf_config(const Value& config, std::string name,
+                                  ConfigPart part = ConfigPart::whole);
 
 /// The same, keeping the keys that decided it.
-Checked<ImportedModel> import_hf_config(const Value& config, std::string name);
+Checked<ImportedModel> import_hf_config(const Value& config, std::string name,
+                                        ConfigPart part = ConfigPart::whole);
 
 }  // namespace memest

@@ -19,13 +19,13 @@ std::string config_path(const Value& hf) {
   return path.string();
 }
 
-Checked<ModelSpec> read_hf_file(const Value& hf, const std::string& name) {
+Checked<ModelSpec> read_hf_file(const Value& hf, const std::string& name, ConfigPart part) {
   try {
     const Checked<SourcePointer> source = read_source(config_path(hf));
     if (!source.ok()) return source.diagnostics();
     const Checked<Value> config = parse_json(source.value());
     if (!config.ok()) return config.diagnostics();
-    return read_hf_config(config.value(), name);
+    return read_hf_config(config.value(), name, part);
   } catch (const EnvironmentError& error) {
     // A path inside of a spec is part of the spec, so its mistake has a place there.
     return error_at(hf.span, error.what(), "a path is relative to the file that names it");
@@ -40,8 +40,10 @@ std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
   ModelSpec spec;
   spec.name = name;
   if (const Value* hf = model.find("hf")) {
-    Checked<ModelSpec> read =
-        hf->kind == ValueKind::mapping ? read_hf_config(*hf, name) : read_hf_file(*hf, name);
+    const ConfigPart part =
+        as_flag(model.find("text_only")).value_or(false) ? ConfigPart::text : ConfigPart::whole;
+    Checked<ModelSpec> read = hf->kind == ValueKind::mapping ? read_hf_config(*hf, name, part)
+                                                             : read_hf_file(*hf, name, part);
     diagnostics.insert(diagnostics.end(), read.diagnostics().begin(), read.diagnostics().end());
     if (!read.ok()) return std::nullopt;
     return std::move(read).value();

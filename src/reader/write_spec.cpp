@@ -89,7 +89,8 @@ std::string with_config_keys(const ImportedModel& imported) {
   return head(imported.model) +
          "# The keys under `hf` are those of the config that decide the model.\n"
          "model:\n  hf:\n" +
-         indented(imported.keys, "    ") + training_section(imported.model);
+         indented(imported.keys, "    ") + (imported.is_part ? line("text_only", "true") : "") +
+         training_section(imported.model);
 }
 
 /// The spec with memest's own keys, where they say everything.

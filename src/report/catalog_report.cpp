@@ -51,26 +51,37 @@ std::string bytes_a_parameter(const Recipe& recipe) {
 }  // namespace
 
 Report report_models(const std::vector<NamedModel>& models) {
-  Table table{{{"model"}, {"family"}, {"parameters", Align::right}, {"active", Align::right}}, {}};
+  Table table{
+      {{"model"}, {"family"}, {"parameters", Align::right}, {"active", Align::right}, {"answers"}},
+      {}};
   Json json = new_answer();
   json["models"] = Json::array();
-  Table records{{{"model"}, {"family"}, {"parameters"}, {"active_parameters"}}, {}};
+  Table records{{{"model"}, {"family"}, {"parameters"}, {"active_parameters"}, {"answers"}}, {}};
   for (const NamedModel& named : models) {
     const ParameterCounts counts = count_parameters(named.model);
     const std::string family(name_of(named.model.family));
     table.rows.push_back(
         {{named.name, family, count_text(static_cast<double>(counts.total)),
-          counts.active == counts.total ? "" : count_text(static_cast<double>(counts.active))},
+          counts.active == counts.total ? "" : count_text(static_cast<double>(counts.active)),
+          named.missing ? "parameters alone" : "memory, FLOPs, time"},
          "",
-         {}});
+         named.missing ? Tone::faint : Tone::plain});
     records.rows.push_back(
-        {{named.name, family, std::to_string(counts.total), std::to_string(counts.active)},
+        {{named.name, family, std::to_string(counts.total), std::to_string(counts.active),
+          named.missing ? "parameters" : "parameters, memory, FLOPs, time"},
          "",
          {}});
-    json["models"].push_back({{"model", named.name},
-                              {"family", family},
-                              {"parameters", counts.total},
-                              {"active_parameters", counts.active}});
+    Json entry{{"model", named.name},
+               {"family", family},
+               {"parameters", counts.total},
+               {"active_parameters", counts.active},
+               {"answers", Json::array({"parameters"})}};
+    if (named.missing) {
+      entry["not_known"] = named.missing->sentence;
+    } else {
+      for (const char* answer : {"memory", "flops", "time"}) entry["answers"].push_back(answer);
+    }
+    json["models"].push_back(std::move(entry));
   }
   Page page{{std::move(table), Paragraph{"What one needs: memest plan NAME", Tone::plain}}};
   return {std::move(page), std::move(records), text_of(json)};

@@ -86,7 +86,8 @@ std::string annotations_of(const std::vector<CheckedFile>& files) {
   for (const CheckedFile& file : files) {
     for (const Diagnostic& error : file.errors) {
       const std::string_view place = error.span.source ? error.span.source->name : file.file;
-      append(out, {"error", place, error.span.line, "bad spec", error.message});
+      append(out, {"error", place, error.span.line, error.unavailable ? "not known" : "bad spec",
+                   error.message});
     }
     for (const CheckedLine& checked : file.lines) {
       if (checked.line.status == BudgetStatus::over) {

@@ -19,6 +19,8 @@ std::string_view name_of(FileStatus status) {
       return "within";
     case FileStatus::over:
       return "over";
+    case FileStatus::not_known:
+      return "not-known";
     case FileStatus::invalid:
       return "invalid";
   }
@@ -50,6 +52,8 @@ std::string remark_of(const CheckedFile& file) {
       return "bad input";
     case FileStatus::over:
       return "over budget";
+    case FileStatus::not_known:
+      return "not known";
     case FileStatus::within:
       break;
   }

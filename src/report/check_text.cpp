@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "memest/diag/expect.hpp"
+#include "memest/report/diagnostics.hpp"
 #include "memest/report/numbers.hpp"
 
 namespace memest {
@@ -114,7 +115,9 @@ std::string sentence_of(const CheckedLine& checked) {
 }
 
 FileStatus CheckedFile::status() const {
-  if (!errors.empty()) return FileStatus::invalid;
+  if (!errors.empty()) {
+    return is_unavailable(errors) ? FileStatus::not_known : FileStatus::invalid;
+  }
   const bool over = std::any_of(lines.begin(), lines.end(), [](const CheckedLine& checked) {
     return checked.line.status == BudgetStatus::over;
   });
@@ -130,8 +133,9 @@ CheckedFile check_file(const std::string& file, const Job& job, const JobEstimat
       result.errors.push_back(
           {Severity::error,
            {},
-           fmt::format("{}: budget.{} cannot be held: {}", file, name_of(line.item), line.sentence),
-           ""});
+           fmt::format("{}: not known: {}: {}", file, name_of(line.item), line.sentence),
+           "",
+           true});
     }
     std::vector<BudgetShare> shares = shares_of(line, estimate);
     result.lines.push_back({std::move(line), std::move(shares)});

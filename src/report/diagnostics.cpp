@@ -171,6 +171,15 @@ void append(std::string& out, const Diagnostic& diagnostic, const RenderOptions&
 
 }  // namespace
 
+bool is_unavailable(const Diagnostics& diagnostics) {
+  const auto errors = [&](bool unavailable) {
+    return std::any_of(diagnostics.begin(), diagnostics.end(), [=](const Diagnostic& one) {
+      return one.severity == Severity::error && one.unavailable == unavailable;
+    });
+  };
+  return errors(true) && !errors(false);
+}
+
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options) {
   std::string out;
   for (const Diagnostic& diagnostic : diagnostics) append(out, diagnostic, options);

@@ -291,8 +291,14 @@ Json json_of(const CostEstimate& cost) {
           {"source", cost.source}};
 }
 
+std::string_view verdict_text(const JobEstimate& estimate) {
+  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
+  return memory == nullptr ? "not-known" : name_of(memory->verdict);
+}
+
 Json json_of(const Job& job, const JobEstimate& estimate, const Question& question) {
   Json json = new_answer();
+  json["verdict"] = verdict_text(estimate);
   json["spec"] = spec_json(job);
   json["parameters"] = json_of(estimate.parameters);
   put(json, "memory", estimate.memory,

@@ -13,4 +13,7 @@ Json json_of(const CostEstimate& cost);
 /// The whole answer of `memest estimate`.
 Json json_of(const Job& job, const JobEstimate& estimate, const Question& question);
 
+/// "fits", "does-not-fit", "too-close-to-call"; "not-known" of a job without its memory.
+std::string_view verdict_text(const JobEstimate& estimate);
+
 }  // namespace memest

@@ -71,6 +71,9 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
 
 Page page_of(const Job& job, const JobEstimate& estimate, const Question& question) {
   Page page;
+  if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {
+    page.parts.emplace_back(not_known(*missing));
+  }
   page.parts.emplace_back(Heading{title_of(job, estimate.parameters.total)});
   page.parts.emplace_back(
       Paragraph{setting_of(job) + "\n" + parameters_text(estimate.parameters), Tone::plain});
@@ -122,7 +125,6 @@ void add_records(Records& records, const MemoryAnswer& answer) {
     records.add_explained({"host memory", term.name, to_string(term.taken().value()), "B",
                            term.formula, term.source});
   }
-  records.add("memory total", "verdict", std::string(name_of(answer.verdict)), "");
 }
 
 void add_records(Records& records, const FlopsEstimate& flops) {
@@ -144,6 +146,7 @@ Table records_of(const JobEstimate& estimate) {
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
     add_records(records, *memory);
   }
+  records.add("memory total", "verdict", std::string(verdict_text(estimate)), "");
   if (const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops)) add_records(records, *flops);
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
     records.add("time", "step", exact_text(time->step.value()), "s");

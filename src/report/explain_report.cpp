@@ -77,9 +77,12 @@ void add_missing(Page& page, const char* what, const std::variant<T, Unavailable
   }
 }
 
-Page page_of(const Job& job, const JobEstimate& estimate,
-             const std::vector<Explanation>& explanations, const Question& question) {
+Page page_of(const Job& job, const JobEstimate& estimate, const Explained& explained,
+             const Question& question) {
+  const std::vector<Explanation>& explanations = explained.rows;
   Page page;
+  const auto* missing = std::get_if<Unavailable>(&estimate.memory);
+  if (!explained.is_known && missing != nullptr) page.parts.emplace_back(not_known(*missing));
   page.parts.emplace_back(Heading{title_of(job, estimate.parameters.total)});
   page.parts.emplace_back(Paragraph{setting_of(job), Tone::plain});
   for (const Explanation& row : explanations) {
@@ -132,9 +135,10 @@ Json number_json(const Explanation& row) {
   return json;
 }
 
-Json json_of(const Job& job, const JobEstimate& estimate,
-             const std::vector<Explanation>& explanations) {
+Json json_of(const Job& job, const JobEstimate& estimate, const Explained& explained) {
+  const std::vector<Explanation>& explanations = explained.rows;
   Json json = new_answer();
+  json["known"] = explained.is_known;
   json["numbers"] = Json::array();
   for (const Explanation& row : explanations) json["numbers"].push_back(number_json(row));
   json["letters"] = Json::array();
@@ -149,10 +153,10 @@ Json json_of(const Job& job, const JobEstimate& estimate,
 
 }  // namespace
 
-Report report_explanations(const Job& job, const JobEstimate& estimate,
-                           const std::vector<Explanation>& explanations, const Question& question) {
-  return {page_of(job, estimate, explanations, question), records_of(explanations),
-          text_of(json_of(job, estimate, explanations))};
+Report report_explanations(const Job& job, const JobEstimate& estimate, const Explained& explained,
+                           const Question& question) {
+  return {page_of(job, estimate, explained, question), records_of(explained.rows),
+          text_of(json_of(job, estimate, explained))};
 }
 
 }  // namespace memest

@@ -81,6 +81,7 @@ Json json_of(const std::vector<PlanVerdict>& verdicts) {
 
 Json plan_json(const PlanAnswer& answer, const Question& question, const PlanView& view) {
   Json json = new_answer();
+  json["known"] = !std::holds_alternative<Unavailable>(answer.unavailable);
   if (const auto* missing = std::get_if<Unavailable>(&answer.unavailable)) {
     put_null(json, "best", missing->sentence);
     put_null(json, "refused", missing->sentence);

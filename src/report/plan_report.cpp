@@ -231,12 +231,11 @@ void add_choice(Page& page, const PlanAnswer& answer, const PlanView& view) {
 Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
              const PlanView& view) {
   Page page;
+  const auto* missing = std::get_if<Unavailable>(&answer.unavailable);
+  if (missing != nullptr) page.parts.emplace_back(not_known(*missing));
   page.parts.emplace_back(
       Heading{title_of(request.job, count_parameters(request.job.model).total)});
-  if (const auto* missing = std::get_if<Unavailable>(&answer.unavailable)) {
-    page.parts.emplace_back(Paragraph{"Not available: " + missing->sentence, Tone::plain});
-    return page;
-  }
+  if (missing != nullptr) return page;
   if (answer.best.empty() && answer.refused.empty()) return page;
   const Splits splits = splits_of(request.job);
   page.parts.emplace_back(table_of(answer, splits));

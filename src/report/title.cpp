@@ -94,6 +94,10 @@ std::string margin_text(const MemoryEstimate& estimate) {
   return fmt::format("closed form, −{} / +{}", percent_text(below), percent_text(above));
 }
 
+Paragraph not_known(const Unavailable& reason) {
+  return {"Not known: " + reason.sentence, Tone::bad};
+}
+
 std::string provenance_text(const Job& job) {
   const GpuSpec& gpu = job.hardware.gpu;
   std::string text;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "memest/memory/ledger.hpp"
+#include "memest/report/page.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
@@ -19,6 +20,9 @@ std::string_view stage_of(ZeroStage stage);
 
 /// "closed form, -1.2 % / +4.0 %": how far a real run may be from the estimate.
 std::string margin_text(const MemoryEstimate& estimate);
+
+/// The first line of an answer that is none: "Not known: ...".
+Paragraph not_known(const Unavailable& reason);
 
 /// Where rates and capacity come from, and a GPU that nobody chose.
 std::string provenance_text(const Job& job);

@@ -104,6 +104,55 @@ TEST_CASE("exit code 0 is yes, 1 a true no, 2 bad input, 3 the environment") {
   CHECK(run_shell("memest init > /dev/full").code == 3);
 }
 
+TEST_CASE("exit code 4 is not known, in every command that is asked, and the first line says so") {
+  const std::string sentence =
+      "Not known: memory and time of this family are not available yet; parameter counts are\n";
+  for (const char* command : {"estimate resnet-50", "estimate t5-small --gpu h100",
+                              "explain vit-base", "explain bert-base optimizer", "plan t5-small"}) {
+    const Ran ran = run_shell(std::string("memest ") + command);
+    INFO(command);
+    CHECK(ran.code == 4);
+    CHECK_THAT(ran.out, StartsWith(sentence));
+  }
+  for (const char* command : {"timeline resnet-50", "roofline resnet-50",
+                              "plan gpt-j-6b --largest sequence --gpu h100 --gpus 1",
+                              "estimate gpt2 --set training.implementation.compile=whole",
+                              "check gpt2 --set training.implementation.compile=whole"}) {
+    INFO(command);
+    CHECK(run_shell(std::string("memest ") + command).code == 4);
+  }
+  CHECK(run_shell("memest estimate gpt2 --set training.implementation.compile=whole "
+                  "--set training.oops=1")
+            .code == 2);
+}
+
+TEST_CASE("check says not known, never within, of what nobody can tell") {
+  for (const char* gpu : {"", " --gpu h100", " --set budget.memory='70 GiB'"}) {
+    const Ran ran = run_shell(std::string("memest check resnet-50") + gpu);
+    INFO(gpu);
+    CHECK(ran.code == 4);
+    CHECK_THAT(ran.out, StartsWith("resnet-50: not known\n"));
+    CHECK_THAT(ran.out, !ContainsSubstring("no budget"));
+  }
+  const Scratch scratch;
+  const std::string over = scratch.file("over.yaml");
+  run_shell("{ cat configs/models/gpt2.yaml; echo 'budget: {memory: 1 GiB}'; } > '" + over + "'");
+  CHECK(run_shell("memest check '" + over + "' resnet-50").code == 4);
+  CHECK_THAT(run_shell("memest check resnet-50 --format json").out,
+             ContainsSubstring("\"status\": \"not-known\""));
+  CHECK_THAT(run_shell("memest check resnet-50 --format github").out,
+             StartsWith("::error file=resnet-50,title=not known::"));
+  CHECK_THAT(run_shell("memest check resnet-50 --format junit").out,
+             ContainsSubstring("tests=\"1\" failures=\"0\" errors=\"1\""));
+}
+
+TEST_CASE("an answer that is not known is written to --output as any other") {
+  const Scratch scratch;
+  const std::string file = scratch.file("answer.json");
+  CHECK(run_shell("memest estimate resnet-50 --format json --output '" + file + "'").code == 4);
+  CHECK_THAT(file_text(file), ContainsSubstring("\"verdict\": \"not-known\""));
+}
+
 TEST_CASE("an error is on standard error, an answer on standard output, never both mixed") {
   const Ran bad = run_shell("memest estimate configs/models/llama-3-8b.yaml --set training.oops=1");
   CHECK(bad.out.empty());
@@ -176,7 +225,7 @@ TEST_CASE("text fits 100 columns in every command") {
       "optimizers");
   const Ran ran = run_shell("memest " + command);
   INFO(command << '\n' << ran.err);
-  CHECK(ran.code <= 2);
+  CHECK(ran.code <= 4);
   check_lines_fit(ran.out);
   check_lines_fit(ran.err);
 }
@@ -305,6 +354,30 @@ TEST_CASE("what import writes is a spec of the same model") {
   CHECK(ran.code <= 1);
   CHECK_THAT(ran.out, ContainsSubstring("124,439,808 parameters"));
   CHECK(run_shell("memest import no-such-config.json").code == 3);
+}
+
+TEST_CASE("what import writes of a multimodal config is its text model, on request alone") {
+  const Scratch scratch;
+  const std::string config = scratch.file("config.json");
+  run_shell(
+      "echo '{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"qwen2\"}, "
+      "\"vision_config\": {\"hidden_size\": 1024}}' > '" +
+      config + "'");
+  const Ran refused = run_shell("memest import '" + config + "'");
+  CHECK(refused.code == 4);
+  CHECK(refused.out.empty());
+  CHECK_THAT(refused.err, ContainsSubstring("the multimodal 'llava' with its 'vision_config'"));
+  const std::string spec = scratch.file("model.yaml");
+  CHECK(run_shell("memest import --text-only '" + config + "' --output '" + spec + "'").code == 0);
+  CHECK_THAT(file_text(spec), ContainsSubstring("\n  text_only: true\n"));
+  const Ran ran = run_shell("memest estimate '" + spec + "'");
+  CHECK(ran.err.empty());
+  CHECK_THAT(ran.out, ContainsSubstring("Memory of one GPU"));
+  const std::string named = scratch.file("named.yaml");
+  run_shell("echo 'model: {hf: config.json}\ntraining: {seq_len: 128, global_batch: 1}' > '" +
+            named + "'");
+  CHECK(run_shell("memest estimate '" + named + "'").code == 4);
+  CHECK(run_shell("memest estimate '" + named + "' --text-only").code <= 1);
 }
 
 TEST_CASE("what init writes is a spec, and schema is one JSON text") {

@@ -92,6 +92,24 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
   check_nulls(answer, name);
 }
 
+TEST_CASE("models marks as known exactly the presets of which check knows what they need") {
+  const json listed = json::parse(run_shell("memest models --format json").out);
+  std::string names;
+  for (const json& model : listed["models"]) names += " " + model["model"].get<std::string>();
+  const json checked = json::parse(run_shell("memest check --format json" + names).out);
+  REQUIRE(checked["files"].size() == listed["models"].size());
+  std::size_t unknown = 0;
+  for (std::size_t i = 0; i < listed["models"].size(); ++i) {
+    const json& model = listed["models"][i];
+    INFO(model["model"]);
+    const bool known = model["answers"].size() == 4;
+    CHECK((checked["files"][i]["status"] != "not-known") == known);
+    CHECK(model.contains("not_known") == !known);
+    unknown += known ? 0 : 1;
+  }
+  CHECK(unknown > 0);
+}
+
 TEST_CASE("JSON is UTF-8 and the same in every locale") {
   CHECK(run_shell("LC_ALL=C memest explain gpt2 --format json").out ==
         run_shell("memest explain gpt2 --format json").out);

@@ -2,8 +2,10 @@
 #include "memest/reader/hf_config.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "memest/diag/environment.hpp"
@@ -14,11 +16,13 @@
 namespace memest {
 namespace {
 
-Checked<ModelSpec> read(const std::string& text) {
+using Catch::Matchers::ContainsSubstring;
+
+Checked<ModelSpec> read(const std::string& text, ConfigPart part = ConfigPart::whole) {
   const Checked<Value> tree =
       parse_json(std::make_shared<const SourceText>(SourceText{"config.json", text}));
   REQUIRE(tree.ok());
-  return read_hf_config(tree.value(), "model");
+  return read_hf_config(tree.value(), "model", part);
 }
 
 /// `line:column message` of every diagnostic.
@@ -110,16 +114,48 @@ TEST_CASE("keys that decide nothing are passed over") {
             .empty());
 }
 
-TEST_CASE("a multimodal config gives its text model and says so") {
-  const Checked<ModelSpec> model =
-      read(R"({"model_type": "gemma3", "text_config": {"hidden_size": 96, "head_dim": 16}})");
+TEST_CASE("a multimodal config is refused, never answered for its text model alone") {
+  for (const char* config :
+       {R"({"model_type": "gemma3", "text_config": {"hidden_size": 96, "head_dim": 16}})",
+        R"({"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config": {}})",
+        R"({"model_type": "qwen2", "vision_config": {"depth": 32}})",
+        R"({"model_type": "llama", "mm_vision_tower": "openai/clip-vit-large-patch14-336"})"}) {
+    INFO(config);
+    const Checked<ModelSpec> model = read(config);
+    REQUIRE_FALSE(model.ok());
+    REQUIRE(model.diagnostics().size() == 1);
+    CHECK(model.diagnostics().front().unavailable);
+    CHECK_THAT(model.diagnostics().front().message, ContainsSubstring("the multimodal '"));
+  }
+  CHECK(read(R"({"model_type": "llama", "vision_config": null})").ok());
+}
+
+TEST_CASE("the text model of a multimodal config is the one of its own config") {
+  const auto same = [](const char* multimodal, const char* alone) {
+    const Checked<ModelSpec> part = read(multimodal, ConfigPart::text);
+    REQUIRE(part.ok());
+    CHECK(part.diagnostics().empty());
+    const Checked<ModelSpec> whole = read(alone);
+    REQUIRE(whole.ok());
+    CHECK(part.value().model_type == whole.value().model_type);
+    CHECK(std::get<DecoderSpec>(part.value().architecture) ==
+          std::get<DecoderSpec>(whole.value().architecture));
+  };
+  same(R"({"model_type": "gemma3", "text_config": {"hidden_size": 96, "head_dim": 16}})",
+       R"({"model_type": "gemma3_text", "hidden_size": 96, "head_dim": 16})");
+  same(R"({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064},
+           "vision_config": {"hidden_size": 1024}})",
+       R"({"model_type": "llama", "vocab_size": 32064})");
+  same(R"({"model_type": "qwen2", "hidden_size": 512, "vision_config": {"depth": 32}})",
+       R"({"model_type": "qwen2", "hidden_size": 512})");
+}
+
+TEST_CASE("asking for the text model of a model without towers is told") {
+  const Checked<ModelSpec> model = read(R"({"model_type": "gpt2"})", ConfigPart::text);
   REQUIRE(model.ok());
-  CHECK(model.value().model_type == "gemma3_text");
   REQUIRE(model.diagnostics().size() == 1);
   CHECK(model.diagnostics().front().severity == Severity::warning);
-  const Checked<ModelSpec> text =
-      read(R"({"model_type": "gemma3_text", "hidden_size": 96, "head_dim": 16})");
-  CHECK(count_parameters(model.value()).total == count_parameters(text.value()).total);
+  CHECK(count_parameters(model.value()).total == 124'439'808);
 }
 
 TEST_CASE("a file is read by its path or its folder") {

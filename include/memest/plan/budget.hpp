@@ -44,7 +44,8 @@ struct BudgetLine {
 /// Whether the file says anything to be held to.
 bool has_budget(const Job& job);
 
-/// A line for each budget of the file, and for the capacity of a GPU that it names.
+/// A line for each budget of the file, and for the capacity of a GPU that it names; a file that
+/// says nothing to be held to has a line only where its memory is unavailable.
 std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estimate);
 
 }  // namespace memest

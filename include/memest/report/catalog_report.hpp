@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "memest/graph/graph.hpp"
 #include "memest/report/report.hpp"
 #include "memest/spec/gpu.hpp"
 #include "memest/spec/model.hpp"
@@ -22,6 +24,7 @@ Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices);
 struct NamedModel {
   std::string name;  ///< of the preset
   ModelSpec model;
+  std::optional<Unavailable> missing;  ///< why nothing but its parameters is known
 };
 Report report_models(const std::vector<NamedModel>& models);
 

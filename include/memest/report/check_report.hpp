@@ -24,13 +24,14 @@ struct CheckedLine {
   std::vector<BudgetShare> shares;  ///< of a line that is over or too close
 };
 
-enum class FileStatus : std::uint8_t { within, over, invalid };
+/// `not_known`: nothing is wrong with the file, but what it asks for is not available yet.
+enum class FileStatus : std::uint8_t { within, over, not_known, invalid };
 
 struct CheckedFile {
   std::string file;
   bool has_budget = false;
   std::vector<CheckedLine> lines;
-  Diagnostics errors;  ///< the file is no spec, or holds a budget that cannot be estimated
+  Diagnostics errors;  ///< the file is no spec, or asks for what nobody can tell
 
   [[nodiscard]] FileStatus status() const;
 };

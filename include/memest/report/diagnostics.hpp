@@ -17,4 +17,7 @@ namespace memest {
 /// a diagnostic without a source has no excerpt. Nothing of the source reaches the terminal raw.
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options);
 
+/// Whether nothing stands in the way of an answer but what is not available yet.
+bool is_unavailable(const Diagnostics& diagnostics);
+
 }  // namespace memest

@@ -34,7 +34,13 @@ std::vector<Explanation> explain(const Job& job, const JobEstimate& estimate);
 Checked<std::vector<Explanation>> select(std::vector<Explanation> explanations,
                                          const std::string& term);
 
-Report report_explanations(const Job& job, const JobEstimate& estimate,
-                           const std::vector<Explanation>& explanations, const Question& question);
+/// What was asked for, as far as it is known.
+struct Explained {
+  std::vector<Explanation> rows;
+  bool is_known = true;  ///< false: the answer has no memory, and the rows are not what was asked
+};
+
+Report report_explanations(const Job& job, const JobEstimate& estimate, const Explained& explained,
+                           const Question& question);
 
 }  // namespace memest

@@ -13,8 +13,6 @@ namespace memest::hf {
 struct ReadModel {
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
-  std::string_view text_model_type =
-      {};  ///< of a part that is read in place of the whole (Gemma 3's text model)
 };
 
 struct ModelType {
@@ -32,8 +30,5 @@ std::span<const ModelType> encoder_decoder_types();
 std::span<const ModelType> vision_types();
 std::span<const ModelType> tower_types();
 std::span<const ModelType> mamba_types();
-
-/// Reads `config` as `model_type`, which is known.
-ReadModel read_model_type(std::string_view model_type, ConfigReader& config);
 
 }  // namespace memest::hf

@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "../scalar.hpp"
 #include "../source.hpp"
 #include "families.hpp"
-#include "memest/diag/expect.hpp"
+#include "text_part.hpp"
 #include "used_keys.hpp"
 
 namespace memest {
@@ -27,18 +28,23 @@ std::vector<ModelType> all_types() {
   return types;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
+/// Of a config whose model type nobody knows no answer is known, whatever its keys say.
+Diagnostic unknown_model_type(const Value& written, std::string_view model_type) {
+  const std::vector<std::string> known = known_hf_model_types();
+  const std::string nearest = nearest_name(std::string(model_type), known);
+  const std::string hint = nearest.empty() ? "" : "did you mean '" + nearest + "'? ";
+  Diagnostic diagnostic = error_at(written.span, "unknown model_type " + quoted(model_type),
+                                   hint + "known are " + joined(known));
+  diagnostic.unavailable = true;
+  return diagnostic;
 }
 
-Diagnostic unknown_model_type(const Value& written) {
-  const std::vector<std::string> known = known_hf_model_types();
-  const std::string nearest = nearest_name(written.text, known);
-  const std::string hint = nearest.empty() ? "" : "did you mean '" + nearest + "'? ";
-  return {Severity::error, written.span, "unknown model_type '" + written.text + "'",
-          hint + "known are " + joined(known)};
+Diagnostic towers_unavailable(const Value& written, const hf::TextPart& text) {
+  return unavailable_at(
+      written.span,
+      "the multimodal " + memest::quoted(written.text) + " with its " + quoted(text.towers),
+      "`text_only: true` beside `hf`, or --text-only, asks for its text model "
+      "alone, without the towers' memory and time");
 }
 
 }  // namespace
@@ -49,52 +55,51 @@ std::vector<std::string> known_hf_model_types() {
   return names;
 }
 
-hf::ReadModel hf::read_model_type(std::string_view model_type, ConfigReader& config) {
+Checked<ImportedModel> import_hf_config(const Value& config, std::string name, ConfigPart part) {
+  if (config.kind != ValueKind::mapping) {
+    return Diagnostic{Severity::error, config.span, "a Hugging Face config is a mapping", ""};
+  }
+  const Value* const written = config.find("model_type");
+  if (written == nullptr || written->kind != ValueKind::scalar) {
+    return Diagnostic{Severity::error, config.span, "the config has no 'model_type'",
+                      "it says which family the keys belong to: llama, gpt2, ..."};
+  }
+  const hf::TextPart text = hf::text_part_of(config);
+  if (part == ConfigPart::whole && text.is_part()) return towers_unavailable(*written, text);
+  const std::string_view model_type = text.is_part() ? text.model_type : written->text;
   const std::vector<ModelType> types = all_types();
   const auto type = std::find_if(types.begin(), types.end(), [&](const ModelType& candidate) {
     return candidate.name == model_type;
   });
-  expect(type != types.end(), "a family that stands for another names a known one");
-  return type->read(config);
-}
-
-Checked<ImportedModel> import_hf_config(const Value& config, std::string name) {
-  if (config.kind != ValueKind::mapping) {
-    return Diagnostic{Severity::error, config.span, "a Hugging Face config is a mapping", ""};
-  }
-  const Value* const model_type = config.find("model_type");
-  if (model_type == nullptr || model_type->kind != ValueKind::scalar) {
-    return Diagnostic{Severity::error, config.span, "the config has no 'model_type'",
-                      "it says which family the keys belong to: llama, gpt2, ..."};
-  }
-  const std::vector<ModelType> types = all_types();
-  const auto type = std::find_if(types.begin(), types.end(), [&](const ModelType& candidate) {
-    return candidate.name == model_type->text;
-  });
-  if (type == types.end()) return unknown_model_type(*model_type);
+  if (type == types.end()) return unknown_model_type(*written, model_type);
   hf::Reading reading;
   hf::ConfigReader reader(config, reading);
-  hf::ReadModel model = type->read(reader);
+  if (part == ConfigPart::text && !text.is_part()) {
+    reader.warning(written,
+                   memest::quoted(written->text) + " is no multimodal config: all of it is read",
+                   "leave 'text_only' out");
+  }
+  hf::ConfigReader section = text.section == nullptr ? reader : reader.section(hf::kTextSection);
+  hf::ReadModel model = type->read(section);
   if (!reader.ok()) return reading.diagnostics;
-  reading.used.insert(model_type);
+  reading.used.insert(written);
+  if (text.section != nullptr) reading.used.insert(text.section->find("model_type"));
   return {ImportedModel{ModelSpec{.name = std::move(name),
-                                  .model_type = model.text_model_type.empty()
-                                                    ? model_type->text
-                                                    : std::string(model.text_model_type),
+                                  .model_type = std::string(model_type),
                                   .family = model.family,
                                   .architecture = std::move(model.architecture)},
-                        hf::used_keys(config, reading)},
+                        hf::used_keys(config, reading), text.is_part()},
           std::move(reading.diagnostics)};
 }
 
-Checked<ModelSpec> read_hf_config(const Value& config, std::string name) {
-  Checked<ImportedModel> imported = import_hf_config(config, std::move(name));
+Checked<ModelSpec> read_hf_config(const Value& config, std::string name, ConfigPart part) {
+  Checked<ImportedModel> imported = import_hf_config(config, std::move(name), part);
   if (!imported.ok()) return imported.diagnostics();
   Diagnostics warnings = imported.diagnostics();
   return {std::move(imported).value().model, std::move(warnings)};
 }
 
-Checked<ImportedModel> import_hf_config_file(const std::string& path) {
+Checked<ImportedModel> import_hf_config_file(const std::string& path, ConfigPart part) {
   std::filesystem::path file = path;
   std::error_code unknown;
   if (std::filesystem::is_directory(file, unknown)) file /= "config.json";
@@ -104,11 +109,11 @@ Checked<ImportedModel> import_hf_config_file(const std::string& path) {
   if (!config.ok()) return config.diagnostics();
   std::string name = file.stem().string();
   if (name == "config" && file.has_parent_path()) name = file.parent_path().filename().string();
-  return import_hf_config(config.value(), std::move(name));
+  return import_hf_config(config.value(), std::move(name), part);
 }
 
-Checked<ModelSpec> read_hf_config_file(const std::string& path) {
-  Checked<ImportedModel> imported = import_hf_config_file(path);
+Checked<ModelSpec> read_hf_config_file(const std::string& path, ConfigPart part) {
+  Checked<ImportedModel> imported = import_hf_config_file(path, part);
   if (!imported.ok()) return imported.diagnostics();
   Diagnostics warnings = imported.diagnostics();
   return {std::move(imported).value().model, std::move(warnings)};

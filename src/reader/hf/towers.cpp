@@ -1,4 +1,4 @@
-// Models of several towers: CLIP, SigLIP and Gemma 3's text model inside its multimodal config.
+// Models of several towers: CLIP and SigLIP.
 // transformers 5.17, models/clip, siglip and gemma3.
 #include <array>
 #include <utility>
@@ -121,21 +121,9 @@ ReadModel read_siglip(ConfigReader& config) {
   return {Family::vision, std::move(inventory).take()};
 }
 
-/// The multimodal class: its text model is read, as a language model, and a warning says so.
-ReadModel read_gemma3(ConfigReader& config) {
-  const Value* const text = config.find({"text_config"});
-  config.warning(text, "only the text model of this multimodal config is read",
-                 "the vision tower and the projector are not counted");
-  ConfigReader section = config.section("text_config");
-  ReadModel model = read_model_type("gemma3_text", section);
-  model.text_model_type = "gemma3_text";
-  return model;
-}
-
 constexpr std::array kTypes = {
     ModelType{"clip", read_clip},
     ModelType{"siglip", read_siglip},
-    ModelType{"gemma3", read_gemma3},
 };
 
 }  // namespace

@@ -160,6 +160,10 @@ constexpr Key kHfKeys[] = {
      .shapes = {text(), document()},
      .doc = "A Hugging Face config: a path, beside this file, or the config itself.",
      .required = true},
+    {.name = "text_only",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Of a multimodal config the text model alone, without its towers."},
 };
 
 constexpr Key kLinearKeys[] = {
