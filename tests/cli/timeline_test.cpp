@@ -170,7 +170,7 @@ TEST_CASE("a timeline's mistakes have the exit codes of every command") {
   CHECK(bad.out.empty());
   CHECK_THAT(bad.err, ContainsSubstring("tests/golden/timeline.yaml:1:1: error: "));
   const Ran unavailable = run_shell("memest timeline bert-base");
-  CHECK(unavailable.code == 2);
+  CHECK(unavailable.code == 4);
   CHECK_THAT(unavailable.err, ContainsSubstring("error: "));
   CHECK_THAT(run_shell("memest timeline " + kSpec + " --snapshto x").err,
              ContainsSubstring("did you mean '--snapshot'?"));
