@@ -34,7 +34,7 @@ void BM_ReplayTimeline(benchmark::State& state) {
   const Job job = llama_3_8b();
   const Graph graph = std::get<Graph>(lower(job.model, policy_of(*job.training, 90)));
   const auto timeline = std::get<Timeline>(write_timeline(graph, job));
-  const ReplayDevice device = replay_device_of(job.hardware);
+  const ReplayDevice device = replay_device_of(job);
   for (auto _ : state) benchmark::DoNotOptimize(replay_steps(timeline, {}, device));
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(timeline.events.size()));
 }

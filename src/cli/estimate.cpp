@@ -19,7 +19,8 @@ ExitCode code_of(const JobEstimate& estimate) {
 Outcome run_estimate(const Arguments& arguments, const Surroundings& surroundings) {
   const Checked<Job> job = read_configuration(arguments, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
-  const JobEstimate estimate = estimate_job(job.value());
+  JobEstimate estimate = estimate_job(job.value());
+  find_largest_micro_batch(job.value(), estimate);
   const Report report =
       report_estimate(job.value(), estimate, question_of(arguments, arguments.words, surroundings));
   return {code_of(estimate), formatted(report, arguments.format, surroundings.out),

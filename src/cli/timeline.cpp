@@ -69,7 +69,7 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   if (const auto* reason = std::get_if<Unavailable>(&answer)) return unavailable(*reason);
   const auto& memory = std::get<StepMemory>(answer);
   const StepCourse course =
-      course_of(memory.timeline, job.value().allocator, replay_device_of(job.value().hardware));
+      course_of(memory.timeline, job.value().allocator, replay_device_of(job.value()));
   const TimelineRun run{job.value(), memory, course};
   std::optional<ComparedTrace> compared;
   if (recorded) compared = compared_with(memory.timeline, *recorded);

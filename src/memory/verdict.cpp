@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "memest/memory/ledger.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 
@@ -23,7 +24,8 @@ Verdict judge(const MemoryEstimate& estimate, const Capacity& capacity) {
 }
 
 SimpleView simple_view(const Ledger& ledger, const Capacity& capacity) {
-  const std::int64_t seq_len = ledger.bindings.at(Symbol::seq_len);
+  const std::int64_t seq_len =
+      checked_multiply(ledger.bindings.at(Symbol::seq_len), context_ranks(ledger.bindings));
   const auto estimate_at = [&](std::int64_t micro_batch) {
     return estimate_memory(ledger, bindings_at(ledger, micro_batch, seq_len));
   };

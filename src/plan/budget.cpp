@@ -38,8 +38,9 @@ Estimated device_of(const MemoryAnswer& memory) {
 
 /// The verdict of the memory room, as a line: it knows what a limit of the allocator does not hold.
 BudgetLine capacity_line(const MemoryAnswer& memory) {
-  BudgetLine line =
-      line_of(BudgetItem::capacity, memory.capacity.bytes.as_double(), device_of(memory));
+  const auto [expected, low, high] = memory.of_capacity();
+  BudgetLine line = line_of(BudgetItem::capacity, memory.capacity.bytes.as_double(),
+                            {expected.as_double(), low.as_double(), high.as_double()});
   switch (memory.verdict) {
     case Verdict::fits:
       line.status = BudgetStatus::within;

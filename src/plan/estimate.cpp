@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "memest/diag/expect.hpp"
 #include "memest/graph/lower.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "memest/time/work.hpp"
@@ -76,12 +77,26 @@ std::vector<MemoryAnswer> answer_other_ranks(const Job& job) {
   return answers;
 }
 
-/// The first answer becomes the one that takes most.
+int severity_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return 0;
+    case Verdict::too_close_to_call:
+      return 1;
+    case Verdict::does_not_fit:
+      return 2;
+  }
+  unreachable("a verdict beyond the enum");
+}
+
+/// The first answer becomes the one that takes most; a rank that does not fit decides before all
+/// others.
 void sort_by_memory(MemoryAnswer& first, std::vector<MemoryAnswer>& others) {
   others.insert(others.begin(), std::move(first));
   std::stable_sort(others.begin(), others.end(),
                    [](const MemoryAnswer& left, const MemoryAnswer& right) {
-                     return left.device() > right.device();
+                     const int order = severity_of(left.verdict) - severity_of(right.verdict);
+                     return order != 0 ? order > 0 : left.device() > right.device();
                    });
   first = std::move(others.front());
   others.erase(others.begin());

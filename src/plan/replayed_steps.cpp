@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/memory/stage_form.hpp"
 #include "memest/plan/step_memory.hpp"
 
 namespace memest {
@@ -31,23 +32,42 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   if (steps.step.replay.out_of_memory && !job.allocator.expandable_segments) {
     AllocatorSettings expandable = job.allocator;
     expandable.expandable_segments = true;
-    steps.expandable = replay_steps(timeline, expandable, replay_device_of(job.hardware));
+    steps.expandable = replay_steps(timeline, expandable, replay_device_of(job));
   }
   return steps;
 }
 
-Verdict judge(const ReplayedSteps& steps, const Job& job) {
-  if (steps.step.replay.out_of_memory) return Verdict::does_not_fit;
+ReplayDevice tightest_device_of(const Job& job) {
   const Margin& margin = margin_of(job.margins().replay, job.recompute());
-  const ReplayDevice device = replay_device_of(job.hardware);
-  const Bytes limit = device.limit.value_or(device.available);
-  const Bytes reserved = steps.unpressed().statistics.reserved.peak;
-  if (reserved + share_rounded_up(reserved, margin.high) <= limit) return Verdict::fits;
-  // Within the residuals of recorded runs the memory may be short: would it still run?
-  ReplayDevice tighter = device;
-  tighter.limit = limit - share_rounded_up(limit, margin.high);
-  const StepReplay run = replay_steps(steps.step.timeline, job.allocator, tighter);
+  // The most that, with the margin on top of it, is all there is.
+  const auto less_margin = [&](Bytes whole) {
+    return whole - share_rounded_up(whole, margin.high / (1 + margin.high));
+  };
+  ReplayDevice device = replay_device_of(job);
+  if (device.limit) {
+    device.limit = less_margin(*device.limit);
+  } else {
+    device.available = less_margin(device.total - outside_bytes(job).high);
+  }
+  return device;
+}
+
+Verdict judge(const ReplayedSteps& steps, const Job& job) {
+  const StepReplay& replay = steps.step.replay;
+  if (replay.out_of_memory) return Verdict::does_not_fit;
+  const ReplayDevice device = tightest_device_of(job);
+  const Bytes room = device.limit.value_or(device.available);
+  const bool is_pressed = replay.statistics.retries > 0;
+  if (!is_pressed && replay.statistics.reserved.peak <= room) return Verdict::fits;
+  const StepReplay run = replay_steps(steps.step.timeline, job.allocator, device);
   return run.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;
+}
+
+SureRun surely_runs(const Timeline& timeline, const Job& job) {
+  const StepReplay run = replay_steps(timeline, job.allocator, tightest_device_of(job));
+  if (run.out_of_memory) return {};
+  if (run.statistics.retries == 0) return {true, run.statistics.reserved.peak};
+  return {!replay_steps(timeline, job.allocator, replay_device_of(job)).out_of_memory, {}};
 }
 
 Bytes MemoryAnswer::allocated() const {
@@ -74,6 +94,12 @@ Bytes MemoryAnswer::low() const {
 Bytes MemoryAnswer::high() const {
   if (!reserved()) return estimate.high();
   return *reserved() + share_rounded_up(*reserved(), replay_margin.high) + estimate.outside_high;
+}
+
+BytesInterval MemoryAnswer::of_capacity() const {
+  if (!capacity.allocator_limit) return {device(), low(), high()};
+  return {device() - estimate.outside, low() - estimate.outside_low,
+          high() - estimate.outside_high};
 }
 
 }  // namespace memest

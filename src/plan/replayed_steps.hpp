@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "memest/plan/estimate.hpp"
@@ -18,8 +19,20 @@ inline constexpr const char* kBeyondReplay =
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
                                                     std::int64_t pipeline_rank);
 
+/// The device at its tightest: with the most that may stand outside the allocator, and as much less
+/// as recorded runs reserved more than their replay.
+ReplayDevice tightest_device_of(const Job& job);
+
 /// does-not-fit exactly where the replay runs out of memory; too close to call where it would with
-/// as much less memory as recorded runs reserved more than their replay.
+/// on the device at its tightest.
 Verdict judge(const ReplayedSteps& steps, const Job& job);
+
+struct SureRun {
+  bool runs = false;
+  std::optional<Bytes> reserved;  ///< at most; absent where memory was short
+};
+/// Whether `timeline` surely runs: what `judge` calls fits, without a replay that goes to its end
+/// where it does not.
+SureRun surely_runs(const Timeline& timeline, const Job& job);
 
 }  // namespace memest

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memest/graph/lower.hpp"
+#include "memest/memory/stage_form.hpp"
 #include "memest/plan/estimate.hpp"
 #include "replayed_steps.hpp"
 
@@ -30,13 +31,13 @@ bool is_beyond_replay(const Graph& graph) {
 
 }  // namespace
 
-ReplayDevice replay_device_of(const Hardware& hardware) {
+ReplayDevice replay_device_of(const Job& job) {
+  const Hardware& hardware = job.hardware;
   const Bytes total = hardware.gpu.capacity.value;
   // PyTorch's memory fraction is a limit of the allocator alone: the device is larger.
   if (hardware.memory)
     return {std::max(total, *hardware.memory), std::max(total, *hardware.memory), hardware.memory};
-  const Bytes context = hardware.gpu.context ? hardware.gpu.context->value : Bytes();
-  return {total, total - context, std::nullopt};
+  return {total, total - outside_bytes(job).expected, std::nullopt};
 }
 
 std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, std::int64_t pipeline_rank) {
@@ -54,7 +55,7 @@ std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job
   auto written = write_timeline(memory.graph, job, pipeline_rank);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   memory.timeline = std::move(std::get<Timeline>(written));
-  memory.replay = replay_steps(memory.timeline, job.allocator, replay_device_of(job.hardware));
+  memory.replay = replay_steps(memory.timeline, job.allocator, replay_device_of(job));
   return memory;
 }
 

@@ -117,6 +117,9 @@ Json rank_json(const MemoryAnswer& answer) {
             {"count", ranks.count},
             {"terms", Json::array()}};
   for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
+  Bytes sum;
+  for (const Term& term : answer.estimate.terms) sum += term.value;
+  put(json, "sum_of_terms_bytes", sum);
   put(json, "allocated_peak_bytes", answer.allocated());
   if (answer.has_formulas) {
     put(json, "closed_form_peak_bytes", answer.estimate.allocated());
@@ -158,11 +161,13 @@ Json json_of(const MemoryAnswer& answer, const std::vector<MemoryAnswer>& others
   if (answer.has_formulas) {
     json["fixed_bytes"] = answer.simple.fixed.value();
     json["bytes_per_sequence"] = answer.simple.per_sequence.value();
-    json["largest_micro_batch"] = answer.simple.largest_micro_batch;
   } else {
-    for (const char* key : {"fixed_bytes", "bytes_per_sequence", "largest_micro_batch"}) {
-      put_null(json, key, kNoFormulas);
-    }
+    for (const char* key : {"fixed_bytes", "bytes_per_sequence"}) put_null(json, key, kNoFormulas);
+  }
+  if (answer.largest_micro_batch) {
+    json["largest_micro_batch"] = *answer.largest_micro_batch;
+  } else {
+    put_null(json, "largest_micro_batch", "this command did not search for it");
   }
   return json;
 }

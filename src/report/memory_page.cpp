@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "estimate_sections.hpp"
@@ -44,7 +46,7 @@ void append_totals(const MemoryAnswer& answer, Table& table) {
   } else {
     if (answer.has_formulas) {
       table.rows.push_back(
-          total_row("sum of the terms", answer.estimate.allocated(), "the closed form"));
+          total_row("sum of the terms", answer.estimate.device(), "the closed form"));
     }
     table.rows.push_back(total_row("allocated", answer.allocated(), "replayed, at the peak"));
     table.rows.push_back(
@@ -104,29 +106,41 @@ std::string capacity_text(const Job& job, const Capacity& capacity) {
   return fmt::format("the {} of {}", sized_text(capacity.bytes), job.hardware.gpu.slug);
 }
 
-/// An allocator's limit holds what is allocated; a device's capacity the context as well.
-Bytes outside_of(const MemoryAnswer& answer, Bytes outside) {
-  return answer.capacity.allocator_limit ? outside : Bytes();
-}
-
 std::int64_t retries_of(const MemoryAnswer& answer) {
   const ReplayedSteps* steps = answer.replayed();
   return steps == nullptr ? 0 : steps->step.replay.statistics.retries;
+}
+
+/// ", 500 MiB CUDA context, 688 MiB NCCL buffers": what stands on the device beside the allocator.
+std::string outside_text(const MemoryAnswer& answer) {
+  std::string text;
+  if (answer.capacity.allocator_limit) return text;  // which holds nothing else
+  const std::vector<std::uint16_t>& outside = answer.ledger.outside_allocator;
+  for (const Term& term : answer.estimate.terms) {
+    if (std::find(outside.begin(), outside.end(), term.index) == outside.end()) continue;
+    text += fmt::format(", {} {}", sized_text(term.value), answer.ledger.terms[term.index].name);
+  }
+  return text;
+}
+
+std::string too_much_text(const MemoryAnswer& answer) {
+  return sized_text(answer.of_capacity().expected - answer.capacity.bytes) + " too much";
 }
 
 /// Where the replay ends, what fragmentation keeps, and whether another allocator setting helps.
 std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
                                const ReplayedSteps& steps) {
   const OutOfMemory& end = *steps.step.replay.out_of_memory;
+  const Bytes outside = answer.capacity.allocator_limit ? Bytes() : answer.estimate.outside;
   std::string text = fmt::format(
-      "Does not fit: runs out of memory in {}: {} asked for, {} allocated and {} reserved of {}; "
-      "{} lie free in the segments, the largest block of it {}. Without a limit it allocates {} "
-      "and "
-      "reserves {}.",
-      moment_of_event(steps.step, end.event), sized_text(end.requested), sized_text(end.allocated),
-      sized_text(end.reserved), capacity_text(job, answer.capacity),
-      sized_text(end.free_in_segments), sized_text(end.largest_free),
-      sized_text(answer.allocated()), sized_text(*answer.reserved()));
+      "Does not fit: runs out of memory in {}: {} asked for, {} left of {}: {} reserved ({} "
+      "allocated, {} free in pieces of at most {}){}. Without a limit it allocates {} and reserves "
+      "{}: {}.",
+      moment_of_event(steps.step, end.event), sized_text(end.requested),
+      sized_text(answer.capacity.bytes - outside - end.reserved),
+      capacity_text(job, answer.capacity), sized_text(end.reserved), sized_text(end.allocated),
+      sized_text(end.free_in_segments), sized_text(end.largest_free), outside_text(answer),
+      sized_text(answer.allocated()), sized_text(*answer.reserved()), too_much_text(answer));
   if (steps.expandable && !steps.expandable->out_of_memory) {
     text +=
         fmt::format(" It fits with `allocator: {{expandable_segments: true}}`, which reserves {}.",
@@ -140,23 +154,22 @@ Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
       steps != nullptr && steps->step.replay.out_of_memory) {
     return {out_of_memory_text(job, answer, *steps), Tone::bad};
   }
-  const Bytes low = answer.low() - outside_of(answer, answer.estimate.outside_low);
-  const Bytes high = answer.high() - outside_of(answer, answer.estimate.outside_high);
+  const auto [expected, low, high] = answer.of_capacity();
   const Bytes room = answer.capacity.bytes;
   const std::string capacity = capacity_text(job, answer.capacity);
   switch (answer.verdict) {
     case Verdict::fits:
       if (high > room) {  // only by giving cached memory back
         return {fmt::format("Fits: {} of {}, after {} retries of the allocator.",
-                            sized_text(answer.device()), capacity, retries_of(answer)),
+                            sized_text(expected), capacity, retries_of(answer)),
                 Tone::good};
       }
       return {fmt::format("Fits: at most {} of {}, {} to spare.", sized_text(high), capacity,
                           sized_text(room - high)),
               Tone::good};
     case Verdict::does_not_fit:
-      return {fmt::format("Does not fit: at least {} of {}, {} too much.", sized_text(low),
-                          capacity, sized_text(low - room)),
+      return {fmt::format("Does not fit: {} of {}, {}; at least {}.", sized_text(expected),
+                          capacity, too_much_text(answer), sized_text(low)),
               Tone::bad};
     case Verdict::too_close_to_call:
       return {fmt::format("Too close to call: {} to {} of {}.", sized_text(low), sized_text(high),
@@ -166,12 +179,22 @@ Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
   unreachable("a verdict beyond the enum");
 }
 
-std::string simple_text(const SimpleView& simple) {
-  const std::string sum = fmt::format("{} fixed + {} a sequence of the micro-batch",
-                                      sized_text(simple.fixed), sized_text(simple.per_sequence));
-  if (simple.largest_micro_batch < 1) return sum + "; no micro-batch fits.";
-  return fmt::format("{}; the largest micro-batch that fits is {}.", sum,
-                     simple.largest_micro_batch);
+/// Empty where neither the closed form nor the search says anything.
+std::string simple_text(const MemoryAnswer& answer) {
+  std::string text;
+  if (answer.has_formulas) {
+    text = fmt::format("{} fixed + {} a sequence of the micro-batch",
+                       sized_text(answer.simple.fixed), sized_text(answer.simple.per_sequence));
+  }
+  if (answer.largest_micro_batch) {
+    const std::int64_t largest = *answer.largest_micro_batch;
+    text += text.empty() ? "" : "; ";
+    text += largest < 1 ? "no micro-batch fits"
+                        : fmt::format("the largest micro-batch that fits is {}", largest);
+  }
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text + ".";
 }
 
 }  // namespace
@@ -210,8 +233,10 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
         fmt::format("Peak: {}.", moment_of_event(steps->step, steps->unpressed().peak.event)),
         Tone::plain});
   }
+  if (std::string simple = simple_text(answer); !simple.empty()) {
+    page.parts.emplace_back(Paragraph{std::move(simple), Tone::plain});
+  }
   if (!answer.has_formulas) return;
-  page.parts.emplace_back(Paragraph{simple_text(answer.simple), Tone::plain});
   page.parts.emplace_back(Heading{"Highest moments of the step"});
   page.parts.emplace_back(instant_table(answer));
 }

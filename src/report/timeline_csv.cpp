@@ -9,7 +9,7 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kColumns = 12;
+constexpr std::size_t kColumns = 13;
 using Cells = std::array<std::string, kColumns>;
 
 std::string number_text(std::int64_t number) { return std::to_string(number); }
@@ -19,8 +19,9 @@ std::string number_text(std::int64_t number) { return std::to_string(number); }
 std::string events_csv(const TimelineRun& run) {
   const Timeline& timeline = run.memory.timeline;
   std::string out;
-  append_csv_line(out, Cells{"event", "step", "micro_step", "phase", "block", "op", "tensor",
-                             "holding", "kind", "bytes", "allocated_bytes", "reserved_bytes"});
+  append_csv_line(
+      out, Cells{"event", "step", "micro_step", "phase", "block", "op", "tensor", "holding", "kind",
+                 "bytes", "allocated_bytes", "reserved_bytes", "stream"});
   SpanCursor cursor(timeline);
   for (std::uint32_t i = 0; i < run.course.points.size(); ++i) {
     const Event event = timeline.events[i];
@@ -35,7 +36,8 @@ std::string events_csv(const TimelineRun& run) {
                                std::string(name_of(storage.label.holding)),
                                event.kind == EventKind::allocate ? "allocate" : "free",
                                number_text(storage.bytes), number_text(point.allocated.value()),
-                               number_text(point.reserved.value())});
+                               number_text(point.reserved.value()),
+                               number_text(static_cast<std::int64_t>(storage.stream))});
   }
   return out;
 }

@@ -151,19 +151,22 @@ class SnapshotWriter {
       const auto [kind, storage] = timeline_.events[i];
       const Address address = run_.course.points[i].address;
       const Bytes size(timeline_.storages[storage].bytes);
+      const int stream = static_cast<int>(timeline_.storages[storage].stream);
       write_changes(i, storage);
       if (kind == EventKind::allocate) {
-        write_entry({"alloc", "addr", address, size, 0, i}, storage);
+        write_entry({"alloc", "addr", address, size, stream, i}, storage);
       } else {
-        write_entry({"free_requested", "addr", address, size, 0, i}, storage);
-        write_entry({"free_completed", "addr", address, size, 0, i}, storage);
+        write_entry({"free_requested", "addr", address, size, stream, i}, storage);
+        write_entry({"free_completed", "addr", address, size, stream, i}, storage);
       }
     }
     if (const auto& out = run_.memory.replay.out_of_memory) {
       const StorageId storage = timeline_.events[out->event].storage;
-      const Bytes left = replay_device_of(run_.job.hardware).available - out->reserved;
+      const Bytes left = replay_device_of(run_.job).available - out->reserved;
       write_changes(out->event, storage);
-      write_entry({"oom", "device_free", left.value(), out->requested, 0, out->event}, storage);
+      const int stream = static_cast<int>(timeline_.storages[storage].stream);
+      write_entry({"oom", "device_free", left.value(), out->requested, stream, out->event},
+                  storage);
     }
     pickle_.end_list();
   }

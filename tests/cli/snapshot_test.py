@@ -13,7 +13,7 @@ with open(sys.argv[2], newline="") as file:
 alive, segments, peak, requested = {}, {}, 0, 0
 for entry in trace:
     action, address, size = entry["action"], entry["addr"], entry["size"]
-    assert entry["stream"] == 0 and entry["frames"], entry
+    assert entry["frames"], entry
     for frame in entry["frames"]:
         assert set(frame) == {"name", "filename", "line"}, frame
     if action == "alloc":
@@ -37,6 +37,7 @@ for entry, row in zip(requests, rows):
     assert (entry["action"] == "alloc") == (row["kind"] == "allocate")
     assert entry["size"] == int(row["bytes"]) and entry["time_us"] == int(row["event"])
     assert entry["frames"][0]["name"] == row["tensor"]
+    assert entry["stream"] == int(row["stream"])
 
 ends = {segment["address"]: segment for segment in snapshot["segments"]}
 assert {address: segment["total_size"] for address, segment in ends.items()} == segments

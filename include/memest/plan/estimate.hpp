@@ -44,6 +44,12 @@ struct RankClass {
   std::int64_t count = 1;  ///< GPUs
 };
 
+struct BytesInterval {
+  Bytes expected;
+  Bytes low;
+  Bytes high;
+};
+
 /// A ledger with its value, so that every number can be explained. Where the steps are replayed
 /// the replay answers, and the ledger stands beside it as its formulas.
 struct MemoryAnswer {
@@ -57,6 +63,8 @@ struct MemoryAnswer {
   std::variant<ReplayedSteps, Unavailable> replay = Unavailable{};
   Margin replay_margin;  ///< of reserved(), from recorded runs
   SimpleView simple;
+  /// Of the job, where it was asked for (find_largest_micro_batch); 0: none fits.
+  std::optional<std::int64_t> largest_micro_batch;
   std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
   /// The same of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
@@ -75,12 +83,15 @@ struct MemoryAnswer {
   /// Interval of device().
   [[nodiscard]] Bytes low() const;
   [[nodiscard]] Bytes high() const;
+  /// What of the capacity is taken: device(), or of an allocator's limit what it holds itself.
+  [[nodiscard]] BytesInterval of_capacity() const;
 };
 
 struct JobEstimate {
   ParameterCounts parameters;
-  std::variant<MemoryAnswer, Unavailable> memory;  ///< of the ranks that take most
-  std::vector<MemoryAnswer> other_ranks;           ///< of a pipeline, those that take most first
+  /// Of the ranks that take most; where some do not fit, of those.
+  std::variant<MemoryAnswer, Unavailable> memory;
+  std::vector<MemoryAnswer> other_ranks;  ///< of a pipeline, those that take most first
   std::variant<FlopsEstimate, Unavailable> flops;
   std::variant<TimeEstimate, Unavailable> time;
   std::variant<CostEstimate, Unavailable> cost;
@@ -112,5 +123,10 @@ std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& 
 
 /// Throws OverflowError where a size leaves its range.
 JobEstimate estimate_job(const Job& job);
+
+/// Sets the largest micro-batch of an estimate of `job` whose memory is known: with it, and as many
+/// accumulation steps as the job has, every rank's verdict is that it fits; with one sequence more
+/// it is not. Throws OverflowError.
+void find_largest_micro_batch(const Job& job, JobEstimate& estimate);
 
 }  // namespace memest

@@ -22,9 +22,9 @@ struct StepMemory {
   StepReplay replay;
 };
 
-/// The allocator's device: what the driver reports, without the CUDA context, or the spec's own
-/// limit.
-ReplayDevice replay_device_of(const Hardware& hardware);
+/// The allocator's device: what the driver reports, less what stands outside the allocator (the
+/// CUDA context, NCCL's buffers), or the spec's own limit, of which nothing else is taken.
+ReplayDevice replay_device_of(const Job& job);
 
 /// The timeline of `job` and its replay, or why there is none. Throws OverflowError.
 /// Of a pipeline, of one of its ranks.

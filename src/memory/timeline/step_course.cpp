@@ -59,7 +59,8 @@ StepCourse course_of(const Timeline& timeline, const AllocatorSettings& settings
       point.address = allocator.address_of(blocks[event.storage]);
       allocator.free(blocks[event.storage]);
     } else {
-      const auto block = allocator.allocate(Bytes(timeline.storages[event.storage].bytes));
+      const Storage& storage = timeline.storages[event.storage];
+      const auto block = allocator.allocate(Bytes(storage.bytes), static_cast<int>(storage.stream));
       if (!block) break;
       blocks[event.storage] = *block;
       point.address = allocator.address_of(*block);
