@@ -178,10 +178,8 @@ Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
   return checkpoints;
 }
 
-}  // namespace
-
-Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                           const Recompute& recompute, Framework framework) {
+Checkpoints all_checkpoints_of(const Graph& graph, const ForwardOrder& order,
+                               const Recompute& recompute, Framework framework) {
   if (framework == Framework::torchtitan) return of_torchtitan(graph, order, recompute);
   if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
     Checkpoints around;
@@ -193,6 +191,18 @@ Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
   const auto* full = std::get_if<FullRecompute>(&recompute);
   Checkpoints checkpoints{by_layers(graph, order, length), full != nullptr && full->reentrant};
   checkpoints.stops_early = !has_compiled_layers(graph);
+  return checkpoints;
+}
+
+}  // namespace
+
+/// The hooks of what is saved hold a checkpoint's inputs (torch/utils/checkpoint.py, PyTorch 2.11,
+/// _CheckpointFrame): where nothing is saved, before the first gradient, nobody does.
+Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
+                           const Recompute& recompute, Framework framework) {
+  Checkpoints checkpoints = all_checkpoints_of(graph, order, recompute, framework);
+  if (checkpoints.reentrant) return checkpoints;
+  std::erase_if(checkpoints.list, [](const Checkpoint& one) { return one.first_kept == one.end; });
   return checkpoints;
 }
 
