@@ -60,14 +60,10 @@ Job Describer::job_of(const PlanCandidate& candidate) const {
 }
 
 Describer::LedgerKey Describer::key_of(const Evaluated& candidate, const GpuSpec& gpu) {
-  const Parallelism& layout = candidate.layout;
   return {class_of(gpu),
-          {gpu.multiprocessors ? gpu.multiprocessors->value : 0, layout.data, layout.tensor,
-           layout.context, layout.pipeline, layout.virtual_stages, layout.first_stage_layers,
-           layout.last_stage_layers, layout.expert, layout.whole_experts() ? 1 : 0,
-           static_cast<std::int64_t>(layout.zero), layout.fsdp ? layout.fsdp->replicate : 0,
-           layout.offload.optimizer ? 1 : 0, layout.offload.parameters ? 1 : 0,
-           candidate.batch.micro_batch, candidate.batch.gradient_accumulation},
+          gpu.multiprocessors ? gpu.multiprocessors->value : 0,
+          memest::key_of(candidate.layout),
+          {candidate.batch.micro_batch, candidate.batch.gradient_accumulation},
           candidate.recompute};
 }
 

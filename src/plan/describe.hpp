@@ -7,11 +7,13 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "group_search.hpp"
 #include "memest/plan/search.hpp"
 #include "memo.hpp"
+#include "space.hpp"
 
 namespace memest {
 
@@ -36,7 +38,8 @@ class Describer {
 
  private:
   /// What decides a ledger, beside the request's job.
-  using LedgerKey = std::tuple<DeviceClass, std::vector<std::int64_t>, std::size_t>;
+  using LedgerKey = std::tuple<DeviceClass, std::int64_t, LayoutKey,
+                               std::pair<std::int64_t, std::int64_t>, std::size_t>;
   /// What a job needs after a change.
   struct Changed {
     std::string name;

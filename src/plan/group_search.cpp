@@ -26,6 +26,7 @@ class GroupSearch {
   Group answer() {
     for (const Parallelism& layout : layout_choices(job_, group_.gpus)) {
       ++group_.layouts;
+      enter(layout);
       const std::vector<BatchChoice>& batches = batches_of(layout);
       for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
         try_batches(layout, recompute, batches);
@@ -50,6 +51,19 @@ class GroupSearch {
     return entry->second;
   }
 
+  /// What all candidates of one layout share.
+  void enter(const Parallelism& layout) {
+    split_ = space_.forms.split_of(layout);
+    const auto number = [](auto& numbers, const auto& key) {
+      return numbers.try_emplace(key, static_cast<std::int64_t>(numbers.size())).first->second;
+    };
+    forms_number_ = number(forms_numbers_, space_.forms.forms_key(split_, layout));
+    times_number_ =
+        number(times_numbers_, LayersKey{layout.tensor, layout.context, layout.expert,
+                                         layout.whole_experts() ? 1 : 0, layout.sequence ? 1 : 0,
+                                         layout.fsdp ? 1 : 0});
+  }
+
   /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
   void try_batches(const Parallelism& layout, std::size_t recompute,
                    const std::vector<BatchChoice>& batches) {
@@ -68,11 +82,10 @@ class GroupSearch {
 
   /// False: it does not fit, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
-    const StageSplit split = space_.forms.split_of(candidate.layout);
-    const RankForms& forms = forms_of(candidate, split);
+    const RankForms& forms = forms_of(candidate);
     if (!forms.exist) return true;
     ++group_.candidates;
-    const MemoryEstimate peak = worst_rank(forms, split, candidate.layout, candidate.batch,
+    const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch,
                                            outside_of(candidate.layout.shard_ranks()));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
@@ -100,16 +113,11 @@ class GroupSearch {
   }
 
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
-  const RankForms& forms_of(const Evaluated& candidate, const StageSplit& split) {
+  const RankForms& forms_of(const Evaluated& candidate) {
     const Parallelism& layout = candidate.layout;
-    const LocalKey key{
-        space_.forms.stages_key(split, layout),
-        {layout.tensor, layout.context, layout.expert, layout.whole_experts() ? 1 : 0,
-         layout.data > 1 ? 1 : 0, static_cast<std::int64_t>(layout.zero),
-         layout.fsdp ? layout.fsdp->replicate : 0,
-         (layout.offload.optimizer ? 1 : 0) + (layout.offload.parameters ? 2 : 0),
-         candidate.batch.micro_batch, steps_of_form(job_, layout, candidate.batch),
-         static_cast<std::int64_t>(candidate.recompute)}};
+    const LocalKey key{forms_number_, candidate.batch.micro_batch,
+                       steps_of_form(job_, layout, candidate.batch),
+                       static_cast<std::int64_t>(candidate.recompute)};
     const auto [entry, is_new] = forms_.try_emplace(key);
     if (is_new) {
       entry->second =
@@ -132,12 +140,7 @@ class GroupSearch {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
     const Parallelism& layout = candidate.layout;
     if (!timed_ || (layout.offload.any() && !device_.laws->know_transfers())) return kUnknown;
-    const TimeKey key{layout.tensor,
-                      layout.context,
-                      layout.expert,
-                      layout.whole_experts() ? 1 : 0,
-                      layout.fsdp ? 1 : 0,
-                      candidate.batch.micro_batch,
+    const TimeKey key{times_number_, candidate.batch.micro_batch,
                       static_cast<std::int64_t>(candidate.recompute)};
     const PricedModel*& model = models_[key];
     if (model == nullptr) {
@@ -189,8 +192,9 @@ class GroupSearch {
         front.end());
   }
 
-  using LocalKey = std::pair<std::array<std::int64_t, 5>, std::array<std::int64_t, 11>>;
-  using TimeKey = std::array<std::int64_t, 7>;
+  using LayersKey = std::array<std::int64_t, 6>;
+  using LocalKey = std::array<std::int64_t, 4>;
+  using TimeKey = std::array<std::int64_t, 3>;
 
   const SearchSpace& space_;
   const TimedDevice& device_;
@@ -200,6 +204,11 @@ class GroupSearch {
   bool timed_ = false;                                  ///< whether such steps have a time
   /// By data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
+  StageSplit split_;                ///< of the layout that is tried
+  std::int64_t forms_number_ = 0;   ///< of its forms
+  std::int64_t times_number_ = 0;   ///< of how its ranks share layers
+  std::map<LayoutForms::FormsKey, std::int64_t> forms_numbers_;
+  std::map<LayersKey, std::int64_t> times_numbers_;
   std::map<LocalKey, RankForms> forms_;
   std::map<TimeKey, const PricedModel*> models_;
   std::size_t too_large_ = 0;

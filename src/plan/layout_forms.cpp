@@ -108,21 +108,38 @@ LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace pla
           single};
 }
 
-std::array<std::int64_t, 5> LayoutForms::stages_key(const StageSplit& split,
-                                                    const Parallelism& layout) const {
-  if (!alike_) {
-    return {layout.pipeline, layout.virtual_stages, layout.first_stage_layers,
-            layout.last_stage_layers, 0};
-  }
-  std::int64_t singles = 0;
+LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
+                                             const Parallelism& layout) const {
+  std::int64_t places = 0;
   for (const StagePlace place : kStagePlaces) {
-    if (may_take_most(place, layout, alike_) && layers_at(place, split, layout) == 1) {
-      singles |= std::int64_t{1} << static_cast<int>(place);
-    }
+    if (!may_take_most(place, layout, alike_)) continue;
+    const bool single = alike_ && layers_at(place, split, layout) == 1;
+    places |= std::int64_t{single ? 3 : 1} << (2 * static_cast<int>(place));
   }
-  return {std::min<std::int64_t>(layout.pipeline, 2),
-          std::min<std::int64_t>(layout.virtual_stages, 2), 0, 0,
-          singles + (may_take_most(StagePlace::second, layout, alike_) ? 8 : 0)};
+  FormsKey key{};
+  std::ranges::copy(memest::key_of(layout_of_form(layout)), key.begin());
+  key.back() = places;
+  return key;
+}
+
+/// DeepSpeed cuts flat buffers and buckets into as many parts as there are ranks: a form for each
+/// number of them.
+Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
+  Parallelism form = layout;
+  form.overlap_grad_reduce = form.overlap_param_gather = false;  // take no memory
+  const bool in_flat_parts = (layout.zero != ZeroStage::none && !layout.fsdp &&
+                              !layout.distributed_optimizer) ||
+                             layout.shards_flat();
+  if (layout.data > 1 && !in_flat_parts) {
+    const std::int64_t replicas = layout.fsdp ? layout.fsdp->replicate : 1;
+    form.data = 2 * replicas * layout.expert;
+  }
+  if (layout.pipeline == 1 || !alike_) return form;
+  constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
+  form.pipeline = kStagePlaces.size();
+  form.virtual_stages = std::min(layout.virtual_stages, kStages);
+  form.first_stage_layers = form.last_stage_layers = 0;
+  return form;
 }
 
 /// Stages of all layers each: what differs with their number is a letter of the formulas.
@@ -156,6 +173,8 @@ const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& 
     LoweringPolicy policy = policy_of(job, std::min(key.part.rank, layout.pipeline - 1));
     if (key.part.pipeline > 1 && alike_) policy.parts = parts_of(key.part);
     Lowered lowered = lower(job.model, policy);
+    // A letter of the formulas: the same for whichever micro-batch comes first.
+    if (auto* graph = std::get_if<Graph>(&lowered)) graph->sizes.set(Symbol::micro_batch, 1);
     Variants& variants = [&]() -> Variants& {
       const std::scoped_lock lock(variants_mutex_);
       GraphKey alike = key;
@@ -183,43 +202,42 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
                                      const BatchChoice& batch,
                                      std::pair<StagePlace, std::size_t> place_and_recompute) {
   const auto [place, recompute] = place_and_recompute;
-  const std::int64_t rank = rank_at(place, layout);
   const Lowered& lowered =
       graph_of(key_of(device, layout, part_of(layout, place)), device, layout, batch.micro_batch);
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return nullptr;
-  const FormKey form{&lowered,
-                     layout.data > 1,
-                     layout.zero,
-                     layout.distributed_optimizer,
-                     layout.fsdp ? layout.fsdp->replicate : 0,
-                     layout.offload.optimizer,
-                     layout.offload.parameters,
-                     steps_of_form(job_, layout, batch),
-                     recompute};
-  return &forms_.at(form, [&, recompute = recompute, rank = rank] {
-    Job job = job_for(device, layout, batch);
+  Parallelism shared = layout_of_form(layout);
+  std::int64_t micro_steps = steps_of_form(job_, layout, batch);
+  const FormKey key{&lowered, memest::key_of(shared), rank_at(place, shared), micro_steps, recompute};
+  return &forms_.at(key, [&] {
+    // Several are as many as an interleaved pipeline of these ranks deals.
+    if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
+    Job job = job_for(device, shared, {graph->sizes.at(Symbol::micro_batch), micro_steps});
     job.training->recompute = recomputes_[recompute];
-    const auto& moments =
-        moments_.at(graph, [&] { return std::make_unique<GraphMoments>(*graph); });
-    const Ledger ledger = write_ledger(
-        *graph, job,
-        {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
-    const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
-    RankForm made{.form = StageForm(ledger),
-                  .ends = bound(Symbol::parameters),
-                  .layers = bound(Symbol::layers)};
-    if (!alike_) {
-      made.experts = bound(Symbol::expert_parameters);
-      return made;
-    }
-    const auto stages = static_cast<std::int64_t>(std::max<std::size_t>(graph->stages.size(), 1));
-    const std::int64_t layers = bound(Symbol::layers) * stages;
-    made.of_layer = elements_of_layer(*graph);
-    made.experts_of_layer = bound(Symbol::expert_parameters) / layers;
-    made.ends -= checked_multiply(made.of_layer, layers);
-    return made;
+    return make_form(*graph, job, key.rank);
   });
+}
+
+RankForm LayoutForms::make_form(const Graph& graph, const Job& job, std::int64_t rank) {
+  const auto& moments =
+      moments_.at(&graph, [&] { return std::make_unique<GraphMoments>(graph); });
+  const Ledger ledger =
+      write_ledger(graph, job,
+                   {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
+  const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
+  RankForm made{.form = StageForm(ledger),
+                .ends = bound(Symbol::parameters),
+                .layers = bound(Symbol::layers)};
+  if (!alike_) {
+    made.experts = bound(Symbol::expert_parameters);
+    return made;
+  }
+  const auto stages = static_cast<std::int64_t>(std::max<std::size_t>(graph.stages.size(), 1));
+  const std::int64_t layers = bound(Symbol::layers) * stages;
+  made.of_layer = elements_of_layer(graph);
+  made.experts_of_layer = bound(Symbol::expert_parameters) / layers;
+  made.ends -= checked_multiply(made.of_layer, layers);
+  return made;
 }
 
 RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,

@@ -84,9 +84,9 @@ class LayoutForms {
                           std::int64_t micro_batch);
   /// How the layout cuts the model's layers into stages.
   [[nodiscard]] StageSplit split_of(const Parallelism& layout) const;
-  /// What of a layout's stages its forms depend on, beside their number.
-  [[nodiscard]] std::array<std::int64_t, 5> stages_key(const StageSplit& split,
-                                                       const Parallelism& layout) const;
+  /// Layouts of one key have one set of forms for each micro-batch, steps_of_form and recompute.
+  using FormsKey = std::array<std::int64_t, std::tuple_size_v<LayoutKey> + 1>;
+  [[nodiscard]] FormsKey forms_key(const StageSplit& split, const Parallelism& layout) const;
   /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);
@@ -123,20 +123,21 @@ class LayoutForms {
     std::mutex mutex;
     std::deque<Lowered> distinct;
   };
+  /// What a form is made from, and nothing else: whoever asks first makes the same.
   struct FormKey {
     const Lowered* graph = nullptr;
-    bool has_replicas = false;  ///< several data-parallel ranks
-    ZeroStage zero = ZeroStage::none;
-    bool distributed_optimizer = false;
-    std::int64_t replicate = 0;  ///< of FSDP; 0 without
-    bool offloads_optimizer = false;
-    bool offloads_parameters = false;
-    std::int64_t micro_steps = 1;  ///< see steps_of_form
+    LayoutKey layout{};  ///< of layout_of_form
+    std::int64_t rank = 0;
+    std::int64_t micro_steps = 1;
     std::size_t recompute = 0;
 
     auto operator<=>(const FormKey&) const = default;
   };
 
+  /// The layout that stands for all those that share the forms of `layout`: what the forms have
+  /// letters for (replicas, and of layers that are alike the stages) is the same in it.
+  [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
+  RankForm make_form(const Graph& graph, const Job& job, std::int64_t rank);
   [[nodiscard]] Job job_for(const DeviceOfSearch& device, const Parallelism& layout,
                             const BatchChoice& batch) const;
   [[nodiscard]] Part part_of(const Parallelism& layout, StagePlace place) const;

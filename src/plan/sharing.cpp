@@ -190,6 +190,34 @@ std::string text_of(const Sharing& sharing) {
   return text;
 }
 
+LayoutKey key_of(const Parallelism& layout) {
+  const HostOffload& offload = layout.offload;
+  const auto flag = [](bool set) { return std::int64_t{set ? 1 : 0}; };
+  return {layout.data,
+          layout.tensor,
+          layout.context,
+          layout.pipeline,
+          layout.virtual_stages,
+          static_cast<std::int64_t>(layout.schedule),
+          layout.first_stage_layers,
+          layout.last_stage_layers,
+          layout.expert,
+          layout.expert_tensor.value_or(0),
+          flag(layout.sequence),
+          static_cast<std::int64_t>(layout.zero),
+          flag(layout.distributed_optimizer),
+          layout.fsdp ? layout.fsdp->version : 0,
+          layout.fsdp ? layout.fsdp->replicate : 0,
+          layout.fsdp ? static_cast<std::int64_t>(layout.fsdp->reshard) : 0,
+          flag(offload.optimizer),
+          flag(offload.parameters),
+          flag(offload.pinned),
+          flag(offload.optimizer_on_nvme),
+          flag(offload.parameters_on_nvme),
+          flag(layout.overlap_grad_reduce),
+          flag(layout.overlap_param_gather)};
+}
+
 std::vector<Sharing> sharing_choices(const Job& job, const Parallelism& layout) {
   return SharingChoices(job, layout).choices();
 }

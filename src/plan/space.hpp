@@ -1,6 +1,7 @@
 // The space of a search: which settings are tried, in the order in which equals are preferred.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,11 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 
 /// none, selective, full; or the file's own. A recompute that would save nothing is left out.
 std::vector<Recompute> recompute_choices(const Job& job);
+
+/// Everything of a layout that a search varies, as numbers: of two layouts with one key nothing
+/// differs.
+using LayoutKey = std::array<std::int64_t, 23>;
+LayoutKey key_of(const Parallelism& layout);
 
 /// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a
 /// node, context ranks, stages, their order, expert ranks, and what is sharded over
