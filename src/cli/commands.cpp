@@ -20,7 +20,8 @@ constexpr std::array<Command, 18> kCommands = {{
      "memest plan configs/models/llama-3-8b.yaml --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
      kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags,
-     "--gpu and --gpus replace the spec's hardware, with as many data-parallel ranks.\n"
+     "--gpu and --gpus replace the spec's hardware, with the data-parallel ranks that others "
+     "leave.\n"
      "Exit code 1 says that it does not fit.",
      "memest estimate configs/models/llama-3-8b.yaml --set training.micro_batch=2", run_estimate},
     {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,

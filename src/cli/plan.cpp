@@ -47,8 +47,14 @@ std::vector<std::int64_t> counts_to_consider(const Arguments& arguments, const J
   return kUsualCounts;
 }
 
-/// Rows whose memory is replayed: those that people read.
-constexpr std::size_t kFinalists = 12;
+/// Rows that people read are replayed; of the other formats all rows.
+void choose_replays(const Arguments& arguments, PlanRequest& request) {
+  const bool read_by_people =
+      arguments.format == Format::text || arguments.format == Format::markdown;
+  request.finalists = read_by_people ? kShownPlans : request.gpus.size() * request.counts.size();
+  request.misses = read_by_people ? kShownRefusals : request.finalists;
+  request.front = arguments.front || arguments.format == Format::json;
+}
 
 std::size_t threads_of(const Arguments& arguments) {
   if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
@@ -81,8 +87,8 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
                       .counts = counts_to_consider(arguments, job.value()),
                       .prices = all_prices(),
                       .objective = arguments.objective,
-                      .threads = threads_of(arguments),
-                      .finalists = kFinalists};
+                      .threads = threads_of(arguments)};
+  choose_replays(arguments, request);
   if (arguments.tokens) request.deadline = {*arguments.tokens, *arguments.within};
   Arguments chosen = arguments;  // the next command names the GPU that was found
   chosen.gpus.clear();

@@ -37,10 +37,7 @@ Checked<Job> read_configuration(const Arguments& arguments, const std::vector<st
   for (const std::string& gpu : arguments.gpus) {
     request.overrides.push_back({"--gpu", "hardware.gpu=" + gpu});
   }
-  for (const std::int64_t count : arguments.counts) {
-    request.overrides.push_back({"--gpus", "hardware.count=" + std::to_string(count)});
-    request.overrides.push_back({"--gpus", "parallelism.data=" + std::to_string(count)});
-  }
+  if (!arguments.counts.empty()) request.gpus = arguments.counts.front();
   return read_job(request);
 }
 

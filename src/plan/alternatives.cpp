@@ -31,7 +31,9 @@ class Alternatives {
     fixed_.counts = {chosen_.gpus};
     fixed_.gpus = {*chosen_.gpu};
     fixed_.deadline.reset();
-    fixed_.finalists = 0;
+    fixed_.finalists = 1;
+    fixed_.misses = 1;
+    fixed_.front = false;
     layouts_ = layout_choices(request.job, chosen_.gpus);
     recomputes_ = recompute_choices(request.job);
     Job& job = fixed_.job;

@@ -4,7 +4,6 @@
 
 #include "memest/graph/lower.hpp"
 #include "refusal.hpp"
-#include "replayed_steps.hpp"
 #include "whole_model.hpp"
 
 namespace memest {
@@ -26,11 +25,6 @@ std::variant<CostEstimate, Unavailable> cost_of(
   }
   if (const auto* reason = std::get_if<Unavailable>(&time)) return *reason;
   return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
-}
-
-/// What is within an allocator's own limit: overheads are not taken off it.
-Bytes within_limit(Bytes bytes, Bytes outside, const Capacity& capacity) {
-  return capacity.allocator_limit ? bytes - outside : bytes;
 }
 
 /// What the job takes of its host where it offloads.
@@ -59,40 +53,19 @@ Job Describer::job_of(const PlanCandidate& candidate) const {
   return job;
 }
 
-Describer::LedgerKey Describer::key_of(const Evaluated& candidate, const GpuSpec& gpu) {
-  return {class_of(gpu),
-          gpu.multiprocessors ? gpu.multiprocessors->value : 0,
-          memest::key_of(candidate.layout),
-          {candidate.batch.micro_batch, candidate.batch.gradient_accumulation},
-          candidate.recompute};
-}
-
-/// What the changed jobs need is the same on every GPU of a class; what they take is not.
-void Describer::add_levers(const LedgerKey& key, const Job& job, PlanVerdict& verdict) {
-  const std::vector<Change> changes = changes_of(job);
-  const std::vector<Changed>& changed = changed_.at(key, [&] {
-    std::vector<Changed> made;
-    for (const Change& change : changes) {
-      Job other = job;
-      change.apply(other);
-      if (const std::optional<Ledger> ledger = worst_ledger(other)) {
-        made.push_back(
-            {change.name, estimate_memory(*ledger, ledger->bindings), host_bytes_of(other)});
-      }
-    }
-    return made;
-  });
+/// What the changed job needs is its replay's, as what `verdict` says of the job itself.
+void Describer::add_levers(const Job& job, PlanVerdict& verdict) {
   const std::optional<double> before = seconds_per_token(job);
-  const Capacity capacity = capacity_of(job.hardware);
-  for (const auto& [name, after, host] : changed) {
-    Lever lever{.name = name,
-                .saved = verdict.device - within_limit(after.device(), after.outside, capacity),
-                .fits = judge(after, capacity) == Verdict::fits,
-                .host = host};
-    const auto change = std::ranges::find(changes, name, &Change::name);
-    if (before && change != changes.end()) {
-      Job other = job;
-      change->apply(other);
+  for (const Change& change : changes_of(job)) {
+    Job other = job;
+    change.apply(other);
+    const auto after = replays_.of(other, Follow::ranks_of_most, change.name);
+    if (!after) continue;
+    Lever lever{.name = change.name,
+                .saved = verdict.device - after->device,
+                .fits = after->verdict == Verdict::fits,
+                .host = host_bytes_of(other)};
+    if (before) {
       if (const auto seconds = seconds_per_token(other)) lever.slower = *seconds / *before;
     }
     verdict.levers.push_back(std::move(lever));
@@ -100,15 +73,20 @@ void Describer::add_levers(const LedgerKey& key, const Job& job, PlanVerdict& ve
   verdict.levers = ranked(std::move(verdict.levers));
 }
 
+PlanCandidate Describer::candidate_of(const Evaluated& candidate, const Group& group,
+                                      const std::vector<Recompute>& recomputes) const {
+  return {.gpu = &request_.gpus[group.gpu],
+          .gpus = group.gpus,
+          .parallelism = candidate.layout,
+          .micro_batch = candidate.batch.micro_batch,
+          .gradient_accumulation = candidate.batch.gradient_accumulation,
+          .recompute = recomputes[candidate.recompute]};
+}
+
 PlanVerdict Describer::outline(const Evaluated& candidate, const Group& group,
                                const std::vector<Recompute>& recomputes) const {
   PlanVerdict verdict;
-  verdict.candidate = {.gpu = &request_.gpus[group.gpu],
-                       .gpus = group.gpus,
-                       .parallelism = candidate.layout,
-                       .micro_batch = candidate.batch.micro_batch,
-                       .gradient_accumulation = candidate.batch.gradient_accumulation,
-                       .recompute = recomputes[candidate.recompute]};
+  verdict.candidate = candidate_of(candidate, group, recomputes);
   const Job job = job_of(verdict.candidate);
   verdict.verdict = candidate.verdict;
   verdict.device = candidate.device;
@@ -117,51 +95,24 @@ PlanVerdict Describer::outline(const Evaluated& candidate, const Group& group,
   verdict.capacity = capacity_of(job.hardware).bytes;
   verdict.time = time_of_step(job);
   verdict.cost = cost_of(job, verdict.time);
+  if (verdict.verdict != Verdict::fits) verdict.reason = reason_of(verdict);
   return verdict;
 }
 
 PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
-                                const std::vector<Recompute>& recomputes) {
+                                const std::vector<Recompute>& recomputes,
+                                const CandidateMemory& memory) {
   PlanVerdict verdict = outline(candidate, group, recomputes);
   const Job job = job_of(verdict.candidate);
-  const LedgerKey key = key_of(candidate, job.hardware.gpu);
-  const Ledger& ledger = ledgers_.at(key, [&] { return *worst_ledger(job); });
-  verdict.largest_terms = largest_terms(ledger, estimate_memory(ledger, ledger.bindings));
-  verdict.host = hosts_.at(key, [&] { return host_bytes_of(job); });
-  if (verdict.verdict == Verdict::fits) return verdict;
-  verdict.reason = reason_of(verdict);
-  add_levers(key, job, verdict);
-  return verdict;
-}
-
-std::optional<PlanVerdict> Describer::replay(const PlanVerdict& described) const {
-  const Job job = job_of(described.candidate);
-  const Capacity capacity = capacity_of(job.hardware);
-  PlanVerdict verdict = described;
-  verdict.replayed = true;
-  verdict.verdict = Verdict::fits;
-  verdict.device = Bytes();
-  for (const std::int64_t rank : ranks_that_may_take_most(job)) {
-    const auto graph = lower(job.model, policy_of(job, rank));
-    if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
-    auto steps = replay_job(std::get<Graph>(graph), job, rank);
-    if (!std::holds_alternative<ReplayedSteps>(steps)) return std::nullopt;
-    const Verdict of_rank = judge(std::get<ReplayedSteps>(steps), job);
-    if (of_rank == Verdict::does_not_fit || verdict.verdict == Verdict::fits) {
-      verdict.verdict = of_rank;
-    }
-    MemoryAnswer memory;
-    memory.ledger = write_ledger(std::get<Graph>(graph), job, rank);
-    memory.estimate = estimate_memory(memory.ledger, memory.ledger.bindings);
-    memory.replay_margin = margin_of(job.margins().replay, job.recompute());
-    memory.replay = std::get<ReplayedSteps>(std::move(steps));
-    if (memory.device() <= verdict.device) continue;
-    verdict.device = within_limit(memory.device(), memory.estimate.outside, capacity);
-    verdict.low = within_limit(memory.low(), memory.estimate.outside_low, capacity);
-    verdict.high = within_limit(memory.high(), memory.estimate.outside_high, capacity);
-    verdict.largest_terms = largest_terms(memory.ledger, memory.estimate);
-  }
+  verdict.verdict = memory.verdict;
+  verdict.replayed = memory.replayed;
+  verdict.device = memory.device;
+  verdict.low = memory.low;
+  verdict.high = memory.high;
+  verdict.largest_terms = memory.largest_terms;
+  verdict.host = host_bytes_of(job);
   verdict.reason = verdict.verdict == Verdict::fits ? "" : reason_of(verdict);
+  if (verdict.verdict != Verdict::fits) add_levers(job, verdict);
   return verdict;
 }
 

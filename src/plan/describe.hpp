@@ -2,18 +2,12 @@
 // levers.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "group_search.hpp"
 #include "memest/plan/search.hpp"
-#include "memo.hpp"
-#include "space.hpp"
+#include "replays.hpp"
 
 namespace memest {
 
@@ -23,37 +17,30 @@ class Describer {
   /// `request` outlives this.
   explicit Describer(const PlanRequest& request) : request_(request) {}
 
-  /// Setting, bytes, time and money.
-  [[nodiscard]] PlanVerdict outline(const Evaluated& candidate, const Group& group,
-                                    const std::vector<Recompute>& recomputes) const;
-  /// With the terms of the peak, and for a refusal the reason and the levers.
-  [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group,
-                                     const std::vector<Recompute>& recomputes);
-  /// The same with its memory from the replay; none where there is no replay of such jobs.
-  [[nodiscard]] std::optional<PlanVerdict> replay(const PlanVerdict& described) const;
-  /// No layout, or none over whose ranks the global batch divides.
-  [[nodiscard]] PlanVerdict refuse(const Group& group) const;
+  /// The candidate's setting.
+  [[nodiscard]] PlanCandidate candidate_of(const Evaluated& candidate, const Group& group,
+                                           const std::vector<Recompute>& recomputes) const;
   /// The job of a candidate, with its price.
   [[nodiscard]] Job job_of(const PlanCandidate& candidate) const;
+  /// What `estimate` answers for the job's memory; none where it is not lowered.
+  [[nodiscard]] std::optional<CandidateMemory> memory_of(const Job& job, Follow follow) {
+    return replays_.of(job, follow);
+  }
+  /// Setting, bytes by the closed form, time and money.
+  [[nodiscard]] PlanVerdict outline(const Evaluated& candidate, const Group& group,
+                                    const std::vector<Recompute>& recomputes) const;
+  /// The same with the memory that is its own, and for a refusal the reason and the levers.
+  [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group,
+                                     const std::vector<Recompute>& recomputes,
+                                     const CandidateMemory& memory);
+  /// No layout, or none over whose ranks the global batch divides.
+  [[nodiscard]] PlanVerdict refuse(const Group& group) const;
 
  private:
-  /// What decides a ledger, beside the request's job.
-  using LedgerKey = std::tuple<DeviceClass, std::int64_t, LayoutKey,
-                               std::pair<std::int64_t, std::int64_t>, std::size_t>;
-  /// What a job needs after a change.
-  struct Changed {
-    std::string name;
-    MemoryEstimate memory;
-    std::optional<Bytes> host;
-  };
-
-  static LedgerKey key_of(const Evaluated& candidate, const GpuSpec& gpu);
-  void add_levers(const LedgerKey& key, const Job& job, PlanVerdict& verdict);
+  void add_levers(const Job& job, PlanVerdict& verdict);
 
   const PlanRequest& request_;
-  Memo<LedgerKey, Ledger> ledgers_;
-  Memo<LedgerKey, std::optional<Bytes>> hosts_;
-  Memo<LedgerKey, std::vector<Changed>> changed_;
+  Replays replays_;
 };
 
 }  // namespace memest

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "describe.hpp"
 #include "group_search.hpp"
 
 namespace memest {
@@ -15,11 +16,16 @@ struct Weighed {
   double gpus = 0;
   double memory = 0;          ///< share of the capacity that may be in use
   std::size_t group = 0;      ///< index
-  std::size_t candidate = 0;  ///< index into Group::front
+  std::size_t candidate = 0;  ///< index into Group::admitted
 };
 
 /// Those to which no other is equal or better in everything, the cheapest first; of equals the
 /// first.
 std::vector<Weighed> pareto_front(std::vector<Weighed> all);
+
+/// PlanAnswer::front, of the candidates that are not too late for the deadline.
+std::vector<PlanVerdict> front_of(const PlanRequest& request,
+                                  const std::vector<Recompute>& recomputes,
+                                  const std::vector<Group>& groups, Describer& describer);
 
 }  // namespace memest

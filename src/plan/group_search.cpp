@@ -35,6 +35,7 @@ class GroupSearch {
     if (group_.candidates > 0) group_.unavailable = {};
     if (too_large_ > 0) group_.refused[kDoesNotFit] = too_large_;
     if (too_close_ > 0) group_.refused[kTooClose] = too_close_;
+    admit();
     return std::move(group_);
   }
 
@@ -58,10 +59,9 @@ class GroupSearch {
       return numbers.try_emplace(key, static_cast<std::int64_t>(numbers.size())).first->second;
     };
     forms_number_ = number(forms_numbers_, space_.forms.forms_key(split_, layout));
-    times_number_ =
-        number(times_numbers_, LayersKey{layout.tensor, layout.context, layout.expert,
-                                         layout.whole_experts() ? 1 : 0, layout.sequence ? 1 : 0,
-                                         layout.fsdp ? 1 : 0});
+    times_number_ = number(times_numbers_, LayersKey{layout.tensor, layout.context, layout.expert,
+                                                     layout.whole_experts() ? 1 : 0,
+                                                     layout.sequence ? 1 : 0, layout.fsdp ? 1 : 0});
   }
 
   /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
@@ -82,6 +82,7 @@ class GroupSearch {
 
   /// False: it does not fit, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
+    candidate.number = group_.candidates;
     const RankForms& forms = forms_of(candidate);
     if (!forms.exist) return true;
     ++group_.candidates;
@@ -100,16 +101,34 @@ class GroupSearch {
       return false;
     }
     candidate.seconds_per_token = seconds_per_token(candidate);
-    if (candidate.verdict == Verdict::too_close_to_call) {
-      ++too_close_;
-      add_to_front(group_.close, candidate);
-      return true;
-    }
-    if (!group_.best || candidate.seconds_per_token < group_.best->seconds_per_token) {
-      group_.best = candidate;
-    }
-    add_to_front(group_.front, candidate);
+    if (candidate.verdict == Verdict::too_close_to_call) ++too_close_;
+    add_to_fastest(candidate);
+    add_to_front(candidate.verdict == Verdict::fits ? fitting_ : close_, candidate);
     return true;
+  }
+
+  /// In order, each once.
+  void admit() {
+    std::vector<Evaluated>& all = group_.admitted;
+    all = std::move(fastest_);
+    all.insert(all.end(), fitting_.begin(), fitting_.end());
+    all.insert(all.end(), close_.begin(), close_.end());
+    std::ranges::sort(all, [](const Evaluated& left, const Evaluated& right) {
+      return std::pair(left.seconds_per_token, left.number) <
+             std::pair(right.seconds_per_token, right.number);
+    });
+    const auto repeated = std::ranges::unique(all, {}, &Evaluated::number);
+    all.erase(repeated.begin(), repeated.end());
+  }
+
+  /// Of equals the first found.
+  void add_to_fastest(const Evaluated& candidate) {
+    const bool full = fastest_.size() == kFastest;
+    if (full && candidate.seconds_per_token >= fastest_.back().seconds_per_token) return;
+    if (full) fastest_.pop_back();
+    fastest_.insert(std::ranges::upper_bound(fastest_, candidate.seconds_per_token, {},
+                                             &Evaluated::seconds_per_token),
+                    candidate);
   }
 
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
@@ -204,13 +223,17 @@ class GroupSearch {
   bool timed_ = false;                                  ///< whether such steps have a time
   /// By data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
-  StageSplit split_;                ///< of the layout that is tried
-  std::int64_t forms_number_ = 0;   ///< of its forms
-  std::int64_t times_number_ = 0;   ///< of how its ranks share layers
+  StageSplit split_;               ///< of the layout that is tried
+  std::int64_t forms_number_ = 0;  ///< of its forms
+  std::int64_t times_number_ = 0;  ///< of how its ranks share layers
   std::map<LayoutForms::FormsKey, std::int64_t> forms_numbers_;
   std::map<LayersKey, std::int64_t> times_numbers_;
   std::map<LocalKey, RankForms> forms_;
   std::map<TimeKey, const PricedModel*> models_;
+  std::vector<Evaluated> fastest_;  ///< of those admitted
+  /// Those that fit, or that are too close to call: by time, each later one with less memory.
+  std::vector<Evaluated> fitting_;
+  std::vector<Evaluated> close_;
   std::size_t too_large_ = 0;
   std::size_t too_close_ = 0;
   Group group_;

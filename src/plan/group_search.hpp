@@ -17,8 +17,9 @@
 
 namespace memest {
 
-/// A candidate with what its choice depends on.
+/// A candidate with what its choice depends on, by the closed form.
 struct Evaluated {
+  std::size_t number = 0;  ///< of its group's: in which order equals are preferred
   Parallelism layout;
   BatchChoice batch;
   std::size_t recompute = 0;  ///< index into the search's choices
@@ -33,11 +34,10 @@ struct Evaluated {
 struct Group {
   std::size_t gpu = 0;  ///< index into PlanRequest::gpus
   std::int64_t gpus = 1;
-  /// Those that fit by time, the least first, each later one with less memory.
-  std::vector<Evaluated> front;
-  std::optional<Evaluated> best;     ///< of the front the fastest; of equals the first found
-  std::vector<Evaluated> close;      ///< too close to call, ordered as `front`
-  std::optional<Evaluated> nearest;  ///< does not fit: that which needs least
+  /// Those that the closed form does not refuse, the least time first: the fastest, and of the
+  /// others each with less memory than all that are faster.
+  std::vector<Evaluated> admitted;
+  std::optional<Evaluated> nearest;  ///< refused by the closed form: that which needs least
   std::size_t layouts = 0;
   std::size_t candidates = 0;
   std::map<std::string, std::size_t> refused;  ///< how many candidates, by reason
@@ -52,6 +52,9 @@ struct SearchSpace {
   LayoutForms& forms;
   LayoutTimes& times;
 };
+
+/// Of all candidates of a group so many that are the fastest are kept.
+inline constexpr std::size_t kFastest = 24;
 
 /// Throws OverflowError where a size leaves its range.
 Group search_group(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus);

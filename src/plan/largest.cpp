@@ -1,5 +1,6 @@
 #include "memest/plan/largest.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "memest/diag/expect.hpp"
@@ -40,54 +41,97 @@ class LargestSearch {
  public:
   LargestSearch(const PlanRequest& request, Growth growth) : request_(request), growth_(growth) {}
 
+  /// The closed form finds where to begin; the answer is where the replay's verdict turns.
   Largest answer(std::size_t gpu, std::int64_t gpus) {
-    Largest largest{.gpu = gpu, .gpus = gpus};
+    largest_ = {.gpu = gpu, .gpus = gpus};
+    std::int64_t fits = 0;
     std::int64_t refused = 1;
-    while (refused <= kMost && try_value(largest, refused)) refused *= 2;
-    while (refused - largest.value > 1) {
-      const std::int64_t middle = largest.value + (refused - largest.value) / 2;
-      if (!try_value(largest, middle)) refused = middle;
+    while (refused <= kMost && !beyond_ && search(refused, Method::closed_form)) {
+      fits = refused;
+      refused *= 2;
     }
-    if (growth_ == Growth::sequence) largest.value *= kSequenceStep;
-    return largest;
+    while (refused - fits > 1) {
+      const std::int64_t middle = fits + (refused - fits) / 2;
+      (search(middle, Method::closed_form) ? fits : refused) = middle;
+    }
+    if (!beyond_) turn(std::max<std::int64_t>(1, fits));
+    if (growth_ == Growth::sequence) largest_.value *= kSequenceStep;
+    return std::move(largest_);
   }
 
  private:
-  bool try_value(Largest& largest, std::int64_t value) {
+  enum class Method : std::uint8_t { closed_form, replay };
+
+  /// From `start` in steps that double to either side of the turn, then between them.
+  void turn(std::int64_t start) {
+    std::int64_t fits = 0;
+    std::int64_t refused = start;
+    if (search(start, Method::replay)) {
+      fits = start;
+      refused = start + 1;
+      for (std::int64_t step = 1; refused <= kMost && search(refused, Method::replay); step *= 2) {
+        fits = refused;
+        refused += step;
+      }
+    } else {
+      for (std::int64_t step = 1; refused > 1; step *= 2) {
+        const std::int64_t less = std::max<std::int64_t>(1, refused - step);
+        if (search(less, Method::replay)) {
+          fits = less;
+          break;
+        }
+        refused = less;
+      }
+    }
+    while (refused - fits > 1) {
+      const std::int64_t middle = fits + (refused - fits) / 2;
+      (search(middle, Method::replay) ? fits : refused) = middle;
+    }
+  }
+
+  /// Whether something stands with `value` of what grows; by the replay it is kept.
+  bool search(std::int64_t value, Method method) {
     PlanRequest request = request_;
-    request.gpus = {request_.gpus[largest.gpu]};
-    request.counts = {largest.gpus};
-    request.finalists = 0;
+    request.gpus = {request_.gpus[largest_.gpu]};
+    request.counts = {largest_.gpus};
+    request.finalists = request.misses = method == Method::replay ? 1 : 0;
+    request.front = false;
     if (!grow(request.job, growth_, value)) {
-      largest.plan = Unavailable{"only models of equal layers grow"};
+      beyond_ = true;
+      largest_.plan = Unavailable{"only models of equal layers grow"};
       return false;
     }
     PlanAnswer answer = search_plans(request);
     if (const auto* reason = std::get_if<Unavailable>(&answer.unavailable)) {
-      if (largest.value == 0) largest.plan = *reason;
+      beyond_ = largest_.value == 0;
+      if (beyond_) largest_.plan = *reason;
       return false;
     }
     const bool fits = !answer.best.empty() && answer.best.front().verdict == Verdict::fits;
+    if (method == Method::closed_form) return fits;
     std::vector<PlanVerdict>& rows = answer.best.empty() ? answer.refused : answer.best;
-    rows.front().candidate.gpu = &request_.gpus[largest.gpu];
-    if (fits || largest.value == 0) largest.plan = std::move(rows.front());
+    rows.front().candidate.gpu = &request_.gpus[largest_.gpu];
+    if (fits || largest_.value == 0) largest_.plan = std::move(rows.front());
     if (!fits) return false;
-    largest.value = value;
-    largest.parameters = count_parameters(request.job.model).total;
+    largest_.value = value;
+    largest_.parameters = count_parameters(request.job.model).total;
     return true;
   }
 
   const PlanRequest& request_;
   Growth growth_;
+  Largest largest_;
+  bool beyond_ = false;  ///< nothing of the kind can be searched
 };
 
 }  // namespace
 
 std::vector<Largest> find_largest(const PlanRequest& request, Growth growth) {
-  LargestSearch search(request, growth);
   std::vector<Largest> answers;
   for (std::size_t gpu = 0; gpu < request.gpus.size(); ++gpu) {
-    for (const std::int64_t count : request.counts) answers.push_back(search.answer(gpu, count));
+    for (const std::int64_t count : request.counts) {
+      answers.push_back(LargestSearch(request, growth).answer(gpu, count));
+    }
   }
   return answers;
 }

@@ -127,9 +127,9 @@ LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
 Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
   Parallelism form = layout;
   form.overlap_grad_reduce = form.overlap_param_gather = false;  // take no memory
-  const bool in_flat_parts = (layout.zero != ZeroStage::none && !layout.fsdp &&
-                              !layout.distributed_optimizer) ||
-                             layout.shards_flat();
+  const bool in_flat_parts =
+      (layout.zero != ZeroStage::none && !layout.fsdp && !layout.distributed_optimizer) ||
+      layout.shards_flat();
   if (layout.data > 1 && !in_flat_parts) {
     const std::int64_t replicas = layout.fsdp ? layout.fsdp->replicate : 1;
     form.data = 2 * replicas * layout.expert;
@@ -208,7 +208,8 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
   if (graph == nullptr) return nullptr;
   Parallelism shared = layout_of_form(layout);
   std::int64_t micro_steps = steps_of_form(job_, layout, batch);
-  const FormKey key{&lowered, memest::key_of(shared), rank_at(place, shared), micro_steps, recompute};
+  const FormKey key{&lowered, memest::key_of(shared), rank_at(place, shared), micro_steps,
+                    recompute};
   return &forms_.at(key, [&] {
     // Several are as many as an interleaved pipeline of these ranks deals.
     if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
@@ -219,11 +220,9 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
 }
 
 RankForm LayoutForms::make_form(const Graph& graph, const Job& job, std::int64_t rank) {
-  const auto& moments =
-      moments_.at(&graph, [&] { return std::make_unique<GraphMoments>(graph); });
-  const Ledger ledger =
-      write_ledger(graph, job,
-                   {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
+  const auto& moments = moments_.at(&graph, [&] { return std::make_unique<GraphMoments>(graph); });
+  const Ledger ledger = write_ledger(
+      graph, job, {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
   const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
   RankForm made{.form = StageForm(ledger),
                 .ends = bound(Symbol::parameters),

@@ -162,21 +162,6 @@ std::vector<std::int64_t> ranks_that_may_take_most(const Job& job) {
   return ranks;
 }
 
-std::optional<Ledger> worst_ledger(const Job& job) {
-  std::optional<Ledger> worst;
-  Bytes most;
-  for (const std::int64_t rank : ranks_that_may_take_most(job)) {
-    const auto graph = lower(job.model, policy_of(job, rank));
-    if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
-    Ledger ledger = write_ledger(std::get<Graph>(graph), job, rank);
-    const Bytes peak = peak_allocated(ledger, ledger.bindings);
-    if (worst && peak <= most) continue;
-    most = peak;
-    worst = std::move(ledger);
-  }
-  return worst;
-}
-
 std::optional<double> seconds_per_token(const Job& job) {
   const auto known = laws_of(job);
   if (!std::holds_alternative<GpuLaws>(known)) return std::nullopt;

@@ -31,9 +31,6 @@ std::vector<Change> changes_of(const Job& job);
 /// The ranks of the job's pipeline that may take most.
 std::vector<std::int64_t> ranks_that_may_take_most(const Job& job);
 
-/// The ledger of the job's ranks that take most; none where the model is not lowered so.
-std::optional<Ledger> worst_ledger(const Job& job);
-
 /// Expected seconds a token; none where the job's steps have no time.
 std::optional<double> seconds_per_token(const Job& job);
 

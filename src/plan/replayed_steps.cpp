@@ -9,11 +9,18 @@
 namespace memest {
 namespace {
 
+OutsideBytes outside_of(const MemoryEstimate& estimate) {
+  return {estimate.outside, estimate.outside_low, estimate.outside_high};
+}
+
+constexpr ReplayDevice kUnlimitedDevice{
+    .total = kMostReplayed, .available = kMostReplayed, .limit = {}};
+
+}  // namespace
+
 bool was_pressed(const StepReplay& run) {
   return run.out_of_memory.has_value() || run.statistics.retries > 0;
 }
-
-}  // namespace
 
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
                                                     std::int64_t pipeline_rank) {
@@ -23,8 +30,7 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   steps.step = std::get<StepMemory>(std::move(written));
   const Timeline& timeline = steps.step.timeline;
   if (was_pressed(steps.step.replay)) {
-    steps.unlimited = replay_steps(
-        timeline, job.allocator, {.total = kMostReplayed, .available = kMostReplayed, .limit = {}});
+    steps.unlimited = replay_steps(timeline, job.allocator, kUnlimitedDevice);
   }
   if (steps.unpressed().out_of_memory) {
     return Unavailable{kBeyondReplay};
@@ -52,15 +58,32 @@ ReplayDevice tightest_device_of(const Job& job) {
   return device;
 }
 
-Verdict judge(const ReplayedSteps& steps, const Job& job) {
-  const StepReplay& replay = steps.step.replay;
-  if (replay.out_of_memory) return Verdict::does_not_fit;
+std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job) {
+  const StepReplay run = replay_steps(timeline, job.allocator, kUnlimitedDevice);
+  if (run.out_of_memory) return std::nullopt;
+  return run.statistics.reserved.peak;
+}
+
+bool fits_freely(Bytes reserved, const Job& job) {
   const ReplayDevice device = tightest_device_of(job);
-  const Bytes room = device.limit.value_or(device.available);
-  const bool is_pressed = replay.statistics.retries > 0;
-  if (!is_pressed && replay.statistics.reserved.peak <= room) return Verdict::fits;
-  const StepReplay run = replay_steps(steps.step.timeline, job.allocator, device);
-  return run.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;
+  return reserved <= device.limit.value_or(device.available);
+}
+
+DeviceBytes device_bytes(Bytes reserved, const Margin& margin, const OutsideBytes& outside) {
+  return {reserved + outside.expected,
+          reserved - share_rounded_up(reserved, margin.low) + outside.low,
+          reserved + share_rounded_up(reserved, margin.high) + outside.high};
+}
+
+Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job) {
+  if (run.out_of_memory) return Verdict::does_not_fit;
+  if (!was_pressed(run) && fits_freely(run.statistics.reserved.peak, job)) return Verdict::fits;
+  const StepReplay tight = replay_steps(timeline, job.allocator, tightest_device_of(job));
+  return tight.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;
+}
+
+Verdict judge(const ReplayedSteps& steps, const Job& job) {
+  return judge_run(steps.step.timeline, steps.step.replay, job);
 }
 
 SureRun surely_runs(const Timeline& timeline, const Job& job) {
@@ -88,12 +111,12 @@ Bytes MemoryAnswer::device() const {
 
 Bytes MemoryAnswer::low() const {
   if (!reserved()) return estimate.low();
-  return *reserved() - share_rounded_up(*reserved(), replay_margin.low) + estimate.outside_low;
+  return device_bytes(*reserved(), replay_margin, outside_of(estimate)).low;
 }
 
 Bytes MemoryAnswer::high() const {
   if (!reserved()) return estimate.high();
-  return *reserved() + share_rounded_up(*reserved(), replay_margin.high) + estimate.outside_high;
+  return device_bytes(*reserved(), replay_margin, outside_of(estimate)).high;
 }
 
 BytesInterval MemoryAnswer::of_capacity() const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <variant>
 
+#include "memest/memory/stage_form.hpp"
 #include "memest/plan/estimate.hpp"
 
 namespace memest {
@@ -14,6 +15,10 @@ namespace memest {
 inline constexpr Bytes kMostReplayed{std::int64_t{4} << 40};
 inline constexpr const char* kBeyondReplay =
     "a replay of more than 4 TiB on one GPU is not available";
+
+/// Whether an operation of the graph makes a tensor of more than can be replayed. Kernels would go
+/// over it in any number of pieces.
+bool is_beyond_replay(const Graph& graph);
 
 /// Of one rank of the job's pipeline, or why there is no timeline. Throws OverflowError.
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
@@ -34,5 +39,27 @@ struct SureRun {
 /// Whether `timeline` surely runs: what `judge` calls fits, without a replay that goes to its end
 /// where it does not.
 SureRun surely_runs(const Timeline& timeline, const Job& job);
+
+/// The same of a run of `timeline` under the GPU's memory.
+Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job);
+
+/// Whether the memory made the run retry or ended it.
+bool was_pressed(const StepReplay& run);
+
+/// What the steps reserve with all the memory that they ask for; none where that is more than the
+/// prediction hands out.
+std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job);
+
+/// Whether a rank that reserves so much unpressed fits the device at its tightest without being
+/// pressed there.
+bool fits_freely(Bytes reserved, const Job& job);
+
+/// What a rank that reserves so much takes of its device.
+struct DeviceBytes {
+  Bytes expected;
+  Bytes low;
+  Bytes high;
+};
+DeviceBytes device_bytes(Bytes reserved, const Margin& margin, const OutsideBytes& outside);
 
 }  // namespace memest

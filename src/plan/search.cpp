@@ -1,7 +1,6 @@
 #include "memest/plan/search.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include "group_search.hpp"
 #include "in_parallel.hpp"
 #include "memest/diag/expect.hpp"
+#include "rows.hpp"
 
 namespace memest {
 namespace {
@@ -21,18 +21,9 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr const char* kTooLate = "too slow for the deadline";
 
-/// Faster candidates of a group that are too close to call, which a replay may yet let through.
-constexpr std::size_t kMostReplays = 3;
-
 double dollars_per_token(const PlanVerdict& verdict) {
   const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
   return cost != nullptr ? cost->per_billion_tokens.value() : kUnknown;
-}
-
-double tokens_per_second(const PlanVerdict& verdict) {
-  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
-  if (time == nullptr) return -kUnknown;
-  return time->tokens_per_second_per_gpu * static_cast<double>(verdict.candidate.gpus);
 }
 
 class PlanSearch {
@@ -42,7 +33,8 @@ class PlanSearch {
         recomputes_(recompute_choices(request.job)),
         forms_(request.job, recomputes_),
         times_(request.job, recomputes_),
-        describer_(request) {
+        describer_(request),
+        row_maker_(request, recomputes_, describer_) {
     for (std::size_t i = 0; i < request.gpus.size(); ++i) devices_.push_back(device_of(i));
   }
 
@@ -51,10 +43,7 @@ class PlanSearch {
     count_candidates();
     if (answer_.candidates == 0 && lacks_graphs()) return std::move(answer_);
     add_rows();
-    rank();
-    replay_finalists();
-    rank();
-    add_front();
+    if (request_.front) answer_.front = front_of(request_, recomputes_, groups_, describer_);
     return std::move(answer_);
   }
 
@@ -100,7 +89,7 @@ class PlanSearch {
     std::map<std::string, std::size_t> reasons;
     for (Group& group : groups_) {
       answer_.candidates += group.candidates;
-      drop_late(group);
+      count_late(group);
       for (const auto& [reason, count] : group.refused) reasons[reason] += count;
     }
     for (const auto& [reason, count] : reasons) answer_.reasons.push_back({reason, count});
@@ -110,15 +99,11 @@ class PlanSearch {
                      });
   }
 
-  [[nodiscard]] bool is_late(const Evaluated& candidate) const {
-    return request_.deadline && candidate.seconds_per_token * request_.deadline->tokens >
-                                    request_.deadline->within.value();
-  }
-
-  void drop_late(Group& group) const {
-    const auto late = [this](const Evaluated& candidate) { return is_late(candidate); };
-    group.refused[kTooLate] += std::erase_if(group.front, late);
-    if (group.refused[kTooLate] == 0) group.refused.erase(kTooLate);
+  void count_late(Group& group) const {
+    const auto late = std::ranges::count_if(group.admitted, [this](const Evaluated& candidate) {
+      return row_maker_.is_late(candidate);
+    });
+    if (late > 0) group.refused[kTooLate] += static_cast<std::size_t>(late);
   }
 
   bool lacks_graphs() {
@@ -131,139 +116,73 @@ class PlanSearch {
     return false;
   }
 
+  /// A row that does not stand falls behind others, so they are replayed until enough of the first
+  /// are.
   void add_rows() {
-    std::vector<Row> rows(groups_.size());
-    in_parallel(rows.size(), request_.threads,
-                [&](std::size_t i) { rows[i] = row_of(groups_[i]); });
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      group_of_row_.emplace(std::pair(groups_[i].gpu, groups_[i].gpus), &groups_[i]);
-      (rows[i].answers ? answer_.best : answer_.refused).push_back(std::move(rows[i].verdict));
+    rows_.resize(groups_.size());
+    in_parallel(rows_.size(), request_.threads,
+                [&](std::size_t i) { rows_[i] = row_maker_.outline(groups_[i]); });
+    std::vector<std::size_t> open = rows_to_replay();
+    while (!open.empty()) {
+      in_parallel(open.size(), request_.threads,
+                  [&](std::size_t i) { rows_[open[i]] = row_maker_.replayed(groups_[open[i]]); });
+      open = rows_to_replay();
+    }
+    for (const std::size_t i : ranked(true)) answer_.best.push_back(std::move(rows_[i].verdict));
+    for (const std::size_t i : ranked(false)) {
+      answer_.refused.push_back(std::move(rows_[i].verdict));
     }
   }
 
-  /// What a group says: an answer, or the nearest miss.
-  struct Row {
-    bool answers = false;
-    PlanVerdict verdict;
-  };
-  Row row_of(const Group& group) {
-    const auto describe = [&](const Evaluated& candidate) {
-      return describer_.describe(candidate, group, recomputes_);
-    };
-    if (group.best && !is_late(*group.best)) return {true, describe(*group.best)};
-    if (group.best) {
-      Row late{false, describe(*group.best)};
-      refuse_late(late.verdict);
-      return late;
-    }
-    if (!group.close.empty()) {
-      return {true, describe(*std::ranges::min_element(group.close, {}, &Evaluated::high))};
-    }
-    if (group.nearest) return {false, describe(*group.nearest)};
-    return {false, describer_.refuse(group)};
-  }
-
-  void refuse_late(PlanVerdict& verdict) const {
-    constexpr double kSecondsOfDay = 86400;
-    const double days = request_.deadline->tokens / tokens_per_second(verdict) / kSecondsOfDay;
-    verdict.reason = "takes " + std::to_string(static_cast<std::int64_t>(std::ceil(days))) +
-                     " days for the tokens, longer than allowed";
-  }
-
-  void rank() {
-    const auto key = [this](const PlanVerdict& verdict) {
-      const double free = 1 - verdict.high / verdict.capacity;
-      const auto gpus = static_cast<double>(verdict.candidate.gpus);
-      const double first = [&] {
-        switch (request_.objective) {
-          case Objective::money:
-            return dollars_per_token(verdict);
-          case Objective::time:
-            return -tokens_per_second(verdict);
-          case Objective::memory:
-            return -free;
-          case Objective::gpus:
-            return gpus;
-        }
-        unreachable("every objective has its measure");
-      }();
-      return std::tuple(verdict.verdict != Verdict::fits, first, dollars_per_token(verdict),
-                        -tokens_per_second(verdict));
-    };
-    std::stable_sort(
-        answer_.best.begin(), answer_.best.end(),
-        [&](const PlanVerdict& left, const PlanVerdict& right) { return key(left) < key(right); });
-  }
-
-  /// A replay knows what the closed form's interval must leave open: the fastest candidate that
-  /// runs takes the row.
-  void replay_finalists() {
-    const std::size_t finalists = std::min(request_.finalists, answer_.best.size());
-    in_parallel(finalists, request_.threads, [&](std::size_t i) {
-      PlanVerdict& row = answer_.best[i];
-      const Group& group = *group_of_row_.at(
-          {static_cast<std::size_t>(row.candidate.gpu - request_.gpus.data()), row.candidate.gpus});
-      row = replayed_row(row, group);
-    });
-  }
-
-  PlanVerdict replayed_row(const PlanVerdict& row, const Group& group) {
-    std::size_t replays = 0;
-    for (const Evaluated& candidate : group.close) {
-      const bool slower =
-          group.best && candidate.seconds_per_token >= group.best->seconds_per_token;
-      if (slower || replays == kMostReplays || is_late(candidate)) break;
-      ++replays;
-      const auto verdict = describer_.replay(describer_.describe(candidate, group, recomputes_));
-      if (!verdict) break;
-      // What fits only by giving memory back to the driver and asking again is no plan.
-      if (verdict->verdict != Verdict::fits || verdict->high > verdict->capacity) continue;
-      PlanVerdict winner = *verdict;
-      winner.levers.clear();
-      return winner;
-    }
-    const auto verdict = describer_.replay(row);
-    const bool runs = verdict && verdict->verdict == Verdict::fits;
-    return runs && verdict->high <= verdict->capacity ? *verdict : row;
-  }
-
-  void add_front() {
-    std::vector<Weighed> all;
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      const Group& group = groups_[i];
-      const GpuSpec& gpu = request_.gpus[group.gpu];
-      const Job job = describer_.job_of({.gpu = &gpu, .gpus = group.gpus});
-      const double dollars = job.hardware.price
-                                 ? job.hardware.price->value() * static_cast<double>(group.gpus)
-                                 : kUnknown;
-      const Bytes capacity = capacity_of(job.hardware).bytes;
-      for (std::size_t k = 0; k < group.front.size(); ++k) {
-        const Evaluated& candidate = group.front[k];
-        if (std::isinf(candidate.seconds_per_token)) continue;
-        all.push_back({dollars * candidate.seconds_per_token, candidate.seconds_per_token,
-                       static_cast<double>(group.gpus), candidate.high / capacity, i, k});
+  std::vector<std::size_t> rows_to_replay() const {
+    std::vector<std::size_t> open;
+    const auto add = [&](const std::vector<std::size_t>& order, std::size_t most) {
+      for (std::size_t i = 0; i < std::min(order.size(), most); ++i) {
+        if (!rows_[order[i]].final) open.push_back(order[i]);
       }
-    }
-    const std::vector<Weighed> front = pareto_front(std::move(all));
-    std::vector<PlanVerdict> outlines(front.size());
-    in_parallel(front.size(), request_.threads, [&](std::size_t i) {
-      const Group& group = groups_[front[i].group];
-      outlines[i] = describer_.outline(group.front[front[i].candidate], group, recomputes_);
-    });
-    keep_front(std::move(outlines));
+    };
+    add(ranked(true), request_.finalists);
+    add(ranked(false), request_.misses);
+    return open;
   }
 
-  /// Once more by the times that are shown: those of the search are of schedules in closed form.
-  void keep_front(std::vector<PlanVerdict> outlines) {
-    std::vector<Weighed> all;
-    for (std::size_t i = 0; i < outlines.size(); ++i) {
-      const PlanVerdict& plan = outlines[i];
-      all.push_back({dollars_per_token(plan), -tokens_per_second(plan),
-                     static_cast<double>(plan.candidate.gpus), plan.high / plan.capacity, 0, i});
+  /// The rows that answer, or those that refuse: the best, or what lacks least, first.
+  std::vector<std::size_t> ranked(bool answers) const {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (rows_[i].answers == answers) order.push_back(i);
     }
-    for (const Weighed& kept : pareto_front(std::move(all))) {
-      answer_.front.push_back(std::move(outlines[kept.candidate]));
-    }
+    std::ranges::stable_sort(order, [&](std::size_t left, std::size_t right) {
+      if (answers) return rank_of(rows_[left]) < rank_of(rows_[right]);
+      return lack_of(rows_[left].verdict) < lack_of(rows_[right].verdict);
+    });
+    return order;
+  }
+
+  /// What has no layout at all comes last.
+  static std::pair<bool, Bytes> lack_of(const PlanVerdict& verdict) {
+    return {verdict.device == Bytes(), verdict.high - verdict.capacity};
+  }
+
+  /// A row that is still open is taken for what it may become at best.
+  [[nodiscard]] std::tuple<bool, double, double, double> rank_of(const Row& row) const {
+    const PlanVerdict& verdict = row.verdict;
+    const double first = [&] {
+      switch (request_.objective) {
+        case Objective::money:
+          return dollars_per_token(verdict);
+        case Objective::time:
+          return -tokens_per_second(verdict);
+        case Objective::memory:
+          return verdict.high / verdict.capacity;
+        case Objective::gpus:
+          return static_cast<double>(verdict.candidate.gpus);
+      }
+      unreachable("every objective has its measure");
+    }();
+    const bool open = request_.finalists > 0 && !row.final;
+    return {verdict.verdict != Verdict::fits && !open, first, dollars_per_token(verdict),
+            -tokens_per_second(verdict)};
   }
 
   const PlanRequest& request_;
@@ -271,9 +190,10 @@ class PlanSearch {
   LayoutForms forms_;
   LayoutTimes times_;
   Describer describer_;
+  RowMaker row_maker_;
   std::vector<TimedDevice> devices_;
   std::vector<Group> groups_;
-  std::map<std::pair<std::size_t, std::int64_t>, const Group*> group_of_row_;
+  std::vector<Row> rows_;  ///< by group
   PlanAnswer answer_;
 };
 

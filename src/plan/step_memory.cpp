@@ -9,10 +9,7 @@
 #include "replayed_steps.hpp"
 
 namespace memest {
-namespace {
 
-/// Whether an operation of the graph makes a tensor of more than can be replayed. Kernels would go
-/// over it in any number of pieces.
 bool is_beyond_replay(const Graph& graph) {
   const auto is_too_large = [&graph](const Block& block, TensorId id) {
     const Tensor& tensor = block.tensors[id];
@@ -28,8 +25,6 @@ bool is_beyond_replay(const Graph& graph) {
   }
   return false;
 }
-
-}  // namespace
 
 ReplayDevice replay_device_of(const Job& job) {
   const Hardware& hardware = job.hardware;

@@ -1,6 +1,8 @@
 #include "read_job.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
+#include "memest/units/int128.hpp"
 #include "merge.hpp"
 #include "read_allocator.hpp"
 #include "read_cluster.hpp"
@@ -189,6 +192,71 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   return {std::move(job), std::move(diagnostics)};
 }
 
+/// The GPUs of a flag, and the data-parallel ranks that the other ranks of the job leave of them.
+class GpusOfFlag {
+ public:
+  GpusOfFlag(std::int64_t gpus, Value& root)
+      : gpus_(gpus),
+        root_(root),
+        span_{std::make_shared<const SourceText>(SourceText{"--gpus", std::to_string(gpus)}), 1, 1,
+              static_cast<std::int32_t>(std::to_string(gpus).size())} {}
+
+  /// What the files say of both.
+  void forget() {
+    for (const auto& [section, key] : {std::pair{"hardware", "count"}, {"parallelism", "data"}}) {
+      const auto found = std::ranges::find(root_.members, section, &Member::key);
+      if (found == root_.members.end()) continue;
+      std::erase_if(found->value.members, [key = key](const Member& m) { return m.key == key; });
+    }
+  }
+
+  void write(Diagnostics& diagnostics) {
+    put("hardware", "count", gpus_);
+    std::int64_t others = 1;
+    std::string text;
+    const Value* parallelism = root_.find("parallelism");
+    if (parallelism != nullptr && parallelism->find("data") != nullptr) return;
+    for (const char* key : {"tensor", "pipeline", "context"}) {
+      const Value* written = parallelism == nullptr ? nullptr : parallelism->find(key);
+      const std::int64_t ranks =
+          std::clamp<std::int64_t>(as_count(written).value_or(1), 1, gpus_ + 1);
+      if (ranks == 1) continue;
+      others = std::min(gpus_ + 1, checked_multiply(others, ranks));
+      text += (text.empty() ? "" : " x ") + std::string(key) + " " + *as_text(written);
+    }
+    if (gpus_ % others == 0) return put("parallelism", "data", gpus_ / others);
+    diagnostics.push_back(error_at(
+        span_, std::to_string(gpus_) + " GPUs do not divide into " + text,
+        "data-parallel ranks are what tensor, pipeline and context ranks leave of the GPUs"));
+  }
+
+ private:
+  /// A section that is no mapping is refused by name later on.
+  void put(const char* section, const char* key, std::int64_t number) {
+    const Value* written = root_.find(section);
+    if (written != nullptr && written->kind != ValueKind::mapping &&
+        written->kind != ValueKind::null) {
+      return;
+    }
+    Value value;
+    value.kind = ValueKind::scalar;
+    value.text = std::to_string(number);
+    value.span = span_;
+    for (const char* name : {key, section}) {
+      Value mapping;
+      mapping.kind = ValueKind::mapping;
+      mapping.span = span_;
+      mapping.members.push_back({name, span_, std::move(value)});
+      value = std::move(mapping);
+    }
+    merge(root_, std::move(value));
+  }
+
+  std::int64_t gpus_;
+  Value& root_;
+  SourceSpan span_;
+};
+
 }  // namespace
 
 Checked<Job> read_job(Value root, std::string name) {
@@ -214,11 +282,13 @@ Checked<Job> read_job(const ReadRequest& request) {
     if (tree.ok()) merge(root, std::move(tree).value());
   }
   expand_preset(root);
+  if (request.gpus) GpusOfFlag(*request.gpus, root).forget();
   for (const SourceText& override_ : request.overrides) {
     Checked<Value> tree = parse_override(override_);
     append(tree.diagnostics(), diagnostics);
     if (tree.ok()) merge(root, std::move(tree).value());
   }
+  if (request.gpus) GpusOfFlag(*request.gpus, root).write(diagnostics);
   if (!diagnostics.empty()) return diagnostics;
   return read_job(std::move(root), stem_of(request.files.front()));
 }

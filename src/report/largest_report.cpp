@@ -70,6 +70,19 @@ Table table_of(const PlanRequest& request, Growth growth, const std::vector<Larg
   return table;
 }
 
+bool is_replayed(const Largest& answer) {
+  const PlanVerdict* plan = plan_of(answer);
+  return plan != nullptr && plan->replayed;
+}
+
+std::string method_of(const std::vector<Largest>& answers) {
+  const std::string next = ", as are those of the next larger one, which has no plan";
+  const auto replayed = std::ranges::count_if(answers, is_replayed);
+  if (replayed == std::ssize(answers)) return "its steps are replayed" + next;
+  if (replayed == 0) return "by the closed form, as jobs like it have no replay";
+  return "its steps are replayed" + next + "; closed form where jobs like it have no replay";
+}
+
 Json json_of(const Largest& answer, const PlanRequest& request) {
   Json json{{"gpu", request.gpus[answer.gpu].slug},
             {"gpus", answer.gpus},
@@ -86,6 +99,7 @@ Json json_of(const Largest& answer, const PlanRequest& request) {
   json["device_bytes"] = plan.device.value();
   json["interval_bytes"] = {plan.low.value(), plan.high.value()};
   json["capacity_bytes"] = plan.capacity.value();
+  json["method"] = plan.replayed ? "replay" : "closed form";
   return json;
 }
 
@@ -98,20 +112,21 @@ Report report_largest(const PlanRequest& request, Growth growth,
   report.page.parts.emplace_back(
       Heading{title_of(request.job, count_parameters(request.job.model).total)});
   report.page.parts.emplace_back(table);
-  report.page.parts.emplace_back(
-      Paragraph{fmt::format("The largest {} that surely fits, by the closed form, in any layout of "
-                            "the search{}.",
-                            name_of(growth),
-                            growth == Growth::sequence ? ", in steps of 1,024 tokens"
-                            : growth == Growth::model  ? ", of the given width"
-                                                       : ""),
-                Tone::faint});
+  report.page.parts.emplace_back(Paragraph{
+      fmt::format("The largest {} that fits, in any layout of the search{}: {}.", name_of(growth),
+                  growth == Growth::sequence ? ", in steps of 1,024 tokens"
+                  : growth == Growth::model  ? ", of the given width"
+                                             : "",
+                  method_of(answers)),
+      Tone::faint});
   report.records = table;
   Json json = new_answer();
   json["question"] = name_of(growth);
   json["answers"] = Json::array();
   for (const Largest& answer : answers) json["answers"].push_back(json_of(answer, request));
-  json["provenance"] = {{"method", "closed form"}, {"versions", {{"memest", question.version}}}};
+  const bool replayed = std::ranges::any_of(answers, is_replayed);
+  json["provenance"] = {{"method", replayed ? "replay" : "closed form"},
+                        {"versions", {{"memest", question.version}}}};
   report.json = text_of(json);
   return report;
 }

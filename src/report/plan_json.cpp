@@ -1,5 +1,7 @@
 #include "plan_json.hpp"
 
+#include <algorithm>
+
 #include "estimate_json.hpp"
 #include "plan_layout.hpp"
 
@@ -104,7 +106,10 @@ Json plan_json(const PlanAnswer& answer, const Question& question, const PlanVie
       json["alternatives"].push_back(std::move(alternative));
     }
   }
-  json["provenance"] = {{"method", "closed form"}, {"versions", {{"memest", question.version}}}};
+  const bool replayed = std::ranges::any_of(answer.best, &PlanVerdict::replayed) ||
+                        std::ranges::any_of(answer.refused, &PlanVerdict::replayed);
+  json["provenance"] = {{"method", replayed ? "replay" : "closed form"},
+                        {"versions", {{"memest", question.version}}}};
   return json;
 }
 

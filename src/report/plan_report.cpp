@@ -16,10 +16,6 @@
 namespace memest {
 namespace {
 
-// Rows that people read; the other formats hold all of them.
-constexpr std::size_t kShownBest = 12;
-constexpr std::size_t kShownRefused = 4;
-
 constexpr const char* kLayoutLegend =
     "Layouts: t tensor, c context, p pipeline, v stages a rank, x expert, D data-parallel ranks, Z "
     "what they shard.";
@@ -32,7 +28,7 @@ std::string shards_legend(const PlanAnswer& answer) {
   bool shows_letters = false;
   Bytes least;
   Bytes most;
-  for (std::size_t i = 0; i < std::min(answer.best.size(), kShownBest); ++i) {
+  for (std::size_t i = 0; i < std::min(answer.best.size(), kShownPlans); ++i) {
     const PlanVerdict& verdict = answer.best[i];
     shows_letters = shows_letters || verdict.candidate.parallelism.fsdp || verdict.host;
     if (!verdict.host) continue;
@@ -46,6 +42,9 @@ std::string shards_legend(const PlanAnswer& answer) {
                         least == most ? "" : gib_text(least) + " to ", gib_text(most));
   return legend;
 }
+
+/// Not where no layout divides the model, or no batch.
+bool has_candidate(const PlanVerdict& verdict) { return verdict.device > Bytes(); }
 
 double tokens_per_second(const PlanVerdict& verdict) {
   const auto* time = std::get_if<TimeEstimate>(&verdict.time);
@@ -89,6 +88,7 @@ Row best_row(const PlanVerdict& verdict, Splits splits, bool first) {
 }
 
 std::string why_text(const PlanVerdict& verdict, Splits splits) {
+  if (!has_candidate(verdict)) return verdict.reason;
   const PlanCandidate& candidate = verdict.candidate;
   const std::string layout = splits == Splits::layers
                                  ? layout_text(candidate.parallelism)
@@ -103,18 +103,6 @@ std::string why_text(const PlanVerdict& verdict, Splits splits) {
 Row refused_row(const PlanVerdict& verdict, Splits splits) {
   return {
       {settings_of(verdict.candidate, splits).front(), why_text(verdict, splits)}, "✗", Tone::bad};
-}
-
-/// The refusals that lack least, those first.
-std::vector<const PlanVerdict*> nearest_misses(const PlanAnswer& answer) {
-  std::vector<const PlanVerdict*> refused;
-  for (const PlanVerdict& verdict : answer.refused) refused.push_back(&verdict);
-  std::stable_sort(refused.begin(), refused.end(),
-                   [](const PlanVerdict* left, const PlanVerdict* right) {
-                     return left->high - left->capacity < right->high - right->capacity;
-                   });
-  if (refused.size() > kShownRefused) refused.resize(kShownRefused);
-  return refused;
 }
 
 Table empty_table(Splits splits) {
@@ -134,12 +122,12 @@ Table empty_table(Splits splits) {
 
 Table table_of(const PlanAnswer& answer, Splits splits) {
   Table table = empty_table(splits);
-  const std::size_t best = std::min(answer.best.size(), kShownBest);
+  const std::size_t best = std::min(answer.best.size(), kShownPlans);
   for (std::size_t i = 0; i < best; ++i) {
     table.rows.push_back(best_row(answer.best[i], splits, i == 0));
   }
-  for (const PlanVerdict* refused : nearest_misses(answer)) {
-    table.rows.push_back(refused_row(*refused, splits));
+  for (std::size_t i = 0; i < std::min(answer.refused.size(), kShownRefusals); ++i) {
+    table.rows.push_back(refused_row(answer.refused[i], splits));
   }
   return table;
 }
@@ -148,7 +136,7 @@ Table table_of(const PlanAnswer& answer, Splits splits) {
 Table front_table(const PlanAnswer& answer, Splits splits) {
   Table table = empty_table(splits);
   const std::size_t count = answer.front.size();
-  const std::size_t shown = std::min(count, kShownBest);
+  const std::size_t shown = std::min(count, kShownPlans);
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t index = shown == 1 ? 0 : i * (count - 1) / (shown - 1);
     table.rows.push_back(best_row(answer.front[index], splits, false));
@@ -157,12 +145,14 @@ Table front_table(const PlanAnswer& answer, Splits splits) {
 }
 
 std::string left_out_text(const PlanAnswer& answer) {
-  const std::size_t best = answer.best.size() - std::min(answer.best.size(), kShownBest);
+  const std::size_t best = answer.best.size() - std::min(answer.best.size(), kShownPlans);
   const std::size_t refused =
-      answer.refused.size() - std::min(answer.refused.size(), kShownRefused);
+      answer.refused.size() - std::min(answer.refused.size(), kShownRefusals);
   if (best == 0 && refused == 0) return {};
-  return fmt::format("Not shown: {} more that fit, {} more that do not; --format csv has all. ",
-                     best, refused);
+  return fmt::format(
+      "Not shown: {} more that the closed form does not refuse, {} more that it does; --format csv "
+      "replays all. ",
+      best, refused);
 }
 
 Paragraph conclusion_of(const PlanAnswer& answer) {
@@ -179,14 +169,33 @@ Paragraph conclusion_of(const PlanAnswer& answer) {
           Tone::strong};
 }
 
+/// Of the rows that are shown.
+std::string method_of(const PlanAnswer& answer) {
+  std::size_t rows = 0;
+  std::size_t replayed = 0;
+  const auto count = [&](const std::vector<PlanVerdict>& verdicts, std::size_t most) {
+    for (std::size_t i = 0; i < std::min(verdicts.size(), most); ++i) {
+      if (!has_candidate(verdicts[i])) continue;
+      ++rows;
+      if (verdicts[i].replayed) ++replayed;
+    }
+  };
+  count(answer.best, kShownPlans);
+  count(answer.refused, kShownRefusals);
+  if (replayed == 0) return "closed form, as jobs like these have no replay";
+  if (replayed == rows) return "replayed";
+  return fmt::format("replayed, but for {} of {} rows closed form, which have no replay",
+                     rows - replayed, rows);
+}
+
 std::string provenance_of(const PlanAnswer& answer) {
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
+  std::string text = fmt::format("{} candidates.", answer.candidates);
+  if (!has_candidate(first)) return text;
   const double device = first.device.as_double();
-  std::string text = fmt::format(
-      "{} candidates. Memory: {}, −{} / +{}; what is within that of the capacity is too close to "
-      "call.",
-      answer.candidates, first.replayed ? "replayed" : "closed form",
-      percent_text(1 - first.low.as_double() / device),
+  text += fmt::format(
+      " Memory: {}, −{} / +{}; what is within that of the capacity is too close to call.",
+      method_of(answer), percent_text(1 - first.low.as_double() / device),
       percent_text(first.high.as_double() / device - 1));
   if (const auto* time = std::get_if<TimeEstimate>(&first.time)) {
     text += fmt::format(" Step times: {}, {} to {} times the value.", text_of(time->origin()),
@@ -251,6 +260,7 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   }
   add_choice(page, answer, view);
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
+  if (!has_candidate(first)) return page;
   page.parts.emplace_back(Paragraph{"Why these numbers: memest explain " + question.spec + " " +
                                         flags_of(first.candidate, splits),
                                     Tone::plain});

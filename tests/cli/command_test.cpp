@@ -56,7 +56,16 @@ std::string explaining_command(const std::string& plan) {
   return command;
 }
 
-TEST_CASE("what a plan chose is a spec that explain takes, whatever it splits and shards") {
+/// What the first rank, or the first plan, of an answer in JSON takes of its device.
+std::string first_device_bytes(const std::string& json) {
+  const std::string key = "\"device_bytes\": ";
+  const std::size_t begin = json.find(key);
+  REQUIRE(begin != std::string::npos);
+  return json.substr(begin + key.size(), json.find(',', begin) - begin - key.size());
+}
+
+TEST_CASE(
+    "what a plan chose is a spec that estimate answers alike, whatever it splits and shards") {
   struct Searched {
     const char* training;
     const char* flags;
@@ -84,6 +93,13 @@ TEST_CASE("what a plan chose is a spec that explain takes, whatever it splits an
     INFO(explained.err);
     CHECK(explained.code == 0);
     CHECK(explained.err.empty());
+    const std::string verb = "memest explain";
+    std::string estimate = command;
+    estimate.replace(estimate.find(verb), verb.size(), "memest estimate --format json");
+    const Ran estimated = run_shell(estimate);
+    CHECK(estimated.code == 0);  // it fits
+    const Ran planned = run_shell("memest plan " + spec + " " + flags + " --format json");
+    CHECK(first_device_bytes(estimated.out) == first_device_bytes(planned.out));
   }
 }
 

@@ -45,6 +45,8 @@ ReadRequest request_of(const fs::path& expected) {
     for (std::string line; std::getline(lines, line);) {
       if (line.starts_with("--set ")) {
         request.overrides.push_back({"--set", line.substr(6)});
+      } else if (line.starts_with("--gpus ")) {
+        request.gpus = std::stoll(line.substr(7));
       } else {
         request.files.push_back(line);
       }

@@ -77,6 +77,25 @@ TEST_CASE("GPUs and data-parallel ranks follow from each other") {
         ZeroStage::optimizer);
 }
 
+TEST_CASE("GPUs of the flag leave what the other ranks do not take to the data-parallel ones") {
+  const auto job = [](std::vector<std::string> overrides) {
+    ReadRequest request{.files = {"llama-3-8b"}, .overrides = {}, .gpus = 8};
+    for (std::string& text : overrides) request.overrides.push_back({"--set", std::move(text)});
+    return read_job(request);
+  };
+  const std::string megatron = "training.implementation={name: megatron, layers: te}";
+  const std::string precision = "training.precision=megatron";
+  const Checked<Job> split = job({megatron, precision, "parallelism={context: 4, data: 7}"});
+  CHECK_FALSE(split.ok());  // 28 GPUs, as written
+  const Checked<Job> left = job({megatron, precision, "parallelism.context=4"});
+  REQUIRE(left.ok());
+  CHECK(left.value().hardware.count == 8);
+  CHECK(left.value().parallelism.data == 2);
+  const Checked<Job> alone = job({});
+  REQUIRE(alone.ok());
+  CHECK(alone.value().parallelism.data == 8);
+}
+
 TEST_CASE("the global batch decides the accumulation, and both must agree") {
   const std::string model = "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n";
   const std::string four = "parallelism: {data: 4}\n";
@@ -337,6 +356,8 @@ TEST_CASE("every catalog file is read, and every name finds its own") {
   CHECK(h100.context_range);
   CHECK(find_gpu("H100").value().slug == h100.slug);
   CHECK_FALSE(find_gpu("h1000").ok());
+  CHECK(find_gpu("mi250x").value().capacity.value <
+        Bytes(std::int64_t{64} * kGiB));  // one of two GCDs
   CHECK(first_error(std::string(kModel) + "hardware: {gpu: nowhere/gpu.yaml}\n") ==
         "cannot open 'nowhere/gpu.yaml': No such file or directory");
 }

@@ -10,7 +10,7 @@
 
 namespace memest {
 
-/// The largest that surely fits one GPU type and count.
+/// The largest that fits one GPU type and count, as `estimate` answers for it.
 struct Largest {
   std::size_t gpu = 0;  ///< index into PlanRequest::gpus
   std::int64_t gpus = 1;
@@ -20,8 +20,8 @@ struct Largest {
   std::int64_t parameters = 0;  ///< of the model that fits
 };
 
-/// One answer for each GPU type and count, those of the request's order. Memory grows with each, so
-/// that the answer is found by doubling and halving. Throws OverflowError.
+/// One answer for each GPU type and count, those of the request's order. The next larger value (a
+/// sequence of 1,024 more tokens) has no plan. Throws OverflowError.
 std::vector<Largest> find_largest(const PlanRequest& request, Growth growth);
 
 }  // namespace memest

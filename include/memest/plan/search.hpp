@@ -35,7 +35,7 @@ struct NamedBytes {
 struct Lever {
   std::string name;  ///< "full recompute", "ZeRO 3", "tensor 2", "adamw-8bit"
   Bytes saved;
-  bool fits = false;                  ///< all of it, by the closed form
+  bool fits = false;                  ///< all of it, as `estimate` answers for it
   std::optional<double> slower = {};  ///< seconds a token over those before; none where not known
   std::optional<Bytes> host = {};     ///< of the host's memory, a GPU, where it takes some
 };
@@ -53,7 +53,7 @@ struct PlanVerdict {
   std::variant<CostEstimate, Unavailable> cost;
   std::string reason;  ///< never empty unless it fits: "needs 7.4 GiB more: gradients 16.0, ..."
   std::vector<Lever> levers;  ///< for a refusal: the first that fits, then what saves most
-  std::vector<NamedBytes> largest_terms;  ///< of the peak, largest first
+  std::vector<NamedBytes> largest_terms;  ///< of the closed form's peak, largest first
 };
 
 /// So many tokens in so long.
@@ -69,8 +69,13 @@ struct PlanRequest {
   std::vector<Price> prices;
   Objective objective = Objective::money;
   std::optional<Deadline> deadline = {};
-  std::size_t threads = 1;    ///< the answer is the same with any number
-  std::size_t finalists = 0;  ///< the best so many of PlanAnswer::best are replayed
+  std::size_t threads = 1;  ///< the answer is the same with any number
+  /// The first so many of PlanAnswer::best are what `estimate` answers for them: steps replayed,
+  /// those that do not fit left for the next candidate. 0: the closed form says what fits, the
+  /// front too.
+  std::size_t finalists = 0;
+  std::size_t misses = 0;  ///< of PlanAnswer::refused so many that lack least are, with levers
+  bool front = true;       ///< whether PlanAnswer::front is asked for
 };
 
 /// How many candidates were refused for one reason.
@@ -80,12 +85,15 @@ struct RefusedCandidates {
 };
 
 struct PlanAnswer {
-  /// For each GPU type and count the candidate of least time a token among those that fit; where
-  /// none fits surely, the one that is too close to call and needs least, marked by its verdict.
+  /// For each GPU type and count the candidate of least time a token among those that fit, one
+  /// that has to give memory back to the driver only where no other does; where none fits surely,
+  /// the one that is too close to call and needs least, marked by its verdict.
   /// What fits comes first, then what is best by the objective, then what is fastest; answers
   /// without a price or a time come last.
   std::vector<PlanVerdict> best;
-  std::vector<PlanVerdict> refused;  ///< for each GPU type and count without one: the nearest miss
+  /// For each GPU type and count without one: the nearest miss. What lacks least comes first, what
+  /// has no layout last.
+  std::vector<PlanVerdict> refused;
   /// Of all that fit those to which no other is equal or better in dollars a token, tokens a
   /// second, number of GPUs and free memory at once; the cheapest first.
   std::vector<PlanVerdict> front;

@@ -2,7 +2,9 @@
 // whole.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,9 @@ struct ReadRequest {
   /// `training.micro_batch=4`: a path of keys and a value in YAML; each named after the flag that
   /// the user wrote, `--set` or one that stands for a key.
   std::vector<SourceText> overrides = {};
+  /// `--gpus`: the GPUs of the job, whatever the files say; the data-parallel ranks are those that
+  /// its other ranks leave, but where an override writes them.
+  std::optional<std::int64_t> gpus = {};
 };
 
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.

@@ -1,6 +1,7 @@
 // The answer of `memest plan`: what fits, ranked, and for what does not, why.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "memest/plan/alternatives.hpp"
@@ -8,6 +9,10 @@
 #include "memest/report/report.hpp"
 
 namespace memest {
+
+/// Rows of the page; the other formats hold all.
+inline constexpr std::size_t kShownPlans = 12;
+inline constexpr std::size_t kShownRefusals = 4;
 
 /// What the page shows beside the table.
 struct PlanView {

@@ -1,0 +1,150 @@
+#include "replays.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "memest/graph/lower.hpp"
+#include "refusal.hpp"
+#include "replayed_steps.hpp"
+
+namespace memest {
+namespace {
+
+/// Those first that may take most: one refusal is enough.
+std::vector<std::int64_t> ranks_in_order(const Job& job) {
+  std::vector<std::int64_t> ranks = ranks_that_may_take_most(job);
+  for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
+    if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// An allocator's own limit holds no overheads.
+DeviceBytes within_limit(const DeviceBytes& bytes, const OutsideBytes& outside) {
+  return {bytes.expected - outside.expected, bytes.low - outside.low, bytes.high - outside.high};
+}
+
+/// The verdict of a job is that of its rank that is worst off.
+Verdict worse_of(Verdict left, Verdict right) {
+  if (left == Verdict::does_not_fit || right == Verdict::fits) return left;
+  return right;
+}
+
+}  // namespace
+
+/// A rank on its GPU.
+struct Replays::RankOnGpu {
+  Verdict verdict = Verdict::fits;
+  bool replayed = false;
+  DeviceBytes bytes;
+  std::vector<NamedBytes> largest_terms;
+};
+
+/// A rank's steps.
+struct Replays::Step {
+  const Graph& graph;
+  const Job& job;
+  const OutsideBytes& outside;
+  std::int64_t rank = 0;
+  Follow follow = Follow::all_ranks;
+};
+
+void Replays::write_formulas(const Step& step, RankMemory& known) {
+  if (known.estimate) return;
+  const Ledger ledger = write_ledger(step.graph, step.job, step.rank);
+  known.estimate = estimate_memory(ledger, ledger.bindings);
+  known.largest_terms = memest::largest_terms(ledger, *known.estimate);
+}
+
+/// Unpressed the steps are the same on every GPU; else they are replayed against its own memory.
+Replays::RankOnGpu Replays::replay(const Step& step, RankMemory& known) {
+  const Job& job = step.job;
+  const Margin& margin = margin_of(job.margins().replay, job.recompute());
+  const auto taking = [&](Verdict verdict, Bytes reserved) {
+    return RankOnGpu{verdict, true, device_bytes(reserved, margin, step.outside), {}};
+  };
+  if (known.unpressed && fits_freely(*known.unpressed, job)) {
+    return taking(Verdict::fits, *known.unpressed);
+  }
+  if (is_beyond_replay(step.graph)) return {};
+  const auto written = write_timeline(step.graph, job, step.rank);
+  const auto* timeline = std::get_if<Timeline>(&written);
+  if (timeline == nullptr) return {};
+  const StepReplay run = replay_steps(*timeline, job.allocator, replay_device_of(job));
+  const Bytes reserved = run.statistics.reserved.peak;
+  if (run.out_of_memory && step.follow == Follow::to_first_refusal) {
+    return taking(Verdict::does_not_fit, reserved);
+  }
+  if (!was_pressed(run)) known.unpressed = reserved;
+  if (!known.unpressed) known.unpressed = reserved_unpressed(*timeline, job);
+  if (!known.unpressed) return {};
+  const Verdict verdict = judge_run(*timeline, run, job);
+  return taking(verdict, run.out_of_memory ? *known.unpressed : reserved);
+}
+
+Replays::RankOnGpu Replays::follow_rank(const Step& step, const RankKey& key) {
+  Variants& variants = *ranks_.at(key, [] { return std::make_unique<Variants>(); });
+  const std::scoped_lock lock(variants.mutex);
+  auto same = std::ranges::find_if(variants.distinct, [&](const auto& known) {
+    return known.first.order == step.graph.order && known.first.blocks == step.graph.blocks;
+  });
+  if (same == variants.distinct.end()) {
+    variants.distinct.emplace_back(step.graph, RankMemory());
+    same = std::prev(variants.distinct.end());
+  }
+  RankMemory& known = same->second;
+  RankOnGpu here;
+  if (known.has_replay) here = replay(step, known);
+  known.has_replay = here.replayed;
+  if (!here.replayed || step.follow != Follow::to_first_refusal) {
+    write_formulas(step, known);
+    here.largest_terms = known.largest_terms;
+  }
+  if (here.replayed) return here;
+  const MemoryEstimate& estimate = *known.estimate;
+  here.verdict = judge(estimate, capacity_of(step.job.hardware));
+  here.bytes = {estimate.device(), estimate.low(), estimate.high()};
+  return here;
+}
+
+std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
+                                           const std::string& change) {
+  const Capacity capacity = capacity_of(job.hardware);
+  const OutsideBytes outside = outside_bytes(job);
+  RankKey key{.device = class_of(job.hardware.gpu),
+              .layout = key_of(job.parallelism),
+              .micro_batch = job.training->micro_batch,
+              .gradient_accumulation = job.training->gradient_accumulation,
+              .recompute = text_of(job.training->recompute),
+              .change = change};
+  CandidateMemory memory;
+  const std::vector<std::int64_t> ranks = ranks_in_order(job);
+  const std::size_t of_most = ranks_that_may_take_most(job).size();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool refused = memory.verdict == Verdict::does_not_fit;
+    if (refused && follow == Follow::to_first_refusal) break;
+    if (refused && follow == Follow::ranks_of_most && i >= of_most) break;
+    const auto graph = lower(job.model, policy_of(job, ranks[i]));
+    if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
+    key.rank = ranks[i];
+    RankOnGpu here = follow_rank({.graph = std::get<Graph>(graph),
+                                  .job = job,
+                                  .outside = outside,
+                                  .rank = ranks[i],
+                                  .follow = follow},
+                                 key);
+    if (capacity.allocator_limit) here.bytes = within_limit(here.bytes, outside);
+    memory.replayed = memory.replayed && here.replayed;
+    memory.verdict = worse_of(memory.verdict, here.verdict);
+    if (here.bytes.expected <= memory.device) continue;
+    memory.device = here.bytes.expected;
+    memory.low = here.bytes.low;
+    memory.high = here.bytes.high;
+    memory.largest_terms = std::move(here.largest_terms);
+  }
+  return memory;
+}
+
+}  // namespace memest

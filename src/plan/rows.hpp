@@ -1,0 +1,52 @@
+// What a search says of each GPU type and count: the fastest candidate that stands, or why none
+// does.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "describe.hpp"
+#include "group_search.hpp"
+#include "memest/plan/search.hpp"
+
+namespace memest {
+
+struct Row {
+  bool answers = false;  ///< false: a refusal
+  bool final = false;    ///< replayed as far as it can be
+  PlanVerdict verdict;
+};
+
+/// Several threads may ask at once.
+class RowMaker {
+ public:
+  /// All outlive this.
+  RowMaker(const PlanRequest& request, const std::vector<Recompute>& recomputes,
+           Describer& describer)
+      : request_(request), recomputes_(recomputes), describer_(describer) {}
+
+  /// The fastest candidate that the closed form does not refuse; without finalists the fastest that
+  /// it says fits, or of those that are too close to call the one that needs least.
+  [[nodiscard]] Row outline(const Group& group) const;
+  /// The fastest candidate that fits as `estimate` answers for it. One that fits only by giving
+  /// memory back to the driver is taken where no other does; one that is too close to call where
+  /// none fits.
+  [[nodiscard]] Row replayed(const Group& group) const;
+
+  /// The candidate with all that `estimate` answers for its memory.
+  [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group) const;
+  [[nodiscard]] bool is_late(const Evaluated& candidate) const;
+
+ private:
+  [[nodiscard]] Row answer(const Evaluated& candidate, const Group& group) const;
+  [[nodiscard]] Row refusal(const Group& group) const;
+  void refuse_late(Row& row) const;
+
+  const PlanRequest& request_;
+  const std::vector<Recompute>& recomputes_;
+  Describer& describer_;
+};
+
+double tokens_per_second(const PlanVerdict& verdict);
+
+}  // namespace memest

@@ -1,0 +1,250 @@
+// Plans of drawn specs against `estimate`: no plan that is shown is one that the estimate of the
+// same job refuses, what is refused does not fit, what is the largest is the largest, and nothing
+// depends on the number of threads.
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "jobs.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/plan/largest.hpp"
+#include "memest/plan/search.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/report/largest_report.hpp"
+#include "memest/report/plan_report.hpp"
+
+namespace memest {
+namespace {
+
+/// Specs of every implementation whose plans are near the memory of the GPU that is drawn with
+/// them.
+class Plans {
+ public:
+  explicit Plans(unsigned seed) : random_(seed) {}
+
+  PlanRequest draw() {
+    return draw_on(one_of(std::array{"rtx-4090", "a100-sxm-40gb", "h100-sxm-80gb", "l4"}));
+  }
+  PlanRequest draw_on(const char* name) {
+    PlanRequest request;
+    request.job = test::job_from(spec());
+    const Checked<GpuSpec> gpu = find_gpu(name);
+    REQUIRE(gpu.ok());
+    request.gpus = {gpu.value()};
+    request.counts = {one_of(std::array<std::int64_t, 3>{1, 2, 4}), 8};
+    request.finalists = request.misses = 2;
+    return request;
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+  template <class Choices>
+  typename Choices::value_type one_of(const Choices& choices) {
+    return choices[random_() % choices.size()];  // the same draw with every standard library
+  }
+
+ private:
+  std::string spec() {
+    struct Program {
+      std::string implementation;
+      std::string precision;
+    };
+    const std::array<Program, 8> programs = {{
+        {"transformers", one_of(std::array{"mixed", "bf16", "fp32"})},
+        {"transformers", "amp-bf16"},
+        {"{name: transformers, compile: blocks}", "bf16"},
+        {"torchtitan", "amp-bf16"},
+        {"{name: megatron, layers: te}", "megatron"},
+        {"{name: megatron, layers: local, attention: unfused}", "megatron-bf16-grad"},
+        {"nanogpt", "amp-bf16"},
+        {"textbook", "mixed"},
+    }};
+    const Program& program = programs[drawn_++ % programs.size()];
+    const bool nanogpt = program.implementation == "nanogpt";
+    const int heads = one_of(std::array{16, 32});
+    const int hidden_size = 128 * heads;
+    const int layers = one_of(std::array{6, 12, 24});
+    const bool mixture =
+        program.precision.starts_with("megatron") && one_of(std::array{0, 0, 1}) == 1;
+    const std::string batch = one_of(std::array<std::string, 3>{
+        "global_batch: 32", "global_batch: 64", "gradient_accumulation: 4"});
+    text_ = "model: {family: decoder, layers: " + std::to_string(layers) +
+            ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
+            (nanogpt ? ", ffn_size: " + std::to_string(4 * hidden_size) +
+                           ", vocab_size: 50304, activation: gelu, norm: layernorm, position: "
+                           "learned, max_positions: 32768, bias: true, tied_embeddings: true"
+                     : ", kv_heads: 8, ffn_size: " + std::to_string(11 * hidden_size / 4) +
+                           ", vocab_size: " + one_of(std::array{"32000", "128256"}) +
+                           ", activation: swiglu, norm: rmsnorm, position: rope") +
+            (mixture ? ", moe: {experts: 8, top_k: 2, expert_ffn_size: 1408, capacity_factor: 1.0}"
+                     : "") +
+            "}\ntraining: {seq_len: " + one_of(std::array{"2048", "8192", "32768"}) + ", " + batch +
+            ", precision: " + program.precision + ", implementation: " + program.implementation +
+            "}\n";
+    return text_;
+  }
+
+  std::mt19937 random_;
+  std::size_t drawn_ = 0;
+  std::string text_;
+};
+
+Job job_of(const PlanRequest& request, const PlanCandidate& candidate) {
+  Job job = request.job;
+  job.hardware.gpu = *candidate.gpu;
+  job.lay_over(candidate.parallelism);
+  job.training->micro_batch = candidate.micro_batch;
+  job.training->gradient_accumulation = candidate.gradient_accumulation;
+  job.training->recompute = candidate.recompute;
+  return job;
+}
+
+/// What `estimate` says of the job: of the rank that is worst off, and of the one that takes most.
+struct Estimated {
+  Verdict verdict = Verdict::does_not_fit;
+  Bytes device;
+  bool replayed = false;
+};
+std::optional<Estimated> estimated(const Job& job) {
+  const JobEstimate estimate = estimate_job(job);
+  const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
+  if (memory == nullptr) return std::nullopt;
+  Estimated result{memory->verdict, memory->device(), memory->replayed() != nullptr};
+  for (const MemoryAnswer& other : estimate.other_ranks) {
+    const bool worse = other.verdict == Verdict::does_not_fit || result.verdict == Verdict::fits;
+    if (worse) result.verdict = other.verdict;
+  }
+  return result;
+}
+
+void check_against_estimate(const PlanRequest& request, const PlanVerdict& row) {
+  const auto estimate = estimated(job_of(request, row.candidate));
+  REQUIRE(estimate);
+  CHECK(row.verdict == estimate->verdict);
+  CHECK(row.device == estimate->device);
+  CHECK(row.replayed == estimate->replayed);
+}
+
+/// The job with one more of what grows; 1,024 more of tokens.
+Job grown(Job job, Growth growth) {
+  switch (growth) {
+    case Growth::micro_batch:
+      ++job.training->micro_batch;
+      break;
+    case Growth::sequence:
+      job.training->seq_len += 1024;
+      break;
+    case Growth::model:
+      ++std::get<DecoderSpec>(job.model.architecture).order.front().repeat;
+      break;
+  }
+  return job;
+}
+
+constexpr std::array kGrowths = {Growth::micro_batch, Growth::sequence, Growth::model};
+
+}  // namespace
+
+TEST_CASE("every row of a plan is what estimate says of the same job") {
+  constexpr int kSpecs = 24;
+  Plans plans(1);
+  int standing = 0;
+  int refused = 0;
+  for (int i = 0; i < kSpecs; ++i) {
+    const PlanRequest request = plans.draw();
+    INFO(plans.text() << request.gpus.front().slug);
+    const PlanAnswer answer = search_plans(request);
+    for (const PlanVerdict& row : answer.best) check_against_estimate(request, row);
+    for (const PlanVerdict& row : answer.front) {
+      check_against_estimate(request, row);
+      CHECK(row.verdict == Verdict::fits);
+    }
+    for (const PlanVerdict& row : answer.refused) {
+      if (row.device == Bytes()) continue;  // no layout
+      check_against_estimate(request, row);
+      CHECK(row.verdict != Verdict::fits);
+      ++refused;
+    }
+    standing += static_cast<int>(answer.best.size());
+  }
+  CHECK(standing > kSpecs / 2);
+  CHECK(refused > 0);
+}
+
+TEST_CASE("the largest fits by estimate, and one step more does not") {
+  constexpr int kSpecs = 12;
+  Plans plans(2);
+  int turned = 0;
+  for (int i = 0; i < kSpecs; ++i) {
+    PlanRequest request = plans.draw_on(plans.one_of(std::array{"rtx-4090", "rtx-3080"}));
+    const Growth growth = kGrowths[static_cast<std::size_t>(i) % kGrowths.size()];
+    request.counts = {plans.one_of(std::array<std::int64_t, 2>{1, 4})};
+    INFO(plans.text() << request.counts.front() << " x " << request.gpus.front().slug << ", "
+                      << name_of(growth));
+    const Largest largest = find_largest(request, growth).front();
+    if (largest.value == 0) continue;
+    INFO("the largest is " << largest.value);
+    const auto& plan = std::get<PlanVerdict>(largest.plan);
+    if (growth == Growth::sequence) request.job.training->seq_len = largest.value;
+    if (growth == Growth::model) {
+      auto& decoder = std::get<DecoderSpec>(request.job.model.architecture);
+      decoder.order = {decoder.order.front()};
+      decoder.order.front().repeat = largest.value;
+    }
+    check_against_estimate(request, plan);
+    CHECK(plan.verdict == Verdict::fits);
+    const auto more = estimated(grown(job_of(request, plan.candidate), growth));
+    if (!more) continue;  // no such layout
+    CHECK(more->verdict != Verdict::fits);
+    ++turned;
+  }
+  CHECK(turned > kSpecs / 4);
+}
+
+TEST_CASE("no answer of a plan depends on the number of threads") {
+  constexpr int kSpecs = 8;
+  Plans plans(3);
+  const Question question{"spec.yaml", "test"};
+  for (int i = 0; i < kSpecs; ++i) {
+    PlanRequest request = plans.draw();
+    INFO(plans.text() << request.gpus.front().slug);
+    const Checked<GpuSpec> other = find_gpu("h200-sxm-141gb");
+    REQUIRE(other.ok());
+    request.gpus.push_back(other.value());
+    const auto answers = [&](std::size_t threads) {
+      request.threads = threads;
+      std::string text =
+          report_plan(request, search_plans(request), question, {.front = true}).json;
+      if (i % 4 == 0) {
+        const Growth growth = kGrowths[static_cast<std::size_t>(i / 4) % kGrowths.size()];
+        text += report_largest(request, growth, find_largest(request, growth), question).json;
+      }
+      return text;
+    };
+    const std::string alone = answers(1);
+    CHECK(answers(3) == alone);
+  }
+}
+
+TEST_CASE("ranks of ZeRO are cut into flat parts of their own number, whoever asks first") {
+  PlanRequest request;
+  request.job =
+      test::job_from("model: llama-3.2-1b\ntraining: {seq_len: 512}\nparallelism: {zero: 1}\n");
+  request.gpus = {find_gpu("h200-sxm-141gb").value()};
+  const auto found = [&](std::vector<std::int64_t> counts) {
+    request.counts = std::move(counts);
+    return search_plans(request).best;
+  };
+  const std::vector<PlanVerdict> both = found({4, 16});
+  REQUIRE(both.size() == 2);
+  for (const PlanVerdict& row : both) {
+    const std::vector<PlanVerdict> alone = found({row.candidate.gpus});
+    REQUIRE(alone.size() == 1);
+    CHECK(alone.front().device == row.device);
+  }
+}
+
+}  // namespace memest
