@@ -175,7 +175,7 @@ TEST_CASE("every row of a plan is what estimate says of the same job") {
 }
 
 TEST_CASE("the largest fits by estimate, and one step more does not") {
-  constexpr int kSpecs = 12;
+  constexpr int kSpecs = 9;
   Plans plans(2);
   int turned = 0;
   for (int i = 0; i < kSpecs; ++i) {
@@ -205,7 +205,7 @@ TEST_CASE("the largest fits by estimate, and one step more does not") {
 }
 
 TEST_CASE("no answer of a plan depends on the number of threads") {
-  constexpr int kSpecs = 8;
+  constexpr int kSpecs = 6;
   Plans plans(3);
   const Question question{"spec.yaml", "test"};
   for (int i = 0; i < kSpecs; ++i) {

@@ -195,7 +195,7 @@ TEST_CASE("A refusal says what is missing, what fills the device and what would 
   REQUIRE(refused.largest_terms.size() > 3);
   Bytes sum;
   for (const NamedBytes& term : refused.largest_terms) sum += term.bytes;
-  CHECK(std::abs(sum / refused.device - 1) < 0.01);  // closed form and replay
+  CHECK(std::abs(sum / refused.device - 1) < 0.05);  // closed form and replay
   CHECK(std::is_sorted(
       refused.largest_terms.begin(), refused.largest_terms.end(),
       [](const NamedBytes& left, const NamedBytes& right) { return left.bytes > right.bytes; }));
