@@ -48,7 +48,7 @@ std::vector<LedgerTerm> LedgerGradients::all() const {
 
 std::vector<LedgerTerm> LedgerGradients::kept(const Expr& missing) const {
   if (!persist_) return {};
-  const bool summed = units_.exist() && units_.sum();
+  const bool summed = units_.exist() && (units_.sum() || units_.holds());
   std::vector<LedgerTerm> terms = summed ? std::vector{units_.all_sums()} : all();
   if (!terms.empty()) terms.front().formula -= missing;
   return terms;
@@ -129,6 +129,7 @@ std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
 
 /// Whole until the unit is reduced, else a rank's share.
 Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
+  if (units_.exist() && units_.holds()) return {};
   if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
   if ((units_.exist() && persist_) || gradients_on_host(job_)) return {};
   if (units_.exist() && units_.sum()) return units_.sums(elements);
@@ -138,6 +139,7 @@ Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
 
 /// The block's own by this moment.
 Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
+  if (units_.exist() && units_.holds()) return units_.unsummed(moment);
   if (units_.exist()) return units_.whole_gradients(moment.gradient_elements);
   return persist_ ? Expr() : bytes_of(block, moment.gradient_elements);
 }
@@ -185,7 +187,8 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
     result.push_back({"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
                       TermGroup::gradients, later + own(site.block, moment),
                       "PyTorch: a gradient appears when its operation's backward runs", ""});
-  } else {
+  }
+  if (persist_ && (!units_.exist() || units_.holds())) {
     result.push_back({"gradient of the tied head", TermGroup::gradients, tied,
                       "PyTorch: it waits for the embedding's, to be added to it", ""});
   }

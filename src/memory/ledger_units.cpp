@@ -6,6 +6,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "model_states.hpp"
+#include "shard_init.hpp"
 #include "timeline/unit_layout.hpp"
 
 namespace memest {
@@ -51,12 +52,19 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   share_ = size_of(recipe.gradients);
   makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
   sums_ = job.parallelism.pipeline > 1;
+  holds_ = !flat_ && reduces_last(job);
   if (sums_) {
     find_table();
     return;
   }
+  adapts_ = job.model.adapter.has_value();
   for (const Block& block : graph.blocks) {
-    if (!block.checkpointable) ends_.root += block.parameters();
+    if (!block.checkpointable) {
+      ends_.root += block.parameters();
+      trained_root_ += block.trained_parameters();
+    } else {
+      adapters_of_layer_ = block.trained_parameters();
+    }
   }
   if (ends_apart_ && graph.order.size() > 1) take_ends_apart();
 }
@@ -153,6 +161,11 @@ Expr LedgerUnits::layer_at(std::int64_t index) const {
   return {};
 }
 
+/// Of a layer's elements those that have gradients: of all layers' adapters an equal part.
+Expr LedgerUnits::reduced_layer(const Expr& elements) const {
+  return adapts_ ? adapters_of_layer_ : elements;
+}
+
 Expr LedgerUnits::first_layer() const { return layer_at(0); }
 
 Expr LedgerUnits::last_layer() const {
@@ -198,12 +211,40 @@ Expr LedgerUnits::prefetched(const Site& site) const {
   unreachable("every part of a model is reached by the backward");
 }
 
+std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
+  return {{"sums of the micro-batches' gradients", TermGroup::gradients, sums(elements),
+           "accelerate 1.15, Accelerator.no_sync: whole until a step's last micro-step", ""},
+          {"shares of the gradients", TermGroup::gradients,
+           share_ * unit_share(job_, Expr(Symbol::parameters) - elements), kSource, ""}};
+}
+
+std::vector<LedgerUnits::Turn> LedgerUnits::turns() const {
+  return holds_ ? std::vector<Turn>{Turn::holding, Turn::reducing} : std::vector<Turn>{turn_};
+}
+
+/// What of the sums, and of the shares made of them, is there when the site's backward begins.
+void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) const {
+  if (!holds_) return;
+  if (turn_ == Turn::holding) return terms.push_back(all_sums());
+  for (LedgerTerm& term : sums_left(all_before(site) + own(site) + spanning())) {
+    terms.push_back(std::move(term));
+  }
+}
+
+/// Of one type each is added as it comes; to wider sums the unit's are when it has run.
+Expr LedgerUnits::unsummed(const Moment& moment) const {
+  return gathered_ *
+         (reduced_ == gathered_ ? moment.new_gradient_elements : moment.gradient_elements);
+}
+
 /// The reduce-scatter input of the unit behind.
 Expr LedgerUnits::kept_input(const Site& site) const {
-  if (part_of(site) == Part::input) return first_layer();
+  if (turn_ == Turn::holding) return {};
+  if (part_of(site) == Part::input) return reduced_layer(first_layer());
   if (part_of(site) != Part::layer) return {};
   const bool last = site.layers_before + 1 == graph_.layers();
-  return last ? (tied_ ? Expr() : ends_.tail) : layer_at(site.layers_before + 1);
+  if (!last) return reduced_layer(layer_at(site.layers_before + 1));
+  return tied_ || adapts_ ? Expr() : ends_.tail;
 }
 
 LedgerTerm LedgerUnits::gathered_term(const Expr& elements) const {
@@ -233,8 +274,10 @@ std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {
 std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site) + prefetched(site))};
   if (sums_) return {gathered_term(active())};
-  return {gathered_term(weights(site)), output_term(prefetched(site)),
-          input_term(kept_input(site))};
+  std::vector<LedgerTerm> terms = {gathered_term(weights(site)), output_term(prefetched(site)),
+                                   input_term(kept_input(site))};
+  add_sums(terms, site);
+  return terms;
 }
 
 /// The weights are copied out while the output of the unit before is still there.
@@ -258,6 +301,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
     hooks.push_back(
         {"all-gather",
          {gathered_term(weights(site)), output_term(own(site)), input_term(kept_input(site))}});
+    add_sums(hooks.back().terms, site);
   }
   std::vector<LedgerTerm> ahead = in_backward(site);
   ahead.push_back(sent_term(prefetched(site)));
@@ -265,77 +309,18 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
   return hooks;
 }
 
-std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
-  if (sums_) return {};
-  const Part part = part_of(site);
-  const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
-  if (part == Part::input) return at_end();
-  if (part == Part::loss || own(site).is_zero()) return {};
-  if (flat_) return reduced_flat(own(site), spanning() + earlier + prefetched(site));
-  return reduced("reduce-scatter", own(site), part == Part::tail ? head_ : Expr(),
-                 {gathered_term(spanning() + earlier), output_term(prefetched(site))});
-}
-
-/// The root first. What the others gathered is there until their turn.
-std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
-  const Expr rest = tied_ ? ends_.tail : ends_.input;
-  if (flat_) return reduced_flat(ends_.root, {});
-  std::vector<Hook> hooks;
-  if (!ends_.root.is_zero()) {
-    hooks = reduced("reduce-scatter of the root", ends_.root, {},
-                    {gathered_term(rest), gradients_term(rest)});
-  }
-  if (rest.is_zero()) return hooks;
-  if (!(table_gradient_ - table_).is_zero()) {
-    hooks.push_back({"cut of the table's gradient",
-                     {gathered_term(rest), gradients_term(table_gradient_ + table_),
-                      input_term(first_layer())}});
-  }
-  for (Hook& hook : reduced("reduce-scatter at the end", rest, rest, {})) {
-    hooks.push_back(std::move(hook));
-  }
-  return hooks;
-}
-
-/// `last`: the unit's last gradient, which the caller holds to the end.
-std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, const Expr& elements,
-                                                    const Expr& last,
-                                                    std::vector<LedgerTerm> beside) const {
-  beside.push_back(input_term(elements));
-  std::vector<LedgerTerm> copied = beside;
-  copied.push_back(gradients_term(elements));
-  std::vector<LedgerTerm> shares = std::move(beside);
-  shares.push_back(gradients_term(last));
-  shares.push_back(shares_term(elements));
-  return {{name + ", input", std::move(copied)}, {name + ", shares", std::move(shares)}};
-}
-
-LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
-  const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
-  return {"reduced shares of the gradients", TermGroup::gradients,
-          copies * unit_share(job_, elements), kSource, ""};
-}
-
-/// `ahead`: of other units, gathered meanwhile.
-std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
-                                                         const Expr& ahead) const {
-  const LedgerTerm flat{"flat gradient of the unit", TermGroup::gradients, gathered_ * elements,
-                        kFlatSource, ""};
-  std::vector<LedgerTerm> sent{gathered_term(ahead), flat, shares_term(elements)};
-  if (reduced_ != gathered_) sent.push_back(input_term(elements));
-  return {
-      {"gradients put together", {gathered_term(ahead + elements), gradients_term(elements), flat}},
-      {"reduce-scatter", std::move(sent)}};
-}
-
-/// The first layer's parameters in one tensor and the rank's shard of it, beside all weights.
+/// The root's parameters whole, in one tensor, and the rank's shard of it, beside the shards of all
+/// layers, which were made before.
 std::vector<LedgerTerm> LedgerUnits::flattening() const {
   if (!flat_) return {};
   const std::int64_t bytes = size_of(job_.training->recipe.weights);
-  return {{"weights before they are shards", TermGroup::weights, bytes * Expr(Symbol::parameters),
+  const Expr layers = Expr(Symbol::parameters) - ends_.root;
+  return {{"shards of the layers", TermGroup::weights, bytes * unit_share(job_, layers),
            kFlatSource, ""},
-          {"flat weights of the first layer and their shard", TermGroup::weights,
-           bytes * (first_layer() + unit_share(job_, first_layer())), kFlatSource, ""}};
+          {"weights of the root before they are shards", TermGroup::weights, bytes * ends_.root,
+           kFlatSource, ""},
+          {"flat weights of the root and their shard", TermGroup::weights,
+           bytes * (ends_.root + unit_share(job_, ends_.root)), kFlatSource, ""}};
 }
 
 Expr LedgerUnits::sums_of(std::size_t block) const {
@@ -346,7 +331,9 @@ Expr LedgerUnits::sums_of(std::size_t block) const {
 LedgerTerm LedgerUnits::all_sums() const {
   return {"sums of the micro-batches' gradients", TermGroup::gradients,
           sums(Expr(Symbol::parameters) + table_gradient_ - table_),
-          "torch.distributed.pipelining, PyTorch 2.11", ""};
+          holds_ ? "accelerate 1.15, Accelerator.no_sync: whole until a step's last micro-step"
+                 : "torch.distributed.pipelining, PyTorch 2.11",
+          ""};
 }
 
 /// A schedule of more stages keeps those gathered that come next.
@@ -355,36 +342,6 @@ Expr LedgerUnits::active() const {
   const std::int64_t stages = job_.parallelism.virtual_stages;
   if (stages <= kActiveStages) return Symbol::parameters;
   return Expr(kActiveStages) * Expr(Symbol::parameters) / Expr(stages);
-}
-
-/// Of a rank's stages the last one's are reduced first.
-std::vector<LedgerUnits::Hook> LedgerUnits::reductions() const {
-  std::vector<Hook> hooks;
-  if (!sums_) return hooks;
-  Expr weights;
-  Expr sums_so_far = sums(table_gradient_ - table_);
-  const std::vector<std::span<const BlockRun>> stages = graph_.stage_runs();
-  for (const std::span<const BlockRun>& stage : stages) {
-    for (const BlockRun& run : stage) {
-      weights += run.repeat * layer(run.block);
-      sums_so_far += sums(run.repeat * layer(run.block));
-    }
-    const LedgerTerm left{all_sums().name, TermGroup::gradients, sums_so_far, kSource, ""};
-    for (const BlockRun& run : stage) {
-      const Expr own = layer(run.block);
-      if (own.is_zero()) continue;
-      hooks.push_back({"reduce-scatter of the sums, " + graph_.blocks[run.block].name,
-                       {gathered_term(weights - own), left, input_term(own)}});
-    }
-    if (&stage != &stages.front() || (table_gradient_ - table_).is_zero()) continue;
-    hooks.push_back(
-        {"cut of the table's gradient", {gathered_term(weights), left, input_term(table_)}});
-  }
-  return hooks;
-}
-
-LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {
-  return {"whole gradients of the unit", TermGroup::gradients, gathered_ * elements, kSource, ""};
 }
 
 }  // namespace memest

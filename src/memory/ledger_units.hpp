@@ -8,6 +8,7 @@
 
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
+#include "moments.hpp"
 #include "sites.hpp"
 
 namespace memest {
@@ -23,6 +24,13 @@ class LedgerUnits {
   /// While the site's block runs.
   [[nodiscard]] std::vector<LedgerTerm> in_forward(const Site& site) const;
   [[nodiscard]] std::vector<LedgerTerm> in_backward(const Site& site) const;
+  /// Whether whole gradients are summed up until a step's last micro-step, whose backward alone
+  /// reduces. A backward is then one of two, and the terms of both have the sums.
+  [[nodiscard]] bool holds() const { return holds_; }
+  enum class Turn : std::uint8_t { reducing, holding };
+  [[nodiscard]] std::vector<Turn> turns() const;
+  /// What is asked from here on is asked of such a backward.
+  void run(Turn turn) { turn_ = turn; }
 
   /// A moment between the blocks' operations.
   struct Hook {
@@ -50,6 +58,8 @@ class LedgerUnits {
   /// The sums are reduced, unit by unit: the first of every kind of them.
   [[nodiscard]] std::vector<Hook> reductions() const;
 
+  /// Of a block's gradients those that are not yet added to its sums.
+  [[nodiscard]] Expr unsummed(const Moment& moment) const;
   /// Bytes of gradients of `elements` as a block's backward makes them.
   [[nodiscard]] Expr whole_gradients(const Expr& elements) const { return gathered_ * elements; }
   /// Whether the gradients of the block are reduced at the end of the whole backward.
@@ -69,6 +79,7 @@ class LedgerUnits {
   [[nodiscard]] Expr layer(std::size_t block) const;
   /// Parameters of the layer behind so many others.
   [[nodiscard]] Expr layer_at(std::int64_t index) const;
+  [[nodiscard]] Expr reduced_layer(const Expr& elements) const;
   [[nodiscard]] Expr first_layer() const;
   [[nodiscard]] Expr last_layer() const;
   [[nodiscard]] Expr own(const Site& site) const;
@@ -81,8 +92,11 @@ class LedgerUnits {
   [[nodiscard]] Expr kept_output(const Site& site) const;
   [[nodiscard]] Expr prefetched(const Site& site) const;
   [[nodiscard]] Expr kept_input(const Site& site) const;
+  void add_sums(std::vector<LedgerTerm>& terms, const Site& site) const;
+  [[nodiscard]] std::vector<LedgerTerm> sums_left(const Expr& elements) const;
   [[nodiscard]] bool stays_gathered(const Site& site) const;
   [[nodiscard]] std::vector<Hook> at_end() const;
+  void take_sums(std::vector<Hook>& hooks, const Expr& left, const Expr& own) const;
   [[nodiscard]] std::vector<Hook> reduced_flat(const Expr& elements, const Expr& ahead) const;
   [[nodiscard]] std::vector<Hook> reduced(const std::string& name, const Expr& elements,
                                           const Expr& last, std::vector<LedgerTerm> beside) const;
@@ -103,6 +117,11 @@ class LedgerUnits {
   bool loss_in_model_ = true;
   bool tied_ = false;
   bool sums_ = false;
+  bool holds_ = false;
+  bool adapts_ = false;
+  Expr adapters_of_layer_;
+  Expr trained_root_;  // outside the layers
+  Turn turn_ = Turn::reducing;
   Reshard reshard_ = Reshard::always;
   bool makes_sent_ = false;  // the shares are cast, or come from the host, to be gathered
   Ends ends_;

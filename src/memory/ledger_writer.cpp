@@ -262,7 +262,10 @@ class LedgerWriter {
       add_moment(alive, moment, site, "forward");
       write_instant("forward", site, moment, std::move(alive));
     }
-    write_backward(site);
+    for (const LedgerUnits::Turn turn : units_.turns()) {
+      units_.run(turn);
+      write_backward(site);
+    }
   }
 
   /// What FSDP2 does around a block, while `moment` is alive of it.
@@ -278,7 +281,7 @@ class LedgerWriter {
   }
 
   void write_backward(const Site& site) {
-    Alive base = residents();
+    Alive base = units_.holds() ? always_ : residents();
     add_kept(base, site, Run::backward);
     const BlockMoments& second = moments(site, true);
     write_unit_hooks(site, second, base);
@@ -309,7 +312,7 @@ class LedgerWriter {
     add_terms(before, gradients_.at(site, moments.turn));
     write_hooks(site, units_.before_backward(site), moments.turn, before);
     // The whole gradients of what is reduced are the hooks' own.
-    Alive after = residents();
+    Alive after = units_.holds() ? always_ : residents();
     add_kept(after, site, Run::behind);
     Moment end = moments.end;
     end.gradient_elements = {};

@@ -147,6 +147,18 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
   }
 }
 
+/// FSDP1 makes every weight of a unit a view of one flat tensor, so that frozen ones are trained in
+/// part; accelerate wraps peft's model by a policy of its own (Trainer._fsdp_qlora_plugin_updates).
+void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  if (job.parallelism.shards_flat()) {
+    diagnostics.push_back(
+        unavailable_at(written.span, "an adapter under FSDP1", "set 'version' to 2"));
+  } else if (job.forward()->implementation.loop == LoopKind::trainer) {
+    diagnostics.push_back(unavailable_at(written.span, "an adapter under FSDP2 in the Trainer",
+                                         "leave 'loop' out: in a plain loop it is answered"));
+  }
+}
+
 }  // namespace
 
 void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics) {
@@ -164,6 +176,10 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
     check_deepspeed(*deepspeed, job, diagnostics);
   }
   if (const Value* offload = written->find("offload")) check_offload(*offload, job, diagnostics);
+  const Value* fsdp = written->find("fsdp");
+  if (fsdp != nullptr && parallelism.fsdp && job.model.adapter) {
+    check_adapter(*fsdp, job, diagnostics);
+  }
   if (parallelism.fsdp && parallelism.data % parallelism.fsdp->replicate != 0) {
     const std::string replicas = std::to_string(parallelism.fsdp->replicate);
     diagnostics.push_back(error_at(written->find("fsdp")->span,

@@ -56,6 +56,7 @@ class Compiler {
     made.kept_selectively = op.kept_selectively;
     made.trains = !op.gradients.empty();
     made.drops = op.kind == OpKind::dropout;
+    made.looks_up = op.kind == OpKind::embedding && !op.gradients.empty();
     if (made.drops) made.dropped = op.inputs.front();
     compile_forward(op, made);
     if (made.trains) compile_backward(op, made);

@@ -116,6 +116,14 @@ class Engine {
     return std::exchange(kept_with_loss_, {});
   }
 
+  /// The loss in the type of the wrapper's answers, if that is another: the caller's.
+  [[nodiscard]] StorageId take_wrapped_loss() {
+    return settings_.hooks == nullptr ? kNoStorage : settings_.hooks->take_loss();
+  }
+  /// no_sync() begins or ends.
+  void hold_gradients(bool held) {
+    if (settings_.hooks != nullptr) settings_.hooks->hold_gradients(held);
+  }
   /// The optimizer's step begins.
   void hand_over(OptimizerRun& optimizer) {
     if (settings_.hooks != nullptr) settings_.hooks->hand_over(optimizer);

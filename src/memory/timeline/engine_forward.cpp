@@ -98,7 +98,9 @@ void Engine::hook_before_forward(const OpSite& site) {
 
 void Engine::hook_after_forward(const OpSite& site) {
   const bool last = site.op + 1 == order_.program(site).ops.size();
-  if (settings_.hooks != nullptr && last) settings_.hooks->after_forward(site.instance);
+  if (settings_.hooks == nullptr) return;
+  if (order_.op(site).looks_up) settings_.hooks->after_look_up(site.instance);
+  if (last) settings_.hooks->after_forward(site.instance);
 }
 
 /// Nothing is saved, nothing dropped out, and nothing made that only a backward reads.

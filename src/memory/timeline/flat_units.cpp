@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "../shard_init.hpp"
+#include "coalesced_broadcast.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/units/int128.hpp"
 #include "parameter_places.hpp"
@@ -20,7 +22,9 @@ std::int64_t rounded_up_to(std::int64_t value, std::int64_t multiple) {
 }  // namespace
 
 FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
-    : recorder_(recorder),
+    : job_(model.job),
+      inventory_(model.graph.parameters),
+      recorder_(recorder),
       ranks_(model.job.parallelism.shard_ranks()),
       share_(model.job.training->recipe.weights),
       gathered_(model.job.training->recipe.compute),
@@ -66,16 +70,64 @@ StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements
                             stream);
 }
 
-void FlatUnits::construct(const std::vector<StorageId>& weights) {
+// torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module.
+void FlatUnits::construct(ModelPlacement& placement) {
+  const bool on_device = shard_init_of(job_) == ShardInit::device;
+  const std::vector<StorageId> placed =
+      on_device ? placed_weights(recorder_.timeline()) : std::vector<StorageId>{};
   for (std::size_t i = 0; i < units_.size(); ++i) {
+    std::vector<StorageId> weights;
+    if (on_device) {
+      for (const std::uint32_t parameter : units_[i].parameters) {
+        weights.push_back(placed[parameter]);
+      }
+    } else {
+      weights = bring(i, placement);
+    }
     if (states_[i].shard == 0) continue;
+    if (syncs_states(job_)) sync(i);
     const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
     make(i, UnitTensor::shard, {states_[i].shard, share_});
     recorder_.release(whole);
-    for (const std::uint32_t parameter : units_[i].parameters) {
-      recorder_.release(weights[parameter]);
-    }
+    for (const StorageId weight : weights) recorder_.release(weight);
   }
+}
+
+const ParameterTensor& FlatUnits::row(std::uint32_t parameter) const {
+  return inventory_.parameters[recorder_.timeline().parameters[parameter].row];
+}
+
+/// _move_module_to_device and _materialize_meta_module walk the modules breadth first. A head is
+/// beside the model that has all the rest.
+std::vector<StorageId> FlatUnits::bring(std::size_t unit, ModelPlacement& placement) const {
+  std::vector<std::uint32_t> parameters = units_[unit].parameters;
+  const auto depth = [&](std::uint32_t parameter) -> std::ptrdiff_t {
+    const ParameterTensor& tensor = row(parameter);
+    if (units_[unit].is_root && tensor.role == ParameterRole::matmul) return 0;
+    return std::count(tensor.name.begin(), tensor.name.end(), '.');
+  };
+  std::stable_sort(
+      parameters.begin(), parameters.end(),
+      [&](std::uint32_t left, std::uint32_t right) { return depth(left) < depth(right); });
+  std::vector<StorageId> weights;
+  for (const std::uint32_t parameter : parameters) weights.push_back(placement.place(parameter));
+  if (units_[unit].is_root) placement.place_buffers();
+  return weights;
+}
+
+/// _sync_module_params_and_buffers.
+void FlatUnits::sync(std::size_t unit) const {
+  CoalescedBroadcast sent;
+  const Timeline& timeline = recorder_.timeline();
+  for (const TensorPlace& buffer : timeline.buffers) {
+    if (!units_[unit].is_root) break;
+    const DType type = inventory_.buffers[buffer.row].dtype;
+    sent.add(type, checked_multiply(buffer.elements, size_of(type)));
+  }
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    sent.add(share_, checked_multiply(timeline.parameters[parameter].elements, size_of(share_)));
+  }
+  sent.write(recorder_);
 }
 
 ParameterGroup FlatUnits::stepped() {

@@ -1,7 +1,5 @@
 #include "gradient_buckets.hpp"
 
-#include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "memest/units/int128.hpp"
@@ -11,36 +9,13 @@ namespace {
 
 /// torch.distributed._DEFAULT_FIRST_BUCKET_BYTES.
 constexpr std::int64_t kFirstBucket = kMiB;
-/// Of the flat copies that the first rank's tensors are sent in, at most so many at once
-/// (torch/csrc/distributed/c10d/comm.cpp).
-constexpr std::int64_t kBroadcastBytes = 250 * kMiB;
-constexpr std::size_t kBroadcastsAtOnce = 2;
-
-struct Bucket {
-  std::int64_t bytes = 0;
-  std::int64_t tensors = 0;
-};
-
-/// Buckets that are closed where they reach `first`, the others `cap`.
-std::vector<Bucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
-                               std::int64_t cap) {
-  std::vector<Bucket> buckets;
-  Bucket open;
-  for (const std::int64_t size : bytes) {
-    open.bytes = checked_add(open.bytes, size);
-    ++open.tensors;
-    if (open.bytes < (buckets.empty() ? first : cap)) continue;
-    buckets.push_back(std::exchange(open, {}));
-  }
-  if (open.tensors > 0) buckets.push_back(open);
-  return buckets;
-}
 
 }  // namespace
 
 std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& bytes, std::int64_t cap) {
   std::vector<std::int64_t> sizes;
-  for (const Bucket& bucket : buckets_of(bytes, kFirstBucket, cap)) sizes.push_back(bucket.bytes);
+  for (const TensorBucket& bucket : buckets_of(bytes, kFirstBucket, cap))
+    sizes.push_back(bucket.bytes);
   return sizes;
 }
 
@@ -89,48 +64,19 @@ void GradientBuckets::compare_shapes() {
 }
 
 void GradientBuckets::broadcast() {
-  std::vector<std::vector<std::int64_t>> tensors(1);
+  CoalescedBroadcast sent;
   for (const TensorPlace& place : timeline_.parameters) {
-    tensors.front().push_back(checked_multiply(place.elements, size_of(weights_)));
+    sent.add(weights_, checked_multiply(place.elements, size_of(weights_)));
   }
-  std::vector<DType> types = {weights_};
-  append_buffers(types, tensors);
-  send(tensors);
+  add_buffers(sent);
+  sent.write(recorder_);
 }
 
-/// Tensors of one type share their flat copies.
-void GradientBuckets::append_buffers(std::vector<DType>& types,
-                                     std::vector<std::vector<std::int64_t>>& tensors) const {
+void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
   for (const TensorPlace& place : timeline_.buffers) {
     const DType type = inventory_.buffers[place.row].dtype;
-    const auto known = std::find(types.begin(), types.end(), type);
-    const auto group = static_cast<std::size_t>(known - types.begin());
-    if (known == types.end()) {
-      types.push_back(type);
-      tensors.emplace_back();
-    }
-    tensors[group].push_back(checked_multiply(place.elements, size_of(type)));
+    sent.add(type, checked_multiply(place.elements, size_of(type)));
   }
-}
-
-/// A tensor that is a bucket alone is sent as it lies.
-void GradientBuckets::send(const std::vector<std::vector<std::int64_t>>& tensors) {
-  std::deque<StorageId> in_flight;
-  for (const std::vector<std::int64_t>& of_a_type : tensors) {
-    for (const Bucket& bucket : buckets_of(of_a_type, kBroadcastBytes, kBroadcastBytes)) {
-      if (in_flight.size() == kBroadcastsAtOnce) {
-        recorder_.release(in_flight.front());
-        in_flight.pop_front();
-      }
-      in_flight.push_back(flat_copy(bucket.tensors > 1 ? bucket.bytes : 0));
-    }
-  }
-  for (const StorageId flat : in_flight) recorder_.release(flat);
-}
-
-/// None of 0 bytes.
-StorageId GradientBuckets::flat_copy(std::int64_t bytes) {
-  return make(LoopTensor::broadcast, Holding::collective_buffers, bytes);
 }
 
 void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
@@ -161,10 +107,9 @@ void GradientBuckets::before_forward(std::uint32_t instance) {
     rebuild();
     rebuilt_ = true;
   }
-  std::vector<std::vector<std::int64_t>> buffers;
-  std::vector<DType> types;
-  append_buffers(types, buffers);
-  send(buffers);
+  CoalescedBroadcast buffers;
+  add_buffers(buffers);
+  buffers.write(recorder_);
 }
 
 /// Copied into its bucket; with views, the bucket is the gradient from then on.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "block_hooks.hpp"
+#include "coalesced_broadcast.hpp"
 #include "forward_order.hpp"
 #include "memest/spec/job.hpp"
 #include "recorder.hpp"
@@ -39,11 +40,8 @@ class GradientBuckets final : public BlockHooks {
   void broadcast();
   void rebuild();
   void make_buckets(const std::vector<std::int64_t>& sizes);
-  void append_buffers(std::vector<DType>& types,
-                      std::vector<std::vector<std::int64_t>>& tensors) const;
-  void send(const std::vector<std::vector<std::int64_t>>& tensors);
+  void add_buffers(CoalescedBroadcast& sent) const;
   StorageId make(LoopTensor tensor, Holding holding, std::int64_t bytes);
-  StorageId flat_copy(std::int64_t bytes);
 
   const Parallelism& parallelism_;
   const Inventory& inventory_;

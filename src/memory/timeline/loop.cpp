@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "../deepspeed_terms.hpp"
+#include "../shard_init.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -15,11 +16,6 @@ namespace {
 std::int64_t counted_labels(const Job& job) {
   return job.training->seq_len - (job.model.model_type == "gpt2" ? 0 : 1);
 }
-
-/// train.py's estimate_loss() takes the mean of each over many batches, which make equal events.
-constexpr int kEvaluatedSets = 2;
-/// Batches that wait one by one; those behind them are one storage.
-constexpr std::int64_t kMostBatches = 1024;
 
 }  // namespace
 
@@ -33,13 +29,18 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       habits_(loop_habits_of(training_.implementation.loop)),
       others_(recorder),
       scaler_(recorder),
-      sums_targets_(job.parallelism.data > 1),
+      ranks_(job.parallelism.data),
+      sums_targets_(ranks_ > 1),
+      reduces_last_(reduces_last(job)),
       clips_(!uses_deepspeed(job) && !job.parallelism.offload.optimizer &&
              (job.training->clip_gradients ||
               loop_habits_of(job.training->implementation.loop).keeps_norm)),
+      casts_loss_(casts_loss(job)),
       counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))),
       shares_(job, recorder) {
-  if (habits_.reports_loss) scalar(Holding::buffers, LoopTensor::reported_loss);
+  if (habits_.reports_loss) {
+    make(order_.loss_bytes(), Holding::buffers, LoopTensor::reported_loss);
+  }
 }
 
 /// fp16 under autocast asks for a gradient scaler.
@@ -103,6 +104,7 @@ void TrainingLoop::run_micro_steps() {
     const bool model = i + 2 == count;  // in the last one there is only what all of them leave
     if (i == count && count < all) others_.add(others_.left_by_model(), all - count);
     if (model) others_.begin_model();
+    engine_.hold_gradients(reduces_last_ && i < count);
     micro_step(static_cast<std::uint16_t>(i));
     if (model) others_.end_model();
   }
@@ -194,85 +196,8 @@ StorageId TrainingLoop::make(std::int64_t bytes, Holding holding, LoopTensor ten
 }
 
 StorageId TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
-  return make(order_.loss_bytes(), holding, tensor);
-}
-
-void TrainingLoop::send_batch(std::uint16_t number) {
-  recorder_.begin(Phase::batch, number);
-  if (!habits_.fetches_ahead) {
-    if (habits_.step_is_function) {
-      // The list of the step's batches keeps the inputs; the labels' name is taken.
-      if (!batches_.empty()) recorder_.release(std::exchange(batches_.back().labels, kNoStorage));
-      batches_.push_back(next_batch());
-    } else {
-      drop(std::exchange(batches_, {next_batch()}));
-    }
-  } else if (number == 1) {
-    load_step();
-  }
-  recorder_.end();
-}
-
-/// Where the labels are the token ids themselves they are sent a second time, and dropped.
-TrainingLoop::Batch TrainingLoop::next_batch() {
-  const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
-  Batch batch{make(bytes, Holding::batch, LoopTensor::batch), kNoStorage};
-  if (habits_.sends_next_batch || habits_.sends_labels) {
-    batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
-  } else if (training_.loss == TrainingLoss::cross_entropy && order_.batch_is_token_ids()) {
-    recorder_.release(make(bytes, Holding::batch, LoopTensor::batch_copy));
-  }
-  return batch;
-}
-
-/// train.py's estimate_loss(): an answer and its batch live until the next ones take their names.
-void TrainingLoop::evaluate() {
-  Batch batch;
-  StorageId logits = kNoStorage;
-  StorageId loss = kNoStorage;
-  for (int set = 0; set < kEvaluatedSets; ++set) {
-    drop({std::exchange(batch, next_batch())});
-    engine_.evaluate(batch.inputs, batch.labels);
-    recorder_.release(std::exchange(logits, engine_.logits()));
-    recorder_.release(std::exchange(loss, engine_.loss()));
-    engine_.end_autocast();
-  }
-  drop({batch});
-  recorder_.release(logits);
-  recorder_.release(loss);
-}
-
-/// The step before lets its batches go when those of this one are here and counted.
-void TrainingLoop::load_step() {
-  const std::int64_t bytes = order_.batch_bytes();
-  const std::int64_t count = std::min(training_.gradient_accumulation, kMostBatches);
-  const std::int64_t behind = training_.gradient_accumulation - count;
-  std::vector<Batch> batches;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const StorageId inputs = make(bytes, Holding::batch, LoopTensor::batch);
-    batches.push_back({inputs, make(bytes, Holding::batch, LoopTensor::labels)});
-  }
-  batches.push_back(
-      {make(checked_multiply(behind, 2 * bytes), Holding::batch, LoopTensor::batch), kNoStorage});
-  StorageId targets = kNoStorage;
-  for (std::int64_t i = 0; i < count; ++i) targets = count_targets(targets);
-  drop(std::exchange(batches_, std::move(batches)));
-  recorder_.release(std::exchange(targets_, targets));
-}
-
-/// sum((labels != -100).sum() for labels in the step): a sum of flags is one of int64.
-StorageId TrainingLoop::count_targets(StorageId so_far) {
-  const auto temporary = [this](std::int64_t bytes) {
-    return make(bytes, Holding::temporaries, LoopTensor::targets);
-  };
-  const StorageId counted = temporary(counted_labels_ * size_of(DType::boolean));
-  const StorageId number = temporary(size_of(DType::int64));
-  recorder_.release(temporary(checked_multiply(counted_labels_, size_of(DType::int64))));
-  recorder_.release(counted);
-  const StorageId sum = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
-  recorder_.release(number);
-  recorder_.release(so_far);
-  return sum;
+  const std::int64_t bytes = casts_loss_ ? size_of(training_.recipe.compute) : order_.loss_bytes();
+  return make(bytes, holding, tensor);
 }
 
 /// A reference of its own to the loss that backward() is called on.
@@ -296,7 +221,8 @@ void TrainingLoop::forward(const Batch& batch) {
     engine_.end_autocast();
     return;
   }
-  const StorageId loss = divided_loss(engine_.loss());
+  const StorageId wrapped = engine_.take_wrapped_loss();
+  const StorageId loss = wrapped == kNoStorage ? divided_loss(engine_.loss()) : wrapped;
   std::vector<StorageId> outputs = engine_.take_answered();
   if (habits_.step_is_function) {
     loss_sum_ = engine_.loss();
@@ -356,6 +282,11 @@ void TrainingLoop::backward() {
   for (std::int64_t i = 0; i < factors; ++i) {
     const StorageId product = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
     recorder_.release(std::exchange(gradient, product));
+  }
+  if (casts_loss_) {
+    const StorageId wide =
+        make(order_.loss_bytes(), Holding::passing_gradients, LoopTensor::loss_gradient);
+    recorder_.release(std::exchange(gradient, wide));
   }
   engine_.backward(gradient);
   for (const StorageId storage : engine_.take_kept_with_loss()) loss_.kept.push_back(storage);

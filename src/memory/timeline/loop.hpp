@@ -49,6 +49,7 @@ class TrainingLoop {
   void load_step();
   void evaluate();
   StorageId count_targets(StorageId so_far);
+  StorageId sum_over_ranks(StorageId targets);
   void forward(const Batch& batch);
   StorageId divided_loss(StorageId loss);
   void backward();
@@ -69,8 +70,11 @@ class TrainingLoop {
   PipelineStages* stages_ = nullptr;  // null: the whole model is one
   StandIns others_;                   // of micro-steps that are not followed
   GradientScaler scaler_;
+  std::int64_t ranks_ = 1;
   bool sums_targets_ = false;
+  bool reduces_last_ = false;  // all but a step's last micro-step run under no_sync()
   bool clips_ = false;  // DeepSpeed does it within its own step, an offloaded optimizer on the host
+  bool casts_loss_ = false;          // what a wrapper answers has another type
   std::int64_t counted_labels_ = 0;  ///< of a micro-step
   std::vector<Batch> batches_;
   StorageId targets_ = kNoStorage;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "../shard_init.hpp"
 #include "foreach_copies.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"
@@ -10,8 +11,10 @@
 namespace memest {
 namespace {
 
+/// The trained shares' type, where there are adapters, is theirs.
 ShardTypes types_of(const Recipe& recipe) {
-  return {recipe.weights, recipe.compute, recipe.gathered_units ? recipe.reduce : recipe.gradients};
+  return {recipe.trained.value_or(recipe.weights), recipe.compute,
+          recipe.gathered_units ? recipe.reduce : recipe.gradients};
 }
 
 }  // namespace
@@ -20,22 +23,57 @@ ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const For
                            Recorder& recorder)
     : timeline_(recorder.timeline()),
       order_(order),
+      inventory_(inventory),
+      recipe_(job.training->recipe),
       recorder_(recorder),
       ranks_(job.parallelism.shard_ranks()),
       multiprocessors_(job.hardware.gpu.multiprocessors ? job.hardware.gpu.multiprocessors->value
                                                         : 0),
       offloads_(job.parallelism.offload.parameters),
-      types_(types_of(job.training->recipe)),
+      types_(types_of(recipe_)),
       units_(sharded_units(job, inventory, order, timeline_)),
       states_(units_.size()),
       parts_(order.stages().size()),
-      sums_(job.parallelism.pipeline > 1),
+      in_stages_(job.parallelism.pipeline > 1),
+      sums_(in_stages_ || reduces_last(job)),
+      holds_(in_stages_),
       arrived_(order.parameters().size(), kNoStorage),
-      sums_of_(order.parameters().size(), kNoStorage) {}
+      sums_of_(order.parameters().size(), kNoStorage),
+      casts_loss_(casts_loss(job)) {}
 
-std::int64_t ShardedUnits::share_elements(std::size_t unit) const {
-  std::int64_t elements = 0;
+const ParameterTensor& ShardedUnits::row(std::uint32_t parameter) const {
+  return inventory_.parameters[timeline_.parameters[parameter].row];
+}
+
+/// Of what is gathered without a cast each in its own.
+DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
+  if (recipe_.compute != recipe_.weights) return types_.gathered;
+  const bool widened = row(parameter).trainable && !row(parameter).whole_module;
+  return widened ? types_.share : recipe_.weights;
+}
+
+std::int64_t ShardedUnits::gathered_share(std::uint32_t parameter) const {
+  return checked_multiply(timeline_.parameters[parameter].elements,
+                          size_of(gathered_type(parameter)));
+}
+
+std::int64_t ShardedUnits::gathered_share_of(std::size_t unit) const {
+  std::int64_t bytes = 0;
   for (const std::uint32_t parameter : units_[unit].parameters) {
+    bytes = checked_add(bytes, gathered_share(parameter));
+  }
+  return bytes;
+}
+
+std::vector<std::uint32_t> ShardedUnits::trained(std::size_t unit) const {
+  std::vector<std::uint32_t> parameters = units_[unit].parameters;
+  std::erase_if(parameters, [this](std::uint32_t i) { return !row(i).trainable; });
+  return parameters;
+}
+
+std::int64_t ShardedUnits::trained_elements(std::size_t unit) const {
+  std::int64_t elements = 0;
+  for (const std::uint32_t parameter : trained(unit)) {
     elements = checked_add(elements, timeline_.parameters[parameter].elements);
   }
   return elements;
@@ -67,12 +105,31 @@ void ShardedUnits::before_forward(std::uint32_t instance) {
 
 void ShardedUnits::after_forward(std::uint32_t instance) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i].last != instance) continue;
-    if (units_[i].reshards) give_back(i);
-    if (!units_[i].parameters.empty()) part_of(i).forward_order.push_back(i);
+    if (units_[i].last != instance || units_[i].ends_behind_look_up) continue;
+    end_forward(i);
     if (!units_[i].is_root) continue;
+    if (casts_loss_) cast_loss(i);
     recorder_.release(std::exchange(part_of(i).kept_output, kNoStorage));
   }
+}
+
+void ShardedUnits::after_look_up(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].first == instance && units_[i].ends_behind_look_up) end_forward(i);
+  }
+}
+
+void ShardedUnits::end_forward(std::size_t unit) {
+  if (units_[unit].reshards) give_back(unit);
+  if (!units_[unit].parameters.empty()) part_of(unit).forward_order.push_back(unit);
+}
+
+/// FSDPState._post_forward under accelerate's policy, whose output_dtype is the gathered one.
+void ShardedUnits::cast_loss(std::size_t root) {
+  Label label;
+  label.place = units_[root].last;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::loss);
+  loss_ = recorder_.allocate(size_of(types_.gathered), label);
 }
 
 void ShardedUnits::before_backward(std::uint32_t instance) {
@@ -96,7 +153,7 @@ void ShardedUnits::after_backward(std::uint32_t instance) {
 
 /// What the second part of another backward has left is added to.
 bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
-  if (arrived_[use] != kNoStorage) {
+  if (has_gradient(use)) {
     recorder_.release(gradient);
   } else {
     arrived_[use] = gradient;
@@ -127,11 +184,20 @@ void ShardedUnits::end_backward() {
   recorder_.release(std::exchange(parts_[running_].kept_input, kNoStorage));
 }
 
+/// FSDPParamGroup.post_backward.
 void ShardedUnits::end_unit(std::size_t unit) {
-  if (sums_) {
-    sum_gradients(unit);
-  } else {
-    reduce(unit);
+  if (!in_stages_ && holds_) give_back(unit);
+  if (sums_) sum_gradients(unit);
+  if (holds_) return;
+  take_sums(unit);
+  reduce(unit);
+}
+
+/// What is reduced is what earlier backwards have left.
+void ShardedUnits::take_sums(std::size_t unit) {
+  for (const std::uint32_t use : units_[unit].uses) {
+    if (sums_of_[use] == kNoStorage) continue;
+    recorder_.release(std::exchange(arrived_[use], std::exchange(sums_of_[use], kNoStorage)));
   }
 }
 
@@ -177,10 +243,7 @@ void ShardedUnits::give_stage_back(std::size_t stage) {
 
 void ShardedUnits::reduce_stage(std::size_t stage) {
   for (const std::size_t unit : units_of(stage)) {
-    for (const std::uint32_t use : units_[unit].uses) {
-      if (sums_of_[use] == kNoStorage) continue;
-      recorder_.release(std::exchange(arrived_[use], std::exchange(sums_of_[use], kNoStorage)));
-    }
+    take_sums(unit);
     reduce(unit);
   }
   recorder_.release(std::exchange(parts_[stage].kept_input, kNoStorage));
@@ -194,7 +257,7 @@ void ShardedUnits::gather(std::size_t unit, Stream stream) {
   State& state = states_[unit];
   const bool gathered = state.output != kNoStorage || !state.weights.empty();
   if (gathered || units_[unit].parameters.empty()) return;
-  const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
+  const std::int64_t share = gathered_share_of(unit);
   const std::vector<StorageId> sent = shares_to_send(unit, stream);
   state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
   std::for_each(sent.rbegin(), sent.rend(),
@@ -203,11 +266,10 @@ void ShardedUnits::gather(std::size_t unit, Stream stream) {
 
 /// What is made to be gathered: one cast of all shares, or each share as it comes from the host.
 std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
-  const bool casts = types_.gathered != types_.share;
+  const bool casts = recipe_.compute != recipe_.weights;
   if (!offloads_) {
     if (!casts) return {};
-    const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.gathered));
-    return {make(unit, UnitTensor::cast_shares, share, stream)};
+    return {make(unit, UnitTensor::cast_shares, gathered_share_of(unit), stream)};
   }
   std::vector<StorageId> sent;
   for (const std::uint32_t parameter : units_[unit].parameters) {
@@ -227,8 +289,7 @@ StorageId ShardedUnits::take_apart(std::size_t unit) {
   if (state.output == kNoStorage) return kNoStorage;
   CopyPieces pieces;
   for (const std::uint32_t parameter : units_[unit].parameters) {
-    const std::int64_t share =
-        checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.gathered));
+    const std::int64_t share = gathered_share(parameter);
     state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
     pieces.add(share);
   }
@@ -267,10 +328,10 @@ void ShardedUnits::reduce(std::size_t unit) {
   StorageId& kept_input = part_of(unit).kept_input;
   recorder_.release(std::exchange(kept_input, kNoStorage));
   CopyPieces pieces;
-  for (const std::uint32_t parameter : units_[unit].parameters) {
+  for (const std::uint32_t parameter : trained(unit)) {
     pieces.add(checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.reduced)));
   }
-  const std::int64_t share = checked_multiply(share_elements(unit), size_of(types_.reduced));
+  const std::int64_t share = checked_multiply(trained_elements(unit), size_of(types_.reduced));
   kept_input = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
   recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()));
   for (std::size_t i = 0; i + 1 < gradients.size(); ++i) recorder_.release(gradients[i]);
@@ -284,7 +345,7 @@ void ShardedUnits::reduce(std::size_t unit) {
 StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
   StorageId reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
   if (types_.reduced != types_.share) {
-    const std::int64_t elements = share_elements(unit);
+    const std::int64_t elements = trained_elements(unit);
     const StorageId cast =
         make(unit, UnitTensor::gradients, checked_multiply(elements, size_of(types_.share)),
              Stream::reduce_scatter);
@@ -304,8 +365,9 @@ StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
 /// size holds.
 std::size_t ShardedUnits::last_gradient(std::size_t unit,
                                         const std::vector<StorageId>& gradients) const {
-  const TensorPlace& last = timeline_.parameters[units_[unit].parameters.back()];
-  const DType type = sums_ ? types_.reduced : types_.gathered;
+  const std::uint32_t parameter = trained(unit).back();
+  const TensorPlace& last = timeline_.parameters[parameter];
+  const DType type = sums_ ? types_.reduced : gathered_type(parameter);
   const std::int64_t most = last.elements * ranks_ * size_of(type);
   std::size_t found = gradients.size() - 1;
   std::int64_t largest = 0;

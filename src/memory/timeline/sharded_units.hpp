@@ -9,6 +9,9 @@
 //   reduce   the flat input in the compute stream, kept until the next unit reduces; the output in
 //            the reduce-scatter stream: the unit's gradients from then on.
 //
+// Under set_requires_gradient_sync(False) a unit's whole gradients stay, in the reduced type, and
+// the next ones are added to them; the first backward without it reduces the sums.
+//
 // The stages of a pipeline's rank are trees of units of their own. Their weights stay gathered and
 // whole gradients are summed up, in the reduced type, until all backwards of a step have run.
 //
@@ -18,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "block_hooks.hpp"
@@ -28,7 +32,7 @@
 
 namespace memest {
 
-/// Elements by type: of the shares, of what is gathered, and of what is reduced.
+/// Elements by type: of the trained shares, of what is gathered, and of what is reduced.
 struct ShardTypes {
   DType share = DType::fp32;
   DType gathered = DType::bf16;
@@ -47,10 +51,13 @@ class ShardedUnits final : public BlockHooks {
 
   void before_forward(std::uint32_t instance) override;
   void after_forward(std::uint32_t instance) override;
+  void after_look_up(std::uint32_t instance) override;
+  [[nodiscard]] StorageId take_loss() override { return std::exchange(loss_, kNoStorage); }
   void before_backward(std::uint32_t instance) override;
   void after_backward(std::uint32_t instance) override;
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   [[nodiscard]] bool has_gradient(std::uint32_t use) const override;
+  void hold_gradients(bool held) override { holds_ = held || in_stages_; }
   void end_backward() override;
   void drop_gradients() override;
 
@@ -85,7 +92,10 @@ class ShardedUnits final : public BlockHooks {
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
   void end_unit(std::size_t unit);
+  void end_forward(std::size_t unit);
+  void cast_loss(std::size_t root);
   void sum_gradients(std::size_t unit);
+  void take_sums(std::size_t unit);
   void reduce(std::size_t unit);
   [[nodiscard]] Part& part_of(std::size_t unit) { return parts_[units_[unit].part]; }
   [[nodiscard]] std::vector<std::size_t> units_of(std::size_t part) const;
@@ -94,10 +104,17 @@ class ShardedUnits final : public BlockHooks {
                                           const std::vector<StorageId>& gradients) const;
   StorageId make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
                  Stream stream = Stream::compute);
-  [[nodiscard]] std::int64_t share_elements(std::size_t unit) const;
+  [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
+  [[nodiscard]] DType gathered_type(std::uint32_t parameter) const;
+  [[nodiscard]] std::int64_t gathered_share(std::uint32_t parameter) const;
+  [[nodiscard]] std::int64_t gathered_share_of(std::size_t unit) const;
+  [[nodiscard]] std::vector<std::uint32_t> trained(std::size_t unit) const;
+  [[nodiscard]] std::int64_t trained_elements(std::size_t unit) const;
 
   const Timeline& timeline_;
   const ForwardOrder& order_;
+  const Inventory& inventory_;
+  const Recipe& recipe_;
   Recorder& recorder_;
   std::int64_t ranks_;
   std::int64_t multiprocessors_;  // 0: not known
@@ -107,9 +124,13 @@ class ShardedUnits final : public BlockHooks {
   std::vector<State> states_;
   std::vector<Part> parts_;
   std::size_t running_ = 0;         // the part whose backward runs
-  bool sums_;                       // until a stage's last backward has run
+  bool in_stages_;                  // of a pipeline: reduced when the last backward has run
+  bool sums_;                       // over a step's micro-batches, whole
+  bool holds_;                      // of the running backward: it reduces nothing
   std::vector<StorageId> arrived_;  // whole gradients, by ForwardOrder::parameters()
   std::vector<StorageId> sums_of_;  // the same of earlier micro-steps
+  bool casts_loss_;
+  StorageId loss_ = kNoStorage;
   StorageId spare_ = kNoStorage;
 };
 

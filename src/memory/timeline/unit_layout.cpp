@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 namespace memest {
 
@@ -36,7 +37,8 @@ class UnitWriter {
         timeline_(timeline),
         layout_(layout_of(job.training->implementation)),
         reshard_(job.parallelism.reshard()),
-        ranks_(job.parallelism.shard_ranks()) {}
+        ranks_(job.parallelism.shard_ranks()),
+        adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute())) {}
 
   std::vector<ShardedUnit> write() && {
     const auto& stages = order_.stages();
@@ -77,9 +79,21 @@ class UnitWriter {
     units_.push_back(std::move(root));
     for (std::size_t i = first_unit; i < units_.size(); ++i) {
       ShardedUnit& unit = units_[i];
-      unit.reduces_at_end = unit.first == span.first && (unit.is_root || is_end(span.first));
+      const bool at_input = unit.first == span.first && (unit.is_root || is_end(span.first));
+      unit.reduces_at_end = at_input || !gradient_comes_to(unit, span);
       order_uses(unit);
     }
+  }
+
+  /// FSDPParamGroup._register_post_backward_hook: nothing tells when the backward of the first
+  /// layer has run where its input wants no gradient. Under peft checkpoints ask for one.
+  [[nodiscard]] bool gradient_comes_to(const ShardedUnit& unit, const PartSpan& span) const {
+    const bool reads_input = unit.first == span.first + 1 && !unit.is_root;
+    if (!adapted_ || !reads_input || !is_end(span.first)) return true;
+    const std::vector<std::uint32_t> uses = uses_at(span.first);
+    return std::any_of(uses.begin(), uses.end(), [this](std::uint32_t use) {
+      return order_.parameters()[use].contributions > 0;
+    });
   }
 
   /// Outside the layers.
@@ -130,7 +144,8 @@ class UnitWriter {
   }
 
   /// The table that token ids are looked up in is the first that is registered, and the first that
-  /// the model reads.
+  /// the model reads. In the unit of the tail it stands behind the norm (accelerate 1.15,
+  /// fsdp2_prepare_model: tail_modules).
   void take_ends(ShardedUnit& root, ShardedUnit& input, ShardedUnit& tail) const {
     const auto is_table = [this](std::uint32_t i) {
       return row(i).role == ParameterRole::embedding;
@@ -141,14 +156,17 @@ class UnitWriter {
       const bool is_head = row(*table).output_head;
       if (is_head && layout_.gathers_tied_twice) shared = *table;
       const bool tied = is_head && !shared;
-      (tied ? tail : input).parameters.push_back(*table);
+      if (tied) shared = *table;
+      if (!tied) input.parameters.push_back(*table);
+      // torchtitan's module goes on over the tensor-parallel ranks.
+      input.ends_behind_look_up = layout_.loss_in_model;
       (tied ? tail : input).uses.push_back(uses_at(span_.first).front());
       if (tied) tail.first = span_.first;
       root.parameters.erase(table);
     }
     take_tail(root, tail);
     if (shared) tail.parameters.push_back(*shared);
-    input.adds_to_others = shared.has_value();
+    input.adds_to_others = shared.has_value() && !input.parameters.empty();
   }
 
   void take_tail(ShardedUnit& root, ShardedUnit& tail) const {
@@ -204,6 +222,7 @@ class UnitWriter {
   UnitLayout layout_;
   Reshard reshard_;
   std::int64_t ranks_;
+  bool adapted_;  // and no input of a layer is made a leaf
   PartSpan span_;
   std::uint32_t head_ = 0;
   std::vector<ShardedUnit> units_;

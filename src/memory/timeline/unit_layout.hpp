@@ -27,9 +27,10 @@ struct ShardedUnit {
   std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
   std::uint32_t first = 0;                ///< instances [first, last] run it
   std::uint32_t last = 0;
-  std::size_t part = 0;  ///< of the model: ForwardOrder::stages()
-  bool is_root = false;  ///< the last of its part, around all others
-  bool reshards = true;  ///< gives the gathered weights back after the forward
+  std::size_t part = 0;              ///< of the model: ForwardOrder::stages()
+  bool ends_behind_look_up = false;  ///< of a table, which is all that it has
+  bool is_root = false;              ///< the last of its part, around all others
+  bool reshards = true;              ///< gives the gathered weights back after the forward
   /// What it reduces is added to the shares of a unit that has reduced before: both have one tied
   /// parameter.
   bool adds_to_others = false;

@@ -6,6 +6,7 @@
 
 #include "../deepspeed_terms.hpp"
 #include "../overheads.hpp"
+#include "../shard_init.hpp"
 #include "engine.hpp"
 #include "flat_units.hpp"
 #include "gradient_buckets.hpp"
@@ -16,6 +17,7 @@
 #include "megatron_states.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/inventory.hpp"
+#include "model_placement.hpp"
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
 #include "parameter_groups.hpp"
@@ -23,18 +25,11 @@
 #include "pipeline_stages.hpp"
 #include "recorder.hpp"
 #include "sharded_units.hpp"
+#include "share_cutter.hpp"
 #include "zero_buckets.hpp"
 
 namespace memest {
 namespace {
-
-Label model_label(Holding holding, Origin origin, std::size_t place) {
-  Label label;
-  label.holding = holding;
-  label.origin = origin;
-  label.place = static_cast<std::uint32_t>(place);
-  return label;
-}
 
 /// Tells the timeline of the model's places and of the tensors of `inventory`.
 ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inventory& inventory,
@@ -48,97 +43,6 @@ ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inv
   timeline.buffers = tensors.buffers;
   return tensors;
 }
-
-/// Tensors of one number with which the first operation on a DTensor opens a context on the device
-/// (torch/_subclasses/fake_tensor.py, init_gpu_context).
-constexpr int kContextProbes = 2;
-
-/// Module.to(), and what peft adds to a model that has its place.
-class ModelPlacement {
- public:
-  ModelPlacement(const Inventory& inventory, const Recipe& recipe, const ModelTensors& tensors,
-                 Recorder& recorder)
-      : inventory_(inventory), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
-
-  /// The weights stay in the host's memory.
-  void keep_weights_on_host() { weights_on_host_ = true; }
-
-  /// A module whose parameter is tied to this one is given memory of its own, behind all others,
-  /// before it is tied anew (torchtitan: to_empty, then init_weights).
-  void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
-  [[nodiscard]] StorageId spare() const { return spare_; }
-
-  /// fully_shard sends the buffers to the device; the shares follow where they are made.
-  void write(bool adapted, bool buffers_first) {
-    for (std::size_t i = 0; buffers_first && i < tensors_.buffers.size(); ++i) place_buffer(i);
-    for (int i = 0; buffers_first && i < kContextProbes; ++i) probe_context();
-    for (const auto& [is_buffer, i] : tensors_.order) {
-      if (is_buffer) {
-        if (spare_of_ && spare_ == kNoStorage) spare_ = place(*spare_of_, recipe_.weights);
-        if (!buffers_first) place_buffer(i);
-        continue;
-      }
-      if (adapted && row(i).trainable) continue;
-      place(i, recipe_.weights);
-      if (row(i).role != ParameterRole::matmul) continue;
-      for (int copy = 0; copy < recipe_.fp8_weight_copies; ++copy) place(i, DType::uint8);
-    }
-    if (adapted) place_adapters();
-  }
-
- private:
-  [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
-    return inventory_.parameters[tensors_.parameters[parameter].row];
-  }
-
-  void probe_context() {
-    Label label;
-    label.holding = Holding::temporaries;
-    label.tensor = static_cast<std::uint16_t>(LoopTensor::shapes);
-    recorder_.release(recorder_.allocate(size_of(DType::fp32), label));
-  }
-
-  StorageId place(std::size_t parameter, DType dtype) {
-    if (weights_on_host_) return kNoStorage;
-    return recorder_.allocate(
-        checked_multiply(tensors_.parameters[parameter].elements, size_of(dtype)),
-        model_label(Holding::weights, Origin::parameter, parameter));
-  }
-
-  void place_buffer(std::size_t i) {
-    const TensorPlace& buffer = tensors_.buffers[i];
-    const DType type = inventory_.buffers[buffer.row].dtype;
-    recorder_.allocate(checked_multiply(buffer.elements, size_of(type)),
-                       model_label(Holding::buffers, Origin::buffer, i));
-  }
-
-  /// Matrices in the weights' type first, then copies of whole modules; then each matrix is
-  /// widened.
-  void place_adapters() {
-    std::vector<std::pair<std::size_t, StorageId>> matrices;
-    for (const bool whole : {false, true}) {
-      for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
-        if (!row(i).trainable || row(i).whole_module != whole) continue;
-        const StorageId placed = place(i, recipe_.weights);
-        if (!whole) matrices.emplace_back(i, placed);
-      }
-    }
-    const DType trained = recipe_.trained.value_or(recipe_.weights);
-    if (trained == recipe_.weights) return;
-    for (const auto& [parameter, narrow] : matrices) {
-      place(parameter, trained);
-      recorder_.release(narrow);
-    }
-  }
-
-  const Inventory& inventory_;
-  const Recipe& recipe_;
-  const ModelTensors& tensors_;
-  Recorder& recorder_;
-  std::optional<std::size_t> spare_of_;
-  StorageId spare_ = kNoStorage;
-  bool weights_on_host_ = false;
-};
 
 /// What this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
@@ -199,16 +103,16 @@ struct Wrapper {
   ShardedUnits* units = nullptr;  ///< where these are the hooks
 };
 /// With what its constructor makes.
-Wrapper wrapper_of(const Wrapped& wrapped, Recorder& recorder, StorageId spare) {
+Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& recorder) {
   const auto& [job, graph, inventory, order] = wrapped;
   if (job.parallelism.shards_flat()) {
     auto units = std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order}, recorder);
-    units->construct(placed_weights(recorder.timeline()));
+    units->construct(placement);
     return {std::move(units)};
   }
   if (job.parallelism.fsdp) {
     auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
-    units->hold_until_first_forward(spare);
+    units->hold_until_first_forward(placement.spare());
     ShardedUnits* const own = units.get();
     return {std::move(units), own};
   }
@@ -216,6 +120,23 @@ Wrapper wrapper_of(const Wrapped& wrapped, Recorder& recorder, StorageId spare) 
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
   if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
   return {std::move(buckets)};
+}
+
+/// Gives the model its place, or the rank's shares of it.
+void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
+                 Recorder& recorder) {
+  const auto& [job, graph, inventory, order] = wrapped;
+  const bool sharded = job.parallelism.fsdp && job.training;
+  const ShardInit init = sharded ? shard_init_of(job) : ShardInit::device;
+  if (job.parallelism.shards_flat() && init != ShardInit::device) return;
+  if (job.parallelism.shards_rows() && sharded) {
+    ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
+    if (init != ShardInit::meta) return cutter.cut();
+    if (job.training->implementation.loop == LoopKind::trainer) return cutter.load();
+  }
+  // to_empty() finds the adapters where peft has put them.
+  const bool adapted = job.model.adapter.has_value() && !job.parallelism.shards_rows();
+  placement.write(adapted, places_buffers_first(job));
 }
 
 /// The table that two units gather, if there is one.
@@ -349,10 +270,10 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
   if (tied) placement.give_spare_of(*tied);
   if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
-  placement.write(job.model.adapter.has_value(), places_buffers_first(job));
+  place_model({job, graph, inventory, order}, tensors, placement, recorder);
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
-  const Wrapper wrapper = wrapper_of({job, graph, inventory, order}, recorder, placement.spare());
+  const Wrapper wrapper = wrapper_of({job, graph, inventory, order}, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(job, wrapper.hooks.get());
   // torch.distributed.pipelining takes the loss whatever loop steps its schedule.

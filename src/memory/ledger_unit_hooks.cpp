@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "ledger_units.hpp"
+#include "model_states.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kFlatSource = "torch.distributed.fsdp.FullyShardedDataParallel, PyTorch 2.11";
+constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
+constexpr const char* kWholeGradients = "whole gradients of the unit";
+
+}  // namespace
+
+std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
+  if (sums_ || turn_ == Turn::holding) return {};
+  const Part part = part_of(site);
+  const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
+  if (part == Part::input) return at_end();
+  if (part == Part::loss || own(site).is_zero()) return {};
+  if (flat_) return reduced_flat(own(site), spanning() + earlier + prefetched(site));
+  std::vector<Hook> hooks =
+      reduced("reduce-scatter", reduced_layer(own(site)), part == Part::tail ? head_ : Expr(),
+              {gathered_term(spanning() + earlier), output_term(prefetched(site))});
+  if (holds_) take_sums(hooks, all_before(site) + spanning(), own(site));
+  return hooks;
+}
+
+/// What is reduced are sums, of `own` beside those of `left`; the first hook copies them, in the
+/// second they are gone.
+void LedgerUnits::take_sums(std::vector<Hook>& hooks, const Expr& left, const Expr& own) const {
+  for (std::size_t i = 0; i < hooks.size(); ++i) {
+    std::erase_if(hooks[i].terms,
+                  [](const LedgerTerm& term) { return term.name == kWholeGradients; });
+    for (LedgerTerm& term : sums_left(i == 0 ? left + own : left)) {
+      hooks[i].terms.push_back(std::move(term));
+    }
+  }
+}
+
+/// The root first. What the others gathered is there until their turn.
+std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
+  const Expr rest = tied_ ? ends_.tail : ends_.input;
+  if (flat_) return reduced_flat(ends_.root, {});
+  std::vector<Hook> hooks;
+  const Expr root = adapts_ ? trained_root_ : ends_.root;
+  if (!root.is_zero()) {
+    hooks = reduced("reduce-scatter of the root", root, {},
+                    {gathered_term(rest), gradients_term(rest)});
+    if (holds_) take_sums(hooks, rest, ends_.root);
+  }
+  if (rest.is_zero()) return hooks;
+  if (!(table_gradient_ - table_).is_zero()) {
+    hooks.push_back({"cut of the table's gradient",
+                     {gathered_term(rest), gradients_term(table_gradient_ + table_),
+                      input_term(first_layer())}});
+  }
+  std::vector<Hook> last = reduced("reduce-scatter at the end", rest, rest, {});
+  if (holds_) take_sums(last, {}, rest);
+  for (Hook& hook : last) {
+    hooks.push_back(std::move(hook));
+  }
+  return hooks;
+}
+
+/// `last`: the unit's last gradient, which the caller holds to the end.
+std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, const Expr& elements,
+                                                    const Expr& last,
+                                                    std::vector<LedgerTerm> beside) const {
+  beside.push_back(input_term(elements));
+  std::vector<LedgerTerm> copied = beside;
+  copied.push_back(gradients_term(elements));
+  std::vector<LedgerTerm> shares = std::move(beside);
+  shares.push_back(gradients_term(last));
+  shares.push_back(shares_term(elements));
+  return {{name + ", input", std::move(copied)}, {name + ", shares", std::move(shares)}};
+}
+
+LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
+  const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
+  return {"reduced shares of the gradients", TermGroup::gradients,
+          copies * unit_share(job_, elements), kSource, ""};
+}
+
+/// `ahead`: of other units, gathered meanwhile.
+std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
+                                                         const Expr& ahead) const {
+  const LedgerTerm flat{"flat gradient of the unit", TermGroup::gradients, gathered_ * elements,
+                        kFlatSource, ""};
+  std::vector<LedgerTerm> sent{gathered_term(ahead), flat, shares_term(elements)};
+  if (reduced_ != gathered_) sent.push_back(input_term(elements));
+  return {
+      {"gradients put together", {gathered_term(ahead + elements), gradients_term(elements), flat}},
+      {"reduce-scatter", std::move(sent)}};
+}
+
+/// Of a rank's stages the last one's are reduced first.
+std::vector<LedgerUnits::Hook> LedgerUnits::reductions() const {
+  std::vector<Hook> hooks;
+  if (!sums_) return hooks;
+  Expr weights;
+  Expr sums_so_far = sums(table_gradient_ - table_);
+  const std::vector<std::span<const BlockRun>> stages = graph_.stage_runs();
+  for (const std::span<const BlockRun>& stage : stages) {
+    for (const BlockRun& run : stage) {
+      weights += run.repeat * layer(run.block);
+      sums_so_far += sums(run.repeat * layer(run.block));
+    }
+    const LedgerTerm left{all_sums().name, TermGroup::gradients, sums_so_far, kSource, ""};
+    for (const BlockRun& run : stage) {
+      const Expr own = layer(run.block);
+      if (own.is_zero()) continue;
+      hooks.push_back({"reduce-scatter of the sums, " + graph_.blocks[run.block].name,
+                       {gathered_term(weights - own), left, input_term(own)}});
+    }
+    if (&stage != &stages.front() || (table_gradient_ - table_).is_zero()) continue;
+    hooks.push_back(
+        {"cut of the table's gradient", {gathered_term(weights), left, input_term(table_)}});
+  }
+  return hooks;
+}
+
+LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {
+  return {kWholeGradients, TermGroup::gradients, gathered_ * elements, kSource, ""};
+}
+
+}  // namespace memest

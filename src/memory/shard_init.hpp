@@ -1,0 +1,24 @@
+// What a framework does around FSDP of its own accord: where the weights are before they are
+// sharded, and when gradients are reduced.
+#pragma once
+
+#include "memest/spec/job.hpp"
+
+namespace memest {
+
+enum class ShardInit : std::uint8_t { meta, host, device };
+
+/// Where the weights are before FSDP shards them; where the spec is silent, as the examples of
+/// PyTorch, transformers and torchtitan have it. There is FSDP.
+ShardInit shard_init_of(const Job& job);
+
+/// Whether FSDP1 sends the first rank's weights to all as it shards them.
+bool syncs_states(const Job& job);
+
+/// Whether the model answers in the type in which its units are gathered, the loss too.
+bool casts_loss(const Job& job);
+
+/// Whether gradients stay whole until a step's last micro-step reduces them.
+bool reduces_last(const Job& job);
+
+}  // namespace memest
