@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "fsdp_habits.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "model_states.hpp"
-#include "shard_init.hpp"
 #include "timeline/unit_layout.hpp"
 
 namespace memest {
@@ -216,10 +216,6 @@ std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
            "accelerate 1.15, Accelerator.no_sync: whole until a step's last micro-step", ""},
           {"shares of the gradients", TermGroup::gradients,
            share_ * unit_share(job_, Expr(Symbol::parameters) - elements), kSource, ""}};
-}
-
-std::vector<LedgerUnits::Turn> LedgerUnits::turns() const {
-  return holds_ ? std::vector<Turn>{Turn::holding, Turn::reducing} : std::vector<Turn>{turn_};
 }
 
 /// What of the sums, and of the shares made of them, is there when the site's backward begins.

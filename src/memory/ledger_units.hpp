@@ -27,10 +27,15 @@ class LedgerUnits {
   /// Whether whole gradients are summed up until a step's last micro-step, whose backward alone
   /// reduces. A backward is then one of two, and the terms of both have the sums.
   [[nodiscard]] bool holds() const { return holds_; }
-  enum class Turn : std::uint8_t { reducing, holding };
-  [[nodiscard]] std::vector<Turn> turns() const;
-  /// What is asked from here on is asked of such a backward.
-  void run(Turn turn) { turn_ = turn; }
+  /// Calls `write` for each of them; what it asks meanwhile is asked of that one.
+  template <class Write>
+  void each_turn(Write write) {
+    for (const Turn turn :
+         holds_ ? std::vector{Turn::holding, Turn::reducing} : std::vector{turn_}) {
+      turn_ = turn;
+      write();
+    }
+  }
 
   /// A moment between the blocks' operations.
   struct Hook {
@@ -66,6 +71,7 @@ class LedgerUnits {
   [[nodiscard]] bool reduces_at_end(std::size_t block) const;
 
  private:
+  enum class Turn : std::uint8_t { reducing, holding };
   enum class Part : std::uint8_t { input, layer, tail, loss };
   /// What is gathered at once, in elements; zero where there is no such unit.
   struct Ends {

@@ -262,10 +262,7 @@ class LedgerWriter {
       add_moment(alive, moment, site, "forward");
       write_instant("forward", site, moment, std::move(alive));
     }
-    for (const LedgerUnits::Turn turn : units_.turns()) {
-      units_.run(turn);
-      write_backward(site);
-    }
+    units_.each_turn([&] { write_backward(site); });
   }
 
   /// What FSDP2 does around a block, while `moment` is alive of it.

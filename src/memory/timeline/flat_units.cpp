@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "../shard_init.hpp"
-#include "coalesced_broadcast.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/units/int128.hpp"
 #include "parameter_places.hpp"
@@ -22,8 +20,7 @@ std::int64_t rounded_up_to(std::int64_t value, std::int64_t multiple) {
 }  // namespace
 
 FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
-    : job_(model.job),
-      inventory_(model.graph.parameters),
+    : inventory_(model.graph.parameters),
       recorder_(recorder),
       ranks_(model.job.parallelism.shard_ranks()),
       share_(model.job.training->recipe.weights),
@@ -70,22 +67,11 @@ StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements
                             stream);
 }
 
-// torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module.
+// torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module, with device_id.
 void FlatUnits::construct(ModelPlacement& placement) {
-  const bool on_device = shard_init_of(job_) == ShardInit::device;
-  const std::vector<StorageId> placed =
-      on_device ? placed_weights(recorder_.timeline()) : std::vector<StorageId>{};
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    std::vector<StorageId> weights;
-    if (on_device) {
-      for (const std::uint32_t parameter : units_[i].parameters) {
-        weights.push_back(placed[parameter]);
-      }
-    } else {
-      weights = bring(i, placement);
-    }
+    const std::vector<StorageId> weights = bring(i, placement);
     if (states_[i].shard == 0) continue;
-    if (syncs_states(job_)) sync(i);
     const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
     make(i, UnitTensor::shard, {states_[i].shard, share_});
     recorder_.release(whole);
@@ -113,21 +99,6 @@ std::vector<StorageId> FlatUnits::bring(std::size_t unit, ModelPlacement& placem
   for (const std::uint32_t parameter : parameters) weights.push_back(placement.place(parameter));
   if (units_[unit].is_root) placement.place_buffers();
   return weights;
-}
-
-/// _sync_module_params_and_buffers.
-void FlatUnits::sync(std::size_t unit) const {
-  CoalescedBroadcast sent;
-  const Timeline& timeline = recorder_.timeline();
-  for (const TensorPlace& buffer : timeline.buffers) {
-    if (!units_[unit].is_root) break;
-    const DType type = inventory_.buffers[buffer.row].dtype;
-    sent.add(type, checked_multiply(buffer.elements, size_of(type)));
-  }
-  for (const std::uint32_t parameter : units_[unit].parameters) {
-    sent.add(share_, checked_multiply(timeline.parameters[parameter].elements, size_of(share_)));
-  }
-  sent.write(recorder_);
 }
 
 ParameterGroup FlatUnits::stepped() {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "../deepspeed_terms.hpp"
-#include "../shard_init.hpp"
+#include "../fsdp_habits.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {

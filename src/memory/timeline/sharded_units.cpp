@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "../shard_init.hpp"
+#include "../fsdp_habits.hpp"
 #include "foreach_copies.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/units/int128.hpp"

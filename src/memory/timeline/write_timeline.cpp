@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "../deepspeed_terms.hpp"
+#include "../fsdp_habits.hpp"
 #include "../overheads.hpp"
-#include "../shard_init.hpp"
 #include "engine.hpp"
 #include "flat_units.hpp"
 #include "gradient_buckets.hpp"
@@ -126,13 +126,10 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
                  Recorder& recorder) {
   const auto& [job, graph, inventory, order] = wrapped;
-  const bool sharded = job.parallelism.fsdp && job.training;
-  const ShardInit init = sharded ? shard_init_of(job) : ShardInit::device;
-  if (job.parallelism.shards_flat() && init != ShardInit::device) return;
-  if (job.parallelism.shards_rows() && sharded) {
+  if (job.parallelism.shards_flat()) return;
+  if (cuts_shares(job)) {
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
-    if (init != ShardInit::meta) return cutter.cut();
-    if (job.training->implementation.loop == LoopKind::trainer) return cutter.load();
+    return cutter.cut();
   }
   // to_empty() finds the adapters where peft has put them.
   const bool adapted = job.model.adapter.has_value() && !job.parallelism.shards_rows();
