@@ -29,11 +29,24 @@ std::size_t edit_distance(const std::string& left, const std::string& right) {
   return row.back();
 }
 
+/// Without capitals, hyphens being underscores.
+std::string folded(std::string word) {
+  for (char& c : word) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-') c = '_';
+  }
+  return word;
+}
+
 }  // namespace
 
 std::string nearest_name(const std::string& word, const std::vector<std::string>& candidates) {
   // A slip changes at most a third of the letters; farther names would be guesses.
   const std::size_t allowed = std::max<std::size_t>(1, word.size() / 3);
+  const std::string same = folded(word);
+  for (const std::string& candidate : candidates) {
+    if (folded(candidate) == same) return candidate;
+  }
   std::string nearest;
   std::size_t least = allowed + 1;
   for (const std::string& candidate : candidates) {

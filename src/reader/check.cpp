@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "keys/foreign.hpp"
 #include "memest/reader/embedded_configs.hpp"
 #include "memest/reader/profile.hpp"
 #include "scalar.hpp"
@@ -59,9 +60,44 @@ bool is_default(const Value& value, const Key& key) {
   unreachable("a kind beyond the enum");
 }
 
+/// `relu` alone for `{relu: {}}`: what to write where the word is the key of a table.
+std::string hint_of_bare_key(const std::string& word, const Shapes& shapes) {
+  for (const Shape& shape : shapes) {
+    if (!shape.one_key) continue;
+    for (const Key& key : shape.keys) {
+      if (key.name != word) continue;
+      std::string needed;
+      for (const Key& inner : key.shapes.front().keys) {
+        if (inner.required) {
+          needed += (needed.empty() ? "" : ", ") + std::string(inner.name) + ": ...";
+        }
+      }
+      return "write {" + word + ": {" + needed + "}}";
+    }
+  }
+  return {};
+}
+
+/// Whether `{}` is a value of the key.
+bool takes_empty_table(const Shapes& shapes) {
+  return std::any_of(shapes.begin(), shapes.end(), [](const Shape& shape) {
+    return shape.form == Form::table && !shape.one_key &&
+           std::none_of(shape.keys.begin(), shape.keys.end(),
+                        [](const Key& key) { return key.required; });
+  });
+}
+
+/// "micro_batch" of the name as messages have it, "'micro_batch'".
+std::string_view bare(std::string_view name) {
+  const std::size_t begin = name.find('\'') + 1;
+  return name.substr(begin, name.rfind('\'') - begin);
+}
+
 class TableCheck {
  public:
-  explicit TableCheck(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  /// Words of other programs are looked for in specs alone.
+  TableCheck(Diagnostics& diagnostics, bool is_spec)
+      : diagnostics_(diagnostics), is_spec_(is_spec) {}
 
   /// `known` are the keys of all tables that the mapping might have been meant as, for suggestions.
   void check(const Value& table, const Shape& shape, const SourceSpan& name_span,
@@ -73,7 +109,7 @@ class TableCheck {
                                     [&](const Key& k) { return k.name == member.key; });
       if (key == shape.keys.end()) {
         report_unknown(member, table, shape, known);
-        meant.push_back(suggestion(member.key, known));
+        meant.push_back(diagnostics_.back().hint);
       } else {
         check_member(member, *key);
       }
@@ -87,7 +123,7 @@ class TableCheck {
     const bool elsewhere = std::find(known.begin(), known.end(), member.key) != known.end();
     if (!elsewhere) {
       diagnostics_.push_back(error_at(member.key_span, "unknown key " + quoted(member.key),
-                                      suggestion(member.key, known)));
+                                      hint_of_key(member.key, known)));
       return;
     }
     for (const Key& key : shape.keys) {
@@ -96,6 +132,26 @@ class TableCheck {
           member.key_span, quoted(member.key) + " has no meaning beside " + quoted(key.name)));
       return;
     }
+  }
+
+  [[nodiscard]] std::string hint_of_key(const std::string& word,
+                                        const std::vector<std::string>& known) const {
+    if (is_spec_) {
+      const std::string section = hint_of_section(word);
+      if (!section.empty()) return section;
+      const std::string_view foreign = hint_of_foreign_key(word);
+      if (!foreign.empty()) return std::string(foreign);
+    }
+    return suggestion(word, known);
+  }
+
+  /// What another program means by the value is told rather than the nearest word.
+  void report_value(Diagnostic fault, const Value& value, const Shapes& shapes,
+                    const std::string& name) {
+    std::string hint = hint_of_bare_key(value.text, shapes);
+    if (hint.empty() && is_spec_) hint = hint_of_foreign_value(bare(name), value.text);
+    if (!hint.empty()) fault.hint = std::move(hint);
+    diagnostics_.push_back(std::move(fault));
   }
 
   /// Reports the deciding key where it is refused.
@@ -125,8 +181,10 @@ class TableCheck {
   void check_value(const Value& value, const Shapes& shapes, const std::string& name,
                    const SourceSpan& name_span) {
     if (value.kind == ValueKind::null) {
-      diagnostics_.push_back(
-          error_at(value.span, name + " has no value", "give it one, or leave the key out"));
+      diagnostics_.push_back(error_at(value.span, name + " has no value",
+                                      takes_empty_table(shapes)
+                                          ? "write {} for all its defaults"
+                                          : "give it one, or leave the key out"));
       return;
     }
     std::vector<const Shape*> fitting;
@@ -137,8 +195,8 @@ class TableCheck {
       const std::string found = value.kind == ValueKind::scalar    ? quoted(value.text)
                                 : value.kind == ValueKind::mapping ? "a mapping of keys"
                                                                    : "a list";
-      diagnostics_.push_back(
-          error_at(value.span, name + " is " + noun_of(shapes) + ", not " + found));
+      report_value(error_at(value.span, name + " is " + noun_of(shapes) + ", not " + found), value,
+                   shapes, name);
     } else if (value.kind == ValueKind::scalar) {
       check_scalar(value, fitting, name, shapes);
     } else if (value.kind == ValueKind::sequence) {
@@ -164,7 +222,7 @@ class TableCheck {
     if (fitting.size() > 1) {
       fault = error_at(value.span, name + " is " + noun_of(shapes) + ", not " + quoted(value.text));
     }
-    diagnostics_.push_back(*std::move(fault));
+    report_value(*std::move(fault), value, shapes, name);
   }
 
   /// A key that is missing because it is misspelt (a suggestion of `meant`) is not told twice.
@@ -178,20 +236,27 @@ class TableCheck {
       return;
     }
     std::vector<std::string> missing;
+    std::string usual;
     for (const Key& key : shape.keys) {
       if (!key.required || table.find(key.name) != nullptr) continue;
       const std::string name = quoted(key.name);
       const bool misspelt = std::any_of(
           meant.begin(), meant.end(),
           [&](const std::string& suggested) { return suggested.find(name) != std::string::npos; });
-      if (!misspelt) missing.push_back(name);
+      if (misspelt) continue;
+      missing.push_back(name);
+      if (key.usual.empty()) continue;
+      usual += (usual.empty() ? "usual: " : ", ") + std::string(key.name) + ": ";
+      usual += key.usual;
     }
     if (missing.empty()) return;
     diagnostics_.push_back(error_at(
-        name_span, (missing.size() == 1 ? "missing key " : "missing keys ") + joined(missing)));
+        name_span, (missing.size() == 1 ? "missing key " : "missing keys ") + joined(missing),
+        usual));
   }
 
   Diagnostics& diagnostics_;
+  bool is_spec_;
 };
 
 /// How well the table explains `mapping`: its keys that are known, as written (a list where the
@@ -234,7 +299,8 @@ void check_table(const Value& table, std::span<const Key> keys, const SourceSpan
                  Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const Key& key : keys) known.emplace_back(key.name);
-  TableCheck(diagnostics).check(table, {.form = Form::table, .keys = keys}, name_span, known);
+  TableCheck(diagnostics, keys.data() == spec_keys().data())
+      .check(table, {.form = Form::table, .keys = keys}, name_span, known);
 }
 
 std::vector<std::string> catalog_names(std::string_view folder) {

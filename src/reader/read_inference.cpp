@@ -8,6 +8,7 @@
 #include "read_implementation.hpp"
 #include "read_training.hpp"
 #include "scalar.hpp"
+#include "source.hpp"
 
 namespace memest {
 namespace {
@@ -29,6 +30,15 @@ void check_cache_type(const Value* written, const Recipe& recipe, Diagnostics& d
   diagnostics.push_back(unavailable_at(
       written->span, "a cache in another type than that of the keys under " + quoted(recipe.name),
       std::string(kLater) + "; leave 'cache' out"));
+}
+
+/// A preset trains; named in a file, it is its model alone.
+std::string hint_of_both(const SourceSpan& training) {
+  const std::string_view name =
+      training.source == nullptr ? std::string_view() : std::string_view(training.source->name);
+  if (!name.starts_with(kPresetPrefix)) return "remove one of them";
+  return "the training is the preset's; a spec that names it takes its model alone:\nmodel: " +
+         std::string(name.substr(kPresetPrefix.size())) + "\ninference: {prompt: 2048}";
 }
 
 }  // namespace
@@ -61,10 +71,12 @@ void check_inference_alone(const Value& root, const Job& job, Diagnostics& diagn
       std::find_if(root.members.begin(), root.members.end(),
                    [](const Member& member) { return member.key == "inference"; });
   if (inference == root.members.end()) return;
-  if (root.find("training") != nullptr) {
+  const auto training = std::find_if(root.members.begin(), root.members.end(),
+                                     [](const Member& member) { return member.key == "training"; });
+  if (training != root.members.end()) {
     diagnostics.push_back(error_at(inference->key_span,
                                    "a spec has 'training' or 'inference', not both",
-                                   "remove one of them"));
+                                   hint_of_both(training->key_span)));
   }
   if (job.hardware.count > 1) {
     diagnostics.push_back(unavailable_at(inference->key_span, "inference on several GPUs",

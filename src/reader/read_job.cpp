@@ -10,6 +10,7 @@
 #include "check_megatron.hpp"
 #include "check_parallelism.hpp"
 #include "check_torchtitan.hpp"
+#include "keys/foreign.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
@@ -26,8 +27,6 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kPresetPrefix = "preset ";
-
 void append(const Diagnostics& more, Diagnostics& diagnostics) {
   diagnostics.insert(diagnostics.end(), more.begin(), more.end());
 }
@@ -38,7 +37,7 @@ SourcePointer preset_source(const std::string& name) {
 
 /// The text behind an argument: a file, or a preset where it names no file.
 Checked<SourcePointer> find_source(const std::string& name) {
-  if (is_path(name) || file_exists(name)) return read_source(name);
+  if (name == "-" || is_path(name) || file_exists(name)) return read_argument(name);
   if (SourcePointer preset = preset_source(name)) return preset;
   const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
   const std::string hint = suggestion(name, model_names());
@@ -46,11 +45,29 @@ Checked<SourcePointer> find_source(const std::string& name) {
                   hint.empty() ? "`memest models` lists the presets" : hint);
 }
 
+/// The document's hint about the file `name`; one that a shell would take apart stays FILE.
+std::string hint_for(const ForeignDocument& document, const std::string& name) {
+  constexpr std::string_view kFile = "FILE";
+  std::string hint(document.hint);
+  const std::size_t at = hint.find(kFile);
+  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return c > ' ' && c < 0x7F &&
+           std::string_view("\"'`$&|;<>()*?[]{}!#~\\").find(c) == std::string_view::npos;
+  });
+  if (at != std::string::npos && plain) hint.replace(at, kFile.size(), name);
+  return hint;
+}
+
 Checked<Value> read_tree(const SourcePointer& source) {
   Checked<Value> tree = parse_source(source);
-  if (tree.ok() && tree.value().kind != ValueKind::mapping) {
+  if (!tree.ok()) return tree;
+  if (tree.value().kind != ValueKind::mapping) {
     return error_at(tree.value().span, "a spec is a mapping of keys",
                     "`memest init` writes a starter spec");
+  }
+  if (const ForeignDocument* document = find_foreign_document(tree.value())) {
+    return error_at({source, 0, 0, 0}, "this is " + std::string(document->noun) + ", no spec",
+                    hint_for(*document, source->name));
   }
   return tree;
 }

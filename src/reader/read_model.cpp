@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hf_config.hpp"
+#include "hub_name.hpp"
 #include "memest/diag/environment.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
@@ -28,7 +29,9 @@ Checked<ModelSpec> read_hf_file(const Value& hf, const std::string& name, Config
     return read_hf_config(config.value(), name, part);
   } catch (const EnvironmentError& error) {
     // A path inside of a spec is part of the spec, so its mistake has a place there.
-    return error_at(hf.span, error.what(), "a path is relative to the file that names it");
+    std::string hint = hint_of_hub_name(hf.text);
+    if (hint.empty()) hint = "a path is relative to the file that names it";
+    return error_at(hf.span, error.what(), std::move(hint));
   }
 }
 

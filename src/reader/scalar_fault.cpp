@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "hub_name.hpp"
 #include "scalar.hpp"
 
 namespace memest {
@@ -26,6 +27,19 @@ std::string bounds_text(double value) {
   return value == static_cast<double>(static_cast<std::int64_t>(value))
              ? std::to_string(static_cast<std::int64_t>(value))
              : std::to_string(value);
+}
+
+/// "8k" is 8192 to who counts tokens, 8000 to others; empty for no such number.
+std::string hint_of_multiple(std::string_view text) {
+  constexpr std::string_view kSuffixes = "kKmM";
+  constexpr std::int64_t kMost = 100'000;  // of thousands, within any count
+  if (text.empty() || kSuffixes.find(text.back()) == std::string_view::npos) return {};
+  const std::optional<std::int64_t> number = integer_of(text.substr(0, text.size() - 1));
+  if (!number || *number < 1 || *number > kMost) return {};
+  const bool millions = text.back() == 'm' || text.back() == 'M';
+  const std::int64_t binary = millions ? std::int64_t{1} << 20 : 1024;
+  const std::int64_t decimal = millions ? 1'000'000 : 1'000;
+  return "write " + std::to_string(*number * binary) + ", or " + std::to_string(*number * decimal);
 }
 
 Fault find_count_fault(const Value& value, const Shape& shape, const std::string& name) {
@@ -60,7 +74,7 @@ Fault find_count_fault(const Value& value, const Shape& shape, const std::string
                                     quoted(value.text));
   }
   return error_at(value.span, name + " is a whole number, not " + quoted(value.text),
-                  only_digits ? "write " + digits : "");
+                  only_digits ? "write " + digits : hint_of_multiple(value.text));
 }
 
 Fault find_number_fault(const Value& value, const Shape& shape, const std::string& name) {
@@ -161,10 +175,11 @@ Fault find_choice_fault(const Value& value, const Shape& shape, const std::strin
 Fault find_catalog_fault(const Value& value, const Shape& shape, const std::string& name) {
   const std::vector<std::string> names = catalog_names(shape.folder);
   if (std::find(names.begin(), names.end(), value.text) != names.end()) return {};
-  const std::string hint = suggestion(value.text, names);
-  return error_at(
-      value.span, "unknown value " + quoted(value.text) + " for " + name,
-      hint.empty() ? "`memest " + std::string(shape.folder) + "` lists what is known" : hint);
+  std::string hint = shape.folder == "models" ? hint_of_hub_name(value.text) : std::string();
+  if (hint.empty()) hint = suggestion(value.text, names);
+  if (hint.empty()) hint = "`memest " + std::string(shape.folder) + "` lists what is known";
+  return error_at(value.span, "unknown value " + quoted(value.text) + " for " + name,
+                  std::move(hint));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "hub_name.hpp"
 #include "memest/diag/environment.hpp"
 
 namespace memest {
@@ -19,15 +20,6 @@ std::string read_prefix(std::istream& stream, std::size_t most_bytes) {
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
   return text;
-}
-
-/// The extension of a file that we read. A dot alone makes none: presets have names like
-/// llama-3.1-8b.
-std::string_view extension_of(std::string_view path) {
-  for (const std::string_view extension : {".yaml", ".yml", ".json"}) {
-    if (path.ends_with(extension)) return path.substr(path.size() - extension.size());
-  }
-  return {};
 }
 
 [[noreturn]] void refuse_to_open(const std::string& path) {
@@ -55,6 +47,25 @@ Checked<SourcePointer> read_source(const std::string& path, const TextKind& kind
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return SourcePointer(std::make_shared<const SourceText>(SourceText{path, std::move(text)}));
+}
+
+Checked<SourcePointer> read_argument(const std::string& word) {
+  constexpr const char* kStandardInput = "/dev/stdin";
+  if (word == "-") {
+    Checked<SourcePointer> source = read_source(kStandardInput);
+    if (!source.ok()) return source;
+    return SourcePointer(
+        std::make_shared<const SourceText>(SourceText{"standard input", source.value()->text}));
+  }
+  if (!file_exists(word)) {
+    std::string hint = hint_of_hub_name(word);
+    const auto source = std::make_shared<const SourceText>(SourceText{word, ""});
+    if (!hint.empty()) {
+      return Diagnostic{
+          Severity::error, {source, 0, 0, 0}, "there is no such file", std::move(hint)};
+    }
+  }
+  return read_source(word);
 }
 
 const EmbeddedFile* find_embedded(std::string_view path) {
@@ -88,6 +99,13 @@ std::string stem_of(std::string_view path) {
 std::string path_beside(const SourceSpan& span, const std::string& path) {
   if (span.source == nullptr) return path;
   return (std::filesystem::path(span.source->name).parent_path() / path).string();
+}
+
+std::string_view extension_of(std::string_view path) {
+  for (const std::string_view extension : {".yaml", ".yml", ".json"}) {
+    if (path.ends_with(extension)) return path.substr(path.size() - extension.size());
+  }
+  return {};
 }
 
 bool is_path(std::string_view name) {

@@ -103,7 +103,7 @@ Checked<ImportedModel> import_hf_config_file(const std::string& path, ConfigPart
   std::filesystem::path file = path;
   std::error_code unknown;
   if (std::filesystem::is_directory(file, unknown)) file /= "config.json";
-  const Checked<SourcePointer> source = read_source(file.string());
+  const Checked<SourcePointer> source = read_argument(file.string());
   if (!source.ok()) return source.diagnostics();
   const Checked<Value> config = parse_json(source.value());
   if (!config.ok()) return config.diagnostics();

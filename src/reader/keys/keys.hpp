@@ -72,6 +72,7 @@ struct Key {
   std::string_view later =
       {};  ///< what is not available yet, as a noun; any value but the default is refused
   bool required = false;
+  std::string_view usual = {};  ///< of a required key, what most write: told where it is missing
   bool decides = false;  ///< the others depend on it: where it is refused, they are not looked at
 };
 

@@ -156,9 +156,14 @@ constexpr Key kAdapterDtype = {.name = "dtype",
 constexpr Key kAdapterTargets = {.name = "targets",
                                  .shapes = {list(kNames)},
                                  .doc = "Modules that get an adapter.",
-                                 .required = true};
+                                 .required = true,
+                                 .usual = "[q_proj, v_proj]"};  // peft's, of Llama
 constexpr Key kLoraKeys[] = {
-    {.name = "rank", .shapes = {count()}, .doc = "Rank of the update.", .required = true},
+    {.name = "rank",
+     .shapes = {count()},
+     .doc = "Rank of the update.",
+     .required = true,
+     .usual = "8"},  // peft's LoraConfig.r
     kAdapterTargets,
     {.name = "dropout",
      .shapes = {number(0, 1)},
