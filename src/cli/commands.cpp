@@ -11,23 +11,24 @@ constexpr std::string_view kSpecWords = "SPEC...";
 constexpr std::array<Command, 18> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
-     "SPEC is a spec file, or the name of a model that memest knows; several merge from left to "
-     "right. Without --gpu the spec's own GPU is considered, else every GPU of the catalog (--gpu "
+     "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
+     "merge from left to right. Without --gpu the spec's own GPU is considered, else every GPU of "
+     "the catalog (--gpu "
      "all in any case); without --gpus 1, 2, 4 and 8 of them. What the spec writes itself "
      "(micro_batch, recompute, zero, tensor, pipeline, ...) is kept, the rest is searched: "
      "micro-batches, recompute and what the implementation splits and shards.\n"
      "Exit code 1 says that nothing fits.",
-     "memest plan configs/models/llama-3-8b.yaml --gpus 8", run_plan},
+     "memest plan llama-3-8b --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
      kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags,
      "--gpu and --gpus replace the spec's hardware, with the data-parallel ranks that others "
      "leave.\n"
      "Exit code 1 says that it does not fit.",
-     "memest estimate configs/models/llama-3-8b.yaml --set training.micro_batch=2", run_estimate},
+     "memest estimate gpt2 --gpu rtx-4090 --set training.micro_batch=8", run_estimate},
     {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,
      2, kSpecFlags | kConfigFlag | kFormatFlags,
      "TERM is a part of a number's name: memory, optimizer, step.",
-     "memest explain configs/models/llama-3-8b.yaml optimizer", run_explain},
+     "memest explain llama-3-8b optimizer", run_explain},
     {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
      kSpecWords, 1, kAnyNumber,
      kSpecFlags | kConfigFlag | kFormatFlags | kAgainstFlags | kEventFlags,
@@ -47,7 +48,7 @@ constexpr std::array<Command, 18> kCommands = {{
      "Each file is held to its own section `budget` and to the capacity of the GPU that it names.\n"
      "Exit code 0: all within; 1: one is over; 4: of one it is not known; 2: one is no spec. The "
      "last of these that holds.",
-     "memest check configs/models/llama-3-8b.yaml --format github", run_check},
+     "memest init | memest check -", run_check},
     {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
      1, kAnyNumber, kFormatFlags | kRecordFlags | kPlotFlag,
      "FILE, plain or gzip, holds records, a line of JSON each: a spec beside what was measured. A "
@@ -58,8 +59,7 @@ constexpr std::array<Command, 18> kCommands = {{
     {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kConfigFlag,
      "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
      "with --output, to a file.",
-     "memest import tests/truth/configs/llama-3-8b/config.json --output llama-3-8b.yaml",
-     run_import},
+     "memest import tests/truth/configs/llama-3-8b/config.json", run_import},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
      kAnyNumber, kFormatFlags,
      "TRACE is text or gzip. Every statistic is compared at every marker, and every segment as it "
@@ -102,10 +102,9 @@ constexpr std::array<Command, 18> kCommands = {{
      "memest recipes", run_recipes},
     {"optimizers", "The optimizers and the states that they keep, with their sources", "", 0, 0,
      kFormatFlags, "", "memest optimizers --format markdown", run_optimizers},
-    {"init", "A commented starter spec", "", 0, 0, kNoFlags, "", "memest init --output model.yaml",
-     run_init},
-    {"schema", "The JSON schema of the spec, for editors", "", 0, 0, kNoFlags, "",
-     "memest schema --output memest.schema.json", run_schema},
+    {"init", "A commented starter spec", "", 0, 0, kNoFlags, "", "memest init", run_init},
+    {"schema", "The JSON schema of the spec, for editors", "", 0, 0, kNoFlags, "", "memest schema",
+     run_schema},
 }};
 
 }  // namespace

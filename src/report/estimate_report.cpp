@@ -82,6 +82,12 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
     page.parts.emplace_back(Paragraph{"Assumed: " + assumption, Tone::uncertain});
   }
   page.parts.emplace_back(Paragraph{provenance_text(job), Tone::faint});
+  if (!question.fitting.empty()) {
+    page.parts.emplace_back(Paragraph{
+        fmt::format("No GPU is named, and one {} is assumed. This trains:\n{}",
+                    job.hardware.gpu.slug, question.fitting),
+        Tone::plain});
+  }
   if (std::holds_alternative<MemoryAnswer>(estimate.memory)) {
     page.parts.emplace_back(Paragraph{
         fmt::format("Why these numbers: memest explain {}\nWhat else would do: memest plan {}",

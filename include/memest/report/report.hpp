@@ -18,6 +18,7 @@ struct Report {
 struct Question {
   std::string spec;     ///< what stood after the command: "model.yaml --set training.micro_batch=2"
   std::string version;  ///< of memest
+  std::string fitting = {};  ///< a command whose answer fits, where that is known
 };
 
 /// Version of every JSON answer's form; it changes when a key changes its meaning or goes away.

@@ -225,6 +225,16 @@ constexpr Key kResidualFileKeys[] = {
     {.name = "residuals", .shapes = {list(kResiduals)}, .doc = "One row a kind.", .required = true},
 };
 
+constexpr Key kNeedKeys[] = {
+    {.name = "preset", .shapes = {catalog("models")}, .doc = "Whose need.", .required = true},
+    {.name = "gpus", .shapes = {count(1, kMaxRanks)}, .doc = "How many GPUs.", .required = true},
+    {.name = "flags", .shapes = {text()}, .doc = "What else to say.", .required = true},
+};
+constexpr Shapes kNeeds = {table(kNeedKeys)};
+constexpr Key kNeedFileKeys[] = {
+    {.name = "needs", .shapes = {list(kNeeds)}, .doc = "One row a preset.", .required = true},
+};
+
 }  // namespace
 
 std::span<const Key> gpu_file_keys() { return kGpuKeys; }
@@ -233,5 +243,6 @@ std::span<const Key> optimizer_file_keys() { return kOptimizerFileKeys; }
 std::span<const Key> price_file_keys() { return kPriceFileKeys; }
 std::span<const Key> ceiling_file_keys() { return kCeilingFileKeys; }
 std::span<const Key> residual_file_keys() { return kResidualFileKeys; }
+std::span<const Key> need_file_keys() { return kNeedFileKeys; }
 
 }  // namespace memest

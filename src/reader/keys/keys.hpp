@@ -126,6 +126,7 @@ std::span<const Key> optimizer_file_keys();
 std::span<const Key> price_file_keys();
 std::span<const Key> ceiling_file_keys();
 std::span<const Key> residual_file_keys();
+std::span<const Key> need_file_keys();
 
 /// Of a profile's form; another one is refused.
 inline constexpr std::int64_t kProfileFormat = 1;

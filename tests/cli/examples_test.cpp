@@ -1,0 +1,103 @@
+// The first things that people try: the starter spec, the examples of the help pages, the presets.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "shell.hpp"
+
+namespace memest {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Json = nlohmann::json;
+
+/// The names of the commands, as the overview lists them.
+std::vector<std::string> command_names() {
+  std::istringstream page(run_shell("memest --help").out);
+  std::vector<std::string> names;
+  bool listing = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line == "Commands:") {
+      listing = true;
+    } else if (line.empty()) {
+      listing = false;
+    } else if (listing && line.rfind("   ", 0) != 0) {
+      names.push_back(line.substr(2, line.find(' ', 2) - 2));
+    }
+  }
+  return names;
+}
+
+std::string example_of(const std::string& command) {
+  const std::string page = run_shell("memest " + command + " --help").out;
+  const std::string lead = "\nExample:\n  ";
+  const std::size_t begin = page.find(lead);
+  REQUIRE(begin != std::string::npos);
+  return page.substr(begin + lead.size(), page.find('\n', begin + lead.size()) - begin - lead.size());
+}
+
+std::string verdict_of(const std::string& command) {
+  const Ran ran = run_shell(command + " --format json");
+  INFO(command << "\n" << ran.err);
+  REQUIRE((ran.code == 0 || ran.code == 1 || ran.code == 4));
+  const Json answer = Json::parse(ran.out);
+  return answer["memory"]["verdict"].is_null() ? "" : answer["memory"]["verdict"];
+}
+
+/// Of a page, the command that it says trains.
+std::string fitting_command(const std::string& page) {
+  const std::string lead = "This trains:\n";
+  const std::size_t begin = page.find(lead);
+  if (begin == std::string::npos) return {};
+  const std::size_t end = page.find("\n\n", begin);
+  std::string command = page.substr(begin + lead.size(), end - begin - lead.size());
+  for (char& c : command) c = c == '\n' ? ' ' : c;
+  return command;
+}
+
+}  // namespace
+
+TEST_CASE("the starter spec fits and is within its budget") {
+  CHECK(verdict_of("memest init | memest estimate -") == "fits");
+  const Ran check = run_shell("memest init | memest check -");
+  INFO(check.out);
+  CHECK(check.code == 0);
+}
+
+TEST_CASE("the example of every help page prints an answer, and it is yes") {
+  const std::vector<std::string> names = command_names();
+  REQUIRE(names.size() >= 18);
+  for (const std::string& name : names) {
+    const std::string example = example_of(name);
+    const Ran ran = run_shell(example);
+    INFO(example << "\n" << ran.err);
+    CHECK(ran.code == 0);
+    CHECK_FALSE(ran.out.empty());
+  }
+  CHECK_THAT(run_shell("memest --help").out, ContainsSubstring("Example:\n  memest plan "));
+}
+
+TEST_CASE("a preset trains on the GPU that is assumed, or says a command that does") {
+  std::size_t presets = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("configs/models")) {
+    const std::string name = entry.path().stem();
+    INFO(name);
+    ++presets;
+    const std::string verdict = verdict_of("memest estimate " + name);
+    if (verdict.empty()) continue;  // a family whose memory is not answered
+    const std::string fitting = fitting_command(run_shell("memest estimate " + name).out);
+    if (verdict == "fits") {
+      CHECK(fitting.empty());
+    } else {
+      REQUIRE_FALSE(fitting.empty());
+      CHECK(verdict_of(fitting) == "fits");
+    }
+  }
+  CHECK(presets == 96);
+}
+
+}  // namespace memest
