@@ -46,7 +46,8 @@ std::string verdict_of(const std::string& command) {
   INFO(command << "\n" << ran.err);
   REQUIRE((ran.code == 0 || ran.code == 1 || ran.code == 4));
   const Json answer = Json::parse(ran.out);
-  return answer["memory"]["verdict"].is_null() ? "" : answer["memory"]["verdict"];
+  const Json& memory = answer["memory"];
+  return memory.is_object() && memory["verdict"].is_string() ? memory["verdict"] : "";
 }
 
 /// Of a page, the command that it says trains.
