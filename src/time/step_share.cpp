@@ -28,8 +28,6 @@ constexpr ShareRow kElsewhere = {"", 0.66, 0.80, 0.93};
 /// reach. Laws of calls inside a loop are off by 3 to 5 % for operators that they were not fitted
 /// to.
 constexpr ShareRow kWholeSteps = {"", 0.86, 1, 1.05};
-/// On Blackwell, whose kernels are priced by a sibling's laws: the percentiles of its steps.
-constexpr ShareRow kMegatronOnBlackwell = {"10.0", 0.63, 0.72, 0.79};
 
 /// Whether the laws of this GPU's kernels are of calls inside a training loop.
 bool timed_in_a_loop(const GpuSpec& gpu) {
@@ -38,7 +36,6 @@ bool timed_in_a_loop(const GpuSpec& gpu) {
 
 /// Null where no step of Megatron-core was recorded.
 const ShareRow* row_of_megatron(const GpuSpec& gpu) {
-  if (gpu.compute_capability == "10.0") return &kMegatronOnBlackwell;
   return timed_in_a_loop(gpu) || gpu.compute_capability == "9.0" ? &kWholeSteps : nullptr;
 }
 
