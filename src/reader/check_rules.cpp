@@ -36,7 +36,33 @@ constexpr std::array kPipelineRules = {
          "choose a 'global_batch' of a multiple of 'pipeline' micro-batches a rank"},
 };
 
+/// Whether the job is of a program whose layers and buffers are its own code's.
+bool is_of_own_layers(const Job& job) {
+  const Framework framework = job.training->implementation.framework;
+  return framework == Framework::torchtitan || framework == Framework::nanogpt;
+}
+
+constexpr std::array kRecipeRules = {
+    Rule{"training", "precision",
+         [](const Job& job) {
+           return is_of_own_layers(job) && job.training->recipe.fp8_weight_copies > 0;
+         },
+         "the precision fp8 is that of Transformer Engine's layers, which torchtitan and nanoGPT "
+         "do not have",
+         "use amp-bf16, or 'implementation: transformers'"},
+    Rule{"training", "precision",
+         [](const Job& job) {
+           const std::string& name = job.training->recipe.name;
+           return is_of_own_layers(job) && (name == "megatron" || name == "megatron-bf16-grad");
+         },
+         "the precisions megatron and megatron-bf16-grad are those of Megatron's optimizer, which "
+         "torchtitan and nanoGPT do not have",
+         "use amp-bf16, or 'implementation: megatron'"},
+};
+
 }  // namespace
+
+std::span<const Rule> recipe_rules() { return kRecipeRules; }
 
 std::int64_t decoder_layers_of(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);

@@ -27,6 +27,9 @@ void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
 /// What all schedules of pipelines ask.
 std::span<const Rule> pipeline_rules();
 
+/// Recipes that one program alone runs.
+std::span<const Rule> recipe_rules();
+
 /// 0 where the model is no decoder.
 std::int64_t decoder_layers_of(const Job& job);
 

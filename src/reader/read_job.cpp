@@ -9,6 +9,7 @@
 #include "check.hpp"
 #include "check_megatron.hpp"
 #include "check_parallelism.hpp"
+#include "check_rules.hpp"
 #include "check_torchtitan.hpp"
 #include "keys/foreign.hpp"
 #include "keys/keys.hpp"
@@ -198,6 +199,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);
   check_torchtitan(root, job, diagnostics);
+  if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);
   const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {

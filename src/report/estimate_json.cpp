@@ -177,6 +177,8 @@ Json json_of(const FlopsEstimate& flops) {
   put(json, "forward", flops.forward);
   put(json, "backward", flops.backward);
   put(json, "executed", flops.executed());
+  put(json, "computed", flops.computed);
+  put(json, "required", flops.required);
   Json conventions;
   put(conventions, "model", flops.model);
   put(conventions, "palm", flops.palm);

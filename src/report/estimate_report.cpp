@@ -140,6 +140,8 @@ void add_records(Records& records, const FlopsEstimate& flops) {
   count("forward", flops.forward);
   count("backward", flops.backward);
   count("executed", flops.executed());
+  count("computed", flops.computed);
+  count("required", flops.required);
   count("model", flops.model);
   count("palm", flops.palm);
   count("megatron", flops.megatron);

@@ -192,10 +192,16 @@ void add_flops(std::vector<Explanation>& out, const Job& job, const JobEstimate&
                          "both gradients of every contraction, and what is recomputed",
                          "torch.utils.flop_counter; no causal halving"));
   Explanation executed =
-      of_flops("executed", flops.executed(), "forward + backward", "HFU counts these");
+      of_flops("executed", flops.executed(), "forward + backward", "torch.utils.flop_counter");
   executed.substituted =
       fmt::format("{} + {}", grouped(flops.forward.value()), grouped(flops.backward.value()));
   out.push_back(std::move(executed));
+  out.push_back(of_flops("computed", flops.computed,
+                         "executed, of causal fused attention half of the scores",
+                         "HFU counts these (docs/model.md)"));
+  out.push_back(of_flops("required", flops.required,
+                         "computed, without what checkpoints and attention's backward make again",
+                         "MFU counts these (docs/model.md)"));
   out.push_back(model_flops(job, estimate, flops.model));
   out.push_back(of_flops("palm", flops.palm,
                          job.inference ? "model + 4·L·a·d·s a token" : "model + 12·L·a·d·s a token",
@@ -224,11 +230,11 @@ void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
     Explanation row = of_number("time", name, value, "");
     row.value = percent_text(value);
     row.formula = fmt::format("{} FLOPs / (step · peak rate)", work);
-    row.source = "peak: the datasheet's dense rate of the compute type";
+    row.source = "peak: the datasheet's dense rate of the type that the layers' products run in";
     out.push_back(std::move(row));
   };
-  utilisation("MFU", time.mfu, "model");
-  utilisation("HFU", time.hfu, "executed");
+  utilisation("MFU", time.mfu, "required");
+  utilisation("HFU", time.hfu, "computed");
 }
 
 void add_cost(std::vector<Explanation>& out, const Job& job, const CostEstimate& cost) {

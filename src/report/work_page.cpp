@@ -86,9 +86,11 @@ void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
   table.rows = {
       flops_row("forward", flops.forward, "as torch's FlopCounterMode counts"),
       flops_row("backward", flops.backward, "the same, recompute included"),
-      flops_row("executed", flops.executed(), "forward + backward; over the peak: HFU"),
-      flops_row("model", flops.model,
-                fmt::format("{} · active parameters · tokens; over the peak: MFU", 2 * passes)),
+      flops_row("executed", flops.executed(), "forward + backward"),
+      flops_row("computed", flops.computed,
+                "of these half of causal attention; over the peak: HFU"),
+      flops_row("required", flops.required, "the same, nothing made again; over the peak: MFU"),
+      flops_row("model", flops.model, fmt::format("{} · active parameters · tokens", 2 * passes)),
       flops_row("palm", flops.palm, fmt::format("model + {} · L · a · d · s a token", 4 * passes)),
       flops_row("megatron", flops.megatron, "matmuls, causal attention halved"),
   };

@@ -34,16 +34,34 @@ std::int64_t summed_channels(const OpWork& work, const Block& block, const Bindi
   return static_cast<std::int64_t>(std::llround(product_flops(work) / (2 * elements)));
 }
 
+/// Transformer Engine's default recipe, DelayedScaling: a scale from earlier steps' largest values.
+constexpr OperandScaling kFp8Scaling = OperandScaling::fixed;
+
+bool has_weight(const Op& op, const Block& block) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [&block](TensorId id) { return block.tensors[id].role == Role::parameter; });
+}
+
+/// Where a recipe's fp8 products are: those with weights of the layers, not those of the head, of
+/// attention, or of a type of their own (a router in fp32). Transformer Engine replaces the linear
+/// layers that blocks hold.
+bool runs_in_fp8(const Op& op, const Block& block, const Recipe& recipe) {
+  return recipe.fp8_weight_copies > 0 && block.checkpointable && op.compute == recipe.compute &&
+         has_weight(op, block);
+}
+
 /// [m, k] · [k, n], `batch` times, as the forward has it; of an addition of a bias, of the product.
-MatmulShape forward_product(const OpWork& work, const Block& block, const Bindings& sizes) {
+MatmulShape forward_product(const OpWork& work, const Block& block, const Bindings& sizes,
+                            const Recipe& recipe) {
   const Tensor& result = block.tensors[work.op->outputs.front()];
   const std::size_t rank = result.shape.size();
   const bool is_batched = work.op->kind == OpKind::batched_matmul && rank > 2;
-  const bool narrow = size_of(work.op->compute) == 1;
-  MatmulShape product{.operand = work.op->compute,
-                      .result = result.dtype,
-                      .scaling = narrow ? OperandScaling::per_tensor : OperandScaling::none,
-                      .cast_included = narrow};
+  MatmulShape product{.operand = work.op->compute, .result = result.dtype};
+  if (runs_in_fp8(*work.op, block, recipe)) {
+    product.operand = DType::fp8;
+    product.scaling = kFp8Scaling;
+    product.cast_included = true;
+  }
   product.n = rank == 0 ? 1 : value_of(result.shape[rank - 1], sizes);
   product.k = summed_channels(work, block, sizes, product.n);
   const double columns = 2 * static_cast<double>(product.n) * static_cast<double>(product.k);
@@ -68,6 +86,8 @@ void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains
   MatmulShape weight = forward;
   weight.pass = MatmulPass::weight_gradient;
   std::swap(weight.m, weight.k);
+  // The forward has cast its input in both layouts, the data's gradient that of the output.
+  weight.cast_included = false;
   if (work.op->adds_to_buffer) {
     weight.result = DType::fp32;
     weight.accumulates = true;
@@ -76,10 +96,25 @@ void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains
   if (products == 1) work.backward_calls = {trains_weight ? weight : data};
 }
 
-void add_products(OpWork& work, const Block& block, const Bindings& sizes) {
+/// The weight is read in its own type and written in fp8, once for each copy that is kept: in
+/// every forward, for only a scheduler of micro-batches could tell that it is the same.
+StreamShape cast_of_weight(const MatmulShape& product, const Recipe& recipe) {
+  const std::int64_t elements =
+      checked_multiply(checked_multiply(product.n, product.k), product.batch);
+  const auto element_bytes =
+      static_cast<std::int64_t>(size_of(recipe.weights)) + recipe.fp8_weight_copies;
+  return {.op = StreamOp::cast, .bytes = checked_multiply(elements, element_bytes)};
+}
+
+void add_products(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
   if (product_flops(work) == 0) return;
-  const MatmulShape forward = forward_product(work, block, sizes);
-  if (work.forward.flops > 0) work.forward_calls = {forward};
+  const MatmulShape forward = forward_product(work, block, sizes, recipe);
+  if (work.forward.flops > 0) {
+    work.forward_calls = {forward};
+    if (forward.operand == DType::fp8) {
+      work.forward_calls.insert(work.forward_calls.begin(), cast_of_weight(forward, recipe));
+    }
+  }
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
 }
 
@@ -210,11 +245,12 @@ void add_streams(OpWork& work, const Block& block) {
 
 }  // namespace
 
-void add_calls(OpWork& work, const Block& block, const Bindings& sizes, AttentionKernel attention) {
+void add_calls(OpWork& work, const Block& block, const Bindings& sizes,
+               const TrainingSpec& training) {
   if (work.op->kind == OpKind::attention) {
-    add_attention(work, block, sizes, attention);
+    add_attention(work, block, sizes, training.implementation.attention);
   } else if (class_of(work.op->kind) == OpClass::contraction) {
-    add_products(work, block, sizes);
+    add_products(work, block, sizes, training.recipe);
   } else {
     add_streams(work, block);
   }

@@ -8,7 +8,9 @@
 namespace memest {
 
 /// Fills in the calls of both passes; none for an operation that runs no kernel.
-/// `attention` computes what fused attention there is.
-void add_calls(OpWork& work, const Block& block, const Bindings& sizes, AttentionKernel attention);
+/// `training` says which kernel computes what fused attention there is, and which products run in
+/// fp8.
+void add_calls(OpWork& work, const Block& block, const Bindings& sizes,
+               const TrainingSpec& training);
 
 }  // namespace memest

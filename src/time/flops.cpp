@@ -61,13 +61,29 @@ std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
   return layers;
 }
 
+/// What kernels compute of counted FLOPs.
+Flops computed_of(const Op& op, Flops counted) {
+  const bool half = op.kind == OpKind::attention && op.causal;
+  return half ? Flops(counted.value() / 2) : counted;
+}
+
+/// Fused attention's backward makes the scores again, half of a forward beside its two.
+Flops required_backward(const Op& op, Flops forward, Flops backward) {
+  const bool again = op.kind == OpKind::attention && backward > forward * 2;
+  return computed_of(op, again ? forward * 2 : backward);
+}
+
 /// FLOPs of what runs: forward, and backward with what it recomputes.
 void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   const Bindings sizes = sizes_of(graph, *job.forward());
   for (const BlockRun& run : graph.order) {
     for (const Op& op : graph.blocks[run.block].ops) {
-      result.forward += op.forward.flops.flops(sizes) * run.repeat;
-      result.backward += op.backward.flops.flops(sizes) * run.repeat;
+      const Flops forward = op.forward.flops.flops(sizes) * run.repeat;
+      const Flops backward = op.backward.flops.flops(sizes) * run.repeat;
+      result.forward += forward;
+      result.backward += backward;
+      result.computed += computed_of(op, forward) + computed_of(op, backward);
+      result.required += computed_of(op, forward) + required_backward(op, forward, backward);
     }
   }
   if (!job.training) return;
@@ -76,11 +92,15 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (std::size_t op = 0; op < again[block].size(); ++op) {
       if (again[block][op] == 0) continue;
-      result.backward += graph.blocks[block].ops[op].forward.flops.flops(sizes) * again[block][op];
+      const Op& repeated = graph.blocks[block].ops[op];
+      const Flops more = repeated.forward.flops.flops(sizes) * again[block][op];
+      result.backward += more;
+      result.computed += computed_of(repeated, more);
     }
   }
-  result.forward = result.forward * job.training->gradient_accumulation;
-  result.backward = result.backward * job.training->gradient_accumulation;
+  for (Flops* counted : {&result.forward, &result.backward, &result.computed, &result.required}) {
+    *counted = *counted * job.training->gradient_accumulation;
+  }
 }
 
 }  // namespace
@@ -113,6 +133,8 @@ FlopsEstimate mean_of_stages(const FlopsEstimate& whole, std::int64_t stages) {
   FlopsEstimate mean = whole;
   mean.forward = Flops(whole.forward.value() / stages);
   mean.backward = Flops(whole.backward.value() / stages);
+  mean.computed = Flops(whole.computed.value() / stages);
+  mean.required = Flops(whole.required.value() / stages);
   return mean;
 }
 

@@ -148,7 +148,9 @@ class Pricing {
   [[nodiscard]] CallPrice price_by(const GpuLaws::Source& source, const Fit& fit,
                                    const Shape& shape) const {
     const Machine machine = machine_for(source, shape);
-    const double seconds = seconds_by(fit, shape, machine) / ratio_of(source, shape);
+    const double roof = least_seconds(shape, machine);
+    const double seconds =
+        std::max(roof, seconds_by(fit, shape, machine) / ratio_of(source, shape));
     const bool borrowed = !source.sibling.empty();
     const double beyond = drift(fit.residuals, shape, seconds);
     // A law of this GPU is as good as its share of recorded steps; another's may be off by more.
@@ -158,7 +160,7 @@ class Pricing {
       fast = 1 + fit.residuals.low;
       slow = 1 + fit.residuals.high;
     }
-    CallPrice price{.fast = std::max(seconds * fast, laws_.launch_),
+    CallPrice price{.fast = std::max({seconds * fast, roof, laws_.launch_}),
                     .expected = std::max(seconds, laws_.launch_),
                     .slow = std::max(seconds * slow, laws_.launch_),
                     .bound = bound_of(shape, machine),
@@ -167,6 +169,17 @@ class Pricing {
       if (!is_datasheet(source)) widen_to_datasheet(price, shape);
     }
     return price;
+  }
+
+  /// No kernel computes faster than the datasheet's rate, whatever share a law's fit reaches
+  /// beyond its samples.
+  template <class Shape>
+  [[nodiscard]] double least_seconds(const Shape& shape, const Machine& machine) const {
+    if constexpr (std::is_same_v<Shape, MatmulShape> || std::is_same_v<Shape, AttentionShape>) {
+      return flops_of(shape) / machine.flops_per_second;
+    } else {
+      return 0;
+    }
   }
 
   /// One node's links say little of another's.

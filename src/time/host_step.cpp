@@ -7,6 +7,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "optimizer_products.hpp"
 
 namespace memest {
 namespace {
@@ -139,6 +140,10 @@ std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& law
     return Unavailable{
         "no rate is known of copies between a GPU and memory that is not page-locked; leave "
         "'pin_memory' out"};
+  }
+  if (offload.optimizer && computes_products(job.training->optimizer)) {
+    return Unavailable{"no rate is known of the products of " + job.training->optimizer.name +
+                       " on the host"};
   }
   const bool on_nvme = offload.optimizer_on_nvme || offload.parameters_on_nvme;
   if (on_nvme && !job.hardware.nvme) {

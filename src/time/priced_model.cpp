@@ -9,6 +9,7 @@
 
 #include "collectives.hpp"
 #include "host_step.hpp"
+#include "memest/time/kernel_law.hpp"
 #include "recomputation.hpp"
 #include "step_share.hpp"
 
@@ -187,6 +188,11 @@ class StepAccount {
     const double part = work.trainable > 0 ? most.trained / work.trainable : 0;
     const double optimizer_bytes = part * work.optimizer_bytes / shards();
     const double clipping_bytes = part * work.clipping_bytes / shards();
+    // Ranks that share states share the products: the rows of a result each (DTensor's mm).
+    const double shared = part / shards();
+    result.products = shared * model_.products_.seconds / model_.share_;
+    result.product_flops = shared * model_.products_.flops;
+    result.product_bytes = shared * model_.products_.bytes;
     if (!parallelism_.offload.optimizer) {
       result.optimizer = streamed(StreamOp::adamw, optimizer_bytes);
       result.clipping = streamed(StreamOp::scale, clipping_bytes);
@@ -281,6 +287,11 @@ PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& price
     }
   }
   match_weights(work);
+  for (const OptimizerProduct& product : work.optimizer_products) {
+    products_.seconds += product.times * links.laws().price(product.shape).at(outlook);
+    products_.flops += product.times * flops_of(product.shape);
+    products_.bytes += product.times * bytes_of(product.shape);
+  }
   tied_ = tied_parameters(job, work);
   checkpoints_ = checkpoint_plan_of(*job.training, layers());
 }

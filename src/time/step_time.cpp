@@ -152,6 +152,21 @@ void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>
   }
 }
 
+/// Those of the optimizer step; most of them are alike in how they are known.
+void add_products(OpTimes& times, const StepPlace& place, const StepSeconds& step) {
+  if (place.work.optimizer_products.empty()) return;
+  const CallPrice price = place.links.laws().price(place.work.optimizer_products.front().shape);
+  times.add({.block = "optimizer",
+             .op = "products",
+             .op_class = OpClass::contraction,
+             .seconds = Seconds(step.products),
+             .bound = price.bound,
+             .intensity = step.product_bytes > 0 ? step.product_flops / step.product_bytes : 0,
+             .flops = step.product_flops,
+             .bytes = step.product_bytes,
+             .origin = price.origin});
+}
+
 std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
   const Parallelism& parallelism = place.job.parallelism;
   OpTimes times;
@@ -169,6 +184,7 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
                .origin = origin});
   };
   add_update("step", StreamOp::adamw, step.optimizer);
+  add_products(times, place, step);
   add_update("clipping", StreamOp::scale, step.clipping);
   if (step.host > 0) {
     times.add_messages("host", "transfers", step.host,
@@ -244,6 +260,11 @@ double peak_of(const GpuSpec& gpu, DType type) {
   return fact == gpu.peak.end() ? 0 : fact->second.value.value();
 }
 
+/// The fastest that products run in: the roof of a utilisation.
+DType fastest_type(const Recipe& recipe) {
+  return recipe.fp8_weight_copies > 0 ? DType::fp8 : recipe.compute;
+}
+
 }  // namespace
 
 std::vector<TimePart<OpClass>> TimeEstimate::by_class() const {
@@ -262,9 +283,10 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   expect(job.training.has_value(), "a job without training has no step");
   const Hardware& hardware = job.hardware;
   const GpuSpec& gpu = hardware.gpu;
-  const DType compute = job.training->recipe.compute;
-  if (peak_of(gpu, compute) == 0) {
-    return Unavailable{"no " + std::string(name_of(compute)) + " rate is known for " + gpu.name};
+  const Recipe& recipe = job.training->recipe;
+  for (const DType type : {recipe.compute, fastest_type(recipe)}) {
+    if (peak_of(gpu, type) > 0) continue;
+    return Unavailable{"no " + std::string(name_of(type)) + " rate is known for " + gpu.name};
   }
   if (!gpu.memory_bandwidth) {
     return Unavailable{"no memory bandwidth is known for " + gpu.name};
@@ -308,7 +330,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
     return Seconds(over_closed * model.step(job.parallelism, micro_steps).total());
   };
   const TrainingSpec& training = *job.training;
-  const double peak = peak_of(job.hardware.gpu, training.recipe.compute);
+  const double peak = peak_of(job.hardware.gpu, fastest_type(training.recipe));
   const double tokens = static_cast<double>(training.micro_batch) *
                         static_cast<double>(training.seq_len) * work.micro_steps /
                         static_cast<double>(job.parallelism.ranks_of_a_model());
@@ -317,8 +339,8 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.step = Seconds(step);
   estimate.low = step_at(Outlook::fast);
   estimate.high = step_at(Outlook::slow);
-  estimate.mfu = flops.model.as_double() / (peak * step);
-  estimate.hfu = flops.executed().as_double() / (peak * step);
+  estimate.mfu = flops.required.as_double() / (peak * step);
+  estimate.hfu = flops.computed.as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;
   estimate.ridge_point = peak / job.hardware.gpu.memory_bandwidth->value.value();
   estimate.ops = op_times({work, job, links, prices}, parts);

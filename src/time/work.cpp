@@ -6,6 +6,7 @@
 
 #include "calls.hpp"
 #include "memest/diag/expect.hpp"
+#include "optimizer_products.hpp"
 #include "optimizer_traffic.hpp"
 #include "recomputation.hpp"
 
@@ -80,7 +81,7 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
   work.op = &op;
   work.forward = evaluate(op.forward, temporary_bytes(block, op, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
-  add_calls(work, block, sizes, training.implementation.attention);
+  add_calls(work, block, sizes, training);
   if (training.implementation.framework == Framework::megatron) {
     add_hooks(work, block, sizes, training.recipe);
   }
@@ -97,6 +98,7 @@ void add_parameters(StepWork& work, const Inventory& inventory, const TrainingSp
     if (parameter.trainable) work.trainable += elements;
   }
   work.optimizer_bytes = optimizer_bytes(inventory, training);
+  work.optimizer_products = optimizer_products(inventory, training);
   work.clipping_bytes = gradient_upkeep_bytes(work.trainable, training);
 }
 

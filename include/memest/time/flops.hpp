@@ -20,6 +20,12 @@ struct FlopsEstimate {
   Flops model;     ///< 6·Φ·tokens, of experts the active ones
   Flops palm;      ///< 6·Φ·tokens + 12·L·a·d·s a token
   Flops megatron;  ///< matmuls, and attention with the causal half only
+  /// Of executed() what kernels compute, and what HFU is of: a causal fused attention leaves out
+  /// the half of its scores above the diagonal.
+  Flops computed;
+  /// Of `computed` what MFU is of: one forward and one backward over the step's tokens, nothing
+  /// made again, neither by checkpoints nor inside fused attention's backward.
+  Flops required;
 
   [[nodiscard]] Flops executed() const { return forward + backward; }
 };

@@ -35,24 +35,34 @@ struct PartCost {
   PartCost& operator-=(const PartCost& other);
 };
 
+/// Matrix products of an optimizer step.
+struct ProductCost {
+  double seconds = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
 /// A step of the ranks that take longest, in seconds.
 struct StepSeconds {
-  double forward = 0;     ///< all micro-steps, over the rank of the pipeline that works most
-  double backward = 0;    ///< recompute included
-  double sends = 0;       ///< of that rank to its neighbours in the pipeline
-  double bubble = 0;      ///< what it waits for the others
-  double gradients = 0;   ///< their reduction, as far as it is exposed
-  double embeddings = 0;  ///< tied ones of the first and the last stage
-  double weights = 0;     ///< gathered, as far as exposed
-  double host = 0;        ///< transfers from and to it, as far as exposed
-  double optimizer = 0;   ///< on the host where it is offloaded
-  double clipping = 0;    ///< and zeroing of gradients
+  double forward = 0;        ///< all micro-steps, over the rank of the pipeline that works most
+  double backward = 0;       ///< recompute included
+  double sends = 0;          ///< of that rank to its neighbours in the pipeline
+  double bubble = 0;         ///< what it waits for the others
+  double gradients = 0;      ///< their reduction, as far as it is exposed
+  double embeddings = 0;     ///< tied ones of the first and the last stage
+  double weights = 0;        ///< gathered, as far as exposed
+  double host = 0;           ///< transfers from and to it, as far as exposed
+  double optimizer = 0;      ///< on the host where it is offloaded
+  double products = 0;       ///< of the optimizer step, where it computes more than it moves
+  double clipping = 0;       ///< and zeroing of gradients
+  double product_flops = 0;  ///< of `products`
+  double product_bytes = 0;
   std::int64_t rank = 0;  ///< of the pipeline, that works most
   LawOrigin collectives;  ///< of gradients and weights
 
   [[nodiscard]] double total() const {
     return forward + backward + sends + bubble + gradients + embeddings + weights + host +
-           optimizer + clipping;
+           optimizer + products + clipping;
   }
 };
 
@@ -91,6 +101,7 @@ class PricedModel {
   PartCost front_;                ///< what lies before the layers
   PartCost back_;                 ///< and behind
   double tied_ = 0;               ///< parameters of the table that is the head too
+  ProductCost products_;          ///< of the optimizer step over all parameters
   CheckpointPlan checkpoints_;
 };
 

@@ -51,8 +51,9 @@ struct TimeEstimate {
   Seconds step;
   Seconds low;
   Seconds high;
-  double mfu = 0;  ///< model FLOPs (the `model` convention) over the compute type's peak
-  double hfu = 0;  ///< executed FLOPs over the same peak
+  double mfu = 0;  ///< FlopsEstimate::required over the peak: of fp8 where layers run in it, else
+                   ///< of the compute type
+  double hfu = 0;  ///< FlopsEstimate::computed over the same peak
   double tokens_per_second_per_gpu = 0;
   double ridge_point = 0;   ///< FLOPs a byte at which the datasheet's compute and memory bind alike
   std::vector<OpTime> ops;  ///< of the rank that works most, longest first

@@ -50,6 +50,12 @@ struct BlockWeights {
   double trained_experts = 0;  ///< of these, what other expert-parallel ranks have others of
 };
 
+/// A product of the optimizer step, as often in a step.
+struct OptimizerProduct {
+  MatmulShape shape;
+  double times = 0;
+};
+
 /// One rank's step with all layers of the graph, before shards, pipelines and the collectives of
 /// data parallelism.
 struct StepWork {
@@ -60,8 +66,9 @@ struct StepWork {
   double parameters = 0;
   double trainable = 0;
   double optimizer_bytes = 0;  ///< read and written by one optimizer step over all parameters
-  double clipping_bytes = 0;   ///< the same for clipping and zeroing the gradients
-  double stream_bytes = 0;     ///< what a layer hands to the next
+  std::vector<OptimizerProduct> optimizer_products;  ///< over all parameters
+  double clipping_bytes = 0;          ///< the same for clipping and zeroing the gradients
+  double stream_bytes = 0;            ///< what a layer hands to the next
   std::vector<BlockWeights> weights;  ///< by block
 };
 
