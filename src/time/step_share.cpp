@@ -67,6 +67,10 @@ bool explains_whole_steps(const GpuSpec& gpu, Framework framework) {
   return &row_of(gpu, framework) == &kWholeSteps;
 }
 
+bool is_held_to_recorded_steps(const GpuSpec& gpu, Framework framework) {
+  return framework == Framework::megatron && gpu.compute_capability == "10.0";
+}
+
 bool has_recorded_steps(const GpuSpec& gpu, Framework framework) {
   return &row_of(gpu, framework) != &kElsewhere;
 }

@@ -17,7 +17,11 @@ double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook);
 /// where laws are of calls inside a training loop, and on Hopper.
 bool explains_whole_steps(const GpuSpec& gpu, Framework framework);
 
-/// Whether steps of such a framework were recorded on this kind of GPU.
+/// Whether recorded steps on this kind of GPU were held to the share of other kinds:
+/// Megatron-core's on Blackwell.
+bool is_held_to_recorded_steps(const GpuSpec& gpu, Framework framework);
+
+/// Whether the share is of steps of such a framework on this kind of GPU.
 bool has_recorded_steps(const GpuSpec& gpu, Framework framework);
 
 }  // namespace memest

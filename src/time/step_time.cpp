@@ -234,6 +234,11 @@ std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
            "kernels explain; the interval holds four of five of those steps "
            "(docs/calibration.md)";
   }
+  if (is_held_to_recorded_steps(gpu, framework)) {
+    return "kernel times under sustained load over the share that kernels explain of training "
+           "steps recorded on A100 and H100; 13 of 15 steps of Megatron recorded on B200 lie in "
+           "its interval (docs/calibration.md)";
+  }
   return "kernel times under sustained load over the share that kernels explain of training steps "
          "recorded on A100 and H100; no step was recorded on this kind of GPU, so the interval is "
          "unchecked (docs/calibration.md)";
