@@ -1,7 +1,11 @@
 #include "terminal.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -40,6 +44,22 @@ bool wants_color(Stream stream, ColorWhen when) {
   return environment("NO_COLOR").empty() && environment("TERM") != "dumb" && is_terminal(stream);
 }
 
+constexpr std::size_t kLeastColumns = 60;
+constexpr std::size_t kMostColumns = 160;  // longer lines are hard to follow
+
+/// 0 where nothing says: no terminal, and no COLUMNS in the environment.
+std::size_t columns_at(Stream stream) {
+  winsize size{};
+  const int descriptor = stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO;
+  if (is_terminal(stream) && ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  const std::string_view value = environment("COLUMNS");
+  std::size_t columns = 0;
+  const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), columns);
+  return status == std::errc() && end == value.data() + value.size() ? columns : 0;
+}
+
 }  // namespace
 
 bool is_terminal(Stream stream) {
@@ -50,6 +70,9 @@ RenderOptions render_options_of(Stream stream, ColorWhen when) {
   RenderOptions options;
   options.color = wants_color(stream, when);
   options.unicode = locale_is_utf8();
+  if (const std::size_t columns = columns_at(stream)) {
+    options.columns = std::clamp(columns, kLeastColumns, kMostColumns);
+  }
   return options;
 }
 

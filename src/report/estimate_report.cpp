@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "estimate_json.hpp"
 #include "estimate_sections.hpp"
+#include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "title.hpp"
@@ -69,6 +72,43 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   sections.add("Money", estimate.cost, [&](const CostEstimate& cost) { add_cost(page, cost); });
 }
 
+std::string verdict_line(const MemoryAnswer& answer) {
+  const BytesInterval taken = answer.of_capacity();
+  const std::string peak =
+      fmt::format("peak {} GiB a GPU ({} to {}) of {} GiB", gib_text(taken.expected),
+                  gib_text(taken.low), gib_text(taken.high), gib_text(answer.capacity.bytes));
+  switch (answer.verdict) {
+    case Verdict::fits:
+      return "Fits: " + peak;
+    case Verdict::does_not_fit:
+      return "Does not fit: " + peak;
+    case Verdict::too_close_to_call:
+      return "Too close to call: " + peak;
+  }
+  unreachable("a verdict beyond the enum");
+}
+
+/// What people ask first: does it fit, how long is a step, what does it cost.
+std::vector<Paragraph> summary_of(const JobEstimate& estimate) {
+  std::vector<Paragraph> summary;
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    const Tone tone = memory->verdict == Verdict::fits           ? Tone::good
+                      : memory->verdict == Verdict::does_not_fit ? Tone::bad
+                                                                 : Tone::uncertain;
+    summary.push_back({verdict_line(*memory) + ".", tone});
+  }
+  std::string pace;
+  if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
+    pace = fmt::format("A step takes {} ({} to {}), MFU {}", seconds_text(time->step),
+                       seconds_text(time->low), seconds_text(time->high), percent_text(time->mfu));
+  }
+  if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) {
+    pace += fmt::format("; {} per billion tokens", dollars_text(cost->per_billion_tokens));
+  }
+  if (!pace.empty()) summary.push_back({pace + ".", Tone::strong});
+  return summary;
+}
+
 Page page_of(const Job& job, const JobEstimate& estimate, const Question& question) {
   Page page;
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {
@@ -77,6 +117,7 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
   page.parts.emplace_back(Heading{title_of(job, estimate.parameters.total)});
   page.parts.emplace_back(
       Paragraph{setting_of(job) + "\n" + parameters_text(estimate.parameters), Tone::plain});
+  for (Paragraph& line : summary_of(estimate)) page.parts.emplace_back(std::move(line));
   add_sections(page, job, estimate);
   for (const std::string& assumption : estimate.assumptions) {
     page.parts.emplace_back(Paragraph{"Assumed: " + assumption, Tone::uncertain});
@@ -90,7 +131,7 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
   }
   if (std::holds_alternative<MemoryAnswer>(estimate.memory)) {
     page.parts.emplace_back(Paragraph{
-        fmt::format("Why these numbers: memest explain {}\nWhat else would do: memest plan {}",
+        fmt::format("Why these numbers:\nmemest explain {}\nWhat else would do:\nmemest plan {}",
                     question.spec, question.spec),
         Tone::plain});
   }

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <numeric>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/color.hpp"
@@ -54,21 +57,113 @@ struct Layout {
   }
 };
 
-Layout layout_of(const Table& table, const RenderOptions& options) {
-  Layout layout;
-  for (const Column& column : table.columns) layout.widths.push_back(display_width(column.title));
-  for (const Row& row : table.rows) {
-    if (!row.marker.empty()) layout.indent = kIndent + 1;
-    const bool spans = row.cells.size() < table.columns.size();
-    for (std::size_t i = 0; i + (spans ? 1 : 0) < row.cells.size(); ++i) {
-      layout.widths[i] = std::max(layout.widths[i], display_width(row.cells[i]));
+/// Columns that a narrow screen misses least, those first.
+constexpr std::array<std::string_view, 19> kMissedLeast = {
+    "formula",  "bytes",  "source",    "page-locked", "date", "what it counts", "FLOP/B",
+    "bound by", "MFU",    "tokens/s",  "of GiB",      "peak", "micro",          "reserved, GiB",
+    "seconds",  "active", "recompute", "layout",      "ZeRO"};
+
+/// A first column up to this width names the rows and is not broken into lines.
+constexpr std::size_t kNameColumns = 30;
+
+/// Columns of the longest piece that a line cannot be broken within: a word, or a part of a formula
+/// up to a sign.
+std::size_t longest_piece(std::string_view text) {
+  std::size_t longest = 0;
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    for (const std::string_view sign :
+         {std::string_view(" "), std::string_view("·"), std::string_view("*"),
+          std::string_view("+"), std::string_view("/"), std::string_view(",")}) {
+      const std::size_t at = text.find(sign);
+      if (at != std::string_view::npos) end = std::min(end, at + sign.size());
+    }
+    const std::string_view piece = text.substr(0, end);
+    longest = std::max(longest, display_width(piece.substr(0, piece.find(' '))));
+    text.remove_prefix(end);
+  }
+  return longest;
+}
+
+/// Whether the cell is the last of a row that has fewer than columns, and so takes the rest.
+bool spans(const Table& table, const Row& row, std::size_t cell) {
+  return cell + 1 == row.cells.size() && row.cells.size() < table.columns.size();
+}
+
+/// The widths that the cells ask for, or the least ones without a broken word.
+std::vector<std::size_t> widths_of(const Table& table, bool least) {
+  std::vector<std::size_t> widths;
+  const auto width_of = [least](std::size_t column, const std::string& cell) {
+    const std::size_t whole = display_width(cell);
+    if (!least || (column == 0 && whole <= kNameColumns)) return whole;
+    const std::size_t indent = std::min(cell.find_first_not_of(' '), cell.size());
+    return indent + longest_piece(std::string_view(cell).substr(indent));
+  };
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    widths.push_back(width_of(i, table.columns[i].title));
+    for (const Row& row : table.rows) {
+      if (i >= row.cells.size() || spans(table, row, i)) continue;
+      widths[i] = std::max(widths[i], width_of(i, row.cells[i]));
     }
   }
-  if (layout.total() > options.columns) layout.gap = kNarrowGap;
-  while (layout.total() > options.columns) {
-    --*std::max_element(layout.widths.begin(), layout.widths.end());
+  return widths;
+}
+
+/// The layout within `columns`; words are broken where it cannot be otherwise.
+Layout layout_of(const Table& table, std::size_t columns) {
+  Layout layout;
+  layout.widths = widths_of(table, false);
+  const bool marked = std::any_of(table.rows.begin(), table.rows.end(),
+                                  [](const Row& row) { return !row.marker.empty(); });
+  if (marked) layout.indent = kIndent + 1;
+  if (layout.total() > columns) layout.gap = kNarrowGap;
+  const std::vector<std::size_t> least = widths_of(table, true);
+  while (layout.total() > columns) {
+    std::size_t widest = 0;
+    bool found = false;
+    for (std::size_t i = 0; i < layout.widths.size(); ++i) {
+      if (layout.widths[i] <= least[i]) continue;
+      if (!found || layout.widths[i] > layout.widths[widest]) widest = i;
+      found = true;
+    }
+    if (!found)
+      widest = static_cast<std::size_t>(
+          std::max_element(layout.widths.begin(), layout.widths.end()) - layout.widths.begin());
+    --layout.widths[widest];
   }
   return layout;
+}
+
+/// Whether the table stands within `columns` without a broken word.
+bool stands(const Table& table, std::size_t columns) {
+  Layout layout;
+  layout.widths = widths_of(table, true);
+  layout.indent = kIndent + 1;
+  layout.gap = kNarrowGap;
+  return layout.total() <= columns;
+}
+
+void drop_column(Table& table, std::size_t column) {
+  for (Row& row : table.rows) {
+    if (column >= row.cells.size() || spans(table, row, column)) continue;
+    row.cells.erase(row.cells.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(column));
+}
+
+/// Takes columns out until the rest stands; their titles.
+std::string drop_columns(Table& table, std::size_t columns) {
+  std::string dropped;
+  for (const std::string_view title : kMissedLeast) {
+    if (stands(table, columns)) break;
+    const auto column =
+        std::find_if(table.columns.begin(), table.columns.end(),
+                     [title](const Column& candidate) { return candidate.title == title; });
+    if (column == table.columns.end() || table.columns.size() < 3) continue;
+    dropped += (dropped.empty() ? "" : ", ") + column->title;
+    drop_column(table, static_cast<std::size_t>(column - table.columns.begin()));
+  }
+  return dropped;
 }
 
 std::string padded(std::string_view text, std::size_t width, Align align) {
@@ -120,8 +215,9 @@ Table printable_table(Table table, const RenderOptions& options) {
 }
 
 void append(std::string& out, const Table& as_given, const RenderOptions& options) {
-  const Table table = printable_table(as_given, options);
-  const Layout layout = layout_of(table, options);
+  Table table = printable_table(as_given, options);
+  const std::string dropped = drop_columns(table, options.columns);
+  const Layout layout = layout_of(table, options.columns);
   Row titles;
   titles.tone = Tone::faint;
   for (const Column& column : table.columns) titles.cells.push_back(column.title);
@@ -129,12 +225,66 @@ void append(std::string& out, const Table& as_given, const RenderOptions& option
                                   [](const std::string& title) { return !title.empty(); });
   if (titled) append_row(out, table, layout, titles, options);
   for (const Row& row : table.rows) append_row(out, table, layout, row, options);
+  if (dropped.empty()) return;
+  const std::string note = "Left out at this width: " + dropped + ".";
+  for (const std::string& line : lines_of(note, {options.columns, 0, false})) {
+    out += toned(line, Tone::faint, options) + '\n';
+  }
 }
 
+/// A command in lines that a shell reads as one: broken between its words, never within quotes.
+std::vector<std::string> command_lines(std::string_view command, std::size_t columns) {
+  constexpr std::string_view kContinues = " \\";
+  constexpr std::string_view kHanging = "    ";
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  for (const char sign : command) {
+    if (sign == '\'') quoted = !quoted;
+    if (sign == ' ' && !quoted) {
+      words.emplace_back();
+    } else {
+      words.back() += sign;
+    }
+  }
+  // An option stays with its value.
+  std::vector<std::string> pieces;
+  for (const std::string& word : words) {
+    const bool value = !pieces.empty() && pieces.back().rfind("--", 0) == 0 &&
+                       pieces.back().find(' ') == std::string::npos && word.rfind("--", 0) != 0;
+    if (value) {
+      pieces.back() += " " + word;
+    } else {
+      pieces.push_back(word);
+    }
+  }
+  std::vector<std::string> lines;
+  for (const std::string& piece : pieces) {
+    const bool fits =
+        !lines.empty() &&
+        display_width(lines.back()) + 1 + display_width(piece) + kContinues.size() <= columns;
+    if (fits) {
+      lines.back() += " " + piece;
+    } else {
+      if (!lines.empty()) lines.back() += kContinues;
+      lines.push_back(lines.empty() ? piece : std::string(kHanging) + piece);
+    }
+  }
+  return lines;
+}
+
+/// A line that begins with the program's name is a command, to be pasted.
 void append(std::string& out, const Paragraph& paragraph, const RenderOptions& options) {
-  const std::string text = printable(paragraph.text, options);
-  for (const std::string& line : lines_of(text, {options.columns, 0, true})) {
-    out += toned(line, paragraph.tone, options) + '\n';
+  constexpr std::string_view kCommand = "memest ";
+  std::string_view text = paragraph.text;
+  for (bool more = true; more;) {
+    const std::size_t line_break = text.find('\n');
+    more = line_break != std::string_view::npos;
+    const std::string shown = printable(text.substr(0, line_break), options);
+    const std::vector<std::string> lines = shown.rfind(kCommand, 0) == 0
+                                               ? command_lines(shown, options.columns)
+                                               : lines_of(shown, {options.columns, 0, true});
+    for (const std::string& line : lines) out += toned(line, paragraph.tone, options) + '\n';
+    if (more) text.remove_prefix(line_break + 1);
   }
 }
 
@@ -143,6 +293,13 @@ void append(std::string& out, const Heading& heading, const RenderOptions& optio
 }
 
 void append(std::string& out, const Figure& figure, const RenderOptions& options) {
+  std::size_t widest = 0;
+  for (const std::string& line : figure.lines) widest = std::max(widest, display_width(line));
+  if (widest > options.columns) {
+    append(out, Paragraph{"The drawing needs " + std::to_string(widest) + " columns.", Tone::faint},
+           options);
+    return;
+  }
   for (const std::string& line : figure.lines) {
     out += without_trailing_spaces(printable(line, options)) + '\n';
   }

@@ -155,7 +155,22 @@ std::string left_out_text(const PlanAnswer& answer) {
       best, refused);
 }
 
-Paragraph conclusion_of(const PlanAnswer& answer) {
+/// "micro-batch 2, recompute none, ZeRO 1; at most 174.8 of 177.3 GiB, 31.3 s a step".
+std::string choice_text(const PlanVerdict& verdict, Splits splits) {
+  const PlanCandidate& candidate = verdict.candidate;
+  const std::string layout = splits == Splits::layers
+                                 ? layout_text(candidate.parallelism)
+                                 : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
+  std::string text = fmt::format("micro-batch {}, recompute {}, {}; at most {} of {} GiB",
+                                 candidate.micro_batch, text_of(candidate.recompute), layout,
+                                 gib_text(verdict.high), gib_text(verdict.capacity));
+  if (const auto* time = std::get_if<TimeEstimate>(&verdict.time)) {
+    text += fmt::format(", {} a step", seconds_text(time->step));
+  }
+  return text;
+}
+
+Paragraph conclusion_of(const PlanAnswer& answer, Splits splits) {
   if (answer.best.empty()) return {"Nothing fits.", Tone::bad};
   const PlanVerdict& first = answer.best.front();
   if (first.verdict != Verdict::fits) {
@@ -163,9 +178,12 @@ Paragraph conclusion_of(const PlanAnswer& answer) {
   }
   const auto* cost = std::get_if<CostEstimate>(&first.cost);
   const std::string name = fmt::format("{} × {}", first.candidate.gpus, first.candidate.gpu->slug);
-  if (cost == nullptr) return {fmt::format("No price is known; first: {}.", name), Tone::strong};
-  return {fmt::format("Cheapest: {}, {} per billion tokens.", name,
-                      dollars_text(cost->per_billion_tokens)),
+  const std::string choice = choice_text(first, splits);
+  if (cost == nullptr) {
+    return {fmt::format("No price is known; first: {}: {}.", name, choice), Tone::strong};
+  }
+  return {fmt::format("Cheapest: {}, {} per billion tokens: {}.", name,
+                      dollars_text(cost->per_billion_tokens), choice),
           Tone::strong};
 }
 
@@ -252,16 +270,17 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   if (std::string legend = shards_legend(answer); !legend.empty()) {
     page.parts.emplace_back(Paragraph{std::move(legend), Tone::faint});
   }
-  page.parts.emplace_back(conclusion_of(answer));
   page.parts.emplace_back(Paragraph{left_out_text(answer) + provenance_of(answer), Tone::faint});
   if (view.front) {
     page.parts.emplace_back(Heading{"Not worse than any other in everything"});
     page.parts.emplace_back(front_table(answer, splits));
   }
   add_choice(page, answer, view);
+  // Last, where a reader of a long answer looks: what won, and how to ask on.
+  page.parts.emplace_back(conclusion_of(answer, splits));
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
   if (!has_candidate(first)) return page;
-  page.parts.emplace_back(Paragraph{"Why these numbers: memest explain " + question.spec + " " +
+  page.parts.emplace_back(Paragraph{"Why these numbers:\nmemest explain " + question.spec + " " +
                                         flags_of(first.candidate, splits),
                                     Tone::plain});
   return page;

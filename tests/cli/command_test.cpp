@@ -46,14 +46,12 @@ void check_lines_fit(const std::string& text) {
   }
 }
 
-/// The command at the end of a plan, its line breaks undone.
+/// The command at the end of a plan, as it would be pasted.
 std::string explaining_command(const std::string& plan) {
-  const std::string lead = "Why these numbers: ";
+  const std::string lead = "Why these numbers:\n";
   const std::size_t begin = plan.find(lead);
   REQUIRE(begin != std::string::npos);
-  std::string command = plan.substr(begin + lead.size());
-  std::replace(command.begin(), command.end(), '\n', ' ');
-  return command;
+  return plan.substr(begin + lead.size());
 }
 
 /// What the first rank, or the first plan, of an answer in JSON takes of its device.
