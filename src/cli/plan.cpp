@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include "memest/reader/read_job.hpp"
 #include "memest/report/largest_report.hpp"
 #include "memest/report/plan_report.hpp"
+#include "progress.hpp"
 #include "spec.hpp"
 
 namespace memest {
@@ -53,8 +57,33 @@ void choose_replays(const Arguments& arguments, PlanRequest& request) {
       arguments.format == Format::text || arguments.format == Format::markdown;
   request.finalists = read_by_people ? kShownPlans : request.gpus.size() * request.counts.size();
   request.misses = read_by_people ? kShownRefusals : request.finalists;
-  request.front = arguments.front || arguments.format == Format::json;
+  request.front = arguments.front;
 }
+
+/// How far a long search is. Threads report steps; few of those are shown.
+class SearchProgress {
+ public:
+  SearchProgress(const Arguments& arguments, const Surroundings& surroundings)
+      : line_(surroundings.err, arguments.quiet) {}
+
+  void operator()(PlanStep step) {
+    const std::scoped_lock lock(mutex_);
+    ++(step == PlanStep::layout ? layouts_ : replays_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    constexpr std::chrono::milliseconds kPause{200};
+    next_ = now + kPause;
+    line_.show(layouts_, "layouts tried, " + std::to_string(replays_) + " candidates replayed");
+  }
+
+ private:
+  ProgressLine line_;
+  std::mutex mutex_;
+  std::size_t layouts_ = 0;
+  std::size_t replays_ = 0;
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(1);  // short work shows nothing
+};
 
 std::size_t threads_of(const Arguments& arguments) {
   if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
@@ -89,6 +118,8 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
                       .objective = arguments.objective,
                       .threads = threads_of(arguments)};
   choose_replays(arguments, request);
+  SearchProgress progress(arguments, surroundings);
+  request.on_step = [&progress](PlanStep step) { progress(step); };
   if (arguments.tokens) request.deadline = {*arguments.tokens, *arguments.within};
   Arguments chosen = arguments;  // the next command names the GPU that was found
   chosen.gpus.clear();

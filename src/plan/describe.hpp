@@ -24,6 +24,7 @@ class Describer {
   [[nodiscard]] Job job_of(const PlanCandidate& candidate) const;
   /// What `estimate` answers for the job's memory; none where it is not lowered.
   [[nodiscard]] std::optional<CandidateMemory> memory_of(const Job& job, Follow follow) {
+    if (request_.on_step) request_.on_step(PlanStep::replay);
     return replays_.of(job, follow);
   }
   /// Setting, bytes by the closed form, time and money.

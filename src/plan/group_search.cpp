@@ -26,6 +26,7 @@ class GroupSearch {
   Group answer() {
     for (const Parallelism& layout : layout_choices(job_, group_.gpus)) {
       ++group_.layouts;
+      if (space_.request.on_step) space_.request.on_step(PlanStep::layout);
       enter(layout);
       const std::vector<BatchChoice>& batches = batches_of(layout);
       for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {

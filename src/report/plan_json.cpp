@@ -91,7 +91,11 @@ Json plan_json(const PlanAnswer& answer, const Question& question, const PlanVie
   } else {
     json["best"] = json_of(answer.best);
     json["refused"] = json_of(answer.refused);
-    json["front"] = json_of(answer.front);
+    if (view.front) {
+      json["front"] = json_of(answer.front);
+    } else {
+      put_null(json, "front", "every plan of the front is replayed: asked for with --front");
+    }
   }
   json["candidates"] = answer.candidates;
   json["reasons"] = Json::array();

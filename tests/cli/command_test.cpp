@@ -54,7 +54,7 @@ std::string explaining_command(const std::string& plan) {
   return plan.substr(begin + lead.size());
 }
 
-/// What the first rank, or the first plan, of an answer in JSON takes of its device.
+/// What the first rank of an estimate in JSON takes of its device.
 std::string first_device_bytes(const std::string& json) {
   const std::string key = "\"device_bytes\": ";
   const std::size_t begin = json.find(key);
@@ -96,8 +96,9 @@ TEST_CASE(
     estimate.replace(estimate.find(verb), verb.size(), "memest estimate --format json");
     const Ran estimated = run_shell(estimate);
     CHECK(estimated.code == 0);  // it fits
-    const Ran planned = run_shell("memest plan " + spec + " " + flags + " --format json");
-    CHECK(first_device_bytes(estimated.out) == first_device_bytes(planned.out));
+    const Ran planned =
+        run_shell("memest plan " + spec + " " + flags + " --format csv | sed -n 2p | cut -d, -f8");
+    CHECK(first_device_bytes(estimated.out) + "\n" == planned.out);
   }
 }
 

@@ -230,6 +230,21 @@ TEST_CASE("no answer of a plan depends on the number of threads") {
   }
 }
 
+TEST_CASE("a search says what it does, and answers the same for it") {
+  Plans plans(4);
+  PlanRequest request = plans.draw_on("rtx-4090");
+  const Question question{"spec.yaml", "test"};
+  const auto answer = [&] {
+    return report_plan(request, search_plans(request), question, {.front = true}).json;
+  };
+  const std::string unwatched = answer();
+  std::array<int, 2> steps{};
+  request.on_step = [&steps](PlanStep step) { ++steps[static_cast<std::size_t>(step)]; };
+  CHECK(answer() == unwatched);
+  CHECK(steps[static_cast<std::size_t>(PlanStep::layout)] > 0);
+  CHECK(steps[static_cast<std::size_t>(PlanStep::replay)] > 0);
+}
+
 TEST_CASE("ranks of ZeRO are cut into flat parts of their own number, whoever asks first") {
   PlanRequest request;
   request.job =

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -62,6 +63,9 @@ struct Deadline {
   Seconds within;
 };
 
+/// What a search does next.
+enum class PlanStep : std::uint8_t { layout, replay };
+
 struct PlanRequest {
   Job job;  ///< model and training; hardware.gpu is not used
   std::vector<GpuSpec> gpus;
@@ -76,6 +80,8 @@ struct PlanRequest {
   std::size_t finalists = 0;
   std::size_t misses = 0;  ///< of PlanAnswer::refused so many that lack least are, with levers
   bool front = true;       ///< whether PlanAnswer::front is asked for
+  /// Called by the search's threads, thousands of times a second.
+  std::function<void(PlanStep)> on_step = {};
 };
 
 /// How many candidates were refused for one reason.
