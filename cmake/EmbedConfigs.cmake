@@ -1,6 +1,6 @@
-# memest_embed_configs(OUTPUT): a C++ source that holds every file under configs/, so that the tool needs no data folder beside
-# it. The files are found by a glob, unlike sources: a catalog grows by dropping a file in, and CONFIGURE_DEPENDS makes the next
-# build see it.
+# memest_embed_configs(OUTPUT): a C++ source that holds every file under configs/ and its tree, so that the tool needs no data
+# folder beside it and parses nothing of its own when it runs. A program writes it that has the library's own parser. The files are
+# found by a glob, unlike sources: a catalog grows by dropping a file in, and CONFIGURE_DEPENDS makes the next build see it.
 function(memest_embed_configs output)
   file(
     GLOB_RECURSE configs CONFIGURE_DEPENDS
@@ -10,13 +10,22 @@ function(memest_embed_configs output)
   list(SORT configs)
   list(TRANSFORM configs PREPEND ${PROJECT_SOURCE_DIR}/configs/ OUTPUT_VARIABLE config_paths)
   string(REPLACE ";" "\n" config_list "${configs}")
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/configs.txt CONTENT "${config_list}")
-  set(script ${PROJECT_SOURCE_DIR}/cmake/WriteEmbeddedConfigs.cmake)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/configs.txt CONTENT "${config_list}\n")
+
+  set(reader ${PROJECT_SOURCE_DIR}/src/reader)
+  add_executable(
+    memest_embed ${PROJECT_SOURCE_DIR}/cmake/embed_configs.cpp ${reader}/json.cpp ${reader}/text.cpp ${reader}/value.cpp
+                 ${reader}/yaml.cpp
+  )
+  target_compile_features(memest_embed PRIVATE cxx_std_20)
+  target_include_directories(memest_embed PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(memest_embed PRIVATE memest::diag memest::units yaml-cpp::yaml-cpp memest_warnings)
+  set_target_properties(memest_embed PROPERTIES CXX_EXTENSIONS OFF)
+
   add_custom_command(
     OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -D FOLDER=${PROJECT_SOURCE_DIR}/configs -D LIST=${PROJECT_BINARY_DIR}/configs.txt
-            -D OUTPUT=${output} -P ${script}
-    DEPENDS ${config_paths} ${PROJECT_BINARY_DIR}/configs.txt ${script}
+    COMMAND memest_embed ${PROJECT_SOURCE_DIR}/configs ${PROJECT_BINARY_DIR}/configs.txt ${output}
+    DEPENDS ${config_paths} ${PROJECT_BINARY_DIR}/configs.txt memest_embed
     COMMENT "Embedding configs/"
     VERBATIM
   )

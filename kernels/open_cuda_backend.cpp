@@ -12,12 +12,15 @@ namespace memest {
 namespace {
 
 /// Beside the executable, in the lib folder beside its folder, or else where the loader looks.
+/// Where nobody says which executable runs (no /proc), only there: a relative path would be one of
+/// the current folder, which is whose it may be.
 std::filesystem::path module_path() {
   std::error_code unknown;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+  if (unknown || !folder.is_absolute()) return kernels::kGpuModule;
   for (const auto& path :
        {folder / kernels::kGpuModule, folder.parent_path() / "lib" / kernels::kGpuModule}) {
-    if (path.has_parent_path() && std::filesystem::exists(path, unknown)) return path;
+    if (std::filesystem::exists(path, unknown)) return path;
   }
   return kernels::kGpuModule;
 }

@@ -13,6 +13,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/units/int128.hpp"
+#include "overwritten.hpp"
 #include "terminal.hpp"
 #include "write.hpp"
 
@@ -62,6 +63,9 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
   const Checked<Arguments> arguments = parse_arguments(command, words);
   if (!arguments.ok()) return deliver({ExitCode::bad_input, "", arguments.diagnostics()}, {});
   if (arguments.value().help) return deliver({ExitCode::yes, help_page(command), {}}, {});
+  if (Diagnostics mistakes = find_overwritten(arguments.value()); !mistakes.empty()) {
+    return deliver({ExitCode::bad_input, "", std::move(mistakes)}, {});
+  }
   Surroundings surroundings;
   surroundings.out = render_options_of(Stream::out, arguments.value().color);
   surroundings.version = kVersion;
@@ -121,6 +125,8 @@ ExitCode run_guarded(std::span<const std::string> words) {
 int main(int argc, char** argv) {
   // A reader that goes away (`memest ... | head`) shows as a failed write, not as a signal.
   std::signal(SIGPIPE, SIG_IGN);
+  // So does a limit on the size of files: what was written until then goes away.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> words(argv + 1, argv + argc);
   try {
     return static_cast<int>(memest::run_guarded(words));

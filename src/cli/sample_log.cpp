@@ -1,15 +1,18 @@
 #include "sample_log.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
 
 #include "memest/diag/environment.hpp"
 #include "memest/reader/samples.hpp"
-#include "write.hpp"
 
 namespace memest {
 namespace {
@@ -20,43 +23,62 @@ namespace {
                          "': " + std::strerror(error));
 }
 
-std::string whole_lines_of(const std::string& path) {
+using OpenLog = std::unique_ptr<std::FILE, SampleLog::Close>;
+
+std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail("read", path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return text.substr(0, text.rfind('\n') + 1);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 std::vector<Sample> read_part(const std::string& path) {
-  if (!std::filesystem::exists(path)) return {};
-  const std::string text = whole_lines_of(path);
+  std::string text = text_of(path);
+  text.erase(text.rfind('\n') + 1);
   if (text.empty() || text == sample_head()) return {};
   if (!text.starts_with(sample_head())) {
     throw EnvironmentError("'" + path + "' is of another memest: remove it to measure anew");
   }
-  write_file(path, text);
   const Checked<SampleTable> table = read_samples(path);
   if (table.ok()) return table.value().samples();
   throw EnvironmentError("'" + path + "' has no good sample: remove it to measure anew");
 }
 
+/// Whether `path` still names the open file: a run that ended in between has renamed it.
+bool names(const std::string& path, int descriptor) {
+  struct stat by_name {};
+  struct stat open_file {};
+  return stat(path.c_str(), &by_name) == 0 && fstat(descriptor, &open_file) == 0 &&
+         by_name.st_dev == open_file.st_dev && by_name.st_ino == open_file.st_ino;
+}
+
+/// The file at `path`, made where there is none, and nobody else's until it is closed.
+OpenLog open_alone(const std::string& path) {
+  constexpr mode_t kNewFileMode = 0666;  // less the umask
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kNewFileMode);
+  if (descriptor < 0) fail("write", path);
+  OpenLog file(fdopen(descriptor, "ab"));
+  if (file == nullptr) fail("write", path);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && names(path, descriptor)) return file;
+  throw EnvironmentError("another calibration writes '" + path +
+                         "': wait for it, or choose another --output");
+}
+
 }  // namespace
 
-SampleLog::SampleLog(std::string path) : path_(std::move(path)), before_(read_part(part_path())) {
-  write_file(part_path(), write_samples(before_));
-  file_ = std::fopen(part_path().c_str(), "ab");
-  if (file_ == nullptr) fail("write", part_path());
+SampleLog::SampleLog(std::string path) : path_(std::move(path)), file_(open_alone(part_path())) {
+  before_ = read_part(part_path());
+  const std::string text = write_samples(before_);
+  if (text == text_of(part_path())) return;
+  if (ftruncate(fileno(file_.get()), 0) != 0) fail("write", part_path());
+  write(text);
 }
 
-SampleLog::~SampleLog() {
-  if (file_ != nullptr) std::fclose(file_);
+void SampleLog::write(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
+  if (!written || std::fflush(file_.get()) != 0) fail("write", part_path());
 }
 
-void SampleLog::add(const Sample& sample) {
-  const std::string line = sample_line(sample);
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size();
-  if (!written || std::fflush(file_) != 0) fail("write", part_path());
-}
+void SampleLog::add(const Sample& sample) { write(sample_line(sample)); }
 
 void SampleLog::finish() {
   if (std::rename(part_path().c_str(), path_.c_str()) != 0) fail("write", path_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,8 @@ class SampleLog {
  public:
   /// Samples are to be in `path` in the end; until then in part_path(). What a run before left
   /// there is read; half a line at its end is dropped. Throws EnvironmentError where that file
-  /// cannot be read or written or is of another form.
+  /// cannot be read or written, is of another form or is another run's that has not ended.
   explicit SampleLog(std::string path);
-  SampleLog(const SampleLog&) = delete;
-  SampleLog& operator=(const SampleLog&) = delete;
-  ~SampleLog();
 
   [[nodiscard]] std::string part_path() const { return path_ + ".part"; }
   /// Those of the run before.
@@ -29,10 +27,16 @@ class SampleLog {
   /// The file gets its name.
   void finish();
 
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
  private:
+  void write(const std::string& text);
+
   std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;  ///< locked
   std::vector<Sample> before_;
-  std::FILE* file_ = nullptr;
 };
 
 }  // namespace memest

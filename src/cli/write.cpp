@@ -1,5 +1,7 @@
 #include "write.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,9 +19,9 @@ namespace {
 }
 
 struct OpenFile {
-  /// Opens `name`; a failure is told of `path`, which is what the user asked for.
-  OpenFile(const std::string& name, const std::string& path)
-      : stream(std::fopen(name.c_str(), "wb")) {
+  /// Takes a descriptor; a negative one is a failure of `path`, which is what the user asked for.
+  OpenFile(int descriptor, const std::string& path)
+      : stream(descriptor < 0 ? nullptr : fdopen(descriptor, "wb")) {
     if (stream == nullptr) fail("cannot write '" + path + "'", errno);
   }
   OpenFile(const OpenFile&) = delete;
@@ -38,21 +40,43 @@ struct OpenFile {
   std::FILE* stream;
 };
 
-/// A file beside the target that goes away unless it was renamed.
+constexpr mode_t kNewFileMode = 0666;  ///< less the umask
+constexpr mode_t kModeBits = 07777;
+
+/// A new file beside the target that goes away unless it was renamed. Its name is one that nothing
+/// has yet, be it a link that somebody put there.
 struct FileBeside {
-  explicit FileBeside(const std::string& path)
-      : name(path + ".memest-" + std::to_string(getpid())) {}
+  explicit FileBeside(const std::string& path) {
+    const std::string stem = path + ".memest-" + std::to_string(getpid());
+    constexpr int kMostTries = 100;
+    for (int i = 0; i < kMostTries && descriptor < 0; ++i) {
+      name = i == 0 ? stem : stem + "-" + std::to_string(i);
+      descriptor = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode);
+      if (descriptor < 0 && errno != EEXIST) break;
+    }
+    if (descriptor < 0) name.clear();
+  }
   FileBeside(const FileBeside&) = delete;
   FileBeside& operator=(const FileBeside&) = delete;
   ~FileBeside() {
     if (!name.empty()) std::remove(name.c_str());
   }
 
-  std::string name;
+  std::string name;  ///< empty: there is none, or it is the target now
+  int descriptor = -1;
 };
 
 void write_all(OpenFile& file, std::string_view text, const std::string& path) {
   if (std::fwrite(text.data(), 1, text.size(), file.stream) != text.size() || !file.close()) {
+    fail("cannot write '" + path + "'", errno);
+  }
+}
+
+/// The file that is replaced may be written, and its permissions go to the new one.
+void take_mode(const std::string& target, int descriptor, const std::string& path) {
+  struct stat before {};
+  if (stat(target.c_str(), &before) != 0) return;  // a new file
+  if (access(target.c_str(), W_OK) != 0 || fchmod(descriptor, before.st_mode & kModeBits) != 0) {
     fail("cannot write '" + path + "'", errno);
   }
 }
@@ -69,7 +93,7 @@ void write_file(const std::string& path, std::string_view text) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    OpenFile file(path, path);
+    OpenFile file(open(path.c_str(), O_WRONLY | O_CLOEXEC), path);
     write_all(file, text, path);
     return;
   }
@@ -77,7 +101,8 @@ void write_file(const std::string& path, std::string_view text) {
   const std::string target =
       std::filesystem::exists(status) ? std::filesystem::canonical(path).string() : path;
   FileBeside beside(target);
-  OpenFile file(beside.name, path);
+  OpenFile file(beside.descriptor, path);
+  take_mode(target, beside.descriptor, path);
   write_all(file, text, path);
   if (std::rename(beside.name.c_str(), target.c_str()) != 0)
     fail("cannot write '" + path + "'", errno);

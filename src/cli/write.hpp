@@ -12,7 +12,8 @@ namespace memest {
 void write_stream(std::FILE* stream, std::string_view text);
 
 /// Writes `text` beside `path` and renames it there, so that no reader ever sees half of it and a
-/// failure leaves the old file. A device or a pipe is written as it is. Throws EnvironmentError.
+/// failure leaves the old file. A file that is replaced keeps its permissions; one that may not be
+/// written is not. A device or a pipe is written as it is. Throws EnvironmentError.
 void write_file(const std::string& path, std::string_view text);
 
 }  // namespace memest

@@ -1,7 +1,9 @@
 #include "ledger_terms.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "memest/diag/expect.hpp"
@@ -67,6 +69,20 @@ void bind_stage(Bindings& bindings, const Graph& graph, const Job& job, std::int
            most_in_flight(parallelism.schedule, place, job.training->gradient_accumulation));
 }
 
+/// A graph of many blocks has many terms of one name.
+std::size_t hash_of(const LedgerTerm& term) {
+  constexpr std::size_t kOddFactor = 0x9E3779B97F4A7C15U;  // 2^64 over the golden ratio
+  std::size_t hash = std::hash<std::string>{}(term.name);
+  const auto mix = [&hash](auto number) {
+    hash = (hash ^ static_cast<std::size_t>(number)) * kOddFactor;
+  };
+  for (const Monomial& monomial : term.formula.monomials()) {
+    mix(monomial.coefficient.numerator());
+    mix(monomial.coefficient.denominator());
+  }
+  return hash;
+}
+
 }  // namespace
 
 LedgerTerms::LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
@@ -81,14 +97,16 @@ LedgerTerms::LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeli
 }
 
 std::uint16_t LedgerTerms::add(LedgerTerm term) {
-  const auto [begin, end] = by_name_.equal_range(term.name);
+  const std::size_t hash = hash_of(term);
+  const auto [begin, end] = by_hash_.equal_range(hash);
   for (auto found = begin; found != end; ++found) {
-    if (ledger_.terms[found->second].formula == term.formula) return found->second;
+    const LedgerTerm& known = ledger_.terms[found->second];
+    if (known.name == term.name && known.formula == term.formula) return found->second;
   }
   expect(ledger_.terms.size() < std::numeric_limits<std::uint16_t>::max(),
          "a ledger's terms are counted in 16 bits");
   const auto index = static_cast<std::uint16_t>(ledger_.terms.size());
-  by_name_.emplace(term.name, index);
+  by_hash_.emplace(hash, index);
   ledger_.terms.push_back(std::move(term));
   return index;
 }

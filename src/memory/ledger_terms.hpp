@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "memest/memory/ledger.hpp"
@@ -47,7 +47,7 @@ class LedgerTerms {
 
   Ledger ledger_;
   std::vector<std::string> kinds_;
-  std::multimap<std::string, std::uint16_t> by_name_;
+  std::unordered_multimap<std::size_t, std::uint16_t> by_hash_;  ///< of name and formula
 };
 
 /// The values of kSizeSymbols in `bindings`.

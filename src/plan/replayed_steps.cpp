@@ -1,5 +1,6 @@
 #include "replayed_steps.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -15,6 +16,12 @@ OutsideBytes outside_of(const MemoryEstimate& estimate) {
 
 constexpr ReplayDevice kUnlimitedDevice{
     .total = kMostReplayed, .available = kMostReplayed, .limit = {}};
+
+/// Whether no allocator whatever can run what the program asks for at once.
+bool is_hopeless(const StepReplay& unpressed, const ReplayDevice& device) {
+  const Bytes room = std::min(device.available, device.limit.value_or(device.available));
+  return unpressed.statistics.requested.peak > room;
+}
 
 }  // namespace
 
@@ -35,10 +42,12 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   if (steps.unpressed().out_of_memory) {
     return Unavailable{kBeyondReplay};
   }
-  if (steps.step.replay.out_of_memory && !job.allocator.expandable_segments) {
+  const ReplayDevice device = replay_device_of(job);
+  if (steps.step.replay.out_of_memory && !job.allocator.expandable_segments &&
+      !is_hopeless(steps.unpressed(), device)) {
     AllocatorSettings expandable = job.allocator;
     expandable.expandable_segments = true;
-    steps.expandable = replay_steps(timeline, expandable, replay_device_of(job));
+    steps.expandable = replay_steps(timeline, expandable, device);
   }
   return steps;
 }

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "catalog_files.hpp"
 #include "check.hpp"
-#include "memest/reader/embedded_configs.hpp"
+#include "embedded_trees.hpp"
 #include "memest/reader/profile.hpp"
 #include "memest/spec/sibling.hpp"
 #include "scalar.hpp"
@@ -57,36 +58,53 @@ std::vector<std::string> all_gpu_names() {
   return names;
 }
 
-/// Every GPU of the catalog that has a profile, with it.
-const std::vector<GpuSpec>& measured_gpus() {
-  static const std::vector<GpuSpec> kMeasured = [] {
+/// The GPUs of the catalog that have a profile, each file read when it is asked for.
+class MeasuredGpus {
+ public:
+  /// The GPU with its own profile, where there is one, and those of its siblings.
+  GpuSpec with_profiles(GpuSpec gpu) {
+    std::vector<std::pair<double, GpuSpec*>> siblings;
+    for (GpuSpec& measured : gpus_) {
+      if (measured.slug == gpu.slug) {
+        gpu.profile = profile_of(measured);
+      } else if (const auto distance = distance_between(gpu, measured)) {
+        siblings.emplace_back(*distance, &measured);
+      }
+    }
+    std::sort(siblings.begin(), siblings.end());
+    for (const auto& [distance, measured] : siblings) {
+      profile_of(*measured);
+      gpu.siblings.push_back(sibling_of(gpu, *measured));
+    }
+    return gpu;
+  }
+
+ private:
+  static std::shared_ptr<const GpuProfile> profile_of(GpuSpec& measured) {
+    if (measured.profile == nullptr) {
+      measured.profile = std::make_shared<const GpuProfile>(*find_profile(measured.slug));
+    }
+    return measured.profile;
+  }
+
+  static std::vector<GpuSpec> read() {
     std::vector<GpuSpec> measured;
-    for (GpuSpec& gpu : all_of_folder("gpus", gpu_file_keys(), gpu_of)) {
-      auto profile = find_profile(gpu.slug);
-      if (!profile) continue;
-      gpu.profile = std::make_shared<const GpuProfile>(*std::move(profile));
-      measured.push_back(std::move(gpu));
+    for (const std::string& slug : catalog_names("gpus")) {
+      if (find_embedded("gpus/" + slug + std::string(kProfileSuffix)) == nullptr) continue;
+      measured.push_back(gpu_of(read_embedded("gpus/" + slug + ".yaml", gpu_file_keys())));
     }
     return measured;
-  }();
-  return kMeasured;
-}
+  }
 
-/// The GPU with its own profile, where there is one, and those of its siblings.
+  std::vector<GpuSpec> gpus_ = read();
+};
+
+/// Profiles are shared: whoever asks for the same GPU again gets the same ones.
 GpuSpec with_profiles(GpuSpec gpu) {
-  std::vector<std::pair<double, const GpuSpec*>> siblings;
-  for (const GpuSpec& measured : measured_gpus()) {
-    if (measured.slug == gpu.slug) {
-      gpu.profile = measured.profile;
-    } else if (const auto distance = distance_between(gpu, measured)) {
-      siblings.emplace_back(*distance, &measured);
-    }
-  }
-  std::sort(siblings.begin(), siblings.end());
-  for (const auto& [distance, measured] : siblings) {
-    gpu.siblings.push_back(sibling_of(gpu, *measured));
-  }
-  return gpu;
+  static std::mutex mutex;
+  static MeasuredGpus measured;
+  const std::scoped_lock lock(mutex);
+  return measured.with_profiles(std::move(gpu));
 }
 
 GpuSpec gpu_with_profiles(const Value& file) { return with_profiles(gpu_of(file)); }

@@ -4,24 +4,24 @@
 #include <utility>
 
 #include "check.hpp"
+#include "embedded_trees.hpp"
 #include "scalar.hpp"
-#include "source.hpp"
 
 namespace memest {
 
 Value read_embedded(std::string_view path, std::span<const Key> keys) {
-  const SourcePointer source = embedded_source(path, "configs/" + std::string(path));
-  expect(source != nullptr, "an embedded file that is not there");
-  Checked<Value> file = parse_yaml(source);
-  Diagnostics faults = file.diagnostics();
-  if (file.ok()) check_table(file.value(), keys, file.value().span, faults);
+  const EmbeddedFile* embedded = find_embedded(path);
+  expect(embedded != nullptr, "an embedded file that is not there");
+  Value file = embedded_value(*embedded, "configs/" + std::string(path));
+  Diagnostics faults;
+  check_table(file, keys, file.span, faults);
   if (!faults.empty()) {
     const Diagnostic& first = faults.front();
-    const std::string sentence =
-        source->name + ":" + std::to_string(first.span.line) + ": " + first.message;
+    const std::string sentence = first.span.source->name + ":" + std::to_string(first.span.line) +
+                                 ": " + first.message;
     expect(false, sentence.c_str());
   }
-  return std::move(file).value();
+  return file;
 }
 
 Checked<Value> find_in_catalog(std::string_view folder, const std::string& name,

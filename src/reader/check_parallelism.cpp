@@ -159,6 +159,19 @@ void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostic
   }
 }
 
+/// A rank's actions are listed one by one; no published run has a tenth as many.
+constexpr std::int64_t kMostPipelined = std::int64_t{1} << 16U;
+
+void check_pipelined(const Value& pipeline, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || job.parallelism.pipeline < 2) return;
+  const std::int64_t count = job.training->gradient_accumulation;
+  if (count <= kMostPipelined) return;
+  diagnostics.push_back(error_at(pipeline.span,
+                                 std::to_string(count) + " micro-batches in a pipeline, " +
+                                     std::to_string(kMostPipelined) + " at most",
+                                 "a larger 'micro_batch' or more 'data' ranks make fewer"));
+}
+
 }  // namespace
 
 void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics) {
@@ -174,6 +187,9 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
   }
   if (const Value* deepspeed = written->find("deepspeed")) {
     check_deepspeed(*deepspeed, job, diagnostics);
+  }
+  if (const Value* pipeline = written->find("pipeline")) {
+    check_pipelined(*pipeline, job, diagnostics);
   }
   if (const Value* offload = written->find("offload")) check_offload(*offload, job, diagnostics);
   const Value* fsdp = written->find("fsdp");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "check_parallelism.hpp"
 #include "check_rules.hpp"
 #include "check_torchtitan.hpp"
+#include "embedded_trees.hpp"
 #include "keys/foreign.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
@@ -32,18 +34,10 @@ void append(const Diagnostics& more, Diagnostics& diagnostics) {
   diagnostics.insert(diagnostics.end(), more.begin(), more.end());
 }
 
-SourcePointer preset_source(const std::string& name) {
-  return embedded_source("models/" + name + ".yaml", std::string(kPresetPrefix) + name);
-}
-
-/// The text behind an argument: a file, or a preset where it names no file.
-Checked<SourcePointer> find_source(const std::string& name) {
-  if (name == "-" || is_path(name) || file_exists(name)) return read_argument(name);
-  if (SourcePointer preset = preset_source(name)) return preset;
-  const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
-  const std::string hint = suggestion(name, model_names());
-  return error_at({source, 0, 0, 0}, "neither a file nor a preset",
-                  hint.empty() ? "`memest models` lists the presets" : hint);
+std::optional<Value> find_preset(const std::string& name) {
+  const EmbeddedFile* file = find_embedded("models/" + name + ".yaml");
+  if (file == nullptr) return std::nullopt;
+  return embedded_value(*file, std::string(kPresetPrefix) + name);
 }
 
 /// The document's hint about the file `name`; one that a shell would take apart stays FILE.
@@ -73,17 +67,29 @@ Checked<Value> read_tree(const SourcePointer& source) {
   return tree;
 }
 
+/// The tree behind an argument: that of a file, or of a preset where it names no file.
+Checked<Value> find_tree(const std::string& name) {
+  if (name == "-" || is_path(name) || file_exists(name)) {
+    const Checked<SourcePointer> text = read_argument(name);
+    return text.ok() ? read_tree(text.value()) : text.diagnostics();
+  }
+  if (std::optional<Value> preset = find_preset(name)) return *std::move(preset);
+  const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
+  const std::string hint = suggestion(name, model_names());
+  return error_at({source, 0, 0, 0}, "neither a file nor a preset",
+                  hint.empty() ? "`memest models` lists the presets" : hint);
+}
+
 /// Puts the preset's own keys in place of its name, so that `--set model.layers=2` has something to
 /// override.
 void expand_preset(Value& root) {
   for (Member& member : root.members) {
     if (member.key != "model" || member.value.kind != ValueKind::scalar) continue;
-    const SourcePointer preset = preset_source(member.value.text);
-    if (preset == nullptr) return;  // check_table names the nearest
-    Checked<Value> tree = parse_yaml(preset);
-    expect(tree.ok() && tree.value().find("model") != nullptr, "a preset has a model");
-    Value model = *tree.value().find("model");
-    member.value = std::move(model);
+    const std::optional<Value> preset = find_preset(member.value.text);
+    if (!preset) return;  // check_table names the nearest
+    const Value* model = preset->find("model");
+    expect(model != nullptr, "a preset has a model");
+    member.value = *model;
   }
 }
 
@@ -292,13 +298,11 @@ Checked<Job> read_job(const ReadRequest& request) {
   root.kind = ValueKind::mapping;
   Diagnostics diagnostics;
   for (const std::string& file : request.files) {
-    const Checked<SourcePointer> source = find_source(file);
-    append(source.diagnostics(), diagnostics);
-    if (!source.ok()) continue;
-    if (root.span.source == nullptr) root.span.source = source.value();
-    Checked<Value> tree = read_tree(source.value());
+    Checked<Value> tree = find_tree(file);
     append(tree.diagnostics(), diagnostics);
-    if (tree.ok()) merge(root, std::move(tree).value());
+    if (!tree.ok()) continue;
+    if (root.span.source == nullptr) root.span.source = tree.value().span.source;
+    merge(root, std::move(tree).value());
   }
   expand_preset(root);
   if (request.gpus) GpusOfFlag(*request.gpus, root).forget();

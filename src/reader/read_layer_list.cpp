@@ -1,9 +1,11 @@
 // `{layers: [...]}`: a plain list of layers, with blocks that repeat.
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <variant>
 
 #include "keys/keys.hpp"
+#include "memest/spec/layer_blocks.hpp"
 #include "read_model.hpp"
 #include "scalar.hpp"
 
@@ -77,6 +79,13 @@ PlainLayer layer_of(const Member& member) {
   return EmbeddingLayer{.rows = size("rows"), .size = size("size")};
 }
 
+/// A sum over all different layers stands at every layer: so many of such sums, each a few
+/// microseconds.
+constexpr std::size_t kMostSums = 500'000;
+
+/// Of a block, the blocks within it written out; each is an operation or more.
+constexpr std::size_t kMostInBlock = 10'000;
+
 class LayerListReader {
  public:
   explicit LayerListReader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
@@ -112,7 +121,7 @@ class LayerListReader {
                                        layers.end());
     for (std::int64_t i = 1; i < repeat && !too_many_; ++i) {
       layers.insert(layers.end(), once.begin(), once.end());
-      if (layers.size() > static_cast<std::size_t>(kMaxLayers)) report_too_many(entry);
+      if (layers.size() > kMostInBlock) report_too_many(entry);
     }
   }
 
@@ -162,7 +171,7 @@ class LayerListReader {
     too_many_ = true;
     diagnostics_.push_back(
         error_at(entry.find("repeat")->span,
-                 "a block of more than " + std::to_string(kMaxLayers) + " layers"));
+                 "a block of more than " + std::to_string(kMostInBlock) + " layers"));
   }
 
   Diagnostics& diagnostics_;
@@ -172,6 +181,18 @@ class LayerListReader {
   bool too_many_ = false;
 };
 
+void check_sums(const std::vector<LayerBlock>& blocks, const SourceSpan& span,
+                Diagnostics& diagnostics) {
+  if (blocks.empty()) return;
+  const std::size_t most = kMostSums / blocks.size();
+  if (count_different(blocks, most) <= most) return;
+  diagnostics.push_back(error_at(span,
+                                 "a list of " + std::to_string(blocks.size()) +
+                                     " layers with more than " + std::to_string(most) +
+                                     " different ones",
+                                 "write what comes again as {repeat: N, block: [...]}"));
+}
+
 }  // namespace
 
 std::optional<LayerList> read_layer_list(const Value& model, Diagnostics& diagnostics) {
@@ -179,6 +200,7 @@ std::optional<LayerList> read_layer_list(const Value& model, Diagnostics& diagno
   LayerListReader reader(diagnostics);
   const Value& layers = *model.find("layers");
   LayerList list = reader.read(layers);
+  check_sums(list.blocks, layers.span, diagnostics);
   if (layers.items.empty()) {
     diagnostics.push_back(error_at(layers.span, "a model has at least one layer"));
   }

@@ -4,6 +4,7 @@
 
 #include "catalog_files.hpp"
 #include "check.hpp"
+#include "embedded_trees.hpp"
 #include "memest/reader/profile.hpp"
 #include "memest/spec/law_parameters.hpp"
 #include "sample_row.hpp"
@@ -228,11 +229,8 @@ Checked<GpuProfile> read_profile_file(const std::string& path) {
 
 std::optional<GpuProfile> find_profile(const std::string& gpu_slug) {
   const std::string path = "gpus/" + gpu_slug + std::string(kProfileSuffix);
-  const SourcePointer source = embedded_source(path, "configs/" + path);
-  if (source == nullptr) return std::nullopt;
-  Checked<GpuProfile> profile = read_profile(source);
-  expect(profile.ok(), "an embedded profile has no mistake");
-  return std::move(profile).value();
+  if (find_embedded(path) == nullptr) return std::nullopt;
+  return profile_of(read_embedded(path, profile_keys()));
 }
 
 }  // namespace memest

@@ -16,9 +16,14 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// The first bytes of the stream, one more than a text may have.
 std::string read_prefix(std::istream& stream, std::size_t most_bytes) {
-  std::string text(most_bytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
+  constexpr std::size_t kPiece = 1 << 16;
+  std::string text;
+  while (stream && text.size() <= most_bytes) {
+    const std::size_t size = text.size();
+    text.resize(std::min(size + kPiece, most_bytes + 1));
+    stream.read(text.data() + size, static_cast<std::streamsize>(text.size() - size));
+    text.resize(size + static_cast<std::size_t>(stream.gcount()));
+  }
   return text;
 }
 
@@ -66,20 +71,6 @@ Checked<SourcePointer> read_argument(const std::string& word) {
     }
   }
   return read_source(word);
-}
-
-const EmbeddedFile* find_embedded(std::string_view path) {
-  const std::span<const EmbeddedFile> files = embedded_configs();
-  const auto file = std::lower_bound(
-      files.begin(), files.end(), path,
-      [](const EmbeddedFile& left, std::string_view right) { return left.path < right; });
-  return file != files.end() && file->path == path ? &*file : nullptr;
-}
-
-SourcePointer embedded_source(std::string_view path, std::string name) {
-  const EmbeddedFile* file = find_embedded(path);
-  if (file == nullptr) return nullptr;
-  return std::make_shared<const SourceText>(SourceText{std::move(name), std::string(file->text)});
 }
 
 Checked<Value> parse_source(const SourcePointer& source) {

@@ -1,4 +1,4 @@
-// Files and embedded files as source texts.
+// Files as source texts.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/reader/embedded_configs.hpp"
 #include "text.hpp"
 #include "value.hpp"
 
@@ -26,11 +25,6 @@ Checked<SourcePointer> read_source(const std::string& path, const TextKind& kind
 /// What a word of a command line names: a file, or standard input as `-`. A model's name on the Hub
 /// that is no file is a diagnostic.
 Checked<SourcePointer> read_argument(const std::string& word);
-
-/// The embedded file `path` ("gpus/h100-sxm-80gb.yaml"), named `name` in diagnostics; null where
-/// there is none.
-SourcePointer embedded_source(std::string_view path, std::string name);
-const EmbeddedFile* find_embedded(std::string_view path);
 
 /// JSON where the name ends in `.json`, YAML otherwise.
 Checked<Value> parse_source(const SourcePointer& source);

@@ -71,6 +71,23 @@ std::size_t utf8_length(std::string_view text) {
   return overlong || beyond ? 0 : length;
 }
 
+bool is_harmless(std::string_view character) {
+  if (utf8_length(character) != character.size()) return false;
+  const unsigned char first = byte_at(character, 0);
+  if (character.size() == 1) return first >= 0x20U && first != 0x7FU;
+  const unsigned char second = byte_at(character, 1);
+  if (first == 0xC2U) return second >= 0xA0U;  // U+0080 to U+009F
+  if (first == 0xD8U) return second != 0x9CU;  // U+061C
+  if (first == 0xE2U && second == 0x80U) {     // U+200B to U+200F, U+2028 to U+202E
+    const unsigned char third = byte_at(character, 2);
+    return third < 0x8BU || (third > 0x8FU && third < 0xA8U) || third > 0xAEU;
+  }
+  if (first == 0xE2U && second == 0x81U) return byte_at(character, 2) < 0xA0U;   // U+2060 to U+206F
+  if (first == 0xEFU && second == 0xBBU) return byte_at(character, 2) != 0xBFU;  // U+FEFF
+  if (first == 0xEFU && second == 0xBFU) return byte_at(character, 2) < 0xBEU;   // U+FFFE, U+FFFF
+  return !(first == 0xF3U && second == 0xA0U);                                   // tags
+}
+
 std::string too_large_text(std::string_view noun, const TextKind& kind) {
   return "the " + std::string(noun) + " is larger than " +
          std::to_string(kind.most_bytes / static_cast<std::size_t>(kMiB)) + " MiB";

@@ -50,4 +50,8 @@ std::optional<Diagnostic> find_text_fault(const LineIndex& lines, const TextKind
 /// shortest form, no surrogates).
 std::size_t utf8_length(std::string_view text);
 
+/// Whether a UTF-8 sequence is no control character and nothing that reorders, hides or breaks the
+/// text around it: whether it may reach a terminal or a comment as it is.
+bool is_harmless(std::string_view character);
+
 }  // namespace memest

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "memest/reader/read_job.hpp"
+#include "text.hpp"
 
 namespace memest {
 namespace {
@@ -80,9 +81,20 @@ std::string training_section(const ModelSpec& model) {
          "  implementation: transformers\n";
 }
 
+/// A name that somebody else gave a folder, on the one line of a comment.
+std::string in_comment(std::string_view name) {
+  std::string text;
+  while (!name.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(name), 1);
+    text += is_harmless(name.substr(0, length)) ? name.substr(0, length) : "?";
+    name.remove_prefix(length);
+  }
+  return text;
+}
+
 std::string head(const ModelSpec& model) {
-  return "# " + model.name + ", from a Hugging Face config of model_type " + model.model_type +
-         ".\n";
+  return "# " + in_comment(model.name) + ", from a Hugging Face config of model_type " +
+         model.model_type + ".\n";
 }
 
 std::string with_config_keys(const ImportedModel& imported) {

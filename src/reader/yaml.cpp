@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "text.hpp"
 #include "value.hpp"
@@ -27,7 +27,7 @@ struct Open {
   Value value;
   YAML::anchor_t anchor = 0;
   bool awaits_value = false;  ///< of a mapping: the last member has its key only
-  std::unordered_set<std::string> keys;
+  std::unordered_map<std::string, std::int32_t> keys;  ///< with the line that sets each first
 };
 
 class TreeBuilder final : public YAML::EventHandler {
@@ -131,7 +131,7 @@ class TreeBuilder final : public YAML::EventHandler {
   /// Puts a complete value where the text has it: root, next item, key or member.
   void add(Value value, YAML::anchor_t anchor) {
     count(value);
-    if (anchor != 0) anchors_[anchor] = value;
+    if (anchor != 0) keep(anchor, value);
     if (open_.empty()) {
       root_ = std::move(value);
       return;
@@ -150,6 +150,24 @@ class TreeBuilder final : public YAML::EventHandler {
     }
   }
 
+  /// Anchors within anchors each keep a copy of what is in them: together no more than a document
+  /// may hold.
+  void keep(YAML::anchor_t anchor, const Value& value) {
+    anchored_ += size_of(value);
+    if (anchored_ > kMaxValues) {
+      throw Refusal{{Severity::error, value.span,
+                     "the anchors hold more than " + std::to_string(kMaxValues) + " values", ""}};
+    }
+    anchors_[anchor] = value;
+  }
+
+  static std::size_t size_of(const Value& value) {
+    std::size_t size = 1;
+    for (const Value& item : value.items) size += size_of(item);
+    for (const Member& member : value.members) size += size_of(member.value);
+    return size;
+  }
+
   void add_key(Open& mapping, Value key) {
     if (key.kind != ValueKind::scalar) {
       throw Refusal{{Severity::error, key.span, "a key must be a word", kKeyHint}};
@@ -159,11 +177,10 @@ class TreeBuilder final : public YAML::EventHandler {
                      "give several files: they merge from left to right"}};
     }
     SourceSpan span = key.span;
-    if (!mapping.keys.insert(key.text).second) {
-      const auto first = std::find_if(mapping.value.members.begin(), mapping.value.members.end(),
-                                      [&](const Member& member) { return member.key == key.text; });
+    const auto [first, is_new] = mapping.keys.emplace(key.text, key.span.line);
+    if (!is_new) {
       errors_.push_back({Severity::error, key.span, "duplicate key '" + key.text + "'",
-                         "it is first set in line " + std::to_string(first->key_span.line)});
+                         "it is first set in line " + std::to_string(first->second)});
       span = {};
     }
     mapping.value.members.push_back({std::move(key.text), std::move(span), {}});
@@ -251,6 +268,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::map<YAML::anchor_t, Value> anchors_;
   std::optional<std::size_t> alias_;  ///< the alias that is being expanded
   std::size_t values_ = 0;
+  std::size_t anchored_ = 0;  ///< values that the anchors keep
   std::size_t text_size_ = 0;
   int documents_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "check_text.hpp"
 #include "memest/report/check_report.hpp"
+#include "memest/report/display.hpp"
 #include "replaced.hpp"
 
 namespace memest {
@@ -28,10 +29,13 @@ struct Annotation {
 };
 
 void append(std::string& out, const Annotation& annotation) {
-  out += fmt::format("::{} file={}", annotation.level, replaced(annotation.file, kPropertySigns));
+  const auto property = [](std::string_view text) {
+    return replaced(printable(text, {}), kPropertySigns);
+  };
+  out += fmt::format("::{} file={}", annotation.level, property(annotation.file));
   if (annotation.line > 0) out += fmt::format(",line={}", annotation.line);
-  out += fmt::format(",title={}::{}\n", replaced(annotation.title, kPropertySigns),
-                     replaced(annotation.message, kMessageSigns));
+  out += fmt::format(",title={}::{}\n", property(annotation.title),
+                     replaced(printable(annotation.message, {}), kMessageSigns));
 }
 
 void append_case(std::string& out, const CheckedFile& file, std::string_view name,
@@ -84,7 +88,7 @@ void append_cases(std::string& out, const CheckedFile& file, Counts& counts) {
 std::string annotations_of(const std::vector<CheckedFile>& files) {
   std::string out;
   for (const CheckedFile& file : files) {
-    for (const Diagnostic& error : file.errors) {
+    for (const Diagnostic& error : shown_of(file.errors)) {
       const std::string_view place = error.span.source ? error.span.source->name : file.file;
       append(out, {"error", place, error.span.line, error.unavailable ? "not known" : "bad spec",
                    error.message});

@@ -123,7 +123,7 @@ Json json_of(const std::vector<CheckedFile>& files, const Question& question) {
                {"budgets", Json::array()},
                {"errors", Json::array()}};
     for (const CheckedLine& checked : file.lines) entry["budgets"].push_back(json_of(checked));
-    for (const Diagnostic& error : file.errors) entry["errors"].push_back(error.message);
+    for (const Diagnostic& error : shown_of(file.errors)) entry["errors"].push_back(error.message);
     json["files"].push_back(std::move(entry));
   }
   json["provenance"] = {{"method", "closed form"}, {"versions", {{"memest", question.version}}}};

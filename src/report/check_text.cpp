@@ -61,6 +61,10 @@ std::vector<BudgetShare> shares_of(const BudgetLine& line, const JobEstimate& es
 
 }  // namespace
 
+std::span<const Diagnostic> shown_of(const Diagnostics& errors) {
+  return {errors.data(), std::min(errors.size(), kMostOfAText)};
+}
+
 std::string amount_text(BudgetItem item, double amount) {
   switch (item) {
     case BudgetItem::capacity:

@@ -7,7 +7,8 @@
 
 namespace memest {
 
-/// Appends the cells, quoted where they must be, and a newline.
+/// Appends the cells and a newline: each made printable, quoted where it must be, and behind an
+/// apostrophe where a spreadsheet would run it as a formula.
 void append_csv_line(std::string& out, std::span<const std::string> cells);
 
 }  // namespace memest

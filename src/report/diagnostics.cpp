@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memest/report/color.hpp"
@@ -182,7 +184,20 @@ bool is_unavailable(const Diagnostics& diagnostics) {
 
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options) {
   std::string out;
-  for (const Diagnostic& diagnostic : diagnostics) append(out, diagnostic, options);
+  std::map<const SourceText*, std::size_t> counts;
+  for (const Diagnostic& diagnostic : diagnostics) {
+    if (++counts[diagnostic.span.source.get()] <= kMostOfAText) append(out, diagnostic, options);
+  }
+  for (const Diagnostic& diagnostic : diagnostics) {
+    std::size_t& count = counts[diagnostic.span.source.get()];
+    if (count <= kMostOfAText) continue;
+    SourceSpan whole{.source = diagnostic.span.source};
+    append(out,
+           {Severity::note, std::move(whole),
+            fmt::format("{} more like these are not shown", count - kMostOfAText), ""},
+           options);
+    count = 0;
+  }
   return out;
 }
 

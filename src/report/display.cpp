@@ -36,14 +36,16 @@ constexpr std::array<Range, 7> kZeroWidth = {{{0x0300, 0x036F},
                                               {0x1AB0, 0x1AFF},
                                               {0x20D0, 0x20FF},
                                               {0xFE00, 0xFE0F}}};
-// Control characters, and those that reorder or hide what follows them.
-constexpr std::array<Range, 8> kHarmful = {{{0x0000, 0x001F},
+// Control characters, those that reorder or hide what follows them, and the two that are no
+// characters, which XML has no place for.
+constexpr std::array<Range, 9> kHarmful = {{{0x0000, 0x001F},
                                             {0x007F, 0x009F},
                                             {0x061C, 0x061C},
                                             {0x200B, 0x200F},
                                             {0x2028, 0x202E},
                                             {0x2060, 0x206F},
                                             {0xFEFF, 0xFEFF},
+                                            {0xFFFE, 0xFFFF},
                                             {0xE0000, 0xE0FFF}}};
 
 struct AsciiName {
@@ -93,6 +95,9 @@ Decoded decode(std::string_view text) {
   if (code < kSmallest[length] || surrogate || code > 0x10FFFF) return {};
   return {code, length, true};
 }
+
+/// Shown as it is whatever the options, in one column.
+bool is_plain_ascii(char byte) { return byte >= 0x20 && byte < 0x7F; }
 
 std::size_t columns_of(char32_t code) {
   return within(kZeroWidth, code) ? 0 : within(kWide, code) ? 2 : 1;
@@ -185,9 +190,10 @@ std::vector<DisplayCell> display_cells(std::string_view text, const RenderOption
 
 std::string printable(std::string_view text, const RenderOptions& options) {
   std::string result;
+  result.reserve(text.size());
   for (std::size_t begin = 0; begin < text.size();) {
-    if (text[begin] == '\n') {
-      result += '\n';
+    if (text[begin] == '\n' || is_plain_ascii(text[begin])) {
+      result += text[begin];
       ++begin;
       continue;
     }

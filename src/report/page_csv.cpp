@@ -2,13 +2,25 @@
 #include <vector>
 
 #include "csv.hpp"
+#include "memest/report/display.hpp"
 #include "memest/report/page.hpp"
 
 namespace memest {
 namespace {
 
-std::string field(std::string_view text) {
-  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
+/// Whether a spreadsheet would take the cell for a formula: a number with its sign is none.
+bool is_formula(std::string_view text) {
+  if (text.empty()) return false;
+  if (text.front() == '=' || text.front() == '@') return true;
+  if (text.front() != '+' && text.front() != '-') return false;
+  const bool number = text.size() > 1 && text[1] >= '0' && text[1] <= '9';
+  return !number || text.find_first_of("|!('\"=") != std::string_view::npos;
+}
+
+std::string field(std::string_view written) {
+  std::string text = printable(written, {});
+  if (is_formula(text)) text.insert(text.begin(), '\'');
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string result = "\"";
   for (const char sign : text) {
     if (sign == '"') result += '"';

@@ -163,7 +163,17 @@ class Names {
   Json list_ = Json::array();
 };
 
-/// What the page's script reads. An event is its storage, of a free -1 - storage.
+/// How many storages the first `events` make: they are numbered as they come.
+StorageId storages_until(const Timeline& timeline, std::size_t events) {
+  StorageId count = 0;
+  for (std::size_t i = 0; i < events; ++i) {
+    if (timeline.events[i].kind == EventKind::allocate) count = timeline.events[i].storage + 1;
+  }
+  return count;
+}
+
+/// What the page's script reads. A run that ends out of memory ends there. An event is its storage,
+/// of a free -1 - storage.
 Json page_data(const TimelineRun& run) {
   const Timeline& timeline = run.memory.timeline;
   Json json{{"peak", run.memory.replay.peak.event}};
@@ -180,7 +190,7 @@ Json page_data(const TimelineRun& run) {
     reserved = now;
   }
   Names names;
-  for (StorageId id = 0; id < timeline.storages.size(); ++id) {
+  for (StorageId id = 0; id < storages_until(timeline, run.course.points.size()); ++id) {
     json["bytes"].push_back(run.memory.replay.blocks[id].value());
     json["holding"].push_back(static_cast<int>(timeline.storages[id].label.holding));
     json["name"].push_back(names.number_of(moment_name(run.memory, id)));
@@ -190,6 +200,7 @@ Json page_data(const TimelineRun& run) {
     json["holdings"].push_back(name_of(static_cast<Holding>(i)));
   }
   for (const Span& span : timeline.spans) {
+    if (span.begin >= run.course.points.size()) break;
     json["spans"].push_back(
         {span.step, span.micro_step, name_of(span.phase), span.begin, span.end});
   }

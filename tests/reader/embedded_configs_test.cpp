@@ -4,8 +4,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
+
+#include "reader/embedded_trees.hpp"
+#include "reader/source.hpp"
 
 namespace memest {
 namespace {
@@ -29,6 +33,33 @@ TEST_CASE("every file of configs/ is embedded, byte for byte, but the samples be
     CHECK(embedded->text == read(entry.path()));
   }
   CHECK(embedded_configs().size() == files);
+}
+
+std::string text_of(const SourceSpan& span) {
+  return ' ' + std::to_string(span.line) + ':' + std::to_string(span.column) + '+' +
+         std::to_string(span.length);
+}
+
+/// Everything that a tree says, with every place.
+std::string text_of(const Value& value) {
+  std::string text = std::to_string(static_cast<int>(value.kind)) + (value.quoted ? "'" : "") +
+                     value.text + text_of(value.span) + '\n';
+  for (const Value& item : value.items) text += text_of(item);
+  for (const Member& member : value.members) {
+    text += member.key + text_of(member.key_span) + text_of(member.value);
+  }
+  return text;
+}
+
+TEST_CASE("the tree of every embedded file is what the parser makes of its text") {
+  for (const EmbeddedFile& file : embedded_configs()) {
+    INFO(file.path);
+    const auto source = std::make_shared<const SourceText>(
+        SourceText{std::string(file.path), std::string(file.text)});
+    const Checked<Value> parsed = parse_source(source);
+    REQUIRE(parsed.ok());
+    CHECK(text_of(embedded_value(file, "name")) == text_of(parsed.value()));
+  }
 }
 
 TEST_CASE("embedded files are sorted by path") {

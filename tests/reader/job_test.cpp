@@ -136,7 +136,7 @@ TEST_CASE("a layer list keeps its repeats, and blocks within blocks are written 
   CHECK(first_error("model: {layers: [{repeat: 2, block: [{linear: {in: 4, out: 8}}]}]}") ==
         "the block takes 4 features and gives 8, so it cannot repeat");
   CHECK(first_error("model: {layers: [{repeat: 1000, block: [{repeat: 1000, block: [{repeat: "
-                    "1000, block: [{relu: {}}]}]}]}]}") == "a block of more than 100000 layers");
+                    "1000, block: [{relu: {}}]}]}]}]}") == "a block of more than 10000 layers");
 }
 
 TEST_CASE("torchtitan's units stay gathered as its own default says, where the spec is silent") {

@@ -57,6 +57,19 @@ TEST_CASE("a YAML tree knows the place of every token") {
   CHECK(root.find("absent") == nullptr);
 }
 
+TEST_CASE("what anchors within anchors keep is bounded") {
+  std::string text = "a: ";
+  for (int i = 0; i < 20; ++i) text += "&x" + std::to_string(i) + " [";
+  text += repeated("1, ", 6000) + repeated("]", 20) + "\n";
+  CHECK(yaml_error(text).ends_with(" the anchors hold more than 100000 values"));
+}
+
+TEST_CASE("every duplicate key of fifty thousand is told, with the line of the first") {
+  const Checked<Value> result = parse_yaml(text_of("{" + repeated("a: 1, ", 49999) + "a: 1}"));
+  REQUIRE(result.diagnostics().size() == 49999);
+  CHECK(result.diagnostics().back().hint == "it is first set in line 1");
+}
+
 TEST_CASE("an alias has the value and the place of its anchor") {
   const Checked<Value> result = parse_yaml(text_of("a: &x {n: 1}\nb: *x\nc: &y 12\nd: *y\n"));
   REQUIRE(result.ok());

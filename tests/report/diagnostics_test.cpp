@@ -36,6 +36,21 @@ TEST_CASE("without a source there is no excerpt, without a line no line number")
              {}) == "bad.yaml: warning: the file is empty\n    = hint: run memest init\n");
 }
 
+TEST_CASE("of each text the first hundred are shown, and how many more there are") {
+  const auto text = source("a: ");
+  const Diagnostics many(150, at(text, 1, 1, 1));
+  const std::string out = render(many, {});
+  CHECK(out.ends_with("bad.yaml: note: 50 more like these are not shown\n"));
+  std::size_t shown = 0;
+  for (auto found = out.find("no such thing"); found != std::string::npos;
+       found = out.find("no such thing", found + 1)) {
+    ++shown;
+  }
+  CHECK(shown == kMostOfAText);
+  const Diagnostics few(100, at(text, 1, 1, 1));
+  CHECK(render(few, {}).find("not shown") == std::string::npos);
+}
+
 TEST_CASE("a token of length zero, or past the end of its line, gets one caret") {
   CHECK(render({at(source("a: "), 1, 4, 0)}, {}) ==
         "bad.yaml:1:4: error: no such thing\n  1 | a: \n    |    ^\n");

@@ -6,6 +6,7 @@
 //       = hint: did you mean 'hidden_size'?
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "memest/diag/diagnostic.hpp"
@@ -13,8 +14,12 @@
 
 namespace memest {
 
-/// Every diagnostic in order, each ended by a newline. A long source line is cut around the caret;
-/// a diagnostic without a source has no excerpt. Nothing of the source reaches the terminal raw.
+/// How many diagnostics of one text are shown: who mends that many asks again.
+inline constexpr std::size_t kMostOfAText = 100;
+
+/// The diagnostics in order, each ended by a newline, and behind them how many of a text are left
+/// out. A long source line is cut around the caret; a diagnostic without a source has no excerpt.
+/// Nothing of the source reaches the terminal raw.
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options);
 
 /// Whether nothing stands in the way of an answer but what is not available yet.

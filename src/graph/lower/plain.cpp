@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "memest/spec/layer_blocks.hpp"
 #include "memest/units/int128.hpp"
 #include "operations.hpp"
 
@@ -188,36 +189,74 @@ bool alike(const Stream& left, const Stream& right) {
          left.needs_gradient == right.needs_gradient && left.kept == right.kept;
 }
 
-void append(Graph& graph, Block block, std::int64_t repeat) {
+void append_block(Graph& graph, Block block, std::int64_t repeat) {
   graph.order.push_back({graph.blocks.size(), repeat});
   graph.blocks.push_back(std::move(block));
 }
+
+/// Lowers the blocks of a list, each once: what comes again, behind the same, is the same block.
+class BlockWriter {
+ public:
+  BlockWriter(Graph& graph, const Stream& stream, const LoweringPolicy& policy)
+      : graph_(graph), stream_(stream), policy_(policy) {}
+
+  void write(const LayerBlock& list) {
+    if (list.repeat == 0) return;
+    const Stream before = stream_;
+    if (!append(list, 1)) return;
+    const std::int64_t rest = list.repeat - 1;
+    if (rest == 0) return;
+    if (alike(before, stream_)) {
+      graph_.order.back().repeat = list.repeat;
+    } else {
+      append(list, rest);
+    }
+  }
+
+  [[nodiscard]] const Stream& stream() const { return stream_; }
+
+ private:
+  struct Made {
+    const LayerBlock* list;
+    Stream before;
+    Stream after;
+    std::size_t block;
+  };
+
+  /// False where the layers do nothing.
+  bool append(const LayerBlock& list, std::int64_t repeat) {
+    for (const Made& made : made_) {
+      if (!alike(made.before, stream_) || !have_same_layers(*made.list, list)) continue;
+      graph_.order.push_back({made.block, repeat});
+      stream_ = made.after;
+      return true;
+    }
+    const Stream before = stream_;
+    Block block = lower_block(list, stream_, policy_);
+    if (block.ops.empty()) {  // dropout of nothing: what comes is handed on
+      stream_ = before;
+      return false;
+    }
+    append_block(graph_, std::move(block), repeat);
+    made_.push_back({&list, before, stream_, graph_.blocks.size() - 1});
+    return true;
+  }
+
+  Graph& graph_;
+  Stream stream_;
+  const LoweringPolicy& policy_;
+  std::vector<Made> made_;
+};
 
 }  // namespace
 
 std::variant<Graph, Unavailable> lower_layers(const LayerList& list, const LoweringPolicy& policy) {
   Graph graph;
-  Stream stream{input_width(list), policy.weights, false, false};
-  for (const LayerBlock& block : list.blocks) {
-    if (block.repeat == 0) continue;
-    const Stream before = stream;
-    Block first = lower_block(block, stream, policy);
-    if (first.ops.empty()) {  // dropout of nothing: what comes is handed on
-      stream = before;
-      continue;
-    }
-    append(graph, std::move(first), 1);
-    const std::int64_t rest = block.repeat - 1;
-    if (rest == 0) continue;
-    if (alike(before, stream)) {
-      graph.order.back().repeat = block.repeat;
-    } else {
-      append(graph, lower_block(block, stream, policy), rest);
-    }
-  }
-  LayerListWriter loss(stream, policy);
+  BlockWriter blocks(graph, {input_width(list), policy.weights, false, false}, policy);
+  for (const LayerBlock& block : list.blocks) blocks.write(block);
+  LayerListWriter loss(blocks.stream(), policy);
   loss.write_loss();
-  append(graph, std::move(loss).take(false), 1);
+  append_block(graph, std::move(loss).take(false), 1);
   graph.blocks.back().name = "loss";
   bind_tokens(graph.sizes, policy.micro_batch, policy.seq_len);
   return graph;

@@ -41,7 +41,7 @@ class FreeBlocks {
   void append_to(std::vector<std::uint32_t>& blocks) const;
 
  private:
-  static constexpr std::size_t kLongestRun = 128;
+  static constexpr std::size_t kLongestRun = 32;
   using Run = std::vector<FreeBlock>;
 
   [[nodiscard]] std::size_t run_of(std::int64_t size, Address address) const;

@@ -8,6 +8,7 @@
 #include "../fsdp_habits.hpp"
 #include "../overheads.hpp"
 #include "engine.hpp"
+#include "event_bound.hpp"
 #include "flat_units.hpp"
 #include "gradient_buckets.hpp"
 #include "inference_loop.hpp"
@@ -255,6 +256,7 @@ std::optional<Unavailable> refusal(const Job& job) {
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
                                                    std::int64_t pipeline_rank) {
   if (auto refused = refusal(job)) return *std::move(refused);
+  if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
   if (is_megatron(job)) return write_megatron(graph, job, pipeline_rank);
   if (uses_deepspeed(job)) return write_deepspeed(graph, job);
   Timeline timeline;

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "../text.hpp"
+
 namespace memest::hf {
 namespace {
 
@@ -26,15 +28,32 @@ bool is_plain(std::string_view text) {
          std::find(kNotText.begin(), kNotText.end(), lower) == kNotText.end();
 }
 
-std::string scalar_text(const Value& value) {
-  if (!value.quoted || is_plain(value.text)) return value.text;
+/// In double quotes, what a terminal would obey as YAML's escapes.
+std::string quoted_text(std::string_view written) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = "\"";
-  for (const char c : value.text) {
-    if (c == '"' || c == '\\') text += '\\';
-    text += c == '\n' ? ' ' : c;
+  for (std::size_t place = 0; place < written.size();) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(written.substr(place)), 1);
+    const std::string_view character = written.substr(place, length);
+    const auto byte = static_cast<unsigned char>(character.back());
+    place += length;
+    if (is_harmless(character)) {
+      if (character == "\"" || character == "\\") text += '\\';
+      text += character;
+    } else if (length <= 2) {  // a control character, of the first block or the second
+      text += {'\\', 'x', kDigits[byte >> 4U], kDigits[byte & 15U]};
+    } else {
+      text += '?';
+    }
   }
   return text + '"';
 }
+
+std::string scalar_text(const Value& value) {
+  return !value.quoted || is_plain(value.text) ? value.text : quoted_text(value.text);
+}
+
+std::string key_text(const std::string& key) { return is_plain(key) ? key : quoted_text(key); }
 
 class KeyWriter {
  public:
@@ -56,7 +75,7 @@ class KeyWriter {
         std::string text;
         for (const Member& member : value.members) {
           if (!reading_.used.contains(&member.value)) continue;
-          text += (text.empty() ? "" : ", ") + member.key + ": " + flow(member.value);
+          text += (text.empty() ? "" : ", ") + key_text(member.key) + ": " + flow(member.value);
         }
         return "{" + text + "}";
       }
@@ -71,7 +90,7 @@ class KeyWriter {
       return "num_labels: " + std::to_string(member.value.members.size()) + "\n";
     }
     const std::string value = flow(member.value);
-    return value == "{}" ? "" : wrapped(member.key + ": " + value) + "\n";
+    return value == "{}" ? "" : wrapped(key_text(member.key) + ": " + value) + "\n";
   }
 
  private:

@@ -1,0 +1,69 @@
+#include "overwritten.hpp"
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace memest {
+namespace {
+
+/// A link and what it points to are one file. A device or a pipe can be read and written.
+bool is_same_file(const std::string& left, const std::string& right) {
+  std::error_code unknown;
+  if (std::filesystem::is_other(left, unknown)) return false;
+  return left == right || std::filesystem::equivalent(left, right, unknown);
+}
+
+std::vector<std::string> files_read(const Arguments& arguments) {
+  std::vector<std::string> files;
+  std::error_code unknown;
+  for (const std::string& word : arguments.words) {  // a folder stands for the config in it
+    const bool folder = std::filesystem::is_directory(word, unknown);
+    files.push_back(folder ? word + "/config.json" : word);
+  }
+  files.insert(files.end(), arguments.from.begin(), arguments.from.end());
+  for (const std::string& file : {arguments.lines, arguments.against}) {
+    if (!file.empty()) files.push_back(file);
+  }
+  return files;
+}
+
+Diagnostic mistake(std::string message) {
+  return {Severity::error, {}, std::move(message), "choose another file"};
+}
+
+}  // namespace
+
+Diagnostics find_overwritten(const Arguments& arguments) {
+  const std::array<std::pair<std::string_view, const std::string&>, 7> written = {
+      {{"--output", arguments.output},
+       {"--html", arguments.html},
+       {"--csv", arguments.csv},
+       {"--snapshot", arguments.snapshot},
+       {"--trace", arguments.trace},
+       {"--plot", arguments.plot},
+       {"--residuals", arguments.residuals}}};
+  Diagnostics mistakes;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto& [flag, path] = written[i];
+    if (path.empty()) continue;
+    for (const std::string& file : files_read(arguments)) {
+      if (!is_same_file(path, file)) continue;
+      mistakes.push_back(
+          mistake(std::string(flag) + " would overwrite '" + file + "', which this command reads"));
+      break;
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (written[j].second.empty() || !is_same_file(path, written[j].second)) continue;
+      mistakes.push_back(mistake(std::string(written[j].first) + " and " + std::string(flag) +
+                                 " name one file, '" + path + "'"));
+    }
+  }
+  return mistakes;
+}
+
+}  // namespace memest

@@ -1,0 +1,13 @@
+// Files that an answer would be written over although the question reads them.
+#pragma once
+
+#include "arguments.hpp"
+#include "memest/diag/diagnostic.hpp"
+
+namespace memest {
+
+/// A mistake for each flag whose file is one that the command reads, by whatever name, or that of
+/// another flag.
+Diagnostics find_overwritten(const Arguments& arguments);
+
+}  // namespace memest

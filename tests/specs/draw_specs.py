@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Draws random specs from `memest schema` and asks every command about them.
+
+Whatever a spec says, a command answers (exit code 0 or 1), says that it does not know (4) or refuses
+in words (2): it neither crashes nor calls itself a bug, its JSON holds numbers that can be, and it
+takes no more than 5 s of processor and 1 GB. With --against a second build must print the same.
+
+    draw_specs.py MEMEST [--specs N] [--seed N] [--against MEMEST] [--unlimited] [--keep FOLDER]
+"""
+import argparse
+import json
+import math
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+
+SECONDS = 5  # of processor, as docs/limits.md says
+BYTES = 10**9
+ANSWERS = (0, 1)
+CODES = ANSWERS + (2, 4)
+
+# Values that make a job more often than the bounds of a key do, and lie near what breaks.
+USUAL = {
+    "layers": [1, 2, 3, 4, 8, 12], "hidden_size": [64, 128, 256, 512, 4096], "heads": [1, 2, 4, 8],
+    "kv_heads": [1, 2, 4], "head_dim": [16, 32, 64, 128], "ffn_size": [64, 256, 1024],
+    "vocab_size": [1, 100, 1000, 50257], "seq_len": [1, 2, 16, 128, 500, 1024, 4096, 131072],
+    "in": [1, 16, 64], "out": [1, 16, 64], "size": [16, 64], "rows": [1, 100],
+    "micro_batch": [1, 2, 3, 8, 64], "global_batch": [1, 4, 8, 16, 48, 512],
+    "gradient_accumulation": [1, 2, 3, 8, 32, 100], "steps": [1, 2, 3],
+    "data": [1, 2, 3, 4, 8, 64], "tensor": [1, 2, 4, 8], "pipeline": [1, 2, 4], "context": [1, 2, 4],
+    "expert": [1, 2, 4], "count": [1, 2, 4, 8, 16], "repeat": [0, 1, 2, 5, 100],
+    "virtual_stages": [1, 2, 3], "replicate": [1, 2], "experts": [2, 4, 8], "top_k": [1, 2],
+    "rank": [1, 4, 16], "gpus_per_node": [1, 4, 8],
+}
+# Keys that take a text of a form: their schema has a pattern or no more than a type.
+TEXTS = {
+    "gpu": ["h100-sxm-80gb", "h100", "a100-sxm-40gb", "t4", "rtx-4090", "mi250x", "b200-sxm-180gb", "no-such"],
+    "price": ["2.49 USD/h", "0 USD/h"], "cost_per_billion_tokens": ["250 USD"],
+    "step_time": ["1 s", "3 ms"], "flops": ["10 TFLOP", "10 EFLOP", "1 FLOP"], "margin": ["5 %", "0 %"],
+    "torch": ["2.11", "2.6"], "transformers": ["5.17"], "bandwidth": ["400 Gbit/s", "50 GB/s"],
+}
+SIZES = ["1 B", "1 GiB", "80 GiB", "600 KiB", "4 TB", "0 B", "24 GB"]
+PRESETS = ["gpt2", "llama-3-8b", "llama-3.2-1b", "mixtral-8x7b", "t5-small", "bert-base", "gemma-2-2b", "qwen3-30b-a3b",
+           "deepseek-v2-lite", "gpt-oss-20b", "resnet-50"]
+
+
+class Drawer:
+    def __init__(self, schema, rng):
+        self.schema, self.rng = schema, rng
+
+    def value(self, rule, key=""):
+        rng = self.rng
+        if "$ref" in rule:
+            rule = self.schema["$defs"][rule["$ref"].rsplit("/", 1)[1]]
+        if "anyOf" in rule:
+            likely = rng.random() < 0.5 and key == "model"
+            return self.value(rule["anyOf"][0] if likely else rng.choice(rule["anyOf"]), key)
+        if "enum" in rule:
+            if "gpt2" in rule["enum"] and rng.random() < 0.9:
+                return rng.choice(PRESETS)
+            return rng.choice(rule["enum"])
+        kind = rule.get("type", "object")
+        if kind == "object":
+            return self.table(rule)
+        if kind == "array":
+            return [self.value(rule["items"], key) for _ in range(rng.choice([0, 1, 1, 2, 3, 6]))]
+        if kind == "boolean":
+            return rng.random() < 0.5
+        if kind == "integer":
+            return self.count(rule, key)
+        if kind == "number":
+            low, high = rule.get("minimum", 0), rule.get("maximum", 1)
+            return rng.choice([low, high, min(high, max(low, 0.5)), rng.uniform(low, high)])
+        return rng.choice(TEXTS.get(key, SIZES))
+
+    def count(self, rule, key):
+        low, high = rule.get("minimum", 0), rule.get("maximum", 10**9)
+        if key in USUAL and self.rng.random() < 0.97:
+            number = self.rng.choice(USUAL[key])
+        elif self.rng.random() < 0.1:
+            number = self.rng.choice([low, high])
+        else:
+            number = self.rng.choice([0, 1, 2, 3, 4, 8, 16, 64, 1000])
+        return max(low, min(high, number))
+
+    def table(self, rule):
+        rules = rule.get("properties", {})
+        if rule.get("maxProperties") == 1:
+            keys = [self.rng.choice(list(rules))]
+        else:
+            required = set(rule.get("required", ()))
+            share = self.rng.choice([0.0, 0.0, 0.05, 0.1, 0.3])
+            keys = [key for key in rules if key in required or self.rng.random() < share]
+        return {key: self.value(rules[key], key) for key in keys}
+
+    def spec(self):
+        """One that trains or infers, so that more than the readers is asked."""
+        rng, rules = self.rng, self.schema["properties"]
+        spec = {"model": self.value(rules["model"], "model")}
+        forward = "inference" if rng.random() < 0.1 else "training"
+        spec[forward] = self.table(self.resolved(rules[forward]))
+        if forward == "training":
+            spec[forward].setdefault("seq_len", rng.choice(USUAL["seq_len"]))
+            if "gradient_accumulation" in spec[forward]:
+                spec[forward].pop("global_batch", None)
+        for section, share in (("parallelism", 0.4), ("hardware", 0.5), ("budget", 0.2), ("allocator", 0.1)):
+            if section in rules and rng.random() < share:
+                spec[section] = self.table(self.resolved(rules[section]))
+        if "parallelism" in spec and "hardware" in spec:
+            spec["hardware"].pop("count", None)
+        return spec
+
+    def resolved(self, rule):
+        while "anyOf" in rule or "$ref" in rule:
+            if "$ref" in rule:
+                rule = self.schema["$defs"][rule["$ref"].rsplit("/", 1)[1]]
+            else:
+                rule = next(one for one in rule["anyOf"] if "properties" in one or "$ref" in one)
+        return rule
+
+
+def commands(rng):
+    """Of each command its flags; what people ask most is asked most."""
+    form = rng.choice(["text", "json", "json", "csv", "markdown"])
+    return rng.choice([
+        ["estimate", "--format", form], ["estimate", "--format", "json"], ["explain", "--format", form],
+        ["timeline", "--format", rng.choice(["text", "json", "markdown"])], ["roofline", "--format", form],
+        ["check", "--format", rng.choice([form, "github", "junit"])],
+        ["plan", "--gpu", "h100-sxm-80gb,rtx-4090", "--gpus", "1,4", "--format", form],
+    ])
+
+
+def strange(value, path=""):
+    """The first number of an answer that cannot be, or nothing."""
+    if isinstance(value, dict):
+        low_high = value.get("interval_bytes")
+        if low_high and "device_bytes" in value and not low_high[0] <= value["device_bytes"] <= low_high[1]:
+            return path + "/interval_bytes does not hold device_bytes"
+        for key, member in value.items():
+            if key.endswith("bytes") and isinstance(member, int) and member < 0:
+                return f"{path}/{key} is {member}"
+            if found := strange(member, path + "/" + key):
+                return found
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            if found := strange(item, f"{path}/{i}"):
+                return found
+    elif isinstance(value, float) and not math.isfinite(value):
+        return f"{path} is {value}"
+    return None
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run(memest, command, path, unlimited):
+    words = [memest, command[0], path, *command[1:]]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = subprocess.Popen(words, stdout=out, stderr=err, preexec_fn=None if unlimited else limits)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        return child.returncode, out.read(), err.read(), usage.ru_maxrss * 1024
+
+
+def fault(code, out, err, memory, command, unlimited):
+    """What is wrong with an answer, or nothing."""
+    if code not in CODES:
+        return f"exit code {code}: " + err.decode(errors="replace")[:300]
+    if not unlimited and memory > BYTES:
+        return f"{memory} bytes of memory"
+    if code not in ANSWERS and not err and not out:
+        return f"exit code {code} without a word"
+    if code in ANSWERS and command[-1] == "json":
+        return strange(json.loads(out))
+    for word in (b"nan %", b" nan ", b" inf ", b"-inf"):
+        if word in out:
+            return f"the answer holds {word!r}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("memest")
+    parser.add_argument("--specs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--against", help="a second build, which must print the same")
+    parser.add_argument("--unlimited", action="store_true", help="for builds with sanitizers")
+    parser.add_argument("--keep", help="a folder for the specs that break something")
+    args = parser.parse_args()
+    schema = json.loads(subprocess.run([args.memest, "schema"], check=True, capture_output=True).stdout)
+    codes, faults = {}, 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "spec.json")
+        for number in range(args.seed, args.seed + args.specs):
+            rng = random.Random(number)
+            spec = Drawer(schema, rng).spec()
+            command = commands(rng)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(spec, file)
+            answer = run(args.memest, command, path, args.unlimited)
+            found = fault(*answer, command, args.unlimited)
+            if found is None and args.against:
+                other = run(args.against, command, path, args.unlimited)
+                found = "two builds differ" if answer[:3] != other[:3] else None
+            codes[answer[0]] = codes.get(answer[0], 0) + 1
+            if found is None:
+                continue
+            faults += 1
+            print(f"seed {number}: memest {' '.join(command)}: {found}\n  {json.dumps(spec)}")
+            if args.keep:
+                os.makedirs(args.keep, exist_ok=True)
+                with open(os.path.join(args.keep, f"{number}.json"), "w", encoding="utf-8") as file:
+                    json.dump(spec, file)
+    told = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
+    print(f"{args.specs} specs, {faults} faults: {told}")
+    # A generator whose specs are all refused would test the readers alone.
+    answered = sum(codes.get(code, 0) for code in ANSWERS)
+    return 1 if faults or answered * 10 < args.specs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
