@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "scalar.hpp"
@@ -43,15 +45,17 @@ void merge(Value& base, Value over) {
     base = std::move(over);
     return;
   }
+  std::unordered_map<std::string, std::size_t> places;
+  for (const Member& member : base.members) places.emplace(member.key, places.size());
   for (Member& member : over.members) {
-    const auto same = std::find_if(base.members.begin(), base.members.end(),
-                                   [&](const Member& m) { return m.key == member.key; });
-    if (same == base.members.end()) {
+    const auto [place, is_new] = places.emplace(member.key, base.members.size());
+    if (is_new) {
       base.members.push_back(std::move(member));
-    } else {
-      merge(same->value, std::move(member.value));
-      same->key_span = std::move(member.key_span);
+      continue;
     }
+    Member& same = base.members[place->second];
+    merge(same.value, std::move(member.value));
+    same.key_span = std::move(member.key_span);
   }
 }
 

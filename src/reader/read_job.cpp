@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -93,20 +94,27 @@ void expand_preset(Value& root) {
   }
 }
 
+using Place = std::tuple<const SourceText*, std::int32_t, std::int32_t>;
+using RefusedPlaces = std::set<Place>;
+
+Place place_of(const SourceSpan& span) { return {span.source.get(), span.line, span.column}; }
+
+RefusedPlaces refused_places(const Diagnostics& diagnostics) {
+  RefusedPlaces places;
+  for (const Diagnostic& one : diagnostics) {
+    if (one.severity == Severity::error) places.insert(place_of(one.span));
+  }
+  return places;
+}
+
 /// Takes out of the tree every number or word that check_table has refused, which the readers then
 /// find left out: what they say of the rest never comes of a value out of its bounds.
-void drop_refused(Value& tree, const Diagnostics& diagnostics) {
-  const auto is_refused = [&diagnostics](const Value& value) {
-    return std::any_of(diagnostics.begin(), diagnostics.end(), [&value](const Diagnostic& one) {
-      return one.severity == Severity::error && one.span.source == value.span.source &&
-             one.span.line == value.span.line && one.span.column == value.span.column;
-    });
-  };
+void drop_refused(Value& tree, const RefusedPlaces& refused) {
   std::erase_if(tree.members, [&](const Member& member) {
-    return member.value.kind == ValueKind::scalar && is_refused(member.value);
+    return member.value.kind == ValueKind::scalar && refused.contains(place_of(member.value.span));
   });
-  for (Member& member : tree.members) drop_refused(member.value, diagnostics);
-  for (Value& item : tree.items) drop_refused(item, diagnostics);
+  for (Member& member : tree.members) drop_refused(member.value, refused);
+  for (Value& item : tree.items) drop_refused(item, refused);
 }
 
 /// What people call the model: the preset's or the file's name.
@@ -288,7 +296,7 @@ Checked<Job> read_job(Value root, std::string name) {
   expand_preset(root);
   Diagnostics diagnostics;
   check_table(root, spec_keys(), {root.span.source, 0, 0, 0}, diagnostics);
-  if (!diagnostics.empty()) drop_refused(root, diagnostics);
+  if (!diagnostics.empty()) drop_refused(root, refused_places(diagnostics));
   return build_job(root, std::move(name), std::move(diagnostics));
 }
 
