@@ -1,6 +1,7 @@
 #include "ledger_gradients.hpp"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -98,11 +99,18 @@ std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
   if (!is_megatron_ || !job_.parallelism.distributed_optimizer) return {};
   const Recipe& recipe = training_.recipe;
   const Expr all = Symbol::parameters;
-  const Expr chunks = job_.parallelism.virtual_stages;
+  Expr last;
+  const std::span<const BlockRun> last_stage = graph_.stage_runs().back();
+  for (const BlockRun& run : last_stage) {
+    last += layer_count_.times(run.repeat) * graph_.blocks[run.block].parameters();
+  }
   const bool has_experts =
       std::any_of(graph_.parameters.parameters.begin(), graph_.parameters.parameters.end(),
                   [](const ParameterTensor& row) { return row.expert_parallel; });
-  const Expr experts = has_experts ? Expr(Symbol::expert_parameters) / chunks : Expr();
+  // Chunks have as many layers of experts each.
+  const Expr experts = has_experts
+                           ? Expr(Symbol::expert_parameters) / Expr(job_.parallelism.virtual_stages)
+                           : Expr();
   const auto made = [&](const Expr& flat, const Expr& waiting) {
     const auto term = [](const char* name, TermGroup group, DType type, const Expr& elements) {
       return LedgerTerm{name, group, size_of(type) * elements,
@@ -114,7 +122,7 @@ std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
     terms.push_back(term("flat gradients", TermGroup::gradients, recipe.gradients, flat));
     return DeepSpeedTerms::Instant{"flat buffers, before the first step", std::move(terms), false};
   };
-  std::vector<DeepSpeedTerms::Instant> instants{made(all - experts, all / chunks)};
+  std::vector<DeepSpeedTerms::Instant> instants{made(all - experts, last)};
   if (has_experts) instants.push_back(made(all, experts));
   return instants;
 }
