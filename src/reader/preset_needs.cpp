@@ -1,6 +1,7 @@
 #include "memest/reader/preset_needs.hpp"
 
 #include "catalog_files.hpp"
+#include "embedded_trees.hpp"
 #include "source.hpp"
 
 namespace memest {
