@@ -53,6 +53,7 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
   sums_ = job.parallelism.pipeline > 1;
   holds_ = !flat_ && reduces_last(job);
+  makes_sums_ = job.training->gradient_accumulation == 2;
   if (sums_) {
     find_table();
     return;
@@ -221,14 +222,20 @@ std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
 /// What of the sums, and of the shares made of them, is there when the site's backward begins.
 void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) const {
   if (!holds_) return;
-  if (turn_ == Turn::holding) return terms.push_back(all_sums());
-  for (LedgerTerm& term : sums_left(all_before(site) + own(site) + spanning())) {
+  const Expr left = all_before(site) + own(site) + spanning();
+  if (turn_ == Turn::holding) {
+    LedgerTerm term = all_sums();
+    if (makes_sums_) term.formula = sums(Expr(Symbol::parameters) - left);
+    return terms.push_back(std::move(term));
+  }
+  for (LedgerTerm& term : sums_left(left)) {
     terms.push_back(std::move(term));
   }
 }
 
 /// Of one type each is added as it comes; to wider sums the unit's are when it has run.
 Expr LedgerUnits::unsummed(const Moment& moment) const {
+  if (turn_ == Turn::holding && makes_sums_) return gathered_ * moment.gradient_elements;
   return gathered_ *
          (reduced_ == gathered_ ? moment.new_gradient_elements : moment.gradient_elements);
 }

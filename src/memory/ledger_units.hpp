@@ -124,6 +124,7 @@ class LedgerUnits {
   bool tied_ = false;
   bool sums_ = false;
   bool holds_ = false;
+  bool makes_sums_ = false;  // the one backward that holds is the first: there are none before it
   bool adapts_ = false;
   Expr adapters_of_layer_;
   Expr trained_root_;  // outside the layers
