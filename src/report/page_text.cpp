@@ -93,14 +93,23 @@ bool spans(const Table& table, const Row& row, std::size_t cell) {
 /// The widths that the cells ask for, or the least ones without a broken word.
 std::vector<std::size_t> widths_of(const Table& table, bool least) {
   std::vector<std::size_t> widths;
-  const auto width_of = [least](std::size_t column, const std::string& cell) {
+  const auto width_of = [&table, least](std::size_t column, const std::string& cell) {
     const std::size_t whole = display_width(cell);
-    if (!least || (column == 0 && whole <= kNameColumns)) return whole;
+    // A number stays with its unit.
+    const bool number = table.columns[column].align == Align::right;
+    if (!least || number || (column == 0 && whole <= kNameColumns)) return whole;
     const std::size_t indent = std::min(cell.find_first_not_of(' '), cell.size());
     return indent + longest_piece(std::string_view(cell).substr(indent));
   };
+  const auto width_of_title = [least](const std::string& title) {
+    std::size_t longest = 0;
+    for (const std::string& word : lines_of(title, {1, 0, false})) {
+      longest = std::max(longest, display_width(word));
+    }
+    return least ? longest : display_width(title);
+  };
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    widths.push_back(width_of(i, table.columns[i].title));
+    widths.push_back(width_of_title(table.columns[i].title));
     for (const Row& row : table.rows) {
       if (i >= row.cells.size() || spans(table, row, i)) continue;
       widths[i] = std::max(widths[i], width_of(i, row.cells[i]));
