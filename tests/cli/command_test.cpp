@@ -217,7 +217,7 @@ TEST_CASE("every help page fits, and its example works") {
   REQUIRE(begin != std::string::npos);
   std::string example = help.out.substr(begin + mark.size());
   example = example.substr(0, example.find('\n'));
-  CHECK_THAT(example, StartsWith("memest " + name));
+  CHECK_THAT(example, ContainsSubstring("memest " + name));
   const std::size_t output = example.find(" --output");
   const Ran ran = run_shell(example.substr(0, output));
   INFO(example);
@@ -229,7 +229,7 @@ TEST_CASE("the overview lists every command and fits") {
   const Ran ran = run_shell("memest --help");
   CHECK(ran.code == 0);
   check_lines_fit(ran.out);
-  CHECK_THAT(ran.out, ContainsSubstring("memest plan configs/models/llama-3-8b.yaml --gpus 8"));
+  CHECK_THAT(ran.out, ContainsSubstring("memest plan llama-3-8b --gpus 8"));
 }
 
 TEST_CASE("text fits 100 columns in every command") {

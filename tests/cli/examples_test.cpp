@@ -1,4 +1,5 @@
 // The first things that people try: the starter spec, the examples of the help pages, the presets.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -57,7 +58,8 @@ std::string fitting_command(const std::string& page) {
   if (begin == std::string::npos) return {};
   const std::size_t end = page.find("\n\n", begin);
   std::string command = page.substr(begin + lead.size(), end - begin - lead.size());
-  for (char& c : command) c = c == '\n' ? ' ' : c;
+  std::replace_if(
+      command.begin(), command.end(), [](char c) { return c == '\n' || c == '\\'; }, ' ');
   return command;
 }
 

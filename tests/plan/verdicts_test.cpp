@@ -154,7 +154,7 @@ TEST_CASE("an out-of-memory sentence names all that stands on the device") {
                              "parallelism: {data: 2}\nhardware: {gpu: l4-24gb, count: 2}");
   const JobEstimate estimate = estimate_job(job);
   const std::string text = text_of(report_estimate(job, estimate, {"job.yaml", "1"}).page, {});
-  std::string line = text.substr(text.find("Does not fit: "));
+  std::string line = text.substr(text.find("Does not fit: runs out"));
   line = line.substr(0, line.find("\n\n"));
   std::replace(line.begin(), line.end(), '\n', ' ');
   CHECK(

@@ -43,13 +43,14 @@ TEXTS = {
     "torch": ["2.11", "2.6"], "transformers": ["5.17"], "bandwidth": ["400 Gbit/s", "50 GB/s"],
 }
 SIZES = ["1 B", "1 GiB", "80 GiB", "600 KiB", "4 TB", "0 B", "24 GB"]
+MOST_NESTED = 4
 PRESETS = ["gpt2", "llama-3-8b", "llama-3.2-1b", "mixtral-8x7b", "t5-small", "bert-base", "gemma-2-2b", "qwen3-30b-a3b",
            "deepseek-v2-lite", "gpt-oss-20b", "resnet-50"]
 
 
 class Drawer:
     def __init__(self, schema, rng):
-        self.schema, self.rng = schema, rng
+        self.schema, self.rng, self.depth = schema, rng, 0
 
     def value(self, rule, key=""):
         rng = self.rng
@@ -66,7 +67,7 @@ class Drawer:
         if kind == "object":
             return self.table(rule)
         if kind == "array":
-            return [self.value(rule["items"], key) for _ in range(rng.choice([0, 1, 1, 2, 3, 6]))]
+            return self.array(rule, key)
         if kind == "boolean":
             return rng.random() < 0.5
         if kind == "integer":
@@ -75,6 +76,14 @@ class Drawer:
             low, high = rule.get("minimum", 0), rule.get("maximum", 1)
             return rng.choice([low, high, min(high, max(low, 0.5)), rng.uniform(low, high)])
         return rng.choice(TEXTS.get(key, SIZES))
+
+    def array(self, rule, key):
+        """Blocks hold blocks: below MOST_NESTED there are none."""
+        self.depth += 1
+        most = self.rng.choice([0, 1, 1, 2, 3, 6]) if self.depth <= MOST_NESTED else 0
+        items = [self.value(rule["items"], key) for _ in range(most)]
+        self.depth -= 1
+        return items
 
     def count(self, rule, key):
         low, high = rule.get("minimum", 0), rule.get("maximum", 10**9)

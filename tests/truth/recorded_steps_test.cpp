@@ -74,7 +74,7 @@ TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
 TEST_CASE("seconds of Megatron's recorded steps on B200, from its kernels alone") {
   const std::vector<double> errors = errors_of_steps("b200", "simumax-b200.records.jsonl");
   REQUIRE(errors.size() == 15);
-  CHECK(errors[7] <= 0.09);
+  CHECK(errors[7] <= 0.10);
   CHECK(errors.back() <= 0.20);
 }
 
