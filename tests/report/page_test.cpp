@@ -102,4 +102,35 @@ TEST_CASE("breaking into lines loses nothing but the spaces at the breaks") {
 }
 
 }  // namespace
+TEST_CASE("a narrow screen gets fewer columns, said so, instead of broken words") {
+  Table table{{{"GPUs"},
+               {"ZeRO"},
+               {"peak", Align::right},
+               {"at most", Align::right},
+               {"of GiB", Align::right},
+               {"step", Align::right},
+               {"tokens/s", Align::right},
+               {"MFU", Align::right},
+               {"USD/B tok", Align::right}},
+              {{{"8 × rtx-pro-6000-server", "3+ow", "65.0", "92.3", "94.6", "137 s", "30.6 k",
+                 "39 %", "138"},
+                "",
+                {}}}};
+  const Page page{{table, Paragraph{"Why:\nmemest explain llama-3-8b --gpus 8 --set "
+                                    "training.recompute=none --set 'parallelism={data: 2}'"}}};
+  const auto shown = [&page](std::size_t columns) {
+    RenderOptions options;
+    options.columns = columns;
+    return text_of(page, options);
+  };
+  CHECK(shown(100).find("Left out") == std::string::npos);
+  const std::string narrow = shown(60);
+  CHECK(narrow.find("Left out at this width: MFU, tokens/s") != std::string::npos);
+  CHECK(narrow.find("8 × rtx-pro-6000-server") != std::string::npos);
+  CHECK(narrow.find("137 s") != std::string::npos);
+  CHECK(narrow.find("memest explain llama-3-8b --gpus 8 \\\n    --set training.recompute=none") !=
+        std::string::npos);
+  CHECK(narrow.find("'parallelism={data: 2}'") != std::string::npos);
+}
+
 }  // namespace memest
