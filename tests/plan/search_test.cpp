@@ -220,10 +220,10 @@ TEST_CASE("A refusal says what the optimizer on the host would save, and take th
 
 TEST_CASE("What fits only with states on the host is answered so, and takes longer") {
   const auto searched = [](const char* gpu) {
-    return search_plans(
+    return search_plans(replayed(
         request_for(llama("seq_len: 1024, global_batch: 8, precision: mixed, recompute: full",
                           "parallelism: {zero: 2}"),
-                    {gpu}, {8}));
+                    {gpu}, {8})));
   };
   const PlanAnswer large = searched("a100-sxm-80gb");
   REQUIRE(large.best.size() == 1);
