@@ -12,7 +12,7 @@ namespace {
 ExitCode code_of(const JobEstimate& estimate) {
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   if (memory == nullptr) return ExitCode::not_known;
-  return memory->verdict == Verdict::does_not_fit ? ExitCode::no : ExitCode::yes;
+  return memory->overall() == Verdict::does_not_fit ? ExitCode::no : ExitCode::yes;
 }
 
 /// What a preset that was named alone trains on.

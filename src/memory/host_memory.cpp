@@ -22,6 +22,11 @@ constexpr const char* kStage3 = "DeepSpeed 0.19, runtime/zero/stage3.py";
 constexpr const char* kSwapper = "DeepSpeed 0.19, runtime/swap_tensor: read in the source";
 constexpr const char* kFsdp2 = "fully_shard's CPUOffloadPolicy, PyTorch 2.11";
 
+/// Where nothing is known of the nodes that such GPUs are rented in.
+constexpr const char* kAsMuchAsTheGpu =
+    "as much as the GPUs have, the least that RunPod rents with any "
+    "(skypilot-org/skypilot-catalog, catalogs/v5/runpod/vms.csv @02d7ef67)";
+
 using Sizes64 = std::vector<std::int64_t>;
 
 /// ATen/core/CachingHostAllocator.h asks the driver for powers of two.
@@ -247,6 +252,32 @@ Bytes HostMemory::pinned() const {
   Bytes sum;
   for (const HostTerm& term : terms) sum += term.pinned;
   return sum;
+}
+
+HostCapacity host_capacity_of(const Hardware& hardware) {
+  if (hardware.host_memory) {
+    return {*hardware.host_memory, Provenance::datasheet, std::string(kWrittenHost)};
+  }
+  const std::int64_t gpus = std::min(hardware.count, hardware.gpus_per_node);
+  if (const auto& rented = hardware.gpu.host_memory) {
+    return {rented->value * gpus, rented->provenance, rented->source};
+  }
+  const auto& own = hardware.gpu.nominal_memory;
+  return {(own ? own->value : hardware.gpu.capacity.value) * gpus, Provenance::estimated,
+          kAsMuchAsTheGpu};
+}
+
+Bytes HostNeed::of_node() const { return (of_rank + kHostProcess) * ranks; }
+
+Verdict HostNeed::verdict() const {
+  const Bytes needed = of_node();
+  if (needed > capacity.bytes) return Verdict::does_not_fit;
+  const Bytes offered = capacity.bytes - share_rounded_up(capacity.bytes, kHostKept);
+  return needed > offered ? Verdict::too_close_to_call : Verdict::fits;
+}
+
+HostNeed host_need_of(Bytes of_rank, const Hardware& hardware) {
+  return {of_rank, std::min(hardware.count, hardware.gpus_per_node), host_capacity_of(hardware)};
 }
 
 std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job) {

@@ -12,6 +12,11 @@ Capacity capacity_of(const Hardware& hardware) {
   return {hardware.gpu.capacity.value, false};
 }
 
+Verdict worse_of(Verdict left, Verdict right) {
+  if (left == Verdict::does_not_fit || right == Verdict::does_not_fit) return Verdict::does_not_fit;
+  return left == Verdict::fits ? right : left;
+}
+
 Verdict judge(const MemoryEstimate& estimate, const Capacity& capacity) {
   Bytes low = estimate.low();
   Bytes high = estimate.high();

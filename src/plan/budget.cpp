@@ -55,6 +55,15 @@ BudgetLine capacity_line(const MemoryAnswer& memory) {
   return line;
 }
 
+/// What every rank takes is known to the byte, or unverified: no interval.
+BudgetLine host_line(const HostNeed& need) {
+  const double bytes = need.of_node().as_double();
+  BudgetLine line =
+      line_of(BudgetItem::host_memory, need.capacity.bytes.as_double(), {bytes, bytes, bytes});
+  if (need.verdict() == Verdict::too_close_to_call) line.status = BudgetStatus::too_close;
+  return line;
+}
+
 /// Money follows the step time, and its interval with it.
 Estimated cost_of(const CostEstimate& cost, const JobEstimate& estimate) {
   const double value = cost.per_billion_tokens.value();
@@ -69,6 +78,8 @@ std::string_view name_of(BudgetItem item) {
   switch (item) {
     case BudgetItem::capacity:
       return "capacity";
+    case BudgetItem::host_memory:
+      return "host_memory";
     case BudgetItem::memory:
       return "memory";
     case BudgetItem::step_time:
@@ -106,6 +117,8 @@ std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estima
   std::vector<BudgetLine> lines;
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
     if (!job.hardware.assumed) lines.push_back(capacity_line(*memory));
+    const bool names_host = !job.hardware.assumed || job.hardware.host_memory;
+    if (memory->host_need && names_host) lines.push_back(host_line(*memory->host_need));
   } else if (!job.hardware.assumed || !has_budget(job)) {
     lines.push_back({BudgetItem::capacity, BudgetStatus::unavailable,
                      capacity_of(job.hardware).bytes.as_double(), 0, 0, 0,

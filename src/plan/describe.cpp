@@ -27,14 +27,6 @@ std::variant<CostEstimate, Unavailable> cost_of(
   return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
 }
 
-/// What the job takes of its host where it offloads.
-std::optional<Bytes> host_bytes_of(const Job& job) {
-  if (!job.parallelism.offload.any()) return std::nullopt;
-  const auto graph = lower(job.model, policy_of(job));
-  if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
-  return host_memory_of(std::get<Graph>(graph), job)->taken();
-}
-
 }  // namespace
 
 Job Describer::job_of(const PlanCandidate& candidate) const {
@@ -64,7 +56,8 @@ void Describer::add_levers(const Job& job, PlanVerdict& verdict) {
     Lever lever{.name = change.name,
                 .saved = verdict.device - after->device,
                 .fits = after->verdict == Verdict::fits,
-                .host = host_bytes_of(other)};
+                .host = {}};
+    if (after->host) lever.host = after->host->of_rank;
     if (before) {
       if (const auto seconds = seconds_per_token(other)) lever.slower = *seconds / *before;
     }
@@ -95,6 +88,9 @@ PlanVerdict Describer::outline(const Evaluated& candidate, const Group& group,
   verdict.capacity = capacity_of(job.hardware).bytes;
   verdict.time = time_of_step(job);
   verdict.cost = cost_of(job, verdict.time);
+  if (job.parallelism.offload.any()) {
+    verdict.host = host_need_of(candidate.host_of_rank, job.hardware);
+  }
   if (verdict.verdict != Verdict::fits) verdict.reason = reason_of(verdict);
   return verdict;
 }
@@ -110,7 +106,7 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
   verdict.low = memory.low;
   verdict.high = memory.high;
   verdict.largest_terms = memory.largest_terms;
-  verdict.host = host_bytes_of(job);
+  verdict.host = memory.host;
   verdict.reason = verdict.verdict == Verdict::fits ? "" : reason_of(verdict);
   if (verdict.verdict != Verdict::fits) add_levers(job, verdict);
   return verdict;

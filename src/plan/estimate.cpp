@@ -57,6 +57,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
   }
   answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.host = host_memory_of(graph, job);
+  if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job.hardware);
   answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};
   if (job.training) {
     answer.saved = saved_bytes_of(graph, *job.training);

@@ -9,6 +9,7 @@ namespace memest {
 namespace {
 
 constexpr const char* kDoesNotFit = "does not fit";
+constexpr const char* kHostTooSmall = "does not fit its host";
 constexpr const char* kTooClose = "too close to call";
 
 class GroupSearch {
@@ -29,12 +30,14 @@ class GroupSearch {
       if (space_.request.on_step) space_.request.on_step(PlanStep::layout);
       enter(layout);
       const std::vector<BatchChoice>& batches = batches_of(layout);
+      hosts_ = {};
       for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
         try_batches(layout, recompute, batches);
       }
     }
     if (group_.candidates > 0) group_.unavailable = {};
     if (too_large_ > 0) group_.refused[kDoesNotFit] = too_large_;
+    if (too_large_for_host_ > 0) group_.refused[kHostTooSmall] = too_large_for_host_;
     if (too_close_ > 0) group_.refused[kTooClose] = too_close_;
     admit();
     return std::move(group_);
@@ -81,7 +84,7 @@ class GroupSearch {
     }
   }
 
-  /// False: it does not fit, so larger micro-batches do not either.
+  /// False: it does not fit the device, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
     candidate.number = group_.candidates;
     const RankForms& forms = forms_of(candidate);
@@ -96,10 +99,13 @@ class GroupSearch {
     candidate.device = within(peak.device(), peak.outside);
     candidate.low = within(peak.low(), peak.outside_low);
     candidate.high = within(peak.high(), peak.outside_high);
+    candidate.filled = candidate.device / capacity_.bytes;
+    const bool fits_device = candidate.verdict != Verdict::does_not_fit;
+    if (candidate.layout.offload.any()) hold_to_host(candidate);
     if (candidate.verdict == Verdict::does_not_fit) {
-      ++too_large_;
-      keep_least(group_.nearest, candidate, &Evaluated::device);
-      return false;
+      ++(fits_device ? too_large_for_host_ : too_large_);
+      keep_nearest(candidate);
+      return fits_device;
     }
     candidate.seconds_per_token = seconds_per_token(candidate);
     if (candidate.verdict == Verdict::too_close_to_call) ++too_close_;
@@ -130,6 +136,22 @@ class GroupSearch {
     fastest_.insert(std::ranges::upper_bound(fastest_, candidate.seconds_per_token, {},
                                              &Evaluated::seconds_per_token),
                     candidate);
+  }
+
+  /// Of the layout at hand; the micro-batch does not matter but for whether there are several.
+  void hold_to_host(Evaluated& candidate) {
+    const bool accumulates = candidate.batch.gradient_accumulation > 1;
+    std::optional<HostNeed>& host = hosts_[accumulates ? 1 : 0];
+    if (!host) {
+      Hardware hardware = job_.hardware;
+      hardware.gpu = *device_.of.gpu;
+      hardware.count = group_.gpus;
+      host = host_need_of(space_.forms.host_bytes_of(device_.of, candidate.layout, candidate.batch),
+                          hardware);
+    }
+    candidate.host_of_rank = host->of_rank;
+    candidate.verdict = worse_of(candidate.verdict, host->verdict());
+    candidate.filled = std::max(candidate.filled, host->of_node() / host->capacity.bytes);
   }
 
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
@@ -191,9 +213,10 @@ class GroupSearch {
     return *known;
   }
 
-  static void keep_least(std::optional<Evaluated>& kept, const Evaluated& candidate,
-                         Bytes Evaluated::*what) {
-    if (!kept || candidate.*what < *kept.*what) kept = candidate;
+  /// Where the host lacks as much of either the one of them that takes less of the device.
+  void keep_nearest(const Evaluated& candidate) {
+    const auto lacks = [](const Evaluated& one) { return std::pair(one.filled, one.device); };
+    if (!group_.nearest || lacks(candidate) < lacks(*group_.nearest)) group_.nearest = candidate;
   }
 
   /// `front` is ordered by time, and by falling memory.
@@ -235,7 +258,10 @@ class GroupSearch {
   /// Those that fit, or that are too close to call: by time, each later one with less memory.
   std::vector<Evaluated> fitting_;
   std::vector<Evaluated> close_;
+  std::array<std::optional<HostNeed>, 2> hosts_;  ///< of the layout; by whether there are several
+                                                  ///< micro-steps
   std::size_t too_large_ = 0;
+  std::size_t too_large_for_host_ = 0;
   std::size_t too_close_ = 0;
   Group group_;
 };

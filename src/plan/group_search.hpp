@@ -27,6 +27,8 @@ struct Evaluated {
   Bytes low = {};  ///< interval of the device's bytes, what no allocator's limit holds left out
   Bytes high = {};
   Verdict verdict = Verdict::does_not_fit;
+  Bytes host_of_rank = {};  ///< where the layout offloads
+  double filled = 0;  ///< share of the device's memory, or of its host's where that is more
   double seconds_per_token = 0;  ///< infinite where the time is unavailable
 };
 
@@ -37,7 +39,8 @@ struct Group {
   /// Those that the closed form does not refuse, the least time first: the fastest, and of the
   /// others each with less memory than all that are faster.
   std::vector<Evaluated> admitted;
-  std::optional<Evaluated> nearest;  ///< refused by the closed form: that which needs least
+  /// Refused by the closed form or by the host: that which lacks the least share.
+  std::optional<Evaluated> nearest;
   std::size_t layouts = 0;
   std::size_t candidates = 0;
   std::map<std::string, std::size_t> refused;  ///< how many candidates, by reason

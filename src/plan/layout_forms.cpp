@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memest/diag/expect.hpp"
+#include "memest/memory/host_memory.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 
@@ -251,6 +252,20 @@ RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism&
     forms.exist = form != nullptr;
   }
   return forms;
+}
+
+Bytes LayoutForms::host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                 const BatchChoice& batch) {
+  const Lowered& lowered = graph_of(device, layout, batch.micro_batch);
+  const HostKey key{&lowered,
+                    layout.data,
+                    layout.zero,
+                    layout.fsdp ? layout.fsdp->replicate : 0,
+                    {layout.offload.optimizer, layout.offload.parameters},
+                    batch.gradient_accumulation > 1};
+  return hosts_.at(key, [&] {
+    return host_memory_of(std::get<Graph>(lowered), job_for(device, layout, batch))->taken();
+  });
 }
 
 MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,

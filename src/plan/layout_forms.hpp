@@ -90,6 +90,9 @@ class LayoutForms {
   /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);
+  /// What a rank of a layout that offloads takes of its host; it has a graph.
+  Bytes host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
+                      const BatchChoice& batch);
 
  private:
   /// Which part of the model; all of it where `pipeline` is 1.
@@ -138,6 +141,10 @@ class LayoutForms {
   /// letters for (replicas, and of layers that are alike the stages) is the same in it.
   [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
   RankForm make_form(const Graph& graph, const Job& job, std::int64_t rank);
+  /// Graph, data-parallel ranks, ZeRO stage, FSDP's replicas, offload, several micro-steps.
+  using HostKey = std::tuple<const Lowered*, std::int64_t, ZeroStage, std::int64_t,
+                             std::pair<bool, bool>, bool>;
+
   [[nodiscard]] Job job_for(const DeviceOfSearch& device, const Parallelism& layout,
                             const BatchChoice& batch) const;
   [[nodiscard]] Part part_of(const Parallelism& layout, StagePlace place) const;
@@ -158,6 +165,7 @@ class LayoutForms {
   Memo<std::pair<GraphKey, std::int64_t>, const Lowered*> graphs_;  ///< by micro-batch too
   Memo<const Graph*, std::unique_ptr<GraphMoments>> moments_;
   Memo<FormKey, RankForm> forms_;
+  Memo<HostKey, Bytes> hosts_;
 };
 
 /// The ranks that take most, in closed form.

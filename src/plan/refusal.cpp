@@ -107,6 +107,33 @@ std::optional<Change> offload_of(const Job& job) {
                 }};
 }
 
+/// "needs 7.4 GiB more: gradients 16.0, optimizer states 32.1, ..."
+std::string device_reason_of(const PlanVerdict& verdict) {
+  std::string reason = "needs " + gibibytes(verdict.device - verdict.capacity) + " GiB more";
+  const std::size_t shown = std::min(kTermsInReason, verdict.largest_terms.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const NamedBytes& term = verdict.largest_terms[i];
+    reason += (i == 0 ? ": " : ", ") + term.name + " " + gibibytes(term.bytes);
+  }
+  return verdict.largest_terms.size() > shown ? reason + ", ..." : reason;
+}
+
+std::string device_interval_of(const PlanVerdict& verdict) {
+  return "between " + gibibytes(verdict.low) + " and " + gibibytes(verdict.high) + " of " +
+         gibibytes(verdict.capacity) + " GiB";
+}
+
+/// Empty where the host has enough.
+std::string host_reason_of(const HostNeed& host) {
+  if (host.verdict() == Verdict::fits) return {};
+  const std::string of = gibibytes(host.of_node()) + " of the " + gibibytes(host.capacity.bytes) +
+                         " GiB that a node has";
+  return host.verdict() == Verdict::too_close_to_call
+             ? "the host gives " + of
+             : "needs " + gibibytes(host.of_node() - host.capacity.bytes) +
+                   " GiB more of its host: " + of;
+}
+
 }  // namespace
 
 std::vector<Change> changes_of(const Job& job) {
@@ -190,17 +217,14 @@ std::vector<NamedBytes> largest_terms(const Ledger& ledger, const MemoryEstimate
 }
 
 std::string reason_of(const PlanVerdict& verdict) {
+  const std::string host = verdict.host ? host_reason_of(*verdict.host) : "";
   if (verdict.verdict == Verdict::too_close_to_call) {
-    return "too close to call: between " + gibibytes(verdict.low) + " and " +
-           gibibytes(verdict.high) + " of " + gibibytes(verdict.capacity) + " GiB";
+    const bool device = host.empty() || verdict.high > verdict.capacity;
+    return "too close to call: " + (device ? device_interval_of(verdict) : "") +
+           (device && !host.empty() ? "; " : "") + host;
   }
-  std::string reason = "needs " + gibibytes(verdict.device - verdict.capacity) + " GiB more";
-  const std::size_t shown = std::min(kTermsInReason, verdict.largest_terms.size());
-  for (std::size_t i = 0; i < shown; ++i) {
-    const NamedBytes& term = verdict.largest_terms[i];
-    reason += (i == 0 ? ": " : ", ") + term.name + " " + gibibytes(term.bytes);
-  }
-  return verdict.largest_terms.size() > shown ? reason + ", ..." : reason;
+  const bool device = host.empty() || verdict.device > verdict.capacity;
+  return (device ? device_reason_of(verdict) : "") + (device && !host.empty() ? "; " : "") + host;
 }
 
 std::vector<Lever> ranked(std::vector<Lever> levers) {

@@ -102,6 +102,10 @@ SureRun surely_runs(const Timeline& timeline, const Job& job) {
   return {!replay_steps(timeline, job.allocator, replay_device_of(job)).out_of_memory, {}};
 }
 
+Verdict MemoryAnswer::overall() const {
+  return host_need ? worse_of(verdict, host_need->verdict()) : verdict;
+}
+
 Bytes MemoryAnswer::allocated() const {
   const ReplayedSteps* steps = replayed();
   return steps != nullptr ? steps->unpressed().peak.allocated : estimate.allocated();

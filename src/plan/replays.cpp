@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memest/graph/lower.hpp"
+#include "memest/memory/host_memory.hpp"
 #include "refusal.hpp"
 #include "replayed_steps.hpp"
 
@@ -24,12 +25,6 @@ std::vector<std::int64_t> ranks_in_order(const Job& job) {
 /// An allocator's own limit holds no overheads.
 DeviceBytes within_limit(const DeviceBytes& bytes, const OutsideBytes& outside) {
   return {bytes.expected - outside.expected, bytes.low - outside.low, bytes.high - outside.high};
-}
-
-/// The verdict of a job is that of its rank that is worst off.
-Verdict worse_of(Verdict left, Verdict right) {
-  if (left == Verdict::does_not_fit || right == Verdict::fits) return left;
-  return right;
 }
 
 }  // namespace
@@ -128,6 +123,10 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
     if (refused && follow == Follow::ranks_of_most && i >= of_most) break;
     const auto graph = lower(job.model, policy_of(job, ranks[i]));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
+    if (const auto host = host_memory_of(std::get<Graph>(graph), job); host && !memory.host) {
+      memory.host = host_need_of(host->taken(), job.hardware);
+      memory.verdict = worse_of(memory.verdict, memory.host->verdict());
+    }
     key.rank = ranks[i];
     RankOnGpu here = follow_rank({.graph = std::get<Graph>(graph),
                                   .job = job,

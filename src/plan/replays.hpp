@@ -30,6 +30,7 @@ struct CandidateMemory {
   Bytes low;
   Bytes high;
   std::vector<NamedBytes> largest_terms;
+  std::optional<HostNeed> host;  ///< where it offloads; `verdict` is of the host as well
 
   /// It fits, and not only by giving memory back to the driver and asking again.
   [[nodiscard]] bool fits_freely(const Capacity& capacity) const {

@@ -161,7 +161,11 @@ class PlanSearch {
 
   /// What has no layout at all comes last.
   static std::pair<bool, Bytes> lack_of(const PlanVerdict& verdict) {
-    return {verdict.device == Bytes(), verdict.high - verdict.capacity};
+    Bytes lacking = verdict.high - verdict.capacity;
+    if (const auto& host = verdict.host) {
+      lacking = std::max(lacking, host->of_node() - host->capacity.bytes);
+    }
+    return {verdict.device == Bytes(), lacking};
   }
 
   /// A row that is still open is taken for what it may become at best.

@@ -64,6 +64,7 @@ GpuSpec gpu_of(const Value& file) {
   gpu.nominal_memory = bytes_at(facts, "memory");
   gpu.l2_cache = bytes_at(facts, "l2");
   gpu.context = bytes_at(facts, "context");
+  gpu.host_memory = bytes_at(facts, "host_memory");
   if (const Value* context = facts.find("context")) {
     const std::optional<Bytes> low = as_bytes(context->find("low"));
     const std::optional<Bytes> high = as_bytes(context->find("high"));

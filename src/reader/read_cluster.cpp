@@ -297,6 +297,7 @@ void read_cluster(const ClusterSections& sections, Job& job, Diagnostics& diagno
   if (const auto nvme = as_quantity(find(sections.hardware, "nvme"), Dimension::byte_rate)) {
     job.hardware.nvme = BytesPerSecond(*nvme);
   }
+  job.hardware.host_memory = as_bytes(find(sections.hardware, "host_memory"));
   job.hardware.memory = as_bytes(find(sections.hardware, "memory"));
   read_price(find(sections.hardware, "price"), job.hardware);
 }

@@ -31,6 +31,17 @@ std::vector<BudgetShare> memory_shares(const JobEstimate& estimate) {
   return largest(std::move(shares));
 }
 
+/// Of all the ranks of a node.
+std::vector<BudgetShare> host_shares(const JobEstimate& estimate) {
+  std::vector<BudgetShare> shares;
+  const auto& memory = std::get<MemoryAnswer>(estimate.memory);
+  const auto ranks = static_cast<double>(memory.host_need->ranks);
+  for (const HostTerm& term : memory.host->terms) {
+    if (!term.on_nvme) shares.push_back({term.name, ranks * term.taken().as_double()});
+  }
+  return largest(std::move(shares));
+}
+
 /// Operations share a step, and so its price; `whole` is the step in the line's unit.
 std::vector<BudgetShare> time_shares(const JobEstimate& estimate, double whole) {
   std::vector<BudgetShare> shares;
@@ -47,6 +58,8 @@ std::vector<BudgetShare> shares_of(const BudgetLine& line, const JobEstimate& es
     case BudgetItem::capacity:
     case BudgetItem::memory:
       return memory_shares(estimate);
+    case BudgetItem::host_memory:
+      return host_shares(estimate);
     case BudgetItem::step_time:
     case BudgetItem::cost_per_billion_tokens:
       return time_shares(estimate, line.value);
@@ -68,6 +81,7 @@ std::span<const Diagnostic> shown_of(const Diagnostics& errors) {
 std::string amount_text(BudgetItem item, double amount) {
   switch (item) {
     case BudgetItem::capacity:
+    case BudgetItem::host_memory:
     case BudgetItem::memory:
       return sized_text(Bytes(std::llround(amount)));
     case BudgetItem::step_time:
@@ -83,6 +97,7 @@ std::string amount_text(BudgetItem item, double amount) {
 std::string_view unit_of(BudgetItem item) {
   switch (item) {
     case BudgetItem::capacity:
+    case BudgetItem::host_memory:
     case BudgetItem::memory:
       return "B";
     case BudgetItem::step_time:

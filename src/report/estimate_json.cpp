@@ -93,9 +93,10 @@ Json layers_json(const std::vector<Bytes>& layers) {
   return list;
 }
 
-Json host_json(const HostMemory& memory) {
+Json host_json(const HostMemory& memory, const HostNeed& need) {
   Json json;
   put(json, "bytes", memory.taken());
+  json["node"] = json_of(need);
   put(json, "pinned_bytes", memory.pinned());
   put(json, "nvme_bytes", memory.on_nvme());
   json["terms"] = Json::array();
@@ -142,7 +143,7 @@ Json rank_json(const MemoryAnswer& answer) {
     put_null(json, "phases", kNoTimeline);
     put_null(json, "retries", kNoReplay);
   }
-  if (answer.host) json["host"] = host_json(*answer.host);
+  if (answer.host) json["host"] = host_json(*answer.host, *answer.host_need);
   json["moments"] = Json::array();
   for (const InstantTotal& instant : answer.estimate.instants) {
     json["moments"].push_back({{"name", answer.ledger.instants[instant.index].name},
@@ -157,7 +158,7 @@ Json json_of(const MemoryAnswer& answer, const std::vector<MemoryAnswer>& others
   for (const MemoryAnswer& other : others) json["ranks"].push_back(rank_json(other));
   put(json, "capacity_bytes", answer.capacity.bytes);
   json["capacity_is_allocator_limit"] = answer.capacity.allocator_limit;
-  json["verdict"] = name_of(answer.verdict);
+  json["verdict"] = name_of(answer.overall());
   if (answer.has_formulas) {
     json["fixed_bytes"] = answer.simple.fixed.value();
     json["bytes_per_sequence"] = answer.simple.per_sequence.value();
@@ -260,6 +261,15 @@ Json pipeline_json(const TimeEstimate& time) {
 
 }  // namespace
 
+Json json_of(const HostNeed& need) {
+  return {{"bytes", need.of_node().value()},
+          {"ranks", need.ranks},
+          {"capacity_bytes", need.capacity.bytes.value()},
+          {"provenance", name_of(need.capacity.provenance)},
+          {"source", need.capacity.source},
+          {"verdict", name_of(need.verdict())}};
+}
+
 Json json_of(const TimeEstimate& time) {
   Json json{{"step_seconds", time.step.value()},
             {"interval_seconds", {time.low.value(), time.high.value()}},
@@ -300,7 +310,7 @@ Json json_of(const CostEstimate& cost) {
 
 std::string_view verdict_text(const JobEstimate& estimate) {
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
-  return memory == nullptr ? "not-known" : name_of(memory->verdict);
+  return memory == nullptr ? "not-known" : name_of(memory->overall());
 }
 
 Json json_of(const Job& job, const JobEstimate& estimate, const Question& question) {

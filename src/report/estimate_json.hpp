@@ -9,6 +9,8 @@ namespace memest {
 
 Json json_of(const TimeEstimate& time);
 Json json_of(const CostEstimate& cost);
+/// A node's memory and what is taken of it.
+Json json_of(const HostNeed& need);
 
 /// The whole answer of `memest estimate`.
 Json json_of(const Job& job, const JobEstimate& estimate, const Question& question);

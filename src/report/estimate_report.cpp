@@ -63,7 +63,7 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   Sections sections(page);
   sections.add("Memory", estimate.memory, [&](const MemoryAnswer& answer) {
     add_memory(page, job, answer);
-    if (answer.host) add_host_memory(page, job, *answer.host);
+    if (answer.host) add_host_memory(page, job, answer);
     add_ranks(page, answer, estimate.other_ranks);
   });
   sections.add("FLOPs", estimate.flops,

@@ -12,7 +12,7 @@ namespace memest {
 
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
 /// What a rank, and a node, keeps in the host's memory.
-void add_host_memory(Page& page, const Job& job, const HostMemory& memory);
+void add_host_memory(Page& page, const Job& job, const MemoryAnswer& answer);
 /// The ranks of a pipeline beside each other, where there are several kinds.
 void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAnswer>& others);
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops);

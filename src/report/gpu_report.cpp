@@ -63,6 +63,7 @@ std::vector<FactRow> facts_of(const GpuSpec& gpu) {
   add(rows, "pcie_generation", gpu.pcie_generation);
   add(rows, "power", gpu.power);
   add(rows, "context", gpu.context);
+  add(rows, "host_memory", gpu.host_memory);
   return rows;
 }
 

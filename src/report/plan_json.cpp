@@ -59,7 +59,10 @@ Json json_of(const PlanVerdict& verdict) {
             {"interval_bytes", {verdict.low.value(), verdict.high.value()}},
             {"capacity_bytes", verdict.capacity.value()},
             {"method", verdict.replayed ? "replay" : "closed form"}};
-  if (verdict.host) json["host_bytes"] = verdict.host->value();
+  if (verdict.host) {
+    json["host_bytes"] = verdict.host->of_rank.value();
+    json["host_node"] = memest::json_of(*verdict.host);
+  }
   put(json, "time", verdict.time, [](const TimeEstimate& time) { return memest::json_of(time); });
   put(json, "cost", verdict.cost, [](const CostEstimate& cost) { return memest::json_of(cost); });
   json["reason"] = verdict.reason;

@@ -23,23 +23,36 @@ constexpr const char* kLayoutLegend =
 constexpr const char* kShardsLegend =
     "Shards: f FSDP2, r its replicas, +o the optimizer on the host, +w the weights.";
 
+/// "17.2", "17.2 to 21.3".
+std::string gib_range(std::pair<Bytes, Bytes> range) {
+  const std::string least = gib_text(range.first);
+  const std::string most = gib_text(range.second);
+  return least == most ? most : least + " to " + most;
+}
+
 /// Of the rows that people read, with what they take of their hosts; empty where none needs it.
 std::string shards_legend(const PlanAnswer& answer) {
   bool shows_letters = false;
-  Bytes least;
-  Bytes most;
+  std::vector<Bytes> taken;
+  std::vector<Bytes> offered;
   for (std::size_t i = 0; i < std::min(answer.best.size(), kShownPlans); ++i) {
     const PlanVerdict& verdict = answer.best[i];
     shows_letters = shows_letters || verdict.candidate.parallelism.fsdp || verdict.host;
     if (!verdict.host) continue;
-    least = most == Bytes() ? *verdict.host : std::min(least, *verdict.host);
-    most = std::max(most, *verdict.host);
+    taken.push_back(verdict.host->of_rank);
+    offered.push_back(Bytes(verdict.host->capacity.bytes.value() / verdict.host->ranks));
   }
   if (!shows_letters) return {};
   std::string legend = kShardsLegend;
-  if (most == Bytes()) return legend;
-  legend += fmt::format(" They take {}{} GiB of the host's memory a GPU.",
-                        least == most ? "" : gib_text(least) + " to ", gib_text(most));
+  if (taken.empty()) return legend;
+  const auto range = [](const std::vector<Bytes>& all) {
+    const auto [least, most] = std::minmax_element(all.begin(), all.end());
+    return gib_range({*least, *most});
+  };
+  legend += fmt::format(
+      " They take {} GiB of the host's memory a GPU, beside the process, of {} that such nodes "
+      "have.",
+      range(taken), range(offered));
   return legend;
 }
 

@@ -114,6 +114,39 @@ TEST_CASE("FSDP2 pins the shards and their gradients, as recorded", "[memory]") 
   }
 }
 
+TEST_CASE("a host is full at the byte, and near it from what the machine keeps", "[memory]") {
+  Hardware hardware;
+  hardware.count = 16;
+  hardware.host_memory = Bytes(std::int64_t{1000} << 30);
+  const HostNeed none = host_need_of(Bytes(), hardware);
+  CHECK(none.ranks == 8);
+  CHECK(none.of_node() == kHostProcess * 8);
+  CHECK(none.capacity.source == kWrittenHost);
+  const Bytes whole((std::int64_t{125} << 30) - kHostProcess.value());
+  const Bytes offered((std::int64_t{925} << 27) - kHostProcess.value());
+  CHECK(host_need_of(offered, hardware).verdict() == Verdict::fits);
+  CHECK(host_need_of(offered + Bytes(1), hardware).verdict() == Verdict::too_close_to_call);
+  CHECK(host_need_of(whole, hardware).verdict() == Verdict::too_close_to_call);
+  CHECK(host_need_of(whole + Bytes(1), hardware).verdict() == Verdict::does_not_fit);
+}
+
+TEST_CASE("a node has what such nodes are rented with, else as much as its GPUs", "[memory]") {
+  Hardware hardware;
+  hardware.count = 2;
+  hardware.gpu.capacity = {Bytes(23), Provenance::public_, "", ""};
+  CHECK(host_capacity_of(hardware).bytes == Bytes(46));
+  CHECK(host_capacity_of(hardware).provenance == Provenance::estimated);
+  hardware.gpu.nominal_memory = Fact<Bytes>{Bytes(24), Provenance::datasheet, "", ""};
+  CHECK(host_capacity_of(hardware).bytes == Bytes(48));
+  hardware.gpu.host_memory = Fact<Bytes>{Bytes(62), Provenance::public_, "a list", ""};
+  CHECK(host_capacity_of(hardware).bytes == Bytes(124));
+  CHECK(host_capacity_of(hardware).source == "a list");
+  hardware.count = 512;
+  CHECK(host_capacity_of(hardware).bytes == Bytes(8 * 62));
+  hardware.host_memory = Bytes(7);
+  CHECK(host_capacity_of(hardware).bytes == Bytes(7));
+}
+
 TEST_CASE("only what is offloaded takes the host's memory", "[memory]") {
   Job job = small_job("mixed", 4);
   job.parallelism.zero = ZeroStage::optimizer_gradients;

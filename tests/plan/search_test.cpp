@@ -100,7 +100,7 @@ struct BruteForce {
 
   static double of(const Job& candidate) {
     const JobEstimate estimate = estimate_job(candidate);
-    if (std::get<MemoryAnswer>(estimate.memory).verdict != Verdict::fits) {
+    if (std::get<MemoryAnswer>(estimate.memory).overall() != Verdict::fits) {
       return std::numeric_limits<double>::infinity();
     }
     return 1 / (std::get<TimeEstimate>(estimate.time).tokens_per_second_per_gpu *

@@ -2,11 +2,14 @@
 // page-locked buffers, which PyTorch's allocator rounds up to powers of two, and ordinary ones.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
+#include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/units/quantity.hpp"
 
@@ -34,6 +37,41 @@ struct HostMemory {
   /// On the node's drives.
   [[nodiscard]] Bytes on_nvme() const;
 };
+
+/// What a training process takes of its host beside that: Python, PyTorch and CUDA's libraries.
+/// 1,873 MiB behind a first convolution (pytorch/pytorch#12873), rounded up; unverified.
+inline constexpr Bytes kHostProcess{std::int64_t{2} << 30};
+
+/// What the machine keeps of the memory that it is rented with: firmware, hypervisor, kernel. The
+/// share that karpenter-provider-aws takes off every instance type (VM_MEMORY_OVERHEAD_PERCENT).
+inline constexpr double kHostKept = 0.075;
+
+/// HostCapacity::source of what the spec says.
+inline constexpr std::string_view kWrittenHost = "hardware.host_memory";
+
+/// The memory of a node, or of a node's share that is rented with fewer GPUs than it has.
+struct HostCapacity {
+  Bytes bytes;
+  Provenance provenance = Provenance::unverified;
+  std::string source;
+};
+/// What the spec says of a node; else what nodes with such GPUs are rented with, by the GPUs of the
+/// job that share one; else, where nobody says, as much as the GPUs have themselves.
+HostCapacity host_capacity_of(const Hardware& hardware);
+
+/// An offload held against the host that it goes to.
+struct HostNeed {
+  Bytes of_rank;           ///< HostMemory::taken()
+  std::int64_t ranks = 1;  ///< of the job on one node
+  HostCapacity capacity;
+
+  /// With the processes themselves.
+  [[nodiscard]] Bytes of_node() const;
+  /// Too close to call where only the share that the machine keeps is missing.
+  [[nodiscard]] Verdict verdict() const;
+};
+/// `of_rank` bytes on every rank of the hardware's GPUs. Throws OverflowError.
+HostNeed host_need_of(Bytes of_rank, const Hardware& hardware);
 
 /// Empty where nothing is offloaded. `job` trains. Throws OverflowError.
 std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job);

@@ -71,6 +71,8 @@ struct InstantTotal {
 enum class Verdict : std::uint8_t { fits, does_not_fit, too_close_to_call };
 /// "fits", "does-not-fit", "too-close-to-call".
 std::string_view name_of(Verdict verdict);
+/// Of two that must both hold: one that does not fit outweighs one that is too close to call.
+Verdict worse_of(Verdict left, Verdict right);
 
 /// One rank's memory, evaluated. Totals are computed from the terms, never stored apart from them.
 /// The interval is lopsided on purpose: below stands what tensors alone may take, above what the

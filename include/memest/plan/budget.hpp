@@ -12,13 +12,15 @@
 namespace memest {
 
 enum class BudgetItem : std::uint8_t {
-  capacity,  ///< of the GPU that the spec names; held without being asked
-  memory,    ///< of a GPU
+  capacity,     ///< of the GPU that the spec names; held without being asked
+  host_memory,  ///< of the host that the spec names, where something is offloaded to it; likewise
+  memory,       ///< of a GPU
   step_time,
   cost_per_billion_tokens,
   flops  ///< executed ones of a step and GPU
 };
-/// "capacity", "memory", "step_time", "cost_per_billion_tokens", "flops": the spec's own keys.
+/// "capacity", "host_memory", "memory", "step_time", "cost_per_billion_tokens", "flops": the spec's
+/// own keys.
 std::string_view name_of(BudgetItem item);
 
 enum class BudgetStatus : std::uint8_t {
@@ -44,8 +46,8 @@ struct BudgetLine {
 /// Whether the file says anything to be held to.
 bool has_budget(const Job& job);
 
-/// A line for each budget of the file, and for the capacity of a GPU that it names; a file that
-/// says nothing to be held to has a line only where its memory is unavailable.
+/// A line for each budget of the file, and for the capacity of a GPU and of a host that it names; a
+/// file that says nothing to be held to has a line only where its memory is unavailable.
 std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estimate);
 
 }  // namespace memest

@@ -58,7 +58,7 @@ struct MemoryAnswer {
   bool has_formulas = true;  ///< false: the ledger holds what the replay found, in numbers
   MemoryEstimate estimate;
   Capacity capacity;
-  /// Of the replay: does-not-fit exactly where it runs out of memory.
+  /// Of the device, by the replay: does-not-fit exactly where it runs out of memory.
   Verdict verdict = Verdict::too_close_to_call;
   std::variant<ReplayedSteps, Unavailable> replay = Unavailable{};
   Margin replay_margin;  ///< of reserved(), from recorded runs
@@ -68,7 +68,11 @@ struct MemoryAnswer {
   std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
   /// The same of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
-  std::optional<HostMemory> host;  ///< where something is offloaded
+  std::optional<HostMemory> host;     ///< where something is offloaded
+  std::optional<HostNeed> host_need;  ///< the same held against the node's memory
+
+  /// Of the device and of its host.
+  [[nodiscard]] Verdict overall() const;
 
   /// Null where the closed form alone answers.
   [[nodiscard]] const ReplayedSteps* replayed() const {

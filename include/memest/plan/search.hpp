@@ -36,7 +36,7 @@ struct NamedBytes {
 struct Lever {
   std::string name;  ///< "full recompute", "ZeRO 3", "tensor 2", "adamw-8bit"
   Bytes saved;
-  bool fits = false;                  ///< all of it, as `estimate` answers for it
+  bool fits = false;                  ///< all of it, as `estimate` answers for it, host included
   std::optional<double> slower = {};  ///< seconds a token over those before; none where not known
   std::optional<Bytes> host = {};     ///< of the host's memory, a GPU, where it takes some
 };
@@ -48,8 +48,8 @@ struct PlanVerdict {
   Bytes low;
   Bytes high;
   Bytes capacity;
-  std::optional<Bytes> host = {};  ///< of the host's memory, a GPU, where it offloads
-  bool replayed = false;           ///< the bytes are of the replay; else of the closed form
+  std::optional<HostNeed> host = {};  ///< where it offloads
+  bool replayed = false;              ///< the bytes are of the replay; else of the closed form
   std::variant<TimeEstimate, Unavailable> time;
   std::variant<CostEstimate, Unavailable> cost;
   std::string reason;  ///< never empty unless it fits: "needs 7.4 GiB more: gradients 16.0, ..."

@@ -73,6 +73,8 @@ struct GpuSpec {
   std::optional<Fact<Bytes>>
       context;  ///< CUDA context and loaded modules, outside PyTorch's allocator
   std::optional<BytesRange> context_range;
+  std::optional<Fact<Bytes>>
+      host_memory;  ///< what a node that is rented with it has of the host's memory, a GPU
   std::shared_ptr<const GpuProfile> profile;  ///< what its kernels were measured to take, if ever
   std::vector<Sibling> siblings;              ///< the nearest first
 };

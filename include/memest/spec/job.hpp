@@ -25,6 +25,7 @@ struct Hardware {
   std::int64_t gpus_per_node = 8;
   std::optional<Network> network;       ///< between nodes; from the spec
   std::optional<BytesPerSecond> nvme;   ///< of a node's drives together, either way
+  std::optional<Bytes> host_memory;     ///< of a node; where left out that of nodes with such GPUs
   std::optional<DollarsPerHour> price;  ///< one GPU; from the spec, else from the price list
   std::string price_source;             ///< empty where there is no price
   std::optional<Bytes> memory;          ///< what the allocator may reserve; overrides the capacity,

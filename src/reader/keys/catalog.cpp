@@ -53,6 +53,9 @@ constexpr Key kFactKeys[] = {
     {.name = "context",
      .shapes = {table(kSizeFact)},
      .doc = "CUDA context and modules, outside PyTorch's allocator."},
+    {.name = "host_memory",
+     .shapes = {table(kSizeFact)},
+     .doc = "What a node that is rented with it has of the host's memory, a GPU."},
 };
 
 constexpr Shapes kText = {text()};

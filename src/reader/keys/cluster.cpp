@@ -212,6 +212,10 @@ constexpr Key kHardwareKeys[] = {
      .shapes = {quantity(Dimension::byte_rate)},
      .doc = "What a node's NVMe drives together read, or write, where something is offloaded to "
             "them."},
+    {.name = "host_memory",
+     .shapes = {quantity(Dimension::size)},
+     .doc = "What the host of a node has; where left out, what nodes with such GPUs are rented "
+            "with (`memest gpus NAME`)."},
     {.name = "price",
      .shapes = {quantity(Dimension::price)},
      .doc = "USD a GPU-hour; from the price list where left out."},
