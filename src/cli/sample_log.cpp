@@ -33,7 +33,12 @@ std::string text_of(const std::string& path) {
 
 std::vector<Sample> read_part(const std::string& path) {
   std::string text = text_of(path);
-  text.erase(text.rfind('\n') + 1);
+  const std::size_t whole = text.rfind('\n') + 1;
+  // A run that was killed leaves a part of a line, whose number would be read as another.
+  if (whole < text.size() && truncate(path.c_str(), static_cast<off_t>(whole)) != 0) {
+    fail("write", path);
+  }
+  text.erase(whole);
   if (text.empty() || text == sample_head()) return {};
   if (!text.starts_with(sample_head())) {
     throw EnvironmentError("'" + path + "' is of another memest: remove it to measure anew");

@@ -1,5 +1,6 @@
 // The host is finite: in a search, in an estimate and in what a file is held to.
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 #include <string>
