@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "candidates.hpp"
 #include "jobs.hpp"
 #include "memest/plan/budget.hpp"
 #include "memest/plan/search.hpp"
@@ -13,6 +14,7 @@
 namespace memest {
 namespace {
 
+using test::job_of;
 using test::llama;
 
 PlanRequest request_for(Job job, const char* gpu, std::vector<std::int64_t> counts) {
@@ -21,16 +23,6 @@ PlanRequest request_for(Job job, const char* gpu, std::vector<std::int64_t> coun
   request.gpus = {find_gpu(gpu).value()};
   request.counts = std::move(counts);
   return request;
-}
-
-Job job_of(const PlanRequest& request, const PlanCandidate& candidate) {
-  Job job = request.job;
-  job.hardware.gpu = *candidate.gpu;
-  job.lay_over(candidate.parallelism);
-  job.training->micro_batch = candidate.micro_batch;
-  job.training->gradient_accumulation = candidate.gradient_accumulation;
-  job.training->recompute = candidate.recompute;
-  return job;
 }
 
 }  // namespace

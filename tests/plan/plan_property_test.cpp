@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "candidates.hpp"
 #include "jobs.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/largest.hpp"
@@ -19,6 +20,8 @@
 
 namespace memest {
 namespace {
+
+using test::job_of;
 
 /// Specs of every implementation whose plans are near the memory of the GPU that is drawn with
 /// them.
@@ -91,16 +94,6 @@ class Plans {
   std::size_t drawn_ = 0;
   std::string text_;
 };
-
-Job job_of(const PlanRequest& request, const PlanCandidate& candidate) {
-  Job job = request.job;
-  job.hardware.gpu = *candidate.gpu;
-  job.lay_over(candidate.parallelism);
-  job.training->micro_batch = candidate.micro_batch;
-  job.training->gradient_accumulation = candidate.gradient_accumulation;
-  job.training->recompute = candidate.recompute;
-  return job;
-}
 
 /// What `estimate` says of the job: of the rank that is worst off, and of the one that takes most.
 struct Estimated {
