@@ -16,7 +16,9 @@ constexpr std::array<Command, 18> kCommands = {{
      "the catalog (--gpu "
      "all in any case); without --gpus 1, 2, 4 and 8 of them. What the spec writes itself "
      "(micro_batch, recompute, zero, tensor, pipeline, ...) is kept, the rest is searched: "
-     "micro-batches, recompute and what the implementation splits and shards.\n"
+     "micro-batches, recompute and what the implementation splits and shards. Where the spec names "
+     "no implementation transformers, torchtitan and Megatron-core are compared, with compiled "
+     "blocks and without.\n"
      "Exit code 1 says that nothing fits.",
      "memest plan llama-3-8b --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,

@@ -6,15 +6,20 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 33> kFlags = {{
+constexpr std::array<FlagRow, 35> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
+    {"--free", "KEY", "reads a key that plan chooses as if nobody wrote it; may be repeated",
+     kSpecFlags},
     {"--text-only", "", "of a multimodal config its text model alone, without the towers",
      kConfigFlag},
+    {"--implementation", "NAME[,NAME]", "implementations to compare, where the spec names none",
+     kPlanFlags},
     {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags},
-    {"--tokens", "N", "tokens of the whole training, as 300B or 2T; with --within", kPlanFlags},
-    {"--within", "TIME", "how long they may take, as 14d or 36h", kPlanFlags},
+    {"--tokens", "N", "tokens of the whole training, as 300B or 2T: days, GPU-hours, USD",
+     kPlanFlags},
+    {"--within", "TIME", "how long these tokens may take, as 14d or 36h", kPlanFlags},
     {"--front", "", "shows the plans that no other beats in money, time, memory and GPUs at once",
      kPlanFlags},
     {"--explain-choice", "", "shows what every other value of each setting would do to the first",

@@ -40,10 +40,14 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--gpu", arguments.gpus)->delimiter(',')->allow_extra_args(false);
     app.add_option("--gpus", raw.counts)->delimiter(',')->allow_extra_args(false);
     app.add_option("--set", arguments.overrides)->allow_extra_args(false);
+    app.add_option("--free", arguments.freed)->allow_extra_args(false);
   }
   if ((command.flags & kConfigFlag) != 0) app.add_flag("--text-only", arguments.text_only);
   if ((command.flags & kPlanFlags) != 0) {
     app.add_option("--objective", raw.objective);
+    app.add_option("--implementation", arguments.implementations)
+        ->delimiter(',')
+        ->allow_extra_args(false);
     app.add_option("--tokens", raw.tokens);
     app.add_option("--within", raw.within);
     app.add_flag("--front", arguments.front);
@@ -238,8 +242,8 @@ void read_search(RawArguments& raw, Diagnostics& errors) {
       errors.push_back(wrong("--within takes a time as 14d or 36h, not '" + raw.within + "'", ""));
     }
   }
-  if (raw.tokens.empty() != raw.within.empty()) {
-    errors.push_back(wrong("--tokens and --within go together",
+  if (raw.tokens.empty() && !raw.within.empty()) {
+    errors.push_back(wrong("--within says how long so many --tokens may take",
                            "--tokens 300B --within 14d asks for plans that train so many in time"));
   }
   if (raw.threads.empty()) return;

@@ -7,10 +7,11 @@
 
 #include "command.hpp"
 #include "memest/plan/alternatives.hpp"
+#include "memest/plan/implementations.hpp"
 #include "memest/plan/largest.hpp"
 #include "memest/plan/search.hpp"
 #include "memest/reader/catalog.hpp"
-#include "memest/reader/read_job.hpp"
+#include "memest/reader/read_choices.hpp"
 #include "memest/report/largest_report.hpp"
 #include "memest/report/plan_report.hpp"
 #include "progress.hpp"
@@ -90,6 +91,13 @@ std::size_t threads_of(const Arguments& arguments) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
+/// Of the first implementation that takes the spec; one does.
+const Job& first_job(const std::vector<ImplementationChoice>& choices) {
+  const auto first = std::ranges::find_if(
+      choices, [](const ImplementationChoice& choice) { return choice.job.has_value(); });
+  return *first->job;
+}
+
 ExitCode code_of(const PlanAnswer& answer) {
   if (std::holds_alternative<Unavailable>(answer.unavailable)) return ExitCode::not_known;
   return answer.best.empty() ? ExitCode::no : ExitCode::yes;
@@ -107,20 +115,22 @@ ExitCode code_of(const std::vector<Largest>& answers) {
 }  // namespace
 
 Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
-  const Checked<Job> job = read_job(request_of(arguments, arguments.words));
-  if (!job.ok()) return refused(job.diagnostics());
-  Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job.value());
+  const auto choices =
+      read_choices(request_of(arguments, arguments.words), arguments.implementations);
+  if (!choices.ok()) return refused(choices.diagnostics());
+  const Job& job = first_job(choices.value());
+  Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job);
   if (!gpus.ok()) return refused(gpus.diagnostics());
-  PlanRequest request{.job = job.value(),
+  PlanRequest request{.job = job,
                       .gpus = std::move(gpus).value(),
-                      .counts = counts_to_consider(arguments, job.value()),
+                      .counts = counts_to_consider(arguments, job),
                       .prices = all_prices(),
                       .objective = arguments.objective,
                       .threads = threads_of(arguments)};
   choose_replays(arguments, request);
   SearchProgress progress(arguments, surroundings);
   request.on_step = [&progress](PlanStep step) { progress(step); };
-  if (arguments.tokens) request.deadline = {*arguments.tokens, *arguments.within};
+  if (arguments.tokens) request.goal = {*arguments.tokens, arguments.within};
   Arguments chosen = arguments;  // the next command names the GPU that was found
   chosen.gpus.clear();
   chosen.counts.clear();
@@ -129,16 +139,21 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
     const std::vector<Largest> largest = find_largest(request, *arguments.largest);
     const Report report = report_largest(request, *arguments.largest, largest, question);
     return {code_of(largest), formatted(report, arguments.format, surroundings.out),
-            job.diagnostics()};
+            choices.diagnostics()};
   }
-  const PlanAnswer answer = search_plans(request);
-  PlanView view{.front = arguments.front};
+  const ComparedPlans plans = compare_implementations(request, choices.value());
+  const PlanAnswer& answer = plans.answer;
+  PlanView view{.front = arguments.front, .choices = choices.value(), .compared = plans.compared};
+  if (!answer.best.empty()) {
+    view.winner = answer.best.front().choice;
+    request.job = *choices.value()[view.winner].job;
+  }
   if (arguments.explain_choice && !answer.best.empty()) {
     view.alternatives = alternatives_to(request, answer.best.front());
   }
   const Report report = report_plan(request, answer, question, view);
   return {code_of(answer), formatted(report, arguments.format, surroundings.out),
-          job.diagnostics()};
+          choices.diagnostics()};
 }
 
 }  // namespace memest

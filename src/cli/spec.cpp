@@ -25,6 +25,7 @@ ReadRequest request_of(const Arguments& arguments, const std::vector<std::string
   ReadRequest request{files};
   for (const std::string& text : arguments.overrides) request.overrides.push_back({"--set", text});
   if (arguments.text_only) request.overrides.push_back({"--text-only", "model.text_only=true"});
+  for (const std::string& key : arguments.freed) request.freed.push_back({"--free", key});
   return request;
 }
 
@@ -48,6 +49,7 @@ Question question_of(const Arguments& arguments, const std::vector<std::string>&
   for (const std::string& file : files) add(shell_quoted(file));
   for (const std::string& gpu : arguments.gpus) add("--gpu " + shell_quoted(gpu));
   for (const std::int64_t count : arguments.counts) add("--gpus " + std::to_string(count));
+  for (const std::string& key : arguments.freed) add("--free " + shell_quoted(key));
   for (const std::string& override_ : arguments.overrides) add("--set " + shell_quoted(override_));
   if (arguments.text_only) add("--text-only");
   return {std::move(spec), std::string(surroundings.version)};

@@ -30,7 +30,7 @@ class Alternatives {
       : chosen_(chosen.candidate), searched_(request.job), fixed_(request) {
     fixed_.counts = {chosen_.gpus};
     fixed_.gpus = {*chosen_.gpu};
-    fixed_.deadline.reset();
+    fixed_.goal.reset();
     fixed_.finalists = 1;
     fixed_.misses = 1;
     fixed_.front = false;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "in_parallel.hpp"
+#include "ranking.hpp"
 #include "rows.hpp"
 
 namespace memest {

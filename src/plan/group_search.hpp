@@ -28,7 +28,7 @@ struct Evaluated {
   Bytes high = {};
   Verdict verdict = Verdict::does_not_fit;
   Bytes host_of_rank = {};  ///< where the layout offloads
-  double filled = 0;  ///< share of the device's memory, or of its host's where that is more
+  double filled = 0;        ///< share of the device's memory, or of its host's where that is more
   double seconds_per_token = 0;  ///< infinite where the time is unavailable
 };
 

@@ -11,6 +11,7 @@
 #include "layout_forms.hpp"
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/plan/whole_training.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/time/step_time.hpp"
 #include "space.hpp"
@@ -26,6 +27,22 @@ std::string gibibytes(Bytes bytes) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f", bytes.as_double() / static_cast<double>(kGiB));
   return text.data();
+}
+
+/// Three significant digits.
+std::string significant(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(),
+                value >= 100  ? "%.0f"
+                : value >= 10 ? "%.1f"
+                              : "%.2f",
+                value);
+  return text.data();
+}
+
+std::string in_days(double seconds) {
+  constexpr double kSecondsOfDay = 86400;
+  return significant(seconds / kSecondsOfDay);
 }
 
 bool is_megatron(const Job& job) {
@@ -225,6 +242,19 @@ std::string reason_of(const PlanVerdict& verdict) {
   }
   const bool device = host.empty() || verdict.device > verdict.capacity;
   return (device ? device_reason_of(verdict) : "") + (device && !host.empty() ? "; " : "") + host;
+}
+
+std::string lateness_of(const PlanVerdict& verdict, const Goal& goal) {
+  const auto known = whole_training_of(verdict, goal.tokens);
+  if (const auto* reason = std::get_if<Unavailable>(&known)) {
+    return "how long it takes is not known: " + reason->sentence;
+  }
+  const Spread& seconds = std::get<WholeTraining>(known).seconds;
+  const double within = goal.within->value();
+  return "takes " + in_days(seconds.expected) + " days (" + in_days(seconds.low) + " to " +
+         in_days(seconds.high) + "), " + in_days(seconds.expected - within) + " more than the " +
+         in_days(within) + " allowed: needs " + significant(seconds.expected / within) +
+         " times the speed";
 }
 
 std::vector<Lever> ranked(std::vector<Lever> levers) {

@@ -19,6 +19,10 @@ std::vector<NamedBytes> largest_terms(const Ledger& ledger, const MemoryEstimate
 /// between 78.2 and 80.9 of 79.3 GiB".
 std::string reason_of(const PlanVerdict& verdict);
 
+/// "takes 41.3 days (32.2 to 61.9), 11.3 more than allowed: needs 1.38 times the speed". `goal` has
+/// a time.
+std::string lateness_of(const PlanVerdict& verdict, const Goal& goal);
+
 /// A change to a job, and its name.
 struct Change {
   std::string name;

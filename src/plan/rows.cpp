@@ -1,23 +1,18 @@
 #include "rows.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
-#include <string>
+#include <optional>
 #include <utility>
+
+#include "refusal.hpp"
 
 namespace memest {
 
-double tokens_per_second(const PlanVerdict& verdict) {
-  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
-  if (time == nullptr) return -std::numeric_limits<double>::infinity();
-  return time->tokens_per_second_per_gpu * static_cast<double>(verdict.candidate.gpus);
-}
-
 bool RowMaker::is_late(const Evaluated& candidate) const {
-  return request_.deadline && candidate.seconds_per_token * request_.deadline->tokens >
-                                  request_.deadline->within.value();
+  const std::optional<Goal>& goal = request_.goal;
+  return goal && goal->within && candidate.seconds_per_token * goal->tokens > goal->within->value();
 }
 
 Row RowMaker::outline(const Group& group) const {
@@ -106,11 +101,8 @@ PlanVerdict RowMaker::describe(const Evaluated& candidate, const Group& group) c
 }
 
 void RowMaker::refuse_late(Row& row) const {
-  constexpr double kSecondsOfDay = 86400;
   row.answers = false;
-  const double days = request_.deadline->tokens / tokens_per_second(row.verdict) / kSecondsOfDay;
-  row.verdict.reason = "takes " + std::to_string(static_cast<std::int64_t>(std::ceil(days))) +
-                       " days for the tokens, longer than allowed";
+  row.verdict.reason = lateness_of(row.verdict, *request_.goal);
 }
 
 }  // namespace memest

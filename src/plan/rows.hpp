@@ -47,6 +47,4 @@ class RowMaker {
   Describer& describer_;
 };
 
-double tokens_per_second(const PlanVerdict& verdict);
-
 }  // namespace memest

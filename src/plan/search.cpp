@@ -13,6 +13,7 @@
 #include "group_search.hpp"
 #include "in_parallel.hpp"
 #include "memest/diag/expect.hpp"
+#include "ranking.hpp"
 #include "rows.hpp"
 
 namespace memest {
@@ -20,11 +21,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr const char* kTooLate = "too slow for the deadline";
-
-double dollars_per_token(const PlanVerdict& verdict) {
-  const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
-  return cost != nullptr ? cost->per_billion_tokens.value() : kUnknown;
-}
 
 class PlanSearch {
  public:
@@ -171,22 +167,9 @@ class PlanSearch {
   /// A row that is still open is taken for what it may become at best.
   [[nodiscard]] std::tuple<bool, double, double, double> rank_of(const Row& row) const {
     const PlanVerdict& verdict = row.verdict;
-    const double first = [&] {
-      switch (request_.objective) {
-        case Objective::money:
-          return dollars_per_token(verdict);
-        case Objective::time:
-          return -tokens_per_second(verdict);
-        case Objective::memory:
-          return verdict.high / verdict.capacity;
-        case Objective::gpus:
-          return static_cast<double>(verdict.candidate.gpus);
-      }
-      unreachable("every objective has its measure");
-    }();
     const bool open = request_.finalists > 0 && !row.final;
-    return {verdict.verdict != Verdict::fits && !open, first, dollars_per_token(verdict),
-            -tokens_per_second(verdict)};
+    return {verdict.verdict != Verdict::fits && !open, measure_of(verdict, request_.objective),
+            dollars_per_token(verdict), -tokens_per_second(verdict)};
   }
 
   const PlanRequest& request_;

@@ -14,6 +14,7 @@
 #include "check_rules.hpp"
 #include "check_torchtitan.hpp"
 #include "embedded_trees.hpp"
+#include "free_key.hpp"
 #include "keys/foreign.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
@@ -300,7 +301,7 @@ Checked<Job> read_job(Value root, std::string name) {
   return build_job(root, std::move(name), std::move(diagnostics));
 }
 
-Checked<Job> read_job(const ReadRequest& request) {
+Checked<Value> read_tree(const ReadRequest& request) {
   expect(!request.files.empty(), "a request names at least one file");
   Value root;
   root.kind = ValueKind::mapping;
@@ -319,9 +320,16 @@ Checked<Job> read_job(const ReadRequest& request) {
     append(tree.diagnostics(), diagnostics);
     if (tree.ok()) merge(root, std::move(tree).value());
   }
+  for (const SourceText& key : request.freed) free_key(root, key, diagnostics);
   if (request.gpus) GpusOfFlag(*request.gpus, root).write(diagnostics);
   if (!diagnostics.empty()) return diagnostics;
-  return read_job(std::move(root), stem_of(request.files.front()));
+  return root;
+}
+
+Checked<Job> read_job(const ReadRequest& request) {
+  Checked<Value> root = read_tree(request);
+  if (!root.ok()) return root.diagnostics();
+  return read_job(std::move(root).value(), stem_of(request.files.front()));
 }
 
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source) {

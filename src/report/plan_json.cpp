@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "estimate_json.hpp"
+#include "memest/plan/whole_training.hpp"
+#include "plan_choices.hpp"
 #include "plan_layout.hpp"
 
 namespace memest {
 namespace {
+
+constexpr double kSecondsOfDay = 86400;
 
 Json json_of(const Parallelism& layout) {
   const auto place = [](bool offloaded, bool on_nvme) {
@@ -45,7 +49,28 @@ Json json_of(const Lever& lever) {
   return json;
 }
 
-Json json_of(const PlanVerdict& verdict) {
+/// The whole training that was asked for.
+Json json_of(const WholeTraining& training, const Goal& goal) {
+  const auto add = [](Json& json, const std::string& key, const Spread& spread, double unit) {
+    json[key] = spread.expected / unit;
+    json[key + "_interval"] = {spread.low / unit, spread.high / unit};
+  };
+  Json json{{"tokens", goal.tokens}};
+  add(json, "days", training.seconds, kSecondsOfDay);
+  add(json, "gpu_hours", training.gpu_hours, 1);
+  if (training.dollars) {
+    add(json, "usd", *training.dollars, 1);
+  } else {
+    put_null(json, "usd", "no price is known for this GPU");
+  }
+  if (goal.within) {
+    json["within_days"] = goal.within->value() / kSecondsOfDay;
+    json["in_time"] = name_of(held_to(training, *goal.within));
+  }
+  return json;
+}
+
+Json json_of(const PlanVerdict& verdict, const std::optional<Goal>& goal) {
   const PlanCandidate& candidate = verdict.candidate;
   Json json{{"gpu", candidate.gpu->slug},
             {"gpus", candidate.gpus},
@@ -65,6 +90,10 @@ Json json_of(const PlanVerdict& verdict) {
   }
   put(json, "time", verdict.time, [](const TimeEstimate& time) { return memest::json_of(time); });
   put(json, "cost", verdict.cost, [](const CostEstimate& cost) { return memest::json_of(cost); });
+  if (goal) {
+    put(json, "training", whole_training_of(verdict, goal->tokens),
+        [&](const WholeTraining& training) { return json_of(training, *goal); });
+  }
   json["reason"] = verdict.reason;
   json["lever"] = lever_text(verdict.levers);
   json["levers"] = Json::array();
@@ -76,15 +105,24 @@ Json json_of(const PlanVerdict& verdict) {
   return json;
 }
 
-Json json_of(const std::vector<PlanVerdict>& verdicts) {
+/// Of every row which implementation it is of, where several are compared.
+void name_choices(Json& rows, const std::vector<PlanVerdict>& plans, const PlanView& view) {
+  if (view.compared.empty() || !rows.is_array()) return;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    rows[i]["implementation"] = name_of(view.choices[plans[i].choice]);
+  }
+}
+
+Json json_of(const std::vector<PlanVerdict>& verdicts, const std::optional<Goal>& goal) {
   Json json = Json::array();
-  for (const PlanVerdict& verdict : verdicts) json.push_back(json_of(verdict));
+  for (const PlanVerdict& verdict : verdicts) json.push_back(json_of(verdict, goal));
   return json;
 }
 
 }  // namespace
 
-Json plan_json(const PlanAnswer& answer, const Question& question, const PlanView& view) {
+Json plan_json(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
+               const PlanView& view) {
   Json json = new_answer();
   json["known"] = !std::holds_alternative<Unavailable>(answer.unavailable);
   if (const auto* missing = std::get_if<Unavailable>(&answer.unavailable)) {
@@ -92,12 +130,19 @@ Json plan_json(const PlanAnswer& answer, const Question& question, const PlanVie
     put_null(json, "refused", missing->sentence);
     put_null(json, "front", missing->sentence);
   } else {
-    json["best"] = json_of(answer.best);
-    json["refused"] = json_of(answer.refused);
+    json["best"] = json_of(answer.best, request.goal);
+    json["refused"] = json_of(answer.refused, request.goal);
     if (view.front) {
-      json["front"] = json_of(answer.front);
+      json["front"] = json_of(answer.front, request.goal);
+      name_choices(json["front"], answer.front, view);
     } else {
       put_null(json, "front", "every plan of the front is replayed: asked for with --front");
+    }
+    name_choices(json["best"], answer.best, view);
+    name_choices(json["refused"], answer.refused, view);
+    if (!view.compared.empty()) {
+      json["implementations"] =
+          choices_json(view, [](const PlanVerdict& plan) { return json_of(plan, std::nullopt); });
     }
   }
   json["candidates"] = answer.candidates;
@@ -108,7 +153,7 @@ Json plan_json(const PlanAnswer& answer, const Question& question, const PlanVie
   if (!view.alternatives.empty()) {
     json["alternatives"] = Json::array();
     for (const Alternative& other : view.alternatives) {
-      Json alternative = json_of(other.verdict);
+      Json alternative = json_of(other.verdict, request.goal);
       alternative["instead"] = other.name;
       json["alternatives"].push_back(std::move(alternative));
     }

@@ -6,6 +6,7 @@
 namespace memest {
 
 /// The whole answer of `memest plan`.
-Json plan_json(const PlanAnswer& answer, const Question& question, const PlanView& view);
+Json plan_json(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
+               const PlanView& view);
 
 }  // namespace memest

@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "memest/graph/parameters.hpp"
 #include "memest/report/numbers.hpp"
+#include "plan_choices.hpp"
 #include "plan_json.hpp"
 #include "plan_layout.hpp"
+#include "plan_records.hpp"
+#include "plan_training.hpp"
 #include "title.hpp"
 
 namespace memest {
@@ -19,6 +25,9 @@ namespace {
 constexpr const char* kLayoutLegend =
     "Layouts: t tensor, c context, p pipeline, v stages a rank, x expert, D data-parallel ranks, Z "
     "what they shard.";
+
+constexpr const char* kChoicesLegend =
+    "By: the implementation, +c with compiled blocks; the first row's GPUs have all of them.";
 
 constexpr const char* kShardsLegend =
     "Shards: f FSDP2, r its replicas, +o the optimizer on the host, +w the weights.";
@@ -59,18 +68,38 @@ std::string shards_legend(const PlanAnswer& answer) {
 /// Not where no layout divides the model, or no batch.
 bool has_candidate(const PlanVerdict& verdict) { return verdict.device > Bytes(); }
 
-double tokens_per_second(const PlanVerdict& verdict) {
-  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
-  return time == nullptr
-             ? 0
-             : time->tokens_per_second_per_gpu * static_cast<double>(verdict.candidate.gpus);
+/// How the rows look: which columns there are.
+struct Look {
+  const PlanRequest& request;
+  const PlanView& view;
+  Splits splits = Splits::data;  ///< of any row
+
+  [[nodiscard]] bool compares() const { return !view.compared.empty(); }
+  [[nodiscard]] const std::optional<Goal>& goal() const { return request.goal; }
+};
+
+const Job& job_of(const PlanVerdict& row, const PlanRequest& request, const PlanView& view) {
+  return row.choice < view.choices.size() ? *view.choices[row.choice].job : request.job;
 }
 
-std::vector<std::string> settings_of(const PlanCandidate& candidate, Splits splits) {
-  return {fmt::format("{} × {}", candidate.gpus, candidate.gpu->slug),
-          std::to_string(candidate.micro_batch), text_of(candidate.recompute),
-          splits == Splits::layers ? layout_text(candidate.parallelism)
-                                   : shards_text(candidate.parallelism)};
+Look look_of(const PlanRequest& request, const PlanAnswer& answer, const PlanView& view) {
+  Look look{request, view, Splits::data};
+  for (const auto* rows : {&answer.best, &answer.refused}) {
+    for (const PlanVerdict& row : *rows) {
+      if (splits_of(job_of(row, request, view)) == Splits::layers) look.splits = Splits::layers;
+    }
+  }
+  return look;
+}
+
+std::vector<std::string> settings_of(const PlanVerdict& row, const Look& look) {
+  const PlanCandidate& candidate = row.candidate;
+  std::vector<std::string> cells = {fmt::format("{} × {}", candidate.gpus, candidate.gpu->slug)};
+  if (look.compares()) cells.push_back(short_name_of(look.view.choices[row.choice]));
+  cells.insert(cells.end(), {std::to_string(candidate.micro_batch), text_of(candidate.recompute),
+                             look.splits == Splits::layers ? layout_text(candidate.parallelism)
+                                                           : shards_text(candidate.parallelism)});
+  return cells;
 }
 
 /// A cell of a value that may be missing.
@@ -80,12 +109,23 @@ std::string cell(const std::variant<T, Unavailable>& value, const Write& write) 
   return present == nullptr ? "–" : write(*present);
 }
 
-Row best_row(const PlanVerdict& verdict, Splits splits, bool first) {
-  std::vector<std::string> cells = settings_of(verdict.candidate, splits);
+Row best_row(const PlanVerdict& verdict, const Look& look, bool first) {
+  std::vector<std::string> cells = settings_of(verdict, look);
   const auto time = [&](const auto& write) { cells.push_back(cell(verdict.time, write)); };
-  cells.push_back(gib_text(verdict.device));
+  const auto finished = [&]() -> Row {
+    if (verdict.verdict == Verdict::too_close_to_call)
+      return {std::move(cells), "±", Tone::uncertain};
+    return {std::move(cells), first ? "▸" : "", first ? Tone::good : Tone::plain};
+  };
+  if (!look.goal() && !look.compares()) cells.push_back(gib_text(verdict.device));
   cells.push_back(gib_text(verdict.high));
   cells.push_back(gib_text(verdict.capacity));
+  if (look.goal()) {
+    for (std::string& text : training_cells(verdict, *look.goal())) {
+      cells.push_back(std::move(text));
+    }
+    return finished();
+  }
   time([](const TimeEstimate& value) { return seconds_text(value.step); });
   time([&](const TimeEstimate& value) {
     return count_text(value.tokens_per_second_per_gpu *
@@ -95,15 +135,13 @@ Row best_row(const PlanVerdict& verdict, Splits splits, bool first) {
   cells.push_back(cell(verdict.cost, [](const CostEstimate& value) {
     return significant_text(value.per_billion_tokens.value());
   }));
-  if (verdict.verdict == Verdict::too_close_to_call)
-    return {std::move(cells), "±", Tone::uncertain};
-  return {std::move(cells), first ? "▸" : "", first ? Tone::good : Tone::plain};
+  return finished();
 }
 
-std::string why_text(const PlanVerdict& verdict, Splits splits) {
+std::string why_text(const PlanVerdict& verdict, const Look& look) {
   if (!has_candidate(verdict)) return verdict.reason;
   const PlanCandidate& candidate = verdict.candidate;
-  const std::string layout = splits == Splits::layers
+  const std::string layout = look.splits == Splits::layers
                                  ? layout_text(candidate.parallelism)
                                  : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
   std::string why = fmt::format("micro-batch {}, recompute {}, {}: {}", candidate.micro_batch,
@@ -113,46 +151,51 @@ std::string why_text(const PlanVerdict& verdict, Splits splits) {
   return why;
 }
 
-Row refused_row(const PlanVerdict& verdict, Splits splits) {
-  return {
-      {settings_of(verdict.candidate, splits).front(), why_text(verdict, splits)}, "✗", Tone::bad};
+Row refused_row(const PlanVerdict& verdict, const Look& look) {
+  std::vector<std::string> cells = settings_of(verdict, look);
+  cells.resize(look.compares() ? 2 : 1);
+  cells.push_back(why_text(verdict, look));
+  return {std::move(cells), "✗", Tone::bad};
 }
 
-Table empty_table(Splits splits) {
-  return {{{"GPUs"},
-           {"micro", Align::right},
-           {"recompute"},
-           {splits == Splits::layers ? "layout" : "ZeRO"},
-           {"peak", Align::right},
-           {"at most", Align::right},
-           {"of GiB", Align::right},
-           {"step", Align::right},
-           {"tokens/s", Align::right},
-           {"MFU", Align::right},
-           {"USD/B tok", Align::right}},
-          {}};
+Table empty_table(const Look& look) {
+  Table table{{{"GPUs"}}, {}};
+  if (look.compares()) table.columns.push_back({"by"});
+  table.columns.push_back({"micro", Align::right});
+  table.columns.push_back({"recompute"});
+  table.columns.push_back({look.splits == Splits::layers ? "layout" : "ZeRO"});
+  const auto add = [&table](std::initializer_list<const char*> titles) {
+    for (const char* title : titles) table.columns.push_back({title, Align::right});
+  };
+  if (look.goal()) {
+    add({"at most", "of GiB", "days", "GPU-hours", "USD"});
+  } else {
+    if (!look.compares()) add({"peak"});
+    add({"at most", "of GiB", "step", "tokens/s", "MFU", "USD/B tok"});
+  }
+  return table;
 }
 
-Table table_of(const PlanAnswer& answer, Splits splits) {
-  Table table = empty_table(splits);
+Table table_of(const Look& look, const PlanAnswer& answer) {
+  Table table = empty_table(look);
   const std::size_t best = std::min(answer.best.size(), kShownPlans);
   for (std::size_t i = 0; i < best; ++i) {
-    table.rows.push_back(best_row(answer.best[i], splits, i == 0));
+    table.rows.push_back(best_row(answer.best[i], look, i == 0));
   }
   for (std::size_t i = 0; i < std::min(answer.refused.size(), kShownRefusals); ++i) {
-    table.rows.push_back(refused_row(answer.refused[i], splits));
+    table.rows.push_back(refused_row(answer.refused[i], look));
   }
   return table;
 }
 
 /// Of many points those that stand evenly between the cheapest and the last.
-Table front_table(const PlanAnswer& answer, Splits splits) {
-  Table table = empty_table(splits);
+Table front_table(const Look& look, const PlanAnswer& answer) {
+  Table table = empty_table(look);
   const std::size_t count = answer.front.size();
   const std::size_t shown = std::min(count, kShownPlans);
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t index = shown == 1 ? 0 : i * (count - 1) / (shown - 1);
-    table.rows.push_back(best_row(answer.front[index], splits, false));
+    table.rows.push_back(best_row(answer.front[index], look, false));
   }
   return table;
 }
@@ -183,20 +226,28 @@ std::string choice_text(const PlanVerdict& verdict, Splits splits) {
   return text;
 }
 
-Paragraph conclusion_of(const PlanAnswer& answer, Splits splits) {
-  if (answer.best.empty()) return {"Nothing fits.", Tone::bad};
+/// What is missing where every row is refused.
+std::string nothing_text(const std::optional<Goal>& goal) {
+  return goal && goal->within ? "Nothing fits in that time." : "Nothing fits.";
+}
+
+Paragraph conclusion_of(const PlanAnswer& answer, const Look& look) {
+  if (answer.best.empty()) return {nothing_text(look.goal()), Tone::bad};
   const PlanVerdict& first = answer.best.front();
   if (first.verdict != Verdict::fits) {
     return {"Nothing surely fits: the rows marked ± are too close to call.", Tone::uncertain};
   }
   const auto* cost = std::get_if<CostEstimate>(&first.cost);
   const std::string name = fmt::format("{} × {}", first.candidate.gpus, first.candidate.gpu->slug);
-  const std::string choice = choice_text(first, splits);
+  std::string choice = choice_text(first, splits_of(job_of(first, look.request, look.view)));
+  if (look.compares()) choice = name_of(look.view.choices[first.choice]) + ", " + choice;
+  const std::string training = look.goal() ? training_text(first, *look.goal()) : "";
   if (cost == nullptr) {
-    return {fmt::format("No price is known; first: {}: {}.", name, choice), Tone::strong};
+    return {fmt::format("No price is known; first: {}: {}.{}", name, choice, training),
+            Tone::strong};
   }
-  return {fmt::format("Cheapest: {}, {} per billion tokens: {}.", name,
-                      dollars_text(cost->per_billion_tokens), choice),
+  return {fmt::format("Cheapest: {}, {} per billion tokens: {}.{}", name,
+                      dollars_text(cost->per_billion_tokens), choice, training),
           Tone::strong};
 }
 
@@ -239,35 +290,6 @@ std::string provenance_of(const PlanAnswer& answer) {
   return text;
 }
 
-/// What each other value of one setting would do to the choice.
-void add_choice(Page& page, const PlanAnswer& answer, const PlanView& view) {
-  if (view.alternatives.empty() || answer.best.empty()) return;
-  page.parts.emplace_back(Heading{"Why this choice: one setting changed, the others best"});
-  Table table{{{"instead"},
-               {"micro", Align::right},
-               {"recompute"},
-               {"layout"},
-               {"at most", Align::right},
-               {"step", Align::right},
-               {"and so"}},
-              {}};
-  const double chosen = tokens_per_second(answer.best.front());
-  for (const Alternative& other : view.alternatives) {
-    const PlanCandidate& candidate = other.verdict.candidate;
-    const bool fits = other.verdict.verdict == Verdict::fits;
-    const double slower = chosen / tokens_per_second(other.verdict);
-    table.rows.push_back(
-        {{other.name, std::to_string(candidate.micro_batch), text_of(candidate.recompute),
-          layout_text(candidate.parallelism), gib_text(other.verdict.high),
-          cell(other.verdict.time,
-               [](const TimeEstimate& time) { return seconds_text(time.step); }),
-          fits ? fmt::format("{} × the time", significant_text(slower)) : other.verdict.reason},
-         fits ? "" : "✗",
-         fits ? Tone::plain : Tone::bad});
-  }
-  page.parts.emplace_back(std::move(table));
-}
-
 Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
              const PlanView& view) {
   Page page;
@@ -277,72 +299,37 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
       Heading{title_of(request.job, count_parameters(request.job.model).total)});
   if (missing != nullptr) return page;
   if (answer.best.empty() && answer.refused.empty()) return page;
-  const Splits splits = splits_of(request.job);
-  page.parts.emplace_back(table_of(answer, splits));
-  if (splits == Splits::layers) page.parts.emplace_back(Paragraph{kLayoutLegend, Tone::faint});
+  const Look look = look_of(request, answer, view);
+  page.parts.emplace_back(table_of(look, answer));
+  if (look.splits == Splits::layers) page.parts.emplace_back(Paragraph{kLayoutLegend, Tone::faint});
   if (std::string legend = shards_legend(answer); !legend.empty()) {
     page.parts.emplace_back(Paragraph{std::move(legend), Tone::faint});
   }
   page.parts.emplace_back(Paragraph{left_out_text(answer) + provenance_of(answer), Tone::faint});
   if (view.front) {
     page.parts.emplace_back(Heading{"Not worse than any other in everything"});
-    page.parts.emplace_back(front_table(answer, splits));
+    page.parts.emplace_back(front_table(look, answer));
   }
-  add_choice(page, answer, view);
+  if (look.compares()) page.parts.emplace_back(Paragraph{kChoicesLegend, Tone::faint});
+  add_choices(page, view);
+  add_alternatives(page, answer, view);
   // Last, where a reader of a long answer looks: what won, and how to ask on.
-  page.parts.emplace_back(conclusion_of(answer, splits));
+  page.parts.emplace_back(conclusion_of(answer, look));
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
   if (!has_candidate(first)) return page;
-  page.parts.emplace_back(Paragraph{"Why these numbers:\nmemest explain " + question.spec + " " +
-                                        flags_of(first.candidate, splits),
-                                    Tone::plain});
+  const std::string flags = flags_of(first.candidate, splits_of(job_of(first, request, view))) +
+                            (look.compares() ? flags_of(view.choices[first.choice]) : "");
+  page.parts.emplace_back(
+      Paragraph{"Why these numbers:\nmemest explain " + question.spec + " " + flags, Tone::plain});
   return page;
-}
-
-Row record_of(const PlanVerdict& verdict) {
-  const PlanCandidate& candidate = verdict.candidate;
-  std::vector<std::string> cells = {candidate.gpu->slug,
-                                    std::to_string(candidate.gpus),
-                                    std::to_string(candidate.micro_batch),
-                                    std::to_string(candidate.gradient_accumulation),
-                                    text_of(candidate.recompute),
-                                    std::string(stage_of(candidate.parallelism.zero)),
-                                    std::string(name_of(verdict.verdict)),
-                                    std::to_string(verdict.device.value()),
-                                    std::to_string(verdict.low.value()),
-                                    std::to_string(verdict.high.value()),
-                                    std::to_string(verdict.capacity.value())};
-  const auto* time = std::get_if<TimeEstimate>(&verdict.time);
-  const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
-  cells.push_back(time == nullptr ? "" : exact_text(time->step.value()));
-  cells.push_back(time == nullptr ? "" : exact_text(time->tokens_per_second_per_gpu));
-  cells.push_back(time == nullptr ? "" : exact_text(time->mfu));
-  cells.push_back(cost == nullptr ? "" : exact_text(cost->per_billion_tokens.value()));
-  cells.push_back(verdict.reason);
-  cells.push_back(lever_text(verdict.levers));
-  cells.push_back(layout_text(candidate.parallelism));
-  return {std::move(cells), "", {}};
-}
-
-Table records_of(const PlanAnswer& answer) {
-  Table table;
-  for (const char* title : {"gpu", "gpus", "micro_batch", "gradient_accumulation", "recompute",
-                            "zero", "verdict", "device_bytes", "low_bytes", "high_bytes",
-                            "capacity_bytes", "step_seconds", "tokens_per_second_per_gpu", "mfu",
-                            "usd_per_billion_tokens", "reason", "lever", "layout"}) {
-    table.columns.push_back({title});
-  }
-  for (const PlanVerdict& verdict : answer.best) table.rows.push_back(record_of(verdict));
-  for (const PlanVerdict& verdict : answer.refused) table.rows.push_back(record_of(verdict));
-  return table;
 }
 
 }  // namespace
 
 Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
                    const PlanView& view) {
-  return {page_of(request, answer, question, view), records_of(answer),
-          text_of(plan_json(answer, question, view))};
+  return {page_of(request, answer, question, view), records_of(request, answer, view),
+          text_of(plan_json(request, answer, question, view))};
 }
 
 }  // namespace memest

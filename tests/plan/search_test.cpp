@@ -548,7 +548,7 @@ TEST_CASE("What is too slow for the deadline is refused, and says for how long i
   REQUIRE(all.best.size() == 2);
   const double slow = std::max(seconds_per_token(all.best[0]), seconds_per_token(all.best[1]));
   constexpr double kTokens = 1e12;
-  request.deadline = Deadline{kTokens, Seconds(0.5 * slow * kTokens)};
+  request.goal = Goal{kTokens, Seconds(0.5 * slow * kTokens)};
   const PlanAnswer answer = search_plans(request);
   REQUIRE(answer.best.size() == 1);
   CHECK(answer.best.front().candidate.gpus == 16);

@@ -43,6 +43,7 @@ struct Lever {
 
 struct PlanVerdict {
   PlanCandidate candidate;
+  std::size_t choice = 0;  ///< of the implementations that are compared
   Verdict verdict = Verdict::fits;
   Bytes device;  ///< expected, with interval; of the ranks that take most
   Bytes low;
@@ -57,10 +58,10 @@ struct PlanVerdict {
   std::vector<NamedBytes> largest_terms;  ///< of the closed form's peak, largest first
 };
 
-/// So many tokens in so long.
-struct Deadline {
+/// So many tokens, and how long their training may take.
+struct Goal {
   double tokens = 0;
-  Seconds within;
+  std::optional<Seconds> within = {};
 };
 
 /// What a search does next.
@@ -72,8 +73,8 @@ struct PlanRequest {
   std::vector<std::int64_t> counts;  ///< GPUs to consider
   std::vector<Price> prices;
   Objective objective = Objective::money;
-  std::optional<Deadline> deadline = {};
-  std::size_t threads = 1;  ///< the answer is the same with any number
+  std::optional<Goal> goal = {};  ///< what does not reach it in time is refused
+  std::size_t threads = 1;        ///< the answer is the same with any number
   /// The first so many of PlanAnswer::best are what `estimate` answers for them: steps replayed,
   /// those that do not fit left for the next candidate. 0: the closed form says what fits, the
   /// front too.

@@ -23,6 +23,8 @@ struct ReadRequest {
   /// `--gpus`: the GPUs of the job, whatever the files say; the data-parallel ranks are those that
   /// its other ranks leave, but where an override writes them.
   std::optional<std::int64_t> gpus = {};
+  /// `training.recompute`: a path of keys that is read as if nobody wrote it; named after its flag.
+  std::vector<SourceText> freed = {};
 };
 
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memest/plan/alternatives.hpp"
+#include "memest/plan/implementations.hpp"
 #include "memest/plan/search.hpp"
 #include "memest/report/report.hpp"
 
@@ -16,8 +17,11 @@ inline constexpr std::size_t kShownRefusals = 4;
 
 /// What the page shows beside the table.
 struct PlanView {
-  bool front = false;                          ///< the Pareto front
-  std::vector<Alternative> alternatives = {};  ///< to the first row; empty: not shown
+  bool front = false;                              ///< the Pareto front
+  std::vector<Alternative> alternatives = {};      ///< to the first row; empty: not shown
+  std::vector<ImplementationChoice> choices = {};  ///< that were compared
+  std::vector<ComparedChoice> compared = {};       ///< on the first row's GPUs; empty: one alone
+  std::size_t winner = 0;                          ///< of the choices
 };
 
 Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
