@@ -41,11 +41,20 @@ Reshard reshard_of(const Value* written) {
                                                                       : Reshard::always;
 }
 
+std::optional<ShardInit> shard_init_of(const Value* written) {
+  for (const ShardInit init : {ShardInit::meta, ShardInit::host, ShardInit::device}) {
+    if (written != nullptr && written->text == name_of(init)) return init;
+  }
+  return std::nullopt;
+}
+
 FullySharded read_fsdp(const Value& written) {
   FullySharded fsdp;
   fsdp.version = static_cast<int>(as_count(written.find("version")).value_or(fsdp.version));
   fsdp.reshard = reshard_of(written.find("reshard_after_forward"));
   fsdp.replicate = as_count(written.find("replicate")).value_or(fsdp.replicate);
+  fsdp.init = shard_init_of(written.find("init"));
+  fsdp.sync_module_states = as_flag(written.find("sync_module_states")).value_or(false);
   return fsdp;
 }
 

@@ -108,6 +108,18 @@ std::string_view name_of(Reshard reshard) {
   return "";
 }
 
+std::string_view name_of(ShardInit init) {
+  switch (init) {
+    case ShardInit::meta:
+      return "meta";
+    case ShardInit::host:
+      return "host";
+    case ShardInit::device:
+      return "device";
+  }
+  return "";
+}
+
 std::string_view name_of(ContextExchange exchange) {
   switch (exchange) {
     case ContextExchange::ring:

@@ -35,11 +35,22 @@ enum class Reshard : std::uint8_t {
 /// "always", "default", "never".
 std::string_view name_of(Reshard reshard);
 
+/// Where a model's weights are when FSDP begins to shard them.
+enum class ShardInit : std::uint8_t {
+  meta,   ///< nowhere: what the rank keeps is made on its GPU, unit by unit
+  host,   ///< in the host's memory: a unit at a time goes to the GPU, to be cut there
+  device  ///< on the GPU, all of them
+};
+/// "meta", "host", "device".
+std::string_view name_of(ShardInit init);
+
 /// torch.distributed.fsdp: FullyShardedDataParallel (1) or fully_shard (2), a unit a block.
 struct FullySharded {
   int version = 2;
   Reshard reshard = Reshard::always;
-  std::int64_t replicate = 1;  ///< replicas of the sharded model (HSDP)
+  std::int64_t replicate = 1;          ///< replicas of the sharded model (HSDP)
+  std::optional<ShardInit> init = {};  ///< absent: the framework's own habit
+  bool sync_module_states = false;     ///< FSDP1 sends the first rank's weights to all
 
   friend bool operator==(const FullySharded&, const FullySharded&) = default;
 };

@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxBucket = 1'000'000'000'000;
 
 constexpr Word kReshards[] = {{"default"}, {"always"}, {"never"}};
 constexpr Word kUnits[] = {{"block"}};
+constexpr Word kInits[] = {{"meta"}, {"host"}, {"device"}};
 constexpr Key kFsdpKeys[] = {
     {.name = "version", .shapes = {count(1, 2)}, .fallback = "2", .doc = "FSDP1 or FSDP2."},
     {.name = "reshard_after_forward",
@@ -34,6 +35,14 @@ constexpr Key kFsdpKeys[] = {
      .shapes = {count(1, kMaxRanks)},
      .fallback = "1",
      .doc = "Replicas of the sharded model (HSDP)."},
+    {.name = "init",
+     .shapes = {choice(kInits)},
+     .doc = "Where the weights are before they are sharded: nowhere, in the host's memory, or all "
+            "on the GPU; the framework's own habit where it is left out."},
+    {.name = "sync_module_states",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "FSDP1 sends the first rank's weights to all, a unit at a time."},
 };
 
 constexpr Word kAuto[] = {{"auto"}};
