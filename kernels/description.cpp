@@ -58,6 +58,8 @@ double tolerance(DType result) {
       return 3e-5;  // sums of ten thousands of terms, exponentials to 2^-21
     case DType::fp64:
       return 1e-12;
+    case DType::fp4:
+      unreachable("no kernel of memest's own makes fp4");
     case DType::int64:
     case DType::int32:
     case DType::int8:

@@ -66,6 +66,7 @@ void launch_fill(const DeviceFill& call, Stream stream) {
     case DType::boolean:
     case DType::uint8:
       return launch_of<Mask>(call, stream);
+    case DType::fp4:
     case DType::fp64:
     case DType::int32:
     case DType::int8:

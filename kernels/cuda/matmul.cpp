@@ -48,6 +48,7 @@ bool has_types(const MatmulShape& shape, int capability) {
       return capability >= kFirstWithFp8 && (to_fp32 || is_half(shape.result)) &&
              shape.m % kFp8Multiple == 0 && shape.n % kFp8Multiple == 0 &&
              shape.k % kFp8Multiple == 0;
+    case DType::fp4:
     case DType::fp64:
     case DType::int64:
     case DType::int32:

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/matmul.hpp"
+#include "memest/diag/expect.hpp"
 
 namespace memest::kernels {
 namespace {
@@ -30,6 +31,8 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::uint8:
     case DType::boolean:
       return CUDA_R_8U;
+    case DType::fp4:
+      unreachable("no product of memest's own has operands in fp4");
   }
   return CUDA_R_32F;
 }

@@ -23,8 +23,8 @@ std::string_view nth(const Names& names, Enum value) {
 
 constexpr NamesOf<MatmulPass, MatmulPass::weight_gradient> kMatmulPasses = {
     "forward", "data-gradient", "weight-gradient"};
-constexpr NamesOf<OperandScaling, OperandScaling::fixed> kScalings = {"none", "per-tensor",
-                                                                      "block-128", "fixed"};
+constexpr NamesOf<OperandScaling, OperandScaling::block_16> kScalings = {
+    "none", "per-tensor", "block-128", "fixed", "block-16"};
 constexpr NamesOf<KernelPass, KernelPass::backward> kPasses = {"forward", "backward"};
 constexpr NamesOf<StreamOp, StreamOp::adamw> kStreamOps = {
     "read",    "write",         "copy",      "scale",   "add",     "triad",

@@ -32,6 +32,8 @@ std::string_view name_of(DType type) {
       return "fp16";
     case DType::fp8:
       return "fp8";
+    case DType::fp4:
+      return "fp4";
     case DType::fp64:
       return "fp64";
     case DType::int64:

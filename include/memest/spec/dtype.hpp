@@ -4,11 +4,25 @@
 #include <cstdint>
 #include <string_view>
 
+#include "memest/diag/expect.hpp"
+
 namespace memest {
 
-enum class DType : std::uint8_t { fp32, bf16, fp16, fp8, fp64, int64, int32, int8, uint8, boolean };
+enum class DType : std::uint8_t {
+  fp32,
+  bf16,
+  fp16,
+  fp8,
+  fp4,  ///< of operands of products alone: two lie in a byte
+  fp64,
+  int64,
+  int32,
+  int8,
+  uint8,
+  boolean
+};
 
-/// Bytes an element.
+/// Bytes an element; not of fp4, of which no tensor is made.
 constexpr std::int64_t size_of(DType type) {
   switch (type) {
     case DType::fp64:
@@ -25,6 +39,8 @@ constexpr std::int64_t size_of(DType type) {
     case DType::uint8:
     case DType::boolean:
       return 1;
+    case DType::fp4:
+      unreachable("no tensor is made of fp4");
   }
   return 0;
 }

@@ -76,6 +76,8 @@ struct Job {
   AllocatorSettings allocator;
   /// Of estimates of its implementation; from recorded runs, by the reader.
   ScaledMargins scaled_margins;
+  /// Of runs that others published, of any release; by the reader.
+  SourceMargins source_margins;
   /// Those of runs as large as this job's.
   [[nodiscard]] const MethodMargins& margins() const;
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.

@@ -18,14 +18,15 @@ enum class MatmulPass : std::uint8_t { forward, data_gradient, weight_gradient }
 /// "forward", "data-gradient", "weight-gradient".
 std::string_view name_of(MatmulPass pass);
 
-/// How 8-bit operands get their scale. See MatmulShape::cast_included.
+/// How operands of 8 and 4 bits get their scale. See MatmulShape::cast_included.
 enum class OperandScaling : std::uint8_t {
   none,        ///< 16 bits and wider
   per_tensor,  ///< dynamic: the cast reads the operand for its largest value first
   block_128,   ///< a scale for 1 × 128 elements
-  fixed        ///< a scale given beforehand
+  fixed,       ///< a scale given beforehand
+  block_16     ///< NVFP4: an fp8 scale for 16 elements, and one for the tensor
 };
-/// "none", "per-tensor", "block-128", "fixed".
+/// "none", "per-tensor", "block-128", "fixed", "block-16".
 std::string_view name_of(OperandScaling scaling);
 
 /// C[m, n] = A[m, k] · B[k, n], `batch` times.

@@ -52,6 +52,23 @@ struct MethodMargins {
   Margins replay;       ///< of what the allocator reserves
 };
 
+/// Ends of an interval as shares of what is expected. They hold 80 % of the runs of sources that had
+/// no part in them: of a framework, a GPU or a year, left out in turn.
+struct SourceMargin {
+  double low = 0;   ///< below what is expected
+  double high = 0;  ///< above it
+  int runs = 0;     ///< behind the two
+  int sources = 0;  ///< publications that they are from
+  double held = 0;  ///< share of the runs within, of the kind of source that holds fewest
+};
+
+/// By what is told of a whole run.
+struct SourceMargins {
+  SourceMargin step;      ///< seconds
+  SourceMargin reserved;  ///< bytes of the allocator
+  SourceMargin device;    ///< bytes that nvidia-smi shows
+};
+
 /// By RunScale.
 using ScaledMargins = std::array<MethodMargins, kRunScales>;
 
