@@ -1,6 +1,7 @@
 // The free blocks of a pool in the order of (size, address): what best fit searches.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -15,23 +16,23 @@ struct FreeBlock {
   std::uint32_t block = 0;  ///< its index in the allocator
 };
 
-/// A sorted list, cut into runs so that an insertion moves at most kLongestRun entries. Few pools
-/// have more free blocks than one run holds; there it is a sorted vector.
+/// Sorted lists by size: a bin for each of the sizes up to 32 times 512 B, behind them sixteen bins
+/// a power of two. Which of them hold anything is a bit each. A list is cut into runs, so that an
+/// insertion moves at most kLongestRun entries; few bins have more free blocks than one run holds.
 class FreeBlocks {
  public:
   /// A place in the order; the next change ends its validity.
   struct Place {
+    std::size_t bin = 0;
     std::size_t run = 0;
     std::size_t index = 0;
   };
-
-  FreeBlocks() : runs_(1) {}
 
   void insert(const FreeBlock& entry);
   /// Removes the entry of that size and address, which is there.
   void erase(std::int64_t size, Address address);
   /// The first block of at least `size`, the lowest address among equals.
-  [[nodiscard]] Place first_of_at_least(std::int64_t size) const { return lower_bound(size, 0); }
+  [[nodiscard]] Place first_of_at_least(std::int64_t size) const;
   /// Null past the last.
   [[nodiscard]] const FreeBlock* at(Place place) const;
   [[nodiscard]] Place next(Place place) const;
@@ -42,12 +43,22 @@ class FreeBlocks {
 
  private:
   static constexpr std::size_t kLongestRun = 32;
+  static constexpr std::size_t kBitsOfWord = 64;
+  static constexpr std::size_t kWords = 14;
   using Run = std::vector<FreeBlock>;
+  using Bin = std::vector<Run>;  // only a single one may be empty
 
-  [[nodiscard]] std::size_t run_of(std::int64_t size, Address address) const;
-  [[nodiscard]] Place lower_bound(std::int64_t size, Address address) const;
+  static std::size_t bin_of(std::int64_t size);
+  [[nodiscard]] bool holds_any(std::size_t bin) const {
+    return (held_[bin / kBitsOfWord] >> bin % kBitsOfWord & 1U) != 0;
+  }
+  /// In the bin, its end where all entries stand before (size, address).
+  [[nodiscard]] Place lower_bound(std::size_t bin, std::int64_t size, Address address) const;
+  /// The first entry of the first bin from `bin` on that has any, or the end.
+  [[nodiscard]] Place first_from(std::size_t bin) const;
 
-  std::vector<Run> runs_;  // at least one; only a single one may be empty
+  std::vector<Bin> bins_;  // up to the last that ever held anything
+  std::array<std::uint64_t, kWords> held_{};
 };
 
 }  // namespace memest
