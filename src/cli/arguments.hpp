@@ -55,6 +55,7 @@ struct Arguments {
   bool dry_run = false;                 ///< --dry-run: say what would be done
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
+  bool verbose = false;  ///< --verbose
   bool help = false;
 };
 

@@ -51,6 +51,7 @@ enum Flags : std::uint16_t {
   kCalibrateFlags = 64,  ///< --from, --gpu, --load, --rows, ...: what a profile is made of
   kDeviceFlag = 256,     ///< --device: what is measured
   kPlanFlags = 512,      ///< --objective, --front, --largest, ...: what is searched for
+  kVerboseFlag = 1024,   ///< --verbose: formulas, written out
   kConfigFlag = 4096,    ///< --text-only: how a Hugging Face config is read
 };
 

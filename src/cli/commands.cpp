@@ -22,7 +22,7 @@ constexpr std::array<Command, 18> kCommands = {{
      "Exit code 1 says that nothing fits.",
      "memest plan llama-3-8b --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
-     kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags,
+     kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kVerboseFlag,
      "--gpu and --gpus replace the spec's hardware, with the data-parallel ranks that others "
      "leave.\n"
      "Exit code 1 says that it does not fit.",

@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 35> kFlags = {{
+constexpr std::array<FlagRow, 36> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -47,6 +47,7 @@ constexpr std::array<FlagRow, 35> kFlags = {{
     {"--dry-run", "", "prints what would be measured, or the samples that laws would be fitted to",
      kCalibrateFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
+    {"--verbose", "", "or -v: writes formulas out that are longer than a line", kVerboseFlag},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
     {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags},
     {"--quiet", "", "prints errors only; the exit code is the answer", kNoFlags},

@@ -37,7 +37,7 @@ std::vector<FormatName> formats_of(const Command& command);
 Checked<Arguments> parse_arguments(const Command& command, std::span<const std::string> words);
 
 /// The page of `memest --help`, and that of `memest COMMAND --help`.
-std::string overview_page();
-std::string help_page(const Command& command);
+std::string overview_page(std::size_t columns);
+std::string help_page(const Command& command, std::size_t columns);
 
 }  // namespace memest

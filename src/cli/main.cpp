@@ -59,15 +59,21 @@ ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   return outcome.code;
 }
 
+std::size_t page_columns() { return render_options_of(Stream::out, ColorWhen::never).columns; }
+
 ExitCode run(const Command& command, std::span<const std::string> words) {
   const Checked<Arguments> arguments = parse_arguments(command, words);
   if (!arguments.ok()) return deliver({ExitCode::bad_input, "", arguments.diagnostics()}, {});
-  if (arguments.value().help) return deliver({ExitCode::yes, help_page(command), {}}, {});
+  if (arguments.value().help) {
+    return deliver({ExitCode::yes, help_page(command, page_columns()), {}}, {});
+  }
   if (Diagnostics mistakes = find_overwritten(arguments.value()); !mistakes.empty()) {
     return deliver({ExitCode::bad_input, "", std::move(mistakes)}, {});
   }
   Surroundings surroundings;
   surroundings.out = render_options_of(Stream::out, arguments.value().color);
+  surroundings.out.verbose = arguments.value().verbose;
+  surroundings.err = render_options_of(Stream::err, arguments.value().color);
   surroundings.version = kVersion;
   if (!arguments.value().output.empty() && arguments.value().color != ColorWhen::always) {
     surroundings.out.color = false;
@@ -77,13 +83,16 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
 
 ExitCode run(std::span<const std::string> words) {
   if (words.empty()) {
-    return deliver({ExitCode::bad_input, overview_page(), {}}, {});
+    return deliver({ExitCode::bad_input, overview_page(page_columns()), {}}, {});
   }
   const std::string& first = words.front();
   if (first == "--help" || first == "-h" || first == "help") {
     const Command* command = words.size() > 1 ? find_command(words[1]) : nullptr;
-    return deliver({ExitCode::yes, command == nullptr ? overview_page() : help_page(*command), {}},
-                   {});
+    return deliver(
+        {ExitCode::yes,
+         command == nullptr ? overview_page(page_columns()) : help_page(*command, page_columns()),
+         {}},
+        {});
   }
   if (first == "--version") {
     return deliver({ExitCode::yes, "memest " + std::string(kVersion) + "\n", {}}, {});

@@ -34,6 +34,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   app.add_option("words", arguments.words);
   app.add_flag("--quiet", arguments.quiet);
   app.add_flag("--help,-h", arguments.help);
+  if ((command.flags & kVerboseFlag) != 0) app.add_flag("--verbose,-v", arguments.verbose);
   app.add_option("--output,-o", arguments.output);
   app.add_option("--color", raw.color);
   if ((command.flags & kSpecFlags) != 0) {

@@ -159,9 +159,11 @@ class Comparison {
     PlanAnswer found = searched(choice, std::move(request));
     answer().candidates += found.candidates;
     for (PlanVerdict& row : found.best) replace(std::move(row));
+    for (PlanVerdict& row : found.refused) come_nearer(std::move(row));
     std::ranges::stable_sort(answer().best, [&](const PlanVerdict& left, const PlanVerdict& right) {
       return ranks_before(left, right, request_.objective);
     });
+    std::ranges::stable_sort(answer().refused, lacks_less);
     join_front(std::move(found.front));
   }
 
@@ -176,6 +178,12 @@ class Comparison {
       known_[place_of(row)].insert_or_assign(better->choice, std::move(*better));
       *better = std::move(row);
     }
+  }
+
+  void come_nearer(PlanVerdict row) {
+    const auto same = [&row](const PlanVerdict& other) { return place_of(other) == place_of(row); };
+    const auto other = std::ranges::find_if(answer().refused, same);
+    if (other != answer().refused.end() && lacks_less(row, *other)) *other = std::move(row);
   }
 
   void join_front(std::vector<PlanVerdict> more) {

@@ -1,5 +1,6 @@
 #include "ranking.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <tuple>
 #include <variant>
@@ -42,6 +43,15 @@ bool ranks_before(const PlanVerdict& left, const PlanVerdict& right, Objective o
   const auto key = [objective](const PlanVerdict& plan) {
     return std::tuple(plan.verdict != Verdict::fits, measure_of(plan, objective),
                       dollars_per_token(plan), -tokens_per_second(plan));
+  };
+  return key(left) < key(right);
+}
+
+bool lacks_less(const PlanVerdict& left, const PlanVerdict& right) {
+  const auto key = [](const PlanVerdict& plan) {
+    Bytes lacking = plan.high - plan.capacity;
+    if (plan.host) lacking = std::max(lacking, plan.host->of_node() - plan.host->capacity.bytes);
+    return std::tuple(plan.device == Bytes(), std::max(lacking, Bytes()), -tokens_per_second(plan));
   };
   return key(left) < key(right);
 }

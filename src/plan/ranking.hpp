@@ -19,4 +19,8 @@ double measure_of(const PlanVerdict& plan, Objective objective);
 /// time.
 bool ranks_before(const PlanVerdict& left, const PlanVerdict& right, Objective objective);
 
+/// Of two that are refused the one that lacks less memory stands before, then the faster; what has
+/// no layout at all comes last.
+bool lacks_less(const PlanVerdict& left, const PlanVerdict& right);
+
 }  // namespace memest

@@ -150,18 +150,9 @@ class PlanSearch {
     }
     std::ranges::stable_sort(order, [&](std::size_t left, std::size_t right) {
       if (answers) return rank_of(rows_[left]) < rank_of(rows_[right]);
-      return lack_of(rows_[left].verdict) < lack_of(rows_[right].verdict);
+      return lacks_less(rows_[left].verdict, rows_[right].verdict);
     });
     return order;
-  }
-
-  /// What has no layout at all comes last.
-  static std::pair<bool, Bytes> lack_of(const PlanVerdict& verdict) {
-    Bytes lacking = verdict.high - verdict.capacity;
-    if (const auto& host = verdict.host) {
-      lacking = std::max(lacking, host->of_node() - host->capacity.bytes);
-    }
-    return {verdict.device == Bytes(), lacking};
   }
 
   /// A row that is still open is taken for what it may become at best.

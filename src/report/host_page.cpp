@@ -13,8 +13,12 @@ namespace memest {
 namespace {
 
 Table table_of(const HostMemory& memory) {
-  Table table{
-      {{"term"}, {"GiB", Align::right}, {"bytes", Align::right}, {"page-locked"}, {"formula"}}, {}};
+  Table table{{{"term"},
+               {"GiB", Align::right},
+               {"bytes", Align::right},
+               {"page-locked"},
+               {.title = "formula", .fold = Fold::cut}},
+              {}};
   for (const HostTerm& term : memory.terms) {
     table.rows.push_back({{term.name, gib_text(term.taken()), grouped(term.bytes.value()),
                            term.on_nvme             ? "on NVMe"

@@ -56,7 +56,11 @@ void append_totals(const MemoryAnswer& answer, Table& table) {
 }
 
 Table ledger_table(const MemoryAnswer& answer) {
-  Table table{{{"term"}, {"GiB", Align::right}, {"bytes", Align::right}, {"formula"}}, {}};
+  Table table{{{"term"},
+               {"GiB", Align::right},
+               {"bytes", Align::right},
+               {.title = "formula", .fold = Fold::cut}},
+              {}};
   for (const TermGroup group : kGroups) {
     Bytes sum;
     std::vector<Row> rows;

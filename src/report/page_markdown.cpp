@@ -52,7 +52,7 @@ void append(std::string& out, const Heading& heading) {
 
 void append(std::string& out, const Figure& figure) {
   out += "```\n";
-  for (const std::string& line : figure.lines) out += printable(line, {}) + '\n';
+  for (const std::string& line : figure.draw(kTextColumns)) out += printable(line, {}) + '\n';
   out += "```\n";
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memest/diag/expect.hpp"
@@ -63,6 +64,9 @@ constexpr std::array<std::string_view, 19> kMissedLeast = {
     "bound by", "MFU",    "tokens/s",  "of GiB",      "peak", "micro",          "reserved, GiB",
     "seconds",  "active", "recompute", "layout",      "ZeRO"};
 
+/// What is seen at least of a cell that may be cut.
+constexpr std::size_t kCutColumns = 24;
+
 /// A first column up to this width names the rows and is not broken into lines.
 constexpr std::size_t kNameColumns = 30;
 
@@ -96,8 +100,10 @@ std::vector<std::size_t> widths_of(const Table& table, bool least) {
   const auto width_of = [&table, least](std::size_t column, const std::string& cell) {
     const std::size_t whole = display_width(cell);
     // A number stays with its unit.
-    const bool number = table.columns[column].align == Align::right;
-    if (!least || number || (column == 0 && whole <= kNameColumns)) return whole;
+    const bool stays =
+        table.columns[column].fold == Fold::whole || table.columns[column].align == Align::right;
+    if (least && table.columns[column].fold == Fold::cut) return std::min(whole, kCutColumns);
+    if (!least || stays || (column == 0 && whole <= kNameColumns)) return whole;
     const std::size_t indent = std::min(cell.find_first_not_of(' '), cell.size());
     return indent + longest_piece(std::string_view(cell).substr(indent));
   };
@@ -127,12 +133,18 @@ Layout layout_of(const Table& table, std::size_t columns) {
   if (marked) layout.indent = kIndent + 1;
   if (layout.total() > columns) layout.gap = kNarrowGap;
   const std::vector<std::size_t> least = widths_of(table, true);
+  const auto shrinks_before = [&](std::size_t left, std::size_t right) {
+    const auto key = [&](std::size_t column) {
+      return std::pair(table.columns[column].fold == Fold::cut, layout.widths[column]);
+    };
+    return key(left) > key(right);
+  };
   while (layout.total() > columns) {
     std::size_t widest = 0;
     bool found = false;
     for (std::size_t i = 0; i < layout.widths.size(); ++i) {
       if (layout.widths[i] <= least[i]) continue;
-      if (!found || layout.widths[i] > layout.widths[widest]) widest = i;
+      if (!found || shrinks_before(i, widest)) widest = i;
       found = true;
     }
     if (!found)
@@ -223,10 +235,45 @@ Table printable_table(Table table, const RenderOptions& options) {
   return table;
 }
 
+/// Cuts the cells of columns that may be cut to one line; whether there was one.
+bool cut_cells(Table& table, const Layout& layout, const RenderOptions& options) {
+  const std::string sign = printable("…", options);
+  bool any = false;
+  for (Row& row : table.rows) {
+    for (std::size_t i = 0; i < row.cells.size(); ++i) {
+      const std::size_t width = layout.widths[i];
+      if (table.columns[i].fold != Fold::cut || spans(table, row, i)) continue;
+      if (display_width(row.cells[i]) <= width) continue;
+      std::size_t used = 0;
+      std::size_t end = 0;
+      for (const DisplayCell& cell : display_cells(row.cells[i], options)) {
+        if (used + cell.columns + display_width(sign) > width) break;
+        used += cell.columns;
+        end = cell.end;
+      }
+      row.cells[i] = row.cells[i].substr(0, end) + sign;
+      any = true;
+    }
+  }
+  return any;
+}
+
+void append_note(std::string& out, const std::string& note, const RenderOptions& options) {
+  for (const std::string& line : lines_of(note, {options.columns, 0, false})) {
+    out += toned(line, Tone::faint, options) + '\n';
+  }
+}
+
 void append(std::string& out, const Table& as_given, const RenderOptions& options) {
   Table table = printable_table(as_given, options);
+  if (options.verbose) {
+    for (Column& column : table.columns) {
+      if (column.fold == Fold::cut) column.fold = Fold::wrap;
+    }
+  }
   const std::string dropped = drop_columns(table, options.columns);
   const Layout layout = layout_of(table, options.columns);
+  const bool cut = cut_cells(table, layout, options);
   Row titles;
   titles.tone = Tone::faint;
   for (const Column& column : table.columns) titles.cells.push_back(column.title);
@@ -234,11 +281,8 @@ void append(std::string& out, const Table& as_given, const RenderOptions& option
                                   [](const std::string& title) { return !title.empty(); });
   if (titled) append_row(out, table, layout, titles, options);
   for (const Row& row : table.rows) append_row(out, table, layout, row, options);
-  if (dropped.empty()) return;
-  const std::string note = "Left out at this width: " + dropped + ".";
-  for (const std::string& line : lines_of(note, {options.columns, 0, false})) {
-    out += toned(line, Tone::faint, options) + '\n';
-  }
+  if (!dropped.empty()) append_note(out, "Left out at this width: " + dropped + ".", options);
+  if (cut) append_note(out, printable("… is cut: -v writes it out.", options), options);
 }
 
 /// A command in lines that a shell reads as one: broken between its words, never within quotes.
@@ -302,14 +346,7 @@ void append(std::string& out, const Heading& heading, const RenderOptions& optio
 }
 
 void append(std::string& out, const Figure& figure, const RenderOptions& options) {
-  std::size_t widest = 0;
-  for (const std::string& line : figure.lines) widest = std::max(widest, display_width(line));
-  if (widest > options.columns) {
-    append(out, Paragraph{"The drawing needs " + std::to_string(widest) + " columns.", Tone::faint},
-           options);
-    return;
-  }
-  for (const std::string& line : figure.lines) {
+  for (const std::string& line : figure.draw(options.columns)) {
     out += without_trailing_spaces(printable(line, options)) + '\n';
   }
 }

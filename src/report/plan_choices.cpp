@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
@@ -35,17 +38,39 @@ std::string_view program_of(Framework framework) {
   unreachable("every framework is a program");
 }
 
+constexpr std::string_view kCompiledBlocks =
+    "torch.compile of every layer: equal shapes, a first step of minutes";
+
+/// "amp-bf16"; empty where the spec's own stays.
+std::string precision_of(const ImplementationChoice& choice) {
+  for (const std::string& setting : choice.settings) {
+    if (setting.starts_with(kPrecision)) return setting.substr(kPrecision.size());
+  }
+  return {};
+}
+
 std::string asks_of(const ImplementationChoice& choice) {
   std::string text(program_of(choice.framework));
-  if (choice.compile == CompileScope::blocks) {
-    text += "; torch.compile of every layer: equal shapes, a first step of minutes";
-  }
-  for (const std::string& setting : choice.settings) {
-    if (setting.starts_with(kPrecision)) {
-      text += "; precision " + setting.substr(kPrecision.size());
-    }
-  }
+  if (choice.compile == CompileScope::blocks) text += fmt::format("; {}", kCompiledBlocks);
+  if (const std::string own = precision_of(choice); !own.empty()) text += "; precision " + own;
   return text;
+}
+
+/// What each of the implementations asks, once.
+Table asked_by(const PlanView& view) {
+  Table table{{{"implementation"}, {"asks for"}}, {}};
+  bool compiles = false;
+  std::vector<Framework> listed;
+  for (const ComparedChoice& compared : view.compared) {
+    const ImplementationChoice& choice = view.choices[compared.choice];
+    compiles = compiles || choice.compile == CompileScope::blocks;
+    if (std::ranges::find(listed, choice.framework) != listed.end()) continue;
+    listed.push_back(choice.framework);
+    table.rows.push_back(
+        {{std::string(name_of(choice.framework)), std::string(program_of(choice.framework))}});
+  }
+  if (compiles) table.rows.push_back({{"compiled blocks", std::string(kCompiledBlocks)}});
+  return table;
 }
 
 template <class T, class Write>
@@ -80,7 +105,7 @@ Row row_of(const ComparedChoice& compared, const PlanView& view, bool first) {
                 [](const CostEstimate& cost) {
                   return significant_text(cost.per_billion_tokens.value());
                 }),
-           asks_of(choice)},
+           choice.job->training->recipe.name},
           first ? "▸" : "",
           first ? Tone::good : Tone::plain};
 }
@@ -107,21 +132,22 @@ void add_choices(Page& page, const PlanView& view) {
     if (const auto* plan = std::get_if<PlanVerdict>(&compared.plan)) any = plan;
   }
   if (any == nullptr) return;
-  page.parts.emplace_back(Heading{fmt::format("Implementations on {} × {}", any->candidate.gpus,
-                                              any->candidate.gpu->slug)});
+  page.parts.emplace_back(Heading{
+      fmt::format("Implementations on {} × {}", any->candidate.gpus, any->candidate.gpu->slug)});
   Table table{{{"implementation"},
                {"micro", Align::right},
                {"recompute"},
-               {"layout"},
+               {.title = "layout", .fold = Fold::whole},
                {"at most", Align::right},
                {"step", Align::right},
                {"USD/B tok", Align::right},
-               {"asks for"}},
+               {"precision"}},
               {}};
   for (const ComparedChoice& compared : view.compared) {
     table.rows.push_back(row_of(compared, view, compared.choice == view.winner));
   }
   page.parts.emplace_back(std::move(table));
+  page.parts.emplace_back(asked_by(view));
 }
 
 /// What each other value of one setting would do to the choice.

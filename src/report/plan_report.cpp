@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
 #include "memest/report/numbers.hpp"
 #include "plan_choices.hpp"
@@ -27,7 +28,9 @@ constexpr const char* kLayoutLegend =
     "what they shard.";
 
 constexpr const char* kChoicesLegend =
-    "By: the implementation, +c with compiled blocks; the first row's GPUs have all of them.";
+    "By: the implementation, +c with compiled blocks. All are tried on the first row's GPUs, on "
+    "the "
+    "others the first that takes the spec and the best.";
 
 constexpr const char* kShardsLegend =
     "Shards: f FSDP2, r its replicas, +o the optimizer on the host, +w the weights.";
@@ -163,7 +166,8 @@ Table empty_table(const Look& look) {
   if (look.compares()) table.columns.push_back({"by"});
   table.columns.push_back({"micro", Align::right});
   table.columns.push_back({"recompute"});
-  table.columns.push_back({look.splits == Splits::layers ? "layout" : "ZeRO"});
+  table.columns.push_back(
+      {.title = look.splits == Splits::layers ? "layout" : "ZeRO", .fold = Fold::whole});
   const auto add = [&table](std::initializer_list<const char*> titles) {
     for (const char* title : titles) table.columns.push_back({title, Align::right});
   };
@@ -231,6 +235,21 @@ std::string nothing_text(const std::optional<Goal>& goal) {
   return goal && goal->within ? "Nothing fits in that time." : "Nothing fits.";
 }
 
+/// Of the first row, by what it is ranked.
+const char* rank_text(Objective objective) {
+  switch (objective) {
+    case Objective::money:
+      return "Cheapest";
+    case Objective::time:
+      return "Fastest";
+    case Objective::memory:
+      return "Most memory free";
+    case Objective::gpus:
+      return "Fewest GPUs";
+  }
+  unreachable("every objective ranks");
+}
+
 Paragraph conclusion_of(const PlanAnswer& answer, const Look& look) {
   if (answer.best.empty()) return {nothing_text(look.goal()), Tone::bad};
   const PlanVerdict& first = answer.best.front();
@@ -246,8 +265,8 @@ Paragraph conclusion_of(const PlanAnswer& answer, const Look& look) {
     return {fmt::format("No price is known; first: {}: {}.{}", name, choice, training),
             Tone::strong};
   }
-  return {fmt::format("Cheapest: {}, {} per billion tokens: {}.{}", name,
-                      dollars_text(cost->per_billion_tokens), choice, training),
+  return {fmt::format("{}: {}, {} per billion tokens: {}.{}", rank_text(look.request.objective),
+                      name, dollars_text(cost->per_billion_tokens), choice, training),
           Tone::strong};
 }
 

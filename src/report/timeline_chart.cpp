@@ -14,10 +14,9 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kColumns = 84;
 constexpr std::size_t kRows = 14;
-constexpr std::size_t kLabelColumns = kTextColumns - kColumns - 2;
-constexpr std::int64_t kEighths = 8;  // of a row
+constexpr std::size_t kLabelColumns = 14;  // "1,023.99 GiB" and a gap
+constexpr std::int64_t kEighths = 8;       // of a row
 
 constexpr std::array<std::string_view, kEighths + 1> kFilled = {" ", "▁", "▂", "▃", "▄",
                                                                 "▅", "▆", "▇", "█"};
@@ -42,11 +41,12 @@ struct Stretch {
 
 class Chart {
  public:
-  explicit Chart(const TimelineRun& run)
-      : run_(run), events_(run.course.points.size()), samples_(kColumns) {
-    for (std::size_t column = 0; column < kColumns && events_ > 0; ++column) {
-      const std::size_t begin = column * events_ / kColumns;
-      const std::size_t end = std::max(begin + 1, (column + 1) * events_ / kColumns);
+  Chart(const TimelineRun& run, std::size_t columns)
+      : run_(run), columns_(columns - kLabelColumns - 2), events_(run.course.points.size()) {
+    samples_.resize(columns_);
+    for (std::size_t column = 0; column < columns_ && events_ > 0; ++column) {
+      const std::size_t begin = column * events_ / columns_;
+      const std::size_t end = std::max(begin + 1, (column + 1) * events_ / columns_);
       for (std::size_t i = begin; i < end; ++i) {
         const CoursePoint& point = run.course.points[i];
         samples_[column].allocated = std::max(samples_[column].allocated, point.allocated);
@@ -56,16 +56,15 @@ class Chart {
     }
   }
 
-  Figure draw() const {
-    Figure figure;
-    figure.lines.push_back(peak_line());
-    for (std::size_t row = kRows; row-- > 0;) figure.lines.push_back(row_line(row));
+  std::vector<std::string> draw() const {
+    std::vector<std::string> lines = {peak_line()};
+    for (std::size_t row = kRows; row-- > 0;) lines.push_back(row_line(row));
     std::string axis;
-    for (std::size_t i = 0; i < kColumns; ++i) axis += "─";
-    figure.lines.push_back(labelled("0", "└" + axis));
-    figure.lines.push_back(labelled("", " " + stretch_line(steps())));
-    figure.lines.push_back(labelled("", " " + stretch_line(phases())));
-    return figure;
+    for (std::size_t i = 0; i < columns_; ++i) axis += "─";
+    lines.push_back(labelled("0", "└" + axis));
+    lines.push_back(labelled("", " " + stretch_line(steps())));
+    lines.push_back(labelled("", " " + stretch_line(phases())));
+    return lines;
   }
 
  private:
@@ -74,7 +73,7 @@ class Chart {
   }
 
   [[nodiscard]] std::size_t column_of(std::uint32_t event) const {
-    return events_ == 0 ? 0 : std::min<std::size_t>(event * kColumns / events_, kColumns);
+    return events_ == 0 ? 0 : std::min<std::size_t>(event * columns_ / events_, columns_);
   }
 
   /// The height of `bytes` in eighths of a row.
@@ -88,7 +87,7 @@ class Chart {
     const PeakMoment& peak = run_.memory.replay.peak;
     const std::size_t column = column_of(peak.event);
     const std::string text = fmt::format("peak {}", sized_text(peak.allocated));
-    const bool right = column + text.size() + 2 <= kColumns;
+    const bool right = column + text.size() + 2 <= columns_;
     const std::string before(right ? column : column - text.size() - 1, ' ');
     return labelled("", " " + before + (right ? "▾ " + text : text + " ▾"));
   }
@@ -176,6 +175,7 @@ class Chart {
   }
 
   const TimelineRun& run_;
+  std::size_t columns_;
   std::size_t events_;
   std::vector<Sample> samples_;
   Bytes top_;
@@ -183,6 +183,8 @@ class Chart {
 
 }  // namespace
 
-Figure curve_of(const TimelineRun& run) { return Chart(run).draw(); }
+Figure curve_of(const TimelineRun& run) {
+  return {[&run](std::size_t columns) { return Chart(run, columns).draw(); }};
+}
 
 }  // namespace memest

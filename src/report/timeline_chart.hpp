@@ -7,7 +7,7 @@
 namespace memest {
 
 /// Allocated bytes filled, reserved ones above them dotted, steps and phases below, the peak
-/// marked. Across go the events, not the time.
+/// marked. Across go the events, not the time. `run` must outlive the figure.
 Figure curve_of(const TimelineRun& run);
 
 }  // namespace memest

@@ -1,6 +1,8 @@
 // Plans of drawn specs against `estimate`: no plan that is shown is one that the estimate of the
 // same job refuses, what is refused does not fit, what is the largest is the largest, and nothing
 // depends on the number of threads.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -11,6 +13,7 @@
 
 #include "candidates.hpp"
 #include "jobs.hpp"
+#include "memest/plan/budget.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/largest.hpp"
 #include "memest/plan/search.hpp"
@@ -38,6 +41,7 @@ class Plans {
     const Checked<GpuSpec> gpu = find_gpu(name);
     REQUIRE(gpu.ok());
     request.gpus = {gpu.value()};
+    request.job.hardware.assumed = false;
     request.counts = {one_of(std::array<std::int64_t, 3>{1, 2, 4}), 8};
     request.finalists = request.misses = 2;
     return request;
@@ -113,12 +117,34 @@ std::optional<Estimated> estimated(const Job& job) {
   return result;
 }
 
+/// What `check` says of the job: that every rank and the host are within, or what is over by how
+/// much, in the words of a refused row.
+void check_against_budget(const Job& job, const PlanVerdict& row) {
+  const std::vector<BudgetLine> lines = hold_to_budget(job, estimate_job(job));
+  REQUIRE(!lines.empty());
+  const auto has = [&lines](BudgetStatus status) {
+    return std::ranges::any_of(lines,
+                               [&](const BudgetLine& line) { return line.status == status; });
+  };
+  CHECK((row.verdict == Verdict::does_not_fit) == has(BudgetStatus::over));
+  CHECK((row.verdict == Verdict::fits) ==
+        (!has(BudgetStatus::over) && !has(BudgetStatus::too_close)));
+  for (const BudgetLine& line : lines) {
+    if (line.status != BudgetStatus::over || row.reason.empty()) continue;
+    const std::string more = fmt::format("needs {:.1f} GiB more", (line.value - line.limit) / kGiB);
+    INFO(row.reason);
+    CHECK(row.reason.find(more) != std::string::npos);
+  }
+}
+
 void check_against_estimate(const PlanRequest& request, const PlanVerdict& row) {
-  const auto estimate = estimated(job_of(request, row.candidate));
+  const Job job = job_of(request, row.candidate);
+  const auto estimate = estimated(job);
   REQUIRE(estimate);
   CHECK(row.verdict == estimate->verdict);
   CHECK(row.device == estimate->device);
   CHECK(row.replayed == estimate->replayed);
+  check_against_budget(job, row);
 }
 
 /// The job with one more of what grows; 1,024 more of tokens.
@@ -141,7 +167,7 @@ constexpr std::array kGrowths = {Growth::micro_batch, Growth::sequence, Growth::
 
 }  // namespace
 
-TEST_CASE("every row of a plan is what estimate says of the same job") {
+TEST_CASE("every row of a plan is what estimate and check say of the same job") {
   constexpr int kSpecs = 24;
   Plans plans(1);
   int standing = 0;

@@ -27,7 +27,7 @@ TEST_CASE("a table aligns its columns, and the last cell of a short row takes th
 }
 
 TEST_CASE("a figure keeps its blanks: in markdown as code, without UTF-8 sign by sign") {
-  const Page page{{Figure{{"│ ▂█░", "└────"}}}};
+  const Page page{{Figure{[](std::size_t) { return std::vector<std::string>{"│ ▂█░", "└────"}; }}}};
   RenderOptions ascii;
   ascii.unicode = false;
   CHECK(text_of(page, {}) == "│ ▂█░\n└────\n");

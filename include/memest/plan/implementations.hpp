@@ -17,8 +17,8 @@ struct ComparedChoice {
 };
 
 struct ComparedPlans {
-  /// Every row is that of the first implementation that answers, or where it is better that of the
-  /// one which is best on the first row's GPUs; PlanVerdict::choice says which.
+  /// Every row is that of the first implementation that answers, or where it is better or lacks
+  /// less that of the one which is best on the first row's GPUs; PlanVerdict::choice says which.
   PlanAnswer answer;
   std::vector<ComparedChoice> compared;  ///< in the order of the choices; empty where one alone is
 };

@@ -2,7 +2,9 @@
 // same page is printed for a terminal and as markdown.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,9 +16,17 @@ namespace memest {
 enum class Align : std::uint8_t { left, right };
 enum class Tone : std::uint8_t { plain, strong, faint, good, bad, uncertain };
 
+/// What becomes of a cell that is wider than its column.
+enum class Fold : std::uint8_t {
+  wrap,   ///< it is broken into lines
+  whole,  ///< the column is as wide as its widest cell
+  cut     ///< its rest is left out, where the options are not verbose
+};
+
 struct Column {
   std::string title;
   Align align = Align::left;
+  Fold fold = Fold::wrap;
 };
 
 struct Row {
@@ -40,10 +50,9 @@ struct Paragraph {
   Tone tone = Tone::plain;
 };
 
-/// A drawing in signs of equal width: its lines are printed as they are, none wider than
-/// kTextColumns.
+/// A drawing in signs of equal width: its lines, none wider than `columns`.
 struct Figure {
-  std::vector<std::string> lines;
+  std::function<std::vector<std::string>(std::size_t columns)> draw;
 };
 
 using Part = std::variant<Heading, Paragraph, Table, Figure>;

@@ -12,6 +12,7 @@ struct RenderOptions {
   bool color = false;   ///< ANSI escape sequences
   bool unicode = true;  ///< false: Φ becomes Phi, · becomes *, ✗ becomes x, ...
   std::size_t columns = kTextColumns;
+  bool verbose = false;  ///< formulas are written out, however long
 };
 
 }  // namespace memest

@@ -18,7 +18,8 @@ struct ComparedTrace {
   std::optional<TimelineDifference> difference;
 };
 
-/// `records` stays empty: the rows of a timeline are its events (events_csv).
+/// `records` stays empty: the rows of a timeline are its events (events_csv). The page draws from
+/// `run`, which must outlive it.
 Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace>& compared,
                        const Question& question);
 
