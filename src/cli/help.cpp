@@ -37,7 +37,7 @@ std::string listed(std::string_view left, std::string_view right, std::size_t le
   constexpr std::size_t kIndent = 2;
   std::string out = std::string(kIndent, ' ') + padded_right(left, left_columns);
   const std::size_t begin = kIndent + left_columns;
-  bool first = true;
+  bool first = display_width(left) < left_columns;
   for (const std::string& line : lines_of(right, {columns - begin, 0, false})) {
     if (!first) out += '\n' + std::string(begin, ' ');
     out += line;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -11,8 +12,7 @@
 namespace memest {
 namespace {
 
-/// A line that fits the narrowest terminal: a longer one would wrap and stay.
-constexpr std::size_t kColumns = 79;
+constexpr std::size_t kMostColumns = 79;
 
 std::string minutes(Seconds time) {
   const auto seconds = static_cast<long>(std::ceil(time.value()));
@@ -22,10 +22,12 @@ std::string minutes(Seconds time) {
 }  // namespace
 
 ProgressLine::ProgressLine(const RenderOptions& options, bool quiet)
-    : options_(options), shows_(!quiet && is_terminal(Stream::err)) {}
+    : options_(options),
+      columns_(std::min(kMostColumns, options.columns - 1)),
+      shows_(!quiet && is_terminal(Stream::err)) {}
 
 ProgressLine::~ProgressLine() {
-  if (shows_) std::fputs(fmt::format("\r{:{}}\r", "", kColumns).c_str(), stderr);
+  if (shows_) std::fputs(fmt::format("\r{:{}}\r", "", columns_).c_str(), stderr);
 }
 
 void ProgressLine::show(std::size_t done, std::size_t of, const std::string& what, Seconds left) {
@@ -38,8 +40,8 @@ void ProgressLine::show(std::size_t done, const std::string& what) {
 
 void ProgressLine::print(const std::string& text) const {
   const std::string shown = options_.unicode ? text : to_ascii(text);
-  const std::string line = lines_of(shown, {kColumns}).front();
-  std::fputs(("\r" + padded_right(line, kColumns)).c_str(), stderr);
+  const std::string line = lines_of(shown, {columns_, 0, false}).front();
+  std::fputs(("\r" + padded_right(line, columns_)).c_str(), stderr);
   std::fflush(stderr);
 }
 

@@ -26,6 +26,7 @@ class ProgressLine {
   void print(const std::string& text) const;
 
   RenderOptions options_;
+  std::size_t columns_;  ///< less than the terminal has: a line that wraps would stay
   bool shows_;
 };
 

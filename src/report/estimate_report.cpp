@@ -115,9 +115,9 @@ Page page_of(const Job& job, const JobEstimate& estimate, const Question& questi
     page.parts.emplace_back(not_known(*missing));
   }
   page.parts.emplace_back(Heading{title_of(job, estimate.parameters.total)});
-  page.parts.emplace_back(
-      Paragraph{setting_of(job) + "\n" + parameters_text(estimate.parameters), Tone::plain});
+  page.parts.emplace_back(Paragraph{setting_of(job), Tone::plain});
   for (Paragraph& line : summary_of(estimate)) page.parts.emplace_back(std::move(line));
+  page.parts.emplace_back(Paragraph{parameters_text(estimate.parameters), Tone::plain});
   add_sections(page, job, estimate);
   for (const std::string& assumption : estimate.assumptions) {
     page.parts.emplace_back(Paragraph{"Assumed: " + assumption, Tone::uncertain});

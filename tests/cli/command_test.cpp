@@ -72,9 +72,13 @@ TEST_CASE(
   const Scratch scratch;
   const std::string spec = scratch.file("searched.yaml");
   for (const auto& [training, flags, holds] :
-       {Searched{"precision: mixed", "--gpu h100-sxm-80gb --gpus 8", "parallelism.zero="},
-        Searched{"precision: amp-bf16", "--gpu h100-sxm-80gb --gpus 16", "parallelism.fsdp="},
-        Searched{"precision: mixed", "--gpu rtx-5090 --gpus 8", "parallelism.offload="},
+       {Searched{"precision: mixed", "--gpu h100-sxm-80gb --gpus 8", "training.implementation="},
+        Searched{"precision: mixed, implementation: transformers", "--gpu h100-sxm-80gb --gpus 8",
+                 "parallelism.zero="},
+        Searched{"precision: amp-bf16, implementation: transformers",
+                 "--gpu h100-sxm-80gb --gpus 16", "parallelism.fsdp="},
+        Searched{"precision: mixed, implementation: transformers", "--gpu rtx-5090 --gpus 8",
+                 "parallelism.offload="},
         Searched{"implementation: torchtitan", "--gpu h100-sxm-80gb --gpus 16", "fsdp: {version"},
         Searched{"precision: megatron, implementation: {name: megatron, layers: te}",
                  "--gpu h100-sxm-80gb --gpus 8", "overlap_grad_reduce: true"},

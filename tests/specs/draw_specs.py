@@ -131,14 +131,25 @@ class Drawer:
         return rule
 
 
-def commands(rng):
+def commands(rng, folder):
     """Of each command its flags; what people ask most is asked most."""
     form = rng.choice(["text", "json", "json", "csv", "markdown"])
+    file = os.path.join(folder, "beside")
+    plan = ["plan", "--gpu", "h100-sxm-80gb,rtx-4090", "--gpus", "1,4", "--format", form]
     return rng.choice([
-        ["estimate", "--format", form], ["estimate", "--format", "json"], ["explain", "--format", form],
-        ["timeline", "--format", rng.choice(["text", "json", "markdown"])], ["roofline", "--format", form],
+        ["estimate", "--format", form], ["estimate", "--format", "json"], ["estimate", "-v"],
+        ["estimate", "--gpus", rng.choice(["1", "3", "8", "64"]), "--format", form],
+        ["explain", "--format", form],
+        ["timeline", "--format", rng.choice(["text", "json", "markdown"])],
+        ["timeline", rng.choice(["--html", "--csv", "--snapshot", "--trace"]), file, "--quiet"],
+        ["roofline", "--format", form], ["roofline", "--plot", file],
         ["check", "--format", rng.choice([form, "github", "junit"])],
-        ["plan", "--gpu", "h100-sxm-80gb,rtx-4090", "--gpus", "1,4", "--format", form],
+        plan, plan + rng.choice([
+            ["--front"], ["--explain-choice"], ["--tokens", "30B"], ["--tokens", "30B", "--within", "9d"],
+            ["--objective", rng.choice(["time", "memory", "gpus"])],
+            ["--largest", rng.choice(["micro-batch", "sequence", "model"])],
+            ["--implementation", rng.choice(["torchtitan,megatron", "nanogpt", "textbook", "transformers"])],
+            ["--free", rng.choice(["training.recompute", "training.micro_batch", "parallelism"])]]),
     ])
 
 
@@ -186,7 +197,7 @@ def fault(code, out, err, memory, command, unlimited):
         return f"{memory} bytes of memory"
     if code not in ANSWERS and not err and not out:
         return f"exit code {code} without a word"
-    if code in ANSWERS and command[-1] == "json":
+    if code in ANSWERS and "json" in command:
         return strange(json.loads(out))
     for word in (b"nan %", b" nan ", b" inf ", b"-inf"):
         if word in out:
@@ -210,7 +221,7 @@ def main():
         for number in range(args.seed, args.seed + args.specs):
             rng = random.Random(number)
             spec = Drawer(schema, rng).spec()
-            command = commands(rng)
+            command = commands(rng, folder)
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(spec, file)
             answer = run(args.memest, command, path, args.unlimited)
