@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ranges>
 #include <utility>
 
 #include "memest/graph/kernel_scratch.hpp"
@@ -15,9 +16,11 @@ class ScratchSequence {
   std::int64_t allocate(std::int64_t bytes) { return add(ScratchStep::Kind::allocate, bytes); }
   std::int64_t result(std::int64_t bytes) { return add(ScratchStep::Kind::result, bytes); }
   void release(std::int64_t block) {
-    const auto made = std::ranges::find_if(steps_, [&](const ScratchStep& step) {
-      return step.block == block && step.kind != ScratchStep::Kind::release;
-    });
+    // From the end: what is released was made shortly before.
+    const auto made =
+        std::ranges::find_if(steps_ | std::views::reverse, [&](const ScratchStep& step) {
+          return step.block == block && step.kind != ScratchStep::Kind::release;
+        });
     steps_.push_back({ScratchStep::Kind::release, block, made->bytes});
   }
   /// A sequence of an operation that this one calls.

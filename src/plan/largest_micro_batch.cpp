@@ -22,6 +22,10 @@ constexpr std::int64_t kMost = 1'000'000'000;
 /// Guesses along a line before the search halves: memory is nearly one.
 constexpr int kGuesses = 6;
 
+/// Times as many sequences as were tried that a guess asks for at most: where the peak does not yet
+/// stand in the activations a line says nothing of those that do, and their tensors have no bound.
+constexpr std::int64_t kMostGrowth = 16;
+
 Job with_micro_batch(const Job& job, std::int64_t micro_batch) {
   Job other = job;
   if (other.training) other.training->micro_batch = micro_batch;
@@ -66,14 +70,12 @@ class MicroBatchSearch {
  private:
   /// Until the rank runs with `fitting_` and not with `refused_`, its neighbour.
   void search() {
-    std::int64_t stride = 1;
     for (int guesses = 0; refused_ - fitting_ > 1; ++guesses) {
       std::int64_t next = fitting_ + (refused_ - fitting_) / 2;
       if (guesses < kGuesses) {
         next = guess();
       } else if (refused_ > kMost) {
-        next = std::min(fitting_ + stride, kMost);
-        stride *= 2;
+        next = std::min(2 * fitting_ + 1, kMost);
       }
       (fits(next, rank_) ? fitting_ : refused_) = next;
     }
@@ -91,7 +93,8 @@ class MicroBatchSearch {
     }
     auto sequences = static_cast<double>(last.micro_batch);
     sequences += slope > 0 ? (room_ - last.bytes).as_double() / slope : sequences;
-    const double within = std::clamp(sequences, 0.0, static_cast<double>(kMost));
+    const auto most = static_cast<double>(std::min(last.micro_batch * kMostGrowth, kMost));
+    const double within = std::clamp(sequences, 0.0, most);
     return std::clamp(static_cast<std::int64_t>(within), fitting_ + 1, refused_ - 1);
   }
 
