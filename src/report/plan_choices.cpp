@@ -67,9 +67,12 @@ Table asked_by(const PlanView& view) {
     if (std::ranges::find(listed, choice.framework) != listed.end()) continue;
     listed.push_back(choice.framework);
     table.rows.push_back(
-        {{std::string(name_of(choice.framework)), std::string(program_of(choice.framework))}});
+        {{std::string(name_of(choice.framework)), std::string(program_of(choice.framework))},
+         "",
+         Tone::plain});
   }
-  if (compiles) table.rows.push_back({{"compiled blocks", std::string(kCompiledBlocks)}});
+  if (compiles)
+    table.rows.push_back({{"compiled blocks", std::string(kCompiledBlocks)}, "", Tone::plain});
   return table;
 }
 
