@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "flat_partitions.hpp"
@@ -40,7 +41,7 @@ class DeepSpeedTerms {
   [[nodiscard]] std::vector<LedgerTerm> reducing(const Site& site, const Moment& moment) const;
 
   struct Instant {
-    const char* name;
+    std::string name;
     std::vector<LedgerTerm> terms;
     bool beside_residents = true;
   };

@@ -1,18 +1,28 @@
 #include "fsdp_habits.hpp"
 
+#include "memest/diag/expect.hpp"
+
 namespace memest {
 namespace {
 
+bool runs_trainer(const Job& job) {
+  return job.training && job.training->implementation.loop == LoopKind::trainer;
+}
+
 bool runs_trainer_with_fsdp2(const Job& job) {
-  return job.training && job.parallelism.shards_rows() &&
-         job.training->implementation.loop == LoopKind::trainer;
+  return runs_trainer(job) && job.parallelism.shards_rows();
 }
 
 }  // namespace
 
 // transformers 5.17, TrainingArguments._process_fsdp_args: cpu_ram_efficient_loading is off.
-// PyTorch's tutorial of FSDP2 and torchtitan 0.2.2 make the model on the meta device.
-bool cuts_shares(const Job& job) { return runs_trainer_with_fsdp2(job); }
+// PyTorch's tutorials: FSDP2's model is made on the meta device, as in torchtitan 0.2.2, FSDP1's
+// on the host, with device_id.
+ShardInit shard_init(const Job& job) {
+  expect(job.parallelism.fsdp.has_value(), "FSDP alone has shards to make");
+  if (job.parallelism.fsdp->init) return *job.parallelism.fsdp->init;
+  return job.parallelism.shards_flat() || runs_trainer(job) ? ShardInit::host : ShardInit::meta;
+}
 
 // accelerate 1.15, FullyShardedDataParallelPlugin.set_mixed_precision: output_dtype is param_dtype.
 bool casts_loss(const Job& job) {

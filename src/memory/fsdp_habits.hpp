@@ -1,14 +1,14 @@
-// What a program around FSDP does of its own accord: how its shares are made, and when gradients
-// are reduced.
+// What a program around FSDP does of its own accord: where the weights are before they are sharded,
+// and when gradients are reduced.
 #pragma once
 
 #include "memest/spec/job.hpp"
 
 namespace memest {
 
-/// Whether FSDP2 finds the weights on the host: a unit at a time goes to the GPU, to be cut there.
-/// Else they are made as shares.
-bool cuts_shares(const Job& job);
+/// Where the weights are before FSDP shards them: where the spec is silent, as the examples of
+/// PyTorch, transformers and torchtitan have it. There is FSDP.
+ShardInit shard_init(const Job& job);
 
 /// Whether the model answers in the type in which its units are gathered, the loss too.
 bool casts_loss(const Job& job);

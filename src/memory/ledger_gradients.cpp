@@ -130,9 +130,11 @@ std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
   if (is_megatron_) return flat_buffers();
   if (!units_.exist()) return zero_.steps(graph_);
-  std::vector<LedgerTerm> flattening = units_.flattening();
-  if (flattening.empty()) return {};
-  return {{"weights made flat", std::move(flattening), false}};
+  std::vector<DeepSpeedTerms::Instant> instants;
+  for (LedgerUnits::Hook& hook : units_.sharding()) {
+    instants.push_back({std::move(hook.name), std::move(hook.terms), false});
+  }
+  return instants;
 }
 
 /// Whole until the unit is reduced, else a rank's share.

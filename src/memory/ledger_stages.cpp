@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "graph_terms.hpp"
+#include "memest/spec/overlapped_actions.hpp"
 #include "memest/units/int128.hpp"
 #include "moments.hpp"
 
@@ -226,7 +228,35 @@ Expr LedgerStages::in_flight(const Life& life, const Site& site, bool backward) 
 }
 
 std::size_t LedgerStages::kind_of(const InFlight& moment, std::size_t stage) {
-  return 2 * static_cast<std::size_t>(moment.part) + (moment.has_sums[stage] ? 1 : 0);
+  const std::size_t pass = moment.forward ? 0 : 1 + static_cast<std::size_t>(moment.part);
+  return 2 * pass + (moment.has_sums[stage] ? 1 : 0);
+}
+
+Expr LedgerStages::logits() const { return input_bytes(graph_.blocks[graph_.order.back().block]); }
+
+/// The first micro-batch whose logits stay to the next step (PipelineStages::save_output), as do
+/// those of all behind it.
+std::int64_t LedgerStages::first_saved_of(const std::vector<PipelineAction>& actions) const {
+  for (std::size_t at = 0; at < actions.size(); ++at) {
+    if (!is_last(static_cast<std::size_t>(actions[at].chunk))) continue;
+    if (overlaps_backward(job_.parallelism.schedule, actions, at)) return actions[at].micro_batch;
+  }
+  return std::numeric_limits<std::int64_t>::max();
+}
+
+void LedgerStages::end_action(const PipelineAction& action, InFlight& now) const {
+  const auto stage = static_cast<std::size_t>(action.chunk);
+  if (action.forward) {
+    ++now.micro_batches[stage];
+  } else if (action.part == BackwardPart::inputs) {
+    ++now.waiting[stage];
+    now.has_sums[stage] = now.has_sums[stage] || now.has_fresh[stage];
+    now.has_fresh[stage] = false;
+  } else {
+    const bool waited = action.part == BackwardPart::weights && splits(stage);
+    now.has_fresh[stage] = waited;
+    now.has_sums[stage] = now.has_sums[stage] || !waited;
+  }
 }
 
 /// When most is in flight while a stage works, before its first backward has run and behind it. The
@@ -248,11 +278,16 @@ void LedgerStages::find_lives() {
     fresh_bytes.push_back(bytes(fresh_of(stage)));
     sum_bytes.push_back(bytes(sums_of(stage)));
   }
+  const std::int64_t logit_bytes = bytes(logits());
   std::vector<std::array<InFlight, kKinds>> most(stages);
-  InFlight now{std::vector<std::int64_t>(stages), std::vector<std::int64_t>(stages),
-               std::vector<bool>(stages), std::vector<bool>(stages), BackwardPart::whole};
+  InFlight now{.micro_batches = std::vector<std::int64_t>(stages),
+               .waiting = std::vector<std::int64_t>(stages),
+               .has_fresh = std::vector<bool>(stages),
+               .has_sums = std::vector<bool>(stages)};
   const std::int64_t count = job_.training->gradient_accumulation;
-  for (const PipelineAction& action : actions_of(job_.parallelism.schedule, place_, count)) {
+  const std::vector<PipelineAction> actions = actions_of(job_.parallelism.schedule, place_, count);
+  const std::int64_t first_saved = first_saved_of(actions);
+  for (const PipelineAction& action : actions) {
     const auto stage = static_cast<std::size_t>(action.chunk);
     const bool first_part = action.part == BackwardPart::inputs;
     if (first_part && !splits(stage)) continue;
@@ -260,28 +295,22 @@ void LedgerStages::find_lives() {
     if (!action.forward) --(waited ? now.waiting : now.micro_batches)[stage];
     // second_part() counts its own.
     if (waited) now.has_fresh[stage] = false;
-    now.bytes = 0;
+    now.bytes = checked_multiply(now.logits, logit_bytes);
     for (std::size_t i = 0; i < stages; ++i) {
       now.bytes += checked_multiply(now.micro_batches[i], kept_bytes[i]);
       now.bytes += checked_multiply(now.waiting[i], waiting_bytes[i]);
       if (now.has_fresh[i]) now.bytes += fresh_bytes[i];
       if (now.has_sums[i]) now.bytes += sum_bytes[i];
     }
+    now.forward = action.forward;
     now.part = first_part ? BackwardPart::inputs
                : waited   ? BackwardPart::weights
                           : BackwardPart::whole;
     InFlight& known = most[stage][kind_of(now, stage)];
     if (now.bytes > known.bytes) known = now;
-    if (action.forward) {
-      ++now.micro_batches[stage];
-    } else if (first_part) {
-      ++now.waiting[stage];
-      now.has_sums[stage] = now.has_sums[stage] || now.has_fresh[stage];
-      now.has_fresh[stage] = false;
-    } else {
-      now.has_fresh[stage] = waited;
-      now.has_sums[stage] = now.has_sums[stage] || !waited;
-    }
+    const bool saves = is_last(stage) && action.micro_batch >= first_saved;
+    if (saves && !action.forward && !waited) ++now.logits;
+    end_action(action, now);
   }
   for (std::size_t stage = 0; stage < stages; ++stage) {
     lives_[stage].clear();
@@ -297,7 +326,10 @@ LedgerStages::Life LedgerStages::life_of(const InFlight& moment, std::size_t sta
   Life life;
   life.has_sums = !persists || moment.has_sums[stage];
   life.has_fresh = moment.has_fresh[stage];
+  life.forward = moment.forward;
+  life.backward = !moment.forward;
   life.part = moment.part;
+  if (moment.logits > 0) life.others += Expr(moment.logits) * logits();
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     life.others += Expr(moment.micro_batches[i]) * kept_[i];
     life.others += Expr(moment.waiting[i]) * waits_with(i);

@@ -28,7 +28,9 @@ class LedgerStages {
     bool has_sums = true;  ///< the stage's own sums of gradients are there
     /// and gradients of a second part, which the next first one adds to them
     bool has_fresh = false;
-    /// What runs of a backward; a forward is with the whole ones.
+    /// Which pass it is a moment of, and what runs of a backward.
+    bool forward = true;
+    bool backward = true;
     BackwardPart part = BackwardPart::whole;
   };
   /// Those of the stage that can be the peak.
@@ -70,6 +72,8 @@ class LedgerStages {
     std::vector<std::int64_t> waiting;  ///< between the parts of their backward
     std::vector<bool> has_fresh;        ///< gradients not widened yet, of a second part
     std::vector<bool> has_sums;
+    std::int64_t logits = 0;  ///< that the last stage saves of micro-batches that are done
+    bool forward = false;
     BackwardPart part = BackwardPart::whole;
     std::int64_t bytes = -1;
   };
@@ -84,8 +88,12 @@ class LedgerStages {
   [[nodiscard]] Expr held_by_inputs(std::size_t stage) const;
   void find_lives();
   [[nodiscard]] Life life_of(const InFlight& moment, std::size_t stage) const;
-  /// Moments of one kind differ in bytes alone: by part, and with and without sums.
-  static constexpr std::size_t kKinds = 6;
+  [[nodiscard]] Expr logits() const;
+  [[nodiscard]] std::int64_t first_saved_of(const std::vector<PipelineAction>& actions) const;
+  void end_action(const PipelineAction& action, InFlight& now) const;
+  /// Moments of one kind differ in bytes alone: forwards, parts of backwards, and with and without
+  /// sums.
+  static constexpr std::size_t kKinds = 8;
   [[nodiscard]] static std::size_t kind_of(const InFlight& moment, std::size_t stage);
 
   const LedgerUnits& units_;

@@ -2,6 +2,7 @@
 #include <span>
 #include <utility>
 
+#include "fsdp_habits.hpp"
 #include "ledger_units.hpp"
 #include "model_states.hpp"
 
@@ -13,6 +14,53 @@ constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.1
 constexpr const char* kWholeGradients = "whole gradients of the unit";
 
 }  // namespace
+
+/// What is on the GPU whole, as FSDP finds it or on its way.
+LedgerTerm LedgerUnits::whole_term(const Expr& elements) const {
+  return {"weights before they are shards", TermGroup::weights,
+          size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kSource, ""};
+}
+
+/// Of `elements` that are sharded; FSDP1 puts `elements` of its unit together first.
+LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
+  const std::int64_t bytes = size_of(job_.training->recipe.weights);
+  const Expr share = unit_share(job_, elements);
+  if (!flat_) return {"shares that are cut", TermGroup::weights, bytes * share, kSource, ""};
+  return {"flat weights of the unit and their shard", TermGroup::weights,
+          bytes * (elements + share), kFlatSource, ""};
+}
+
+/// The layers come first; then the others, most of which accelerate holds by name until all are
+/// cut. What it loads, it loads tensor by tensor: none is larger than those of the last unit.
+std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
+  if (!job_.parallelism.fsdp) return {};
+  const ShardInit init = shard_init(job_);
+  const bool loads = job_.training->implementation.loop == LoopKind::trainer;
+  if (!flat_ && init == ShardInit::meta && !loads) return {};
+  const Expr all = Symbol::parameters;
+  const Expr outside = ends_.input + ends_.tail + ends_.root;
+  std::vector<Hook> hooks;
+  if (init == ShardInit::device) {
+    hooks.push_back({"shards of the first unit, before the first step",
+                     {whole_term(all), made_term(first_layer())}});
+  }
+  const auto behind = [&](const Expr& sharded) {
+    const Expr made = job_.parallelism.offload.parameters ? Expr() : unit_share(job_, sharded);
+    return LedgerTerm{"shards of the units before", TermGroup::weights,
+                      size_of(job_.training->recipe.weights) * made, flat_ ? kFlatSource : kSource,
+                      ""};
+  };
+  const bool by_tensor = !flat_ && init == ShardInit::meta;
+  if (!by_tensor) {
+    const Expr last = last_layer();
+    hooks.push_back({"shards of the last layer, before the first step",
+                     {behind(all - outside - last), whole_term(last), made_term(last)}});
+  }
+  const Expr whole = by_tensor ? ends_.tail : outside;
+  hooks.push_back({"shards of the last unit, before the first step",
+                   {behind(all - outside), whole_term(whole), made_term(outside)}});
+  return hooks;
+}
 
 std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
   if (sums_ || turn_ == Turn::holding) return {};

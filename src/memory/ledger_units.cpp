@@ -12,7 +12,6 @@
 namespace memest {
 namespace {
 
-constexpr const char* kFlatSource = "torch.distributed.fsdp.FullyShardedDataParallel, PyTorch 2.11";
 constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
 
 /// The operation that looks token ids up; null where there is none.
@@ -310,20 +309,6 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
   ahead.push_back(sent_term(prefetched(site)));
   hooks.push_back({"all-gather of the unit before", std::move(ahead)});
   return hooks;
-}
-
-/// The root's parameters whole, in one tensor, and the rank's shard of it, beside the shards of all
-/// layers, which were made before.
-std::vector<LedgerTerm> LedgerUnits::flattening() const {
-  if (!flat_) return {};
-  const std::int64_t bytes = size_of(job_.training->recipe.weights);
-  const Expr layers = Expr(Symbol::parameters) - ends_.root;
-  return {{"shards of the layers", TermGroup::weights, bytes * unit_share(job_, layers),
-           kFlatSource, ""},
-          {"weights of the root before they are shards", TermGroup::weights, bytes * ends_.root,
-           kFlatSource, ""},
-          {"flat weights of the root and their shard", TermGroup::weights,
-           bytes * (ends_.root + unit_share(job_, ends_.root)), kFlatSource, ""}};
 }
 
 Expr LedgerUnits::sums_of(std::size_t block) const {

@@ -49,8 +49,8 @@ class LedgerUnits {
   /// are reduced behind the first block's.
   [[nodiscard]] std::vector<Hook> after_backward(const Site& site) const;
 
-  /// Before the first step, where a model that has its place is made flat; else empty.
-  [[nodiscard]] std::vector<LedgerTerm> flattening() const;
+  /// Before the first step, where shards are made of weights that are there whole.
+  [[nodiscard]] std::vector<Hook> sharding() const;
   /// Whether whole gradients are summed up, in the reduced type, until a step's last backward has
   /// run: under a pipeline, where all weights stay gathered.
   [[nodiscard]] bool sum() const { return sums_; }
@@ -102,6 +102,8 @@ class LedgerUnits {
   [[nodiscard]] std::vector<LedgerTerm> sums_left(const Expr& elements) const;
   [[nodiscard]] bool stays_gathered(const Site& site) const;
   [[nodiscard]] std::vector<Hook> at_end() const;
+  [[nodiscard]] LedgerTerm whole_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm made_term(const Expr& elements) const;
   void take_sums(std::vector<Hook>& hooks, const Expr& left, const Expr& own) const;
   [[nodiscard]] std::vector<Hook> reduced_flat(const Expr& elements, const Expr& ahead) const;
   [[nodiscard]] std::vector<Hook> reduced(const std::string& name, const Expr& elements,

@@ -84,7 +84,8 @@ class LedgerWriter {
   void write_stage(std::span<const BlockRun> stage, std::size_t index) {
     for (Site& site : sites_of(graph_, stage, {plan_, units_.exist()})) {
       site.stage = index;
-      write_site(site);
+      if (life_->forward) write_forward(site);
+      if (life_->backward) units_.each_turn([&] { write_backward(site); });
     }
   }
 
@@ -247,7 +248,7 @@ class LedgerWriter {
                      kLiveSource, ""});
   }
 
-  void write_site(const Site& site) {
+  void write_forward(const Site& site) {
     Alive base = residents();
     add_kept(base, site, Run::forward);
     const BlockMoments& first = moments(site, false);
@@ -262,7 +263,6 @@ class LedgerWriter {
       add_moment(alive, moment, site, "forward");
       write_instant("forward", site, moment, std::move(alive));
     }
-    units_.each_turn([&] { write_backward(site); });
   }
 
   /// What FSDP2 does around a block, while `moment` is alive of it.

@@ -159,6 +159,11 @@ class SharingChoices {
   std::vector<Sharing> choices_;
 };
 
+/// 0: the framework's own.
+std::int64_t init_of(const Parallelism& layout) {
+  return layout.fsdp && layout.fsdp->init ? static_cast<std::int64_t>(*layout.fsdp->init) + 1 : 0;
+}
+
 }  // namespace
 
 Sharing sharing_of(const Parallelism& layout) {
@@ -209,6 +214,8 @@ LayoutKey key_of(const Parallelism& layout) {
           layout.fsdp ? layout.fsdp->version : 0,
           layout.fsdp ? layout.fsdp->replicate : 0,
           layout.fsdp ? static_cast<std::int64_t>(layout.fsdp->reshard) : 0,
+          init_of(layout),
+          flag(layout.fsdp && layout.fsdp->sync_module_states),
           flag(offload.optimizer),
           flag(offload.parameters),
           flag(offload.pinned),

@@ -46,7 +46,7 @@ std::vector<Recompute> recompute_choices(const Job& job);
 
 /// Everything of a layout that a search varies, as numbers: of two layouts with one key nothing
 /// differs.
-using LayoutKey = std::array<std::int64_t, 23>;
+using LayoutKey = std::array<std::int64_t, 25>;
 LayoutKey key_of(const Parallelism& layout);
 
 /// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a

@@ -159,6 +159,37 @@ void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostic
   }
 }
 
+/// What is recorded: a plain loop's three ways, the Trainer's own two (cpu_ram_efficient_loading is
+/// `meta`). torchtitan 0.2.2, Trainer.__init__, makes the model under torch.device("meta");
+/// fully_shard has no sync_module_states.
+void check_init(const Value& fsdp, const Job& job, Diagnostics& diagnostics) {
+  const Value* sync = fsdp.find("sync_module_states");
+  if (sync != nullptr && job.parallelism.fsdp->sync_module_states &&
+      job.parallelism.shards_rows()) {
+    diagnostics.push_back(error_at(sync->span, "FSDP2 has no 'sync_module_states'",
+                                   "leave it out, or set 'version' to 1"));
+  }
+  const Value* written = fsdp.find("init");
+  if (written == nullptr || !job.parallelism.fsdp->init) return;
+  const ShardInit init = *job.parallelism.fsdp->init;
+  const std::string quoted_init = quoted(name_of(init));
+  const bool trainer = job.forward()->implementation.loop == LoopKind::trainer;
+  const bool usual = init == (trainer ? ShardInit::host : ShardInit::meta);
+  if (framework_of(job) == Framework::torchtitan && init != ShardInit::meta) {
+    diagnostics.push_back(error_at(written->span, "torchtitan makes its model on the meta device",
+                                   "leave 'init' out"));
+  } else if (trainer && init == ShardInit::device) {
+    diagnostics.push_back(unavailable_at(written->span, "init " + quoted_init + " in the Trainer",
+                                         "leave 'init' out, or write meta or host"));
+  } else if (job.parallelism.shards_rows() && !usual && job.parallelism.offload.any()) {
+    diagnostics.push_back(unavailable_at(written->span, "init " + quoted_init + " beside 'offload'",
+                                         "leave 'init' out"));
+  } else if (job.parallelism.shards_rows() && !usual && job.model.adapter) {
+    diagnostics.push_back(unavailable_at(
+        written->span, "init " + quoted_init + " of a model with an adapter", "leave 'init' out"));
+  }
+}
+
 /// A rank's actions are listed one by one; no published run has a tenth as many.
 constexpr std::int64_t kMostPipelined = std::int64_t{1} << 16U;
 
@@ -196,6 +227,7 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
   if (fsdp != nullptr && parallelism.fsdp && job.model.adapter) {
     check_adapter(*fsdp, job, diagnostics);
   }
+  if (fsdp != nullptr && parallelism.fsdp) check_init(*fsdp, job, diagnostics);
   if (parallelism.fsdp && parallelism.data % parallelism.fsdp->replicate != 0) {
     const std::string replicas = std::to_string(parallelism.fsdp->replicate);
     diagnostics.push_back(error_at(written->find("fsdp")->span,

@@ -127,6 +127,21 @@ std::string outside_text(const MemoryAnswer& answer) {
   return text;
 }
 
+/// Whether all of the model is on the GPU before FSDP shards it.
+bool puts_on_device(const Job& job) {
+  return job.parallelism.fsdp && job.parallelism.fsdp->init == ShardInit::device;
+}
+
+/// ", while FSDP1 shards the model": of a moment before the first step.
+std::string sharding_text(const Job& job, const StepMemory& memory, std::uint32_t event) {
+  const Label& label = memory.timeline.storages[memory.timeline.events[event].storage].label;
+  if (!job.parallelism.fsdp || label.step > 0 || label.phase != Phase::model) return "";
+  const bool comes =
+      puts_on_device(job) && job.parallelism.shards_flat() && label.origin == Origin::parameter;
+  return fmt::format(", {} FSDP{} shards the model", comes ? "before" : "while",
+                     job.parallelism.fsdp->version);
+}
+
 std::string too_much_text(const MemoryAnswer& answer) {
   return sized_text(answer.of_capacity().expected - answer.capacity.bytes) + " too much";
 }
@@ -136,11 +151,12 @@ std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
                                const ReplayedSteps& steps) {
   const OutOfMemory& end = *steps.step.replay.out_of_memory;
   const Bytes outside = answer.capacity.allocator_limit ? Bytes() : answer.estimate.outside;
+  const std::string sharding = sharding_text(job, steps.step, end.event);
   std::string text = fmt::format(
-      "Does not fit: runs out of memory in {}: {} asked for, {} left of {}: {} reserved ({} "
+      "Does not fit: runs out of memory in {}{}: {} asked for, {} left of {}: {} reserved ({} "
       "allocated, {} free in pieces of at most {}){}. Without a limit it allocates {} and reserves "
       "{}: {}.",
-      moment_of_event(steps.step, end.event), sized_text(end.requested),
+      moment_of_event(steps.step, end.event), sharding, sized_text(end.requested),
       sized_text(answer.capacity.bytes - outside - end.reserved),
       capacity_text(job, answer.capacity), sized_text(end.reserved), sized_text(end.allocated),
       sized_text(end.free_in_segments), sized_text(end.largest_free), outside_text(answer),
@@ -149,6 +165,9 @@ std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
     text +=
         fmt::format(" It fits with `allocator: {{expandable_segments: true}}`, which reserves {}.",
                     sized_text(steps.expandable->statistics.reserved.peak));
+  }
+  if (!sharding.empty() && puts_on_device(job)) {
+    text += " With `parallelism.fsdp.init: host` a unit at a time is whole on the GPU.";
   }
   return text;
 }
@@ -233,9 +252,10 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
   page.parts.emplace_back(ledger_table(answer));
   page.parts.emplace_back(verdict_of(job, answer));
   if (steps != nullptr) {
-    page.parts.emplace_back(Paragraph{
-        fmt::format("Peak: {}.", moment_of_event(steps->step, steps->unpressed().peak.event)),
-        Tone::plain});
+    const std::uint32_t peak = steps->unpressed().peak.event;
+    page.parts.emplace_back(Paragraph{fmt::format("Peak: {}{}.", moment_of_event(steps->step, peak),
+                                                  sharding_text(job, steps->step, peak)),
+                                      Tone::plain});
   }
   if (std::string simple = simple_text(answer); !simple.empty()) {
     page.parts.emplace_back(Paragraph{std::move(simple), Tone::plain});

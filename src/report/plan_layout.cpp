@@ -28,6 +28,8 @@ std::string fsdp_value(const FullySharded& fsdp) {
     keys += fmt::format(", reshard_after_forward: {}", name_of(fsdp.reshard));
   }
   if (fsdp.replicate > 1) keys += fmt::format(", replicate: {}", fsdp.replicate);
+  if (fsdp.init) keys += fmt::format(", init: {}", name_of(*fsdp.init));
+  if (fsdp.sync_module_states) keys += ", sync_module_states: true";
   return keys + "}";
 }
 

@@ -166,6 +166,32 @@ TEST_CASE("an out-of-memory sentence names all that stands on the device") {
       "too much.");
 }
 
+TEST_CASE("an out-of-memory sentence names the moment at which FSDP1 shards the model") {
+  const auto line_of = [](const std::string& init) {
+    const Job job = test::gpt2("seq_len: 64, micro_batch: 1, precision: fsdp2-bf16",
+                               "parallelism: {data: 8, fsdp: {version: 1, init: " + init +
+                                   "}}\nhardware: {gpu: l4-24gb, count: 8, memory: 320 MiB}");
+    const JobEstimate estimate = estimate_job(job);
+    const std::string text = text_of(report_estimate(job, estimate, {"job.yaml", "1"}).page, {});
+    std::string line = text.substr(text.find("Does not fit: runs out"));
+    line = line.substr(0, line.find("\n\n"));
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    return line;
+  };
+  CHECK(line_of("device") ==
+        "Does not fit: runs out of memory in attn.c_proj.weight 6 of 12, before the first step, "
+        "before FSDP1 shards the model: 2.25 MiB asked for, 10.00 MiB left of the 320.0 MiB that "
+        "hardware.memory allows: 310.0 MiB reserved (293.0 MiB allocated, 17.04 MiB free in pieces "
+        "of at most 2.00 MiB). Without a limit it allocates 535.6 MiB and reserves 1.24 GiB: 952.0 "
+        "MiB too much. With `parallelism.fsdp.init: host` a unit at a time is whole on the GPU.");
+  CHECK(line_of("host") ==
+        "Does not fit: runs out of memory in flat weights of the root unit, before the first step, "
+        "while FSDP1 shards the model: 150.2 MiB asked for, 90.00 MiB left of the 320.0 MiB that "
+        "hardware.memory allows: 230.0 MiB reserved (193.7 MiB allocated, 36.34 MiB free in pieces "
+        "of at most 9.00 MiB). Without a limit it allocates 539.7 MiB and reserves 972.0 MiB: "
+        "652.0 MiB too much.");
+}
+
 TEST_CASE("the course through the allocator holds every stream, as the replay does") {
   DrawnJobs jobs(17);
   int streams = 0;

@@ -198,6 +198,41 @@ TEST_CASE("FSDP around adapters is answered in FSDP2 and a plain loop alone") {
   CHECK(error_of("1", "plain") == "an adapter under FSDP1 is not available yet");
 }
 
+TEST_CASE("where FSDP finds the weights is what is written, where a framework does so") {
+  const std::string model = kModel;
+  const auto fsdp_of = [&](const std::string& keys) {
+    return *job_of(model + "parallelism: {data: 2, fsdp: {" + keys + "}}\n").parallelism.fsdp;
+  };
+  CHECK_FALSE(fsdp_of("version: 1").init);
+  CHECK_FALSE(fsdp_of("version: 1").sync_module_states);
+  CHECK(fsdp_of("version: 1, init: meta").init == ShardInit::meta);
+  CHECK(fsdp_of("version: 2, init: host").init == ShardInit::host);
+  const FullySharded synced = fsdp_of("version: 1, init: device, sync_module_states: true");
+  CHECK(synced.init == ShardInit::device);
+  CHECK(synced.sync_module_states);
+
+  const auto error_of = [](const std::string& training, const std::string& layout) {
+    return first_error(
+        "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100}\n"
+        "training: {seq_len: 128, " +
+        training + "}\n" + "parallelism: {data: 2, " + layout + "}\n");
+  };
+  CHECK(error_of("precision: bf16", "fsdp: {sync_module_states: true}") ==
+        "FSDP2 has no 'sync_module_states'");
+  CHECK(error_of("implementation: torchtitan", "fsdp: {init: host}") ==
+        "torchtitan makes its model on the meta device");
+  CHECK(error_of("implementation: torchtitan", "fsdp: {init: meta}") == "ok");
+  CHECK(error_of("implementation: {loop: trainer}", "fsdp: {init: device}") ==
+        "init 'device' in the Trainer is not available yet");
+  CHECK(error_of("implementation: {loop: trainer}", "fsdp: {init: meta}") == "ok");
+  CHECK(error_of("precision: bf16",
+                 "fsdp: {init: host}, offload: {optimizer: cpu, parameters: cpu}") ==
+        "init 'host' beside 'offload' is not available yet");
+  CHECK(error_of("precision: bf16, adapter: {lora: {rank: 8, targets: [q_proj]}}",
+                 "fsdp: {init: device}") ==
+        "init 'device' of a model with an adapter is not available yet");
+}
+
 TEST_CASE("DeepSpeed's sizes are its own, or what transformers makes of auto") {
   const std::string model = kModel;
   const DeepSpeed usual = job_of(model + "parallelism: {data: 2, zero: 2}\n").parallelism.deepspeed;

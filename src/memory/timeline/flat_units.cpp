@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "../fsdp_habits.hpp"
+#include "coalesced_broadcast.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/units/int128.hpp"
 #include "parameter_places.hpp"
@@ -20,7 +22,8 @@ std::int64_t rounded_up_to(std::int64_t value, std::int64_t multiple) {
 }  // namespace
 
 FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
-    : inventory_(model.graph.parameters),
+    : job_(model.job),
+      inventory_(model.graph.parameters),
       recorder_(recorder),
       ranks_(model.job.parallelism.shard_ranks()),
       share_(model.job.training->recipe.weights),
@@ -67,11 +70,19 @@ StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements
                             stream);
 }
 
-// torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module, with device_id.
+// torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module.
 void FlatUnits::construct(ModelPlacement& placement) {
+  const bool on_device = shard_init(job_) == ShardInit::device;
+  const std::vector<StorageId> placed =
+      on_device ? placed_weights(recorder_.timeline()) : std::vector<StorageId>{};
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    const std::vector<StorageId> weights = bring(i, placement);
+    std::vector<StorageId> weights;
+    for (const std::uint32_t parameter : units_[i].parameters) {
+      if (on_device) weights.push_back(placed[parameter]);
+    }
+    if (!on_device) weights = bring(i, placement);
     if (states_[i].shard == 0) continue;
+    if (job_.parallelism.fsdp->sync_module_states) sync(i);
     const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
     make(i, UnitTensor::shard, {states_[i].shard, share_});
     recorder_.release(whole);
@@ -99,6 +110,21 @@ std::vector<StorageId> FlatUnits::bring(std::size_t unit, ModelPlacement& placem
   for (const std::uint32_t parameter : parameters) weights.push_back(placement.place(parameter));
   if (units_[unit].is_root) placement.place_buffers();
   return weights;
+}
+
+/// _sync_module_params_and_buffers.
+void FlatUnits::sync(std::size_t unit) const {
+  CoalescedBroadcast sent;
+  const Timeline& timeline = recorder_.timeline();
+  for (const TensorPlace& buffer : timeline.buffers) {
+    if (!units_[unit].is_root) break;
+    const DType type = inventory_.buffers[buffer.row].dtype;
+    sent.add(type, checked_multiply(buffer.elements, size_of(type)));
+  }
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    sent.add(share_, checked_multiply(timeline.parameters[parameter].elements, size_of(share_)));
+  }
+  sent.write(recorder_);
 }
 
 ParameterGroup FlatUnits::stepped() {

@@ -2,9 +2,9 @@
 // lie in one flat tensor, padded, of which every rank holds an equal shard; it is gathered while
 // the unit runs.
 //
-//   construct  Unit by unit, the root last: it comes to the GPU from the host or the meta device;
-//              the flat tensor, the rank's shard cut out of it; the flat tensor and the unit's
-//              parameters go.
+//   construct  Unit by unit, the root last: what of it is not on the GPU comes there; with
+//              sync_module_states it is sent in flat copies; the flat tensor, the rank's shard cut
+//              out of it; the flat tensor and the unit's parameters go.
 //   first run  What a unit will gather into is made once, to give its memory back at once.
 //   gather     With mixed precision the shard in the gathered type, in a stream of its own; then
 //              the flat tensor in the all-gather stream. Nothing is gathered ahead in the forward;
@@ -42,7 +42,8 @@ class FlatUnits final : public BlockHooks {
   };
   FlatUnits(const Model& model, Recorder& recorder);
 
-  /// The weights come to the GPU through `placement`. None of them stays.
+  /// The weights are on the GPU, and are the storages of Timeline::parameters; or they come there
+  /// through `placement`. None of them stays.
   void construct(ModelPlacement& placement);
   /// What the optimizer steps: of every parameter what lies in the rank's shards, the first's.
   /// Their rows live as long as this.
@@ -66,6 +67,7 @@ class FlatUnits final : public BlockHooks {
 
   [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
   [[nodiscard]] std::vector<StorageId> bring(std::size_t unit, ModelPlacement& placement) const;
+  void sync(std::size_t unit) const;
   [[nodiscard]] bool casts() const { return gathered_ != share_; }
   [[nodiscard]] std::size_t root() const { return units_.size() - 1; }
   [[nodiscard]] std::int64_t padded(std::size_t unit) const;
@@ -83,6 +85,7 @@ class FlatUnits final : public BlockHooks {
   StorageId make(std::size_t unit, UnitTensor tensor, Elements elements,
                  Stream stream = Stream::compute);
 
+  const Job& job_;
   const Inventory& inventory_;
   Recorder& recorder_;
   std::int64_t ranks_;

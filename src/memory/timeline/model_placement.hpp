@@ -37,6 +37,7 @@ class ModelPlacement {
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
   /// So many elements of it, on their way to be cut: none of them stays.
   StorageId place_whole(std::size_t parameter, std::int64_t elements);
+  void place_buffer(std::size_t i);
   void place_buffers();
 
  private:
@@ -46,7 +47,6 @@ class ModelPlacement {
   [[nodiscard]] DType type_of(std::size_t parameter) const;
   void probe_context();
   StorageId place(std::size_t parameter, DType dtype);
-  void place_buffer(std::size_t i);
   void place_adapters();
 
   const Inventory& inventory_;

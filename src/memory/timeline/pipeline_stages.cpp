@@ -6,6 +6,7 @@
 
 #include "loop_habits.hpp"
 #include "memest/diag/expect.hpp"
+#include "memest/spec/overlapped_actions.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -154,6 +155,15 @@ void PipelineStages::gather_ahead(const std::vector<PipelineAction>& actions, st
   }
 }
 
+/// torchtitan 0.2.2, overlap_callback: forward_one_chunk() without the schedule's
+/// save_forward_output, and so the last stage keeps what it answers for a merge that does not come,
+/// until clear_runtime_states().
+void PipelineStages::save_output(const Flight& flight) {
+  if (!is_last(flight.stage)) return;
+  recorder_.retain(flight.answer);
+  output_chunks_.push_back(flight.answer);
+}
+
 void PipelineStages::forward(const PipelineAction& action) {
   Flight flight;
   flight.stage = static_cast<std::size_t>(action.chunk);
@@ -295,6 +305,7 @@ std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
   inputs_ = inputs;
   labels_ = labels;
   for (const StorageId gradient : std::exchange(input_gradients_, {})) recorder_.release(gradient);
+  for (const StorageId logits : std::exchange(output_chunks_, {})) recorder_.release(logits);
   others_.end_with_model();
   if (buffers_.empty()) initialize();
   const std::vector<PipelineAction> actions =
@@ -317,6 +328,7 @@ std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
     }
     if (actions[i].micro_batch == model) others_.begin_model();
     act(actions[i]);
+    if (overlaps_backward(job_.parallelism.schedule, actions, i)) save_output(flights_.back());
     if (actions[i].micro_batch == model) others_.end_model();
     if (others_stand) others_.end_with_model();
     if (actions[i].forward || actions[i].part == BackwardPart::inputs) continue;

@@ -3,7 +3,8 @@
 //
 //   first step   Every stage runs forward once on zeros, without gradients, to learn its shapes;
 //                then it has a buffer for what it receives of each micro-batch, in both passes.
-//   forward      What a stage answers lives until its backward has run, the logits too.
+//   forward      What a stage answers lives until its backward has run, the logits too; those of a
+//                forward that DualPipeV overlaps with a backward to the next step.
 //   backward     Whole gradients are summed up (ShardedUnits); a stage's last backward reduces
 //   them.
 //
@@ -69,6 +70,7 @@ class PipelineStages {
   std::vector<StorageId> receive_buffers();
   void gather_ahead(const std::vector<PipelineAction>& actions, std::size_t from);
   void forward(const PipelineAction& action);
+  void save_output(const Flight& flight);
   [[nodiscard]] std::deque<Flight>::iterator flight_of(const PipelineAction& action);
   void put(StorageId& buffer, StorageId given);
   StorageId& gradient_buffer(const Flight& flight);
@@ -97,6 +99,7 @@ class PipelineStages {
   std::deque<Flight> flights_;
   std::vector<SplitBackward> splits_;       // by stage; none where no backward has two parts
   std::vector<StorageId> input_gradients_;  // that a first part's inputs hold until the next step
+  std::vector<StorageId> output_chunks_;    // logits that the last stage holds until then
   std::vector<StorageId> losses_;
   StorageId inputs_ = kNoStorage;
   StorageId labels_ = kNoStorage;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "../fsdp_habits.hpp"
 #include "loop_habits.hpp"
 #include "memest/units/int128.hpp"
 #include "parameter_groups.hpp"
@@ -45,18 +46,21 @@ std::vector<bool> ShareCutter::held_by_accelerate() const {
 }
 
 /// FSDPParam._init_sharded_param; from there to the host where that keeps it.
-void ShareCutter::place_share(std::size_t parameter) {
-  const StorageId share =
-      placement_.place_whole(parameter, model_.tensors.parameters[parameter].elements);
-  if (placement_.keeps_weights_on_host()) recorder_.release(share);
+StorageId ShareCutter::place_share(std::size_t parameter) {
+  if (!placement_.keeps_weights_on_host()) return placement_.place(parameter);
+  recorder_.release(
+      placement_.place_whole(parameter, model_.tensors.parameters[parameter].elements));
+  return kNoStorage;
 }
 
 /// _move_states_to_device of a unit's parameters and buffers, then FSDPParamGroup's constructor.
 void ShareCutter::cut(const ShardedUnit& unit) {
   for (const std::uint32_t parameter : unit.parameters) {
+    if (whole_[parameter] != kNoStorage) continue;
     whole_[parameter] = placement_.place_whole(parameter, whole_elements(parameter));
   }
-  if (unit.is_root) placement_.place_buffers();
+  const bool on_host = shard_init(model_.job) == ShardInit::host;
+  if (unit.is_root && on_host) placement_.place_buffers();
   for (const std::uint32_t parameter : unit.parameters) place_share(parameter);
   for (const std::uint32_t parameter : unit.parameters) {
     if (!held_[parameter]) recorder_.release(std::exchange(whole_[parameter], kNoStorage));
@@ -64,7 +68,16 @@ void ShareCutter::cut(const ShardedUnit& unit) {
 }
 
 void ShareCutter::cut() {
-  held_ = held_by_accelerate();
+  if (model_.job.training->implementation.loop == LoopKind::trainer) held_ = held_by_accelerate();
+  if (shard_init(model_.job) == ShardInit::device) {
+    for (const auto& [is_buffer, i] : model_.tensors.order) {
+      if (is_buffer) {
+        placement_.place_buffer(i);
+      } else {
+        whole_[i] = placement_.place_whole(i, whole_elements(i));
+      }
+    }
+  }
   std::vector<ShardedUnit> units =
       sharded_units(model_.job, model_.shares, model_.order, recorder_.timeline());
   // The blocks are wrapped before the ends, and the model as the last.
@@ -73,6 +86,34 @@ void ShareCutter::cut() {
   });
   for (const ShardedUnit& unit : units) cut(unit);
   for (StorageId& whole : whole_) recorder_.release(std::exchange(whole, kNoStorage));
+}
+
+// torch.distributed.tensor.distribute_tensor: Shard._shard_tensor pads each chunk of too few rows,
+// and scatters into a tensor of the share's.
+StorageId ShareCutter::load_tensor(std::size_t parameter) {
+  const StorageId whole = placement_.place_whole(parameter, whole_elements(parameter));
+  const std::int64_t elements = model_.tensors.parameters[parameter].elements;
+  const std::int64_t full = whole_elements(parameter) / elements;
+  std::vector<StorageId> padded;
+  for (std::int64_t chunk = full; chunk < model_.job.parallelism.shard_ranks(); ++chunk) {
+    padded.push_back(placement_.place_whole(parameter, elements));
+  }
+  const StorageId share = place_share(parameter);
+  for (const StorageId chunk : padded) recorder_.release(chunk);
+  recorder_.release(whole);
+  return share;
+}
+
+// accelerate 1.15, fsdp2_load_full_state_dict.
+void ShareCutter::load() {
+  const auto& parameters = model_.tensors.parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) load_tensor(i);
+  StorageId tied = kNoStorage;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (row(i).role == ParameterRole::embedding && row(i).output_head) tied = load_tensor(i);
+  }
+  placement_.place_buffers();
+  recorder_.release(tied);
 }
 
 }  // namespace memest

@@ -1,6 +1,12 @@
-// The rank's shares of a model that fully_shard (FSDP2) finds on the host, as accelerate 1.15 hands
-// it over: unit by unit, the root last, the weights go to the GPU whole, each share is copied out,
-// and they go. Some of them accelerate holds by name until all are cut.
+// The rank's shares of a model that fully_shard (FSDP2) finds on the host or on the GPU, and those
+// that accelerate loads into a model on the meta device; PyTorch 2.11, accelerate 1.15.
+//
+//   cut    Unit by unit, the root last: what of the unit is on the host goes to the GPU whole, each
+//          share is copied out of it, and it goes.
+//   load   Tensor by tensor of the state dict: the whole one, broadcast, and its share; a tied head
+//          is there a second time, until it is tied anew.
+//
+// accelerate holds some whole tensors by name until all is cut.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +32,7 @@ class ShareCutter {
   ShareCutter(const Model& model, ModelPlacement& placement, Recorder& recorder);
 
   void cut();
+  void load();
 
  private:
   [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
@@ -33,7 +40,8 @@ class ShareCutter {
   }
   [[nodiscard]] std::int64_t whole_elements(std::size_t parameter) const;
   [[nodiscard]] std::vector<bool> held_by_accelerate() const;
-  void place_share(std::size_t parameter);
+  StorageId place_share(std::size_t parameter);
+  StorageId load_tensor(std::size_t parameter);
   void cut(const ShardedUnit& unit);
 
   Model model_;

@@ -127,10 +127,11 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
                  Recorder& recorder) {
   const auto& [job, graph, inventory, order] = wrapped;
-  if (job.parallelism.shards_flat()) return;
-  if (cuts_shares(job)) {
+  if (job.parallelism.shards_flat() && shard_init(job) != ShardInit::device) return;
+  if (job.parallelism.shards_rows()) {
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
-    return cutter.cut();
+    if (shard_init(job) != ShardInit::meta) return cutter.cut();
+    if (job.training->implementation.loop == LoopKind::trainer) return cutter.load();
   }
   // to_empty() finds the adapters where peft has put them.
   const bool adapted = job.model.adapter.has_value() && !job.parallelism.shards_rows();
