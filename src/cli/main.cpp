@@ -67,7 +67,7 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
   if (arguments.value().help) {
     return deliver({ExitCode::yes, help_page(command, page_columns()), {}}, {});
   }
-  if (Diagnostics mistakes = find_overwritten(arguments.value()); !mistakes.empty()) {
+  if (Diagnostics mistakes = find_overwritten(command, arguments.value()); !mistakes.empty()) {
     return deliver({ExitCode::bad_input, "", std::move(mistakes)}, {});
   }
   Surroundings surroundings;

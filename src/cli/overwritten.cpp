@@ -1,5 +1,6 @@
 #include "overwritten.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string>
@@ -7,6 +8,9 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "memest/reader/named_files.hpp"
+#include "spec.hpp"
 
 namespace memest {
 namespace {
@@ -18,7 +22,7 @@ bool is_same_file(const std::string& left, const std::string& right) {
   return left == right || std::filesystem::equivalent(left, right, unknown);
 }
 
-std::vector<std::string> files_read(const Arguments& arguments) {
+std::vector<std::string> files_read(const Command& command, const Arguments& arguments) {
   std::vector<std::string> files;
   std::error_code unknown;
   for (const std::string& word : arguments.words) {  // a folder stands for the config in it
@@ -29,6 +33,12 @@ std::vector<std::string> files_read(const Arguments& arguments) {
   for (const std::string& file : {arguments.lines, arguments.against}) {
     if (!file.empty()) files.push_back(file);
   }
+  // Standard input can be read once, and that is the answer's.
+  const bool read_twice = std::ranges::find(arguments.words, "-") == arguments.words.end();
+  if ((command.flags & kSpecFlags) != 0 && read_twice) {
+    const std::vector<std::string> named = files_named_in(request_of(arguments, arguments.words));
+    files.insert(files.end(), named.begin(), named.end());
+  }
   return files;
 }
 
@@ -38,7 +48,7 @@ Diagnostic mistake(std::string message) {
 
 }  // namespace
 
-Diagnostics find_overwritten(const Arguments& arguments) {
+Diagnostics find_overwritten(const Command& command, const Arguments& arguments) {
   const std::array<std::pair<std::string_view, const std::string&>, 7> written = {
       {{"--output", arguments.output},
        {"--html", arguments.html},
@@ -47,11 +57,15 @@ Diagnostics find_overwritten(const Arguments& arguments) {
        {"--trace", arguments.trace},
        {"--plot", arguments.plot},
        {"--residuals", arguments.residuals}}};
+  const bool writes = std::ranges::any_of(
+      written, [](const auto& flag_and_path) { return !flag_and_path.second.empty(); });
+  if (!writes) return {};
+  const std::vector<std::string> read = files_read(command, arguments);
   Diagnostics mistakes;
   for (std::size_t i = 0; i < written.size(); ++i) {
     const auto& [flag, path] = written[i];
     if (path.empty()) continue;
-    for (const std::string& file : files_read(arguments)) {
+    for (const std::string& file : read) {
       if (!is_same_file(path, file)) continue;
       mistakes.push_back(
           mistake(std::string(flag) + " would overwrite '" + file + "', which this command reads"));

@@ -1,13 +1,12 @@
 // Files that an answer would be written over although the question reads them.
 #pragma once
 
-#include "arguments.hpp"
-#include "memest/diag/diagnostic.hpp"
+#include "command.hpp"
 
 namespace memest {
 
 /// A mistake for each flag whose file is one that the command reads, by whatever name, or that of
 /// another flag.
-Diagnostics find_overwritten(const Arguments& arguments);
+Diagnostics find_overwritten(const Command& command, const Arguments& arguments);
 
 }  // namespace memest

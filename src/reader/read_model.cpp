@@ -12,14 +12,6 @@
 namespace memest {
 namespace {
 
-/// A path in a spec is relative to the spec; a folder stands for the config.json in it.
-std::string config_path(const Value& hf) {
-  std::filesystem::path path = path_beside(hf.span, hf.text);
-  std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown)) path /= "config.json";
-  return path.string();
-}
-
 Checked<ModelSpec> read_hf_file(const Value& hf, const std::string& name, ConfigPart part) {
   try {
     const Checked<SourcePointer> source = read_source(config_path(hf));
@@ -36,6 +28,13 @@ Checked<ModelSpec> read_hf_file(const Value& hf, const std::string& name, Config
 }
 
 }  // namespace
+
+std::string config_path(const Value& hf) {
+  std::filesystem::path path = path_beside(hf.span, hf.text);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) path /= "config.json";
+  return path.string();
+}
 
 std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
                                     Diagnostics& diagnostics) {

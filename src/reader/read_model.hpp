@@ -12,6 +12,10 @@
 
 namespace memest {
 
+/// The config that `hf` names. A path in a spec is relative to the spec; a folder stands for the
+/// config.json in it.
+std::string config_path(const Value& hf);
+
 /// Nothing where a diagnostic says why. `name` is the model's name for people.
 std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
                                     Diagnostics& diagnostics);

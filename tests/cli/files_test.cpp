@@ -66,6 +66,21 @@ TEST_CASE("no flag writes over a file that the command reads, by whatever name")
   CHECK(file_text(spec) == kSpec);
 }
 
+TEST_CASE("nor over the config that a spec names") {
+  const Scratch scratch;
+  const std::string config = "{\"model_type\": \"gpt2\"}";
+  const std::string path = scratch.write("config.json", config);
+  const std::string spec =
+      scratch.write("spec.yaml", "model: {hf: config.json}\ntraining: {seq_len: 128}\n");
+  const Ran ran = run_shell("memest estimate '" + spec + "' --output '" + path + "'");
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, ContainsSubstring("would overwrite '" + path + "'"));
+  CHECK(file_text(path) == config);
+  CHECK(run_shell("cat '" + spec + "' | memest estimate - --set model.hf='" + path +
+                  "' --output '" + scratch.file("out") + "'")
+            .code == 0);
+}
+
 TEST_CASE("two flags do not name one file") {
   const Scratch scratch;
   const Ran ran = run_shell("memest timeline gpt2 --html '" + scratch.file("out") + "' --csv '" +
