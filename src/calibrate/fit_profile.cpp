@@ -77,12 +77,21 @@ Groups<Shape> groups_of(const std::vector<Sample>& samples) {
   return groups;
 }
 
-/// How many samples a kind may take where all together take at most `most`: equal shares, and what
-/// small kinds leave goes to the others.
+/// What no step runs in takes no samples from what steps run in.
+bool runs_in_steps(const MatmulKind& kind) { return kind.operand != DType::fp4; }
+template <class Kind>
+bool runs_in_steps(const Kind&) {
+  return true;
+}
+
+/// How many samples a kind may take where all that run in steps, or all that do not, together take
+/// at most `most`: equal shares, and what small kinds leave goes to the others.
 template <class Shape>
-std::size_t share_of(const Groups<Shape>& groups, std::size_t most) {
+std::size_t share_of(const Groups<Shape>& groups, bool of_steps, std::size_t most) {
   std::vector<std::size_t> sizes;
-  for (const auto& [kind, group] : groups) sizes.push_back(group.calls.size());
+  for (const auto& [kind, group] : groups) {
+    if (runs_in_steps(kind) == of_steps) sizes.push_back(group.calls.size());
+  }
   std::sort(sizes.begin(), sizes.end());
   std::size_t left = most;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -145,11 +154,11 @@ class ProfileFitter {
   template <class Shape, class Fits>
   void fit_all(Fits& fits) {
     const Groups<Shape> groups = groups_of<Shape>(samples_);
-    const std::size_t share = share_of(groups, settings_.most_samples);
     for (const auto& [kind, group] : groups) {
       const auto machine = machine_for(group.calls.front().shape);
       if (!machine) continue;
       fits.push_back({kind, {}, {}, settings_.provenance});
+      const std::size_t share = share_of<Shape>(groups, runs_in_steps(kind), settings_.most_samples);
       const std::size_t most = without_held_out(group.calls.size(), settings_.judge);
       fit_one(fits.back(), group, *machine, std::min(share, most));
     }

@@ -108,6 +108,7 @@ constexpr std::array kOperandWords = {
     OperandWord{"fp8", DType::fp8, OperandScaling::per_tensor},
     OperandWord{"fp8_block128", DType::fp8, OperandScaling::block_128},
     OperandWord{"fp8_static", DType::fp8, OperandScaling::fixed},
+    OperandWord{"nvfp4", DType::fp4, OperandScaling::block_16},
 };
 
 template <class Words>
@@ -128,10 +129,13 @@ OperandWord operand_at(Cells& cells) {
 
 DType result_at(Cells& cells, DType operand) {
   const std::string text = cells.text({"out_dtype"});
-  if (text.empty()) return operand == DType::fp8 ? DType::bf16 : operand;
+  const bool narrow = operand == DType::fp8 || operand == DType::fp4;
+  if (text.empty()) return narrow ? DType::bf16 : operand;
   const OperandWord* word = word_of(kOperandWords, text);
-  if (word == nullptr) cells.fault("out_dtype", quoted(text) + " is no element type");
-  return word == nullptr ? operand : word->type;
+  if (word != nullptr && word->type != DType::fp4) return word->type;
+  cells.fault("out_dtype", quoted(text) + (word == nullptr ? " is no element type"
+                                                           : " is a type of operands alone"));
+  return DType::bf16;
 }
 
 struct PassWord {

@@ -23,6 +23,8 @@ constexpr std::array kTiles = {Tile{256, 128}, Tile{128, 256}, Tile{128, 128}, T
 constexpr std::array kSplits = {1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0};
 /// Elements of k that a tile's main loop takes at once.
 constexpr double kStepOfK = 64;
+/// NVFP4: half a byte an element, and an fp8 scale for every 16 (NVIDIA Transformer Engine, NVFP4).
+constexpr double kNvfp4Bytes = 0.5 + 1.0 / 16.0;
 /// Elements of the tile whose epilogue the law's parameter is of.
 constexpr double kEpilogueTile = 128.0 * 256.0;
 
@@ -32,6 +34,11 @@ struct Sizes {
   double k;
   double batch;
 };
+
+/// Bytes an element of an operand, its scales included where they are part of the traffic.
+double operand_bytes(DType operand) {
+  return operand == DType::fp4 ? kNvfp4Bytes : static_cast<double>(size_of(operand));
+}
 
 double started(double whole, double part) { return std::ceil(whole / part); }
 
@@ -91,10 +98,11 @@ double seconds_of(const MatmulLaw& law, const MatmulShape& shape, const Machine&
   if (shape.pass == MatmulPass::weight_gradient) seconds *= law.weight_gradient;
   if (law.cast && shape.cast_included) {
     StreamShape cast{.op = StreamOp::cast, .rows = shape.m * shape.batch, .columns = shape.k};
-    const std::int64_t wide = size_of(DType::bf16);
+    const auto wide = static_cast<double>(size_of(DType::bf16));
     // A scale of the whole operand reads it once more, for its largest value.
-    const std::int64_t reads = shape.scaling == OperandScaling::per_tensor ? 2 : 1;
-    cast.bytes = cast.rows * cast.columns * (reads * wide + size_of(shape.operand));
+    const double reads = shape.scaling == OperandScaling::per_tensor ? 2 : 1;
+    const double elements = static_cast<double>(cast.rows) * static_cast<double>(cast.columns);
+    cast.bytes = std::llround(elements * (reads * wide + operand_bytes(shape.operand)));
     seconds += seconds_of(*law.cast, cast, machine);
   }
   return seconds;
@@ -104,7 +112,7 @@ double bytes_of(const MatmulShape& shape) {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
-  const auto operand = static_cast<double>(size_of(shape.operand));
+  const double operand = operand_bytes(shape.operand);
   const double result = static_cast<double>(size_of(shape.result)) * (shape.accumulates ? 2 : 1);
   return static_cast<double>(shape.batch) * (operand * (m * k + k * n) + result * m * n);
 }

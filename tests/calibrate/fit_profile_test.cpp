@@ -113,11 +113,18 @@ TEST_CASE("kinds share the samples, and what a small kind leaves goes to the oth
     Sample other = samples[7 * i];
     std::get<MatmulShape>(other.shape).operand = DType::fp16;
     samples.push_back(other);
+    std::get<MatmulShape>(other.shape).operand = DType::fp4;
+    samples.push_back(other);
   }
-  const ProfileFit fit = fit_profile(a100(), samples, {.most_samples = 50});
-  REQUIRE(fit.profile.matmuls.size() == 2);
+  GpuSpec gpu = a100();
+  gpu.peak[DType::fp4] = gpu.peak.at(DType::bf16);
+  const ProfileFit fit = fit_profile(gpu, samples, {.most_samples = 50});
+  REQUIRE(fit.profile.matmuls.size() == 3);
   CHECK(fit.profile.matmuls[0].residuals.fitted == 40);  // bf16
   CHECK(fit.profile.matmuls[1].residuals.fitted == 10);  // fp16
+  // No step runs in fp4, so it takes none from the others.
+  CHECK(fit.profile.matmuls[2].kind.operand == DType::fp4);
+  CHECK(fit.profile.matmuls[2].residuals.fitted == 10);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ constexpr auto kNone = OperandScaling::none;
 constexpr auto kTensor = OperandScaling::per_tensor;
 constexpr auto kBlock = OperandScaling::block_128;
 constexpr auto kFixed = OperandScaling::fixed;
+constexpr auto kNv = OperandScaling::block_16;
 
 constexpr std::array kLines = {
     Line{"h200-sxm-141gb", "h200_sxm", DType::bf16, kNone, 0.06, 0.04},
@@ -47,16 +48,20 @@ constexpr std::array kLines = {
     Line{"gb200", "gb200", DType::fp8, kTensor, 0.06, 0.06},
     Line{"gb200", "gb200", DType::fp8, kBlock, 0.10, 0.08},
     Line{"gb200", "gb200", DType::fp8, kFixed, 0.06, 0.06},
+    Line{"gb200", "gb200", DType::fp4, kNv, 0.075, 0.05},
     Line{"b200-sxm-180gb", "b200_sxm", DType::bf16, kNone, 0.07, 0.06},
     Line{"b200-sxm-180gb", "b200_sxm", DType::fp8, kTensor, 0.06, 0.06},
     Line{"b200-sxm-180gb", "b200_sxm", DType::fp8, kBlock, 0.08, 0.07},
     Line{"b200-sxm-180gb", "b200_sxm", DType::fp8, kFixed, 0.06, 0.06},
+    Line{"b200-sxm-180gb", "b200_sxm", DType::fp4, kNv, 0.07, 0.05},
     Line{"b300-sxm-288gb", "b300_sxm", DType::bf16, kNone, 0.085, 0.07},
     Line{"b300-sxm-288gb", "b300_sxm", DType::fp8, kTensor, 0.061, 0.06},
     Line{"b300-sxm-288gb", "b300_sxm", DType::fp8, kBlock, 0.09, 0.08},
+    Line{"b300-sxm-288gb", "b300_sxm", DType::fp4, kNv, 0.085, 0.07},
     Line{"rtx-pro-6000-server", "rtx_pro_6000_server", DType::bf16, kNone, 0.05, 0.04},
     Line{"rtx-pro-6000-server", "rtx_pro_6000_server", DType::fp8, kTensor, 0.06, 0.05},
     Line{"rtx-pro-6000-server", "rtx_pro_6000_server", DType::fp8, kBlock, 0.15, 0.09},
+    Line{"rtx-pro-6000-server", "rtx_pro_6000_server", DType::fp4, kNv, 0.07, 0.05},
 };
 
 struct Loaded {
@@ -77,9 +82,17 @@ Loaded load(const Line& line) {
   for (const SampleLines& lines : loaded.profile.fitted) {
     if (lines.file == file) fitted.insert(lines.lines.begin(), lines.lines.end());
   }
-  CHECK(fitted.size() <= 200);
-  CHECK(fitted.size() >= 100);
   loaded.others = table.value().samples();
+  int of_steps = 0;
+  int of_fp4 = 0;
+  for (const Sample& row : loaded.others) {
+    const auto* shape = std::get_if<MatmulShape>(&row.shape);
+    if (shape == nullptr || !fitted.contains(row.line)) continue;
+    ++(shape->operand == DType::fp4 ? of_fp4 : of_steps);
+  }
+  CHECK(of_steps <= 200);
+  CHECK(of_steps >= 100);
+  CHECK(of_fp4 <= 200);
   drop_impossible(loaded.gpu, loaded.others);
   std::erase_if(loaded.others, [&](const Sample& row) { return fitted.contains(row.line); });
   return loaded;

@@ -43,6 +43,10 @@ GpuProfile full_profile() {
       {{.operand = DType::fp8, .scaling = OperandScaling::per_tensor, .cast_included = true},
        with_cast,
        residuals,
+       Provenance::public_},
+      {{.operand = DType::fp4, .scaling = OperandScaling::block_16, .cast_included = true},
+       with_cast,
+       residuals,
        Provenance::public_}};
   profile.attentions = {{{.kernel = "cudnn", .pass = KernelPass::backward, .causal = false},
                          {},

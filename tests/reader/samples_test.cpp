@@ -44,6 +44,14 @@ TEST_CASE("samples that are written and read are the same", "[reader]") {
                   .n = 1024,
                   .k = 512},
       1.25e-4);
+  add(MatmulShape{.operand = DType::fp4,
+                  .result = DType::bf16,
+                  .scaling = OperandScaling::block_16,
+                  .cast_included = true,
+                  .m = 4096,
+                  .n = 1024,
+                  .k = 512},
+      2e-5);
   add(AttentionShape{.kernel = "fa3",
                      .pass = KernelPass::backward,
                      .causal = false,

@@ -69,6 +69,22 @@ TEST_CASE("a scale for the whole operand is cast in two readings and one writing
   CHECK_THAT(with_cast - alone, WithinRel(5.0 * 65536 * 8192 / 1e12, 1e-6));
 }
 
+TEST_CASE("operands of nvfp4 take half a byte an element, and a byte for every 16", "[time]") {
+  MatmulLaw law;
+  const MatmulShape bare{.operand = DType::fp4,
+                         .result = DType::bf16,
+                         .scaling = OperandScaling::block_16,
+                         .cast_included = true,
+                         .m = 65536,
+                         .n = 1024,
+                         .k = 8192};
+  CHECK(bytes_of(bare) == 0.5625 * (65536.0 * 8192 + 8192.0 * 1024) + 2.0 * 65536 * 1024);
+  const double alone = seconds_of(law, bare, kMachine, Load::burst);
+  law.cast = StreamLaw{.bandwidth_share = 1, .launch = 0, .l2_gain = 1, .l2_reach = 0.01};
+  const double with_cast = seconds_of(law, bare, kMachine, Load::burst);
+  CHECK_THAT(with_cast - alone, WithinRel(2.5625 * 65536 * 8192 / 1e12, 1e-6));
+}
+
 TEST_CASE("attention's FLOPs: half where causal, five products of ten terms backward", "[time]") {
   const AttentionShape shape{.kernel = "",
                              .causal = false,

@@ -74,7 +74,7 @@ constexpr Key kResidualKeys[] = {
 
 constexpr Word kTags[] = {{"measured"}, {"public"}, {"datasheet"}};
 constexpr Word kOperands[] = {{"fp32"}, {"tf32"},         {"fp16"},      {"bf16"},
-                              {"fp8"},  {"fp8_block128"}, {"fp8_static"}};
+                              {"fp8"},  {"fp8_block128"}, {"fp8_static"}, {"nvfp4"}};
 constexpr Word kTypes[] = {{"fp32"}, {"fp16"}, {"bf16"}, {"fp8"}};
 constexpr Word kPasses[] = {{"forward"}, {"backward"}};
 constexpr Word kStreamOps[] = {
