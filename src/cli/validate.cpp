@@ -25,7 +25,14 @@ ValidatedRun refused_run(const Record& record, std::string refusal) {
 ValidatedRun validated(const Record& record) {
   if (!record.job) return refused_run(record, record.refusal);
   try {
-    return validate_run(record.id, *record.job, record.measured);
+    ValidatedRun run = validate_run(record.id, *record.job, record.measured);
+    if (!record.framework.empty()) {
+      run.source = RunSource{.publication = record.source,
+                             .framework = record.framework,
+                             .gpu = record.job->hardware.gpu.slug,
+                             .year = record.year};
+    }
+    return run;
   } catch (const OverflowError&) {
     return refused_run(record, "a number of this spec is too large to count");
   }
@@ -59,6 +66,7 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
   answer.held = !arguments.lines.empty();
   answer.runs.reserve(records.size());
   for (const Record& record : records) answer.runs.push_back(validated(record));
+  answer.intervals = told_intervals(answer.runs);
   if (answer.held) answer.broken = hold_to_lines(answer.runs, lines);
   const Report report =
       report_validation(answer, question_of(arguments, arguments.words, surroundings));
@@ -67,7 +75,9 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
   append(answer.broken, outcome.diagnostics);
   if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, scatter_of(answer.runs)});
   if (!arguments.residuals.empty()) {
-    outcome.files.push_back({arguments.residuals, write_residuals(margins_of(answer.runs))});
+    const SourceMargins published = source_margins_of(answer.intervals);
+    outcome.files.push_back(
+        {arguments.residuals, write_residuals(margins_of(answer.runs), published)});
   }
   return outcome;
 }

@@ -55,6 +55,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
     answer.verdict = judge(*steps, job);
     answer.replay_margin = margin_of(job.margins().replay, job.recompute());
   }
+  answer.published = job.source_margins;
   answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.host = host_memory_of(graph, job);
   if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job.hardware);

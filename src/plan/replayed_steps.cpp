@@ -132,6 +132,28 @@ Bytes MemoryAnswer::high() const {
   return device_bytes(*reserved(), replay_margin, outside_of(estimate)).high;
 }
 
+namespace {
+
+BytesInterval widened(BytesInterval recorded, const SourceMargin& margin) {
+  const Bytes expected = recorded.expected;
+  return {expected, std::min(recorded.low, expected - share_rounded_up(expected, margin.low)),
+          std::max(recorded.high, expected + share_rounded_up(expected, margin.high))};
+}
+
+}  // namespace
+
+std::optional<BytesInterval> MemoryAnswer::device_of_any_release() const {
+  if (published.device.runs == 0) return std::nullopt;
+  return widened({device(), low(), high()}, published.device);
+}
+
+std::optional<BytesInterval> MemoryAnswer::reserved_of_any_release() const {
+  const std::optional<Bytes> expected = reserved();
+  if (!expected || published.reserved.runs == 0) return std::nullopt;
+  const DeviceBytes recorded = device_bytes(*expected, replay_margin, {});
+  return widened({*expected, recorded.low, recorded.high}, published.reserved);
+}
+
 BytesInterval MemoryAnswer::of_capacity() const {
   if (!capacity.allocator_limit) return {device(), low(), high()};
   return {device() - estimate.outside, low() - estimate.outside_low,

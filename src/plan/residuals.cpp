@@ -8,7 +8,18 @@
 #include <utility>
 #include <variant>
 
+#include "rounded_share.hpp"
+
 namespace memest {
+
+double rounded_up(double share) {
+  constexpr double kNoise = 1e-9;  // of doubles, so that 26 % stays 26 %
+  if (share <= 0) return 0;
+  constexpr double kLeastStep = 1e-4;
+  const double step = std::max(kLeastStep, std::pow(10, std::floor(std::log10(share)) - 1));
+  return std::ceil(share / step - kNoise) * step;
+}
+
 namespace {
 
 /// Below so many records the tenth that is beyond a 90th percentile is no record at all.
@@ -51,16 +62,6 @@ std::optional<Residual> residual_of(const ValidatedRun& run, EstimateMethod meth
   return Residual{.kind = *run.kind,
                   .below = -excess(allocated->measured, predicted),
                   .above = excess(reserved->measured, predicted)};
-}
-
-/// Two significant digits, or a hundredth of a percent: quantiles of a few dozen records know no
-/// more.
-double rounded_up(double share) {
-  constexpr double kNoise = 1e-9;  // of doubles, so that 26 % stays 26 %
-  if (share <= 0) return 0;
-  constexpr double kLeastStep = 1e-4;
-  const double step = std::max(kLeastStep, std::pow(10, std::floor(std::log10(share)) - 1));
-  return std::ceil(share / step - kNoise) * step;
 }
 
 Margin margin_over(const std::vector<Residual>& residuals) {

@@ -18,6 +18,7 @@
 #include "keys/foreign.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
+#include "memest/reader/residuals.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
 #include "merge.hpp"
@@ -202,6 +203,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (job.training) {
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);
+      job.source_margins = find_source_margins();
     }
     note_given(*training, job);
   }

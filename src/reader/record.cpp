@@ -65,6 +65,12 @@ class RecordReader {
     Record record;
     record.id = text_at(root, "id");
     record.source = text_at(root, "source");
+    record.framework = text_at(root, "framework");
+    record.year = count_at(root, "year");
+    if (record.framework.empty() != (record.year == 0)) {
+      diagnostics_.push_back(error_at(root.span, "a published run has a framework and a year",
+                                      "write both, or neither"));
+    }
     if (const Value* measured = root.find("measured")) record.measured = observables_of(*measured);
     for (Member& member : root.members) {
       if (member.key == "spec" && member.value.kind == ValueKind::mapping) {

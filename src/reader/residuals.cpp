@@ -1,5 +1,6 @@
 #include "memest/reader/residuals.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <memory>
@@ -16,7 +17,8 @@ constexpr std::string_view kFile = "residuals/memory.yaml";
 
 constexpr std::string_view kHead =
     "# How far estimates were from recorded runs. Written by a command, not by hand:\n"
-    "#   memest validate tests/truth/*.records.jsonl --residuals configs/residuals/memory.yaml\n"
+    "#   memest validate tests/truth/*.records.jsonl tests/published/runs.records.jsonl.gz \\\n"
+    "#     --residuals configs/residuals/memory.yaml\n"
     "# Of the closed form, low: the largest share by which an allocated peak was below it; high: "
     "the\n"
     "# 90th percentile of what was reserved over it. Of the replay: the same of what it reserves. "
@@ -24,7 +26,10 @@ constexpr std::string_view kHead =
     "# row without an implementation is over all of them and stands for those that have too few\n"
     "# records for a row of their own. Runs on several GPUs are one rank of many; offloading ones\n"
     "# keep a part on the host. Two mixtures of experts of an implementation make a row, and are\n"
-    "# in no other.\n";
+    "# in no other.\n"
+    "# published: intervals of runs that others published, of any release. Sources (a framework's, "
+    "a\n"
+    "# GPU's, a year's runs) left out in turn find `held` of their runs in what the others make.\n";
 
 std::string_view word_of(RunScale scale) {
   switch (scale) {
@@ -70,7 +75,20 @@ Margin margin_of_row(const Value& row) {
 
 }  // namespace
 
-std::string write_residuals(const std::vector<Margin>& margins) {
+namespace {
+
+/// The rows of the file, in its order.
+struct SourceRow {
+  std::string_view word;
+  SourceMargin SourceMargins::*margin;
+};
+constexpr std::array kSourceRows = {SourceRow{"step", &SourceMargins::step},
+                                    SourceRow{"reserved", &SourceMargins::reserved},
+                                    SourceRow{"device", &SourceMargins::device}};
+
+}  // namespace
+
+std::string write_residuals(const std::vector<Margin>& margins, const SourceMargins& published) {
   std::string text(kHead);
   text += "residuals:\n";
   for (const Margin& margin : margins) {
@@ -88,7 +106,36 @@ std::string write_residuals(const std::vector<Margin>& margins) {
             ", records: " + std::to_string(margin.records) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
   }
+  text += "published:\n";
+  for (const SourceRow& row : kSourceRows) {
+    const SourceMargin& margin = published.*row.margin;
+    text += "  - {of: " + std::string(row.word) + ", runs: " + std::to_string(margin.runs) +
+            ", publications: " + std::to_string(margin.sources) +
+            ", held: " + percent_text(margin.held) + ", low: " + percent_text(margin.low) +
+            ", high: " + percent_text(margin.high) + "}\n";
+  }
   return text;
+}
+
+SourceMargins find_source_margins() {
+  SourceMargins found;
+  const Value file = read_embedded(kFile, residual_file_keys());
+  for (const Value& row : file.find("published")->items) {
+    const auto known =
+        std::find_if(kSourceRows.begin(), kSourceRows.end(),
+                     [&row](const SourceRow& other) { return other.word == text_at(row, "of"); });
+    expect(known != kSourceRows.end(), "the file's keys allow no other figure");
+    SourceMargin& margin = found.*known->margin;
+    const auto share = [&row](std::string_view key) {
+      return as_quantity(row.find(key), Dimension::share).value_or(0);
+    };
+    margin = {.low = share("low"),
+              .high = share("high"),
+              .runs = static_cast<int>(count_at(row, "runs")),
+              .sources = static_cast<int>(count_at(row, "publications")),
+              .held = share("held")};
+  }
+  return found;
 }
 
 namespace {

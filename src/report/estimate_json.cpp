@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kNoReplay =
     "the closed form does not replay the allocator; interval_bytes covers what it reserves";
+constexpr const char* kNothingPublished = "nobody published such runs";
 constexpr const char* kNoTimeline =
     "the closed form knows the moments of one step, not its timeline";
 constexpr const char* kNoFormulas =
@@ -112,6 +113,27 @@ Json host_json(const HostMemory& memory, const HostNeed& need) {
   return json;
 }
 
+Json json_of(const SourceMargin& margin) {
+  return {{"runs", margin.runs},
+          {"publications", margin.sources},
+          {"held", margin.held},
+          {"low", margin.low},
+          {"high", margin.high}};
+}
+
+void put_any_release(Json& json, const MemoryAnswer& answer) {
+  const auto device = answer.device_of_any_release();
+  if (!device) return put_null(json, "any_release", kNothingPublished);
+  Json row{{"device_bytes", {device->low.value(), device->high.value()}},
+           {"published", json_of(answer.published.device)}};
+  if (const auto reserved = answer.reserved_of_any_release()) {
+    row["reserved_peak_bytes"] = {reserved->low.value(), reserved->high.value()};
+  } else {
+    put_null(row, "reserved_peak_bytes", kNoReplay);
+  }
+  json["any_release"] = std::move(row);
+}
+
 Json rank_json(const MemoryAnswer& answer) {
   const RankClass& ranks = answer.ranks;
   Json json{{"name", ranks.name.empty() ? "every rank" : ranks.name},
@@ -134,6 +156,7 @@ Json rank_json(const MemoryAnswer& answer) {
   }
   put(json, "device_bytes", answer.device());
   json["interval_bytes"] = {answer.low().value(), answer.high().value()};
+  put_any_release(json, answer);
   put(json, "saved_bytes", answer.saved, [](Bytes bytes) { return Json(bytes.value()); });
   json["saved_bytes_per_layer"] = layers_json(answer.saved_by_layer);
   if (const ReplayedSteps* steps = answer.replayed()) {
@@ -297,6 +320,11 @@ Json json_of(const TimeEstimate& time) {
   if (!time.stages.empty()) json["pipeline"] = pipeline_json(time);
   json["provenance"] = text_of(time.origin());
   json["rule"] = time.rule;
+  if (time.published.runs > 0) {
+    json["published"] = json_of(time.published);
+  } else {
+    put_null(json, "published", kNothingPublished);
+  }
   return json;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coverage.hpp"
 #include "memest/report/explain_report.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
@@ -47,14 +48,29 @@ std::string source_of(const Margin& margin) {
       records, 1 - margin.low);
 }
 
+std::string shares_text(double low, double high) {
+  return fmt::format("low {}, high {}", percent_text(low), percent_text(high));
+}
+
 Explanation of_interval(Bytes low, Bytes high, const Margin& margin, const std::string& whole) {
   Explanation interval = of_bytes("memory", "interval", high);
   interval.value = fmt::format("{} to {}", bytes_text(low), bytes_text(high));
   interval.formula = fmt::format("{0} · (1 − low) to {0} · (1 + high), and what is outside", whole);
-  interval.substituted =
-      fmt::format("low {}, high {}", percent_text(margin.low), percent_text(margin.high));
+  interval.substituted = shares_text(margin.low, margin.high);
   interval.source = source_of(margin);
   return interval;
+}
+
+/// Under releases of the programs that nobody recorded.
+void add_any_release(std::vector<Explanation>& out, const MemoryAnswer& answer) {
+  const std::optional<BytesInterval> interval = answer.device_of_any_release();
+  if (!interval) return;
+  Explanation row = of_bytes("memory", "interval of any release", interval->high);
+  row.value = fmt::format("{} to {}", bytes_text(interval->low), bytes_text(interval->high));
+  row.formula = "the wider of the interval and device · (1 − low) to device · (1 + high)";
+  row.substituted = shares_text(answer.published.device.low, answer.published.device.high);
+  row.source = coverage_text(answer.published.device, "peaks") + " (docs/model.md)";
+  out.push_back(std::move(row));
 }
 
 /// A sum over named parts: "weights + gradients", "2,147,483,648 + 1,024".
@@ -113,6 +129,7 @@ void add_replay(std::vector<Explanation>& out, const MemoryAnswer& answer,
   device.add("what is outside the allocator", answer.device() - reserved);
   out.push_back(of_sum("device", answer.device(), std::move(device), "what nvidia-smi shows"));
   out.push_back(of_interval(answer.low(), answer.high(), answer.replay_margin, "reserved"));
+  add_any_release(out, answer);
 }
 
 void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
@@ -148,6 +165,7 @@ void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
                        "what nvidia-smi shows if nothing is fragmented"));
   out.push_back(of_interval(answer.estimate.low(), answer.estimate.high(), answer.estimate.margin,
                             "allocated"));
+  add_any_release(out, answer);
 }
 
 Explanation of_flops(std::string name, Flops flops, std::string formula, std::string source) {
@@ -226,6 +244,15 @@ void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
   step.formula = "over every operation, what its kernels take by the laws of their times";
   step.source = std::string(time.rule);
   out.push_back(std::move(step));
+  if (time.published.runs > 0) {
+    Explanation interval = of_number("time", "interval", time.high.value(), "s");
+    interval.value = fmt::format("{} to {}", seconds_text(time.low), seconds_text(time.high));
+    interval.formula =
+        "the wider of what is known of its kernels and step · (1 − low) to step · (1 + high)";
+    interval.substituted = shares_text(time.published.low, time.published.high);
+    interval.source = coverage_text(time.published, "steps") + " (docs/calibration.md)";
+    out.push_back(std::move(interval));
+  }
   const auto utilisation = [&](const char* name, double value, const char* work) {
     Explanation row = of_number("time", name, value, "");
     row.value = percent_text(value);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coverage.hpp"
 #include "estimate_sections.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
@@ -202,6 +203,17 @@ Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
   unreachable("a verdict beyond the enum");
 }
 
+/// What the verdict is not of.
+Paragraph any_release_text(const Job& job, const MemoryAnswer& answer,
+                           const BytesInterval& interval) {
+  const bool may_end = answer.verdict == Verdict::fits && interval.high > answer.capacity.bytes;
+  return {fmt::format("Other releases than {}: {} to {} of the device{}; {}.",
+                      modelled_programs(job, " and "), sized_text(interval.low),
+                      sized_text(interval.high), may_end ? ", so they may run out of memory" : "",
+                      coverage_text(answer.published.device, "peaks")),
+          may_end ? Tone::uncertain : Tone::faint};
+}
+
 /// Empty where neither the closed form nor the search says anything.
 std::string simple_text(const MemoryAnswer& answer) {
   std::string text;
@@ -251,6 +263,9 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
       steps != nullptr ? "replayed: " + modelled_programs(job) : margin_text(answer.estimate))});
   page.parts.emplace_back(ledger_table(answer));
   page.parts.emplace_back(verdict_of(job, answer));
+  if (const auto interval = answer.device_of_any_release()) {
+    page.parts.emplace_back(any_release_text(job, answer, *interval));
+  }
   if (steps != nullptr) {
     const std::uint32_t peak = steps->unpressed().peak.event;
     page.parts.emplace_back(Paragraph{fmt::format("Peak: {}{}.", moment_of_event(steps->step, peak),

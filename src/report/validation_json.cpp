@@ -60,6 +60,24 @@ Json json_of(const ValidatedRun& run) {
   return json;
 }
 
+Json json_of(const ToldInterval& interval) {
+  const SourceMargin& margin = interval.margin;
+  Json json{{"of", name_of(interval.figure)},
+            {"low", margin.low},
+            {"high", margin.high},
+            {"runs", margin.runs},
+            {"publications", margin.sources},
+            {"held", margin.held},
+            {"left_out", Json::array()}};
+  for (const Coverage& coverage : interval.coverages) {
+    json["left_out"].push_back({{"kind", name_of(coverage.kind)},
+                                {"sources", coverage.sources},
+                                {"runs", coverage.runs},
+                                {"within", coverage.within}});
+  }
+  return json;
+}
+
 Json json_of(const MetricSummary& summary) {
   Json json{{"group", summary.group},
             {"metric", name_of(summary.metric)},
@@ -85,6 +103,10 @@ Json validation_json(const ValidationAnswer& answer, const Question& question) {
   }
   json["runs"] = Json::array();
   for (const ValidatedRun& run : answer.runs) json["runs"].push_back(json_of(run));
+  json["intervals"] = Json::array();
+  for (const ToldInterval& interval : answer.intervals) {
+    json["intervals"].push_back(json_of(interval));
+  }
   json["lines"] = {{"given", answer.held}, {"broken", Json::array()}};
   for (const Diagnostic& broken : answer.broken) {
     json["lines"]["broken"].push_back({{"line", broken.span.line}, {"message", broken.message}});

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -206,6 +207,35 @@ void append_histogram(Page& page, const std::vector<ValidatedRun>& runs, Metric 
   page.parts.emplace_back(std::move(table));
 }
 
+/// The intervals that published runs make, and how many runs of left-out sources lie in them.
+void append_intervals(Page& page, const std::vector<ToldInterval>& intervals) {
+  if (intervals.empty()) return;
+  Table table{{{"interval of"},
+               {"ends"},
+               {"left out, each in turn"},
+               {"sources", Align::right},
+               {"runs", Align::right},
+               {"within", Align::right},
+               {"held", Align::right}},
+              {}};
+  for (const ToldInterval& interval : intervals) {
+    std::string figure(name_of(interval.figure));
+    std::string ends = fmt::format("−{} / +{}", percent_text(interval.margin.low),
+                                   percent_text(interval.margin.high));
+    for (const Coverage& coverage : interval.coverages) {
+      table.rows.push_back(
+          {{std::exchange(figure, ""), std::exchange(ends, ""),
+            "every " + std::string(name_of(coverage.kind)), std::to_string(coverage.sources),
+            std::to_string(coverage.runs), std::to_string(coverage.within),
+            coverage.runs == 0 ? "–" : percent_text(coverage.held())},
+           "",
+           Tone::plain});
+    }
+  }
+  page.parts.emplace_back(Heading{"Intervals of published runs, held to the sources left out"});
+  page.parts.emplace_back(std::move(table));
+}
+
 Paragraph verdict_of(const ValidationAnswer& answer) {
   if (!answer.held) return {"No lines were given to hold them to: --lines FILE.", Tone::faint};
   if (answer.broken.empty()) return {"Every line holds.", Tone::good};
@@ -227,6 +257,7 @@ Page page_of(const ValidationAnswer& answer) {
   append_worst(page, worst_of(answer.runs, false), "Farthest off");
   append_worst(page, worst_of(answer.runs, true), "Not equal");
   append_refused(page, answer.runs);
+  append_intervals(page, answer.intervals);
   for (const Metric metric : {Metric::allocated_peak_bytes, Metric::reserved_peak_bytes}) {
     append_histogram(page, answer.runs, metric);
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "coverage.hpp"
 #include "estimate_sections.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
@@ -76,6 +77,11 @@ void add_pipeline(Page& page, const TimeEstimate& time) {
   page.parts.emplace_back(std::move(table));
 }
 
+std::string interval_text(const TimeEstimate& time) {
+  if (time.published.runs == 0) return "The interval is that of its kernels, unchecked";
+  return "The interval: " + coverage_text(time.published, "steps");
+}
+
 }  // namespace
 
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
@@ -108,11 +114,12 @@ void add_time(Page& page, const TimeEstimate& time) {
   page.parts.emplace_back(op_table(time));
   page.parts.emplace_back(class_table(time));
   add_pipeline(page, time);
-  page.parts.emplace_back(Paragraph{
-      fmt::format("Compute and memory bind alike at {} FLOP/B. How kernels' times are "
-                  "known: {}. A step: {}.",
-                  significant_text(time.ridge_point), origins_text(time), std::string(time.rule)),
-      Tone::plain});
+  std::string text = fmt::format(
+      "Compute and memory bind alike at {} FLOP/B. How kernels' times are "
+      "known: {}. A step: {}. ",
+      significant_text(time.ridge_point), origins_text(time), std::string(time.rule));
+  text += interval_text(time) + " (docs/calibration.md).";
+  page.parts.emplace_back(Paragraph{std::move(text), Tone::plain});
 }
 
 void add_cost(Page& page, const CostEstimate& cost) {

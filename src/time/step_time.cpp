@@ -226,22 +226,19 @@ std::vector<TimePart<Kind>> parts_by(const std::vector<OpTime>& ops, const KindO
 std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
   if (explains_whole_steps(gpu, framework)) {
     return "kernel times under sustained load, which are taken to explain a whole step of "
-           "Megatron; "
-           "the interval spans what kernels explain elsewhere (docs/calibration.md)";
+           "Megatron";
   }
   if (has_recorded_steps(gpu, framework)) {
     return "kernel times under sustained load over the share of recorded training steps that "
-           "kernels explain; the interval holds four of five of those steps "
-           "(docs/calibration.md)";
+           "kernels explain";
   }
   if (is_held_to_recorded_steps(gpu, framework)) {
     return "kernel times under sustained load over the share that kernels explain of training "
            "steps recorded on A100 and H100; 13 of 15 steps of Megatron recorded on B200 lie in "
-           "its interval (docs/calibration.md)";
+           "the interval of their kernels";
   }
   return "kernel times under sustained load over the share that kernels explain of training steps "
-         "recorded on A100 and H100; no step was recorded on this kind of GPU, so the interval is "
-         "unchecked (docs/calibration.md)";
+         "recorded on A100 and H100; no step was recorded on this kind of GPU";
 }
 
 /// Of every rank of a pipeline, over one micro-step.
@@ -342,8 +339,10 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
 
   TimeEstimate estimate;
   estimate.step = Seconds(step);
-  estimate.low = step_at(Outlook::fast);
-  estimate.high = step_at(Outlook::slow);
+  // What is known of this job's kernels, and of whole runs whose source nobody has seen.
+  const SourceMargin& published = job.source_margins.step;
+  estimate.low = std::min(step_at(Outlook::fast), Seconds(step * (1 - published.low)));
+  estimate.high = std::max(step_at(Outlook::slow), Seconds(step * (1 + published.high)));
   estimate.mfu = flops.required.as_double() / (peak * step);
   estimate.hfu = flops.computed.as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;
@@ -351,6 +350,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.ops = op_times({work, job, links, prices}, parts);
   estimate.bubble = Seconds(parts.bubble);
   estimate.stages = stage_times(expected, job.parallelism);
+  estimate.published = published;
   estimate.rule = rule_of(job.hardware.gpu, training.implementation.framework);
   return estimate;
 }

@@ -31,6 +31,34 @@ GpuSpec gpu_of_capability(std::string capability) {
 
 }  // namespace
 
+TEST_CASE("bytes under any release are told at least as widely as under the recorded ones") {
+  Job job = gpt2("seq_len: 1024, micro_batch: 8", "hardware: {gpu: h100-sxm-80gb}");
+  job.source_margins = {};
+  const MemoryAnswer recorded = memory_of(estimate_job(job));
+  CHECK_FALSE(recorded.device_of_any_release());
+  CHECK_FALSE(recorded.reserved_of_any_release());
+
+  job.source_margins.device = {.low = 0.25, .high = 0.5, .runs = 9, .sources = 3, .held = 0.8};
+  job.source_margins.reserved = {.low = 0, .high = 0.25, .runs = 9, .sources = 3, .held = 0.8};
+  const MemoryAnswer any = memory_of(estimate_job(job));
+  const BytesInterval device = *any.device_of_any_release();
+  CHECK(device.expected == recorded.device());
+  CHECK(device.low == device.expected - share_rounded_up(device.expected, 0.25));
+  CHECK(device.high == device.expected + share_rounded_up(device.expected, 0.5));
+  const BytesInterval reserved = *any.reserved_of_any_release();
+  CHECK(reserved.low <= reserved.expected);
+  CHECK(reserved.high == *any.reserved() + share_rounded_up(*any.reserved(), 0.25));
+  // The verdict, and its interval, are of the recorded releases.
+  CHECK(any.low() == recorded.low());
+  CHECK(any.high() == recorded.high());
+  CHECK(any.verdict == recorded.verdict);
+
+  job.source_margins.device = {.low = 0, .high = 0, .runs = 9, .sources = 3, .held = 0.8};
+  const BytesInterval narrow = *memory_of(estimate_job(job)).device_of_any_release();
+  CHECK(narrow.low == recorded.low());
+  CHECK(narrow.high == recorded.high());
+}
+
 // Recorded with torch 2.11 FlopCounterMode and saved-tensor hooks, transformers 5.17.
 TEST_CASE("GPT-2's FLOPs and saved bytes are those recorded") {
   const JobEstimate estimate =

@@ -44,6 +44,33 @@ TEST_CASE("a validation says how far off each group is, the worst rows and what 
   for (std::string line; std::getline(lines, line);) CHECK(display_width(line) <= kTextColumns);
 }
 
+TEST_CASE("a validation says how many published runs lie in intervals made without their source") {
+  ValidationAnswer published = answer();
+  published.intervals = {
+      {.figure = ToldFigure::step,
+       .margin = {.low = 0.19, .high = 0.33, .runs = 216, .sources = 31, .held = 0.81},
+       .coverages = {Coverage{SourceKind::framework, 7, 216, 190},
+                     Coverage{SourceKind::gpu, 6, 216, 176},
+                     Coverage{SourceKind::year, 6, 216, 189}}},
+      {.figure = ToldFigure::device,
+       .margin = {.low = 0.15, .high = 0.33, .runs = 118, .sources = 9, .held = 0.8},
+       .coverages = {Coverage{SourceKind::framework, 4, 118, 96},
+                     Coverage{SourceKind::gpu, 0, 0, 0}, Coverage{SourceKind::year, 5, 118, 95}}}};
+  const Report report = report_validation(published, {});
+  CHECK_THAT(
+      text_of(report.page, {}),
+      ContainsSubstring(
+          "Intervals of published runs, held to the sources left out\n"
+          "  interval of  ends           left out, each in turn  sources  runs  within  held\n"
+          "  step         −19 % / +33 %  every framework               7   216     190  88 %\n"
+          "                              every GPU                     6   216     176  81 %\n"
+          "                              every year                    6   216     189  88 %\n"
+          "  device       −15 % / +33 %  every framework               4   118      96  81 %\n"
+          "                              every GPU                     0     0       0     –\n"
+          "                              every year                    5   118      95  81 %\n"));
+  CHECK_THAT(report.json, ContainsSubstring("\"publications\": 31"));
+}
+
 TEST_CASE("the histogram loses no sign without UTF-8") {
   RenderOptions ascii;
   ascii.unicode = false;

@@ -207,11 +207,26 @@ TEST_CASE("A GPU without a rate for the compute type has no time, and says which
 TEST_CASE("The rule says whether steps were recorded on this kind of GPU") {
   Job job = stack_job(kLayers, kHidden);
   const TimeEstimate recorded = time_of(linears(), job);
-  CHECK(recorded.rule.find("unchecked") == std::string_view::npos);
+  CHECK(recorded.rule.find("no step was recorded") == std::string_view::npos);
   job.hardware.gpu.compute_capability = "8.9";
   const TimeEstimate elsewhere = time_of(linears(), job);
-  CHECK(elsewhere.rule.find("unchecked") != std::string_view::npos);
+  CHECK(elsewhere.rule.find("no step was recorded") != std::string_view::npos);
   CHECK(elsewhere.high / elsewhere.low > recorded.high / recorded.low);
+}
+
+TEST_CASE("The interval is at least as wide as published steps of left-out sources ask") {
+  Job job = stack_job(kLayers, kHidden);
+  const TimeEstimate kernels = time_of(linears(), job);
+  job.source_margins.step = {.low = 0.5, .high = 0, .runs = 10, .sources = 3, .held = 0.8};
+  const TimeEstimate below = time_of(linears(), job);
+  CHECK(below.low == Seconds(kernels.step.value() * 0.5));
+  CHECK(below.high == kernels.high);
+  CHECK(below.step == kernels.step);
+  CHECK(below.published.runs == 10);
+  job.source_margins.step = {.low = 0, .high = 2, .runs = 10, .sources = 3, .held = 0.8};
+  const TimeEstimate above = time_of(linears(), job);
+  CHECK(above.low == kernels.low);
+  CHECK(above.high == Seconds(kernels.step.value() * 3));
 }
 
 TEST_CASE("A causal fused attention takes half the time of a full one") {

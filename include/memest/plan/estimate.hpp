@@ -62,6 +62,8 @@ struct MemoryAnswer {
   Verdict verdict = Verdict::too_close_to_call;
   std::variant<ReplayedSteps, Unavailable> replay = Unavailable{};
   Margin replay_margin;  ///< of reserved(), from recorded runs
+  /// Of runs that others published, of any release of the programs.
+  SourceMargins published;
   SimpleView simple;
   /// Of the job, where it was asked for (find_largest_micro_batch); 0: none fits.
   std::optional<std::int64_t> largest_micro_batch;
@@ -89,6 +91,10 @@ struct MemoryAnswer {
   [[nodiscard]] Bytes high() const;
   /// What of the capacity is taken: device(), or of an allocator's limit what it holds itself.
   [[nodiscard]] BytesInterval of_capacity() const;
+  /// Intervals of the same under releases that nobody recorded: at least as wide as that of the
+  /// recorded ones. Absent where nobody published such a run.
+  [[nodiscard]] std::optional<BytesInterval> device_of_any_release() const;
+  [[nodiscard]] std::optional<BytesInterval> reserved_of_any_release() const;
 };
 
 struct JobEstimate {

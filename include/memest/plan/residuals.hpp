@@ -1,6 +1,9 @@
 // From recorded runs to the margins of an estimate.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "memest/plan/validation.hpp"
@@ -14,5 +17,47 @@ namespace memest {
 /// reserved over the predicted allocated peak: segments of whole MiB and the holes between blocks.
 /// Both are rounded up to two significant digits, or to a hundredth of a percent.
 std::vector<Margin> margins_of(const std::vector<ValidatedRun>& runs);
+
+/// What is told of a whole run with an interval. Bytes of the allocator are reserved ones, of runs
+/// that publish only those the allocated ones; of the device, these too.
+enum class ToldFigure : std::uint8_t { step, reserved, device };
+inline constexpr std::array kToldFigures = {ToldFigure::step, ToldFigure::reserved,
+                                            ToldFigure::device};
+/// "step", "reserved", "device".
+std::string_view name_of(ToldFigure figure);
+
+/// By what runs are left out together.
+enum class SourceKind : std::uint8_t { framework, gpu, year };
+inline constexpr std::array kSourceKinds = {SourceKind::framework, SourceKind::gpu,
+                                            SourceKind::year};
+/// "framework", "GPU", "year".
+std::string_view name_of(SourceKind kind);
+
+/// Every source of a kind left out in turn, its runs held to the interval that the others make.
+/// Sources without which no run is left do not count.
+struct Coverage {
+  SourceKind kind = SourceKind::framework;
+  int sources = 0;
+  int runs = 0;
+  int within = 0;
+
+  /// Share of the runs; 0 of none.
+  [[nodiscard]] double held() const;
+};
+
+/// An interval made of runs that others published.
+struct ToldInterval {
+  ToldFigure figure = ToldFigure::step;
+  SourceMargin margin;
+  std::array<Coverage, kSourceKinds.size()> coverages;  ///< by kind
+};
+
+/// Of each figure that runs with a source have: quantiles of measured over expected, as many runs
+/// beyond either end, the narrowest of which sources left out find 80 % of their runs inside; at
+/// most 99 % of the runs lie between them.
+std::vector<ToldInterval> told_intervals(const std::vector<ValidatedRun>& runs);
+
+/// The same as an estimate asks for them; what has no interval is without runs.
+SourceMargins source_margins_of(const std::vector<ToldInterval>& intervals);
 
 }  // namespace memest

@@ -60,9 +60,18 @@ struct RunKind {
   bool mixture = false;  ///< of experts
 };
 
+/// Whose run it was: what such runs have in common is left out together (residuals.hpp).
+struct RunSource {
+  std::string publication;
+  std::string framework;  ///< as the publication calls it
+  std::string gpu;        ///< slug
+  std::int64_t year = 0;
+};
+
 /// A record after comparison.
 struct ValidatedRun {
   std::string id;
+  std::optional<RunSource> source;  ///< of a run that others published
   std::string group;  ///< "transformers training, no recompute"; empty where there is no job
   std::optional<RunKind> kind;  ///< of a training
   RunTraits traits;

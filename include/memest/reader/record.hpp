@@ -1,6 +1,7 @@
 // Records of runs: a line of JSON each, a spec beside what was measured of it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@ namespace memest {
 struct Record {
   std::string id;
   std::string source;      ///< what was run; empty where the record does not say
+  std::string framework;   ///< of a run that others published, as they call it; else empty
+  std::int64_t year = 0;   ///< in which they did
   std::optional<Job> job;  ///< absent where the spec is refused
   std::string refusal;     ///< the first sentence that says why; empty where there is a job
   Observables measured;

@@ -9,6 +9,9 @@
 namespace memest {
 
 /// The margins as that file; what is read back from it is what was written.
-std::string write_residuals(const std::vector<Margin>& margins);
+std::string write_residuals(const std::vector<Margin>& margins, const SourceMargins& published);
+
+/// Those of runs that others published.
+SourceMargins find_source_margins();
 
 }  // namespace memest

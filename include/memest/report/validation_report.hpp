@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
+#include "memest/plan/residuals.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/report/report.hpp"
 
@@ -13,8 +14,9 @@ namespace memest {
 
 struct ValidationAnswer {
   std::vector<ValidatedRun> runs;
-  bool held = false;   ///< a file of lines was given
-  Diagnostics broken;  ///< what broke a line of it
+  std::vector<ToldInterval> intervals;  ///< of the runs that others published
+  bool held = false;                    ///< a file of lines was given
+  Diagnostics broken;                   ///< what broke a line of it
 };
 
 Report report_validation(const ValidationAnswer& answer, const Question& question);

@@ -60,6 +60,7 @@ struct TimeEstimate {
   std::vector<StageTime> stages;  ///< of a pipeline
   Seconds bubble;                 ///< that its busiest rank waits for the others
   std::string_view rule;          ///< how kernels' times become a step's, in one sentence
+  SourceMargin published;         ///< of whole runs: the interval is at least as wide
 
   /// The sums over `ops`, longest first.
   [[nodiscard]] std::vector<TimePart<OpClass>> by_class() const;

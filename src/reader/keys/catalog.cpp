@@ -224,8 +224,28 @@ constexpr Key kResidualKeys[] = {
      .required = true},
 };
 constexpr Shapes kResiduals = {table(kResidualKeys)};
+constexpr Word kToldWords[] = {{"step"}, {"reserved"}, {"device"}};
+constexpr Key kSourceKeys[] = {
+    {.name = "of", .shapes = {choice(kToldWords)}, .doc = "What is told.", .required = true},
+    {.name = "runs", .shapes = {count()}, .doc = "Runs behind the row.", .required = true},
+    {.name = "publications", .shapes = {count()}, .doc = "That they are from.", .required = true},
+    {.name = "held",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "Of the runs of sources that were left out, of the kind of source that holds fewest.",
+     .required = true},
+    {.name = "low",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "A run may be so far below what is expected.",
+     .required = true},
+    {.name = "high",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "A run may be so far above it.",
+     .required = true},
+};
+constexpr Shapes kSources = {table(kSourceKeys)};
 constexpr Key kResidualFileKeys[] = {
     {.name = "residuals", .shapes = {list(kResiduals)}, .doc = "One row a kind.", .required = true},
+    {.name = "published", .shapes = {list(kSources)}, .doc = "One row a figure.", .required = true},
 };
 
 constexpr Key kNeedKeys[] = {

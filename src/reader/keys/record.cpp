@@ -9,6 +9,8 @@ namespace {
 constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 constexpr double kMostSeconds = 1e9;
 constexpr double kMostTokens = 1e12;
+constexpr std::int64_t kFirstYear = 2012;  // of training on GPUs
+constexpr std::int64_t kLastYear = 2100;
 
 constexpr Word kOutcomes[] = {{"ok"}, {"oom"}};
 constexpr Shapes kLayerBytes = {count(0, kMostBytes)};
@@ -41,7 +43,11 @@ constexpr Key kMeasuredKeys[] = {
 
 constexpr Key kRecordKeys[] = {
     {.name = "id", .shapes = {text()}, .doc = "Name of the record.", .required = true},
-    {.name = "source", .shapes = {text()}, .doc = "What was run."},
+    {.name = "source", .shapes = {text()}, .doc = "What was run, or where it was published."},
+    {.name = "framework",
+     .shapes = {text()},
+     .doc = "Of a run that others published, as they call it."},
+    {.name = "year", .shapes = {count(kFirstYear, kLastYear)}, .doc = "In which they did."},
     {.name = "spec", .shapes = {document()}, .doc = "A spec.", .required = true},
     {.name = "measured",
      .shapes = {table(kMeasuredKeys)},
