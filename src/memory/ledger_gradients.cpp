@@ -34,6 +34,9 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
       persist_(gradients_persist(job)) {
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
     elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);
+    bytes_.push_back(bytes_of(block, elements_.back()));
+    Expr tied = elements_.back() - graph_.blocks[block].trained_parameters();
+    if (!tied.is_zero()) tied_.push_back({block, std::move(tied)});
   }
 }
 
@@ -71,8 +74,9 @@ LedgerTerm LedgerGradients::relaid() const {
           ""};
 }
 
-std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& moment) const {
-  std::vector<LedgerTerm> result = terms(site, moment, later(site, false));
+std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& moment,
+                                            const Expr& later) const {
+  std::vector<LedgerTerm> result = terms(site, moment, later);
   for (LedgerTerm& term : zero_.reducing(site, moment)) result.push_back(std::move(term));
   return result;
 }
@@ -171,19 +175,18 @@ Expr LedgerGradients::later(const Site& site, bool reduced) const {
   Expr bytes;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
     if (reduced && units_.reduces_at_end(i)) continue;
-    bytes += layer_count_.times(site.after[i]) * bytes_of(i, elements_[i]);
+    if (site.after[i] > 0) bytes += layer_count_.times(site.after[i]) * bytes_[i];
   }
   return bytes;
 }
 
 /// Elements of tied weights whose gradient waits for the embedding's, to be added to it.
 Expr LedgerGradients::waiting_elements(const Site& site) const {
-  Expr tied;
-  for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-    tied +=
-        layer_count_.times(site.after[i]) * (elements_[i] - graph_.blocks[i].trained_parameters());
+  Expr elements;
+  for (const Tied& tied : tied_) {
+    elements += layer_count_.times(site.after[tied.block]) * tied.elements;
   }
-  return tied;
+  return elements;
 }
 
 std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& moment,

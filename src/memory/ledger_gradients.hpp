@@ -49,8 +49,12 @@ class LedgerGradients {
   /// What the optimizer's step makes of those that no unit reduces.
   [[nodiscard]] LedgerTerm relaid() const;
 
-  /// At a moment of the backward pass of the site's block.
-  [[nodiscard]] std::vector<LedgerTerm> at(const Site& site, const Moment& moment) const;
+  /// Of everything after the site.
+  [[nodiscard]] Expr later(const Site& site) const { return later(site, false); }
+  /// At a moment of the backward pass of the site's block; `later` as above, which all moments of
+  /// the site share.
+  [[nodiscard]] std::vector<LedgerTerm> at(const Site& site, const Moment& moment,
+                                           const Expr& later) const;
   /// The same where all is done but what FSDP2 reduces at the end.
   [[nodiscard]] std::vector<LedgerTerm> before_the_end(const Site& site,
                                                        const Moment& moment) const;
@@ -80,6 +84,12 @@ class LedgerGradients {
   bool is_megatron_;
   bool persist_;
   std::vector<Expr> elements_;  // of each block, tied weights included
+  std::vector<Expr> bytes_;     // of these
+  struct Tied {
+    std::size_t block = 0;
+    Expr elements;
+  };
+  std::vector<Tied> tied_;  // of the blocks that have any
 };
 
 }  // namespace memest

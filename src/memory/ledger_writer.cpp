@@ -11,6 +11,7 @@
 #include "deepspeed_terms.hpp"
 #include "graph_terms.hpp"
 #include "inference_ledger.hpp"
+#include "kept_blocks.hpp"
 #include "ledger_gradients.hpp"
 #include "ledger_passes.hpp"
 #include "ledger_stages.hpp"
@@ -28,7 +29,6 @@ namespace {
 
 using Alive = std::vector<std::uint16_t>;
 
-constexpr const char* kSavedSource = "PyTorch 2.11: what autograd saves, each storage once";
 constexpr const char* kLiveSource =
     "PyTorch 2.11: locals, gradients under way and scratch of the operation";
 
@@ -45,6 +45,7 @@ class LedgerWriter {
         passes_(graph, job, plan_),
         of_blocks_(graph, options.moments),
         terms_(graph, job, options.pipeline_rank),
+        kept_(graph, passes_, layer_count_, terms_),
         units_(graph, job),
         gradients_(of_blocks_, job, units_, layer_count_),
         shared_tables_(shared_bytes(graph)),
@@ -148,17 +149,13 @@ class LedgerWriter {
       const std::int64_t dropped = again[i];
       const std::int64_t whole = site.before[i] - dropped;
       // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
-      casts += layer_count_.times(second ? whole : site.before[i]) * block.saved_cast_bytes();
+      casts += kept_.casts(i, second ? whole : site.before[i]);
       if (plan_.selects && dropped > 0) {
         add_term(alive, {"activations: kept by the list of operators", TermGroup::activations,
                          layer_count_.times(dropped) * block.selectively_kept_bytes(),
                          "torchtitan 0.2.2, activation_checkpoint.py", ""});
       }
-      if (whole == 0) continue;
-      add_term(alive,
-               {"activations: " + block.name, TermGroup::activations,
-                layer_count_.times(whole) * (passes_.kept_of(block) - block.saved_cast_bytes()),
-                kSavedSource, ""});
+      kept_.add_to(alive, i, whole);
     }
     add_term(alive, {"activations: other micro-steps in flight", TermGroup::activations,
                      stages_.in_flight(*life_, site, second),
@@ -284,10 +281,11 @@ class LedgerWriter {
     write_unit_hooks(site, second, base);
     add_terms(base,
               units_.exist() ? units_.in_backward(site) : gradients_.zero().gathered(site, true));
+    const Expr later = gradients_.later(site);
     if (passes_.run_again(site)) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
-        add_terms(alive, gradients_.at(site, moment));
+        add_terms(alive, gradients_.at(site, moment, later));
         add_term(alive, {"gradients that came to the layer", TermGroup::activations,
                          second.gradients_when_run_again, kLiveSource, ""});
         add_moment(alive, moment, site, "forward");
@@ -297,7 +295,7 @@ class LedgerWriter {
     for (const Moment& moment : second.backward) {
       Alive alive = base;
       add_term(alive, stages_.adopted(*life_, site, moment));
-      add_terms(alive, gradients_.at(site, moment));
+      add_terms(alive, gradients_.at(site, moment, later));
       add_moment(alive, moment, site, "backward");
       write_instant("backward", site, moment, std::move(alive));
     }
@@ -306,7 +304,7 @@ class LedgerWriter {
   void write_unit_hooks(const Site& site, const BlockMoments& moments, const Alive& base) {
     if (!units_.exist()) return;
     Alive before = base;
-    add_terms(before, gradients_.at(site, moments.turn));
+    add_terms(before, gradients_.at(site, moments.turn, gradients_.later(site)));
     write_hooks(site, units_.before_backward(site), moments.turn, before);
     // The whole gradients of what is reduced are the hooks' own.
     Alive after = units_.holds() ? always_ : residents();
@@ -373,6 +371,7 @@ class LedgerWriter {
   LedgerPasses passes_;
   LedgerMoments of_blocks_;
   LedgerTerms terms_;
+  KeptBlocks kept_;
   LedgerUnits units_;
   LedgerGradients gradients_;
   Alive always_;

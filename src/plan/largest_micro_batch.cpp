@@ -103,6 +103,7 @@ class MicroBatchSearch {
     const auto lowered = lower(job.model, policy_of(job, rank));
     if (!std::holds_alternative<Graph>(lowered)) return false;
     const auto& graph = std::get<Graph>(lowered);
+    if (is_beyond_replay(graph)) return false;
     const auto timeline = write_timeline(graph, job, rank);
     if (const auto* events = std::get_if<Timeline>(&timeline)) {
       const SureRun run = surely_runs(*events, job);
