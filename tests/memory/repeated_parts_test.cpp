@@ -6,10 +6,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "../../src/memory/timeline/write_timeline.hpp"
 #include "jobs.hpp"
 #include "memest/memory/step_course.hpp"
 #include "memest/memory/step_replay.hpp"
@@ -207,6 +210,79 @@ TEST_CASE("what is replayed of a job is what all of its events make", "[replay]"
     expandable.expandable_segments = true;
     check_replay(timeline, expandable, kLarge);
   }
+}
+
+template <class Value>
+Value one_of(Random& random, std::initializer_list<Value> values) {
+  return *(values.begin() + below(random, values.size()));
+}
+
+/// Over loops, wrappers and what is kept from micro-step to micro-step.
+Job drawn_job(Random& random) {
+  const std::size_t kind = below(random, 5);
+  const bool shards = kind == 4;
+  Job job = job_of(shards      ? one_of(random, {"fsdp2-bf16", "accelerate-fsdp2-bf16"})
+                   : kind == 3 ? "bf16"
+                               : one_of(random, {"bf16", "amp-bf16", "amp-fp16", "fp32", "mixed"}),
+                   one_of(random, {"adamw", "adafactor", "sgd"}));
+  const std::int64_t heads = one_of<std::int64_t>(random, {2, 4});
+  job.model = llama(one_of<std::int64_t>(random, {1, 2, 3}), 64 * heads, heads, heads, 160);
+  std::get<DecoderSpec>(job.model.architecture).tied_embeddings = below(random, 2) == 0;
+  TrainingSpec& training = *job.training;
+  training.micro_batch = one_of<std::int64_t>(random, {1, 3});
+  training.seq_len = one_of<std::int64_t>(random, {64, 128});
+  training.gradient_accumulation = one_of<std::int64_t>(random, {4, 5, 6, 8, 9, 40});
+  training.steps = one_of<std::int64_t>(random, {1, 2, 3});
+  training.hold_outputs = below(random, 3) == 0;
+  training.clip_gradients = below(random, 2) == 0;
+  if (below(random, 3) == 0) training.zero_grad = ZeroGrad::zeros;
+  if (below(random, 3) == 0) training.recompute = FullRecompute{};
+  training.implementation.loop = shards ? one_of(random, {LoopKind::plain, LoopKind::trainer})
+                                        : one_of(random, {LoopKind::plain, LoopKind::trainer,
+                                                          LoopKind::nanogpt, LoopKind::torchtitan});
+  if (kind < 3) return job;
+  job.parallelism.data = job.hardware.count = 4;
+  if (shards) {
+    job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+    job.parallelism.fsdp = FullySharded{};
+  }
+  return job;
+}
+
+/// Where they part; "" where they do not.
+std::string first_difference(const Timeline& left, const Timeline& right) {
+  if (left.events != right.events) return "events";
+  const bool spans = std::ranges::equal(left.spans, right.spans, [](const Span& a, const Span& b) {
+    return a.phase == b.phase && a.step == b.step && a.micro_step == b.micro_step &&
+           a.begin == b.begin && a.end == b.end;
+  });
+  if (!spans) return "spans";
+  const auto same = [](const Storage& a, const Storage& b) {
+    return a.bytes == b.bytes && a.stream == b.stream && a.label.holding == b.label.holding &&
+           a.label.origin == b.label.origin && a.label.phase == b.label.phase &&
+           a.label.step == b.label.step && a.label.place == b.label.place &&
+           a.label.op == b.label.op && a.label.tensor == b.label.tensor;
+  };
+  if (!std::ranges::equal(left.storages, right.storages, same)) return "storages";
+  return left.emptied_before == right.emptied_before ? "" : "when the cache is emptied";
+}
+
+TEST_CASE("micro-steps that are copied are those that the engine makes", "[timeline][property]") {
+  std::size_t written = 0;
+  for (unsigned seed = 0; seed < kDrawn; ++seed) {
+    INFO("seed " << seed);
+    Random random(seed);
+    const Job job = drawn_job(random);
+    const Graph graph = lowered(job);
+    const auto copied = write_timeline(graph, job, 0, EqualMicroSteps::copied);
+    const auto followed = write_timeline(graph, job, 0, EqualMicroSteps::followed);
+    REQUIRE(copied.index() == followed.index());
+    const auto* timeline = std::get_if<Timeline>(&copied);
+    if (timeline == nullptr) continue;
+    ++written;
+    CHECK(first_difference(*timeline, std::get<Timeline>(followed)).empty());
+  }
+  CHECK(written > kDrawn / 2);
 }
 
 TEST_CASE("a step's micro-steps repeat from the fourth on, or before", "[replay]") {

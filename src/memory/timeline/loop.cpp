@@ -96,17 +96,26 @@ void TrainingLoop::step(std::uint16_t number) {
   drop(std::exchange(batches_, {}));
 }
 
+/// From the second on they do the same: those between two that made the same events and the last,
+/// which may reduce gradients, are copied.
 void TrainingLoop::run_micro_steps() {
   const std::int64_t all = training_.gradient_accumulation;
   const std::int64_t count = std::min(all, kMostMicroSteps);
   others_.end_with_model();
+  Recorder::Mark before;
   for (std::int64_t i = 1; i <= count; ++i) {
+    const Recorder::Mark begin = recorder_.mark();
     const bool model = i + 2 == count;  // in the last one there is only what all of them leave
     if (i == count && count < all) others_.add(others_.left_by_model(), all - count);
     if (model) others_.begin_model();
     engine_.hold_gradients(reduces_last_ && i < count);
     micro_step(static_cast<std::uint16_t>(i));
     if (model) others_.end_model();
+    if (i > 2 && i + 1 < count && recorder_.repeats(before, begin)) {
+      recorder_.repeat(begin, count - 1 - i);
+      i = count - 1;
+    }
+    before = begin;
   }
 }
 

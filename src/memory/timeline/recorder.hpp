@@ -1,6 +1,7 @@
 // Writes events while counting references: a storage is freed with its last one, as in PyTorch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -9,9 +10,16 @@
 
 namespace memest {
 
+/// How micro-steps become events that are those of the one before once more.
+enum class EqualMicroSteps : std::uint8_t {
+  copied,   ///< from it
+  followed  ///< by the engine as all others: for tests
+};
+
 class Recorder {
  public:
-  explicit Recorder(Timeline& timeline) : timeline_(timeline) {}
+  explicit Recorder(Timeline& timeline, EqualMicroSteps equal = EqualMicroSteps::copied)
+      : timeline_(timeline), equal_(equal) {}
 
   /// What has been written so far.
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
@@ -24,6 +32,23 @@ class Recorder {
   void release(StorageId storage);
   [[nodiscard]] std::uint32_t references(StorageId storage) const { return references_[storage]; }
 
+  /// A place between two events.
+  struct Mark {
+    std::uint32_t event = 0;
+    StorageId storage = 0;
+    std::uint32_t span = 0;
+  };
+  [[nodiscard]] Mark mark() const;
+  /// Whether the events from `middle` to here are those from `begin` to `middle` once more, and
+  /// what both leave of their own is as much as they end of what came before: from there on a
+  /// program that does the same makes the same again.
+  [[nodiscard]] bool repeats(const Mark& begin, const Mark& middle) const;
+  /// The program makes the events from `begin` to here so many more times; what it still holds of
+  /// them is then the last time's. They are written by finish().
+  void repeat(const Mark& begin, std::int64_t times);
+  /// The timeline has all of its events.
+  void finish();
+
   /// What follows belongs to `step`, outside any phase.
   void begin_step(std::uint16_t step) { step_ = step; }
   void begin(Phase phase, std::uint16_t micro_step = 0);
@@ -32,7 +57,18 @@ class Recorder {
   void turn(Phase phase);
 
  private:
+  struct Copies {
+    Mark begin;
+    Mark end;
+    StorageId storages = 0;  ///< that one of them makes
+    std::uint32_t times = 0;
+  };
+  void write_copies(const Copies& copies, Timeline& whole) const;
+  [[nodiscard]] StorageId number_of(StorageId storage, std::size_t copies) const;
+
   Timeline& timeline_;
+  EqualMicroSteps equal_;
+  std::vector<Copies> copies_;
   std::vector<std::uint32_t> references_;
   Phase phase_ = Phase::model;
   std::uint16_t step_ = 0;

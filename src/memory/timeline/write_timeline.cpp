@@ -1,3 +1,5 @@
+#include "write_timeline.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -187,12 +189,12 @@ std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<Parame
 }
 
 /// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor.
-Timeline write_deepspeed(const Graph& graph, const Job& job) {
+Timeline write_deepspeed(const Graph& graph, const Job& job, EqualMicroSteps equal) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
-  Recorder recorder(timeline);
+  Recorder recorder(timeline, equal);
   recorder.begin(Phase::model);
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
   recorder.end();
@@ -210,6 +212,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job) {
   Engine engine(graph, order, settings, recorder);
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  recorder.finish();
   return timeline;
 }
 
@@ -256,15 +259,21 @@ std::optional<Unavailable> refusal(const Job& job) {
 
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
                                                    std::int64_t pipeline_rank) {
+  return write_timeline(graph, job, pipeline_rank, EqualMicroSteps::copied);
+}
+
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
+                                                   std::int64_t pipeline_rank,
+                                                   EqualMicroSteps equal) {
   if (auto refused = refusal(job)) return *std::move(refused);
   if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
   if (is_megatron(job)) return write_megatron(graph, job, pipeline_rank);
-  if (uses_deepspeed(job)) return write_deepspeed(graph, job);
+  if (uses_deepspeed(job)) return write_deepspeed(graph, job, equal);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   const Inventory inventory = own_inventory(graph, job);
   const ModelTensors tensors = name_model(graph, order, inventory, timeline);
-  Recorder recorder(timeline);
+  Recorder recorder(timeline, equal);
   recorder.begin(Phase::model);
   ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
   const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
@@ -300,6 +309,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     loop.run_in(*stages);
   }
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  recorder.finish();
   return timeline;
 }
 

@@ -1,0 +1,16 @@
+// The timeline with every micro-step followed, to which tests hold the one that copies equal ones.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "memest/memory/timeline.hpp"
+#include "recorder.hpp"
+
+namespace memest {
+
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
+                                                   std::int64_t pipeline_rank,
+                                                   EqualMicroSteps equal);
+
+}  // namespace memest
