@@ -76,12 +76,6 @@ Table asked_by(const PlanView& view) {
   return table;
 }
 
-template <class T, class Write>
-std::string cell(const std::variant<T, Unavailable>& value, const Write& write) {
-  const T* present = std::get_if<T>(&value);
-  return present == nullptr ? "–" : write(*present);
-}
-
 double tokens_per_second(const PlanVerdict& verdict) {
   const auto* time = std::get_if<TimeEstimate>(&verdict.time);
   return time == nullptr

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "memest/plan/search.hpp"
@@ -12,6 +13,13 @@ namespace memest {
 /// What the framework of a job splits: what the table of its plans has a column for.
 enum class Splits : std::uint8_t { data, layers };
 Splits splits_of(const Job& job);
+
+/// A cell of a value that may be missing.
+template <class T, class Write>
+std::string cell(const std::variant<T, Unavailable>& value, const Write& write) {
+  const T* present = std::get_if<T>(&value);
+  return present == nullptr ? "–" : write(*present);
+}
 
 /// "t8 p4 v2 D16 Z1": what is 1 is left out, but for the data-parallel ranks.
 std::string layout_text(const Parallelism& layout);

@@ -105,13 +105,6 @@ std::vector<std::string> settings_of(const PlanVerdict& row, const Look& look) {
   return cells;
 }
 
-/// A cell of a value that may be missing.
-template <class T, class Write>
-std::string cell(const std::variant<T, Unavailable>& value, const Write& write) {
-  const T* present = std::get_if<T>(&value);
-  return present == nullptr ? "–" : write(*present);
-}
-
 Row best_row(const PlanVerdict& verdict, const Look& look, bool first) {
   std::vector<std::string> cells = settings_of(verdict, look);
   const auto time = [&](const auto& write) { cells.push_back(cell(verdict.time, write)); };
