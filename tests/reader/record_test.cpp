@@ -51,6 +51,26 @@ TEST_CASE("a record is a spec beside what was measured of it") {
   CHECK(measured.ranks[1].observed.outcome == RunOutcome::out_of_memory);
 }
 
+TEST_CASE("a run that others published says whose framework it was and when, or neither") {
+  const auto published = [](const std::string& keys) {
+    std::string text = record(R"("step_seconds": 0.5)");
+    return records_of(text.insert(text.find("\"spec\""), keys));
+  };
+  const auto whole = published(R"("framework": "NeMo", "year": 2024, )");
+  REQUIRE(whole.ok());
+  CHECK(whole.value().front().framework == "NeMo");
+  CHECK(whole.value().front().year == 2024);
+  const auto half = published(R"("year": 2024, )");
+  REQUIRE_FALSE(half.ok());
+  CHECK(render(half.diagnostics(), {}) ==
+        "runs.jsonl:1:1: error: a published run has a framework and a year\n"
+        "  1 | {\"id\": \"a\", \"year\": 2024, \"spec\": {\"model\": \"gpt2\", \"training\": "
+        "{\"seq_len\": 128}}, \"meas...\n"
+        "    | ^\n"
+        "    = hint: write both, or neither\n");
+  CHECK_FALSE(published(R"("framework": "NeMo", "year": 24, )").ok());
+}
+
 TEST_CASE("what is null was not measured, blank lines are no records") {
   const auto records = records_of("\n" + record(R"("saved_bytes": null)") + "  \n");
   REQUIRE(records.ok());

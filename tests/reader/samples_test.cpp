@@ -117,6 +117,23 @@ TEST_CASE("numbers that are none are passed over too", "[reader]") {
   CHECK(table.diagnostics()[3].message == "'0' is no time of a kernel in seconds");
 }
 
+TEST_CASE("no product writes nvfp4, and an operand in it writes bf16 where nothing else is said",
+          "[reader]") {
+  const auto table = read_text(
+      "op,dtype,out_dtype,m,n,k,seconds\n"
+      "gemm,nvfp4,,1024,1024,1024,0.0001\n"
+      "gemm,nvfp4,nvfp4,1024,1024,1024,0.0001\n");
+  REQUIRE(table.ok());
+  REQUIRE(table.value().samples().size() == 1);
+  const auto product = std::get<MatmulShape>(table.value().samples().front().shape);
+  CHECK(product.operand == DType::fp4);
+  CHECK(product.scaling == OperandScaling::block_16);
+  CHECK(product.result == DType::bf16);
+  REQUIRE(table.diagnostics().size() == 1);
+  CHECK(table.diagnostics()[0].message == "'nvfp4' is a type of operands alone");
+  CHECK(table.diagnostics()[0].span.line == 3);
+}
+
 TEST_CASE("a grouped product is as many products as groups", "[reader]") {
   const auto table = read_text(
       "op,dtype,pass,groups,batch,m,n,k,seconds\ngrouped_gemm,bf16,wgrad,40,1,616,3072,5120,0."
