@@ -67,6 +67,24 @@ ReplayDevice tightest_device_of(const Job& job) {
   return device;
 }
 
+ReplayDevice roomiest_device_of(const Job& job) {
+  const Margin& margin = margin_of(job.margins().replay, job.recompute());
+  // The least that, with the margin taken off it, is all there is.
+  const auto with_margin = [&](Bytes whole) {
+    return whole + share_rounded_up(whole, margin.low / (1 - margin.low));
+  };
+  ReplayDevice device = replay_device_of(job);
+  if (device.limit) {
+    device.limit = with_margin(*device.limit);
+    device.total = std::max(device.total, *device.limit);
+    device.available = std::max(device.available, *device.limit);
+  } else {
+    device.available = with_margin(device.total - outside_bytes(job).low);
+    device.total = std::max(device.total, device.available);
+  }
+  return device;
+}
+
 std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job) {
   const StepReplay run = replay_steps(timeline, job.allocator, kUnlimitedDevice);
   if (run.out_of_memory) return std::nullopt;
@@ -85,7 +103,10 @@ DeviceBytes device_bytes(Bytes reserved, const Margin& margin, const OutsideByte
 }
 
 Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job) {
-  if (run.out_of_memory) return Verdict::does_not_fit;
+  if (run.out_of_memory) {
+    const StepReplay roomy = replay_steps(timeline, job.allocator, roomiest_device_of(job));
+    return roomy.out_of_memory ? Verdict::does_not_fit : Verdict::too_close_to_call;
+  }
   if (!was_pressed(run) && fits_freely(run.statistics.reserved.peak, job)) return Verdict::fits;
   const StepReplay tight = replay_steps(timeline, job.allocator, tightest_device_of(job));
   return tight.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;

@@ -28,8 +28,12 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
 /// as recorded runs reserved more than their replay.
 ReplayDevice tightest_device_of(const Job& job);
 
-/// does-not-fit exactly where the replay runs out of memory; too close to call where it would with
-/// on the device at its tightest.
+/// And at its roomiest: with the least outside the allocator, and as much more as recorded runs
+/// reserved less than their replay.
+ReplayDevice roomiest_device_of(const Job& job);
+
+/// Does not fit where the replay runs out of memory on the device at its roomiest, fits where it
+/// does not at its tightest; else too close to call.
 Verdict judge(const ReplayedSteps& steps, const Job& job);
 
 struct SureRun {

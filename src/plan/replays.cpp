@@ -69,13 +69,13 @@ Replays::RankOnGpu Replays::replay(const Step& step, RankMemory& known) {
   if (timeline == nullptr) return {};
   const StepReplay run = replay_steps(*timeline, job.allocator, replay_device_of(job));
   const Bytes reserved = run.statistics.reserved.peak;
-  if (run.out_of_memory && step.follow == Follow::to_first_refusal) {
-    return taking(Verdict::does_not_fit, reserved);
+  const Verdict verdict = judge_run(*timeline, run, job);
+  if (verdict == Verdict::does_not_fit && step.follow == Follow::to_first_refusal) {
+    return taking(verdict, reserved);
   }
   if (!was_pressed(run)) known.unpressed = reserved;
   if (!known.unpressed) known.unpressed = reserved_unpressed(*timeline, job);
   if (!known.unpressed) return {};
-  const Verdict verdict = judge_run(*timeline, run, job);
   return taking(verdict, run.out_of_memory ? *known.unpressed : reserved);
 }
 

@@ -177,8 +177,10 @@ void add_memory(const MemoryAnswer& memory, Observables& predicted) {
   predicted.reserved_peak = memory.reserved();
   predicted.device = memory.device();
   if (const ReplayedSteps* steps = memory.replayed()) predicted.phases = phases_of(*steps);
-  predicted.outcome =
-      memory.verdict == Verdict::does_not_fit ? RunOutcome::out_of_memory : RunOutcome::ok;
+  const ReplayedSteps* replayed = memory.replayed();
+  const bool ends = replayed != nullptr ? replayed->step.replay.out_of_memory.has_value()
+                                        : memory.verdict == Verdict::does_not_fit;
+  predicted.outcome = ends ? RunOutcome::out_of_memory : RunOutcome::ok;
   if (const auto* saved = std::get_if<Bytes>(&memory.saved)) {
     predicted.saved = *saved;
     predicted.saved_by_layer = memory.saved_by_layer;

@@ -174,8 +174,9 @@ std::string out_of_memory_text(const Job& job, const MemoryAnswer& answer,
 }
 
 Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
-  if (const ReplayedSteps* steps = answer.replayed();
-      steps != nullptr && steps->step.replay.out_of_memory) {
+  const ReplayedSteps* steps = answer.replayed();
+  const bool ends = steps != nullptr && steps->step.replay.out_of_memory.has_value();
+  if (ends && answer.verdict == Verdict::does_not_fit) {
     return {out_of_memory_text(job, answer, *steps), Tone::bad};
   }
   const auto [expected, low, high] = answer.of_capacity();
@@ -196,9 +197,13 @@ Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
                           capacity, too_much_text(answer), sized_text(low)),
               Tone::bad};
     case Verdict::too_close_to_call:
-      return {fmt::format("Too close to call: {} to {} of {}.", sized_text(low), sized_text(high),
-                          capacity),
-              Tone::uncertain};
+      return {
+          fmt::format(
+              "Too close to call: {} to {} of {}{}.", sized_text(low), sized_text(high), capacity,
+              ends ? "; as expected it runs out in " +
+                         moment_of_event(steps->step, steps->step.replay.out_of_memory->event)
+                   : ""),
+          Tone::uncertain};
   }
   unreachable("a verdict beyond the enum");
 }
