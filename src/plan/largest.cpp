@@ -1,10 +1,13 @@
 #include "memest/plan/largest.hpp"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
+#include "search_forms.hpp"
 
 namespace memest {
 namespace {
@@ -37,9 +40,37 @@ bool grow(Job& job, Growth growth, std::int64_t value) {
   unreachable("everything that grows has its key");
 }
 
+/// Closed forms for all GPU types and counts: of each value of what grows, but for the micro-batch,
+/// of which they have a letter.
+class FormsOfValues {
+ public:
+  explicit FormsOfValues(Growth growth) : growth_(growth) {}
+
+  /// `job` has that value.
+  LayoutForms& of(const Job& job, std::int64_t value) {
+    auto& entry = entries_[growth_ == Growth::micro_batch ? 0 : value];
+    if (!entry) entry = std::make_unique<Entry>(job);
+    return entry->forms;
+  }
+
+ private:
+  struct Entry {
+    explicit Entry(const Job& of)
+        : job(of), recomputes(recompute_choices(job)), forms(job, recomputes) {}
+
+    Job job;
+    std::vector<Recompute> recomputes;
+    LayoutForms forms;
+  };
+
+  Growth growth_;
+  std::map<std::int64_t, std::unique_ptr<Entry>> entries_;
+};
+
 class LargestSearch {
  public:
-  LargestSearch(const PlanRequest& request, Growth growth) : request_(request), growth_(growth) {}
+  LargestSearch(const PlanRequest& request, Growth growth, FormsOfValues& forms)
+      : request_(request), growth_(growth), forms_(forms) {}
 
   /// The closed form finds where to begin; the answer is where the replay's verdict turns.
   Largest answer(std::size_t gpu, std::int64_t gpus) {
@@ -101,7 +132,8 @@ class LargestSearch {
       largest_.plan = Unavailable{"only models of equal layers grow"};
       return false;
     }
-    PlanAnswer answer = search_plans(request);
+    PlanAnswer answer = request.job.training ? search_plans(request, forms_.of(request.job, value))
+                                             : search_plans(request);
     if (const auto* reason = std::get_if<Unavailable>(&answer.unavailable)) {
       beyond_ = largest_.value == 0;
       if (beyond_) largest_.plan = *reason;
@@ -120,6 +152,7 @@ class LargestSearch {
 
   const PlanRequest& request_;
   Growth growth_;
+  FormsOfValues& forms_;
   Largest largest_;
   bool beyond_ = false;  ///< nothing of the kind can be searched
 };
@@ -127,10 +160,11 @@ class LargestSearch {
 }  // namespace
 
 std::vector<Largest> find_largest(const PlanRequest& request, Growth growth) {
+  FormsOfValues forms(growth);
   std::vector<Largest> answers;
   for (std::size_t gpu = 0; gpu < request.gpus.size(); ++gpu) {
     for (const std::int64_t count : request.counts) {
-      answers.push_back(LargestSearch(request, growth).answer(gpu, count));
+      answers.push_back(LargestSearch(request, growth, forms).answer(gpu, count));
     }
   }
   return answers;

@@ -15,6 +15,7 @@
 #include "memest/diag/expect.hpp"
 #include "ranking.hpp"
 #include "rows.hpp"
+#include "search_forms.hpp"
 
 namespace memest {
 namespace {
@@ -24,10 +25,11 @@ constexpr const char* kTooLate = "too slow for the deadline";
 
 class PlanSearch {
  public:
-  explicit PlanSearch(const PlanRequest& request)
+  /// `forms`: null where the search makes its own.
+  PlanSearch(const PlanRequest& request, LayoutForms* forms)
       : request_(request),
         recomputes_(recompute_choices(request.job)),
-        forms_(request.job, recomputes_),
+        forms_(forms != nullptr ? *forms : own_forms_.emplace(request.job, recomputes_)),
         times_(request.job, recomputes_),
         describer_(request),
         row_maker_(request, recomputes_, describer_) {
@@ -165,7 +167,8 @@ class PlanSearch {
 
   const PlanRequest& request_;
   std::vector<Recompute> recomputes_;
-  LayoutForms forms_;
+  std::optional<LayoutForms> own_forms_;
+  LayoutForms& forms_;
   LayoutTimes times_;
   Describer describer_;
   RowMaker row_maker_;
@@ -190,15 +193,21 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
   return std::nullopt;
 }
 
-}  // namespace
-
-PlanAnswer search_plans(const PlanRequest& request) {
+PlanAnswer answer_of(const PlanRequest& request, LayoutForms* forms) {
   if (auto reason = refusal_of(request)) {
     PlanAnswer answer;
     answer.unavailable = *std::move(reason);
     return answer;
   }
-  return PlanSearch(request).answer();
+  return PlanSearch(request, forms).answer();
+}
+
+}  // namespace
+
+PlanAnswer search_plans(const PlanRequest& request) { return answer_of(request, nullptr); }
+
+PlanAnswer search_plans(const PlanRequest& request, LayoutForms& forms) {
+  return answer_of(request, &forms);
 }
 
 }  // namespace memest
