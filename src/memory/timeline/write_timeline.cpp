@@ -282,6 +282,10 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   place_model({job, graph, inventory, order}, tensors, placement, recorder);
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
+  const LoopHabits& habits = habits_of(job);
+  // Trainer._inner_training_loop: free_memory() stands before _prepare_for_training(), which wraps.
+  const auto here = [&timeline] { return static_cast<std::uint32_t>(timeline.events.size()); };
+  if (habits.empties_cache && has_ddp(job)) timeline.emptied_before = here();
   const Wrapper wrapper = wrapper_of({job, graph, inventory, order}, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(job, wrapper.hooks.get());
@@ -293,14 +297,11 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
     return timeline;
   }
-  const LoopHabits& habits = habits_of(job);
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (job.parallelism.shards_flat()) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
                          device_of(job.hardware.gpu), recorder);
-  if (habits.empties_cache) {
-    timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
-  }
+  if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();
   optimizer.construct();
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   std::optional<PipelineStages> stages;
