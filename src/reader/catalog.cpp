@@ -40,11 +40,10 @@ bool lists_alias(std::string_view text, std::string_view alias) {
 
 /// Every file of a folder, through `read`.
 template <class T>
-std::vector<T> all_of_folder(std::string_view folder, std::span<const Key> keys,
-                             T (*read)(const Value&)) {
+std::vector<T> all_of_folder(std::string_view folder, T (*read)(const Value&)) {
   std::vector<T> all;
   for (const std::string& name : catalog_names(folder)) {
-    all.push_back(read(read_embedded(std::string(folder) + "/" + name + ".yaml", keys)));
+    all.push_back(read(read_embedded(std::string(folder) + "/" + name + ".yaml")));
   }
   return all;
 }
@@ -52,7 +51,7 @@ std::vector<T> all_of_folder(std::string_view folder, std::span<const Key> keys,
 /// Slugs and aliases, for suggestions.
 std::vector<std::string> all_gpu_names() {
   std::vector<std::string> names = catalog_names("gpus");
-  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_file_keys(), gpu_of)) {
+  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_of)) {
     names.insert(names.end(), gpu.aliases.begin(), gpu.aliases.end());
   }
   return names;
@@ -91,7 +90,7 @@ class MeasuredGpus {
     std::vector<GpuSpec> measured;
     for (const std::string& slug : catalog_names("gpus")) {
       if (find_embedded("gpus/" + slug + std::string(kProfileSuffix)) == nullptr) continue;
-      measured.push_back(gpu_of(read_embedded("gpus/" + slug + ".yaml", gpu_file_keys())));
+      measured.push_back(gpu_of(read_embedded("gpus/" + slug + ".yaml")));
     }
     return measured;
   }
@@ -241,8 +240,7 @@ Checked<GpuSpec> find_gpu(const std::string& written) {
     }
   }
   const std::string path = "gpus/" + slug + ".yaml";
-  if (find_embedded(path) != nullptr)
-    return gpu_with_profiles(read_embedded(path, gpu_file_keys()));
+  if (find_embedded(path) != nullptr) return gpu_with_profiles(read_embedded(path));
   const std::string hint = suggestion(name, all_gpu_names());
   return error_at({}, "unknown GPU " + quoted(written),
                   hint.empty() ? "`memest gpus` lists what is known" : hint);
@@ -254,26 +252,20 @@ Checked<GpuSpec> gpu_of_profile(const GpuProfile& profile) {
 }
 
 Checked<Recipe> find_recipe(const std::string& name) {
-  return read_named(find_in_catalog("recipes", name, recipe_file_keys()), recipe_of);
+  return read_named(find_in_catalog("recipes", name), recipe_of);
 }
 
 Checked<Optimizer> find_optimizer(const std::string& name) {
-  return read_named(find_in_catalog("optimizers", name, optimizer_file_keys()), optimizer_of);
+  return read_named(find_in_catalog("optimizers", name), optimizer_of);
 }
 
-std::vector<GpuSpec> all_gpus() {
-  return all_of_folder("gpus", gpu_file_keys(), gpu_with_profiles);
-}
-std::vector<Recipe> all_recipes() {
-  return all_of_folder("recipes", recipe_file_keys(), recipe_of);
-}
-std::vector<Optimizer> all_optimizers() {
-  return all_of_folder("optimizers", optimizer_file_keys(), optimizer_of);
-}
+std::vector<GpuSpec> all_gpus() { return all_of_folder("gpus", gpu_with_profiles); }
+std::vector<Recipe> all_recipes() { return all_of_folder("recipes", recipe_of); }
+std::vector<Optimizer> all_optimizers() { return all_of_folder("optimizers", optimizer_of); }
 
 std::vector<Price> all_prices() {
   std::vector<Price> prices;
-  const Value file = read_embedded(kPriceList, price_file_keys());
+  const Value file = read_embedded(kPriceList);
   for (const Value& row : file.find("prices")->items) prices.push_back(price_of(row));
   return prices;
 }

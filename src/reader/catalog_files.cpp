@@ -9,25 +9,22 @@
 
 namespace memest {
 
-Value read_embedded(std::string_view path, std::span<const Key> keys) {
+Value read_embedded(std::string_view path) {
   const EmbeddedFile* embedded = find_embedded(path);
   expect(embedded != nullptr, "an embedded file that is not there");
-  Value file = embedded_value(*embedded, "configs/" + std::string(path));
-  Diagnostics faults;
-  check_table(file, keys, file.span, faults);
-  if (!faults.empty()) {
-    const Diagnostic& first = faults.front();
-    const std::string sentence = first.span.source->name + ":" + std::to_string(first.span.line) +
-                                 ": " + first.message;
-    expect(false, sentence.c_str());
-  }
-  return file;
+  return embedded_value(*embedded, "configs/" + std::string(path));
 }
 
-Checked<Value> find_in_catalog(std::string_view folder, const std::string& name,
-                               std::span<const Key> keys) {
+Diagnostics faults_of_embedded(std::string_view path, std::span<const Key> keys) {
+  const Value file = read_embedded(path);
+  Diagnostics faults;
+  check_table(file, keys, file.span, faults);
+  return faults;
+}
+
+Checked<Value> find_in_catalog(std::string_view folder, const std::string& name) {
   const std::string path = std::string(folder) + "/" + name + ".yaml";
-  if (find_embedded(path) != nullptr) return read_embedded(path, keys);
+  if (find_embedded(path) != nullptr) return read_embedded(path);
   const std::string kind(folder.substr(0, folder.size() - 1));
   const std::string hint = suggestion(name, catalog_names(folder));
   return error_at({}, "unknown " + kind + " " + quoted(name),

@@ -1,5 +1,5 @@
-// The files of configs/ as trees. That an embedded file is well formed is our affair, so a mistake
-// in one is an InternalError.
+// The files of configs/ as trees. That an embedded file is well formed is our affair: a test holds
+// every one to its keys, so that no look-up has to.
 #pragma once
 
 #include <span>
@@ -14,12 +14,13 @@
 
 namespace memest {
 
-/// The tree of the embedded file `path`, checked against `keys`.
-Value read_embedded(std::string_view path, std::span<const Key> keys);
+/// The tree of the embedded file `path`.
+Value read_embedded(std::string_view path);
+/// What is wrong in it by `keys`: nothing.
+Diagnostics faults_of_embedded(std::string_view path, std::span<const Key> keys);
 
 /// Embedded file of `folder` by its name, or the diagnostic that names the nearest one.
-Checked<Value> find_in_catalog(std::string_view folder, const std::string& name,
-                               std::span<const Key> keys);
+Checked<Value> find_in_catalog(std::string_view folder, const std::string& name);
 
 std::string text_at(const Value& table, std::string_view key);
 bool flag_at(const Value& table, std::string_view key);

@@ -25,8 +25,7 @@ Ceiling ceiling_of(const Value& row) {
 }  // namespace
 
 std::vector<Ceiling> find_ceilings(const std::string& gpu_slug) {
-  std::vector<Ceiling> all =
-      entries_of(read_embedded(kCeilings, ceiling_file_keys()), "ceilings", ceiling_of);
+  std::vector<Ceiling> all = entries_of(read_embedded(kCeilings), "ceilings", ceiling_of);
   std::erase_if(all, [&gpu_slug](const Ceiling& ceiling) { return ceiling.gpu != gpu_slug; });
   return all;
 }

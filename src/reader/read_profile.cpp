@@ -230,7 +230,7 @@ Checked<GpuProfile> read_profile_file(const std::string& path) {
 std::optional<GpuProfile> find_profile(const std::string& gpu_slug) {
   const std::string path = "gpus/" + gpu_slug + std::string(kProfileSuffix);
   if (find_embedded(path) == nullptr) return std::nullopt;
-  return profile_of(read_embedded(path, profile_keys()));
+  return profile_of(read_embedded(path));
 }
 
 }  // namespace memest

@@ -119,7 +119,7 @@ std::string write_residuals(const std::vector<Margin>& margins, const SourceMarg
 
 SourceMargins find_source_margins() {
   SourceMargins found;
-  const Value file = read_embedded(kFile, residual_file_keys());
+  const Value file = read_embedded(kFile);
   for (const Value& row : file.find("published")->items) {
     const auto known =
         std::find_if(kSourceRows.begin(), kSourceRows.end(),
@@ -171,7 +171,7 @@ ScaledMargins find_margins(const Implementation& implementation, bool mixture) {
   const bool compiled = implementation.compile != CompileScope::off;
   ScaledMargins found;
   MethodMargins& unrecorded = found[static_cast<std::size_t>(RunScale::unrecorded)];
-  const Value file = read_embedded(kFile, residual_file_keys());
+  const Value file = read_embedded(kFile);
   for (const Value& row : file.find("residuals")->items) {
     const Margin margin = margin_of_row(row);
     if (margin.scale == RunScale::several_gpus && !margin.compiled) widen(unrecorded, margin);
