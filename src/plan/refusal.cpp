@@ -73,7 +73,8 @@ void add_splits(const Job& job, std::vector<Change>& changes) {
     const std::vector<Parallelism> legal = layout_choices(job, job.hardware.count);
     const bool is_legal = std::ranges::any_of(legal, [&](const Parallelism& other) {
       return other.tensor == split.tensor && other.pipeline == split.pipeline &&
-             other.context == split.context && other.virtual_stages == split.virtual_stages;
+             other.context == split.context && other.virtual_stages == split.virtual_stages &&
+             other.expert == split.expert && other.whole_experts() == split.whole_experts();
     });
     if (!is_legal) return;
     changes.push_back(

@@ -124,4 +124,16 @@ TEST_CASE("a formula that is cut is written out by -v") {
   CHECK_THAT(whole, !ContainsSubstring("…"));
 }
 
+TEST_CASE("a search of seconds says how far it is, where standard error is a terminal") {
+  const std::string search =
+      "memest plan deepseek-v3 --gpus 64 --gpu h100 --set training.implementation=megatron "
+      "--set training.precision=megatron --threads 1";
+  const std::string with_progress = screen_of(search + " > /dev/null", 80);
+  CHECK_THAT(with_progress, ContainsSubstring("layouts tried, "));
+  CHECK_THAT(with_progress, ContainsSubstring("candidates replayed"));
+  // The line that it stands on is wiped when the answer comes.
+  CHECK(with_progress.ends_with(std::string(79, ' ') + '\r'));
+  CHECK_THAT(screen_of(search + " 2> /dev/null", 80), !ContainsSubstring("layouts tried"));
+}
+
 }  // namespace memest
