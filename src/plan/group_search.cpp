@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 namespace memest {
@@ -35,6 +36,7 @@ class GroupSearch {
         try_batches(layout, recompute, batches);
       }
     }
+    find_nearest();
     if (group_.candidates > 0) group_.unavailable = {};
     if (too_large_ > 0) group_.refused[kDoesNotFit] = too_large_;
     if (too_large_for_host_ > 0) group_.refused[kHostTooSmall] = too_large_for_host_;
@@ -87,19 +89,16 @@ class GroupSearch {
   /// False: it does not fit the device, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
     candidate.number = group_.candidates;
+    if (exceeds_by_states(candidate)) {
+      ++group_.candidates;
+      ++too_large_;
+      hopeless_.push_back(candidate);
+      return false;
+    }
     const RankForms& forms = forms_of(candidate);
     if (!forms.exist) return true;
     ++group_.candidates;
-    const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch,
-                                           outside_of(candidate.layout.shard_ranks()));
-    candidate.verdict = judge(peak, capacity_);
-    const auto within = [&](Bytes bytes, Bytes outside) {
-      return capacity_.allocator_limit ? bytes - outside : bytes;
-    };
-    candidate.device = within(peak.device(), peak.outside);
-    candidate.low = within(peak.low(), peak.outside_low);
-    candidate.high = within(peak.high(), peak.outside_high);
-    candidate.filled = candidate.device / capacity_.bytes;
+    evaluate(candidate, forms);
     const bool fits_device = candidate.verdict != Verdict::does_not_fit;
     if (candidate.layout.offload.any()) hold_to_host(candidate);
     if (candidate.verdict == Verdict::does_not_fit) {
@@ -112,6 +111,41 @@ class GroupSearch {
     add_to_fastest(candidate);
     add_to_front(candidate.verdict == Verdict::fits ? fitting_ : close_, candidate);
     return true;
+  }
+
+  /// Weights, states and gradients alone do not fit: the forms of a step need not be made to know.
+  bool exceeds_by_states(Evaluated& candidate) {
+    const RankForms& floors = floors_of(candidate);
+    if (!floors.exist) return false;
+    evaluate(candidate, floors);
+    return candidate.verdict == Verdict::does_not_fit;
+  }
+
+  /// Of the hopeless those that may lack less than the nearest of the others, the least states
+  /// first.
+  void find_nearest() {
+    std::ranges::stable_sort(hopeless_, {}, &Evaluated::filled);
+    for (Evaluated& candidate : hopeless_) {
+      if (group_.nearest && candidate.filled > group_.nearest->filled) return;
+      enter(candidate.layout);
+      hosts_ = {};
+      evaluate(candidate, forms_of(candidate));
+      if (candidate.layout.offload.any()) hold_to_host(candidate);
+      keep_nearest(candidate);
+    }
+  }
+
+  void evaluate(Evaluated& candidate, const RankForms& forms) {
+    const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch,
+                                           outside_of(candidate.layout.shard_ranks()));
+    candidate.verdict = judge(peak, capacity_);
+    const auto within = [&](Bytes bytes, Bytes outside) {
+      return capacity_.allocator_limit ? bytes - outside : bytes;
+    };
+    candidate.device = within(peak.device(), peak.outside);
+    candidate.low = within(peak.low(), peak.outside_low);
+    candidate.high = within(peak.high(), peak.outside_high);
+    candidate.filled = candidate.device / capacity_.bytes;
   }
 
   /// In order, each once.
@@ -169,6 +203,19 @@ class GroupSearch {
     return entry->second;
   }
 
+  const RankForms& floors_of(const Evaluated& candidate) {
+    const Parallelism& layout = candidate.layout;
+    const LocalKey key{forms_number_, candidate.batch.micro_batch,
+                       steps_of_form(job_, layout, candidate.batch),
+                       static_cast<std::int64_t>(candidate.recompute)};
+    const auto [entry, is_new] = floors_.try_emplace(key);
+    if (is_new) {
+      entry->second =
+          space_.forms.floors_of(device_.of, layout, candidate.batch, candidate.recompute);
+    }
+    return entry->second;
+  }
+
   void note_refusal(const Evaluated& candidate) {
     const Lowered& lowered =
         space_.forms.graph_of(device_.of, candidate.layout, candidate.batch.micro_batch);
@@ -215,7 +262,9 @@ class GroupSearch {
 
   /// Where the host lacks as much of either the one of them that takes less of the device.
   void keep_nearest(const Evaluated& candidate) {
-    const auto lacks = [](const Evaluated& one) { return std::pair(one.filled, one.device); };
+    const auto lacks = [](const Evaluated& one) {
+      return std::tuple(one.filled, one.device, one.number);
+    };
     if (!group_.nearest || lacks(candidate) < lacks(*group_.nearest)) group_.nearest = candidate;
   }
 
@@ -253,6 +302,8 @@ class GroupSearch {
   std::map<LayoutForms::FormsKey, std::int64_t> forms_numbers_;
   std::map<LayersKey, std::int64_t> times_numbers_;
   std::map<LocalKey, RankForms> forms_;
+  std::map<LocalKey, RankForms> floors_;
+  std::vector<Evaluated> hopeless_;  ///< by their states alone
   std::map<TimeKey, const PricedModel*> models_;
   std::vector<Evaluated> fastest_;  ///< of those admitted
   /// Those that fit, or that are too close to call: by time, each later one with less memory.

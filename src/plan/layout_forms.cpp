@@ -4,6 +4,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/memory/host_memory.hpp"
+#include "memest/memory/state_ledger.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 
@@ -202,30 +203,38 @@ const Lowered& LayoutForms::graph_of(const DeviceOfSearch& device, const Paralle
 }
 
 const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                     const BatchChoice& batch,
-                                     std::pair<StagePlace, std::size_t> place_and_recompute) {
-  const auto [place, recompute] = place_and_recompute;
+                                     const BatchChoice& batch, StagePlace place,
+                                     std::pair<std::size_t, Content> what) {
+  const auto [recompute, content] = what;
   const Lowered& lowered =
       graph_of(key_of(device, layout, part_of(layout, place)), device, layout, batch.micro_batch);
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return nullptr;
   Parallelism shared = layout_of_form(layout);
   std::int64_t micro_steps = steps_of_form(job_, layout, batch);
-  const FormKey key{&lowered, memest::key_of(shared), rank_at(place, shared), micro_steps,
-                    recompute};
+  const FormKey key{
+      &lowered, memest::key_of(shared), rank_at(place, shared), micro_steps, recompute, content};
   return &forms_.at(key, [&] {
     // Several are as many as an interleaved pipeline of these ranks deals.
     if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
     Job job = job_for(device, shared, {graph->sizes.at(Symbol::micro_batch), micro_steps});
     job.training->recompute = recomputes_[recompute];
-    return make_form(*graph, job, key.rank);
+    return make_form(*graph, job, key);
   });
 }
 
-RankForm LayoutForms::make_form(const Graph& graph, const Job& job, std::int64_t rank) {
+RankForm LayoutForms::make_form(const Graph& graph, const Job& job, const FormKey& key) {
+  if (key.content == Content::states) {
+    return rank_form(graph, write_state_ledger(graph, job, key.rank));
+  }
   const auto& moments = moments_.at(&graph, [&] { return std::make_unique<GraphMoments>(graph); });
-  const Ledger ledger = write_ledger(
-      graph, job, {.pipeline_rank = rank, .scope = LedgerScope::layouts, .moments = moments.get()});
+  return rank_form(graph, write_ledger(graph, job,
+                                       {.pipeline_rank = key.rank,
+                                        .scope = LedgerScope::layouts,
+                                        .moments = moments.get()}));
+}
+
+RankForm LayoutForms::rank_form(const Graph& graph, const Ledger& ledger) const {
   const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
   RankForm made{.form = StageForm(ledger),
                 .ends = bound(Symbol::parameters),
@@ -244,10 +253,20 @@ RankForm LayoutForms::make_form(const Graph& graph, const Job& job, std::int64_t
 
 RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                                 const BatchChoice& batch, std::size_t recompute) {
+  return forms_of(device, layout, batch, {recompute, Content::step});
+}
+
+RankForms LayoutForms::floors_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                 const BatchChoice& batch, std::size_t recompute) {
+  return forms_of(device, layout, batch, {recompute, Content::states});
+}
+
+RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                const BatchChoice& batch, std::pair<std::size_t, Content> what) {
   RankForms forms;
   for (const StagePlace place : kStagePlaces) {
     if (!may_take_most(place, layout, alike_)) continue;
-    const RankForm* form = form_of(device, layout, batch, {place, recompute});
+    const RankForm* form = form_of(device, layout, batch, place, what);
     forms.at[static_cast<std::size_t>(place)] = form;
     forms.exist = form != nullptr;
   }

@@ -90,6 +90,9 @@ class LayoutForms {
   /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);
+  /// The same of states alone: no peak of those forms is lower.
+  RankForms floors_of(const DeviceOfSearch& device, const Parallelism& layout,
+                      const BatchChoice& batch, std::size_t recompute);
   /// What a rank of a layout that offloads takes of its host; it has a graph.
   Bytes host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
                       const BatchChoice& batch);
@@ -126,6 +129,10 @@ class LayoutForms {
     std::mutex mutex;
     std::deque<Lowered> distinct;
   };
+  enum class Content : std::uint8_t {
+    step,   ///< every moment of a step
+    states  ///< what lies there whatever is computed, in a hundredth of the time
+  };
   /// What a form is made from, and nothing else: whoever asks first makes the same.
   struct FormKey {
     const Lowered* graph = nullptr;
@@ -133,6 +140,7 @@ class LayoutForms {
     std::int64_t rank = 0;
     std::int64_t micro_steps = 1;
     std::size_t recompute = 0;
+    Content content = Content::step;
 
     auto operator<=>(const FormKey&) const = default;
   };
@@ -140,7 +148,8 @@ class LayoutForms {
   /// The layout that stands for all those that share the forms of `layout`: what the forms have
   /// letters for (replicas, and of layers that are alike the stages) is the same in it.
   [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
-  RankForm make_form(const Graph& graph, const Job& job, std::int64_t rank);
+  RankForm make_form(const Graph& graph, const Job& job, const FormKey& key);
+  [[nodiscard]] RankForm rank_form(const Graph& graph, const Ledger& ledger) const;
   /// Graph, data-parallel ranks, ZeRO stage, FSDP's replicas, offload, several micro-steps.
   using HostKey = std::tuple<const Lowered*, std::int64_t, ZeroStage, std::int64_t,
                              std::pair<bool, bool>, bool>;
@@ -153,9 +162,11 @@ class LayoutForms {
                                 const Part& part) const;
   const Lowered& graph_of(const GraphKey& key, const DeviceOfSearch& device,
                           const Parallelism& layout, std::int64_t micro_batch);
+  RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                     const BatchChoice& batch, std::pair<std::size_t, Content> what);
   const RankForm* form_of(const DeviceOfSearch& device, const Parallelism& layout,
-                          const BatchChoice& batch,
-                          std::pair<StagePlace, std::size_t> place_and_recompute);
+                          const BatchChoice& batch, StagePlace place,
+                          std::pair<std::size_t, Content> what);
 
   const Job& job_;
   const std::vector<Recompute>& recomputes_;

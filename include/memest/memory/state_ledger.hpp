@@ -1,0 +1,16 @@
+// What a rank holds whatever it computes: the least that its memory can be.
+#pragma once
+
+#include <cstdint>
+
+#include "memest/graph/graph.hpp"
+#include "memest/memory/ledger.hpp"
+
+namespace memest {
+
+/// Weights, master copies and optimizer states with, where the optimizer's step has them all, the
+/// gradients: one instant, which is never above the peak of write_ledger() of the same job, graph
+/// and rank. For layouts, as LedgerScope::layouts. The job trains. Throws OverflowError.
+Ledger write_state_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank);
+
+}  // namespace memest
