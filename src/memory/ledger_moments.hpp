@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "memest/memory/graph_moments.hpp"
 #include "moments.hpp"
@@ -22,6 +23,7 @@ class LedgerMoments {
   const Graph& graph_;
   std::unique_ptr<GraphMoments> own_;
   GraphMoments* shared_;
+  mutable std::vector<GraphMoments::OfBlock*> of_blocks_;  ///< of the graph; null: not asked yet
 };
 
 }  // namespace memest

@@ -227,11 +227,10 @@ RankForm LayoutForms::make_form(const Graph& graph, const Job& job, const FormKe
   if (key.content == Content::states) {
     return rank_form(graph, write_state_ledger(graph, job, key.rank));
   }
-  const auto& moments = moments_.at(&graph, [&] { return std::make_unique<GraphMoments>(graph); });
-  return rank_form(graph, write_ledger(graph, job,
-                                       {.pipeline_rank = key.rank,
-                                        .scope = LedgerScope::layouts,
-                                        .moments = moments.get()}));
+  return rank_form(
+      graph, write_ledger(
+                 graph, job,
+                 {.pipeline_rank = key.rank, .scope = LedgerScope::layouts, .moments = &moments_}));
 }
 
 RankForm LayoutForms::rank_form(const Graph& graph, const Ledger& ledger) const {

@@ -174,7 +174,7 @@ class LayoutForms {
   std::mutex variants_mutex_;
   std::map<GraphKey, Variants> variants_;
   Memo<std::pair<GraphKey, std::int64_t>, const Lowered*> graphs_;  ///< by micro-batch too
-  Memo<const Graph*, std::unique_ptr<GraphMoments>> moments_;
+  GraphMoments moments_;
   Memo<FormKey, RankForm> forms_;
   Memo<HostKey, Bytes> hosts_;
 };

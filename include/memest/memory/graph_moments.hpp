@@ -1,5 +1,4 @@
-// What ledgers over one graph share: what is alive while each of its operations runs. It depends on
-// the graph alone, so a search works it out once for all recomputes, shards and pipelines.
+// What is alive at the moments of blocks, kept for all the ledgers that ask for them.
 #pragma once
 
 #include <memory>
@@ -8,17 +7,20 @@
 
 namespace memest {
 
+/// Graphs of one model under many layouts have most blocks in common: equal blocks share theirs,
+/// whichever graph they stand in. Several threads may ask at once.
 class GraphMoments {
  public:
-  /// `graph` outlives this.
-  explicit GraphMoments(const Graph& graph);
+  GraphMoments();
   ~GraphMoments();
   GraphMoments(const GraphMoments&) = delete;
   GraphMoments& operator=(const GraphMoments&) = delete;
 
  private:
   friend class LedgerMoments;
+  struct OfBlock;
   struct Made;
+
   std::unique_ptr<Made> made_;
 };
 
