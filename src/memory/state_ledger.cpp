@@ -1,5 +1,6 @@
 #include "memest/memory/state_ledger.hpp"
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,8 @@ bool steps_with_all_gradients(const Job& job) {
 
 }  // namespace
 
-Ledger write_state_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
-  LedgerTerms terms(graph, job, pipeline_rank);
+Ledger write_state_ledger(const Graph& graph, const Job& job, const LedgerOptions& options) {
+  LedgerTerms terms(graph, job, options.pipeline_rank);
   std::vector<std::uint16_t> alive;
   const auto add = [&](LedgerTerm term) {
     if (!term.formula.is_zero()) alive.push_back(terms.add(std::move(term)));
@@ -34,7 +35,7 @@ Ledger write_state_ledger(const Graph& graph, const Job& job, std::int64_t pipel
   terms.instant("states", "states", std::move(alive));
   OutsideTerms outside = outside_terms(job);
   for (LedgerTerm& term : outside.terms) terms.outside(std::move(term));
-  Ledger ledger = std::move(terms).take(LedgerScope::layouts);
+  Ledger ledger = std::move(terms).take(options.scope);
   ledger.outside_low = outside.low;
   ledger.outside_high = outside.high;
   ledger.margin = margin_of(job.margins().closed_form, job.training->recompute);

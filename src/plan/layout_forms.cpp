@@ -225,7 +225,9 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
 
 RankForm LayoutForms::make_form(const Graph& graph, const Job& job, const FormKey& key) {
   if (key.content == Content::states) {
-    return rank_form(graph, write_state_ledger(graph, job, key.rank));
+    return rank_form(
+        graph,
+        write_state_ledger(graph, job, {.pipeline_rank = key.rank, .scope = LedgerScope::layouts}));
   }
   return rank_form(
       graph, write_ledger(

@@ -1,8 +1,6 @@
 // What a rank holds whatever it computes: the least that its memory can be.
 #pragma once
 
-#include <cstdint>
-
 #include "memest/graph/graph.hpp"
 #include "memest/memory/ledger.hpp"
 
@@ -10,7 +8,7 @@ namespace memest {
 
 /// Weights, master copies and optimizer states with, where the optimizer's step has them all, the
 /// gradients: one instant, which is never above the peak of write_ledger() of the same job, graph
-/// and rank. For layouts, as LedgerScope::layouts. The job trains. Throws OverflowError.
-Ledger write_state_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank);
+/// and options. The job trains. Throws OverflowError.
+Ledger write_state_ledger(const Graph& graph, const Job& job, const LedgerOptions& options);
 
 }  // namespace memest
