@@ -15,7 +15,7 @@ bool RowMaker::is_late(const Evaluated& candidate) const {
   return goal && goal->within && candidate.seconds_per_token * goal->tokens > goal->within->value();
 }
 
-Row RowMaker::outline(const Group& group) const {
+GroupRow RowMaker::outline(const Group& group) const {
   auto shown = group.admitted.begin();
   if (request_.finalists == 0) {
     shown = std::ranges::find(group.admitted, Verdict::fits, &Evaluated::verdict);
@@ -23,7 +23,7 @@ Row RowMaker::outline(const Group& group) const {
       shown = std::ranges::min_element(group.admitted, {}, &Evaluated::high);
     }
   }
-  Row row{.answers = shown != group.admitted.end(), .final = false, .verdict = {}};
+  GroupRow row{.answers = shown != group.admitted.end(), .final = false, .verdict = {}};
   if (row.answers) {
     row.verdict = describer_.outline(*shown, group, recomputes_);
     if (is_late(*shown)) refuse_late(row);
@@ -35,7 +35,7 @@ Row RowMaker::outline(const Group& group) const {
   return row;
 }
 
-Row RowMaker::replayed(const Group& group) const {
+GroupRow RowMaker::replayed(const Group& group) const {
   const Evaluated* pressed = nullptr;
   const Evaluated* closest = nullptr;
   Bytes closest_high;
@@ -72,19 +72,19 @@ Row RowMaker::replayed(const Group& group) const {
   return refusal(group);
 }
 
-Row RowMaker::answer(const Evaluated& candidate, const Group& group) const {
-  Row row{.answers = true, .final = true, .verdict = describe(candidate, group)};
+GroupRow RowMaker::answer(const Evaluated& candidate, const Group& group) const {
+  GroupRow row{.answers = true, .final = true, .verdict = describe(candidate, group)};
   if (is_late(candidate)) refuse_late(row);
   return row;
 }
 
 /// The candidate that needs least by the closed form, and how much that is by its replay.
-Row RowMaker::refusal(const Group& group) const {
+GroupRow RowMaker::refusal(const Group& group) const {
   const Evaluated* least = group.nearest ? &*group.nearest : nullptr;
   for (const Evaluated& candidate : group.admitted) {
     if (least == nullptr || candidate.device < least->device) least = &candidate;
   }
-  Row row{.answers = false, .final = true, .verdict = {}};
+  GroupRow row{.answers = false, .final = true, .verdict = {}};
   if (least == nullptr) {
     row.verdict = describer_.refuse(group);
     return row;
@@ -100,7 +100,7 @@ PlanVerdict RowMaker::describe(const Evaluated& candidate, const Group& group) c
                 : describer_.outline(candidate, group, recomputes_);
 }
 
-void RowMaker::refuse_late(Row& row) const {
+void RowMaker::refuse_late(GroupRow& row) const {
   row.answers = false;
   row.verdict.reason = lateness_of(row.verdict, *request_.goal);
 }

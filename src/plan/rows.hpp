@@ -11,7 +11,7 @@
 
 namespace memest {
 
-struct Row {
+struct GroupRow {
   bool answers = false;  ///< false: a refusal
   bool final = false;    ///< replayed as far as it can be
   PlanVerdict verdict;
@@ -27,20 +27,20 @@ class RowMaker {
 
   /// The fastest candidate that the closed form does not refuse; without finalists the fastest that
   /// it says fits, or of those that are too close to call the one that needs least.
-  [[nodiscard]] Row outline(const Group& group) const;
+  [[nodiscard]] GroupRow outline(const Group& group) const;
   /// The fastest candidate that fits as `estimate` answers for it. One that fits only by giving
   /// memory back to the driver is taken where no other does; one that is too close to call where
   /// none fits.
-  [[nodiscard]] Row replayed(const Group& group) const;
+  [[nodiscard]] GroupRow replayed(const Group& group) const;
 
   /// The candidate with all that `estimate` answers for its memory.
   [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group) const;
   [[nodiscard]] bool is_late(const Evaluated& candidate) const;
 
  private:
-  [[nodiscard]] Row answer(const Evaluated& candidate, const Group& group) const;
-  [[nodiscard]] Row refusal(const Group& group) const;
-  void refuse_late(Row& row) const;
+  [[nodiscard]] GroupRow answer(const Evaluated& candidate, const Group& group) const;
+  [[nodiscard]] GroupRow refusal(const Group& group) const;
+  void refuse_late(GroupRow& row) const;
 
   const PlanRequest& request_;
   const std::vector<Recompute>& recomputes_;

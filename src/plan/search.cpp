@@ -158,7 +158,7 @@ class PlanSearch {
   }
 
   /// A row that is still open is taken for what it may become at best.
-  [[nodiscard]] std::tuple<bool, double, double, double> rank_of(const Row& row) const {
+  [[nodiscard]] std::tuple<bool, double, double, double> rank_of(const GroupRow& row) const {
     const PlanVerdict& verdict = row.verdict;
     const bool open = request_.finalists > 0 && !row.final;
     return {verdict.verdict != Verdict::fits && !open, measure_of(verdict, request_.objective),
@@ -174,7 +174,7 @@ class PlanSearch {
   RowMaker row_maker_;
   std::vector<TimedDevice> devices_;
   std::vector<Group> groups_;
-  std::vector<Row> rows_;  ///< by group
+  std::vector<GroupRow> rows_;  ///< by group
   PlanAnswer answer_;
 };
 

@@ -180,8 +180,11 @@ def limits():
 
 def run(memest, command, path, unlimited):
     words = [memest, command[0], path, *command[1:]]
+    # A sanitizer's own code is 1, which is an answer.
+    told = {"ASAN_OPTIONS": "exitcode=99", "UBSAN_OPTIONS": "exitcode=99:print_stacktrace=1"}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = subprocess.Popen(words, stdout=out, stderr=err, preexec_fn=None if unlimited else limits)
+        child = subprocess.Popen(words, stdout=out, stderr=err, env=os.environ | told,
+                                 preexec_fn=None if unlimited else limits)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)

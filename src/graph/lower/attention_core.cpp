@@ -129,7 +129,7 @@ Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::s
   return {core_copy(block, {name}, x.id, {shape, block.dtype_of(x.id)}), true};
 }
 
-TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form) {
+TensorId core_copy(BlockBuilder& block, Place place, TensorId x, TensorForm form) {
   const DType dtype = form.dtype;
   const bool casts = block.dtype_of(x) != dtype;
   const TensorId out = block.make(place, std::move(form.shape), dtype);

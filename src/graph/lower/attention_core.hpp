@@ -13,13 +13,13 @@ namespace memest {
 Shape all_heads(const Dimensions& dims);
 
 /// What a tensor of the core is made as.
-struct Form {
+struct TensorForm {
   Shape shape;
   DType dtype = DType::bf16;
 };
 
 /// `x` written out in another shape, or in another type; gradients of repeated heads are summed.
-TensorId core_copy(BlockBuilder& block, Place place, TensorId x, Form form);
+TensorId core_copy(BlockBuilder& block, Place place, TensorId x, TensorForm form);
 /// Softmax of the scores in `dtype`; its result is kept.
 TensorId core_softmax(BlockBuilder& block, TensorId scores, DType dtype);
 /// Dropout inside the core, so that selective recompute drops its mask.

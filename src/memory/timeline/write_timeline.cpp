@@ -188,13 +188,15 @@ std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<Parame
   return job.parallelism.offload.optimizer ? std::vector<ParameterGroup>{} : std::move(groups);
 }
 
-/// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor.
-Timeline write_deepspeed(const Graph& graph, const Job& job, EqualMicroSteps equal) {
+/// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor. Its buckets go on filling from
+/// one micro-step to the next, so two that made the same events say nothing of a third: all are
+/// followed.
+Timeline write_deepspeed(const Graph& graph, const Job& job) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
-  Recorder recorder(timeline, equal);
+  Recorder recorder(timeline, EqualMicroSteps::followed);
   recorder.begin(Phase::model);
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
   recorder.end();
@@ -212,7 +214,6 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, EqualMicroSteps equ
   Engine engine(graph, order, settings, recorder);
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
-  recorder.finish();
   return timeline;
 }
 
@@ -268,7 +269,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (auto refused = refusal(job)) return *std::move(refused);
   if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
   if (is_megatron(job)) return write_megatron(graph, job, pipeline_rank);
-  if (uses_deepspeed(job)) return write_deepspeed(graph, job, equal);
+  if (uses_deepspeed(job)) return write_deepspeed(graph, job);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   const Inventory inventory = own_inventory(graph, job);
