@@ -45,7 +45,7 @@ Diagnostics errors_of(const Diagnostics& diagnostics) {
 
 /// Prints an outcome; its code is the program's.
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
-  const RenderOptions options = render_options_of(Stream::err, arguments.color);
+  const RenderOptions options = render_options_of(StandardStream::err, arguments.color);
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
   const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no ||
@@ -59,7 +59,9 @@ ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   return outcome.code;
 }
 
-std::size_t page_columns() { return render_options_of(Stream::out, ColorWhen::never).columns; }
+std::size_t page_columns() {
+  return render_options_of(StandardStream::out, ColorWhen::never).columns;
+}
 
 ExitCode run(const Command& command, std::span<const std::string> words) {
   const Checked<Arguments> arguments = parse_arguments(command, words);
@@ -71,9 +73,9 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
     return deliver({ExitCode::bad_input, "", std::move(mistakes)}, {});
   }
   Surroundings surroundings;
-  surroundings.out = render_options_of(Stream::out, arguments.value().color);
+  surroundings.out = render_options_of(StandardStream::out, arguments.value().color);
   surroundings.out.verbose = arguments.value().verbose;
-  surroundings.err = render_options_of(Stream::err, arguments.value().color);
+  surroundings.err = render_options_of(StandardStream::err, arguments.value().color);
   surroundings.version = kVersion;
   if (!arguments.value().output.empty() && arguments.value().color != ColorWhen::always) {
     surroundings.out.color = false;

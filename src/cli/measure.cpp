@@ -51,7 +51,7 @@ MeasureResult measure(OpenDevice& device, const Sweep& sweep, SampleLog& log,
                       const Arguments& arguments) {
   const InterruptWatch watch;
   std::string under_way;  // what a device that fails was asked for
-  ProgressLine line(render_options_of(Stream::err, arguments.color), arguments.quiet);
+  ProgressLine line(render_options_of(StandardStream::err, arguments.color), arguments.quiet);
   const MeasureHooks hooks{
       .now = now,
       .interrupted = InterruptWatch::interrupted,

@@ -24,7 +24,7 @@ std::string minutes(Seconds time) {
 ProgressLine::ProgressLine(const RenderOptions& options, bool quiet)
     : options_(options),
       columns_(std::min(kMostColumns, options.columns - 1)),
-      shows_(!quiet && is_terminal(Stream::err)) {}
+      shows_(!quiet && is_terminal(StandardStream::err)) {}
 
 ProgressLine::~ProgressLine() {
   if (shows_) std::fputs(fmt::format("\r{:{}}\r", "", columns_).c_str(), stderr);

@@ -45,7 +45,7 @@ Outcome run_selftest(const Arguments& arguments, const Surroundings& surrounding
   answer.ceilings = find_ceilings(answer.gpu);
   const InterruptWatch watch;
   try {
-    ProgressLine line(render_options_of(Stream::err, arguments.color), arguments.quiet);
+    ProgressLine line(render_options_of(StandardStream::err, arguments.color), arguments.quiet);
     std::size_t done = 0;
     answer.selftest = run_selftest(*device.backend, settings, [&](const KernelShape& shape) {
       if (InterruptWatch::interrupted()) throw Interrupted();

@@ -32,7 +32,7 @@ bool locale_is_utf8() {
 }
 
 /// https://no-color.org: set and not empty.
-bool wants_color(Stream stream, ColorWhen when) {
+bool wants_color(StandardStream stream, ColorWhen when) {
   switch (when) {
     case ColorWhen::always:
       return true;
@@ -48,9 +48,9 @@ constexpr std::size_t kLeastColumns = 60;
 constexpr std::size_t kMostColumns = 160;  // longer lines are hard to follow
 
 /// 0 where nothing says: no terminal, and no COLUMNS in the environment.
-std::size_t columns_at(Stream stream) {
+std::size_t columns_at(StandardStream stream) {
   winsize size{};
-  const int descriptor = stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO;
+  const int descriptor = stream == StandardStream::out ? STDOUT_FILENO : STDERR_FILENO;
   if (is_terminal(stream) && ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     return size.ws_col;
   }
@@ -62,11 +62,11 @@ std::size_t columns_at(Stream stream) {
 
 }  // namespace
 
-bool is_terminal(Stream stream) {
-  return isatty(stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO) == 1;
+bool is_terminal(StandardStream stream) {
+  return isatty(stream == StandardStream::out ? STDOUT_FILENO : STDERR_FILENO) == 1;
 }
 
-RenderOptions render_options_of(Stream stream, ColorWhen when) {
+RenderOptions render_options_of(StandardStream stream, ColorWhen when) {
   RenderOptions options;
   options.color = wants_color(stream, when);
   options.unicode = locale_is_utf8();
