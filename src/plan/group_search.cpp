@@ -46,6 +46,10 @@ class GroupSearch {
   }
 
  private:
+  using LayersKey = std::array<std::int64_t, 6>;
+  using LocalKey = std::array<std::int64_t, 4>;
+  using TimeKey = std::array<std::int64_t, 3>;
+
   /// Between the GPUs of a node, and between the nodes.
   [[nodiscard]] bool has_links() const {
     const bool one_node = group_.gpus <= job_.hardware.gpus_per_node;
@@ -89,13 +93,14 @@ class GroupSearch {
   /// False: it does not fit the device, so larger micro-batches do not either.
   bool try_one(Evaluated candidate) {
     candidate.number = group_.candidates;
-    if (exceeds_by_states(candidate)) {
+    const auto known = forms_.find(key_of(candidate));
+    if (known == forms_.end() && exceeds_by_states(candidate)) {
       ++group_.candidates;
       ++too_large_;
       hopeless_.push_back(candidate);
       return false;
     }
-    const RankForms& forms = forms_of(candidate);
+    const RankForms& forms = known != forms_.end() ? known->second : forms_of(candidate);
     if (!forms.exist) return true;
     ++group_.candidates;
     evaluate(candidate, forms);
@@ -188,30 +193,29 @@ class GroupSearch {
     candidate.filled = std::max(candidate.filled, host->of_node() / host->capacity.bytes);
   }
 
+  /// Of the layout at hand.
+  [[nodiscard]] LocalKey key_of(const Evaluated& candidate) const {
+    return {forms_number_, candidate.batch.micro_batch,
+            steps_of_form(job_, candidate.layout, candidate.batch),
+            static_cast<std::int64_t>(candidate.recompute)};
+  }
+
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
   const RankForms& forms_of(const Evaluated& candidate) {
-    const Parallelism& layout = candidate.layout;
-    const LocalKey key{forms_number_, candidate.batch.micro_batch,
-                       steps_of_form(job_, layout, candidate.batch),
-                       static_cast<std::int64_t>(candidate.recompute)};
-    const auto [entry, is_new] = forms_.try_emplace(key);
+    const auto [entry, is_new] = forms_.try_emplace(key_of(candidate));
     if (is_new) {
       entry->second =
-          space_.forms.forms_of(device_.of, layout, candidate.batch, candidate.recompute);
+          space_.forms.forms_of(device_.of, candidate.layout, candidate.batch, candidate.recompute);
       if (!entry->second.exist) note_refusal(candidate);
     }
     return entry->second;
   }
 
   const RankForms& floors_of(const Evaluated& candidate) {
-    const Parallelism& layout = candidate.layout;
-    const LocalKey key{forms_number_, candidate.batch.micro_batch,
-                       steps_of_form(job_, layout, candidate.batch),
-                       static_cast<std::int64_t>(candidate.recompute)};
-    const auto [entry, is_new] = floors_.try_emplace(key);
+    const auto [entry, is_new] = floors_.try_emplace(key_of(candidate));
     if (is_new) {
-      entry->second =
-          space_.forms.floors_of(device_.of, layout, candidate.batch, candidate.recompute);
+      entry->second = space_.forms.floors_of(device_.of, candidate.layout, candidate.batch,
+                                             candidate.recompute);
     }
     return entry->second;
   }
@@ -283,10 +287,6 @@ class GroupSearch {
                        [&](const Evaluated& other) { return other.high >= candidate.high; }),
         front.end());
   }
-
-  using LayersKey = std::array<std::int64_t, 6>;
-  using LocalKey = std::array<std::int64_t, 4>;
-  using TimeKey = std::array<std::int64_t, 3>;
 
   const SearchSpace& space_;
   const TimedDevice& device_;
