@@ -245,6 +245,9 @@ Job drawn_job(Random& random) {
   if (shards) {
     job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
     job.parallelism.fsdp = FullySharded{};
+  } else {  // DistributedDataParallel, or DeepSpeed
+    job.parallelism.zero =
+        one_of(random, {ZeroStage::none, ZeroStage::optimizer, ZeroStage::optimizer_gradients});
   }
   return job;
 }
