@@ -15,6 +15,8 @@ class GraphMoments {
   ~GraphMoments();
   GraphMoments(const GraphMoments&) = delete;
   GraphMoments& operator=(const GraphMoments&) = delete;
+  GraphMoments(GraphMoments&&) = delete;
+  GraphMoments& operator=(GraphMoments&&) = delete;
 
  private:
   friend class LedgerMoments;
