@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "drawn_models.hpp"
 #include "jobs.hpp"
 #include "memest/memory/timeline.hpp"
 
@@ -17,16 +18,9 @@ using namespace testing;
 constexpr int kDraws = 60;
 
 Job sharded_job(std::mt19937& random) {
-  const auto draw = [&random](std::vector<std::int64_t> from) {
-    return from[std::uniform_int_distribution<std::size_t>(0, from.size() - 1)(random)];
-  };
+  const Drawer draw(random);
   Job job = job_of("fsdp2-bf16", "adamw");
-  const std::int64_t heads = draw({2, 4, 8});
-  job.model =
-      llama(draw({1, 2, 5}), 64 * heads, heads, heads / draw({1, 2}), 32 * draw({5, 8, 11}));
-  auto& decoder = std::get<DecoderSpec>(job.model.architecture);
-  decoder.vocab_size = draw({1000, 1003, 32000});
-  decoder.tied_embeddings = draw({0, 1}) == 1;
+  job.model = drawn_llama(draw);
   job.training->micro_batch = 1;
   job.training->seq_len = 64;
   job.training->steps = 1;
