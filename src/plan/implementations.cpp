@@ -1,12 +1,10 @@
 #include "memest/plan/implementations.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "front.hpp"

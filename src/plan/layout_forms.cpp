@@ -157,7 +157,7 @@ std::vector<ModelPart> LayoutForms::parts_of(const Part& part) const {
 }
 
 LayoutForms::GraphKey LayoutForms::key_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                          const Part& part) const {
+                                          const Part& part) {
   const GpuSpec& gpu = *device.gpu;
   return {device.device.capability,
           gpu.multiprocessors ? gpu.multiprocessors->value : 0,
@@ -311,6 +311,7 @@ MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
     most = peak;
     worst = form;
   }
+  expect(worst != nullptr, "of the ranks of a layout that has forms one takes most");
   return worst->form.estimate(most, outside);
 }
 

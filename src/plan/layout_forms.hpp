@@ -158,8 +158,8 @@ class LayoutForms {
                             const BatchChoice& batch) const;
   [[nodiscard]] Part part_of(const Parallelism& layout, StagePlace place) const;
   [[nodiscard]] std::vector<ModelPart> parts_of(const Part& part) const;
-  [[nodiscard]] GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                const Part& part) const;
+  [[nodiscard]] static GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                       const Part& part);
   const Lowered& graph_of(const GraphKey& key, const DeviceOfSearch& device,
                           const Parallelism& layout, std::int64_t micro_batch);
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,

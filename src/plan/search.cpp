@@ -1,7 +1,6 @@
 #include "memest/plan/search.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -20,7 +19,6 @@
 namespace memest {
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr const char* kTooLate = "too slow for the deadline";
 
 class PlanSearch {

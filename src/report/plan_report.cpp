@@ -134,14 +134,19 @@ Row best_row(const PlanVerdict& verdict, const Look& look, bool first) {
   return finished();
 }
 
-std::string why_text(const PlanVerdict& verdict, const Look& look) {
-  if (!has_candidate(verdict)) return verdict.reason;
-  const PlanCandidate& candidate = verdict.candidate;
-  const std::string layout = look.splits == Splits::layers
+/// "micro-batch 2, recompute none, ZeRO 1".
+std::string settings_text(const PlanCandidate& candidate, Splits splits) {
+  const std::string layout = splits == Splits::layers
                                  ? layout_text(candidate.parallelism)
                                  : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
-  std::string why = fmt::format("micro-batch {}, recompute {}, {}: {}", candidate.micro_batch,
-                                text_of(candidate.recompute), layout, verdict.reason);
+  return fmt::format("micro-batch {}, recompute {}, {}", candidate.micro_batch,
+                     text_of(candidate.recompute), layout);
+}
+
+std::string why_text(const PlanVerdict& verdict, const Look& look) {
+  if (!has_candidate(verdict)) return verdict.reason;
+  std::string why =
+      fmt::format("{}: {}", settings_text(verdict.candidate, look.splits), verdict.reason);
   const std::string lever = lever_text(verdict.levers);
   if (!lever.empty()) why += (why.empty() ? "" : "; ") + lever;
   return why;
@@ -210,13 +215,9 @@ std::string left_out_text(const PlanAnswer& answer) {
 
 /// "micro-batch 2, recompute none, ZeRO 1; at most 174.8 of 177.3 GiB, 31.3 s a step".
 std::string choice_text(const PlanVerdict& verdict, Splits splits) {
-  const PlanCandidate& candidate = verdict.candidate;
-  const std::string layout = splits == Splits::layers
-                                 ? layout_text(candidate.parallelism)
-                                 : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
-  std::string text = fmt::format("micro-batch {}, recompute {}, {}; at most {} of {} GiB",
-                                 candidate.micro_batch, text_of(candidate.recompute), layout,
-                                 gib_text(verdict.high), gib_text(verdict.capacity));
+  std::string text =
+      fmt::format("{}; at most {} of {} GiB", settings_text(verdict.candidate, splits),
+                  gib_text(verdict.high), gib_text(verdict.capacity));
   if (const auto* time = std::get_if<TimeEstimate>(&verdict.time)) {
     text += fmt::format(", {} a step", seconds_text(time->step));
   }
