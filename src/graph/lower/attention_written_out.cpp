@@ -264,13 +264,16 @@ bool names_joined(const DecoderContext& context) {
          (scores == ScoreWriting::onto_bias || scores == ScoreWriting::filled);
 }
 
-/// Falcon's softmax is asked for in the hidden states' type.
+/// Falcon's softmax is asked for in the hidden states' type, which autocast's norm made fp32.
 bool in_hidden_type(const DecoderContext& context) {
   return context.transformers() && context.habits.scores == ScoreWriting::in_place;
 }
 
-DType softmax_type(const DecoderContext& context, const AttentionCall& call) {
-  if (in_hidden_type(context)) return context.policy.weights;
+/// The type of the softmax over `scores`. Autocast takes it in fp32 but where the caller names a
+/// type (fp32_set_opt_dtype, aten/src/ATen/autocast_mode.h): GPT-OSS names that of its scores.
+DType softmax_type(const DecoderContext& context, const AttentionCall& call, DType scores) {
+  if (in_hidden_type(context)) return context.policy.autocast ? DType::fp32 : context.policy.weights;
+  if (context.transformers() && context.habits.scores == ScoreWriting::with_sinks) return scores;
   const bool in_type = context.transformers() && context.habits.softmax_in_type;
   return in_type && !context.policy.autocast ? call.dtype : DType::fp32;
 }
@@ -296,7 +299,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
     auto naming = std::make_optional<Frame>(block);
     const TensorId scores =
         ScoreWriter(block, context, call).write(inputs, *call.function, *naming);
-    TensorId wide = core_softmax(block, scores, softmax_type(context, call));
+    TensorId wide = core_softmax(block, scores, softmax_type(context, call, block.dtype_of(scores)));
     // Where the softmax is a statement of its own the scores lose their name before the cast.
     if (context.transformers() && context.habits.softmax_in_type && !sinks) naming.reset();
     if (sinks) {

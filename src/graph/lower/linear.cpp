@@ -61,9 +61,11 @@ TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId paramet
   const Precision& precision = block.precision();
   const DType given = block.dtype_of(parameter);
   if (!precision.autocast || given == precision.compute) return parameter;
-  // Autocast keeps the copies of parameters that are not frozen, under no_grad too, but not those
-  // of their views.
-  const bool keeps = cached && !block.tensor(parameter).frozen;
+  // cached_cast() (aten/src/ATen/autocast_mode.cpp) keeps the copies of leaves that require a
+  // gradient, under no_grad too: no frozen parameter's, no view's, and not that of a router's
+  // weight which the model itself has widened to fp32.
+  const Tensor& matrix = block.tensor(parameter);
+  const bool keeps = cached && matrix.role == Role::parameter && !matrix.frozen;
   const Role role = keeps ? Role::cast_parameter : Role::activation;
   const TensorId copy = block.make(place, block.tensor(parameter).shape, precision.compute, role);
   Op op;
