@@ -35,4 +35,15 @@ bool reduces_last(const Job& job) {
   return runs_trainer_with_fsdp2(job) && job.training->gradient_accumulation > 1;
 }
 
+// GradientCheckpointingLayer.__call__ runs FSDPState's hooks inside of the checkpoint: the
+// reentrant one's first forward has no gradient, so that no hook waits for its backward, its second
+// gathers the unit once more and lets it go, and FSDPParamGroup._backward_prefetch takes the unit
+// behind it for the next.
+std::optional<Unavailable> gathers_refusal(const Job& job) {
+  const Recompute recompute = job.recompute();
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  if (!job.parallelism.shards_rows() || full == nullptr || !full->reentrant) return std::nullopt;
+  return Unavailable{"reentrant checkpoints of units that FSDP2 shards are not available yet"};
+}
+
 }  // namespace memest

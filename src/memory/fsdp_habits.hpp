@@ -2,6 +2,9 @@
 // and when gradients are reduced.
 #pragma once
 
+#include <optional>
+
+#include "memest/graph/graph.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
@@ -15,5 +18,8 @@ bool casts_loss(const Job& job);
 
 /// Whether gradients stay whole until a step's last micro-step reduces them.
 bool reduces_last(const Job& job);
+
+/// Why it is not known when units are gathered, or nothing.
+std::optional<Unavailable> gathers_refusal(const Job& job);
 
 }  // namespace memest

@@ -1,6 +1,7 @@
 // What the closed form has no formulas for.
 #include <variant>
 
+#include "fsdp_habits.hpp"
 #include "memest/memory/ledger.hpp"
 
 namespace memest {
@@ -28,6 +29,7 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
 
 std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
   if (auto reason = beyond_the_formulas(job)) return reason;
+  if (auto reason = gathers_refusal(job)) return reason;
   if (job.allocator == AllocatorSettings()) return {};
   return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};
 }

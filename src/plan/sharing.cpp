@@ -100,7 +100,15 @@ class SharingChoices {
     }
   }
 
+  /// A written recompute is every plan's.
+  [[nodiscard]] bool reenters() const {
+    const auto* full = std::get_if<FullRecompute>(&job_.training->recompute);
+    return job_.given.recompute && full != nullptr && full->reentrant;
+  }
+
+  /// With reentrant checkpoints it has no answer (gathers_refusal in memory's fsdp_habits).
   void add_fsdp2() {
+    if (reenters()) return;
     if (replicas_ == 1 || !(in_units() || job_.training->recipe_of_fsdp)) return;
     FullySharded fsdp;
     fsdp.reshard = own_reshard(job_.training->implementation.framework);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "../../src/plan/space.hpp"
 #include "jobs.hpp"
 #include "memest/plan/alternatives.hpp"
 #include "memest/plan/largest.hpp"
@@ -249,6 +250,30 @@ TEST_CASE("FSDP2 is searched where the precision has a policy for it, in any num
     replicates = replicates || (layout.fsdp && layout.fsdp->replicate > 1);
   }
   CHECK(replicates);
+}
+
+TEST_CASE("Reentrant checkpoints of FSDP2's units are not known, and no plan has them") {
+  const std::string training =
+      "seq_len: 4096, precision: fsdp2-bf16, implementation: transformers, recompute: {full: "
+      "{reentrant: true}}";
+  const JobEstimate estimate =
+      estimate_job(llama(training,
+                         "parallelism: {data: 8, zero: 3, fsdp: {version: 2}}\n"
+                         "hardware: {gpu: h100-sxm-80gb, count: 8}"));
+  const auto* refused = std::get_if<Unavailable>(&estimate.memory);
+  REQUIRE(refused != nullptr);
+  CHECK(refused->sentence ==
+        "reentrant checkpoints of units that FSDP2 shards are not available yet");
+
+  Job free = llama(
+      "seq_len: 4096, precision: amp-bf16, implementation: transformers, recompute: {full: "
+      "{reentrant: true}}");
+  const auto in_rows = [&free] {
+    return std::ranges::any_of(layout_choices(free, 8), &Parallelism::shards_rows);
+  };
+  CHECK_FALSE(in_rows());
+  free.training->recompute = FullRecompute{};
+  CHECK(in_rows());
 }
 
 TEST_CASE("torchtitan shards by FSDP2 alone") {

@@ -79,11 +79,19 @@ void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
   }
 }
 
+/// Reducer::initialize_buckets lets the old buckets go first. Gradients that are views of them hold
+/// them until initialize_bucket_views has copied each into its new bucket: those of a micro-step
+/// that another follows, and those that zero_grad(set_to_none=False) leaves.
 void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
-  for (const StorageId bucket : std::exchange(buckets_, {})) recorder_.release(bucket);
+  const std::vector<StorageId> old = std::exchange(buckets_, {});
+  const auto release_old = [&] {
+    for (const StorageId bucket : old) recorder_.release(bucket);
+  };
+  if (!has_views_) release_old();
   for (const std::int64_t size : sizes) {
     buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::gradients, size));
   }
+  if (has_views_) release_old();
 }
 
 /// The new order is agreed on by all ranks: an index for each gradient, and the buckets' lengths.
@@ -117,8 +125,9 @@ bool GradientBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
   if (!has_run_) {
     arrived_.push_back(checked_multiply(order_.parameters()[use].elements, element_bytes_));
   }
-  if (parallelism_.ddp.gradient_as_bucket_view) recorder_.release(gradient);
-  return parallelism_.ddp.gradient_as_bucket_view;
+  has_views_ = parallelism_.ddp.gradient_as_bucket_view;
+  if (has_views_) recorder_.release(gradient);
+  return has_views_;
 }
 
 void GradientBuckets::end_backward() { has_run_ = true; }

@@ -33,7 +33,7 @@ class GradientBuckets final : public BlockHooks {
   void after_backward(std::uint32_t) override {}
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   void end_backward() override;
-  void drop_gradients() override {}
+  void drop_gradients() override { has_views_ = false; }
 
  private:
   void compare_shapes();
@@ -54,7 +54,8 @@ class GradientBuckets final : public BlockHooks {
   std::vector<StorageId> buckets_;
   bool constructed_ = false;
   bool rebuilt_ = false;
-  bool has_run_ = false;  // a backward
+  bool has_run_ = false;    // a backward
+  bool has_views_ = false;  // gradients are there, as views of buckets_
 };
 
 }  // namespace memest

@@ -253,7 +253,7 @@ std::optional<Unavailable> refusal(const Job& job) {
   if (job.forward()->recipe.gathered_units && job.parallelism.shard_ranks() == 1) {
     return Unavailable{"the timeline of units gathered from one GPU is not available yet"};
   }
-  return std::nullopt;
+  return gathers_refusal(job);
 }
 
 }  // namespace
