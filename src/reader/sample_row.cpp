@@ -316,7 +316,7 @@ std::optional<Sample> sample_of(const CsvTable& table, const CsvRow& row, Diagno
 }
 
 std::string_view operand_word(const MatmulShape& shape) {
-  const auto found =
+  const auto* const found =
       std::find_if(kOperandWords.begin(), kOperandWords.end(), [&shape](const OperandWord& word) {
         return word.type == shape.operand && word.scaling == shape.scaling &&
                word.tensor_float == shape.tensor_float;

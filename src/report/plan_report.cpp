@@ -52,7 +52,7 @@ std::string shards_legend(const PlanAnswer& answer) {
     shows_letters = shows_letters || verdict.candidate.parallelism.fsdp || verdict.host;
     if (!verdict.host) continue;
     taken.push_back(verdict.host->of_rank);
-    offered.push_back(Bytes(verdict.host->capacity.bytes.value() / verdict.host->ranks));
+    offered.emplace_back(verdict.host->capacity.bytes.value() / verdict.host->ranks);
   }
   if (!shows_letters) return {};
   std::string legend = kShardsLegend;

@@ -42,9 +42,9 @@ const ShareRow* row_of_megatron(const GpuSpec& gpu) {
 const ShareRow& row_of(const GpuSpec& gpu, Framework framework) {
   const ShareRow* megatron = framework == Framework::megatron ? row_of_megatron(gpu) : nullptr;
   if (megatron != nullptr) return *megatron;
-  const auto row = std::find_if(kShares.begin(), kShares.end(), [&gpu](const ShareRow& other) {
-    return other.capability == gpu.compute_capability;
-  });
+  const auto* const row = std::find_if(
+      kShares.begin(), kShares.end(),
+      [&gpu](const ShareRow& other) { return other.capability == gpu.compute_capability; });
   return row == kShares.end() ? kElsewhere : *row;
 }
 

@@ -41,6 +41,8 @@ class GroupRouter {
     const TensorId weight = block_.parameter({"gate", "weight"}, {gate.out, gate.in});
     const TensorId input = cast(block_, {"gate", "input in fp32"}, rows, DType::fp32);
     const TensorId wide = cast(block_, {"gate", "weight in fp32"}, weight, DType::fp32);
+    Frame call(block_);  // arguments live until it returns, also where autocast narrows them again
+    for (const TensorId argument : {input, wide}) call.local(argument);
     return product_with(block_, gate, {wide, {}}, {tokens_}, input);
   }
 
@@ -65,23 +67,25 @@ class GroupRouter {
     const TensorId scores =
         forward.local(function(block_, {"router_sigmoid"}, Keeps::result, logits));
     const Shape all = of_width(Symbol::experts);
-    const TensorId biased = made(block_, {{"choice", "scores"}, all, DType::fp32}, {scores});
+    // The bias is a buffer in the model's type; autocast sums in fp32.
+    const DType dtype = promoted(block_.dtype_of(scores), context_.policy.weights);
+    const DType summed = context_.policy.autocast ? DType::fp32 : dtype;
+    const TensorId biased = made(block_, {{"choice", "scores"}, all, dtype}, {scores});
     constexpr std::int64_t kBestExperts = 2;  // a group's score is their sum
     const Shape pairs = {tokens_, Expr(part_.groups), Expr(kBestExperts)};
-    Pair best = pair_of(block_, {{"groups", "best scores"}, pairs, DType::fp32},
+    Pair best = pair_of(block_, {{"groups", "best scores"}, pairs, dtype},
                         {{"groups", "best experts"}, pairs, DType::int64}, biased);
-    best.first =
-        made(block_, {{"groups", "scores"}, of_width(part_.groups), DType::fp32}, {best.first});
+    best.first = made(block_, {{"groups", "scores"}, of_width(part_.groups), summed}, {best.first});
     const ChosenGroups groups = groups_of(best);
     const TensorId others = others_than(groups);
     block_.tensor(others).held_by_graph = true;
     const TensorId allowed = [&] {
       Frame renaming(block_);
       renaming.local(biased);
-      return made(block_, {{"choice", "allowed"}, all, DType::fp32}, {biased, others});
+      return made(block_, {{"choice", "allowed"}, all, dtype}, {biased, others});
     }();
     const Pair chosen =
-        pair_of(block_, {{"top_k", "scores"}, of_choices(part_, tokens_), DType::fp32},
+        pair_of(block_, {{"top_k", "scores"}, of_choices(part_, tokens_), dtype},
                 {{"top_k", "indices"}, of_choices(part_, tokens_), DType::int64}, allowed);
     for (const TensorId local : {others, allowed}) forward.local(local);
     name(forward, groups);

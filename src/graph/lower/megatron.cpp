@@ -219,8 +219,7 @@ class StageWriter {
   }
 
   void append_layers(const MegatronLayer& layer, std::int64_t repeat) {
-    const auto index =
-        static_cast<std::size_t>((layer.makes_table ? 1 : 0) + (layer.has_experts ? 2 : 0));
+    const std::size_t index = (layer.makes_table ? 1U : 0U) + (layer.has_experts ? 2U : 0U);
     append(layers_[index], repeat, [&] { return megatron_layer(context_, layer); });
   }
 

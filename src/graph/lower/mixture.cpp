@@ -298,9 +298,11 @@ class ExpertsWriter {
   }
 
   /// x seen as [tokens, K, h], summed over K: a gradient of one row a token is copied for each.
+  /// Autocast sums in fp32.
   TensorId sum_of_experts(TensorId x) {
     const DType dtype = block_.dtype_of(x);
-    const TensorId out = block_.make({"experts", "sum"}, {tokens_, context_.dims.h}, dtype);
+    const DType summed = context_.policy.autocast ? DType::fp32 : dtype;
+    const TensorId out = block_.make({"experts", "sum"}, {tokens_, context_.dims.h}, summed);
     Op op;
     op.kind = OpKind::reduce;
     op.name = "experts";
@@ -310,10 +312,10 @@ class ExpertsWriter {
     sum.outer = tokens_;
     sum.reduced = Symbol::top_k;
     sum.inner = context_.dims.h;
-    sum.dtype = dtype;
+    sum.dtype = summed;
     op.forward_launches = {std::move(sum)};
     BackwardWriter backward(op);
-    if (part_.top_k > 1) {
+    if (part_.top_k > 1 || summed != dtype) {
       backward.give(x, backward.make(x, dtype));
     } else {
       backward.hand_on(x, Reach::through_view);

@@ -28,8 +28,8 @@ std::int64_t micro_steps_of(const Job& job) {
 std::optional<Unavailable> find_too_many_events(const Graph& graph, const Job& job) {
   Int128 operations = 0;
   for (const BlockRun& run : graph.order) {
-    operations +=
-        Int128(run.repeat) * static_cast<std::int64_t>(graph.blocks[run.block].ops.size());
+    operations += static_cast<Int128>(run.repeat) *
+                  static_cast<std::int64_t>(graph.blocks[run.block].ops.size());
   }
   Int128 parameters = 0;
   for (const ParameterTensor& tensor : graph.parameters.parameters) parameters += tensor.count;
