@@ -34,25 +34,26 @@ struct Arguments {
   bool front = false;                   ///< --front
   bool explain_choice = false;          ///< --explain-choice
   Format format = Format::text;
-  std::string output;                   ///< --output FILE; empty: standard output
-  std::string lines;                    ///< --lines FILE; empty: none
-  std::string plot;                     ///< --plot FILE; empty: none
-  std::string residuals;                ///< --residuals FILE; empty: none
-  std::int64_t rank = 0;                ///< --rank N, of a pipeline
-  std::string against;                  ///< --against TRACE; empty: none
-  std::string csv;                      ///< --csv FILE; empty: none
-  std::string snapshot;                 ///< --snapshot FILE; empty: none
-  std::string html;                     ///< --html FILE; empty: none
-  std::string trace;                    ///< --trace FILE; empty: none
-  std::vector<std::string> from;        ///< --from FILE; empty: measure
-  std::string gpu;                      ///< --gpu NAME of a profile; empty: the samples'
-  Load load = Load::burst;              ///< --load burst|sustained
-  DeviceKind device = DeviceKind::gpu;  ///< --device gpu|host: what is measured
-  bool device_chosen = false;           ///< --device stands there
-  bool quick = false;                   ///< --quick: a minute instead of ten
-  std::optional<std::int64_t> seconds;  ///< --seconds N: that long
-  bool all_rows = false;                ///< --rows all: judge by every sample
-  bool dry_run = false;                 ///< --dry-run: say what would be done
+  std::string output;                     ///< --output FILE; empty: standard output
+  std::string lines;                      ///< --lines FILE; empty: none
+  std::string plot;                       ///< --plot FILE; empty: none
+  std::string residuals;                  ///< --residuals FILE; empty: none
+  std::int64_t rank = 0;                  ///< --rank N, of a pipeline
+  std::optional<std::int64_t> data_rank;  ///< --data-rank N
+  std::string against;                    ///< --against TRACE; empty: none
+  std::string csv;                        ///< --csv FILE; empty: none
+  std::string snapshot;                   ///< --snapshot FILE; empty: none
+  std::string html;                       ///< --html FILE; empty: none
+  std::string trace;                      ///< --trace FILE; empty: none
+  std::vector<std::string> from;          ///< --from FILE; empty: measure
+  std::string gpu;                        ///< --gpu NAME of a profile; empty: the samples'
+  Load load = Load::burst;                ///< --load burst|sustained
+  DeviceKind device = DeviceKind::gpu;    ///< --device gpu|host: what is measured
+  bool device_chosen = false;             ///< --device stands there
+  bool quick = false;                     ///< --quick: a minute instead of ten
+  std::optional<std::int64_t> seconds;    ///< --seconds N: that long
+  bool all_rows = false;                  ///< --rows all: judge by every sample
+  bool dry_run = false;                   ///< --dry-run: say what would be done
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool verbose = false;  ///< --verbose

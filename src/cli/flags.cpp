@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 36> kFlags = {{
+constexpr std::array<FlagRow, 37> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -32,6 +32,8 @@ constexpr std::array<FlagRow, 36> kFlags = {{
     {"--against", "FILE", "what was recorded or measured, to compare with", kAgainstFlags},
     {"--csv", "FILE", "writes every event or sample as a table, a row each", kAgainstFlags},
     {"--rank", "N", "of a pipeline, whose timeline it is; 0 is the first stage", kEventFlags},
+    {"--data-rank", "N", "of those that share the states; without it the one that takes most",
+     kEventFlags},
     {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kEventFlags},
     {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
     {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},

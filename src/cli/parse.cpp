@@ -79,6 +79,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   }
   if ((command.flags & kEventFlags) != 0) {
     app.add_option("--rank", arguments.rank);
+    app.add_option("--data-rank", arguments.data_rank);
     app.add_option("--snapshot", arguments.snapshot);
     app.add_option("--html", arguments.html);
     app.add_option("--trace", arguments.trace);

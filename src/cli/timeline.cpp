@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "memest/memory/data_ranks.hpp"
 #include "memest/memory/step_course.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_trace.hpp"
@@ -46,6 +47,30 @@ std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const Timelin
   return files;
 }
 
+std::optional<Diagnostic> wrong_rank(const Arguments& arguments, const Job& job) {
+  const auto refuse = [](const std::string& flag, const std::string& of, std::int64_t count) {
+    return Diagnostic{Severity::error,
+                      {},
+                      flag + " takes a rank " + of + ", from 0 to " + std::to_string(count - 1),
+                      ""};
+  };
+  const std::int64_t stages = job.parallelism.pipeline;
+  if (arguments.rank < 0 || arguments.rank >= stages) {
+    return refuse("--rank", "of the pipeline", stages);
+  }
+  const std::int64_t data_rank = arguments.data_rank.value_or(0);
+  const std::int64_t count = data_ranks_of(job);
+  if (data_rank >= 0 && data_rank < count) return std::nullopt;
+  return refuse("--data-rank", "whose share of the states may be another's", count);
+}
+
+/// Records are of the first data rank unless somebody says so.
+JobRank rank_of(const Arguments& arguments, const Job& job) {
+  if (arguments.data_rank) return {arguments.rank, *arguments.data_rank};
+  if (!arguments.against.empty()) return {arguments.rank, 0};
+  return {arguments.rank, worst_data_rank(job, arguments.rank)};
+}
+
 }  // namespace
 
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings) {
@@ -57,20 +82,14 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
     if (!trace.ok()) return refused(trace.diagnostics());
     recorded = std::move(trace).value();
   }
-  const std::int64_t stages = job.value().parallelism.pipeline;
-  if (arguments.rank < 0 || arguments.rank >= stages) {
-    return refused(
-        {Diagnostic{Severity::error,
-                    {},
-                    "--rank takes a rank of the pipeline, from 0 to " + std::to_string(stages - 1),
-                    ""}});
-  }
-  const auto answer = step_memory_of(job.value(), arguments.rank);
+  if (auto wrong = wrong_rank(arguments, job.value())) return refused({*std::move(wrong)});
+  const JobRank rank = rank_of(arguments, job.value());
+  const auto answer = step_memory_of(job.value(), rank);
   if (const auto* reason = std::get_if<Unavailable>(&answer)) return unavailable(*reason);
   const auto& memory = std::get<StepMemory>(answer);
   const StepCourse course =
       course_of(memory.timeline, job.value().allocator, replay_device_of(job.value()));
-  const TimelineRun run{job.value(), memory, course};
+  const TimelineRun run{job.value(), memory, course, rank};
   std::optional<ComparedTrace> compared;
   if (recorded) compared = compared_with(memory.timeline, *recorded);
   const Question question = question_of(arguments, arguments.words, surroundings);

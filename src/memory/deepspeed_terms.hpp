@@ -19,8 +19,8 @@ namespace memest {
 /// Whether the job's ZeRO is DeepSpeed's: neither Megatron's, nor FSDP, nor the textbook's.
 bool uses_deepspeed(const Job& job);
 
-/// The rank that takes most: in stage 2 the last, whose partition's gradients are the first to
-/// come; else the first.
+/// Whose memory the formulas have: in stage 2 the last rank's, whose partition's gradients are the
+/// first to come; else the first's. Replays look at the others too (data_ranks.hpp).
 std::int64_t deepspeed_rank(const Job& job);
 
 /// ZeRO 1 with 16-bit weights and gradients summed in fp32 is BF16_Optimizer: the sums are of all

@@ -40,10 +40,21 @@ std::int64_t FlatPartitions::piece(std::size_t parameter, std::int64_t rank) con
          std::max(begins_[parameter], begin);
 }
 
+std::size_t FlatPartitions::first_of(std::int64_t rank) const {
+  std::size_t first = 0;
+  for (std::size_t left = elements_.size(); left > 0;) {
+    const std::size_t half = left / 2;
+    const bool is_before = last_rank(first + half) < rank;
+    if (is_before) first += half + 1;
+    left = is_before ? left - half - 1 : half;
+  }
+  return first;
+}
+
 std::vector<std::int64_t> FlatPartitions::pieces(std::int64_t rank) const {
   std::vector<std::int64_t> pieces;
-  for (std::size_t i = 0; i < elements_.size(); ++i) {
-    if (reaches(i, rank)) pieces.push_back(piece(i, rank));
+  for (std::size_t i = first_of(rank); i < elements_.size() && reaches(i, rank); ++i) {
+    pieces.push_back(piece(i, rank));
   }
   return pieces;
 }
@@ -55,8 +66,8 @@ std::int64_t FlatPartitions::largest() const {
 
 std::int64_t FlatPartitions::reaching(std::int64_t rank) const {
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < elements_.size(); ++i) {
-    if (reaches(i, rank)) total = checked_add(total, elements_[i]);
+  for (std::size_t i = first_of(rank); i < elements_.size() && reaches(i, rank); ++i) {
+    total = checked_add(total, elements_[i]);
   }
   return total;
 }

@@ -28,6 +28,9 @@ class FlatPartitions {
   [[nodiscard]] bool reaches(std::size_t parameter, std::int64_t rank) const {
     return first_rank(parameter) <= rank && rank <= last_rank(parameter);
   }
+  /// The first parameter that reaches into the rank's partition, or that lies behind it; how many
+  /// there are where none does.
+  [[nodiscard]] std::size_t first_of(std::int64_t rank) const;
   /// What of the parameter lies in the rank's partition, which it reaches into.
   [[nodiscard]] std::int64_t piece(std::size_t parameter, std::int64_t rank) const;
   /// What of the rank's partition is of each parameter that reaches into it, in order.

@@ -6,9 +6,11 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/lower.hpp"
+#include "memest/memory/data_ranks.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "memest/time/work.hpp"
 #include "replayed_steps.hpp"
+#include "stage_run.hpp"
 #include "whole_model.hpp"
 
 namespace memest {
@@ -28,7 +30,7 @@ JobEstimate without_step(const Job& job, const Unavailable& reason) {
 /// Every rank of a pipeline has its own stages and its own micro-steps in flight.
 RankClass ranks_of(const Job& job, std::int64_t rank) {
   const std::int64_t stages = job.parallelism.pipeline;
-  RankClass ranks{"", rank, job.hardware.count / stages};
+  RankClass ranks{"", rank, job.hardware.count / stages, {}};
   if (stages == 1) return ranks;
   const std::string number = std::to_string(rank + 1) + " of " + std::to_string(stages);
   if (is_v_shaped(job.parallelism.schedule)) {
@@ -39,12 +41,24 @@ RankClass ranks_of(const Job& job, std::int64_t rank) {
   return ranks;
 }
 
-MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank) {
+/// Which data rank is asked for; absent: the worst.
+using AskedRank = std::optional<std::int64_t>;
+
+DataRanks looked_at(const Graph& graph, const Job& job, std::int64_t rank, AskedRank asked) {
+  const std::int64_t count = data_ranks_of(job);
+  if (asked) return {std::min(*asked, count - 1), 1, count};
+  if (count == 1) return {};
+  const std::optional<StageRun> run = run_stage(graph, job, rank, StageRunEnd::worst_known);
+  return run ? run->ranks : DataRanks{0, 1, count};
+}
+
+MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank, AskedRank asked) {
   MemoryAnswer answer;
   answer.ranks = ranks_of(job, rank);
+  answer.ranks.data = looked_at(graph, job, rank, asked);
   answer.ledger = write_ledger(graph, job, rank);
   answer.capacity = capacity_of(job.hardware);
-  answer.replay = replay_job(graph, job, rank);
+  answer.replay = replay_job(graph, job, {rank, answer.ranks.data.worst});
   if (answer.replayed() != nullptr && beyond_the_formulas(job)) {
     answer.ledger = replayed_ledger(answer.ledger, answer.replayed()->unpressed());
     answer.has_formulas = false;
@@ -68,27 +82,15 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
 }
 
 /// The ranks of a pipeline behind the first, those that take most first.
-std::vector<MemoryAnswer> answer_other_ranks(const Job& job) {
+std::vector<MemoryAnswer> answer_other_ranks(const Job& job, AskedRank asked) {
   std::vector<MemoryAnswer> answers;
   for (std::int64_t rank = 1; rank < job.parallelism.pipeline; ++rank) {
     const auto lowered = lower(job.model, policy_of(job, rank));
     if (const auto* graph = std::get_if<Graph>(&lowered)) {
-      answers.push_back(answer_memory(*graph, job, rank));
+      answers.push_back(answer_memory(*graph, job, rank, asked));
     }
   }
   return answers;
-}
-
-int severity_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return 0;
-    case Verdict::too_close_to_call:
-      return 1;
-    case Verdict::does_not_fit:
-      return 2;
-  }
-  unreachable("a verdict beyond the enum");
 }
 
 /// The first answer becomes the one that takes most; a rank that does not fit decides before all
@@ -133,35 +135,41 @@ void answer_time(const Graph& first, const Job& job, JobEstimate& estimate) {
   if (job.training) estimate.time = time_of_step(job);
 }
 
-}  // namespace
-
-JobEstimate estimate_job(const Job& job) {
+JobEstimate estimate(const Job& job, AskedRank asked) {
   if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
   const Capability capability = capability_of(job.hardware.gpu);
   const auto lowered = lower(job.model, policy_of(job));
   if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
   const Graph& graph = std::get<Graph>(lowered);
 
-  JobEstimate estimate;
-  estimate.parameters = count_parameters(job.model);
-  estimate.parameters.buffers = buffer_bytes(graph.parameters);
-  MemoryAnswer memory = answer_memory(graph, job, 0);
-  estimate.other_ranks = answer_other_ranks(job);
-  sort_by_memory(memory, estimate.other_ranks);
+  JobEstimate answer;
+  answer.parameters = count_parameters(job.model);
+  answer.parameters.buffers = buffer_bytes(graph.parameters);
+  MemoryAnswer memory = answer_memory(graph, job, 0, asked);
+  answer.other_ranks = answer_other_ranks(job, asked);
+  sort_by_memory(memory, answer.other_ranks);
   auto reason = beyond_the_closed_form(job);
   if (reason && memory.replayed() == nullptr) {
-    estimate.memory = *std::move(reason);
+    answer.memory = *std::move(reason);
   } else {
-    estimate.memory = std::move(memory);
+    answer.memory = std::move(memory);
   }
-  answer_time(graph, job, estimate);
-  estimate.cost = answer_cost(job, estimate.time);
+  answer_time(graph, job, answer);
+  answer.cost = answer_cost(job, answer.time);
   if (capability.assumed) {
-    estimate.assumptions.push_back(job.hardware.gpu.name +
-                                   " has no CUDA compute capability: attention is taken to run and "
-                                   "keep what PyTorch's flash attention does on 8.0");
+    answer.assumptions.push_back(job.hardware.gpu.name +
+                                 " has no CUDA compute capability: attention is taken to run and "
+                                 "keep what PyTorch's flash attention does on 8.0");
   }
-  return estimate;
+  return answer;
+}
+
+}  // namespace
+
+JobEstimate estimate_job(const Job& job) { return estimate(job, std::nullopt); }
+
+JobEstimate estimate_job(const Job& job, std::int64_t data_rank) {
+  return estimate(job, data_rank);
 }
 
 }  // namespace memest

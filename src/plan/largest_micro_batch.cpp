@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "memest/graph/lower.hpp"
+#include "memest/memory/data_ranks.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/plan/estimate.hpp"
 #include "refusal.hpp"
 #include "replayed_steps.hpp"
+#include "stage_run.hpp"
 
 namespace memest {
 namespace {
@@ -42,7 +44,9 @@ struct Taken {
 class MicroBatchSearch {
  public:
   MicroBatchSearch(const Job& job, const MemoryAnswer& worst)
-      : job_(job), rank_(worst.ranks.rank), per_sequence_(worst.simple.per_sequence.as_double()) {
+      : job_(job),
+        rank_{worst.ranks.rank, worst.ranks.data.worst},
+        per_sequence_(worst.simple.per_sequence.as_double()) {
     const std::int64_t own = job.forward()->micro_batch;
     (worst.verdict == Verdict::fits ? fitting_ : refused_) = own;
     if (worst.replayed() != nullptr) {
@@ -59,7 +63,7 @@ class MicroBatchSearch {
     for (;;) {
       search();
       if (fitting_ == 0) return 0;
-      const std::optional<std::int64_t> other = rank_that_refuses(fitting_);
+      const std::optional<JobRank> other = rank_that_refuses(fitting_);
       if (!other) return fitting_;
       rank_ = *other;
       refused_ = fitting_;
@@ -98,9 +102,9 @@ class MicroBatchSearch {
     return std::clamp(static_cast<std::int64_t>(within), fitting_ + 1, refused_ - 1);
   }
 
-  bool fits(std::int64_t micro_batch, std::int64_t rank) {
+  bool fits(std::int64_t micro_batch, JobRank rank) {
     const Job job = with_micro_batch(job_, micro_batch);
-    const auto lowered = lower(job.model, policy_of(job, rank));
+    const auto lowered = lower(job.model, policy_of(job, rank.pipeline));
     if (!std::holds_alternative<Graph>(lowered)) return false;
     const auto& graph = std::get<Graph>(lowered);
     if (is_beyond_replay(graph)) return false;
@@ -110,7 +114,7 @@ class MicroBatchSearch {
       if (run.reserved) note({micro_batch, *run.reserved});
       return run.runs;
     }
-    const Ledger ledger = write_ledger(graph, job, rank);
+    const Ledger ledger = write_ledger(graph, job, rank.pipeline);
     const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
     note({micro_batch, estimate.allocated()});
     return judge(estimate, capacity_of(job.hardware)) == Verdict::fits;
@@ -120,17 +124,28 @@ class MicroBatchSearch {
     if (taken.micro_batch != taken_.back().micro_batch) taken_.push_back(taken);
   }
 
-  /// Of the pipeline's other ranks.
-  std::optional<std::int64_t> rank_that_refuses(std::int64_t micro_batch) {
+  /// Of the pipeline's other ranks, and the data ranks of each.
+  std::optional<JobRank> rank_that_refuses(std::int64_t micro_batch) {
     if (micro_batch == job_.forward()->micro_batch) return std::nullopt;  // as every verdict says
-    for (const std::int64_t rank : ranks_that_may_take_most(job_)) {
-      if (rank != rank_ && !fits(micro_batch, rank)) return rank;
+    for (const std::int64_t stage : ranks_that_may_take_most(job_)) {
+      if (data_ranks_of(job_) == 1) {
+        const JobRank rank{stage, 0};
+        if (rank != rank_ && !fits(micro_batch, rank)) return rank;
+        continue;
+      }
+      const Job job = with_micro_batch(job_, micro_batch);
+      const auto lowered = lower(job.model, policy_of(job, stage));
+      const auto* graph = std::get_if<Graph>(&lowered);
+      if (graph == nullptr) return JobRank{stage, 0};
+      const auto run = run_stage(*graph, job, stage, StageRunEnd::worst_known);
+      if (run && run->verdict != Verdict::fits) return JobRank{stage, run->ranks.worst};
+      if (!run && !fits(micro_batch, {stage, 0})) return JobRank{stage, 0};
     }
     return std::nullopt;
   }
 
   const Job& job_;
-  std::int64_t rank_;
+  JobRank rank_;
   double per_sequence_;
   Bytes room_;
   std::vector<Taken> taken_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/diag/expect.hpp"
 #include "memest/memory/stage_form.hpp"
 #include "memest/plan/step_memory.hpp"
 
@@ -30,8 +31,8 @@ bool was_pressed(const StepReplay& run) {
 }
 
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
-                                                    std::int64_t pipeline_rank) {
-  auto written = step_memory_of(graph, job, pipeline_rank);
+                                                    JobRank rank) {
+  auto written = step_memory_of(graph, job, rank);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   ReplayedSteps steps;
   steps.step = std::get<StepMemory>(std::move(written));
@@ -50,6 +51,18 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
     steps.expandable = replay_steps(timeline, expandable, device);
   }
   return steps;
+}
+
+int severity_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return 0;
+    case Verdict::too_close_to_call:
+      return 1;
+    case Verdict::does_not_fit:
+      return 2;
+  }
+  unreachable("a verdict beyond the enum");
 }
 
 ReplayDevice tightest_device_of(const Job& job) {

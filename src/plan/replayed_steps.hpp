@@ -20,9 +20,9 @@ inline constexpr const char* kBeyondReplay =
 /// over it in any number of pieces.
 bool is_beyond_replay(const Graph& graph);
 
-/// Of one rank of the job's pipeline, or why there is no timeline. Throws OverflowError.
+/// Of one of the job's ranks, or why there is no timeline. Throws OverflowError.
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
-                                                    std::int64_t pipeline_rank);
+                                                    JobRank rank);
 
 /// The device at its tightest: with the most that may stand outside the allocator, and as much less
 /// as recorded runs reserved more than their replay.
@@ -43,6 +43,9 @@ struct SureRun {
 /// Whether `timeline` surely runs: what `judge` calls fits, without a replay that goes to its end
 /// where it does not.
 SureRun surely_runs(const Timeline& timeline, const Job& job);
+
+/// Orders verdicts: a higher one is worse.
+int severity_of(Verdict verdict);
 
 /// The same of a run of `timeline` under the GPU's memory.
 Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job);

@@ -9,6 +9,7 @@
 #include "memest/memory/host_memory.hpp"
 #include "refusal.hpp"
 #include "replayed_steps.hpp"
+#include "stage_run.hpp"
 
 namespace memest {
 namespace {
@@ -60,23 +61,20 @@ Replays::RankOnGpu Replays::replay(const Step& step, RankMemory& known) {
   const auto taking = [&](Verdict verdict, Bytes reserved) {
     return RankOnGpu{verdict, true, device_bytes(reserved, margin, step.outside), {}};
   };
-  if (known.unpressed && fits_freely(*known.unpressed, job)) {
+  const bool is_known = known.unpressed && fits_freely(*known.unpressed, job);
+  if (is_known && (known.has_all || fits_by_far(*known.unpressed, job))) {
     return taking(Verdict::fits, *known.unpressed);
   }
-  if (is_beyond_replay(step.graph)) return {};
-  const auto written = write_timeline(step.graph, job, step.rank);
-  const auto* timeline = std::get_if<Timeline>(&written);
-  if (timeline == nullptr) return {};
-  const StepReplay run = replay_steps(*timeline, job.allocator, replay_device_of(job));
-  const Bytes reserved = run.statistics.reserved.peak;
-  const Verdict verdict = judge_run(*timeline, run, job);
-  if (verdict == Verdict::does_not_fit && step.follow == Follow::to_first_refusal) {
-    return taking(verdict, reserved);
+  const StageRunEnd end = step.follow == Follow::to_first_refusal ? StageRunEnd::first_refusal
+                                                                  : StageRunEnd::worst_known;
+  const std::optional<StageRun> run = run_stage(step.graph, job, step.rank, end);
+  if (!run) return {};
+  const bool refused = run->verdict == Verdict::does_not_fit;
+  if (!refused || end == StageRunEnd::worst_known) {
+    known.unpressed = run->most_unpressed;
+    known.has_all = !refused && !fits_by_far(run->most_unpressed, job);
   }
-  if (!was_pressed(run)) known.unpressed = reserved;
-  if (!known.unpressed) known.unpressed = reserved_unpressed(*timeline, job);
-  if (!known.unpressed) return {};
-  return taking(verdict, run.out_of_memory ? *known.unpressed : reserved);
+  return taking(run->verdict, run->reserved);
 }
 
 Replays::RankOnGpu Replays::follow_rank(const Step& step, const RankKey& key) {

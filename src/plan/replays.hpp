@@ -67,7 +67,9 @@ class Replays {
   };
   /// What is known of a rank on any GPU.
   struct RankMemory {
-    std::optional<Bytes> unpressed;  ///< reserved with all the memory that it asks for
+    /// Reserved with all the memory that it asks for, by the data rank that reserves most.
+    std::optional<Bytes> unpressed;
+    bool has_all = false;  ///< no data rank was left because the others fit by far
     bool has_replay = true;
     /// Of the ledger, where it was asked for.
     std::optional<MemoryEstimate> estimate;

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "memest/graph/lower.hpp"
+#include "memest/memory/data_ranks.hpp"
 #include "memest/memory/stage_form.hpp"
 #include "memest/plan/estimate.hpp"
 #include "replayed_steps.hpp"
+#include "stage_run.hpp"
 
 namespace memest {
 
@@ -35,23 +37,31 @@ ReplayDevice replay_device_of(const Job& job) {
   return {total, total - outside_bytes(job).expected, std::nullopt};
 }
 
-std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, std::int64_t pipeline_rank) {
+std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, JobRank rank) {
   if (job.forward() == nullptr) return Unavailable{kRunsNothing};
-  auto lowered = lower(job.model, policy_of(job, pipeline_rank));
+  auto lowered = lower(job.model, policy_of(job, rank.pipeline));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
-  return step_memory_of(std::get<Graph>(std::move(lowered)), job, pipeline_rank);
+  return step_memory_of(std::get<Graph>(std::move(lowered)), job, rank);
 }
 
-std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job,
-                                                     std::int64_t pipeline_rank) {
+std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job, JobRank rank) {
   if (is_beyond_replay(graph)) return Unavailable{kBeyondReplay};
   StepMemory memory;
   memory.graph = std::move(graph);
-  auto written = write_timeline(memory.graph, job, pipeline_rank);
+  auto written = write_timeline(memory.graph, job, rank);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
   memory.timeline = std::move(std::get<Timeline>(written));
   memory.replay = replay_steps(memory.timeline, job.allocator, replay_device_of(job));
   return memory;
+}
+
+std::int64_t worst_data_rank(const Job& job, std::int64_t pipeline_rank) {
+  if (data_ranks_of(job) == 1) return 0;
+  const auto lowered = lower(job.model, policy_of(job, pipeline_rank));
+  const auto* graph = std::get_if<Graph>(&lowered);
+  if (graph == nullptr) return 0;
+  const auto run = run_stage(*graph, job, pipeline_rank, StageRunEnd::worst_known);
+  return run ? run->ranks.worst : 0;
 }
 
 std::string moment_name(const StepMemory& memory, StorageId storage) {

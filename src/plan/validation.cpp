@@ -129,6 +129,12 @@ RunTraits traits_of(const Job& job) {
   return traits;
 }
 
+/// Whether a figure is the memory of a rank that nobody names.
+bool asks_for_memory(const Observables& measured) {
+  return measured.allocated_peak || measured.reserved_peak || measured.device || measured.outcome ||
+         !measured.phases.empty() || !measured.ranks.empty();
+}
+
 }  // namespace
 
 bool Comparison::is_predicted() const { return !std::holds_alternative<std::monostate>(predicted); }
@@ -254,7 +260,9 @@ std::string group_of(const Job& job) {
 }
 
 ValidatedRun validate_run(std::string id, const Job& job, const Observables& measured) {
-  const JobEstimate estimate = estimate_job(job);
+  const JobEstimate estimate = measured.data_rank || !asks_for_memory(measured)
+                                   ? estimate_job(job, measured.data_rank.value_or(0))
+                                   : estimate_job(job);
   ValidatedRun run;
   run.id = std::move(id);
   run.group = group_of(job);

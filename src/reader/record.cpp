@@ -72,6 +72,9 @@ class RecordReader {
                                       "write both, or neither"));
     }
     if (const Value* measured = root.find("measured")) record.measured = observables_of(*measured);
+    record.measured.data_rank = as_count(root.find("data_rank"));
+    // What a program logs is its first rank's (Megatron's report_memory: data-parallel rank 0).
+    if (!record.framework.empty() && !record.measured.data_rank) record.measured.data_rank = 0;
     for (Member& member : root.members) {
       if (member.key == "spec" && member.value.kind == ValueKind::mapping) {
         read_spec(std::move(member.value), record);

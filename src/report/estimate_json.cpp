@@ -138,6 +138,10 @@ Json rank_json(const MemoryAnswer& answer) {
   const RankClass& ranks = answer.ranks;
   Json json{{"name", ranks.name.empty() ? "every rank" : ranks.name},
             {"count", ranks.count},
+            {"data_rank",
+             {{"worst", ranks.data.worst},
+              {"replayed", ranks.data.followed},
+              {"count", ranks.data.count}}},
             {"terms", Json::array()}};
   for (const Term& term : answer.estimate.terms) json["terms"].push_back(json_of(answer, term));
   Bytes sum;

@@ -74,9 +74,11 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
 
 std::string verdict_line(const MemoryAnswer& answer) {
   const BytesInterval taken = answer.of_capacity();
+  const std::int64_t data_rank = answer.ranks.data.worst;
   const std::string peak =
-      fmt::format("peak {} GiB a GPU ({} to {}) of {} GiB", gib_text(taken.expected),
-                  gib_text(taken.low), gib_text(taken.high), gib_text(answer.capacity.bytes));
+      fmt::format("peak {} GiB a GPU ({} to {}) of {} GiB{}", gib_text(taken.expected),
+                  gib_text(taken.low), gib_text(taken.high), gib_text(answer.capacity.bytes),
+                  data_rank == 0 ? "" : ", on data rank " + grouped(data_rank));
   switch (answer.verdict) {
     case Verdict::fits:
       return "Fits: " + peak;

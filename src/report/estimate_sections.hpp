@@ -10,6 +10,9 @@
 
 namespace memest {
 
+/// "last stage, data rank 3": whose memory it is, as far as it is not every rank's, or the first's
+/// of those that share the states; may be empty.
+std::string whose_memory(const RankClass& ranks);
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
 /// What a rank, and a node, keeps in the host's memory.
 void add_host_memory(Page& page, const Job& job, const MemoryAnswer& answer);

@@ -237,7 +237,22 @@ std::string simple_text(const MemoryAnswer& answer) {
   return text + ".";
 }
 
+/// Empty where all data ranks are alike.
+std::string data_ranks_text(const DataRanks& data) {
+  if (data.followed == 1) return {};
+  return fmt::format(
+      "Data ranks step other pieces of the parameters, which take other blocks: of {} ranks {} "
+      "were "
+      "replayed, and these bytes are data rank {}'s, which takes most.",
+      grouped(data.count), data.followed, data.worst);
+}
+
 }  // namespace
+
+std::string whose_memory(const RankClass& ranks) {
+  if (ranks.data.worst == 0) return ranks.name;
+  return (ranks.name.empty() ? "" : ranks.name + ", ") + "data rank " + grouped(ranks.data.worst);
+}
 
 void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAnswer>& others) {
   if (others.empty()) return;
@@ -250,8 +265,9 @@ void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAn
                    {"device, GiB", Align::right}};
   const auto add = [&table](const MemoryAnswer& answer) {
     table.rows.push_back(
-        {{answer.ranks.name, std::to_string(answer.ranks.count), gib_text(answer.allocated()),
-          answer.reserved() ? gib_text(*answer.reserved()) : "", gib_text(answer.device())},
+        {{whose_memory(answer.ranks), std::to_string(answer.ranks.count),
+          gib_text(answer.allocated()), answer.reserved() ? gib_text(*answer.reserved()) : "",
+          gib_text(answer.device())},
          "",
          Tone::plain});
   };
@@ -262,7 +278,8 @@ void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAn
 
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
   const ReplayedSteps* steps = answer.replayed();
-  const std::string whose = answer.ranks.name.empty() ? "" : " of the " + answer.ranks.name;
+  std::string whose = whose_memory(answer.ranks);
+  if (!whose.empty()) whose = (answer.ranks.name.empty() ? " of " : " of the ") + whose;
   page.parts.emplace_back(Heading{fmt::format(
       "Memory of one GPU{} ({})", whose,
       steps != nullptr ? "replayed: " + modelled_programs(job) : margin_text(answer.estimate))});
@@ -276,6 +293,9 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
     page.parts.emplace_back(Paragraph{fmt::format("Peak: {}{}.", moment_of_event(steps->step, peak),
                                                   sharding_text(job, steps->step, peak)),
                                       Tone::plain});
+  }
+  if (std::string data = data_ranks_text(answer.ranks.data); !data.empty()) {
+    page.parts.emplace_back(Paragraph{std::move(data), Tone::plain});
   }
   if (std::string simple = simple_text(answer); !simple.empty()) {
     page.parts.emplace_back(Paragraph{std::move(simple), Tone::plain});

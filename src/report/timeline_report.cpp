@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "json.hpp"
+#include "memest/memory/data_ranks.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "modelled.hpp"
@@ -189,6 +190,11 @@ Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compare
   const StepReplay& replay = memory.replay;
   Page page{{Heading{title_of(run.job, count_parameters(run.job.model).total)},
              Paragraph{setting_of(run.job)}}};
+  if (data_ranks_of(run.job) > 1) {
+    page.parts.emplace_back(
+        Paragraph{fmt::format("Data rank {} of {}, counted from 0.", grouped(run.rank.data),
+                              grouped(data_ranks_of(run.job)))});
+  }
   page.parts.emplace_back(Heading{verdict_of(memory)});
   if (replay.out_of_memory) {
     page.parts.emplace_back(Paragraph{out_of_memory_sentence(*replay.out_of_memory), Tone::bad});
@@ -245,6 +251,8 @@ Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace
   const StepMemory& memory = run.memory;
   const StepReplay& replay = memory.replay;
   Json json = new_answer();
+  json["rank"] = run.rank.pipeline;
+  json["data_rank"] = run.rank.data;
   json["events"] = memory.timeline.events.size();
   json["allocated_peak_bytes"] = replay.statistics.allocated.peak.value();
   json["reserved_peak_bytes"] = replay.statistics.reserved.peak.value();

@@ -2,14 +2,16 @@
 #include "../../src/memory/timeline/flat_buffer.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <numeric>
+#include <vector>
 
 namespace memest {
 namespace {
 
 std::int64_t first_share_of(const FlatBuffer& buffer) {
   std::int64_t elements = 0;
-  for (const FlatShard& shard : buffer.first_rank) elements += shard.elements;
+  for (const FlatShard& shard : buffer.pieces(0)) elements += shard.elements;
   return elements;
 }
 
@@ -19,8 +21,8 @@ TEST_CASE("without a distributed optimizer nothing is padded and every rank step
   const FlatBuffer buffer = lay_out({{100, false}, {7, true}, {65, false}}, {false, 8});
   CHECK(buffer.elements == 172);
   CHECK(first_share_of(buffer) == 172);
-  REQUIRE(buffer.first_rank.size() == 3);
-  CHECK(buffer.first_rank[0].parameter == 2);  // the last lies first
+  REQUIRE(buffer.pieces(0).size() == 3);
+  CHECK(buffer.pieces(0)[0].parameter == 2);  // the last lies first
 }
 
 TEST_CASE("with one, parameters start at 64 elements and buckets end at 128 and at the ranks") {
@@ -34,17 +36,28 @@ TEST_CASE("an embedding that stages share has a bucket of its own") {
   // 10 alone in 128, then 200 in 256.
   const FlatBuffer buffer = lay_out({{200, false}, {10, true}}, {true, 2});
   CHECK(buffer.elements == 384);
-  REQUIRE(buffer.first_rank.size() == 2);
-  CHECK(buffer.first_rank[0].elements == 10);
-  CHECK(buffer.first_rank[1].elements == 128);
+  REQUIRE(buffer.pieces(0).size() == 2);
+  CHECK(buffer.pieces(0)[0].elements == 10);
+  CHECK(buffer.pieces(0)[1].elements == 128);
 }
 
 TEST_CASE("the first rank steps the first share of every bucket, and not its padding") {
   const FlatBuffer buffer = lay_out({{300, false}, {100, false}}, {true, 4});
   CHECK(buffer.elements == 512);
-  REQUIRE(buffer.first_rank.size() == 1);
-  CHECK(buffer.first_rank[0].parameter == 1);
-  CHECK(buffer.first_rank[0].elements == 100);
+  REQUIRE(buffer.pieces(0).size() == 1);
+  CHECK(buffer.pieces(0)[0].parameter == 1);
+  CHECK(buffer.pieces(0)[0].elements == 100);
+}
+
+TEST_CASE("the ranks' shares make up every bucket, and cut parameters where they end") {
+  const FlatBuffer buffer = lay_out({{300, false}, {100, false}}, {true, 4});
+  std::vector<std::int64_t> of_each;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    for (const FlatShard& shard : buffer.pieces(rank)) of_each.push_back(shard.elements);
+  }
+  // 100, padded to 128; then 300 in shares of 128.
+  CHECK(of_each == std::vector<std::int64_t>{100, 128, 128, 44});
+  CHECK(buffer.pieces(1).front().parameter == 0);
 }
 
 }  // namespace memest

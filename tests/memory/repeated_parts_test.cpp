@@ -277,8 +277,8 @@ TEST_CASE("micro-steps that are copied are those that the engine makes", "[timel
     Random random(seed);
     const Job job = drawn_job(random);
     const Graph graph = lowered(job);
-    const auto copied = write_timeline(graph, job, 0, EqualMicroSteps::copied);
-    const auto followed = write_timeline(graph, job, 0, EqualMicroSteps::followed);
+    const auto copied = write_timeline(graph, job, {}, EqualMicroSteps::copied);
+    const auto followed = write_timeline(graph, job, {}, EqualMicroSteps::followed);
     REQUIRE(copied.index() == followed.index());
     const auto* timeline = std::get_if<Timeline>(&copied);
     if (timeline == nullptr) continue;

@@ -261,7 +261,7 @@ class Specs {
 /// replay.
 double distance_of(const std::string& spec, std::int64_t pipeline_rank = 0) {
   const Job job = test::job_from(spec);
-  const auto memory = step_memory_of(job, pipeline_rank);
+  const auto memory = step_memory_of(job, {pipeline_rank});
   const auto* step = std::get_if<StepMemory>(&memory);
   REQUIRE(step != nullptr);
   const Ledger ledger = write_ledger(step->graph, job, pipeline_rank);

@@ -31,7 +31,7 @@ std::string times(int count, const std::string& layers) {
 
 TEST_CASE("thousands of equal layers are a few blocks") {
   const Job job = job_of(times(2000, "{linear: {in: 64, out: 64}}, {relu: {}}"));
-  const auto memory = std::get<StepMemory>(step_memory_of(job, 0));
+  const auto memory = std::get<StepMemory>(step_memory_of(job, {0}));
   CHECK(memory.graph.order.size() == 4001);
   CHECK(memory.graph.blocks.size() <= 5);
 }
@@ -46,8 +46,8 @@ TEST_CASE("layers written out take the memory and the FLOPs of the same in a rep
   INFO(count << " times " << layers);
   const Job apart = job_of(times(count, layers));
   const Job together = job_of("{repeat: " + std::to_string(count) + ", block: [" + layers + "]}");
-  const auto left = std::get<StepMemory>(step_memory_of(apart, 0));
-  const auto right = std::get<StepMemory>(step_memory_of(together, 0));
+  const auto left = std::get<StepMemory>(step_memory_of(apart, {0}));
+  const auto right = std::get<StepMemory>(step_memory_of(together, {0}));
   CHECK(left.replay.peak.allocated == right.replay.peak.allocated);
   CHECK(left.replay.statistics.reserved.peak == right.replay.statistics.reserved.peak);
   const JobEstimate first = estimate_job(apart);
@@ -62,7 +62,7 @@ TEST_CASE("layers written out take the memory and the FLOPs of the same in a rep
 TEST_CASE("a timeline that would take gigabytes is refused before it is written") {
   const Job job = job_of("{repeat: 10000, block: [" +
                          times(60, "{linear: {in: 8, out: 8}}, {relu: {}}") + "]}");
-  const auto memory = step_memory_of(job, 0);
+  const auto memory = step_memory_of(job, {0});
   REQUIRE(std::holds_alternative<Unavailable>(memory));
   CHECK(std::get<Unavailable>(memory).sentence ==
         "a timeline of more than 6 million events is not available");

@@ -40,7 +40,7 @@ Job job_of(const Pipeline& pipeline, int layers = 6) {
 }
 
 Timeline timeline_of(const Job& job, std::int64_t rank) {
-  auto memory = step_memory_of(job, rank);
+  auto memory = step_memory_of(job, {rank});
   auto* step = std::get_if<StepMemory>(&memory);
   REQUIRE(step != nullptr);
   return std::move(step->timeline);
@@ -81,7 +81,7 @@ TEST_CASE("and the closed form counts the same, in every schedule") {
   for (const std::string& schedule : kSchedules) {
     for (std::int64_t rank = 0; rank < kRanks; ++rank) {
       const Job job = job_of({schedule, 512, "seq_len: 1024, "});
-      const auto memory = step_memory_of(job, rank);
+      const auto memory = step_memory_of(job, {rank});
       const auto& step = std::get<StepMemory>(memory);
       const Ledger ledger = write_ledger(step.graph, job, rank);
       const auto closed = static_cast<double>(peak_allocated(ledger, ledger.bindings).value());

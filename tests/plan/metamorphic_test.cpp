@@ -220,7 +220,7 @@ Replayed replayed(const Spec& spec) {
   const Job job = test::job_from(spec.text());
   Replayed most;
   for (std::int64_t rank = 0; rank < spec.pipeline; ++rank) {
-    const auto memory = step_memory_of(job, rank);
+    const auto memory = step_memory_of(job, {rank});
     const auto* step = std::get_if<StepMemory>(&memory);
     REQUIRE(step != nullptr);
     most.peak = std::max(most.peak, test::requested_peak(step->timeline));
@@ -369,7 +369,7 @@ std::int64_t peak_of_list(const std::string& layers, const std::string& recomput
                                  "]}\ntraining: {micro_batch: 64, seq_len: 512, precision: bf16, "
                                  "optimizer: sgd, recompute: " +
                                  recompute + "}\nhardware: {gpu: h100-sxm-80gb}\n");
-  const auto memory = step_memory_of(job, 0);
+  const auto memory = step_memory_of(job, {0});
   return test::requested_peak(std::get<StepMemory>(memory).timeline);
 }
 

@@ -200,11 +200,19 @@ struct Timeline {
   std::optional<std::uint32_t> emptied_before;
 };
 
+/// A GPU of the job, as far as its part of the model goes.
+struct JobRank {
+  std::int64_t pipeline = 0;
+  std::int64_t data = 0;  ///< which share of its stage's states it holds (data_ranks.hpp)
+
+  friend bool operator==(const JobRank&, const JobRank&) = default;
+};
+
 /// The timeline of `job`'s training or inference (one is present) on one GPU over `graph`, the
 /// graph of that rank of the job's pipeline, or why there is none. Of many micro-steps a few
 /// are followed, and what the others leave alive stands beside them. Throws OverflowError.
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
-                                                   std::int64_t pipeline_rank = 0);
+                                                   JobRank rank = {});
 
 /// "layer 3 of 32", "head".
 std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place);

@@ -37,11 +37,19 @@ struct ReplayedSteps {
   [[nodiscard]] const StepReplay& unpressed() const { return unlimited ? *unlimited : step.replay; }
 };
 
-/// Ranks of a job that take the same memory.
+/// The data ranks of a stage, which may step other pieces of the parameters (data_ranks.hpp).
+struct DataRanks {
+  std::int64_t worst = 0;     ///< whose memory stands for all
+  std::int64_t followed = 1;  ///< how many were replayed to find it
+  std::int64_t count = 1;     ///< 1: all are alike
+};
+
+/// Ranks of a job that run the same part of the model.
 struct RankClass {
-  std::string name;        ///< "first stage", "stage 2 of 4"; empty where all ranks are alike
+  std::string name;        ///< "first stage", "stage 2 of 4"; empty where there is one
   std::int64_t rank = 0;   ///< of the pipeline
   std::int64_t count = 1;  ///< GPUs
+  DataRanks data = {};
 };
 
 struct BytesInterval {
@@ -133,6 +141,8 @@ std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& 
 
 /// Throws OverflowError where a size leaves its range.
 JobEstimate estimate_job(const Job& job);
+/// The same with the memory of one data rank in place of the worst.
+JobEstimate estimate_job(const Job& job, std::int64_t data_rank);
 
 /// Sets the largest micro-batch of an estimate of `job` whose memory is known: with it, and as many
 /// accumulation steps as the job has, every rank's verdict is that it fits; with one sequence more

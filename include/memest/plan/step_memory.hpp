@@ -26,13 +26,13 @@ struct StepMemory {
 /// CUDA context, NCCL's buffers), or the spec's own limit, of which nothing else is taken.
 ReplayDevice replay_device_of(const Job& job);
 
-/// The timeline of `job` and its replay, or why there is none. Throws OverflowError.
-/// Of a pipeline, of one of its ranks.
-std::variant<StepMemory, Unavailable> step_memory_of(const Job& job,
-                                                     std::int64_t pipeline_rank = 0);
-/// The same where `graph`, of that job and rank, is there already.
-std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job,
-                                                     std::int64_t pipeline_rank);
+/// The timeline of one of `job`'s ranks and its replay, or why there is none. Throws OverflowError.
+std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, JobRank rank = {});
+/// The same where `graph`, of that job and rank of its pipeline, is there already.
+std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job, JobRank rank);
+
+/// The data rank of a stage whose memory stands for all in an estimate. Throws OverflowError.
+std::int64_t worst_data_rank(const Job& job, std::int64_t pipeline_rank);
 
 /// What makes the storage and when, for people: "layer 3 of 32, q_proj, out, in step 2's forward".
 std::string moment_name(const StepMemory& memory, StorageId storage);

@@ -11,11 +11,12 @@
 
 namespace memest {
 
-/// A job's steps as they ran; all three outlive it.
+/// A rank's steps as they ran; job, memory and course outlive it.
 struct TimelineRun {
   const Job& job;
   const StepMemory& memory;
   const StepCourse& course;
+  JobRank rank = {};
 };
 
 /// RFC 4180 CSV, a row an event, as far as memory lasts. Block, op, tensor and holding are those of

@@ -28,6 +28,7 @@ struct RankObservables;
 /// Only what was measured, or can be predicted, is present. Bytes, FLOPs and tokens are one rank's,
 /// FLOPs of one micro-step; parameters are those of all ranks, tied weights once.
 struct Observables {
+  std::optional<std::int64_t> data_rank;  ///< whose figures these are; absent where nobody says
   std::optional<Bytes> allocated_peak;
   std::optional<Bytes> reserved_peak;
   std::optional<Bytes> device;  ///< what nvidia-smi shows

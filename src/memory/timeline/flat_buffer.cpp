@@ -32,38 +32,44 @@ class Layout {
   FlatBuffer take() && {
     close();
     buffer_.elements = at_;
+    buffer_.distributed = rules_.distributed;
     return std::move(buffer_);
   }
 
  private:
-  struct Placed {
-    std::size_t index = 0;
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-  };
-
-  /// Ends the bucket: its first share is the first rank's.
   void close() {
     if (placed_.empty()) return;
-    const std::int64_t begin = bucket_;
     if (rules_.distributed) at_ = rounded_up_to(at_, std::lcm(rules_.ranks, kBucketAlignment));
-    const std::int64_t end = rules_.distributed ? begin + (at_ - begin) / rules_.ranks : at_;
-    for (const Placed& one : placed_) {
-      const std::int64_t elements = std::min(one.end, end) - one.begin;
-      if (elements > 0) buffer_.first_rank.push_back({one.index, elements});
-    }
+    const std::int64_t whole = at_ - bucket_;
+    const std::int64_t share = rules_.distributed ? whole / rules_.ranks : whole;
+    buffer_.buckets.push_back({bucket_, share, std::move(placed_)});
     placed_.clear();
     bucket_ = at_;
   }
 
   const FlatRules& rules_;
   FlatBuffer buffer_;
-  std::vector<Placed> placed_;  // in the open bucket
+  std::vector<FlatBuffer::Placed> placed_;  // in the open bucket
   std::int64_t at_ = 0;
   std::int64_t bucket_ = 0;
 };
 
 }  // namespace
+
+// _build_model_gbuf_range, _build_model_gbuf_param_range_map.
+std::vector<FlatShard> FlatBuffer::pieces(std::int64_t rank) const {
+  std::vector<FlatShard> pieces;
+  for (const Bucket& bucket : buckets) {
+    const std::int64_t begin = bucket.begin + (distributed ? rank * bucket.share : 0);
+    const std::int64_t end = begin + bucket.share;
+    auto one = std::partition_point(bucket.placed.begin(), bucket.placed.end(),
+                                    [&](const Placed& placed) { return placed.end <= begin; });
+    for (; one != bucket.placed.end() && one->begin < end; ++one) {
+      pieces.push_back({one->index, std::min(one->end, end) - std::max(one->begin, begin)});
+    }
+  }
+  return pieces;
+}
 
 FlatBuffer lay_out(const std::vector<FlatParameter>& parameters, const FlatRules& rules) {
   Layout layout(rules);

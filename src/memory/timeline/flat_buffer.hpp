@@ -24,8 +24,25 @@ struct FlatShard {
 };
 
 struct FlatBuffer {
-  std::int64_t elements = 0;          ///< with padding
-  std::vector<FlatShard> first_rank;  ///< what of it the first rank's optimizer steps, in order
+  std::int64_t elements = 0;  ///< with padding
+
+  /// What of it the rank's optimizer steps, in order: of every bucket an equal share, which is cut
+  /// where parameters end, and cuts them.
+  [[nodiscard]] std::vector<FlatShard> pieces(std::int64_t rank) const;
+
+  /// A parameter's place.
+  struct Placed {
+    std::size_t index = 0;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  struct Bucket {
+    std::int64_t begin = 0;
+    std::int64_t share = 0;  ///< elements of a rank
+    std::vector<Placed> placed;
+  };
+  std::vector<Bucket> buckets;
+  bool distributed = false;  ///< else every rank steps all of it
 };
 
 /// `parameters` in the order of Module.parameters().

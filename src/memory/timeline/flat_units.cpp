@@ -26,6 +26,7 @@ FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
       inventory_(model.graph.parameters),
       recorder_(recorder),
       ranks_(model.job.parallelism.shard_ranks()),
+      rank_(model.data_rank),
       share_(model.job.training->recipe.weights),
       gathered_(model.job.training->recipe.compute),
       reduced_(model.job.training->recipe.gathered_units ? model.job.training->recipe.reduce
@@ -127,27 +128,44 @@ void FlatUnits::sync(std::size_t unit) const {
   sent.write(recorder_);
 }
 
-ParameterGroup FlatUnits::stepped() {
-  ParameterGroup group;
-  rows_.reserve(recorder_.timeline().parameters.size());
+/// In the order of Module.parameters().
+std::vector<FlatUnits::Piece> FlatUnits::pieces(std::int64_t data_rank) const {
+  std::vector<Piece> pieces;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const State& state = states_[i];
-    for (std::size_t k = 0; k < units_[i].parameters.size(); ++k) {
+    const std::int64_t begin = checked_multiply(data_rank, state.shard);
+    const std::int64_t end = checked_add(begin, state.shard);
+    for (std::size_t k = 0; k < units_[i].parameters.size() && state.begins[k] < end; ++k) {
       const std::uint32_t parameter = units_[i].parameters[k];
       const std::int64_t whole = recorder_.timeline().parameters[parameter].elements;
-      const std::int64_t elements = std::min(whole, state.shard - state.begins[k]);
-      if (elements <= 0) continue;
-      ParameterTensor row;
-      row.name = "piece";
-      row.shape = {elements};
-      rows_.push_back(std::move(row));
-      group.push_back({parameter, elements, &rows_.back()});
+      const std::int64_t elements =
+          std::min(state.begins[k] + whole, end) - std::max(state.begins[k], begin);
+      if (elements > 0) pieces.push_back({parameter, elements});
     }
   }
-  std::stable_sort(group.begin(), group.end(),
-                   [](const SteppedTensor& left, const SteppedTensor& right) {
-                     return left.parameter < right.parameter;
-                   });
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& left, const Piece& right) {
+    return left.parameter < right.parameter;
+  });
+  return pieces;
+}
+
+std::vector<std::int64_t> FlatUnits::stepped_elements(std::int64_t data_rank) const {
+  std::vector<std::int64_t> elements;
+  for (const Piece& piece : pieces(data_rank)) elements.push_back(piece.elements);
+  return elements;
+}
+
+ParameterGroup FlatUnits::stepped() {
+  ParameterGroup group;
+  const std::vector<Piece> own = pieces(rank_);
+  rows_.reserve(own.size());
+  for (const Piece& piece : own) {
+    ParameterTensor row;
+    row.name = "piece";
+    row.shape = {piece.elements};
+    rows_.push_back(std::move(row));
+    group.push_back({piece.parameter, piece.elements, &rows_.back()});
+  }
   return group;
 }
 

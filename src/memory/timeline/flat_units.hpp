@@ -39,15 +39,18 @@ class FlatUnits final : public BlockHooks {
     const Job& job;
     const Graph& graph;
     const ForwardOrder& order;
+    std::int64_t data_rank = 0;
   };
   FlatUnits(const Model& model, Recorder& recorder);
 
   /// The weights are on the GPU, and are the storages of Timeline::parameters; or they come there
   /// through `placement`. None of them stays.
   void construct(ModelPlacement& placement);
-  /// What the optimizer steps: of every parameter what lies in the rank's shards, the first's.
-  /// Their rows live as long as this.
+  /// What the optimizer steps: of every parameter what lies in the rank's shards. Their rows live
+  /// as long as this.
   [[nodiscard]] ParameterGroup stepped() override;
+  /// Elements of what a data rank steps, tensor by tensor.
+  [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
 
   void before_forward(std::uint32_t instance) override;
   void after_forward(std::uint32_t instance) override;
@@ -65,6 +68,12 @@ class FlatUnits final : public BlockHooks {
     StorageId gradients = kNoStorage;
   };
 
+  /// What of a parameter lies in a rank's shards.
+  struct Piece {
+    std::uint32_t parameter = 0;
+    std::int64_t elements = 0;
+  };
+  [[nodiscard]] std::vector<Piece> pieces(std::int64_t data_rank) const;
   [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
   [[nodiscard]] std::vector<StorageId> bring(std::size_t unit, ModelPlacement& placement) const;
   void sync(std::size_t unit) const;
@@ -89,6 +98,7 @@ class FlatUnits final : public BlockHooks {
   const Inventory& inventory_;
   Recorder& recorder_;
   std::int64_t ranks_;
+  std::int64_t rank_;
   DType share_;
   DType gathered_;
   DType reduced_;

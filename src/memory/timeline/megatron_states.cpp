@@ -44,12 +44,13 @@ bool is_copy(const ParameterTensor& row) {
 }  // namespace
 
 MegatronStates::MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
-                               const Timeline& timeline)
+                               const Timeline& timeline, std::int64_t data_rank)
     : job_(job),
       graph_(graph),
       timeline_(timeline),
       recipe_(job.training->recipe),
       distributed_(job.parallelism.distributed_optimizer),
+      data_rank_(data_rank),
       weights_(timeline.parameters.size(), kNoStorage) {
   std::size_t begin = 0;
   for (const StageSites& stage : order.stages()) {
@@ -166,12 +167,16 @@ void MegatronStates::make_buffers(Recorder& recorder) {
   }
 }
 
-/// What the rank steps: its shards of the buffers, or every parameter.
-std::vector<FlatShard> MegatronStates::stepped(bool experts) const {
+/// What the rank steps: its shards of the buffers, or every parameter. Ranks are numbered tensor,
+/// context, data; of experts tensor (of theirs), expert, data (parallel_state.py, RankGenerator).
+std::vector<FlatShard> MegatronStates::stepped(bool experts, std::int64_t data_rank) const {
+  const Parallelism& parallelism = job_.parallelism;
+  const std::int64_t beside = parallelism.whole_experts() ? parallelism.tensor : 1;
+  const std::int64_t share = data_rank / (experts ? parallelism.expert : beside);
   std::vector<FlatShard> list;
   for (const Buffer& buffer : buffers_) {
     if (buffer.of_experts != experts) continue;
-    for (const FlatShard& shard : buffer.flat.first_rank) {
+    for (const FlatShard& shard : buffer.flat.pieces(share)) {
       list.push_back({buffer.parameters[shard.parameter], shard.elements});
     }
   }
@@ -181,6 +186,20 @@ std::vector<FlatShard> MegatronStates::stepped(bool experts) const {
     });
   }
   return list;
+}
+
+std::vector<std::int64_t> MegatronStates::stepped_elements(std::int64_t data_rank) const {
+  std::vector<std::int64_t> stepped_elements;
+  for (const bool experts : {false, true}) {
+    const std::vector<FlatShard> shards = stepped(experts, data_rank);
+    for (const bool decaying : {true, false}) {
+      for (const FlatShard& shard : shards) {
+        if (decays(row(shard.parameter)) == decaying) stepped_elements.push_back(shard.elements);
+      }
+      stepped_elements.push_back(0);  // ends the group
+    }
+  }
+  return stepped_elements;
 }
 
 void MegatronStates::make_main_params(const std::optional<LaunchDevice>& device,
@@ -205,7 +224,7 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   std::vector<ParameterGroup> groups(2);
   // Ranks with the same shards of an optimizer have the same experts, or all of them.
   if (normed_elements_.empty() || !distributed_) normed_elements_.emplace_back();
-  for (const FlatShard& shard : stepped(experts)) {
+  for (const FlatShard& shard : stepped(experts, data_rank_)) {
     ParameterTensor tensor = row(shard.parameter);
     const bool decaying = decays(tensor);
     if (distributed_) tensor.shape = {shard.elements};

@@ -21,9 +21,9 @@ namespace memest {
 
 class MegatronStates {
  public:
-  /// `timeline` has the model's tensors.
+  /// `timeline` has the model's tensors. The rank's shares are those of `data_rank`.
   MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
-                 const Timeline& timeline);
+                 const Timeline& timeline, std::int64_t data_rank = 0);
 
   /// The modules are built on the device but for norms and positions, which follow in fp32, and
   /// routers.
@@ -31,6 +31,8 @@ class MegatronStates {
   /// Float16Module, then the buffers of every model chunk.
   void make_buffers(Recorder& recorder);
   void make_main_params(const std::optional<LaunchDevice>& device, Recorder& recorder);
+  /// Elements of what a data rank steps, tensor by tensor, parameter group by parameter group.
+  [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
   void zero_grad();
   /// Gradients are copied where they are not of the main copies' type, clipped, and stepped.
   void step(Recorder& recorder);
@@ -52,7 +54,7 @@ class MegatronStates {
   [[nodiscard]] bool made_on_host(std::size_t parameter) const;
   [[nodiscard]] DType type_on_host(std::size_t parameter) const;
   void lay_out_chunk(std::size_t begin, std::size_t end);
-  [[nodiscard]] std::vector<FlatShard> stepped(bool experts) const;
+  [[nodiscard]] std::vector<FlatShard> stepped(bool experts, std::int64_t data_rank) const;
   void make_optimizer(bool experts, Recorder& recorder);
   StorageId weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
   void place_buffer(std::size_t buffer, Recorder& recorder) const;
@@ -64,6 +66,7 @@ class MegatronStates {
   const Timeline& timeline_;
   const Recipe& recipe_;
   bool distributed_;
+  std::int64_t data_rank_;
   std::vector<Buffer> buffers_;                             // chunk by chunk, experts last
   std::vector<StorageId> weights_;                          // by parameter
   std::deque<ParameterTensor> shards_;                      // what the optimizer sees

@@ -27,6 +27,18 @@ ModelTensors model_tensors(const Inventory& inventory) {
   return tensors;
 }
 
+ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inventory& inventory,
+                        Timeline& timeline) {
+  for (const BlockInstance& instance : order.instances()) {
+    const bool layer = graph.blocks[instance.block].checkpointable;
+    timeline.places.push_back({instance.block, layer ? ++timeline.layers : 0});
+  }
+  ModelTensors tensors = model_tensors(inventory);
+  timeline.parameters = tensors.parameters;
+  timeline.buffers = tensors.buffers;
+  return tensors;
+}
+
 std::vector<StorageId> placed_weights(const Timeline& timeline) {
   std::vector<StorageId> weights;
   for (StorageId i = 0; i < timeline.storages.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "forward_order.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/model.hpp"
 
@@ -20,6 +21,10 @@ struct ModelTensors {
 };
 
 ModelTensors model_tensors(const Inventory& inventory);
+
+/// Tells the timeline of the model's places and of the tensors of `inventory`.
+ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inventory& inventory,
+                        Timeline& timeline);
 
 /// The storages of the parameters that have their place by now.
 std::vector<StorageId> placed_weights(const Timeline& timeline);

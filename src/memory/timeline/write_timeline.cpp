@@ -34,19 +34,6 @@
 namespace memest {
 namespace {
 
-/// Tells the timeline of the model's places and of the tensors of `inventory`.
-ModelTensors name_model(const Graph& graph, const ForwardOrder& order, const Inventory& inventory,
-                        Timeline& timeline) {
-  for (const BlockInstance& instance : order.instances()) {
-    const bool layer = graph.blocks[instance.block].checkpointable;
-    timeline.places.push_back({instance.block, layer ? ++timeline.layers : 0});
-  }
-  ModelTensors tensors = model_tensors(inventory);
-  timeline.parameters = tensors.parameters;
-  timeline.buffers = tensors.buffers;
-  return tensors;
-}
-
 /// What this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
   if (!job.parallelism.shards_rows()) return graph.parameters;
@@ -99,6 +86,7 @@ struct Wrapped {
   const Graph& graph;
   const Inventory& inventory;
   const ForwardOrder& order;
+  std::int64_t data_rank = 0;
 };
 /// What is put around the model; null where nothing is.
 struct Wrapper {
@@ -107,9 +95,10 @@ struct Wrapper {
 };
 /// With what its constructor makes.
 Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& recorder) {
-  const auto& [job, graph, inventory, order] = wrapped;
+  const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (job.parallelism.shards_flat()) {
-    auto units = std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order}, recorder);
+    auto units =
+        std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order, data_rank}, recorder);
     units->construct(placement);
     return {std::move(units)};
   }
@@ -128,7 +117,7 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
 /// Gives the model its place, or the rank's shares of it.
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
                  Recorder& recorder) {
-  const auto& [job, graph, inventory, order] = wrapped;
+  const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (job.parallelism.shards_flat() && shard_init(job) != ShardInit::device) return;
   if (job.parallelism.shards_rows()) {
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
@@ -157,13 +146,13 @@ bool is_megatron(const Job& job) {
 }
 
 /// Megatron-core's own training program around its own model.
-Timeline write_megatron(const Graph& graph, const Job& job, std::int64_t rank) {
+Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline);
-  MegatronStates states(job, graph, order, timeline);
+  MegatronStates states(job, graph, order, timeline, rank.data);
   recorder.begin(Phase::model);
   states.place(tensors, recorder);
   recorder.end();
@@ -178,7 +167,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, std::int64_t rank) {
   settings.adds_to_buffers = true;
   settings.megatron_ranks = job.parallelism.tensor;
   Engine engine(graph, order, settings, recorder);
-  MegatronLoop loop({job, rank, order, engine, states, recorder, device});
+  MegatronLoop loop({job, rank.pipeline, order, engine, states, recorder, device});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   return timeline;
 }
@@ -191,7 +180,7 @@ std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<Parame
 /// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor. Its buckets go on filling from
 /// one micro-step to the next, so two that made the same events say nothing of a third: all are
 /// followed.
-Timeline write_deepspeed(const Graph& graph, const Job& job) {
+Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_rank) {
   Timeline timeline;
   const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
   const ForwardOrder order(graph, device);
@@ -200,7 +189,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job) {
   recorder.begin(Phase::model);
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
   recorder.end();
-  ZeroBuckets buckets(job, graph.parameters, parameter_places(graph, order, timeline), recorder);
+  ZeroBuckets buckets({job, graph.parameters, data_rank}, parameter_places(graph, order, timeline),
+                      recorder);
   ParameterTensor flat;
   flat.name = "the flat parameters";
   flat.shape = {buckets.partitions().partition()};
@@ -259,17 +249,16 @@ std::optional<Unavailable> refusal(const Job& job) {
 }  // namespace
 
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
-                                                   std::int64_t pipeline_rank) {
-  return write_timeline(graph, job, pipeline_rank, EqualMicroSteps::copied);
+                                                   JobRank rank) {
+  return write_timeline(graph, job, rank, EqualMicroSteps::copied);
 }
 
-std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
-                                                   std::int64_t pipeline_rank,
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job, JobRank rank,
                                                    EqualMicroSteps equal) {
   if (auto refused = refusal(job)) return *std::move(refused);
   if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
-  if (is_megatron(job)) return write_megatron(graph, job, pipeline_rank);
-  if (uses_deepspeed(job)) return write_deepspeed(graph, job);
+  if (is_megatron(job)) return write_megatron(graph, job, rank);
+  if (uses_deepspeed(job)) return write_deepspeed(graph, job, rank.data);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   const Inventory inventory = own_inventory(graph, job);
@@ -280,14 +269,15 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
   if (tied) placement.give_spare_of(*tied);
   if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
-  place_model({job, graph, inventory, order}, tensors, placement, recorder);
+  const Wrapped wrapped{job, graph, inventory, order, rank.data};
+  place_model(wrapped, tensors, placement, recorder);
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
   const LoopHabits& habits = habits_of(job);
   // Trainer._inner_training_loop: free_memory() stands before _prepare_for_training(), which wraps.
   const auto here = [&timeline] { return static_cast<std::uint32_t>(timeline.events.size()); };
   if (habits.empties_cache && has_ddp(job)) timeline.emptied_before = here();
-  const Wrapper wrapper = wrapper_of({job, graph, inventory, order}, placement, recorder);
+  const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(job, wrapper.hooks.get());
   // torch.distributed.pipelining takes the loss whatever loop steps its schedule.
@@ -307,7 +297,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   std::optional<PipelineStages> stages;
   if (job.parallelism.pipeline > 1) {
-    stages.emplace(PipelineStages::Parts{job, pipeline_rank, engine, wrapper.units, recorder});
+    stages.emplace(PipelineStages::Parts{job, rank.pipeline, engine, wrapper.units, recorder});
     loop.run_in(*stages);
   }
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));

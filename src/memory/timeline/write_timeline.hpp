@@ -9,8 +9,7 @@
 
 namespace memest {
 
-std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
-                                                   std::int64_t pipeline_rank,
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job, JobRank rank,
                                                    EqualMicroSteps equal);
 
 }  // namespace memest

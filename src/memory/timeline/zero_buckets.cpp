@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "../deepspeed_terms.hpp"
 #include "loop_habits.hpp"
 #include "memest/units/int128.hpp"
 #include "optimizer_run.hpp"
@@ -24,22 +23,22 @@ std::vector<std::int64_t> trained_elements(const Inventory& inventory, const Tim
 
 }  // namespace
 
-ZeroBuckets::ZeroBuckets(const Job& job, const Inventory& inventory,
-                         std::vector<std::uint32_t> places, Recorder& recorder)
+ZeroBuckets::ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder)
     : recorder_(recorder),
-      settings_(job.parallelism.deepspeed),
-      shards_gradients_(job.parallelism.zero == ZeroStage::optimizer_gradients),
-      offloads_(job.parallelism.offload.optimizer),
-      rank_(deepspeed_rank(job)),
-      micro_steps_(std::min(job.training->gradient_accumulation, kMostMicroSteps)),
-      weights_(job.training->recipe.weights),
-      gradients_(job.training->recipe.gradients),
+      settings_(model.job.parallelism.deepspeed),
+      shards_gradients_(model.job.parallelism.zero == ZeroStage::optimizer_gradients),
+      offloads_(model.job.parallelism.offload.optimizer),
+      rank_(model.data_rank),
+      micro_steps_(std::min(model.job.training->gradient_accumulation, kMostMicroSteps)),
+      weights_(model.job.training->recipe.weights),
+      gradients_(model.job.training->recipe.gradients),
       places_(std::move(places)),
-      partitions_(trained_elements(inventory, recorder.timeline()), job.parallelism.data) {
+      partitions_(trained_elements(model.inventory, recorder.timeline()),
+                  model.job.parallelism.data) {
   std::size_t trained = 0;
   for (const TensorPlace& place : recorder.timeline().parameters) {
     trained_index_.push_back(trained);
-    if (inventory.parameters[place.row].trainable) ++trained;
+    if (model.inventory.parameters[place.row].trainable) ++trained;
   }
   whole_.assign(trained, kNoStorage);
 }

@@ -34,9 +34,13 @@ namespace memest {
 
 class ZeroBuckets final : public BlockHooks {
  public:
+  struct Model {
+    const Job& job;
+    const Inventory& inventory;
+    std::int64_t data_rank = 0;
+  };
   /// `places`: of ForwardOrder::parameters(), see parameter_places().
-  ZeroBuckets(const Job& job, const Inventory& inventory, std::vector<std::uint32_t> places,
-              Recorder& recorder);
+  ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder);
 
   /// `weights` have their place, and go; `optimizer` gets its copies.
   void flatten(const std::vector<StorageId>& weights, OptimizerRun& optimizer);

@@ -7,6 +7,7 @@ namespace memest {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostDataRank = 1'000'000'000;
 constexpr double kMostSeconds = 1e9;
 constexpr double kMostTokens = 1e12;
 constexpr std::int64_t kFirstYear = 2012;  // of training on GPUs
@@ -53,6 +54,10 @@ constexpr Key kRecordKeys[] = {
      .shapes = {table(kMeasuredKeys)},
      .doc = "What was measured.",
      .required = true},
+    {.name = "data_rank",
+     .shapes = {count(0, kMostDataRank)},
+     .doc = "Whose figures these are, of the ranks that share the states; without it the one that "
+            "takes most, or of a published run the first."},
     {.name = "environment", .shapes = {document()}, .doc = "Versions and device."},
 };
 
