@@ -35,7 +35,7 @@ std::vector<double> errors_of_steps(const std::string& model,
   std::vector<double> errors;
   for (const Record& record : records.value()) {
     if (!record.measured.step || record.id.find(model) == std::string::npos) continue;
-    const JobEstimate estimate = estimate_job(*record.job);
+    const JobEstimate estimate = estimate_job(*record.job, 0);
     const auto* time = std::get_if<TimeEstimate>(&estimate.time);
     if (time == nullptr) continue;
     errors.push_back(std::abs(time->step / *record.measured.step - 1));
@@ -103,7 +103,7 @@ TEST_CASE("FLOPs of a pipeline's ranks add up to the model's, and the last runs 
       sum += last;
     }
     CHECK(sum == model.executed());
-    CHECK(std::get<FlopsEstimate>(estimate_job(job).flops).executed() == last);
+    CHECK(std::get<FlopsEstimate>(estimate_job(job, 0).flops).executed() == last);
     ++pipelines;
   }
   CHECK(pipelines == 5);
