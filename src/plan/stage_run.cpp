@@ -27,7 +27,7 @@ class StageReplay {
     run_.ranks = {0, 0, data_ranks_of(job_)};
     if (!follow(0, end)) return std::nullopt;
     if (run_.ranks.count == 1 || is_refusal(end)) return run_;
-    const FollowedRanks followed = followed_data_ranks(graph_, job_);
+    const FollowedRanks followed = followed_data_ranks(graph_, job_, pipeline_rank_);
     for (std::size_t i = 1; i < followed.ranks.size(); ++i) {
       if (i >= followed.outstanding && is_decided()) break;
       if (events_ > kMostEvents) break;

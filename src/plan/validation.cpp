@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "memest/graph/parameters.hpp"
+#include "memest/memory/data_ranks.hpp"
 
 namespace memest {
 namespace {
@@ -279,7 +280,10 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   // FSDP1's four streams with pools reserve more than others' do, and no search proposes it: its
   // runs are left out of the closed form's intervals.
-  if (memory != nullptr && !beyond_the_formulas(job) && !job.parallelism.shards_flat()) {
+  const std::int64_t formulas = data_rank_of_formulas(job);
+  const bool of_formulas = measured.data_rank.value_or(formulas) == formulas;
+  if (memory != nullptr && of_formulas && !beyond_the_formulas(job) &&
+      !job.parallelism.shards_flat()) {
     run.closed_form = memory->estimate.allocated();
   }
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {

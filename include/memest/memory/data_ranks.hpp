@@ -18,6 +18,9 @@ namespace memest {
 /// How many there are whose shares may differ; 1 where all ranks step alike.
 std::int64_t data_ranks_of(const Job& job);
 
+/// Whose share the formulas have: the first's, in ZeRO 2 the last's.
+std::int64_t data_rank_of_formulas(const Job& job);
+
 /// The data ranks that are replayed of a stage: one of each kind, where these are not too many.
 struct FollowedRanks {
   std::vector<std::int64_t>
@@ -28,6 +31,7 @@ struct FollowedRanks {
 
 /// Ranks of a kind step pieces of the same sizes in the same order. `graph` is the stage's. Throws
 /// OverflowError.
-FollowedRanks followed_data_ranks(const Graph& graph, const Job& job);
+FollowedRanks followed_data_ranks(const Graph& graph, const Job& job,
+                                  std::int64_t pipeline_rank = 0);
 
 }  // namespace memest

@@ -52,14 +52,14 @@ RankShare zero_share(const FlatPartitions& partitions, std::int64_t rank) {
   return share;
 }
 
-std::vector<RankShare> shares_of(const Graph& graph, const Job& job,
+std::vector<RankShare> shares_of(const Graph& graph, const Job& job, std::int64_t pipeline_rank,
                                  const std::vector<std::int64_t>& ranks) {
   Timeline timeline;
   const ForwardOrder order(graph, std::nullopt);
   name_model(graph, order, graph.parameters, timeline);
   std::vector<RankShare> shares;
   if (is_megatron(job)) {
-    const MegatronStates states(job, graph, order, timeline);
+    const MegatronStates states(job, graph, order, timeline, {pipeline_rank, 0});
     for (const std::int64_t rank : ranks) shares.push_back({states.stepped_elements(rank), 0});
     return shares;
   }
@@ -142,7 +142,11 @@ std::int64_t data_ranks_of(const Job& job) {
   return is_flat_zero(job) ? parallelism.data : 1;
 }
 
-FollowedRanks followed_data_ranks(const Graph& graph, const Job& job) {
+std::int64_t data_rank_of_formulas(const Job& job) {
+  return uses_deepspeed(job) ? deepspeed_rank(job) : 0;
+}
+
+FollowedRanks followed_data_ranks(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
   const std::int64_t count = data_ranks_of(job);
   if (count == 1) return {{0}, 1, true};
   const std::vector<std::int64_t> looked_at = evenly(count, kMostLookedAt);
@@ -150,7 +154,7 @@ FollowedRanks followed_data_ranks(const Graph& graph, const Job& job) {
   std::vector<std::int64_t> ranks;
   std::set<RankShare> known;
   std::size_t next = 0;
-  for (RankShare& share : shares_of(graph, job, looked_at)) {
+  for (RankShare& share : shares_of(graph, job, pipeline_rank, looked_at)) {
     const std::int64_t rank = looked_at[next++];
     if (!known.insert(share).second) continue;
     shares.push_back(std::move(share));

@@ -26,7 +26,8 @@ class Layout {
     if (alone) close();
     placed_.push_back({index, at_, checked_add(at_, parameter.elements)});
     at_ = placed_.back().end;
-    if (alone) close();
+    const bool full = rules_.bucket > 0 && at_ - bucket_ >= rules_.bucket;
+    if (alone || full) close();
   }
 
   FlatBuffer take() && {

@@ -15,6 +15,8 @@ struct FlatParameter {
 struct FlatRules {
   bool distributed = false;  ///< parameters and buckets are aligned for shards
   std::int64_t ranks = 1;    ///< that the buckets are sharded over
+  /// Elements with which a bucket is full, behind the parameter that fills it; 0: one has all.
+  std::int64_t bucket = 0;
 };
 
 /// A part of a parameter.

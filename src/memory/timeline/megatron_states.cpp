@@ -44,27 +44,37 @@ bool is_copy(const ParameterTensor& row) {
 }  // namespace
 
 MegatronStates::MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
-                               const Timeline& timeline, std::int64_t data_rank)
+                               const Timeline& timeline, JobRank rank)
     : job_(job),
       graph_(graph),
       timeline_(timeline),
       recipe_(job.training->recipe),
       distributed_(job.parallelism.distributed_optimizer),
-      data_rank_(data_rank),
+      rank_(rank),
       weights_(timeline.parameters.size(), kNoStorage) {
   std::size_t begin = 0;
+  std::size_t chunk = 0;
   for (const StageSites& stage : order.stages()) {
     const auto within = [&](const ParameterUse& use) {
       return use.instance >= order.sites()[stage.begin].instance &&
              use.instance <= order.sites()[stage.end - 1].instance;
     };
     const auto count = std::count_if(order.parameters().begin(), order.parameters().end(), within);
-    lay_out_chunk(begin, begin + static_cast<std::size_t>(count));
+    lay_out_chunk(chunk++, begin, begin + static_cast<std::size_t>(count));
     begin += static_cast<std::size_t>(count);
   }
 }
 
-void MegatronStates::lay_out_chunk(std::size_t begin, std::size_t end) {
+/// Whose gradients travel while others come are bucketed where a step waits for them: in the first
+/// stage (DistributedDataParallel.__init__).
+std::int64_t MegatronStates::bucket_of(std::size_t chunk) const {
+  constexpr std::int64_t kLeast = 40'000'000;
+  constexpr std::int64_t kOfARank = 1'000'000;
+  if (!job_.parallelism.overlap_grad_reduce || rank_.pipeline > 0 || chunk > 0) return 0;
+  return std::max(kLeast, checked_multiply(kOfARank, job_.parallelism.data));
+}
+
+void MegatronStates::lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end) {
   const Parallelism& parallelism = job_.parallelism;
   for (const bool of_experts : {false, true}) {
     Buffer buffer{of_experts, {}, {}};
@@ -77,7 +87,7 @@ void MegatronStates::lay_out_chunk(std::size_t begin, std::size_t end) {
     if (parameters.empty()) continue;
     const std::int64_t ranks =
         of_experts ? parallelism.expert_data_ranks() : parallelism.shard_ranks();
-    buffer.flat = lay_out(parameters, {distributed_, ranks});
+    buffer.flat = lay_out(parameters, {distributed_, ranks, bucket_of(chunk)});
     buffers_.push_back(std::move(buffer));
   }
 }
@@ -224,7 +234,7 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   std::vector<ParameterGroup> groups(2);
   // Ranks with the same shards of an optimizer have the same experts, or all of them.
   if (normed_elements_.empty() || !distributed_) normed_elements_.emplace_back();
-  for (const FlatShard& shard : stepped(experts, data_rank_)) {
+  for (const FlatShard& shard : stepped(experts, rank_.data)) {
     ParameterTensor tensor = row(shard.parameter);
     const bool decaying = decays(tensor);
     if (distributed_) tensor.shape = {shard.elements};

@@ -21,9 +21,9 @@ namespace memest {
 
 class MegatronStates {
  public:
-  /// `timeline` has the model's tensors. The rank's shares are those of `data_rank`.
+  /// `timeline` has the model's tensors. Shares are those of `rank`.
   MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
-                 const Timeline& timeline, std::int64_t data_rank = 0);
+                 const Timeline& timeline, JobRank rank);
 
   /// The modules are built on the device but for norms and positions, which follow in fp32, and
   /// routers.
@@ -53,7 +53,8 @@ class MegatronStates {
   [[nodiscard]] std::int64_t elements(std::size_t parameter) const;
   [[nodiscard]] bool made_on_host(std::size_t parameter) const;
   [[nodiscard]] DType type_on_host(std::size_t parameter) const;
-  void lay_out_chunk(std::size_t begin, std::size_t end);
+  void lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end);
+  [[nodiscard]] std::int64_t bucket_of(std::size_t chunk) const;
   [[nodiscard]] std::vector<FlatShard> stepped(bool experts, std::int64_t data_rank) const;
   void make_optimizer(bool experts, Recorder& recorder);
   StorageId weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
@@ -66,7 +67,7 @@ class MegatronStates {
   const Timeline& timeline_;
   const Recipe& recipe_;
   bool distributed_;
-  std::int64_t data_rank_;
+  JobRank rank_;
   std::vector<Buffer> buffers_;                             // chunk by chunk, experts last
   std::vector<StorageId> weights_;                          // by parameter
   std::deque<ParameterTensor> shards_;                      // what the optimizer sees

@@ -152,7 +152,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline);
-  MegatronStates states(job, graph, order, timeline, rank.data);
+  MegatronStates states(job, graph, order, timeline, rank);
   recorder.begin(Phase::model);
   states.place(tensors, recorder);
   recorder.end();
