@@ -2,6 +2,7 @@
 // of them summed in pieces of ten rows. The order of allocations is ATen's; the two rules of the
 // kernel for few rows (kBlocksPerMultiprocessor, kLongRuns) were inferred from recorded thresholds.
 #include <algorithm>
+#include <ranges>
 
 #include "memest/graph/kernel_scratch.hpp"
 #include "radix_sort.hpp"
@@ -91,7 +92,7 @@ ScratchSteps embedding_backward_scratch(const EmbeddingBackward& embedding,
     const std::int64_t sums = in_place ? runs : pieces;
     kept.push_back(sequence.allocate(product(sums, embedding.width, kAccumulateBytes)));
   }
-  for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+  for (const auto block : std::views::reverse(kept)) sequence.release(block);
   return sequence.take();
 }
 

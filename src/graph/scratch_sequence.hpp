@@ -53,7 +53,7 @@ std::int64_t product(std::int64_t first, Factors... rest) {
 
 /// Quotient, rounded up, of a number that is not negative by a positive one.
 constexpr std::int64_t blocks_of(std::int64_t count, std::int64_t block) {
-  return count / block + (count % block != 0);
+  return count / block + (count % block != 0 ? 1 : 0);
 }
 
 }  // namespace memest

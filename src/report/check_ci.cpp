@@ -40,7 +40,7 @@ void append(std::string& out, const Annotation& annotation) {
 
 void append_case(std::string& out, const CheckedFile& file, std::string_view name,
                  const std::string& inside) {
-  out += fmt::format("    <testcase classname=\"{}\" name=\"{}\"", xml(file.file), xml(name));
+  out += fmt::format(R"(    <testcase classname="{}" name="{}")", xml(file.file), xml(name));
   out += inside.empty() ? "/>\n" : fmt::format(">\n      {}\n    </testcase>\n", inside);
 }
 
@@ -109,7 +109,7 @@ std::string junit_of(const std::vector<CheckedFile>& files) {
   Counts counts;
   for (const CheckedFile& file : files) append_cases(cases, file, counts);
   const std::string attributes =
-      fmt::format("name=\"memest check\" tests=\"{}\" failures=\"{}\" errors=\"{}\"", counts.tests,
+      fmt::format(R"(name="memest check" tests="{}" failures="{}" errors="{}")", counts.tests,
                   counts.failures, counts.errors);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {}>\n  <testsuite {}>\n{}"

@@ -155,7 +155,7 @@ void append(std::string& out, const Diagnostic& diagnostic, const RenderOptions&
   const std::string message = printable(diagnostic.message, options);
   // Broken into lines as one text, then the head is painted: escape sequences take no columns.
   const std::string text = hung(head + message, kMessageIndent, options);
-  if (options.color && text.compare(0, head.size(), head) == 0) {
+  if (options.color && text.starts_with(head)) {
     out += painted(place, Paint::bold, options);
     out += painted(fmt::format("{}: ", severity.word), severity.paint, options);
     out += text.substr(head.size());

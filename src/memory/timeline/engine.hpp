@@ -117,15 +117,15 @@ class Engine {
   }
 
   /// The loss in the type of the wrapper's answers, if that is another: the caller's.
-  [[nodiscard]] StorageId take_wrapped_loss() {
+  [[nodiscard]] StorageId take_wrapped_loss() const {
     return settings_.hooks == nullptr ? kNoStorage : settings_.hooks->take_loss();
   }
   /// no_sync() begins or ends.
-  void hold_gradients(bool held) {
+  void hold_gradients(bool held) const {
     if (settings_.hooks != nullptr) settings_.hooks->hold_gradients(held);
   }
   /// The optimizer's step begins.
-  void hand_over(OptimizerRun& optimizer) {
+  void hand_over(OptimizerRun& optimizer) const {
     if (settings_.hooks != nullptr) settings_.hooks->hand_over(optimizer);
   }
   /// zero_grad(set_to_none=True).
