@@ -11,17 +11,11 @@ std::string_view file_name(std::string_view path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-[[noreturn]] void fail(const char* sentence, const std::source_location& place) {
+}  // namespace
+
+void unreachable(const char* sentence, std::source_location place) {
   throw InternalError(std::string(sentence) + " (" + std::string(file_name(place.file_name())) +
                       ":" + std::to_string(place.line()) + ")");
 }
-
-}  // namespace
-
-void expect(bool condition, const char* sentence, std::source_location place) {
-  if (!condition) fail(sentence, place);
-}
-
-void unreachable(const char* sentence, std::source_location place) { fail(sentence, place); }
 
 }  // namespace memest

@@ -4,6 +4,8 @@
 
 namespace memest {
 
+void fail_overflow(const char* sentence) { throw OverflowError(sentence); }
+
 std::string to_string(Int128 value) {
   if (value == 0) return "0";
   const bool negative = value < 0;

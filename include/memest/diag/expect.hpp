@@ -14,11 +14,16 @@ class InternalError : public std::logic_error {
 };
 
 /// Throws InternalError with `sentence` and the place, unless `condition` holds.
-void expect(bool condition, const char* sentence,
-            std::source_location place = std::source_location::current());
+inline void expect(bool condition, const char* sentence,
+                   std::source_location place = std::source_location::current());
 
 /// Throws InternalError: a point that control never reaches.
 [[noreturn]] void unreachable(const char* sentence,
                               std::source_location place = std::source_location::current());
+
+inline void expect(bool condition, const char* sentence, std::source_location place) {
+  if (!condition) [[unlikely]]
+    unreachable(sentence, place);
+}
 
 }  // namespace memest

@@ -18,11 +18,14 @@ class OverflowError : public std::overflow_error {
   using std::overflow_error::overflow_error;
 };
 
+/// Throws OverflowError. Out of line, so that what checks stays small enough to be inlined.
+[[noreturn]] void fail_overflow(const char* sentence);
+
 /// Sum of two integers of one type; throws OverflowError instead of wrapping.
 template <class Int>
 constexpr Int checked_add(Int left, Int right) {
   Int result{};
-  if (__builtin_add_overflow(left, right, &result)) throw OverflowError("integer sum overflows");
+  if (__builtin_add_overflow(left, right, &result)) fail_overflow("integer sum overflows");
   return result;
 }
 
@@ -30,8 +33,7 @@ constexpr Int checked_add(Int left, Int right) {
 template <class Int>
 constexpr Int checked_subtract(Int left, Int right) {
   Int result{};
-  if (__builtin_sub_overflow(left, right, &result))
-    throw OverflowError("integer difference overflows");
+  if (__builtin_sub_overflow(left, right, &result)) fail_overflow("integer difference overflows");
   return result;
 }
 
@@ -39,8 +41,7 @@ constexpr Int checked_subtract(Int left, Int right) {
 template <class Int>
 constexpr Int checked_multiply(Int left, Int right) {
   Int result{};
-  if (__builtin_mul_overflow(left, right, &result))
-    throw OverflowError("integer product overflows");
+  if (__builtin_mul_overflow(left, right, &result)) fail_overflow("integer product overflows");
   return result;
 }
 
@@ -48,7 +49,7 @@ constexpr Int checked_multiply(Int left, Int right) {
 constexpr std::int64_t narrow_to_int64(Int128 value) {
   if (value > std::numeric_limits<std::int64_t>::max() ||
       value < std::numeric_limits<std::int64_t>::min()) {
-    throw OverflowError("integer does not fit in 64 bits");
+    fail_overflow("integer does not fit in 64 bits");
   }
   return static_cast<std::int64_t>(value);
 }
