@@ -7,8 +7,10 @@ namespace memest {
 
 Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings) {
   if (arguments.words.empty()) {
+    const Question question = question_of(arguments, {}, surroundings);
     return {ExitCode::yes,
-            formatted(report_gpus(all_gpus(), all_prices()), arguments.format, surroundings.out),
+            formatted(report_gpus(all_gpus(), all_prices(), question), arguments.format,
+                      surroundings.out),
             {}};
   }
   const Checked<GpuSpec> gpu = find_gpu(arguments.words[0]);

@@ -52,7 +52,9 @@ Question question_of(const Arguments& arguments, const std::vector<std::string>&
   for (const std::string& key : arguments.freed) add("--free " + shell_quoted(key));
   for (const std::string& override_ : arguments.overrides) add("--set " + shell_quoted(override_));
   if (arguments.text_only) add("--text-only");
-  return {std::move(spec), std::string(surroundings.version)};
+  Question question{std::move(spec), std::string(surroundings.version)};
+  question.with_json = arguments.format == Format::json;
+  return question;
 }
 
 std::string formatted(const Report& report, Format format, const RenderOptions& options) {

@@ -133,7 +133,8 @@ Json json_of(const std::vector<CheckedFile>& files, const Question& question) {
 }  // namespace
 
 Report report_check(const std::vector<CheckedFile>& files, const Question& question) {
-  return {page_of(files), records_of(files), text_of(json_of(files, question))};
+  return {page_of(files), records_of(files),
+          text_for(question, [&] { return json_of(files, question); })};
 }
 
 }  // namespace memest

@@ -217,7 +217,7 @@ Table records_of(const JobEstimate& estimate) {
 
 Report report_estimate(const Job& job, const JobEstimate& estimate, const Question& question) {
   return {page_of(job, estimate, question), records_of(estimate),
-          text_of(json_of(job, estimate, question))};
+          text_for(question, [&] { return json_of(job, estimate, question); })};
 }
 
 }  // namespace memest

@@ -156,7 +156,7 @@ Json json_of(const Job& job, const JobEstimate& estimate, const Explained& expla
 Report report_explanations(const Job& job, const JobEstimate& estimate, const Explained& explained,
                            const Question& question) {
   return {page_of(job, estimate, explained, question), records_of(explained.rows),
-          text_of(json_of(job, estimate, explained))};
+          text_for(question, [&] { return json_of(job, estimate, explained); })};
 }
 
 }  // namespace memest

@@ -153,9 +153,17 @@ Table price_table(const GpuSpec& gpu, const std::vector<Price>& prices) {
   return table;
 }
 
+Json json_of(const std::vector<GpuSpec>& gpus, const std::vector<Price>& prices) {
+  Json json = new_answer();
+  json["gpus"] = Json::array();
+  for (const GpuSpec& gpu : gpus) json["gpus"].push_back(json_of(gpu, prices));
+  return json;
+}
+
 }  // namespace
 
-Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& prices) {
+Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& prices,
+                   const Question& question) {
   Table table{{{"GPU"},
                {"architecture"},
                {"capacity, GiB", Align::right},
@@ -164,8 +172,6 @@ Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& p
                {"peak", Align::right},
                {"USD/h", Align::right}},
               {}};
-  Json json = new_answer();
-  json["gpus"] = Json::array();
   for (const GpuSpec& gpu : gpus) {
     const Price* price = price_of(gpu, prices);
     table.rows.push_back(
@@ -174,14 +180,14 @@ Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& p
           peak_text(gpu), price == nullptr ? "" : significant_text(price->price.value())},
          "",
          {}});
-    json["gpus"].push_back(json_of(gpu, prices));
   }
   Page page{
       {std::move(table),
        Paragraph{"The tag says where the capacity comes from; prices are USD a GPU-hour. Every "
                  "fact with its source: memest gpus NAME",
                  Tone::plain}}};
-  return {std::move(page), records_of(gpus), text_of(json)};
+  return {std::move(page), records_of(gpus),
+          text_for(question, [&] { return json_of(gpus, prices); })};
 }
 
 Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices) {

@@ -26,6 +26,12 @@ inline std::string printed(const Json& value, int indent = -1) {
 }
 inline std::string text_of(const Json& answer) { return printed(answer, 2) + "\n"; }
 
+/// The answer that `write` makes, where the question asks for one.
+template <class Write>
+std::string text_for(const Question& question, const Write& write) {
+  return question.with_json ? text_of(write()) : std::string();
+}
+
 inline void put_null(Json& object, const std::string& key, const std::string& sentence) {
   object[key] = nullptr;
   object[key + "_unavailable"] = sentence;

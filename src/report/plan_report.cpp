@@ -342,7 +342,7 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
 Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
                    const PlanView& view) {
   return {page_of(request, answer, question, view), records_of(request, answer, view),
-          text_of(plan_json(request, answer, question, view))};
+          text_for(question, [&] { return plan_json(request, answer, question, view); })};
 }
 
 }  // namespace memest

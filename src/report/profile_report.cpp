@@ -209,7 +209,7 @@ Report report_profile(const GpuProfile& profile, const GpuSpec& gpu,
     report.records = errors_table(errors);
     report.page.parts.emplace_back(report.records);
   }
-  report.json = text_of(json_of(profile, errors, question));
+  report.json = text_for(question, [&] { return json_of(profile, errors, question); });
   return report;
 }
 

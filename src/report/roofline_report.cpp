@@ -184,7 +184,7 @@ Report report_roofline(const Job& job, const TimeEstimate& time, const Question&
           time.rule),
       Tone::faint});
   report.page.parts.emplace_back(Paragraph{provenance_text(job), Tone::faint});
-  report.json = text_of(json_of(job, time, question));
+  report.json = text_for(question, [&] { return json_of(job, time, question); });
   return report;
 }
 

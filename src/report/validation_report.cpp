@@ -303,7 +303,8 @@ Table records_of(const ValidationAnswer& answer) {
 }  // namespace
 
 Report report_validation(const ValidationAnswer& answer, const Question& question) {
-  return {page_of(answer), records_of(answer), text_of(validation_json(answer, question))};
+  return {page_of(answer), records_of(answer),
+          text_for(question, [&] { return validation_json(answer, question); })};
 }
 
 }  // namespace memest

@@ -16,7 +16,8 @@
 
 namespace memest {
 
-Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& prices);
+Report report_gpus(const std::vector<GpuSpec>& gpus, const std::vector<Price>& prices,
+                   const Question& question = {});
 
 /// Every fact of one GPU with its tag, source and note, and its prices.
 Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices);

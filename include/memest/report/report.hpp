@@ -11,7 +11,7 @@ namespace memest {
 struct Report {
   Page page;         ///< text and markdown
   Table records;     ///< csv: raw numbers, the unit in the column's name
-  std::string json;  ///< one object, ended by a newline
+  std::string json;  ///< one object, ended by a newline; empty where the question is without it
 };
 
 /// Where an answer comes from, and how its reader asks on.
@@ -19,6 +19,7 @@ struct Question {
   std::string spec;     ///< what stood after the command: "model.yaml --set training.micro_batch=2"
   std::string version;  ///< of memest
   std::string fitting = {};  ///< a command whose answer fits, where that is known
+  bool with_json = true;     ///< which costs more than all else of a long list
 };
 
 /// Version of every JSON answer's form; it changes when a key changes its meaning or goes away.
