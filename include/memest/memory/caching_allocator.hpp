@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -116,6 +117,7 @@ class CachingAllocator {
  private:
   using Index = std::uint32_t;
   struct Block;
+  class FreeBlocks;
   struct StreamPool;
   /// The addresses of an expandable segment; a size of 0 is an unused entry.
   struct Space {
@@ -124,14 +126,16 @@ class CachingAllocator {
   };
 
   // Blocks and pools (caching_allocator.cpp).
+  [[nodiscard]] std::int64_t rounded(Bytes request) const;
   StreamPool& pool_of(PoolKind kind, int stream);
-  Index new_block();
+  Index new_block(const Block& like);
   Index cut(Index block, std::int64_t size);
   void hand_out(Index block, std::int64_t size, std::int64_t request);
   void put_back(Index block);
   void take_out(Index block);
   Index join_neighbours(Index block);
   [[nodiscard]] static bool is_whole(const Block& block);
+  [[nodiscard]] static DeviceRange range_of(const Block& block);
   [[nodiscard]] bool is_cut(std::int64_t block, std::int64_t size, PoolKind kind) const;
   Block& allocated_block(BlockId block);
   void change_reserved(std::int64_t bytes);
@@ -157,13 +161,14 @@ class CachingAllocator {
   std::uint32_t free_space_entry();
 
   AllocatorSettings settings_;
+  bool rounds_to_divisions_;
   std::optional<Bytes> limit_;
   DeviceMemory& device_;
   std::int64_t max_split_size_;
   std::vector<Block> blocks_;
   std::vector<Index> spare_blocks_;
-  std::array<std::vector<StreamPool>, kPoolKinds> pools_;  // of each kind, by stream
-  std::array<std::int64_t, kPoolKinds> searches_{};        // the clock of a free block's age
+  std::array<std::vector<std::unique_ptr<StreamPool>>, kPoolKinds> pools_;  // by stream
+  std::array<std::int64_t, kPoolKinds> searches_{};  // the clock of a free block's age
   std::vector<Space> spaces_;
   std::vector<Index> scratch_;
   AllocatorStatistics statistics_;

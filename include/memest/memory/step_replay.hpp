@@ -60,7 +60,8 @@ struct OutOfMemory {
 };
 
 struct StepReplay {
-  AllocatorStatistics statistics;  ///< at the end; peaks are of the whole run
+  /// At the end; peaks are of the whole run, but for free blocks: of what of it was followed.
+  AllocatorStatistics statistics;
   std::vector<PhaseMemory> phases;
   PeakMoment peak;
   std::optional<OutOfMemory> out_of_memory;

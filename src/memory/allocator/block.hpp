@@ -1,11 +1,9 @@
-// What the allocator's sources share: its blocks, its pools, and the sizes of PyTorch's constants.
+// What the allocator's sources share: its blocks and the sizes of PyTorch's constants.
 #pragma once
 
 #include <cstdint>
 #include <limits>
-#include <vector>
 
-#include "free_blocks.hpp"
 #include "memest/memory/caching_allocator.hpp"
 
 namespace memest {
@@ -37,7 +35,8 @@ constexpr std::size_t index_of(PoolKind kind) { return static_cast<std::size_t>(
 
 enum class Use : std::uint8_t { unused, allocated, awaiting, free, unmapped };
 
-/// A stretch of a segment. Neighbours are linked by address.
+/// A stretch of a segment. Neighbours are linked by address, and where it is free, those of its
+/// list by (size, address).
 struct CachingAllocator::Block {
   Address address = 0;
   std::int64_t size = 0;
@@ -45,22 +44,14 @@ struct CachingAllocator::Block {
   std::int64_t born = 0;  ///< the pool's clock when it became free
   Index previous = kNoBlock;
   Index next = kNoBlock;
+  Index before = kNoBlock;  ///< in the list of free blocks
+  Index after = kNoBlock;
+  StreamPool* pool = nullptr;
   std::uint32_t space = kNoSpace;  ///< of an expandable segment
-  std::int32_t stream = 0;
-  PoolKind kind = PoolKind::large;
   Use use = Use::unused;
 
   [[nodiscard]] bool is_idle() const { return use == Use::free || use == Use::unmapped; }
   [[nodiscard]] Address end() const { return address + size; }
-  [[nodiscard]] DeviceRange range() const { return {address, Bytes(size), stream}; }
-};
-
-/// The idle blocks of one stream in one pool.
-struct CachingAllocator::StreamPool {
-  PoolKind kind = PoolKind::large;
-  std::int32_t stream = 0;
-  FreeBlocks free;
-  std::vector<Index> unmapped;  ///< by address
 };
 
 }  // namespace memest

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "blocks.hpp"
+#include "free_blocks.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest {
@@ -45,6 +45,8 @@ Bytes memory_fraction_limit(Bytes capacity, Bytes total) {
 CachingAllocator::CachingAllocator(const AllocatorSettings& settings, std::optional<Bytes> limit,
                                    DeviceMemory& device)
     : settings_(settings),
+      rounds_to_divisions_(std::ranges::any_of(settings.roundup_power2_divisions,
+                                               [](std::int64_t parts) { return parts > 1; })),
       limit_(limit),
       device_(device),
       max_split_size_(settings.max_split_size ? settings.max_split_size->value() : kUnlimited) {}
@@ -54,7 +56,7 @@ CachingAllocator::~CachingAllocator() = default;
 std::optional<BlockId> CachingAllocator::allocate(Bytes request, int stream) {
   expect(request >= Bytes(0), "a request of less than nothing");
   if (request == Bytes(0)) return BlockId::none;
-  const std::int64_t size = rounded_request(request, settings_.roundup_power2_divisions).value();
+  const std::int64_t size = rounded(request);
   StreamPool& pool = pool_of(kind_of(size), stream);
   Index block = best_fit(pool, size);
   if (block == kNoBlock) block = obtain(pool, size);
@@ -64,6 +66,13 @@ std::optional<BlockId> CachingAllocator::allocate(Bytes request, int stream) {
   }
   hand_out(block, size, request.value());
   return BlockId(block);
+}
+
+std::int64_t CachingAllocator::rounded(Bytes request) const {
+  if (rounds_to_divisions_ || request.value() > kLargestRequest) {
+    return rounded_request(request, settings_.roundup_power2_divisions).value();
+  }
+  return round_up(request.value(), kMinBlockSize);
 }
 
 void CachingAllocator::free(BlockId block) {
@@ -115,31 +124,33 @@ void CachingAllocator::change_reserved(std::int64_t bytes) { raise(statistics_.r
 
 CachingAllocator::StreamPool& CachingAllocator::pool_of(PoolKind kind, int stream) {
   expect(stream >= 0 && stream < kMostStreams, "streams are small numbers");
-  std::vector<StreamPool>& pools = pools_[index_of(kind)];
+  std::vector<std::unique_ptr<StreamPool>>& pools = pools_[index_of(kind)];
   while (pools.size() <= static_cast<std::size_t>(stream)) {
-    pools.push_back({kind, static_cast<std::int32_t>(pools.size()), {}, {}});
+    auto pool = std::make_unique<StreamPool>();
+    pool->kind = kind;
+    pool->stream = static_cast<std::int32_t>(pools.size());
+    pools.push_back(std::move(pool));
   }
-  return pools[static_cast<std::size_t>(stream)];
+  return *pools[static_cast<std::size_t>(stream)];
 }
 
-CachingAllocator::Index CachingAllocator::new_block() {
+CachingAllocator::Index CachingAllocator::new_block(const Block& like) {
   if (!spare_blocks_.empty()) {
     const Index block = spare_blocks_.back();
     spare_blocks_.pop_back();
-    blocks_[block] = {};
+    blocks_[block] = like;
     return block;
   }
   expect(blocks_.size() < kNoBlock, "fewer blocks than 2^32");
-  blocks_.emplace_back();
+  blocks_.push_back(like);
   return static_cast<Index>(blocks_.size() - 1);
 }
 
 /// Keeps the low `size` bytes of the block and returns the rest, linked behind it, in no list.
 CachingAllocator::Index CachingAllocator::cut(Index block, std::int64_t size) {
-  const Index rest = new_block();
+  const Index rest = new_block(blocks_[block]);
   Block& low = blocks_[block];
   Block& high = blocks_[rest];
-  high = low;
   high.address = low.address + size;
   high.size = low.size - size;
   high.previous = block;
@@ -161,7 +172,7 @@ bool CachingAllocator::is_cut(std::int64_t block, std::int64_t size, PoolKind ki
 
 /// The block is in no list; what is left of it goes to its pool.
 void CachingAllocator::hand_out(Index block, std::int64_t size, std::int64_t request) {
-  if (is_cut(blocks_[block].size, size, blocks_[block].kind)) put_back(cut(block, size));
+  if (is_cut(blocks_[block].size, size, blocks_[block].pool->kind)) put_back(cut(block, size));
   Block& given = blocks_[block];
   given.use = Use::allocated;
   given.requested = request;
@@ -173,10 +184,8 @@ void CachingAllocator::hand_out(Index block, std::int64_t size, std::int64_t req
 
 void CachingAllocator::put_back(Index block) {
   Block& freed = blocks_[block];
-  const std::size_t kind = index_of(freed.kind);
-  freed.born = searches_[kind];
-  pools_[kind][static_cast<std::size_t>(freed.stream)].free.insert(
-      {freed.size, freed.address, block});
+  freed.born = searches_[index_of(freed.pool->kind)];
+  freed.pool->free.insert(blocks_.data(), block);
   if (freed.space != kNoSpace || is_whole(freed)) return;
   ++statistics_.inactive_split_blocks;
   raise(statistics_.inactive_split, freed.size);
@@ -184,8 +193,7 @@ void CachingAllocator::put_back(Index block) {
 
 void CachingAllocator::take_out(Index block) {
   const Block& taken = blocks_[block];
-  pools_[index_of(taken.kind)][static_cast<std::size_t>(taken.stream)].free.erase(taken.size,
-                                                                                  taken.address);
+  taken.pool->free.erase(blocks_.data(), block);
   if (taken.space != kNoSpace || is_whole(taken)) return;
   --statistics_.inactive_split_blocks;
   lower(statistics_.inactive_split, taken.size);
@@ -200,8 +208,7 @@ CachingAllocator::Index CachingAllocator::join_neighbours(Index block) {
     if (joined.use == Use::free) {
       take_out(other);
     } else {
-      std::erase(pools_[index_of(joined.kind)][static_cast<std::size_t>(joined.stream)].unmapped,
-                 other);
+      std::erase(joined.pool->unmapped, other);
     }
     if (other == kept.previous) {
       kept.address = joined.address;

@@ -2,7 +2,7 @@
 // by page as the pool grows, and unmapped where whole pages are free.
 #include <algorithm>
 
-#include "blocks.hpp"
+#include "free_blocks.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest {
@@ -52,12 +52,11 @@ CachingAllocator::Index CachingAllocator::new_space(StreamPool& pool) {
   const std::int64_t size = round_up(total + total / 8, page_of(pool.kind));
   const std::uint32_t entry = free_space_entry();
   spaces_[entry] = {device_.reserve_addresses(Bytes(size), pool.stream), size};
-  const Index index = new_block();
+  const Index index = new_block({});
   Block& block = blocks_[index];
   block.address = spaces_[entry].address;
   block.size = size;
-  block.stream = pool.stream;
-  block.kind = pool.kind;
+  block.pool = &pool;
   block.space = entry;
   block.use = Use::unmapped;
   insert_unmapped(pool, index);
@@ -95,7 +94,7 @@ CachingAllocator::Index CachingAllocator::map(StreamPool& pool, Index block, std
 
 /// Unmaps the pages that lie wholly within a free block.
 void CachingAllocator::unmap_pages(Index block) {
-  const std::int64_t page = page_of(blocks_[block].kind);
+  const std::int64_t page = page_of(blocks_[block].pool->kind);
   const Address origin = spaces_[blocks_[block].space].address;
   const Address low = origin + round_up(blocks_[block].address - origin, page);
   const Address high = origin + (blocks_[block].end() - origin) / page * page;
@@ -107,17 +106,16 @@ void CachingAllocator::unmap_pages(Index block) {
     put_back(before);
   }
   if (high < blocks_[block].end()) put_back(cut(block, high - blocks_[block].address));
-  device_.unmap(blocks_[block].range());
+  device_.unmap(range_of(blocks_[block]));
   change_reserved(-blocks_[block].size);
   blocks_[block].use = Use::unmapped;
   join_neighbours(block);
   Block& unmapped = blocks_[block];
-  StreamPool& pool = pools_[index_of(unmapped.kind)][static_cast<std::size_t>(unmapped.stream)];
   if (!is_whole(unmapped)) {
-    insert_unmapped(pool, block);
+    insert_unmapped(*unmapped.pool, block);
     return;
   }
-  device_.return_addresses(unmapped.range());
+  device_.return_addresses(range_of(unmapped));
   spaces_[unmapped.space] = {};
   unmapped.use = Use::unused;
   spare_blocks_.push_back(block);

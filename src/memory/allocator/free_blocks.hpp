@@ -6,59 +6,65 @@
 #include <cstdint>
 #include <vector>
 
-#include "memest/memory/device_memory.hpp"
+#include "block.hpp"
 
 namespace memest {
 
-struct FreeBlock {
-  std::int64_t size = 0;
-  Address address = 0;
-  std::uint32_t block = 0;  ///< its index in the allocator
-};
-
-/// Sorted lists by size: a bin for each of the sizes up to 32 times 512 B, behind them sixteen bins
-/// a power of two. Which of them hold anything is a bit each. A list is cut into runs, so that an
-/// insertion moves at most kLongestRun entries; few bins have more free blocks than one run holds.
-class FreeBlocks {
+/// Lists by size, in order, linked through their blocks: one for each of the sizes up to 32 times
+/// 512 B, behind them sixteen a power of two. Which of them hold anything is a bit each. Few hold
+/// more than a handful; a long one is cut into runs, so that no search walks over more than
+/// kLongestRun blocks. `blocks` are the allocator's.
+class CachingAllocator::FreeBlocks {
  public:
-  /// A place in the order; the next change ends its validity.
-  struct Place {
-    std::size_t bin = 0;
-    std::size_t run = 0;
-    std::size_t index = 0;
-  };
-
-  void insert(const FreeBlock& entry);
-  /// Removes the entry of that size and address, which is there.
-  void erase(std::int64_t size, Address address);
-  /// The first block of at least `size`, the lowest address among equals.
-  [[nodiscard]] Place first_of_at_least(std::int64_t size) const;
-  /// Null past the last.
-  [[nodiscard]] const FreeBlock* at(Place place) const;
-  [[nodiscard]] Place next(Place place) const;
-  /// The last in the order, null where there is none.
-  [[nodiscard]] const FreeBlock* largest() const;
+  void insert(Block* blocks, Index block);
+  /// Removes a block that is there.
+  void erase(Block* blocks, Index block);
+  /// The first block of at least `size`, the lowest address among equals; kNoBlock where there is
+  /// none.
+  [[nodiscard]] Index first_of_at_least(const Block* blocks, std::int64_t size) const;
+  /// The next in the order, kNoBlock behind the last.
+  [[nodiscard]] Index next(const Block* blocks, Index block) const;
+  /// The last in the order, kNoBlock where there is none.
+  [[nodiscard]] Index largest(const Block* blocks) const;
   /// Appends the indices of all blocks, in the order.
-  void append_to(std::vector<std::uint32_t>& blocks) const;
+  void append_to(const Block* blocks, std::vector<Index>& all) const;
 
  private:
-  static constexpr std::size_t kLongestRun = 32;
+  static constexpr std::uint32_t kLongestRun = 32;
   static constexpr std::size_t kBitsOfWord = 64;
   static constexpr std::size_t kWords = 14;
-  using Run = std::vector<FreeBlock>;
-  using Bin = std::vector<Run>;  // only a single one may be empty
+  struct Run {
+    Index first = kNoBlock;
+    std::uint32_t length = 0;
+  };
+  using Runs = std::vector<Run>;
+  struct Bin {
+    Index first = kNoBlock;
+    std::uint32_t length = 0;
+    Runs runs;  ///< two or more, or none: all of it is one
+  };
 
   static std::size_t bin_of(std::int64_t size);
-  [[nodiscard]] bool holds_any(std::size_t bin) const {
-    return (held_[bin / kBitsOfWord] >> bin % kBitsOfWord & 1U) != 0;
-  }
-  /// In the bin, its end where all entries stand before (size, address).
-  [[nodiscard]] Place lower_bound(std::size_t bin, std::int64_t size, Address address) const;
-  /// The first entry of the first bin from `bin` on that has any, or the end.
-  [[nodiscard]] Place first_from(std::size_t bin) const;
+  /// The run in which (size, address) stands or would stand.
+  static Runs::iterator run_of(Bin& bin, const Block* blocks, const Block& block);
+  static void split(Bin& bin, Runs::iterator run, const Block* blocks);
+  /// The first block of the first bin from `bin` on that has any.
+  [[nodiscard]] Index first_from(std::size_t bin) const;
 
   std::vector<Bin> bins_;  // up to the last that ever held anything
   std::array<std::uint64_t, kWords> held_{};
 };
+
+/// The idle blocks of one stream in one pool.
+struct CachingAllocator::StreamPool {
+  PoolKind kind = PoolKind::large;
+  std::int32_t stream = 0;
+  FreeBlocks free;
+  std::vector<Index> unmapped;  ///< by address
+};
+
+inline DeviceRange CachingAllocator::range_of(const Block& block) {
+  return {block.address, Bytes(block.size), block.pool->stream};
+}
 
 }  // namespace memest

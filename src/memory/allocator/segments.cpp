@@ -1,7 +1,7 @@
 // Where a block comes from: the pool, a new segment, or what others give back for it.
 #include <algorithm>
 
-#include "blocks.hpp"
+#include "free_blocks.hpp"
 
 namespace memest {
 namespace {
@@ -16,23 +16,22 @@ std::int64_t segment_size(std::int64_t size) {
 /// The smallest free block of the stream that is large enough, taken out of the pool.
 CachingAllocator::Index CachingAllocator::best_fit(StreamPool& pool, std::int64_t size) {
   ++searches_[index_of(pool.kind)];
-  FreeBlocks::Place place = pool.free.first_of_at_least(size);
-  const FreeBlock* found = pool.free.at(place);
-  if (found == nullptr) return kNoBlock;
+  Index found = pool.free.first_of_at_least(blocks_.data(), size);
+  if (found == kNoBlock) return kNoBlock;
   if (settings_.expandable_segments) {  // a block counts with the tail that it can grow into
-    std::int64_t room = expandable_size(blocks_[found->block]);
-    for (place = pool.free.next(place);; place = pool.free.next(place)) {
-      const FreeBlock* larger = pool.free.at(place);
-      if (larger == nullptr || expandable_size(blocks_[larger->block]) >= room) break;
+    std::int64_t room = expandable_size(blocks_[found]);
+    for (Index larger = found;;) {
+      larger = pool.free.next(blocks_.data(), larger);
+      if (larger == kNoBlock || expandable_size(blocks_[larger]) >= room) break;
       found = larger;
-      room = expandable_size(blocks_[found->block]);
+      room = expandable_size(blocks_[found]);
     }
   }
-  if (size < max_split_size_ && found->size >= max_split_size_) return kNoBlock;
-  if (size >= max_split_size_ && found->size >= size + kNonSplitRounding) return kNoBlock;
-  const Index block = found->block;
-  take_out(block);
-  return block;
+  const std::int64_t available = blocks_[found].size;
+  if (size < max_split_size_ && available >= max_split_size_) return kNoBlock;
+  if (size >= max_split_size_ && available >= size + kNonSplitRounding) return kNoBlock;
+  take_out(found);
+  return found;
 }
 
 /// A block from the device, in no list: at once, or after cached memory was given back to it.
@@ -57,12 +56,11 @@ CachingAllocator::Index CachingAllocator::grow(StreamPool& pool, std::int64_t si
 CachingAllocator::Index CachingAllocator::new_segment(StreamPool& pool, std::int64_t size) {
   const std::optional<Address> address = device_.allocate(Bytes(size), pool.stream);
   if (!address) return kNoBlock;
-  const Index index = new_block();
+  const Index index = new_block({});
   Block& block = blocks_[index];
   block.address = *address;
   block.size = size;
-  block.stream = pool.stream;
-  block.kind = pool.kind;
+  block.pool = &pool;
   block.use = Use::free;
   ++statistics_.segments;
   change_reserved(size);
@@ -73,7 +71,7 @@ CachingAllocator::Index CachingAllocator::new_segment(StreamPool& pool, std::int
 void CachingAllocator::release_segment(Index block) {
   take_out(block);
   Block& released = blocks_[block];
-  device_.release(released.range());
+  device_.release(range_of(released));
   --statistics_.segments;
   change_reserved(-released.size);
   released.use = Use::unused;
@@ -83,9 +81,9 @@ void CachingAllocator::release_segment(Index block) {
 /// Everything that can be given back is: whole free segments, or whole free pages of expandable
 /// ones.
 void CachingAllocator::release_cached() {
-  for (const std::vector<StreamPool>& pools : pools_) {
+  for (const auto& pools : pools_) {
     scratch_.clear();
-    for (const StreamPool& pool : pools) pool.free.append_to(scratch_);
+    for (const auto& pool : pools) pool->free.append_to(blocks_.data(), scratch_);
     for (const Index block : scratch_) {
       if (blocks_[block].space != kNoSpace) {
         unmap_pages(block);
@@ -102,16 +100,17 @@ void CachingAllocator::release_cached() {
 bool CachingAllocator::release_oversize(StreamPool& pool, std::int64_t size) {
   if (!settings_.max_split_size || settings_.expandable_segments) return false;
   const std::int64_t wanted = std::max(size, max_split_size_);
-  if (const FreeBlock* enough = pool.free.at(pool.free.first_of_at_least(wanted))) {
-    release_segment(enough->block);
+  if (const Index enough = pool.free.first_of_at_least(blocks_.data(), wanted);
+      enough != kNoBlock) {
+    release_segment(enough);
     return true;
   }
   std::int64_t released = 0;
   while (released < wanted) {
-    const FreeBlock* largest = pool.free.largest();
-    if (largest == nullptr || largest->size < max_split_size_) return false;
-    released += largest->size;
-    release_segment(largest->block);
+    const Index largest = pool.free.largest(blocks_.data());
+    if (largest == kNoBlock || blocks_[largest].size < max_split_size_) return false;
+    released += blocks_[largest].size;
+    release_segment(largest);
   }
   return true;
 }
@@ -126,7 +125,9 @@ void CachingAllocator::collect_garbage() {
   const std::int64_t now = searches_[index_of(PoolKind::large)];
   const auto age = [&](Index block) { return now - blocks_[block].born; };
   scratch_.clear();
-  for (const StreamPool& pool : pools_[index_of(PoolKind::large)]) pool.free.append_to(scratch_);
+  for (const auto& pool : pools_[index_of(PoolKind::large)]) {
+    pool->free.append_to(blocks_.data(), scratch_);
+  }
   std::erase_if(scratch_, [&](Index block) { return !is_whole(blocks_[block]); });
   std::int64_t ages = 0;
   for (const Index block : scratch_) ages += age(block);

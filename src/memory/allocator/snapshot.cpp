@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "blocks.hpp"
+#include "free_blocks.hpp"
 
 namespace memest {
 namespace {
@@ -20,7 +20,7 @@ std::vector<SegmentView> CachingAllocator::snapshot() const {
   for (const Block& head : blocks_) {
     if (head.use == Use::unused || head.use == Use::unmapped || is_mapped(head.previous)) continue;
     SegmentView segment{
-        {head.address, Bytes(0), head.stream}, head.kind, head.space != kNoSpace, {}};
+        {head.address, Bytes(0), head.pool->stream}, head.pool->kind, head.space != kNoSpace, {}};
     const Block* block = &head;
     while (true) {
       segment.range.size += Bytes(block->size);

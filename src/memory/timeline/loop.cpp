@@ -96,11 +96,12 @@ void TrainingLoop::step(std::uint16_t number) {
   drop(std::exchange(batches_, {}));
 }
 
-/// From the second on they do the same: those between two that made the same events and the last,
-/// which may reduce gradients, are copied.
+/// From the second on they do the same: those behind two that made the same events are copied, but
+/// for a last one that reduces gradients.
 void TrainingLoop::run_micro_steps() {
   const std::int64_t all = training_.gradient_accumulation;
   const std::int64_t count = std::min(all, kMostMicroSteps);
+  const std::int64_t alike = reduces_last_ ? count - 1 : count;
   others_.end_with_model();
   Recorder::Mark before;
   for (std::int64_t i = 1; i <= count; ++i) {
@@ -111,9 +112,9 @@ void TrainingLoop::run_micro_steps() {
     engine_.hold_gradients(reduces_last_ && i < count);
     micro_step(static_cast<std::uint16_t>(i));
     if (model) others_.end_model();
-    if (i > 2 && i + 1 < count && recorder_.repeats(before, begin)) {
-      recorder_.repeat(begin, count - 1 - i);
-      i = count - 1;
+    if (i > 2 && i < alike && recorder_.repeats(before, begin)) {
+      recorder_.repeat(begin, alike - i);
+      i = alike;
     }
     before = begin;
   }

@@ -109,17 +109,12 @@ void Recorder::write_copies(const Copies& copies, Timeline& whole) const {
   const std::uint32_t events = copies.end.event - copies.begin.event;
   const std::uint32_t spans = copies.end.span - copies.begin.span;
   for (std::uint32_t i = 0; i < copies.times; ++i) {
-    const std::size_t first_event = whole.events.size();
-    whole.events.resize(first_event + events);
-    Event* const made = whole.events.data() + first_event;
     for (std::uint32_t j = 0; j < events; ++j) {
-      const Event before = *(made + j - events);
-      made[j] = {before.kind, before.storage + copies.storages};
+      const Event before = whole.events[whole.events.size() - events];
+      whole.events.push_back({before.kind, before.storage + copies.storages});
     }
-    const std::size_t first_storage = whole.storages.size();
-    whole.storages.resize(first_storage + copies.storages);
-    const auto storages = whole.storages.begin() + static_cast<std::ptrdiff_t>(first_storage);
-    std::copy_n(storages - copies.storages, copies.storages, storages);
+    whole.storages.insert(whole.storages.end(), timeline_.storages.begin() + copies.begin.storage,
+                          timeline_.storages.begin() + copies.end.storage);
     const std::size_t first_span = whole.spans.size() - spans;
     for (std::uint32_t j = 0; j < spans; ++j) {
       Span span = whole.spans[first_span + j];

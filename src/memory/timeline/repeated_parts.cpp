@@ -33,14 +33,23 @@ bool has_storages_of(const Timeline& timeline, const TimelinePart& part,
                     });
 }
 
-/// What is freed besides was made by the part before.
-bool has_events_of(const Timeline& timeline, const TimelinePart& part, const TimelinePart& before) {
+/// What is freed besides was made by the part before. That one's own besides may be of any order
+/// where it is the `first` of these.
+bool has_events_of(const Timeline& timeline, const TimelinePart& part, const TimelinePart& before,
+                   bool first) {
   const StorageId later = part.first_storage - before.first_storage;
   const auto begin = timeline.events.begin();
+  const auto is_alike = [&](StorageId left, StorageId right) {
+    const Storage& here = timeline.storages[left];
+    const Storage& there = timeline.storages[right];
+    return left < part.first_storage && right < before.first_storage && here.bytes == there.bytes &&
+           here.stream == there.stream;
+  };
   return std::equal(begin + part.begin, begin + part.end, begin + before.begin,
                     [&](const Event& left, const Event& right) {
-                      return left.kind == right.kind && left.storage == right.storage + later &&
-                             left.storage >= before.first_storage;
+                      return left.kind == right.kind && left.storage >= before.first_storage &&
+                             (left.storage == right.storage + later ||
+                              (first && is_alike(left.storage, right.storage)));
                     });
 }
 
@@ -74,17 +83,19 @@ TimelineParts::TimelineParts(const Timeline& timeline) : timeline_(timeline) {
 bool TimelineParts::repeats(std::size_t part) {
   if (part == 0 || part >= parts_.size()) return false;
   std::optional<bool>& known = repeats_[part];
-  if (!known) known = is_repeated(parts_[part], parts_[part - 1]);
+  if (!known) known = is_repeated(part);
   return *known;
 }
 
-bool TimelineParts::is_repeated(const TimelinePart& part, const TimelinePart& before) const {
+bool TimelineParts::is_repeated(std::size_t index) {
+  const TimelinePart& part = parts_[index];
+  const TimelinePart& before = parts_[index - 1];
   const std::uint32_t events = part.end - part.begin;
   const StorageId made = part.end_storage - part.first_storage;
   return events == 2 * made && events == before.end - before.begin &&
          made == before.end_storage - before.first_storage &&
          has_spans_of(timeline_, part, before) && has_storages_of(timeline_, part, before) &&
-         has_events_of(timeline_, part, before);
+         has_events_of(timeline_, part, before, !repeats(index - 1));
 }
 
 std::vector<StorageId> TimelineParts::freed_by(std::size_t part) const {

@@ -30,14 +30,15 @@ class TimelineParts {
 
   /// Whether the part's events are those of the part before it, in the same step: it asks for the
   /// same sizes from the same streams, and frees, in the same order, its own storages and those of
-  /// that part. Both free as many as they make: all else that is alive stays so. False past the
-  /// last.
+  /// that part. Both free as many as they make: all else that is alive stays so. Parts that repeat
+  /// one another free the same of the one before each; the first that is repeated may free others
+  /// in their place. False past the last.
   [[nodiscard]] bool repeats(std::size_t part);
   /// The storages that the part frees and has not made.
   [[nodiscard]] std::vector<StorageId> freed_by(std::size_t part) const;
 
  private:
-  [[nodiscard]] bool is_repeated(const TimelinePart& part, const TimelinePart& before) const;
+  [[nodiscard]] bool is_repeated(std::size_t index);
 
   const Timeline& timeline_;
   std::vector<TimelinePart> parts_;
