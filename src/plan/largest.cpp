@@ -44,19 +44,29 @@ bool grow(Job& job, Growth growth, std::int64_t value) {
 /// of which they have a letter.
 class FormsOfValues {
  public:
-  explicit FormsOfValues(Growth growth) : growth_(growth) {}
+  /// Models of several layers, all alike, take most forms from `job`'s own, if it is one. A
+  /// recompute of the file's own may count layers.
+  FormsOfValues(const Job& job, Growth growth) : growth_(growth) {
+    const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+    const bool counts = job.training && recompute_choices(job).size() == 1;
+    if (growth != Growth::model || decoder == nullptr || decoder->layers() == 1 || counts) return;
+    if (!job.training || !has_layers_alike(job)) return;
+    auto& own = entries_[decoder->layers()];
+    own = std::make_unique<Entry>(job, nullptr);
+    model_ = &own->forms;
+  }
 
   /// `job` has that value.
   LayoutForms& of(const Job& job, std::int64_t value) {
     auto& entry = entries_[growth_ == Growth::micro_batch ? 0 : value];
-    if (!entry) entry = std::make_unique<Entry>(job);
+    if (!entry) entry = std::make_unique<Entry>(job, value > 1 ? model_ : nullptr);
     return entry->forms;
   }
 
  private:
   struct Entry {
-    explicit Entry(const Job& of)
-        : job(of), recomputes(recompute_choices(job)), forms(job, recomputes) {}
+    Entry(const Job& of, LayoutForms* others)
+        : job(of), recomputes(recompute_choices(job)), forms(job, recomputes, others) {}
 
     Job job;
     std::vector<Recompute> recomputes;
@@ -65,6 +75,7 @@ class FormsOfValues {
 
   Growth growth_;
   std::map<std::int64_t, std::unique_ptr<Entry>> entries_;
+  LayoutForms* model_ = nullptr;
 };
 
 class LargestSearch {
@@ -120,6 +131,11 @@ class LargestSearch {
     }
   }
 
+  /// Nothing but the refusal of the least is ever shown.
+  static Refusals refusals_of(std::int64_t value) {
+    return value == 1 ? Refusals::described : Refusals::outlined;
+  }
+
   /// Whether something stands with `value` of what grows; by the replay it is kept.
   bool search(std::int64_t value, Method method) {
     PlanRequest request = request_;
@@ -132,7 +148,8 @@ class LargestSearch {
       largest_.plan = Unavailable{"only models of equal layers grow"};
       return false;
     }
-    PlanAnswer answer = request.job.training ? search_plans(request, forms_.of(request.job, value))
+    PlanAnswer answer = request.job.training ? search_plans(request, forms_.of(request.job, value),
+                                                            refusals_of(value))
                                              : search_plans(request);
     if (const auto* reason = std::get_if<Unavailable>(&answer.unavailable)) {
       beyond_ = largest_.value == 0;
@@ -160,7 +177,7 @@ class LargestSearch {
 }  // namespace
 
 std::vector<Largest> find_largest(const PlanRequest& request, Growth growth) {
-  FormsOfValues forms(growth);
+  FormsOfValues forms(request.job, growth);
   std::vector<Largest> answers;
   for (std::size_t gpu = 0; gpu < request.gpus.size(); ++gpu) {
     for (const std::int64_t count : request.counts) {

@@ -210,6 +210,9 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
       graph_of(key_of(device, layout, part_of(layout, place)), device, layout, batch.micro_batch);
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return nullptr;
+  if (others_ != nullptr && layout.pipeline == 1) {
+    return others_->form_of(device, layout, batch, place, what);
+  }
   Parallelism shared = layout_of_form(layout);
   std::int64_t micro_steps = steps_of_form(job_, layout, batch);
   const FormKey key{

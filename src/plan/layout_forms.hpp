@@ -75,9 +75,12 @@ struct DeviceOfSearch {
 /// One job's; several threads may ask at once.
 class LayoutForms {
  public:
-  /// `job` outlives this.
-  LayoutForms(const Job& job, const std::vector<Recompute>& recomputes)
-      : job_(job), recomputes_(recomputes), alike_(has_layers_alike(job)) {}
+  /// `job` and `others` outlive this. `others` are of a job that differs in how many layers it has,
+  /// which are alike, and more than one as here: of unsplit models the forms are the same, as they
+  /// have a letter for that.
+  LayoutForms(const Job& job, const std::vector<Recompute>& recomputes,
+              LayoutForms* others = nullptr)
+      : job_(job), recomputes_(recomputes), alike_(has_layers_alike(job)), others_(others) {}
 
   /// The whole model as a rank of the layout's tensor, context and expert ranks holds it.
   const Lowered& graph_of(const DeviceOfSearch& device, const Parallelism& layout,
@@ -171,6 +174,7 @@ class LayoutForms {
   const Job& job_;
   const std::vector<Recompute>& recomputes_;
   bool alike_;  ///< the layers
+  LayoutForms* others_;
   std::mutex variants_mutex_;
   std::map<GraphKey, Variants> variants_;
   Memo<std::pair<GraphKey, std::int64_t>, const Lowered*> graphs_;  ///< by micro-batch too

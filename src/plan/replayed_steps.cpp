@@ -18,13 +18,27 @@ OutsideBytes outside_of(const MemoryEstimate& estimate) {
 constexpr ReplayDevice kUnlimitedDevice{
     .total = kMostReplayed, .available = kMostReplayed, .limit = {}};
 
-/// Whether no allocator whatever can run what the program asks for at once.
-bool is_hopeless(const StepReplay& unpressed, const ReplayDevice& device) {
-  const Bytes room = std::min(device.available, device.limit.value_or(device.available));
-  return unpressed.statistics.requested.peak > room;
+/// What an allocator may reserve of it.
+Bytes room_of(const ReplayDevice& device) {
+  return std::min(device.available, device.limit.value_or(device.available));
 }
 
 }  // namespace
+
+Bytes demand_of(const Timeline& timeline) {
+  std::int64_t held = 0;
+  std::int64_t most = 0;
+  for (const Event event : timeline.events) {
+    const std::int64_t bytes = timeline.storages[event.storage].bytes;
+    held = event.kind == EventKind::free ? held - bytes : checked_add(held, bytes);
+    most = std::max(most, held);
+  }
+  return Bytes(most);
+}
+
+bool is_hopeless(Bytes demand, const Job& job) {
+  return demand > std::max(room_of(replay_device_of(job)), room_of(roomiest_device_of(job)));
+}
 
 bool was_pressed(const StepReplay& run) {
   return run.out_of_memory.has_value() || run.statistics.retries > 0;
@@ -45,7 +59,7 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   }
   const ReplayDevice device = replay_device_of(job);
   if (steps.step.replay.out_of_memory && !job.allocator.expandable_segments &&
-      !is_hopeless(steps.unpressed(), device)) {
+      steps.unpressed().statistics.requested.peak <= room_of(device)) {
     AllocatorSettings expandable = job.allocator;
     expandable.expandable_segments = true;
     steps.expandable = replay_steps(timeline, expandable, device);
@@ -64,6 +78,8 @@ int severity_of(Verdict verdict) {
   }
   unreachable("a verdict beyond the enum");
 }
+
+bool cannot_fit(Bytes demand, const Job& job) { return demand > room_of(tightest_device_of(job)); }
 
 ReplayDevice tightest_device_of(const Job& job) {
   const Margin& margin = margin_of(job.margins().replay, job.recompute());
@@ -126,10 +142,12 @@ Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& jo
 }
 
 Verdict judge(const ReplayedSteps& steps, const Job& job) {
+  if (is_hopeless(steps.unpressed().statistics.requested.peak, job)) return Verdict::does_not_fit;
   return judge_run(steps.step.timeline, steps.step.replay, job);
 }
 
 SureRun surely_runs(const Timeline& timeline, const Job& job) {
+  if (cannot_fit(demand_of(timeline), job)) return {};
   const StepReplay run = replay_steps(timeline, job.allocator, tightest_device_of(job));
   if (run.out_of_memory) return {};
   if (run.statistics.retries == 0) return {true, run.statistics.reserved.peak};

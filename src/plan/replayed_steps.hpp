@@ -32,6 +32,15 @@ ReplayDevice tightest_device_of(const Job& job);
 /// reserved less than their replay.
 ReplayDevice roomiest_device_of(const Job& job);
 
+/// The most that the program holds at once: every allocator takes as much.
+Bytes demand_of(const Timeline& timeline);
+
+/// Whether what holds so much at once runs out of memory on the device at its roomiest, whatever
+/// its allocator does.
+bool is_hopeless(Bytes demand, const Job& job);
+/// Whether it does so at its tightest: then it does not fit, as `judge` says that.
+bool cannot_fit(Bytes demand, const Job& job);
+
 /// Does not fit where the replay runs out of memory on the device at its roomiest, fits where it
 /// does not at its tightest; else too close to call.
 Verdict judge(const ReplayedSteps& steps, const Job& job);

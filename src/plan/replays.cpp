@@ -28,6 +28,15 @@ DeviceBytes within_limit(const DeviceBytes& bytes, const OutsideBytes& outside) 
   return {bytes.expected - outside.expected, bytes.low - outside.low, bytes.high - outside.high};
 }
 
+bool says_verdict_alone(Follow follow) {
+  return follow == Follow::to_fit || follow == Follow::to_first_refusal;
+}
+
+StageRunEnd end_of(Follow follow) {
+  if (follow == Follow::to_fit) return StageRunEnd::first_misfit;
+  return follow == Follow::to_first_refusal ? StageRunEnd::first_refusal : StageRunEnd::worst_known;
+}
+
 }  // namespace
 
 /// A rank on its GPU.
@@ -65,12 +74,20 @@ Replays::RankOnGpu Replays::replay(const Step& step, RankMemory& known) {
   if (is_known && (known.has_all || fits_by_far(*known.unpressed, job))) {
     return taking(Verdict::fits, *known.unpressed);
   }
-  const StageRunEnd end = step.follow == Follow::to_first_refusal ? StageRunEnd::first_refusal
-                                                                  : StageRunEnd::worst_known;
+  const bool alone = says_verdict_alone(step.follow);
+  if (alone && known.demand && is_hopeless(*known.demand, job)) {
+    return taking(Verdict::does_not_fit, *known.demand);
+  }
+  if (step.follow == Follow::to_fit && known.demand && cannot_fit(*known.demand, job)) {
+    return taking(Verdict::too_close_to_call, *known.demand);
+  }
+  const StageRunEnd end = end_of(step.follow);
   const std::optional<StageRun> run = run_stage(step.graph, job, step.rank, end);
   if (!run) return {};
+  known.demand = run->demand;
   const bool refused = run->verdict == Verdict::does_not_fit;
-  if (!refused || end == StageRunEnd::worst_known) {
+  const bool ends_early = end == StageRunEnd::first_misfit && run->verdict != Verdict::fits;
+  if (!ends_early && (!refused || end == StageRunEnd::worst_known)) {
     known.unpressed = run->most_unpressed;
     known.has_all = !refused && !fits_by_far(run->most_unpressed, job);
   }
@@ -91,7 +108,7 @@ Replays::RankOnGpu Replays::follow_rank(const Step& step, const RankKey& key) {
   RankOnGpu here;
   if (known.has_replay) here = replay(step, known);
   known.has_replay = here.replayed;
-  if (!here.replayed || step.follow != Follow::to_first_refusal) {
+  if (!here.replayed || !says_verdict_alone(step.follow)) {
     write_formulas(step, known);
     here.largest_terms = known.largest_terms;
   }
@@ -117,7 +134,8 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
   const std::size_t of_most = ranks_that_may_take_most(job).size();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const bool refused = memory.verdict == Verdict::does_not_fit;
-    if (refused && follow == Follow::to_first_refusal) break;
+    if (refused && says_verdict_alone(follow)) break;
+    if (follow == Follow::to_fit && memory.verdict != Verdict::fits) break;
     if (refused && follow == Follow::ranks_of_most && i >= of_most) break;
     const auto graph = lower(job.model, policy_of(job, ranks[i]));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;

@@ -40,6 +40,8 @@ struct CandidateMemory {
 
 /// How far a job is followed. All ranks are where it may fit.
 enum class Follow : std::uint8_t {
+  to_fit,  ///< whether it fits, no more: too close to call is all else that is not refused
+           ///< at once, whatever it would be
   to_first_refusal,  ///< the verdict alone: the bytes of a refusal are not all that it needs
   ranks_of_most,     ///< those that may take most; the others cannot change that it does not fit
   all_ranks
@@ -69,7 +71,8 @@ class Replays {
   struct RankMemory {
     /// Reserved with all the memory that it asks for, by the data rank that reserves most.
     std::optional<Bytes> unpressed;
-    bool has_all = false;  ///< no data rank was left because the others fit by far
+    bool has_all = false;         ///< no data rank was left because the others fit by far
+    std::optional<Bytes> demand;  ///< held at once by the first data rank, at most
     bool has_replay = true;
     /// Of the ledger, where it was asked for.
     std::optional<MemoryEstimate> estimate;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "refusal.hpp"
 
@@ -35,41 +36,86 @@ GroupRow RowMaker::outline(const Group& group) const {
   return row;
 }
 
-GroupRow RowMaker::replayed(const Group& group) const {
-  const Evaluated* pressed = nullptr;
-  const Evaluated* closest = nullptr;
-  Bytes closest_high;
-  // A larger micro-batch of the same layout never needs less.
-  std::map<std::pair<LayoutKey, std::size_t>, std::int64_t> too_large;
-  const auto stands = [&](const Evaluated& candidate) {
-    const auto [least, is_new] = too_large.try_emplace(
-        {key_of(candidate.layout), candidate.recompute}, std::numeric_limits<std::int64_t>::max());
-    if (candidate.batch.micro_batch >= least->second) return false;
-    const Job job = describer_.job_of(describer_.candidate_of(candidate, group, recomputes_));
-    const auto memory = describer_.memory_of(job, Follow::to_first_refusal);
+/// Which of a group's candidates stand, one after the other.
+class RowMaker::Walk {
+ public:
+  Walk(const RowMaker& rows, const Group& group) : rows_(rows), group_(group) {}
+
+  /// Whether the candidate fits freely; else it may be kept as the pressed or the closest one.
+  bool stands(const Evaluated& candidate) {
+    Sizes& sizes = sizes_[{key_of(candidate.layout), candidate.recompute}];
+    if (is_too_large(candidate, sizes)) return false;
+    const bool described = rows_.refusals_ == Refusals::described;
+    const Follow follow = described ? Follow::to_first_refusal : Follow::to_fit;
+    const Job job = rows_.job_of(candidate, group_);
+    const auto memory = rows_.describer_.memory_of(job, follow);
     if (!memory || memory->verdict == Verdict::does_not_fit) {
-      least->second = candidate.batch.micro_batch;
+      sizes.too_large = candidate.batch.micro_batch;
       return false;
     }
     if (memory->fits_freely(capacity_of(job.hardware))) return true;
     const bool fits = memory->verdict == Verdict::fits;
-    if (fits && pressed == nullptr) {
-      pressed = &candidate;
-    } else if (!fits && (closest == nullptr || memory->high < closest_high)) {
-      closest = &candidate;
-      closest_high = memory->high;
+    if (fits && pressed_ == nullptr) {
+      pressed_ = &candidate;
+    } else if (!fits && !described) {
+      sizes.unsure.push_back(&candidate);
+    } else if (!fits && (closest_ == nullptr || memory->high < closest_high_)) {
+      closest_ = &candidate;
+      closest_high_ = memory->high;
     }
     return false;
+  }
+
+  /// The first that fits only by giving memory back to the driver; null where none did.
+  [[nodiscard]] const Evaluated* pressed() const { return pressed_; }
+  /// Of those that are too close to call the one that needs least, where refusals are described.
+  [[nodiscard]] const Evaluated* closest() const { return closest_; }
+
+ private:
+  /// Of one layout and recompute.
+  struct Sizes {
+    std::int64_t too_large = std::numeric_limits<std::int64_t>::max();  ///< from here on
+    std::vector<const Evaluated*> unsure;  ///< that do not fit, perhaps not by far
   };
+
+  /// A larger micro-batch of the same layout never needs less.
+  bool is_too_large(const Evaluated& candidate, Sizes& sizes) {
+    std::erase_if(sizes.unsure, [&](const Evaluated* other) {
+      const std::int64_t micro_batch = other->batch.micro_batch;
+      if (micro_batch > candidate.batch.micro_batch) return false;
+      const auto memory =
+          rows_.describer_.memory_of(rows_.job_of(*other, group_), Follow::to_first_refusal);
+      if (!memory || memory->verdict == Verdict::does_not_fit) {
+        sizes.too_large = std::min(sizes.too_large, micro_batch);
+      }
+      return true;
+    });
+    return candidate.batch.micro_batch >= sizes.too_large;
+  }
+
+  const RowMaker& rows_;
+  const Group& group_;
+  std::map<std::pair<LayoutKey, std::size_t>, Sizes> sizes_;
+  const Evaluated* pressed_ = nullptr;
+  const Evaluated* closest_ = nullptr;
+  Bytes closest_high_;
+};
+
+GroupRow RowMaker::replayed(const Group& group) const {
+  Walk walk(*this, group);
   for (const Evaluated& candidate : group.admitted) {
-    if (stands(candidate)) return answer(candidate, group);
+    if (walk.stands(candidate)) return answer(candidate, group);
   }
-  if (group.nearest && pressed == nullptr) {
-    if (stands(*group.nearest)) return answer(*group.nearest, group);
+  if (group.nearest && walk.pressed() == nullptr) {
+    if (walk.stands(*group.nearest)) return answer(*group.nearest, group);
   }
-  if (pressed != nullptr) return answer(*pressed, group);
-  if (closest != nullptr) return answer(*closest, group);
+  if (walk.pressed() != nullptr) return answer(*walk.pressed(), group);
+  if (walk.closest() != nullptr) return answer(*walk.closest(), group);
   return refusal(group);
+}
+
+Job RowMaker::job_of(const Evaluated& candidate, const Group& group) const {
+  return describer_.job_of(describer_.candidate_of(candidate, group, recomputes_));
 }
 
 GroupRow RowMaker::answer(const Evaluated& candidate, const Group& group) const {
@@ -89,13 +135,13 @@ GroupRow RowMaker::refusal(const Group& group) const {
     row.verdict = describer_.refuse(group);
     return row;
   }
-  row.verdict = describe(*least, group);
+  row.verdict = refusals_ == Refusals::described ? describe(*least, group)
+                                                 : describer_.outline(*least, group, recomputes_);
   return row;
 }
 
 PlanVerdict RowMaker::describe(const Evaluated& candidate, const Group& group) const {
-  const Job job = describer_.job_of(describer_.candidate_of(candidate, group, recomputes_));
-  const auto memory = describer_.memory_of(job, Follow::all_ranks);
+  const auto memory = describer_.memory_of(job_of(candidate, group), Follow::all_ranks);
   return memory ? describer_.describe(candidate, group, recomputes_, *memory)
                 : describer_.outline(candidate, group, recomputes_);
 }

@@ -2,6 +2,7 @@
 // does.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -18,12 +19,18 @@ struct GroupRow {
 };
 
 /// Several threads may ask at once.
+/// What a row says that none of its group's candidates stands.
+enum class Refusals : std::uint8_t {
+  described,  ///< what the least of them needs by its replay, and what would help
+  outlined    ///< no more than that
+};
+
 class RowMaker {
  public:
   /// All outlive this.
   RowMaker(const PlanRequest& request, const std::vector<Recompute>& recomputes,
-           Describer& describer)
-      : request_(request), recomputes_(recomputes), describer_(describer) {}
+           Describer& describer, Refusals refusals = Refusals::described)
+      : request_(request), recomputes_(recomputes), describer_(describer), refusals_(refusals) {}
 
   /// The fastest candidate that the closed form does not refuse; without finalists the fastest that
   /// it says fits, or of those that are too close to call the one that needs least.
@@ -38,6 +45,9 @@ class RowMaker {
   [[nodiscard]] bool is_late(const Evaluated& candidate) const;
 
  private:
+  class Walk;
+
+  [[nodiscard]] Job job_of(const Evaluated& candidate, const Group& group) const;
   [[nodiscard]] GroupRow answer(const Evaluated& candidate, const Group& group) const;
   [[nodiscard]] GroupRow refusal(const Group& group) const;
   void refuse_late(GroupRow& row) const;
@@ -45,6 +55,7 @@ class RowMaker {
   const PlanRequest& request_;
   const std::vector<Recompute>& recomputes_;
   Describer& describer_;
+  Refusals refusals_;
 };
 
 }  // namespace memest

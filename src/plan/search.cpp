@@ -24,13 +24,13 @@ constexpr const char* kTooLate = "too slow for the deadline";
 class PlanSearch {
  public:
   /// `forms`: null where the search makes its own.
-  PlanSearch(const PlanRequest& request, LayoutForms* forms)
+  PlanSearch(const PlanRequest& request, LayoutForms* forms, Refusals refusals)
       : request_(request),
         recomputes_(recompute_choices(request.job)),
         forms_(forms != nullptr ? *forms : own_forms_.emplace(request.job, recomputes_)),
         times_(request.job, recomputes_),
         describer_(request),
-        row_maker_(request, recomputes_, describer_) {
+        row_maker_(request, recomputes_, describer_, refusals) {
     for (std::size_t i = 0; i < request.gpus.size(); ++i) devices_.push_back(device_of(i));
   }
 
@@ -191,21 +191,23 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
   return std::nullopt;
 }
 
-PlanAnswer answer_of(const PlanRequest& request, LayoutForms* forms) {
+PlanAnswer answer_of(const PlanRequest& request, LayoutForms* forms, Refusals refusals) {
   if (auto reason = refusal_of(request)) {
     PlanAnswer answer;
     answer.unavailable = *std::move(reason);
     return answer;
   }
-  return PlanSearch(request, forms).answer();
+  return PlanSearch(request, forms, refusals).answer();
 }
 
 }  // namespace
 
-PlanAnswer search_plans(const PlanRequest& request) { return answer_of(request, nullptr); }
+PlanAnswer search_plans(const PlanRequest& request) {
+  return answer_of(request, nullptr, Refusals::described);
+}
 
-PlanAnswer search_plans(const PlanRequest& request, LayoutForms& forms) {
-  return answer_of(request, &forms);
+PlanAnswer search_plans(const PlanRequest& request, LayoutForms& forms, Refusals refusals) {
+  return answer_of(request, &forms, refusals);
 }
 
 }  // namespace memest

@@ -3,11 +3,12 @@
 
 #include "layout_forms.hpp"
 #include "memest/plan/search.hpp"
+#include "rows.hpp"
 
 namespace memest {
 
 /// search_plans() with `forms` of a job that differs from the request's in its micro-batch alone,
 /// over the recomputes that both choose from.
-PlanAnswer search_plans(const PlanRequest& request, LayoutForms& forms);
+PlanAnswer search_plans(const PlanRequest& request, LayoutForms& forms, Refusals refusals);
 
 }  // namespace memest

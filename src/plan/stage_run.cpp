@@ -39,6 +39,7 @@ class StageReplay {
 
  private:
   [[nodiscard]] bool is_refusal(StageRunEnd end) const {
+    if (end == StageRunEnd::first_misfit) return run_.verdict != Verdict::fits;
     return end == StageRunEnd::first_refusal && run_.verdict == Verdict::does_not_fit;
   }
   [[nodiscard]] bool is_decided() const {
@@ -51,16 +52,37 @@ class StageReplay {
     const auto* timeline = std::get_if<Timeline>(&written);
     if (timeline == nullptr) return false;
     events_ += timeline->events.size();
-    const StepReplay run = replay_steps(*timeline, job_.allocator, replay_device_of(job_));
-    const Verdict verdict = judge_run(*timeline, run, job_);
+    const Bytes demand = demand_of(*timeline);
+    if (run_.ranks.followed == 0) run_.demand = demand;
+    if (is_hopeless(demand, job_)) {
+      if (end != StageRunEnd::worst_known) return note(rank, Verdict::does_not_fit, demand);
+      const std::optional<Bytes> freely = reserved_unpressed(*timeline, job_);
+      return freely && note(rank, Verdict::does_not_fit, *freely);
+    }
+    if (end == StageRunEnd::first_misfit && cannot_fit(demand, job_)) {
+      return note(rank, Verdict::too_close_to_call, demand);
+    }
+    return follow_on_device(*timeline, rank, end);
+  }
+
+  bool follow_on_device(const Timeline& timeline, std::int64_t rank, StageRunEnd end) {
+    const StepReplay run = replay_steps(timeline, job_.allocator, replay_device_of(job_));
     Bytes reserved = run.statistics.reserved.peak;
+    if (end == StageRunEnd::first_misfit && run.out_of_memory) {
+      return note(rank, Verdict::too_close_to_call, reserved);
+    }
+    const Verdict verdict = judge_run(timeline, run, job_);
     const bool refuses = verdict == Verdict::does_not_fit && end == StageRunEnd::first_refusal;
     if (was_pressed(run) && !refuses) {
-      const std::optional<Bytes> freely = reserved_unpressed(*timeline, job_);
+      const std::optional<Bytes> freely = reserved_unpressed(timeline, job_);
       if (!freely) return false;
       run_.most_unpressed = std::max(run_.most_unpressed, *freely);
       if (run.out_of_memory) reserved = *freely;
     }
+    return note(rank, verdict, reserved);
+  }
+
+  bool note(std::int64_t rank, Verdict verdict, Bytes reserved) {
     run_.most_unpressed = std::max(run_.most_unpressed, reserved);
     const bool is_first = run_.ranks.followed++ == 0;
     const int order = severity_of(verdict) - severity_of(run_.verdict);

@@ -12,14 +12,17 @@ namespace memest {
 
 /// Where the replays of a stage's data ranks end.
 enum class StageRunEnd : std::uint8_t {
-  worst_known,   ///< more of them would change neither the verdict nor whose it is
-  first_refusal  ///< one does not fit: how much it takes is not asked
+  worst_known,    ///< more of them would change neither the verdict nor whose it is
+  first_refusal,  ///< one does not fit: how much it takes is not asked
+  first_misfit    ///< one is not sure to fit; too close to call is all else that is not refused at
+                  ///< once, whatever it would be
 };
 
 struct StageRun {
   DataRanks ranks;
   Verdict verdict = Verdict::fits;  ///< of the worst
   Bytes reserved;        ///< by it: with retries, or where it runs out of memory unpressed
+  Bytes demand;          ///< held at once by the first data rank, at most
   Bytes most_unpressed;  ///< by any of them, with all the memory that it asks for
 };
 

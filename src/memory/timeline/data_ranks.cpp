@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "../allocator/blocks.hpp"
+#include "../allocator/block.hpp"
 #include "../deepspeed_terms.hpp"
 #include "../flat_partitions.hpp"
 #include "flat_units.hpp"
