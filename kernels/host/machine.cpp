@@ -17,7 +17,7 @@ std::string processor_name() {
   std::string line;
   while (std::getline(file, line)) {
     const std::size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+    if (line.starts_with("model name") && colon != std::string::npos) {
       return line.substr(colon + 2);
     }
   }

@@ -114,9 +114,9 @@ constexpr std::array<Command, 18> kCommands = {{
 std::span<const Command> commands() { return kCommands; }
 
 const Command* find_command(std::string_view name) {
-  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
-                                  [name](const Command& row) { return row.name == name; });
-  return found == kCommands.end() ? nullptr : &*found;
+  const auto* const found = std::find_if(kCommands.begin(), kCommands.end(),
+                                         [name](const Command& row) { return row.name == name; });
+  return found == kCommands.end() ? nullptr : found;
 }
 
 }  // namespace memest

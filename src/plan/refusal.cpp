@@ -32,11 +32,8 @@ std::string gibibytes(Bytes bytes) {
 /// Three significant digits.
 std::string significant(double value) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(),
-                value >= 100  ? "%.0f"
-                : value >= 10 ? "%.1f"
-                              : "%.2f",
-                value);
+  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
   return text.data();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,7 +81,7 @@ class Chart {
   [[nodiscard]] std::int64_t height_of(Bytes bytes) const {
     if (top_ == Bytes()) return 0;
     const double share = bytes.as_double() / top_.as_double();
-    return static_cast<std::int64_t>(share * static_cast<double>(kRows * kEighths) + 0.5);
+    return std::llround(share * static_cast<double>(kRows * kEighths));
   }
 
   [[nodiscard]] std::string peak_line() const {
