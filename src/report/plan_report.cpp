@@ -330,8 +330,9 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   page.parts.emplace_back(conclusion_of(answer, look));
   const PlanVerdict& first = answer.best.empty() ? answer.refused.front() : answer.best.front();
   if (!has_candidate(first)) return page;
-  const std::string flags = flags_of(first.candidate, splits_of(job_of(first, request, view))) +
-                            (look.compares() ? flags_of(view.choices[first.choice]) : "");
+  const std::string flags =
+      flags_of(first.candidate, splits_of(job_of(first, request, view))) +
+      (first.choice < view.choices.size() ? flags_of(view.choices[first.choice]) : "");
   page.parts.emplace_back(
       Paragraph{"Why these numbers:\nmemest explain " + question.spec + " " + flags, Tone::plain});
   return page;

@@ -73,6 +73,8 @@ TEST_CASE(
   const std::string spec = scratch.file("searched.yaml");
   for (const auto& [training, flags, holds] :
        {Searched{"precision: mixed", "--gpu h100-sxm-80gb --gpus 8", "training.implementation="},
+        Searched{"precision: mixed", "--gpu h100-sxm-80gb --gpus 8 --implementation megatron",
+                 "training.implementation=megatron"},
         Searched{"precision: mixed, implementation: transformers", "--gpu h100-sxm-80gb --gpus 8",
                  "parallelism.zero="},
         Searched{"precision: amp-bf16, implementation: transformers",
