@@ -302,8 +302,8 @@ std::vector<std::string> command_lines(std::string_view command, std::size_t col
   // An option stays with its value.
   std::vector<std::string> pieces;
   for (const std::string& word : words) {
-    const bool value = !pieces.empty() && pieces.back().rfind("--", 0) == 0 &&
-                       pieces.back().find(' ') == std::string::npos && word.rfind("--", 0) != 0;
+    const bool value = !pieces.empty() && pieces.back().starts_with("--") &&
+                       pieces.back().find(' ') == std::string::npos && !word.starts_with("--");
     if (value) {
       pieces.back() += " " + word;
     } else {
@@ -333,7 +333,7 @@ void append(std::string& out, const Paragraph& paragraph, const RenderOptions& o
     const std::size_t line_break = text.find('\n');
     more = line_break != std::string_view::npos;
     const std::string shown = printable(text.substr(0, line_break), options);
-    const std::vector<std::string> lines = shown.rfind(kCommand, 0) == 0
+    const std::vector<std::string> lines = shown.starts_with(kCommand)
                                                ? command_lines(shown, options.columns)
                                                : lines_of(shown, {options.columns, 0, true});
     for (const std::string& line : lines) out += toned(line, paragraph.tone, options) + '\n';
