@@ -19,9 +19,9 @@ using enum MatrixSize;
 
 /// A product [m, k] · [k, n] of a step, for each stepped matrix.
 struct StepProduct {
-  MatrixSize m;
-  MatrixSize n;
-  MatrixSize k;
+  MatrixSize m = {};
+  MatrixSize n = {};
+  MatrixSize k = {};
   /// A step: below 1 where not every step has it. A decomposition is as many products as have its
   /// FLOPs.
   double times = 1;

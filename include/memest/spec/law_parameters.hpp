@@ -17,8 +17,8 @@ template <class Law>
 struct LawParameter {
   std::string_view name;
   double Law::*value;
-  double low;
-  double high;
+  double low = 0;
+  double high = 0;
   ParameterUnit unit = ParameterUnit::none;
 };
 
