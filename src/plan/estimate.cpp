@@ -99,8 +99,8 @@ void sort_by_memory(MemoryAnswer& first, std::vector<MemoryAnswer>& others) {
   others.insert(others.begin(), std::move(first));
   std::stable_sort(others.begin(), others.end(),
                    [](const MemoryAnswer& left, const MemoryAnswer& right) {
-                     const int order = severity_of(left.verdict) - severity_of(right.verdict);
-                     return order != 0 ? order > 0 : left.device() > right.device();
+                     if (left.verdict == right.verdict) return left.device() > right.device();
+                     return worse_of(left.verdict, right.verdict) == left.verdict;
                    });
   first = std::move(others.front());
   others.erase(others.begin());

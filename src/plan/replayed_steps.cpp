@@ -67,18 +67,6 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
   return steps;
 }
 
-int severity_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return 0;
-    case Verdict::too_close_to_call:
-      return 1;
-    case Verdict::does_not_fit:
-      return 2;
-  }
-  unreachable("a verdict beyond the enum");
-}
-
 bool cannot_fit(Bytes demand, const Job& job) { return demand > room_of(tightest_device_of(job)); }
 
 ReplayDevice tightest_device_of(const Job& job) {

@@ -53,9 +53,6 @@ struct SureRun {
 /// where it does not.
 SureRun surely_runs(const Timeline& timeline, const Job& job);
 
-/// Orders verdicts: a higher one is worse.
-int severity_of(Verdict verdict);
-
 /// The same of a run of `timeline` under the GPU's memory.
 Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job);
 

@@ -85,8 +85,8 @@ class StageReplay {
   bool note(std::int64_t rank, Verdict verdict, Bytes reserved) {
     run_.most_unpressed = std::max(run_.most_unpressed, reserved);
     const bool is_first = run_.ranks.followed++ == 0;
-    const int order = severity_of(verdict) - severity_of(run_.verdict);
-    const bool is_worse = order != 0 ? order > 0 : reserved > run_.reserved;
+    const bool is_worse = verdict == run_.verdict ? reserved > run_.reserved
+                                                  : worse_of(verdict, run_.verdict) == verdict;
     if (!is_first && !is_worse) return true;
     run_.ranks.worst = rank;
     run_.verdict = verdict;

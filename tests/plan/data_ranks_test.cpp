@@ -18,10 +18,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using test::DrawnJobs;
-
-const MemoryAnswer& memory_of(const JobEstimate& estimate) {
-  return std::get<MemoryAnswer>(estimate.memory);
-}
+using test::memory_of;
 
 struct Sharing {
   std::string training;

@@ -11,12 +11,10 @@ namespace {
 using Catch::Approx;
 using test::gpt2;
 using test::llama;
+using test::memory_of;
 
 const FlopsEstimate& flops_of(const JobEstimate& estimate) {
   return std::get<FlopsEstimate>(estimate.flops);
-}
-const MemoryAnswer& memory_of(const JobEstimate& estimate) {
-  return std::get<MemoryAnswer>(estimate.memory);
 }
 const TimeEstimate& time_of(const JobEstimate& estimate) {
   return std::get<TimeEstimate>(estimate.time);

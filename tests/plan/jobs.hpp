@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "memest/memory/timeline.hpp"
+#include "memest/plan/estimate.hpp"
 #include "memest/reader/read_job.hpp"
 
 namespace memest::test {
@@ -37,6 +39,11 @@ inline Job gpt2(const std::string& training, const std::string& rest = "") {
       "vocab_size: 50257}}\n"
       "training: {" +
       training + "}\n" + rest);
+}
+
+/// Of a job that has an answer.
+inline const MemoryAnswer& memory_of(const JobEstimate& estimate) {
+  return std::get<MemoryAnswer>(estimate.memory);
 }
 
 /// The most bytes that are asked for at one time, before any rounding.

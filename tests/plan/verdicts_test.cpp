@@ -18,10 +18,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using test::DrawnJobs;
-
-const MemoryAnswer& memory_of(const JobEstimate& estimate) {
-  return std::get<MemoryAnswer>(estimate.memory);
-}
+using test::memory_of;
 
 /// The same job on a GPU with less, or more, memory than it asks for; by the driver's capacity or
 /// by the allocator's own limit.

@@ -36,10 +36,6 @@ struct RankShare {
   friend auto operator<=>(const RankShare&, const RankShare&) = default;
 };
 
-bool is_megatron(const Job& job) {
-  return job.training->implementation.framework == Framework::megatron;
-}
-
 bool is_flat_zero(const Job& job) {
   return uses_deepspeed(job) && job.parallelism.zero != ZeroStage::optimizer_gradients_weights;
 }

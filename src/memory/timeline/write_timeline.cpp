@@ -141,10 +141,6 @@ std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory
   return std::nullopt;
 }
 
-bool is_megatron(const Job& job) {
-  return job.forward()->implementation.framework == Framework::megatron;
-}
-
 /// Megatron-core's own training program around its own model.
 Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   Timeline timeline;
