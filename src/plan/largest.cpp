@@ -1,12 +1,13 @@
 #include "memest/plan/largest.hpp"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
 
+#include "in_parallel.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
+#include "memo.hpp"
 #include "search_forms.hpp"
 
 namespace memest {
@@ -41,7 +42,7 @@ bool grow(Job& job, Growth growth, std::int64_t value) {
 }
 
 /// Closed forms for all GPU types and counts: of each value of what grows, but for the micro-batch,
-/// of which they have a letter.
+/// of which they have a letter. Several threads may ask at once.
 class FormsOfValues {
  public:
   /// Models of several layers, all alike, take most forms from `job`'s own, if it is one. A
@@ -51,16 +52,13 @@ class FormsOfValues {
     const bool counts = job.training && recompute_choices(job).size() == 1;
     if (growth != Growth::model || decoder == nullptr || decoder->layers() == 1 || counts) return;
     if (!job.training || !has_layers_alike(job)) return;
-    auto& own = entries_[decoder->layers()];
-    own = std::make_unique<Entry>(job, nullptr);
-    model_ = &own->forms;
+    model_ = &entry_of(job, decoder->layers(), nullptr).forms;
   }
 
   /// `job` has that value.
   LayoutForms& of(const Job& job, std::int64_t value) {
-    auto& entry = entries_[growth_ == Growth::micro_batch ? 0 : value];
-    if (!entry) entry = std::make_unique<Entry>(job, value > 1 ? model_ : nullptr);
-    return entry->forms;
+    const std::int64_t key = growth_ == Growth::micro_batch ? 0 : value;
+    return entry_of(job, key, value > 1 ? model_ : nullptr).forms;
   }
 
  private:
@@ -73,8 +71,12 @@ class FormsOfValues {
     LayoutForms forms;
   };
 
+  Entry& entry_of(const Job& job, std::int64_t key, LayoutForms* others) {
+    return *entries_.at(key, [&] { return std::make_unique<Entry>(job, others); });
+  }
+
   Growth growth_;
-  std::map<std::int64_t, std::unique_ptr<Entry>> entries_;
+  Memo<std::int64_t, std::unique_ptr<Entry>> entries_;
   LayoutForms* model_ = nullptr;
 };
 
@@ -141,6 +143,7 @@ class LargestSearch {
     PlanRequest request = request_;
     request.gpus = {request_.gpus[largest_.gpu]};
     request.counts = {largest_.gpus};
+    request.threads = 1;
     request.finalists = request.misses = method == Method::replay ? 1 : 0;
     request.front = false;
     if (!grow(request.job, growth_, value)) {
@@ -178,12 +181,12 @@ class LargestSearch {
 
 std::vector<Largest> find_largest(const PlanRequest& request, Growth growth) {
   FormsOfValues forms(request.job, growth);
-  std::vector<Largest> answers;
-  for (std::size_t gpu = 0; gpu < request.gpus.size(); ++gpu) {
-    for (const std::int64_t count : request.counts) {
-      answers.push_back(LargestSearch(request, growth, forms).answer(gpu, count));
-    }
-  }
+  const std::size_t counts = request.counts.size();
+  std::vector<Largest> answers(request.gpus.size() * counts);
+  in_parallel(answers.size(), request.threads, [&](std::size_t i) {
+    const std::int64_t gpus = request.counts[i % counts];
+    answers[i] = LargestSearch(request, growth, forms).answer(i / counts, gpus);
+  });
   return answers;
 }
 

@@ -6,11 +6,13 @@ in words (2): it neither crashes nor calls itself a bug, its JSON holds numbers 
 takes no more than 5 s of processor and 1 GB. With --against a second build must print the same. A
 build with sanitizers (--unlimited) has 60 s and all memory, and what it does not finish is counted.
 
-    draw_specs.py MEMEST [--specs N] [--seed N] [--against MEMEST] [--unlimited] [--keep FOLDER]
+    draw_specs.py MEMEST [--specs N] [--seed N] [--jobs N] [--against MEMEST] [--unlimited] [--keep FOLDER]
 """
 import argparse
+import functools
 import json
 import math
+import multiprocessing
 import os
 import random
 import resource
@@ -213,31 +215,40 @@ def fault(code, out, err, memory, command, unlimited):
     return None
 
 
+def trial(args, schema, number):
+    """What the number's spec is, what was asked about it, the exit code and what is wrong, if anything."""
+    rng = random.Random(number)
+    spec = Drawer(schema, rng).spec()
+    with tempfile.TemporaryDirectory() as folder:
+        command = commands(rng, folder)
+        path = os.path.join(folder, "spec.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(spec, file)
+        answer = run(args.memest, command, path, args.unlimited)
+        found = fault(*answer, command, args.unlimited)
+        if found is None and args.against:
+            other = run(args.against, command, path, args.unlimited)
+            found = "two builds differ" if answer[:3] != other[:3] else None
+    return spec, command, answer[0], found
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("memest")
     parser.add_argument("--specs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many specs are asked about at once")
     parser.add_argument("--against", help="a second build, which must print the same")
     parser.add_argument("--unlimited", action="store_true", help="for builds with sanitizers")
     parser.add_argument("--keep", help="a folder for the specs that break something")
     args = parser.parse_args()
     schema = json.loads(subprocess.run([args.memest, "schema"], check=True, capture_output=True).stdout)
     codes, faults = {}, 0
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "spec.json")
-        for number in range(args.seed, args.seed + args.specs):
-            rng = random.Random(number)
-            spec = Drawer(schema, rng).spec()
-            command = commands(rng, folder)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(spec, file)
-            answer = run(args.memest, command, path, args.unlimited)
-            found = fault(*answer, command, args.unlimited)
-            if found is None and args.against:
-                other = run(args.against, command, path, args.unlimited)
-                found = "two builds differ" if answer[:3] != other[:3] else None
-            codes[answer[0]] = codes.get(answer[0], 0) + 1
+    numbers = range(args.seed, args.seed + args.specs)
+    with multiprocessing.Pool(args.jobs) as pool:
+        trials = pool.imap(functools.partial(trial, args, schema), numbers)
+        for number, (spec, command, code, found) in zip(numbers, trials):
+            codes[code] = codes.get(code, 0) + 1
             if found is None:
                 continue
             faults += 1

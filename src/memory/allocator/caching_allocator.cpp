@@ -185,7 +185,7 @@ void CachingAllocator::hand_out(Index block, std::int64_t size, std::int64_t req
 void CachingAllocator::put_back(Index block) {
   Block& freed = blocks_[block];
   freed.born = searches_[index_of(freed.pool->kind)];
-  freed.pool->free.insert(blocks_.data(), block);
+  freed.pool->free.insert(blocks_, block);
   if (freed.space != kNoSpace || is_whole(freed)) return;
   ++statistics_.inactive_split_blocks;
   raise(statistics_.inactive_split, freed.size);
@@ -193,7 +193,7 @@ void CachingAllocator::put_back(Index block) {
 
 void CachingAllocator::take_out(Index block) {
   const Block& taken = blocks_[block];
-  taken.pool->free.erase(blocks_.data(), block);
+  taken.pool->free.erase(blocks_, block);
   if (taken.space != kNoSpace || is_whole(taken)) return;
   --statistics_.inactive_split_blocks;
   lower(statistics_.inactive_split, taken.size);

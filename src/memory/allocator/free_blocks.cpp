@@ -26,7 +26,7 @@ std::size_t CachingAllocator::FreeBlocks::bin_of(std::int64_t size) {
 }
 
 CachingAllocator::FreeBlocks::Runs::iterator CachingAllocator::FreeBlocks::run_of(
-    Bin& bin, const Block* blocks, const Block& block) {
+    Bin& bin, std::span<const Block> blocks, const Block& block) {
   const auto behind =
       std::partition_point(std::next(bin.runs.begin()), bin.runs.end(), [&](const Run& run) {
         const Block& first = blocks[run.first];
@@ -36,14 +36,15 @@ CachingAllocator::FreeBlocks::Runs::iterator CachingAllocator::FreeBlocks::run_o
 }
 
 /// In the middle.
-void CachingAllocator::FreeBlocks::split(Bin& bin, Runs::iterator run, const Block* blocks) {
+void CachingAllocator::FreeBlocks::split(Bin& bin, Runs::iterator run,
+                                         std::span<const Block> blocks) {
   Run upper{run->first, run->length - run->length / 2};
   run->length -= upper.length;
   for (std::uint32_t i = 0; i < run->length; ++i) upper.first = blocks[upper.first].after;
   bin.runs.insert(std::next(run), upper);
 }
 
-void CachingAllocator::FreeBlocks::insert(Block* blocks, Index block) {
+void CachingAllocator::FreeBlocks::insert(std::span<Block> blocks, Index block) {
   Block& entry = blocks[block];
   const std::size_t number = bin_of(entry.size);
   if (number >= bins_.size()) bins_.resize(number + 1);
@@ -72,7 +73,7 @@ void CachingAllocator::FreeBlocks::insert(Block* blocks, Index block) {
   if (++run->length > kLongestRun) split(bin, run, blocks);
 }
 
-void CachingAllocator::FreeBlocks::erase(Block* blocks, Index block) {
+void CachingAllocator::FreeBlocks::erase(std::span<Block> blocks, Index block) {
   const Block& entry = blocks[block];
   const std::size_t number = bin_of(entry.size);
   Bin& bin = bins_[number];
@@ -100,8 +101,8 @@ CachingAllocator::Index CachingAllocator::FreeBlocks::first_from(std::size_t bin
   return bins_[word * kBitsOfWord + static_cast<std::size_t>(std::countr_zero(bits))].first;
 }
 
-CachingAllocator::Index CachingAllocator::FreeBlocks::first_of_at_least(const Block* blocks,
-                                                                        std::int64_t size) const {
+CachingAllocator::Index CachingAllocator::FreeBlocks::first_of_at_least(
+    std::span<const Block> blocks, std::int64_t size) const {
   const std::size_t number = bin_of(size);
   Index block = first_from(number);
   if (block == kNoBlock || blocks[block].size >= size) return block;
@@ -117,12 +118,13 @@ CachingAllocator::Index CachingAllocator::FreeBlocks::first_of_at_least(const Bl
   return block != kNoBlock ? block : first_from(number + 1);
 }
 
-CachingAllocator::Index CachingAllocator::FreeBlocks::next(const Block* blocks, Index block) const {
+CachingAllocator::Index CachingAllocator::FreeBlocks::next(std::span<const Block> blocks,
+                                                           Index block) const {
   const Index after = blocks[block].after;
   return after != kNoBlock ? after : first_from(bin_of(blocks[block].size) + 1);
 }
 
-CachingAllocator::Index CachingAllocator::FreeBlocks::largest(const Block* blocks) const {
+CachingAllocator::Index CachingAllocator::FreeBlocks::largest(std::span<const Block> blocks) const {
   for (std::size_t word = kWords; word-- > 0;) {
     if (held_[word] == 0) continue;
     const std::size_t number = word * kBitsOfWord + kBitsOfWord - 1 -
@@ -135,7 +137,8 @@ CachingAllocator::Index CachingAllocator::FreeBlocks::largest(const Block* block
   return kNoBlock;
 }
 
-void CachingAllocator::FreeBlocks::append_to(const Block* blocks, std::vector<Index>& all) const {
+void CachingAllocator::FreeBlocks::append_to(std::span<const Block> blocks,
+                                             std::vector<Index>& all) const {
   for (const Bin& bin : bins_) {
     for (Index block = bin.first; block != kNoBlock; block = blocks[block].after) {
       all.push_back(block);

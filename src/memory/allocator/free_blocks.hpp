@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "block.hpp"
@@ -16,18 +17,18 @@ namespace memest {
 /// kLongestRun blocks. `blocks` are the allocator's.
 class CachingAllocator::FreeBlocks {
  public:
-  void insert(Block* blocks, Index block);
+  void insert(std::span<Block> blocks, Index block);
   /// Removes a block that is there.
-  void erase(Block* blocks, Index block);
+  void erase(std::span<Block> blocks, Index block);
   /// The first block of at least `size`, the lowest address among equals; kNoBlock where there is
   /// none.
-  [[nodiscard]] Index first_of_at_least(const Block* blocks, std::int64_t size) const;
+  [[nodiscard]] Index first_of_at_least(std::span<const Block> blocks, std::int64_t size) const;
   /// The next in the order, kNoBlock behind the last.
-  [[nodiscard]] Index next(const Block* blocks, Index block) const;
+  [[nodiscard]] Index next(std::span<const Block> blocks, Index block) const;
   /// The last in the order, kNoBlock where there is none.
-  [[nodiscard]] Index largest(const Block* blocks) const;
+  [[nodiscard]] Index largest(std::span<const Block> blocks) const;
   /// Appends the indices of all blocks, in the order.
-  void append_to(const Block* blocks, std::vector<Index>& all) const;
+  void append_to(std::span<const Block> blocks, std::vector<Index>& all) const;
 
  private:
   static constexpr std::uint32_t kLongestRun = 32;
@@ -46,8 +47,8 @@ class CachingAllocator::FreeBlocks {
 
   static std::size_t bin_of(std::int64_t size);
   /// The run in which (size, address) stands or would stand.
-  static Runs::iterator run_of(Bin& bin, const Block* blocks, const Block& block);
-  static void split(Bin& bin, Runs::iterator run, const Block* blocks);
+  static Runs::iterator run_of(Bin& bin, std::span<const Block> blocks, const Block& block);
+  static void split(Bin& bin, Runs::iterator run, std::span<const Block> blocks);
   /// The first block of the first bin from `bin` on that has any.
   [[nodiscard]] Index first_from(std::size_t bin) const;
 

@@ -16,12 +16,12 @@ std::int64_t segment_size(std::int64_t size) {
 /// The smallest free block of the stream that is large enough, taken out of the pool.
 CachingAllocator::Index CachingAllocator::best_fit(StreamPool& pool, std::int64_t size) {
   ++searches_[index_of(pool.kind)];
-  Index found = pool.free.first_of_at_least(blocks_.data(), size);
+  Index found = pool.free.first_of_at_least(blocks_, size);
   if (found == kNoBlock) return kNoBlock;
   if (settings_.expandable_segments) {  // a block counts with the tail that it can grow into
     std::int64_t room = expandable_size(blocks_[found]);
     for (Index larger = found;;) {
-      larger = pool.free.next(blocks_.data(), larger);
+      larger = pool.free.next(blocks_, larger);
       if (larger == kNoBlock || expandable_size(blocks_[larger]) >= room) break;
       found = larger;
       room = expandable_size(blocks_[found]);
@@ -83,7 +83,7 @@ void CachingAllocator::release_segment(Index block) {
 void CachingAllocator::release_cached() {
   for (const auto& pools : pools_) {
     scratch_.clear();
-    for (const auto& pool : pools) pool->free.append_to(blocks_.data(), scratch_);
+    for (const auto& pool : pools) pool->free.append_to(blocks_, scratch_);
     for (const Index block : scratch_) {
       if (blocks_[block].space != kNoSpace) {
         unmap_pages(block);
@@ -100,14 +100,14 @@ void CachingAllocator::release_cached() {
 bool CachingAllocator::release_oversize(StreamPool& pool, std::int64_t size) {
   if (!settings_.max_split_size || settings_.expandable_segments) return false;
   const std::int64_t wanted = std::max(size, max_split_size_);
-  if (const Index enough = pool.free.first_of_at_least(blocks_.data(), wanted);
+  if (const Index enough = pool.free.first_of_at_least(blocks_, wanted);
       enough != kNoBlock) {
     release_segment(enough);
     return true;
   }
   std::int64_t released = 0;
   while (released < wanted) {
-    const Index largest = pool.free.largest(blocks_.data());
+    const Index largest = pool.free.largest(blocks_);
     if (largest == kNoBlock || blocks_[largest].size < max_split_size_) return false;
     released += blocks_[largest].size;
     release_segment(largest);
@@ -126,7 +126,7 @@ void CachingAllocator::collect_garbage() {
   const auto age = [&](Index block) { return now - blocks_[block].born; };
   scratch_.clear();
   for (const auto& pool : pools_[index_of(PoolKind::large)]) {
-    pool->free.append_to(blocks_.data(), scratch_);
+    pool->free.append_to(blocks_, scratch_);
   }
   std::erase_if(scratch_, [&](Index block) { return !is_whole(blocks_[block]); });
   std::int64_t ages = 0;
