@@ -5,6 +5,7 @@
 
 #include "adapter_parameters.hpp"
 #include "decoder_parameters.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 #include "parameter_names.hpp"
@@ -86,10 +87,10 @@ struct ParameterWriter {
 
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
   std::string_view type = model.model_type;
-  if (implementation.framework == Framework::nanogpt) {
-    type = implementation.loop == LoopKind::nanogpt ? kNanogpt : kByHand;
+  for (const std::string_view own_type :
+       {row_of(implementation.framework).model_type, row_of(implementation.loop).model_type}) {
+    if (!own_type.empty()) type = own_type;
   }
-  if (implementation.framework == Framework::torchtitan) type = kTorchtitan;
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
   if (!model.adapter) return own;
   return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});

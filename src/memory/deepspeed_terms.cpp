@@ -6,6 +6,7 @@
 
 #include "graph_terms.hpp"
 #include "memest/spec/inventory.hpp"
+#include "memest/spec/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "model_states.hpp"
 
@@ -44,28 +45,19 @@ LedgerTerm term(std::string name, TermGroup group, const Expr& bytes, std::strin
 
 }  // namespace
 
-bool uses_deepspeed(const Job& job) {
-  if (!job.training || job.training->recipe.gathered_units || job.parallelism.fsdp) return false;
-  const Framework framework = job.training->implementation.framework;
-  const bool runs_it = framework == Framework::transformers || framework == Framework::plain ||
-                       framework == Framework::nanogpt;
-  const bool several = job.parallelism.data > 1 || job.parallelism.offload.any();
-  return runs_it && several && job.parallelism.zero != ZeroStage::none;
-}
-
 std::int64_t deepspeed_rank(const Job& job) {
   return job.parallelism.zero == ZeroStage::optimizer_gradients ? job.parallelism.data - 1 : 0;
 }
 
 bool sums_whole_gradients(const Job& job) {
   const Recipe& recipe = job.training->recipe;
-  return uses_deepspeed(job) && job.parallelism.zero == ZeroStage::optimizer &&
+  return shards_by<DeepSpeedZero>(job) && job.parallelism.zero == ZeroStage::optimizer &&
          size_of(recipe.gradients) > size_of(recipe.weights);
 }
 
 DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
     : job_(job),
-      exist_(uses_deepspeed(job)),
+      exist_(shards_by<DeepSpeedZero>(job)),
       settings_(job.parallelism.deepspeed),
       weight_bytes_(size_of(job.training->recipe.weights)),
       gradient_bytes_(size_of(job.training->recipe.gradients)),

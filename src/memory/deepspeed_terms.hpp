@@ -16,9 +16,6 @@
 
 namespace memest {
 
-/// Whether the job's ZeRO is DeepSpeed's: neither Megatron's, nor FSDP, nor the textbook's.
-bool uses_deepspeed(const Job& job);
-
 /// Whose memory the formulas have: in stage 2 the last rank's, whose partition's gradients are the
 /// first to come; else the first's. Replays look at the others too (data_ranks.hpp).
 std::int64_t deepspeed_rank(const Job& job);

@@ -1,16 +1,18 @@
 #include "fsdp_habits.hpp"
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/sharding.hpp"
 
 namespace memest {
 namespace {
 
 bool runs_trainer(const Job& job) {
-  return job.training && job.training->implementation.loop == LoopKind::trainer;
+  return job.training && row_of(job.training->implementation.loop).accelerate;
 }
 
 bool runs_trainer_with_fsdp2(const Job& job) {
-  return runs_trainer(job) && job.parallelism.shards_rows();
+  return runs_trainer(job) && shards_by<RowShards>(job);
 }
 
 }  // namespace
@@ -21,7 +23,7 @@ bool runs_trainer_with_fsdp2(const Job& job) {
 ShardInit shard_init(const Job& job) {
   expect(job.parallelism.fsdp.has_value(), "FSDP alone has shards to make");
   if (job.parallelism.fsdp->init) return *job.parallelism.fsdp->init;
-  return job.parallelism.shards_flat() || runs_trainer(job) ? ShardInit::host : ShardInit::meta;
+  return shards_by<FlatShards>(job) || runs_trainer(job) ? ShardInit::host : ShardInit::meta;
 }
 
 // accelerate 1.15, FullyShardedDataParallelPlugin.set_mixed_precision: output_dtype is param_dtype.
@@ -42,7 +44,7 @@ bool reduces_last(const Job& job) {
 std::optional<Unavailable> gathers_refusal(const Job& job) {
   const Recompute recompute = job.recompute();
   const auto* full = std::get_if<FullRecompute>(&recompute);
-  if (!job.parallelism.shards_rows() || full == nullptr || !full->reentrant) return std::nullopt;
+  if (!shards_by<RowShards>(job) || full == nullptr || !full->reentrant) return std::nullopt;
   return Unavailable{"reentrant checkpoints of units that FSDP2 shards are not available yet"};
 }
 

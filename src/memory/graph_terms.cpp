@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "moments.hpp"
 
@@ -168,7 +169,7 @@ std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
 
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
   const TrainingSpec& training = *job.training;
-  if (training.implementation.loop != LoopKind::torchtitan) return {};
+  if (!row_of(training.implementation.loop).keeps_batches) return {};
   if (job.parallelism.context > 1) return whole_batch_terms(job);
   if (job.parallelism.pipeline > 1) return {};  // LedgerStages has them
   if (training.gradient_accumulation == 1) return {};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
 #include "model_states.hpp"
 
 namespace memest {
@@ -30,7 +31,7 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
       units_(units),
       layer_count_(layer_count),
       zero_(graph_, job),
-      is_megatron_(training_.implementation.framework == Framework::megatron),
+      in_buffer_(row_of(training_.implementation.framework).gradient_buffer),
       persist_(gradients_persist(job)) {
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
     elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);
@@ -100,7 +101,7 @@ Expr LedgerGradients::unreduced_elements() const {
 /// into a flat buffer with one for gradients beside it, and then go. The chunks are taken as equal;
 /// the last one's copies are the most.
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
-  if (!is_megatron_ || !job_.parallelism.distributed_optimizer) return {};
+  if (!in_buffer_ || !job_.parallelism.distributed_optimizer) return {};
   const Recipe& recipe = training_.recipe;
   const Expr all = Symbol::parameters;
   Expr last;
@@ -132,7 +133,7 @@ std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
 }
 
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
-  if (is_megatron_) return flat_buffers();
+  if (in_buffer_) return flat_buffers();
   if (!units_.exist()) return zero_.steps(graph_);
   std::vector<DeepSpeedTerms::Instant> instants;
   for (LedgerUnits::Hook& hook : units_.sharding()) {
@@ -193,7 +194,7 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
                                                const Expr& later) const {
   const Recipe& recipe = training_.recipe;
   const Block& block = graph_.blocks[site.block];
-  const DType arriving_type = is_megatron_ || units_.exist() ? recipe.compute : recipe.gradients;
+  const DType arriving_type = in_buffer_ || units_.exist() ? recipe.compute : recipe.gradients;
   const Expr tied = size_of(arriving_type) * waiting_elements(site);
   std::vector<LedgerTerm> result;
   if (!persist_ || units_.exist()) {
@@ -210,7 +211,7 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
                     "PyTorch: made beside the gradient that stays, then cast or added", ""});
   const bool looks_up = std::any_of(block.ops.begin(), block.ops.end(),
                                     [](const Op& op) { return op.kind == OpKind::embedding; });
-  const bool summed = looks_up && !recipe.autocast && !is_megatron_;
+  const bool summed = looks_up && !recipe.autocast && !in_buffer_;
   if (summed && !moment.new_gradient_elements.is_zero()) {
     result.push_back(
         {"sum of the tied gradients", TermGroup::gradients, tied,

@@ -81,7 +81,7 @@ class LedgerGradients {
   const LedgerUnits& units_;
   LayerCount layer_count_;
   DeepSpeedTerms zero_;
-  bool is_megatron_;
+  bool in_buffer_;
   bool persist_;
   std::vector<Expr> elements_;  // of each block, tied weights included
   std::vector<Expr> bytes_;     // of these

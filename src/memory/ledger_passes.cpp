@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "graph_terms.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 
@@ -23,8 +24,8 @@ BlockPass LedgerPasses::of(const Site& site, bool second) const {
   if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
   if (plan_.selects) return BlockPass::recompute_selected;
   if (plan_.to_end) return BlockPass::recompute_whole;
-  const bool megatron = job_.training->implementation.framework == Framework::megatron;
-  return megatron ? BlockPass::recompute_held : BlockPass::recompute;
+  const CheckpointRule rule = row_of(job_.training->implementation.framework).checkpoints;
+  return rule == CheckpointRule::megatron ? BlockPass::recompute_held : BlockPass::recompute;
 }
 
 /// The pass of a layer outside checkpoints.

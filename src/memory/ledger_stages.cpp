@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph_terms.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/overlapped_actions.hpp"
 #include "memest/units/int128.hpp"
 #include "moments.hpp"
@@ -38,10 +39,10 @@ LedgerStages::LedgerStages(const LedgerUnits& units, const Job& job, std::int64_
       passing_(kept_.size()),
       stream_(layer_input_bytes(graph_)) {
   if (graph_.stages.empty()) return;
-  if (job.training->implementation.framework == Framework::megatron) {
-    follow_megatron();
+  if (row_of(job.training->implementation.framework).schedules == PipelineSchedules::all) {
+    follow_torch();
   } else {
-    follow_torchtitan();
+    follow_megatron();
   }
 }
 
@@ -69,7 +70,7 @@ void LedgerStages::follow_megatron() {
 
 /// The input that a stage keeps is the buffer it was received in, one of many that are there
 /// anyway; what it answers it holds until its backward has run, the logits too.
-void LedgerStages::follow_torchtitan() {
+void LedgerStages::follow_torch() {
   has_buffers_ = true;
   const bool interleaved = job_.parallelism.virtual_stages > 1;
   Expr received;

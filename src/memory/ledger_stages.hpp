@@ -55,7 +55,7 @@ class LedgerStages {
 
  private:
   void follow_megatron();
-  void follow_torchtitan();
+  void follow_torch();
   [[nodiscard]] std::int64_t index_of(std::size_t stage) const;
   [[nodiscard]] bool is_first(std::size_t stage) const;
   [[nodiscard]] bool is_last(std::size_t stage) const;

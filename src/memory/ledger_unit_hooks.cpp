@@ -4,6 +4,7 @@
 
 #include "fsdp_habits.hpp"
 #include "ledger_units.hpp"
+#include "memest/spec/framework.hpp"
 #include "model_states.hpp"
 
 namespace memest {
@@ -35,7 +36,7 @@ LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
 std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
   if (!job_.parallelism.fsdp) return {};
   const ShardInit init = shard_init(job_);
-  const bool loads = job_.training->implementation.loop == LoopKind::trainer;
+  const bool loads = row_of(job_.training->implementation.loop).accelerate;
   if (!flat_ && init == ShardInit::meta && !loads) return {};
   const Expr all = Symbol::parameters;
   const Expr outside = ends_.input + ends_.tail + ends_.root;

@@ -6,6 +6,7 @@
 #include "fsdp_habits.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/sharding.hpp"
 #include "model_states.hpp"
 #include "timeline/unit_layout.hpp"
 
@@ -39,10 +40,10 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
     : graph_(graph),
       job_(job),
       exist_(job.training->recipe.gathered_units || job.parallelism.fsdp),
-      flat_(job.parallelism.shards_flat()) {
+      flat_(shards_by<FlatShards>(job)) {
   if (!exist_ || graph.order.empty()) return;
   const Recipe& recipe = job.training->recipe;
-  const UnitLayout layout = layout_of(job.training->implementation);
+  const FsdpUnits layout = layout_of(job.training->implementation);
   ends_apart_ = layout.ends_apart;
   loss_in_model_ = layout.loss_in_model;
   if (job.parallelism.fsdp) reshard_ = job.parallelism.reshard();

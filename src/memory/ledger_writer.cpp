@@ -19,6 +19,7 @@
 #include "ledger_units.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/memory/ledger.hpp"
+#include "memest/spec/framework.hpp"
 #include "model_states.hpp"
 #include "moments.hpp"
 #include "overheads.hpp"
@@ -56,7 +57,7 @@ class LedgerWriter {
 
   Ledger write(LedgerScope scope) && {
     write_residents();
-    if (training_.implementation.framework == Framework::textbook) {
+    if (row_of(training_.implementation.framework).is_formula) {
       write_textbook_instant();
     } else {
       const auto stages = graph_.stage_runs();

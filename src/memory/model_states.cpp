@@ -9,6 +9,8 @@
 #include "expert_shares.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/sharding.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -213,8 +215,7 @@ std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
 }
 
 ZeroStage zero_stage_of(const Job& job) {
-  return job.forward()->recipe.gathered_units ? ZeroStage::optimizer_gradients_weights
-                                              : job.parallelism.zero;
+  return zero_stage_of(job.forward()->recipe, job.parallelism);
 }
 
 Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
@@ -318,13 +319,13 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
 
 bool gradients_persist(const Job& job) {
   const TrainingSpec& training = *job.training;
-  const bool in_buckets = job.parallelism.data > 1 && job.parallelism.zero == ZeroStage::none &&
-                          !training.recipe.gathered_units &&
-                          job.parallelism.ddp.gradient_as_bucket_view;
+  const bool in_buckets =
+      shards_by<ReplicasOfDdp>(job) && job.parallelism.ddp.gradient_as_bucket_view;
   return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
-         training.implementation.framework == Framework::megatron || in_buckets ||
+         row_of(training.implementation.framework).gradient_buffer || in_buckets ||
          sums_whole_gradients(job) ||
-         (uses_deepspeed(job) && job.parallelism.zero == ZeroStage::optimizer_gradients_weights);
+         (shards_by<DeepSpeedZero>(job) &&
+          job.parallelism.zero == ZeroStage::optimizer_gradients_weights);
 }
 
 std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {

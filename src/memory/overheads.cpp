@@ -7,6 +7,8 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/sharding.hpp"
 #include "model_states.hpp"
 
 namespace memest {
@@ -47,7 +49,7 @@ std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
 }
 
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
-  if (job.forward()->implementation.framework == Framework::textbook) return {};
+  if (row_of(job.forward()->implementation.framework).is_formula) return {};
   const std::int64_t threads = job.training ? kCublasWorkspaces : 1;
   std::vector<LedgerTerm> terms{
       {"cuBLAS workspaces", TermGroup::overhead,
@@ -70,12 +72,7 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
 }
 
 std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
-  const Parallelism& parallelism = job.parallelism;
-  const Framework framework = job.training->implementation.framework;
-  const bool ddp = parallelism.data > 1 && parallelism.zero == ZeroStage::none &&
-                   !job.training->recipe.gathered_units && framework != Framework::megatron &&
-                   framework != Framework::textbook;
-  if (!ddp || parallelism.ddp.gradient_as_bucket_view) return {};
+  if (!shards_by<ReplicasOfDdp>(job) || job.parallelism.ddp.gradient_as_bucket_view) return {};
   return {{"gradient buckets of DDP", TermGroup::gradients,
            size_of(job.training->recipe.gradients) * Expr(Symbol::parameters),
            "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "

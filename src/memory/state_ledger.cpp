@@ -6,6 +6,7 @@
 
 #include "deepspeed_terms.hpp"
 #include "ledger_terms.hpp"
+#include "memest/spec/sharding.hpp"
 #include "model_states.hpp"
 #include "overheads.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 
 /// DeepSpeed reduces gradients into buffers of its own, and a step on the host gives them away.
 bool steps_with_all_gradients(const Job& job) {
-  return !uses_deepspeed(job) && !job.parallelism.offload.any();
+  return !shards_by<DeepSpeedZero>(job) && !job.parallelism.offload.any();
 }
 
 }  // namespace

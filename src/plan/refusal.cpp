@@ -13,6 +13,7 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/whole_training.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/time/step_time.hpp"
 #include "space.hpp"
 #include "whole_model.hpp"
@@ -42,9 +43,7 @@ std::string in_days(double seconds) {
   return significant(seconds / kSecondsOfDay);
 }
 
-bool is_megatron(const Job& job) {
-  return job.training->implementation.framework == Framework::megatron;
-}
+Sharer sharer_of(const Job& job) { return row_of(job.training->implementation.framework).sharer; }
 
 /// The same optimizer with its states in blocks of 8 bit (bitsandbytes), where it has any that are
 /// as large as the parameters.
@@ -87,7 +86,7 @@ void add_splits(const Job& job, std::vector<Change>& changes) {
 /// Twice the GPUs, with everything sharded that the framework shards.
 Change twice_the_gpus(const Job& job) {
   const std::int64_t more = 2 * job.hardware.count;
-  const bool megatron = is_megatron(job);
+  const bool megatron = sharer_of(job) == Sharer::megatron;
   return {std::to_string(more) + " GPUs with " + (megatron ? "ZeRO 1" : "ZeRO 3"),
           [more, megatron](Job& other) {
             other.hardware.count = more;
@@ -102,11 +101,9 @@ Change twice_the_gpus(const Job& job) {
 /// them.
 std::optional<Change> offload_of(const Job& job) {
   const Recipe& recipe = job.training->recipe;
-  const Framework framework = job.training->implementation.framework;
   const Parallelism& parallelism = job.parallelism;
   const bool several = parallelism.data > 1 && parallelism.ranks() == parallelism.data;
-  if (!several || is_megatron(job) || framework == Framework::textbook) return std::nullopt;
-  if (parallelism.shards_flat()) return std::nullopt;
+  if (!several || parallelism.shards_flat()) return std::nullopt;
   if (parallelism.fsdp) {
     return Change{"weights, gradients and states on the host", [](Job& other) {
                     other.parallelism.offload.optimizer = other.parallelism.offload.parameters =
@@ -114,7 +111,7 @@ std::optional<Change> offload_of(const Job& job) {
                   }};
   }
   const bool narrow = size_of(recipe.gradients) <= size_of(recipe.weights);
-  if (!narrow || recipe.gathered_units || framework == Framework::torchtitan) return std::nullopt;
+  if (!narrow || recipe.gathered_units || sharer_of(job) != Sharer::deepspeed) return std::nullopt;
   return Change{"the optimizer on the host", [](Job& other) {
                   other.parallelism.zero =
                       std::max(other.parallelism.zero, ZeroStage::optimizer_gradients);
@@ -160,13 +157,14 @@ std::vector<Change> changes_of(const Job& job) {
     changes.push_back(
         {"full recompute", [](Job& other) { other.training->recompute = FullRecompute{}; }});
   }
-  if (job.parallelism.data > 1 && is_megatron(job) && !job.parallelism.distributed_optimizer) {
+  if (job.parallelism.data > 1 && sharer_of(job) == Sharer::megatron &&
+      !job.parallelism.distributed_optimizer) {
     changes.push_back({"distributed_optimizer", [](Job& other) {
                          other.parallelism.zero = ZeroStage::optimizer;
                          other.parallelism.distributed_optimizer = true;
                        }});
   }
-  if (job.parallelism.data > 1 && !is_megatron(job) && !shards) {
+  if (job.parallelism.data > 1 && sharer_of(job) != Sharer::megatron && !shards) {
     changes.push_back({"ZeRO 3", [](Job& other) {
                          other.parallelism.zero = ZeroStage::optimizer_gradients_weights;
                        }});
@@ -180,7 +178,8 @@ std::vector<Change> changes_of(const Job& job) {
   if (auto offload = offload_of(job)) changes.push_back(*std::move(offload));
   add_splits(job, changes);
   changes.push_back(twice_the_gpus(job));
-  if (std::optional<Optimizer> small = in_8_bit(training.optimizer); small && !is_megatron(job)) {
+  if (std::optional<Optimizer> small = in_8_bit(training.optimizer);
+      small && sharer_of(job) != Sharer::megatron) {
     changes.push_back({training.optimizer.name + "-8bit", [small = *std::move(small)](Job& other) {
                          other.training->optimizer = small;
                        }});

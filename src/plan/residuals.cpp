@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
 #include "rounded_share.hpp"
 
 namespace memest {
@@ -113,7 +114,7 @@ std::vector<Residual> of_implementation(const std::vector<Residual>& all, Framew
 /// experts are reserved otherwise than those of dense layers.
 std::vector<std::vector<Residual>> split_mixtures(std::vector<Residual>& all) {
   std::vector<std::vector<Residual>> split;
-  for (const Framework implementation : kFrameworks) {
+  for (const Framework implementation : frameworks()) {
     for (const LayerSpec layers : {LayerSpec::local, LayerSpec::te}) {
       std::vector<Residual> own = of_implementation(all, implementation, layers);
       std::erase_if(own, [](const Residual& residual) { return !residual.kind.mixture; });
@@ -150,7 +151,7 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
       margins.back().implementation = own.front().kind.implementation;
       margins.back().layers = own.front().kind.layers;
     };
-    for (const Framework implementation : kFrameworks) {
+    for (const Framework implementation : frameworks()) {
       for (const LayerSpec layers : {LayerSpec::local, LayerSpec::te}) {
         const std::vector<Residual> own = of_implementation(all, implementation, layers);
         if (own.size() >= kLeastRecords) append_own(own);

@@ -2,39 +2,11 @@
 #include <array>
 
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
 #include "space.hpp"
 
 namespace memest {
 namespace {
-
-/// What shares the states of a framework's replicas.
-enum class Sharer : std::uint8_t {
-  deepspeed,    ///< ZeRO 1 to 3, with what each offloads
-  zero_stages,  ///< the same as a formula, which offloads nothing
-  megatron,     ///< its distributed optimizer
-  none
-};
-struct SharingRow {
-  Framework framework;
-  Sharer sharer;
-  bool fsdp2;
-  bool divided_replicas;  ///< whole copies of a model that other ranks divide
-};
-constexpr std::array kSharingRows = {
-    SharingRow{Framework::transformers, Sharer::deepspeed, true, false},
-    SharingRow{Framework::nanogpt, Sharer::deepspeed, false, false},
-    SharingRow{Framework::plain, Sharer::deepspeed, false, false},
-    SharingRow{Framework::textbook, Sharer::zero_stages, false, false},
-    // PyTorch's DDP knows one dimension of ranks (torchtitan, models/llama3/infra/parallelize.py).
-    SharingRow{Framework::torchtitan, Sharer::none, true, false},
-    SharingRow{Framework::megatron, Sharer::megatron, false, true},
-};
-
-const SharingRow& row_of(const Job& job) {
-  const Framework framework = job.training->implementation.framework;
-  return *std::find_if(kSharingRows.begin(), kSharingRows.end(),
-                       [&](const SharingRow& row) { return row.framework == framework; });
-}
 
 /// What DeepSpeed's CPU optimizers step: states as large as the parameters, of gradients no wider
 /// than the weights.
@@ -50,7 +22,10 @@ bool steps_on_host(const TrainingSpec& training) {
 class SharingChoices {
  public:
   SharingChoices(const Job& job, const Parallelism& layout)
-      : job_(job), layout_(layout), row_(row_of(job)), replicas_(layout.data * layout.context) {}
+      : job_(job),
+        layout_(layout),
+        row_(row_of(job.training->implementation.framework)),
+        replicas_(layout.data * layout.context) {}
 
   std::vector<Sharing> choices() && {
     if (job_.given.zero) {
@@ -69,7 +44,7 @@ class SharingChoices {
 
   void add_unsharded() {
     const bool divided = layout_.ranks() != layout_.data;
-    if (replicas_ > 1 && (in_units() || (divided && !row_.divided_replicas))) return;
+    if (replicas_ > 1 && (in_units() || (divided && !row_.replicates_divided_models))) return;
     add({}, true);
   }
 
@@ -111,7 +86,7 @@ class SharingChoices {
     if (reenters()) return;
     if (replicas_ == 1 || !(in_units() || job_.training->recipe_of_fsdp)) return;
     FullySharded fsdp;
-    fsdp.reshard = own_reshard(job_.training->implementation.framework);
+    fsdp.reshard = row_.reshard;
     // A pipeline's replicas take more than shards do and save next to no time: reduced once a step.
     const std::int64_t most = layout_.pipeline > 1 ? 1 : layout_.data;
     for (std::int64_t replicas = most; replicas >= 1; --replicas) {
@@ -162,7 +137,7 @@ class SharingChoices {
 
   const Job& job_;
   const Parallelism& layout_;
-  const SharingRow& row_;
+  const FrameworkRow& row_;
   std::int64_t replicas_;
   std::vector<Sharing> choices_;
 };

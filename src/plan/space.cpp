@@ -5,6 +5,8 @@
 #include <numeric>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
+
 namespace memest {
 namespace {
 
@@ -33,39 +35,14 @@ constexpr std::int64_t kLeastTokensOfRank = 4096;
 /// Stages a rank of torchtitan's interleaved pipelines; more are tried where the file writes them.
 constexpr std::int64_t kDealtStages = 2;
 
-/// What a framework splits beside the data.
-struct Splits {
-  Framework framework;
-  bool tensor;
-  bool context;
-  bool pipeline;
-  bool own_ends;  ///< first and last stages with layers of their own number
-  bool deals;     ///< layers over any number of stages, as evenly as it goes
-  bool expert;
-};
-constexpr std::array kSplits = {
-    Splits{Framework::megatron, true, true, true, true, false, true},
-    Splits{Framework::torchtitan, true, true, true, false, true, false},
-};
-
-/// Of Megatron's layers only Transformer Engine's divide a sequence. That latents are not followed
-/// there is for the lowering to say.
-bool divides_sequences(const Job& job) {
+/// What the job's framework divides of its model.
+ModelSplits splits_of(const Job& job) {
   const Implementation& implementation = job.training->implementation;
-  return implementation.framework != Framework::megatron || implementation.layers == LayerSpec::te;
-}
-
-Splits splits_of(const Job& job) {
-  const Framework framework = job.training->implementation.framework;
-  const auto* const found = std::find_if(kSplits.begin(), kSplits.end(), [&](const Splits& splits) {
-    return splits.framework == framework;
-  });
-  if (found == kSplits.end()) return {framework, false, false, false, false, false, false};
-  Splits splits = *found;
-  splits.context = splits.context && divides_sequences(job);
+  ModelSplits splits = row_of(implementation.framework).splits;
+  splits.context = divides_sequences(implementation);
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   const bool tied = decoder != nullptr && decoder->tied_embeddings;
-  splits.pipeline = splits.pipeline && !(framework == Framework::torchtitan && tied);
+  splits.pipeline = splits.pipeline && (splits.ties_over_stages || !tied);
   return splits;
 }
 
@@ -92,7 +69,7 @@ class LayoutSpace {
         splits_(splits_of(job)),
         decoder_(std::get_if<DecoderSpec>(&job.model.architecture)),
         experts_(experts_of(decoder_)),
-        overlaps_(splits_.framework == Framework::megatron && !job.given.overlap) {}
+        overlaps_(row_of(job.training->implementation.framework).overlaps && !job.given.overlap) {}
 
   std::vector<Parallelism> choices() {
     Parallelism layout = written_;
@@ -232,7 +209,7 @@ class LayoutSpace {
   const Job& job_;
   const Parallelism& written_;
   std::int64_t gpus_;
-  Splits splits_;
+  ModelSplits splits_;
   const DecoderSpec* decoder_;
   std::int64_t experts_;  ///< of a layer; 1 without
   /// Takes no memory (the buckets are slices of the same buffers) and only saves time.

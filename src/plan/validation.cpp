@@ -8,6 +8,7 @@
 
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/data_ranks.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 namespace {
@@ -255,8 +256,7 @@ std::string group_of(const Job& job) {
   const std::string framework(name_of(pass->implementation.framework));
   if (job.inference) return framework + " inference";
   const bool keeps = std::holds_alternative<NoRecompute>(job.recompute());
-  const bool trainer = pass->implementation.loop == LoopKind::trainer;
-  return framework + (trainer ? " Trainer" : "") +
+  return framework + (row_of(pass->implementation.loop).accelerate ? " Trainer" : "") +
          (keeps ? " training, no recompute" : " training, recompute");
 }
 

@@ -5,7 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
 #include "scalar.hpp"
 
 namespace memest {
@@ -19,84 +21,72 @@ struct Way {
   bool (*is_built)(const Job&);
 };
 
-Framework framework_of(const Job& job) { return job.forward()->implementation.framework; }
-
-bool in_no_framework(const Job&) { return false; }
-
-bool in_plain_loop_of_transformers(const Job& job) {
-  return framework_of(job) == Framework::transformers &&
-         job.forward()->implementation.loop == LoopKind::plain;
+const FrameworkRow& framework_of(const Job& job) {
+  return row_of(job.forward()->implementation.framework);
 }
 
-bool in_megatron(const Job& job) { return framework_of(job) == Framework::megatron; }
+const LoopRow& loop_of(const Job& job) { return row_of(job.forward()->implementation.loop); }
 
-/// torchtitan's context ranks go with FSDP2's.
-bool in_layers_of_te_or_torchtitan(const Job& job) {
-  const Framework framework = framework_of(job);
-  return framework == Framework::torchtitan ||
-         (framework == Framework::megatron &&
-          job.forward()->implementation.layers == LayerSpec::te);
-}
+bool divides_experts(const Job& job) { return framework_of(job).splits.expert; }
+bool divides_tensors(const Job& job) { return framework_of(job).splits.tensor; }
+bool divides_layers(const Job& job) { return framework_of(job).splits.pipeline; }
+bool has_own_ends(const Job& job) { return framework_of(job).splits.own_ends; }
+bool overlaps(const Job& job) { return framework_of(job).overlaps; }
 
-bool in_megatron_or_torchtitan(const Job& job) {
-  return in_megatron(job) || framework_of(job) == Framework::torchtitan;
-}
-
-/// torchtitan runs torch.distributed.pipelining's GPipe as well.
-bool in_schedules_of_framework(const Job& job) {
-  const Schedule schedule = job.parallelism.schedule;
-  const bool titan = framework_of(job) == Framework::torchtitan;
-  return titan || (in_megatron(job) && schedule == Schedule::interleaved);
+bool runs_schedule(const Job& job) {
+  switch (framework_of(job).schedules) {
+    case PipelineSchedules::none:
+      return false;
+    case PipelineSchedules::interleaved:
+      return job.parallelism.schedule == Schedule::interleaved;
+    case PipelineSchedules::all:
+      return true;
+  }
+  unreachable("every framework has its schedules");
 }
 
 constexpr std::array kWays = {
     Way{"tensor", "tensor parallelism", [](const Parallelism& p) { return p.tensor > 1; },
-        in_megatron_or_torchtitan},
+        divides_tensors},
     Way{"pipeline", "pipeline parallelism", [](const Parallelism& p) { return p.pipeline > 1; },
-        in_megatron_or_torchtitan},
+        divides_layers},
     Way{"context", "context parallelism", [](const Parallelism& p) { return p.context > 1; },
-        in_layers_of_te_or_torchtitan},
+        [](const Job& job) { return divides_sequences(job.forward()->implementation); }},
     Way{"expert", "expert parallelism", [](const Parallelism& p) { return p.expert > 1; },
-        in_megatron},
+        divides_experts},
     Way{"expert_tensor", "tensor parallelism of experts",
         [](const Parallelism& p) { return p.expert_tensor && *p.expert_tensor != p.tensor; },
-        in_megatron},
+        divides_experts},
     Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },
-        in_megatron_or_torchtitan},
+        divides_tensors},
     Way{"first_stage_layers", "a first stage of its own size",
-        [](const Parallelism& p) { return p.first_stage_layers > 0; }, in_megatron},
+        [](const Parallelism& p) { return p.first_stage_layers > 0; }, has_own_ends},
     Way{"last_stage_layers", "a last stage of its own size",
-        [](const Parallelism& p) { return p.last_stage_layers > 0; }, in_megatron},
+        [](const Parallelism& p) { return p.last_stage_layers > 0; }, has_own_ends},
     Way{"schedule", "the pipeline schedule",
-        [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; },
-        in_schedules_of_framework},
+        [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; }, runs_schedule},
     Way{"virtual_stages", "an interleaved pipeline",
-        [](const Parallelism& p) { return p.virtual_stages > 1; }, in_schedules_of_framework},
+        [](const Parallelism& p) { return p.virtual_stages > 1; }, runs_schedule},
     Way{"overlap_grad_reduce", "'overlap_grad_reduce'",
-        [](const Parallelism& p) { return p.overlap_grad_reduce; }, in_megatron},
+        [](const Parallelism& p) { return p.overlap_grad_reduce; }, overlaps},
     Way{"overlap_param_gather", "'overlap_param_gather'",
-        [](const Parallelism& p) { return p.overlap_param_gather; }, in_megatron},
+        [](const Parallelism& p) { return p.overlap_param_gather; }, overlaps},
     Way{"fsdp", "FSDP1", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 1; },
-        in_plain_loop_of_transformers},
+        [](const Job& job) { return framework_of(job).fsdp1 && !loop_of(job).accelerate; }},
     Way{"fsdp", "FSDP1's hybrid sharding",
         [](const Parallelism& p) { return p.shards_flat() && p.fsdp->replicate > 1; },
-        in_no_framework},
+        [](const Job&) { return false; }},
     Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },
-        [](const Job& job) {
-          return framework_of(job) == Framework::transformers ||
-                 framework_of(job) == Framework::torchtitan;
-        }},
+        [](const Job& job) { return framework_of(job).fsdp2; }},
 };
 
 /// The table says how DeepSpeed's ZeRO works, and so asks for it.
 void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnostics) {
-  const Framework framework = framework_of(job);
-  const bool runs_it = framework == Framework::transformers || framework == Framework::plain ||
-                       framework == Framework::nanogpt;
-  if (!runs_it) {
-    diagnostics.push_back(unavailable_at(
-        written.span, "DeepSpeed in the implementation " + quoted(name_of(framework)),
-        "leave 'deepspeed' out"));
+  const FrameworkRow& framework = framework_of(job);
+  if (framework.sharer != Sharer::deepspeed) {
+    diagnostics.push_back(
+        unavailable_at(written.span, "DeepSpeed in the implementation " + quoted(framework.name),
+                       "leave 'deepspeed' out"));
   } else if (job.parallelism.fsdp) {
     diagnostics.push_back(error_at(written.span, "'fsdp' shards without DeepSpeed",
                                    "leave one of 'fsdp' and 'deepspeed' out"));
@@ -111,9 +101,7 @@ void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnost
 void check_offload(const Value& written, const Job& job, Diagnostics& diagnostics) {
   const Parallelism& parallelism = job.parallelism;
   const HostOffload& offload = parallelism.offload;
-  const Framework framework = framework_of(job);
-  const bool runs_deepspeed = framework == Framework::transformers ||
-                              framework == Framework::plain || framework == Framework::nanogpt;
+  const FrameworkRow& framework = framework_of(job);
   const auto refuse = [&](std::string message, std::string hint) {
     diagnostics.push_back(error_at(written.span, std::move(message), std::move(hint)));
   };
@@ -130,10 +118,10 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
     if (offload.optimizer && offload.parameters) return;
     refuse("FSDP2's CPUOffloadPolicy takes weights, gradients and states to the host together",
            "write {optimizer: cpu, parameters: cpu}");
-  } else if (!runs_deepspeed) {
-    diagnostics.push_back(
-        unavailable_at(written.span, "offload in the implementation " + quoted(name_of(framework)),
-                       "leave 'offload' out"));
+  } else if (framework.sharer != Sharer::deepspeed) {
+    diagnostics.push_back(unavailable_at(written.span,
+                                         "offload in the implementation " + quoted(framework.name),
+                                         "leave 'offload' out"));
   } else if (parallelism.zero == ZeroStage::none) {
     refuse("'offload' is DeepSpeed's or FSDP2's, and this job has neither",
            "set 'zero' to 1, 2 or 3, or 'fsdp' to {version: 2}");
@@ -153,7 +141,7 @@ void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostic
   if (job.parallelism.shards_flat()) {
     diagnostics.push_back(
         unavailable_at(written.span, "an adapter under FSDP1", "set 'version' to 2"));
-  } else if (job.forward()->implementation.loop == LoopKind::trainer) {
+  } else if (loop_of(job).accelerate) {
     diagnostics.push_back(unavailable_at(written.span, "an adapter under FSDP2 in the Trainer",
                                          "leave 'loop' out: in a plain loop it is answered"));
   }
@@ -173,10 +161,13 @@ void check_init(const Value& fsdp, const Job& job, Diagnostics& diagnostics) {
   if (written == nullptr || !job.parallelism.fsdp->init) return;
   const ShardInit init = *job.parallelism.fsdp->init;
   const std::string quoted_init = quoted(name_of(init));
-  const bool trainer = job.forward()->implementation.loop == LoopKind::trainer;
+  const bool trainer = loop_of(job).accelerate;
   const bool usual = init == (trainer ? ShardInit::host : ShardInit::meta);
-  if (framework_of(job) == Framework::torchtitan && init != ShardInit::meta) {
-    diagnostics.push_back(error_at(written->span, "torchtitan makes its model on the meta device",
+  const FrameworkRow& framework = framework_of(job);
+  if (framework.only_init && init != *framework.only_init) {
+    diagnostics.push_back(error_at(written->span,
+                                   std::string(framework.name) + " makes its model on the " +
+                                       std::string(name_of(*framework.only_init)) + " device",
                                    "leave 'init' out"));
   } else if (trainer && init == ShardInit::device) {
     diagnostics.push_back(unavailable_at(written->span, "init " + quoted_init + " in the Trainer",
@@ -213,7 +204,7 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
     if (value == nullptr || !way.is_used(parallelism) || way.is_built(job)) continue;
     diagnostics.push_back(unavailable_at(
         value->span,
-        std::string(way.name) + " in the implementation " + quoted(name_of(framework_of(job))),
+        std::string(way.name) + " in the implementation " + quoted(framework_of(job).name),
         "it comes with a later version; leave '" + std::string(way.key) + "' out"));
   }
   if (const Value* deepspeed = written->find("deepspeed")) {

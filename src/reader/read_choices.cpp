@@ -1,11 +1,12 @@
 #include "memest/reader/read_choices.hpp"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "merge.hpp"
 #include "read_job.hpp"
 #include "scalar.hpp"
@@ -13,33 +14,6 @@
 
 namespace memest {
 namespace {
-
-constexpr std::array kCompared = {Framework::transformers, Framework::torchtitan,
-                                  Framework::megatron};
-constexpr std::array kCompiling = {Framework::transformers, Framework::torchtitan,
-                                   Framework::nanogpt};
-
-/// What an implementation calls a precision that others have: the same types of weights,
-/// gradients, masters and products, or the nearest that it trains in.
-struct PrecisionRow {
-  Framework framework;
-  std::string_view written;
-  std::string_view own;
-};
-constexpr std::array kPrecisions = {
-    // --bf16 --grad-reduce-in-bf16, and with gradients in fp32 by default.
-    PrecisionRow{Framework::megatron, "mixed", "megatron-bf16-grad"},
-    PrecisionRow{Framework::megatron, "mixed-fp32-grad", "megatron"},
-    PrecisionRow{Framework::megatron, "amp-bf16", "megatron"},
-    PrecisionRow{Framework::megatron, "fsdp2-bf16", "megatron"},
-    // torchtitan keeps fp32 weights and casts them unit by unit (training.mixed_precision_param).
-    PrecisionRow{Framework::torchtitan, "mixed", "amp-bf16"},
-    PrecisionRow{Framework::torchtitan, "mixed-fp32-grad", "amp-bf16"},
-    PrecisionRow{Framework::torchtitan, "megatron", "amp-bf16"},
-    PrecisionRow{Framework::torchtitan, "megatron-bf16-grad", "amp-bf16"},
-    PrecisionRow{Framework::transformers, "megatron", "mixed-fp32-grad"},
-    PrecisionRow{Framework::transformers, "megatron-bf16-grad", "mixed"},
-};
 
 const Value* written_in(const Value& root, std::string_view key) {
   const Value* training = root.find("training");
@@ -85,8 +59,8 @@ class ChoiceReader {
     const Value* written = written_in(root_, "implementation");
     const bool says = is_mapping(written) && written->find("compile") != nullptr;
     choices.push_back(read(framework, CompileScope::off));
-    const bool compiles = std::ranges::find(kCompiling, framework) != kCompiling.end();
-    if (compiles && !says) choices.push_back(read(framework, CompileScope::blocks));
+    if (row_of(framework).compiles_blocks && !says)
+      choices.push_back(read(framework, CompileScope::blocks));
   }
 
  private:
@@ -114,8 +88,8 @@ class ChoiceReader {
   [[nodiscard]] std::optional<std::string> own_precision(Framework framework) const {
     const Value* written = written_in(root_, "precision");
     if (written == nullptr) return std::nullopt;
-    for (const PrecisionRow& row : kPrecisions) {
-      if (row.framework == framework && row.written == written->text) return std::string(row.own);
+    for (const PrecisionName& name : row_of(framework).precisions) {
+      if (name.written == written->text) return std::string(name.own);
     }
     return std::nullopt;
   }
@@ -140,16 +114,15 @@ Diagnostic of_flag(std::string message, std::string hint) {
 }
 
 Checked<std::vector<Framework>> frameworks_of(const std::vector<std::string>& names) {
-  std::vector<Framework> frameworks;
+  std::vector<Framework> chosen;
   std::vector<std::string> known;
-  for (const Framework framework : kFrameworks) {
-    if (framework != Framework::plain) known.emplace_back(name_of(framework));
+  for (const Framework framework : frameworks()) {
+    if (!row_of(framework).trains_layer_lists) known.emplace_back(name_of(framework));
   }
   Diagnostics errors;
   for (const std::string& name : names) {
-    const auto found = std::ranges::find(known, name);
-    if (found != known.end()) {
-      frameworks.push_back(kFrameworks.at(static_cast<std::size_t>(found - known.begin())));
+    if (std::ranges::find(known, name) != known.end()) {
+      chosen.push_back(*framework_named(name));
       continue;
     }
     const std::string hint = suggestion(name, known);
@@ -157,16 +130,18 @@ Checked<std::vector<Framework>> frameworks_of(const std::vector<std::string>& na
                              hint.empty() ? "it knows " + joined(known) : hint));
   }
   if (!errors.empty()) return errors;
-  if (frameworks.empty()) frameworks.assign(kCompared.begin(), kCompared.end());
-  return frameworks;
+  if (!chosen.empty()) return chosen;
+  std::ranges::copy_if(frameworks(), std::back_inserter(chosen),
+                       [](Framework framework) { return row_of(framework).is_compared; });
+  return chosen;
 }
 
 }  // namespace
 
 Checked<std::vector<ImplementationChoice>> read_choices(const ReadRequest& request,
                                                         const std::vector<std::string>& names) {
-  const Checked<std::vector<Framework>> frameworks = frameworks_of(names);
-  if (!frameworks.ok()) return frameworks.diagnostics();
+  const Checked<std::vector<Framework>> chosen = frameworks_of(names);
+  if (!chosen.ok()) return chosen.diagnostics();
   Checked<Value> root = read_tree(request);
   if (!root.ok()) return root.diagnostics();
   const std::string name = stem_of(request.files.front());
@@ -185,7 +160,7 @@ Checked<std::vector<ImplementationChoice>> read_choices(const ReadRequest& reque
     choices.push_back(reader.as_written(job.value()));
     return {std::move(choices), job.diagnostics()};
   }
-  for (const Framework framework : frameworks.value()) reader.add(framework, choices);
+  for (const Framework framework : chosen.value()) reader.add(framework, choices);
   const auto known = [](const ImplementationChoice& choice) { return choice.job.has_value(); };
   if (std::ranges::any_of(choices, known)) {
     return {std::move(choices), job.ok() ? job.diagnostics() : Diagnostics{}};

@@ -9,16 +9,17 @@
 #include <utility>
 
 #include "check.hpp"
-#include "check_megatron.hpp"
 #include "check_parallelism.hpp"
-#include "check_rules.hpp"
-#include "check_torchtitan.hpp"
 #include "embedded_trees.hpp"
+#include "frameworks/megatron.hpp"
+#include "frameworks/rules.hpp"
+#include "frameworks/torchtitan.hpp"
 #include "free_key.hpp"
 #include "keys/foreign.hpp"
 #include "keys/keys.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/residuals.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
 #include "merge.hpp"
@@ -157,23 +158,22 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
-/// Where nothing is said torchtitan gives the ranks of an interleaved pipeline two stages, and
-/// fully_shard its own word (`default`); Megatron's ZeRO 1 is its distributed optimizer.
+/// What a framework does where nothing is said.
 void set_layout_of_framework(const Value* written, Job& job) {
   if (!job.training || written == nullptr) return;
-  constexpr std::int64_t kStages = 2;
   Parallelism& parallelism = job.parallelism;
-  const Framework framework = job.training->implementation.framework;
+  const FrameworkRow& framework = row_of(job.training->implementation.framework);
   const bool several = has_chunks(parallelism.schedule);
-  if (framework == Framework::torchtitan && several && written->find("virtual_stages") == nullptr) {
-    parallelism.virtual_stages = kStages;
+  if (framework.stages_of_rank > 1 && several && written->find("virtual_stages") == nullptr) {
+    parallelism.virtual_stages = framework.stages_of_rank;
   }
   const Value* fsdp = written->find("fsdp");
   const bool leaves_open = fsdp != nullptr && fsdp->find("reshard_after_forward") == nullptr;
   if (parallelism.shards_rows() && leaves_open) {
-    parallelism.fsdp->reshard = own_reshard(framework);
+    parallelism.fsdp->reshard = framework.reshard;
   }
-  if (framework == Framework::megatron && parallelism.zero == ZeroStage::optimizer) {
+  // Megatron's ZeRO 1 is its distributed optimizer.
+  if (framework.sharer == Sharer::megatron && parallelism.zero == ZeroStage::optimizer) {
     parallelism.distributed_optimizer = true;
   }
 }

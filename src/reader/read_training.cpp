@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memest/reader/catalog.hpp"
+#include "memest/spec/framework.hpp"
 #include "read_implementation.hpp"
 #include "scalar.hpp"
 
@@ -37,7 +38,7 @@ class TrainingReader {
     spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
     check_positions("seq_len", training_, context_.model, diagnostics_);
-    if (spec.implementation.loop == LoopKind::trainer) check_trainer(spec);
+    if (row_of(spec.implementation.loop).accelerate) check_trainer(spec);
     if (diagnostics_.size() > before) return std::nullopt;
     return spec;
   }
@@ -89,14 +90,14 @@ class TrainingReader {
   }
 
   void read_recipe(TrainingSpec& spec) {
-    const bool megatron = spec.implementation.framework == Framework::megatron;
-    Checked<Recipe> recipe = find_recipe(text("precision", megatron ? "megatron" : "amp-bf16"));
+    const std::string_view own = row_of(spec.implementation.framework).precision;
+    Checked<Recipe> recipe = find_recipe(text("precision", own));
     if (!recipe.ok()) return;
     spec.recipe = std::move(recipe).value();
     // Under FSDP autocast is left out: its own policy gathers and reduces in the types asked for.
     if (!spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
-    const bool trainer = spec.implementation.loop == LoopKind::trainer;
-    spec.recipe_of_fsdp = find_recipe(trainer ? "accelerate-fsdp2-bf16" : "fsdp2-bf16").value();
+    const std::string_view of_fsdp = row_of(spec.implementation.loop).fsdp_recipe;
+    spec.recipe_of_fsdp = find_recipe(std::string(of_fsdp)).value();
     if (context_.parallelism.fsdp) spec.recipe = *spec.recipe_of_fsdp;
   }
 
@@ -143,9 +144,9 @@ class TrainingReader {
   /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
   /// and in Megatron beside Transformer Engine (its FusedAdam) AdamW is fused.
   [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
-    const bool plain = spec.implementation.loop == LoopKind::plain &&
-                       spec.implementation.layers == LayerSpec::local;
-    return !plain && spec.optimizer.name == "adamw"
+    const bool fused =
+        row_of(spec.implementation.loop).fused_adamw || spec.implementation.layers == LayerSpec::te;
+    return fused && spec.optimizer.name == "adamw"
                ? OptimizerImplementation::fused
                : spec.optimizer.implementations.front().implementation;
   }
@@ -155,21 +156,21 @@ class TrainingReader {
   void read_hold_outputs(TrainingSpec& spec) {
     Implementation& implementation = spec.implementation;
     const std::optional<bool> written = as_flag(training_.find("hold_outputs"));
-    spec.hold_outputs = written.value_or(implementation.loop == LoopKind::nanogpt);
-    if (!spec.hold_outputs && implementation.loop == LoopKind::nanogpt) {
+    const bool holds = row_of(implementation.loop).holds_logits;
+    spec.hold_outputs = written.value_or(holds);
+    if (!spec.hold_outputs && holds) {
       error("hold_outputs", "nanoGPT's train.py keeps the logits until the next forward",
             "leave 'hold_outputs' out, or set 'loop' to plain");
     }
     const Value* map = training_.find("implementation");
     if (map == nullptr || map->find("loop") != nullptr) return;
-    if (spec.hold_outputs && implementation.framework == Framework::nanogpt) {
-      implementation.loop = LoopKind::nanogpt;
-    }
+    const std::optional<LoopKind> own_program = row_of(implementation.framework).own_program;
+    if (spec.hold_outputs && own_program) implementation.loop = *own_program;
   }
 
   /// transformers' own class, a loop over parameters whatever PyTorch's would be.
   [[nodiscard]] static bool has_own_adafactor(const TrainingSpec& spec) {
-    return spec.implementation.loop == LoopKind::trainer && spec.optimizer.name == "adafactor";
+    return row_of(spec.implementation.loop).own_adafactor && spec.optimizer.name == "adafactor";
   }
 
   [[nodiscard]] Recompute recompute() const {

@@ -8,6 +8,7 @@
 #include "catalog_files.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/reader/catalog.hpp"
+#include "memest/spec/framework.hpp"
 #include "scalar.hpp"
 
 namespace memest {
@@ -66,7 +67,7 @@ Margin margin_of_row(const Value& row) {
   margin.mixture = row.find("mixture") != nullptr && flag_at(row, "mixture");
   if (text_at(row, "method") == "replay") margin.method = EstimateMethod::replay;
   const std::string name = text_at(row, "implementation");
-  for (const Framework implementation : kFrameworks) {
+  for (const Framework implementation : frameworks()) {
     if (name_of(implementation) == name) margin.implementation = implementation;
   }
   if (text_at(row, "layers") == name_of(LayerSpec::te)) margin.layers = LayerSpec::te;

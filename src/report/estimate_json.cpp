@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memest/plan/validation.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/gpu_profile.hpp"
 #include "title.hpp"
 
@@ -265,12 +266,9 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   json["assumptions"] = estimate.assumptions;
   json["versions"] = {{"memest", question.version}};
   if (replayed) {
-    json["versions"]["torch"] = "2.11";
-    if (job.forward()->implementation.framework == Framework::megatron) {
-      json["versions"]["megatron-core"] = "0.16.1";
-    } else {
-      json["versions"]["transformers"] = "5.17";
-    }
+    json["versions"]["torch"] = kRecordedTorch;
+    const RecordedProgram& program = row_of(job.forward()->implementation.framework).recorded;
+    if (!program.package.empty()) json["versions"][std::string(program.package)] = program.release;
   }
   return json;
 }

@@ -11,32 +11,13 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
+#include "memest/spec/framework.hpp"
 #include "plan_layout.hpp"
 
 namespace memest {
 namespace {
 
 constexpr std::string_view kPrecision = "training.precision=";
-
-/// What a team must do to train so, beside the settings of the row.
-std::string_view program_of(Framework framework) {
-  switch (framework) {
-    case Framework::transformers:
-      return "Hugging Face's model in a training loop, sharded by DeepSpeed or FSDP2";
-    case Framework::torchtitan:
-      return "torchtitan's model, loop and TOML file; weights converted to DCP";
-    case Framework::megatron:
-      return "Megatron-core with Transformer Engine, its arguments and data format; weights "
-             "converted";
-    case Framework::nanogpt:
-      return "nanoGPT's model and train.py";
-    case Framework::textbook:
-      return "no program: the field's formulas";
-    case Framework::plain:
-      return "a loop in PyTorch";
-  }
-  unreachable("every framework is a program");
-}
 
 constexpr std::string_view kCompiledBlocks =
     "torch.compile of every layer: equal shapes, a first step of minutes";
@@ -50,7 +31,7 @@ std::string precision_of(const ImplementationChoice& choice) {
 }
 
 std::string asks_of(const ImplementationChoice& choice) {
-  std::string text(program_of(choice.framework));
+  std::string text(row_of(choice.framework).asks);
   if (choice.compile == CompileScope::blocks) text += fmt::format("; {}", kCompiledBlocks);
   if (const std::string own = precision_of(choice); !own.empty()) text += "; precision " + own;
   return text;
@@ -67,7 +48,7 @@ Table asked_by(const PlanView& view) {
     if (std::ranges::find(listed, choice.framework) != listed.end()) continue;
     listed.push_back(choice.framework);
     table.rows.push_back(
-        {{std::string(name_of(choice.framework)), std::string(program_of(choice.framework))},
+        {{std::string(name_of(choice.framework)), std::string(row_of(choice.framework).asks)},
          "",
          Tone::plain});
   }

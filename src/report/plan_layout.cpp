@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "memest/report/numbers.hpp"
+#include "memest/spec/framework.hpp"
 #include "title.hpp"
 
 namespace memest {
@@ -86,9 +87,8 @@ std::string parallelism_of(const PlanCandidate& candidate) {
 Splits splits_of(const Job& job) {
   const ForwardSpec* forward = job.forward();
   if (forward == nullptr) return Splits::data;
-  const Framework framework = forward->implementation.framework;
-  return framework == Framework::megatron || framework == Framework::torchtitan ? Splits::layers
-                                                                                : Splits::data;
+  const bool splits = row_of(forward->implementation.framework).splits.any();
+  return splits ? Splits::layers : Splits::data;
 }
 
 std::string layout_text(const Parallelism& layout) {

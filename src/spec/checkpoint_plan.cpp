@@ -24,8 +24,8 @@ struct PlanOf {
   }
 };
 
-/// torchtitan's checkpoints hold a layer each (torchtitan/distributed/activation_checkpoint.py).
-CheckpointPlan plan_of_torchtitan(const Recompute& recompute) {
+/// A checkpoint holds a layer (torchtitan/distributed/activation_checkpoint.py).
+CheckpointPlan plan_by_layers(const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return {};
   CheckpointPlan plan{.length = 1};
   if (const auto* every = std::get_if<EveryRecompute>(&recompute)) plan.every = every->every;
@@ -53,19 +53,20 @@ std::int64_t CheckpointPlan::checkpoints_of(std::int64_t layers) const {
   return length == 0 ? 0 : (again_of(layers) + length - 1) / length;
 }
 
-CheckpointPlan checkpoint_plan_of(const Recompute& recompute, Framework framework,
+CheckpointPlan checkpoint_plan_of(const Recompute& recompute, CheckpointRule rule,
                                   std::int64_t layers) {
-  return framework == Framework::torchtitan ? plan_of_torchtitan(recompute)
-                                            : std::visit(PlanOf{layers}, recompute);
+  return rule == CheckpointRule::layers ? plan_by_layers(recompute)
+                                        : std::visit(PlanOf{layers}, recompute);
 }
 
 CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers) {
   const Implementation& implementation = training.implementation;
-  CheckpointPlan plan = checkpoint_plan_of(training.recompute, implementation.framework, layers);
-  // Around a compiled layer, which is one function, a checkpoint runs all of it; torchtitan's is
-  // compiled with its layer and runs what the backward reads.
+  const CheckpointRule rule = row_of(implementation.framework).checkpoints;
+  CheckpointPlan plan = checkpoint_plan_of(training.recompute, rule, layers);
+  // Around a compiled layer, which is one function, a checkpoint runs all of it; one that is
+  // compiled with its layer runs what the backward reads (torchtitan wraps before it compiles).
   const bool compiled = implementation.compile != CompileScope::off;
-  plan.to_end = compiled != (implementation.framework == Framework::torchtitan);
+  plan.to_end = compiled != (rule == CheckpointRule::layers);
   return plan;
 }
 

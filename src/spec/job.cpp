@@ -1,6 +1,7 @@
 #include "memest/spec/job.hpp"
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 
@@ -21,10 +22,6 @@ std::int64_t DecoderSpec::layers() const {
   std::int64_t total = 0;
   for (const LayerRun& run : order) total = checked_add(total, run.repeat);
   return total;
-}
-
-Reshard own_reshard(Framework framework) {
-  return framework == Framework::torchtitan ? Reshard::all_but_last : Reshard::always;
 }
 
 const MixtureOfExperts* ModelSpec::experts() const {
@@ -81,8 +78,7 @@ const ForwardSpec* Job::forward() const {
 }
 
 std::int64_t Job::end_layers() const {
-  return forward() != nullptr && forward()->implementation.framework == Framework::torchtitan ? 1
-                                                                                              : 0;
+  return forward() != nullptr ? row_of(forward()->implementation.framework).end_layers : 0;
 }
 
 void Job::lay_over(const Parallelism& layout) {
@@ -108,12 +104,12 @@ const MethodMargins& Job::margins() const {
 
 namespace {
 
-/// Of Megatron-core: latents and experts over ranks that no recorded run had.
+/// Latents and experts over ranks that no recorded run had, where experts are divided at all.
 bool divides_unrecorded(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
   if (decoder == nullptr || !job.training) return false;
   const Implementation& implementation = job.training->implementation;
-  if (implementation.framework != Framework::megatron) return false;
+  if (!row_of(implementation.framework).splits.expert) return false;
   const Parallelism& layout = job.parallelism;
   const bool cuts_experts =
       implementation.layers == LayerSpec::te && layout.tensor > 1 && !layout.whole_experts();

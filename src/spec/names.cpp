@@ -80,24 +80,6 @@ std::string_view name_of(OptimizerImplementation implementation) {
   return "";
 }
 
-std::string_view name_of(Framework framework) {
-  switch (framework) {
-    case Framework::transformers:
-      return "transformers";
-    case Framework::torchtitan:
-      return "torchtitan";
-    case Framework::megatron:
-      return "megatron";
-    case Framework::nanogpt:
-      return "nanogpt";
-    case Framework::textbook:
-      return "textbook";
-    case Framework::plain:
-      return "plain";
-  }
-  return "";
-}
-
 std::string_view name_of(Reshard reshard) {
   switch (reshard) {
     case Reshard::always:
@@ -228,20 +210,6 @@ std::string_view name_of(NormKernel kernel) {
       return "composite";
     case NormKernel::fused:
       return "fused";
-  }
-  return "";
-}
-
-std::string_view name_of(LoopKind loop) {
-  switch (loop) {
-    case LoopKind::plain:
-      return "plain";
-    case LoopKind::nanogpt:
-      return "nanogpt";
-    case LoopKind::trainer:
-      return "trainer";
-    case LoopKind::torchtitan:
-      return "torchtitan";
   }
   return "";
 }

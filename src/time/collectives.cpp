@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/sharding.hpp"
 
 namespace memest {
 namespace {
@@ -44,9 +46,9 @@ class Pieces {
   LawOrigin& origin_;
 };
 
-/// Megatron's own loop, which reduces and gathers behind its passes unless it is told otherwise.
-bool is_megatron(const ReplicatedPart& part) {
-  return part.training.implementation.framework == Framework::megatron;
+/// Megatron's DDP, which reduces and gathers behind its passes unless it is told otherwise.
+bool has_gradient_buffer(const ReplicatedPart& part) {
+  return row_of(part.training.implementation.framework).gradient_buffer;
 }
 
 /// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel
@@ -56,7 +58,7 @@ constexpr double kBucketElementsOfRank = 1e6;
 
 /// So many messages reduce `bytes` of gradients of `size` bytes each.
 double buckets_of(const ReplicatedPart& part, double bytes, double size) {
-  if (!is_megatron(part)) {
+  if (!has_gradient_buffer(part)) {
     return std::max(1.0, bytes / part.parallelism.ddp.bucket_cap.as_double());
   }
   if (!part.parallelism.overlap_grad_reduce) return 1;
@@ -71,17 +73,13 @@ double exposed(double transfer, double compute, double tail) {
   return std::max(transfer - compute, std::min(tail, transfer));
 }
 
-ZeroStage stage_of(const Recipe& recipe, const Parallelism& parallelism) {
-  return recipe.gathered_units ? ZeroStage::optimizer_gradients_weights : parallelism.zero;
-}
-
 CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& links,
                                      Outlook outlook) {
   CollectiveSeconds result;
   const ShardPlaces places = shard_places(part);
   if (places.shards.ranks * places.replicas.ranks == 1) return result;
   const Recipe& recipe = part.training.recipe;
-  const ZeroStage stage = stage_of(recipe, part.parallelism);
+  const ZeroStage stage = zero_stage_of(recipe, part.parallelism);
   const DType reduced = recipe.gathered_units ? recipe.reduce : recipe.gradients;
   const DType gathered = recipe.gathered_units ? recipe.compute : recipe.weights;
   const auto size = static_cast<double>(size_of(reduced));
@@ -115,7 +113,7 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
   const double reduce = collectives.reduce;
   const double gather = collectives.gather;
   const double reducing = exposed(reduce, passes.backward, collectives.last_reduce);
-  if (is_megatron(part)) {
+  if (has_gradient_buffer(part)) {
     const Parallelism& parallelism = part.parallelism;
     return {.gradients = parallelism.overlap_grad_reduce ? reducing : reduce,
             .weights = parallelism.overlap_param_gather
@@ -123,7 +121,7 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
                            : gather};
   }
   const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
-  switch (stage_of(part.training.recipe, part.parallelism)) {
+  switch (zero_stage_of(part.training.recipe, part.parallelism)) {
     case ZeroStage::none:
     case ZeroStage::optimizer:
       return {.gradients = reducing, .weights = gather};

@@ -7,9 +7,6 @@
 
 namespace memest {
 
-/// The stage of the parallelism; a recipe whose weights live in shards is stage 3 by itself.
-ZeroStage stage_of(const Recipe& recipe, const Parallelism& parallelism);
-
 /// What reduces and gathers: one rank's weights, in so many units (layers), of a training.
 struct ReplicatedPart {
   const PartCost& held;

@@ -9,6 +9,7 @@
 
 #include "collectives.hpp"
 #include "host_step.hpp"
+#include "memest/spec/sharding.hpp"
 #include "memest/time/kernel_law.hpp"
 #include "recomputation.hpp"
 #include "step_share.hpp"
@@ -249,7 +250,7 @@ class StepAccount {
   /// Ranks that share the optimizer's states.
   [[nodiscard]] double shards() const {
     const Recipe& recipe = model_.job_->training->recipe;
-    const bool whole = stage_of(recipe, parallelism_) == ZeroStage::none;
+    const bool whole = zero_stage_of(recipe, parallelism_) == ZeroStage::none;
     return whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
   }
 

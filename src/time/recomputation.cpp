@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 namespace {
@@ -47,18 +48,16 @@ bool stops_early(const TrainingSpec& training) {
     return false;
   }
   const bool compiled = training.implementation.compile != CompileScope::off;
-  switch (training.implementation.framework) {
-    case Framework::transformers:
-    case Framework::nanogpt:
-    case Framework::plain:
-      return !compiled;          // the compiled layer is one function
-    case Framework::torchtitan:  // sets early_stop=False, but is compiled with its layer
-      return compiled;
-    case Framework::megatron:  // its own re-entrant function
-    case Framework::textbook:  // counts whole forwards
+  switch (row_of(training.implementation.framework).checkpoints) {
+    case CheckpointRule::torch:
+      return !compiled;  // the compiled layer is one function
+    case CheckpointRule::layers:
+      return compiled;  // with its layer
+    case CheckpointRule::megatron:
+    case CheckpointRule::formula:
       return false;
   }
-  unreachable("every framework stops early or not");
+  unreachable("every checkpoint stops early or not");
 }
 
 /// Only the last block of a checkpoint can stop early: the ones before it must produce their

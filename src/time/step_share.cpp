@@ -4,6 +4,7 @@
 #include <array>
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/gpu_profile.hpp"
 
 namespace memest {
@@ -24,9 +25,9 @@ constexpr std::array kShares = {ShareRow{"8.0", 0.75, 0.86, 0.97},
 /// Both kinds pooled.
 constexpr ShareRow kElsewhere = {"", 0.66, 0.80, 0.93};
 
-/// Megatron-core's fused kernels leave few gaps: they explain whole steps, slow what eager ones
-/// reach. Laws of calls inside a loop are off by 3 to 5 % for operators that they were not fitted
-/// to.
+/// Fused kernels, as Megatron-core's, leave few gaps: they explain whole steps, slow what eager
+/// ones reach. Laws of calls inside a loop are off by 3 to 5 % for operators that they were not
+/// fitted to.
 constexpr ShareRow kWholeSteps = {"", 0.86, 1, 1.05};
 
 /// Whether the laws of this GPU's kernels are of calls inside a training loop.
@@ -34,14 +35,13 @@ bool timed_in_a_loop(const GpuSpec& gpu) {
   return gpu.profile != nullptr && gpu.profile->load == Load::sustained;
 }
 
-/// Null where no step of Megatron-core was recorded.
-const ShareRow* row_of_megatron(const GpuSpec& gpu) {
-  return timed_in_a_loop(gpu) || gpu.compute_capability == "9.0" ? &kWholeSteps : nullptr;
+/// Whether steps of fused kernels were recorded there.
+bool has_whole_steps(const GpuSpec& gpu) {
+  return timed_in_a_loop(gpu) || gpu.compute_capability == "9.0";
 }
 
-const ShareRow& row_of(const GpuSpec& gpu, Framework framework) {
-  const ShareRow* megatron = framework == Framework::megatron ? row_of_megatron(gpu) : nullptr;
-  if (megatron != nullptr) return *megatron;
+const ShareRow& share_of(const GpuSpec& gpu, Framework framework) {
+  if (row_of(framework).fills_steps && has_whole_steps(gpu)) return kWholeSteps;
   const auto* const row = std::find_if(
       kShares.begin(), kShares.end(),
       [&gpu](const ShareRow& other) { return other.capability == gpu.compute_capability; });
@@ -51,7 +51,7 @@ const ShareRow& row_of(const GpuSpec& gpu, Framework framework) {
 }  // namespace
 
 double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook) {
-  const ShareRow& row = row_of(gpu, framework);
+  const ShareRow& row = share_of(gpu, framework);
   switch (outlook) {
     case Outlook::fast:
       return row.fast;
@@ -64,15 +64,15 @@ double step_share(const GpuSpec& gpu, Framework framework, Outlook outlook) {
 }
 
 bool explains_whole_steps(const GpuSpec& gpu, Framework framework) {
-  return &row_of(gpu, framework) == &kWholeSteps;
+  return &share_of(gpu, framework) == &kWholeSteps;
 }
 
 bool is_held_to_recorded_steps(const GpuSpec& gpu, Framework framework) {
-  return framework == Framework::megatron && gpu.compute_capability == "10.0";
+  return row_of(framework).fills_steps && gpu.compute_capability == "10.0";
 }
 
 bool has_recorded_steps(const GpuSpec& gpu, Framework framework) {
-  return &row_of(gpu, framework) != &kElsewhere;
+  return &share_of(gpu, framework) != &kElsewhere;
 }
 
 }  // namespace memest

@@ -6,6 +6,7 @@
 
 #include "calls.hpp"
 #include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
 #include "optimizer_products.hpp"
 #include "optimizer_traffic.hpp"
 #include "recomputation.hpp"
@@ -82,7 +83,7 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
   work.forward = evaluate(op.forward, temporary_bytes(block, op, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
   add_calls(work, block, sizes, training);
-  if (training.implementation.framework == Framework::megatron) {
+  if (row_of(training.implementation.framework).gradient_buffer) {
     add_hooks(work, block, sizes, training.recipe);
   }
   work.forward_messages = evaluate(op.forward_messages, sizes);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memest/reader/read_job.hpp"
+#include "memest/spec/framework.hpp"
 #include "reader/keys/keys.hpp"
 #include "reader/value.hpp"
 
@@ -55,6 +56,50 @@ TEST_CASE("the schema has every key that the reader knows, and no other") {
   REQUIRE(model.find("anyOf")->items.size() == 4);
   check_keys(decoder_keys(), model.find("anyOf")->items[1]);
   check_keys(layer_list_keys(), model.find("anyOf")->items[3]);
+}
+
+namespace {
+
+/// What a part of the implementation is called when the job is read; empty where it has no name.
+std::string part_of(const Implementation& implementation, std::string_view key) {
+  if (key == "attention") return std::string(name_of(implementation.attention));
+  if (key == "loss") return std::string(name_of(implementation.loss));
+  if (key == "layers") return std::string(name_of(implementation.layers));
+  if (key == "loop") return std::string(name_of(implementation.loop));
+  if (key == "compile") return std::string(name_of(implementation.compile));
+  if (key == "transformer_engine") return std::string(name_of(implementation.transformer_engine));
+  return {};
+}
+
+/// Whether some framework takes `key: word` for what it says.
+bool is_understood(std::string_view key, std::string_view word) {
+  for (const Framework framework : frameworks()) {
+    const std::string text = "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 128}\n"
+                             "training: {seq_len: 128, implementation: {name: " +
+                             std::string(name_of(framework)) + ", " + std::string(key) + ": '" +
+                             std::string(word) + "'}}\n";
+    const Checked<Job> job = read_job(source_of("spec.yaml", text));
+    if (job.ok() && part_of(job.value().training->implementation, key) == word) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("no word for a part of an implementation is read as its default") {
+  int words = 0;
+  for (const Key& key : implementation_keys()) {
+    if (part_of({}, key.name).empty()) continue;
+    for (const Shape& shape : key.shapes) {
+      for (const Word& word : shape.words) {
+        if (!word.later.empty() || word.text == "default") continue;
+        INFO(std::string(key.name) + ": " + std::string(word.text));
+        CHECK(is_understood(key.name, word.text));
+        ++words;
+      }
+    }
+  }
+  CHECK(words > 20);
 }
 
 TEST_CASE("the starter spec is a spec, in lines that fit the screen") {

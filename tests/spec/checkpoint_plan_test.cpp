@@ -34,30 +34,31 @@ std::vector<Recompute> policies() {
 }  // namespace
 
 TEST_CASE("a plan's counts are the sums over its layers") {
-  for (const Framework framework : {Framework::transformers, Framework::torchtitan}) {
+  for (const CheckpointRule rule : {CheckpointRule::torch, CheckpointRule::layers}) {
     for (const Recompute& policy : policies()) {
       INFO(text_of(policy));
-      check_counts(checkpoint_plan_of(policy, framework, kLayers));
+      check_counts(checkpoint_plan_of(policy, rule, kLayers));
     }
   }
 }
 
 TEST_CASE("every fourth layer is one of four in torchtitan, elsewhere four share a checkpoint") {
   const CheckpointPlan one_of =
-      checkpoint_plan_of(EveryRecompute{4}, Framework::torchtitan, kLayers);
+      checkpoint_plan_of(EveryRecompute{4}, CheckpointRule::layers, kLayers);
   CHECK(one_of.again_of(kLayers) == 3);
   CHECK(one_of.checkpoints_of(kLayers) == 3);
   CHECK(one_of.runs_again(3));
   CHECK_FALSE(one_of.runs_again(4));
   const CheckpointPlan shared =
-      checkpoint_plan_of(EveryRecompute{4}, Framework::transformers, kLayers);
+      checkpoint_plan_of(EveryRecompute{4}, CheckpointRule::torch, kLayers);
   CHECK(shared.again_of(kLayers) == kLayers);
   CHECK(shared.checkpoints_of(kLayers) == 4);
 }
 
 TEST_CASE("recompute by block takes the first layers of a stage, and no more than it has") {
-  const CheckpointPlan plan = checkpoint_plan_of(
-      FullRecompute{.method = RecomputeMethod::block, .layers = 3}, Framework::megatron, kLayers);
+  const CheckpointPlan plan =
+      checkpoint_plan_of(FullRecompute{.method = RecomputeMethod::block, .layers = 3},
+                         CheckpointRule::megatron, kLayers);
   CHECK(plan.again_of(kLayers) == 3);
   CHECK(plan.again_of(2) == 2);
   CHECK(plan.runs_again(2));

@@ -52,7 +52,7 @@ struct RunTraits {
 
 /// What makes runs alike.
 struct RunKind {
-  Framework implementation = Framework::transformers;
+  Framework implementation = {};
   bool recomputes = false;
   RunScale scale = RunScale::one_gpu;
   LayerSpec layers = LayerSpec::local;

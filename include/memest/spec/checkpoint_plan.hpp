@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "memest/spec/framework.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {
@@ -24,8 +25,9 @@ struct CheckpointPlan {
   [[nodiscard]] std::int64_t checkpoints_of(std::int64_t layers) const;
 };
 
-/// What `framework` means by `recompute` in a stage of so many layers; `to_end` is left open.
-CheckpointPlan checkpoint_plan_of(const Recompute& recompute, Framework framework,
+/// What a framework of this rule means by `recompute` in a stage of so many layers; `to_end` is
+/// left open.
+CheckpointPlan checkpoint_plan_of(const Recompute& recompute, CheckpointRule rule,
                                   std::int64_t layers);
 /// The same with `to_end`, as the layers are compiled or not.
 CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers);

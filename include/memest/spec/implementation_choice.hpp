@@ -10,7 +10,7 @@
 namespace memest {
 
 struct ImplementationChoice {
-  Framework framework = Framework::transformers;
+  Framework framework = {};
   CompileScope compile = CompileScope::off;
   /// What the spec leaves out and the choice says, as overrides of keys:
   /// "training.implementation={name: torchtitan, compile: blocks}", "training.precision=amp-bf16".

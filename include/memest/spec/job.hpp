@@ -58,9 +58,6 @@ struct WrittenKeys {
   bool overlap = false;  ///< `overlap_grad_reduce` or `overlap_param_gather`
 };
 
-/// What a framework's own setup of fully_shard frees after a forward.
-Reshard own_reshard(Framework framework);
-
 struct Job;
 /// Which recorded runs are like the job's.
 RunScale scale_of(const Job& job);

@@ -4,6 +4,7 @@
 
 #include "attention.hpp"
 #include "decoder_context.hpp"
+#include "memest/spec/framework.hpp"
 #include "operations.hpp"
 #include "tensor_parallel.hpp"
 
@@ -210,7 +211,7 @@ Block loss_block(const DecoderContext& context) {
                   : negative_likelihood(block, kept, targets);
     // The Trainer has the sum divided by the targets of the whole step. Their number is its own,
     // and lives longer than the graph.
-    if (context.policy.implementation.loop == LoopKind::trainer) {
+    if (row_of(context.policy.implementation.loop).divides_by_targets) {
       loss = scale(block, {"loss_over_targets"}, loss);
     }
   }

@@ -2,6 +2,7 @@
 // parameters in fp32.
 #include <utility>
 
+#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "optimizer_run.hpp"
 
@@ -29,7 +30,7 @@ Label state_label(const SteppedTensor& tensor) {
 }  // namespace
 
 bool OptimizerRun::has_trainers_adafactor() const {
-  return training_.implementation.loop == LoopKind::trainer &&
+  return row_of(training_.implementation.loop).own_adafactor &&
          training_.optimizer.name == "adafactor";
 }
 

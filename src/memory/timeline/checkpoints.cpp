@@ -106,7 +106,7 @@ std::vector<Checkpoint> around_parts(const Graph& graph, const ForwardOrder& ord
 /// The layers of each stage, or the first of them.
 std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
                                   const FullRecompute& full) {
-  const CheckpointPlan plan = checkpoint_plan_of(full, Framework::megatron, graph.layers());
+  const CheckpointPlan plan = checkpoint_plan_of(full, CheckpointRule::megatron, graph.layers());
   std::vector<Checkpoint> list;
   const std::vector<Stretch> stretches = stretches_of(graph, order);
   for (const StageSites& stage : order.stages()) {
@@ -158,7 +158,7 @@ std::vector<Checkpoint> cut_behind_attention(const Graph& graph, const ForwardOr
 }
 
 /// Layer by layer, each run again to its end (torchtitan/distributed/activation_checkpoint.py).
-Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
+Checkpoints around_layers(const Graph& graph, const ForwardOrder& order,
                           const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return {};
   std::vector<Checkpoint> layers = by_layers(graph, order, 1);
@@ -169,7 +169,7 @@ Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
     checkpoints.list = cut_behind_attention(graph, order, std::move(layers));
     return checkpoints;
   }
-  const CheckpointPlan plan = checkpoint_plan_of(recompute, Framework::torchtitan, graph.layers());
+  const CheckpointPlan plan = checkpoint_plan_of(recompute, CheckpointRule::layers, graph.layers());
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (plan.runs_again(static_cast<std::int64_t>(i))) {
       checkpoints.list.push_back(std::move(layers[i]));
@@ -179,14 +179,14 @@ Checkpoints of_torchtitan(const Graph& graph, const ForwardOrder& order,
 }
 
 Checkpoints all_checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                               const Recompute& recompute, Framework framework) {
-  if (framework == Framework::torchtitan) return of_torchtitan(graph, order, recompute);
+                               const Recompute& recompute, CheckpointRule rule) {
+  if (rule == CheckpointRule::layers) return around_layers(graph, order, recompute);
   if (const auto* parts = std::get_if<SelectiveRecompute>(&recompute)) {
     Checkpoints around;
     around.list = around_parts(graph, order, *parts);
     return around;
   }
-  const std::int64_t length = checkpoint_plan_of(recompute, framework, graph.layers()).length;
+  const std::int64_t length = checkpoint_plan_of(recompute, rule, graph.layers()).length;
   if (length == 0) return {};
   const auto* full = std::get_if<FullRecompute>(&recompute);
   Checkpoints checkpoints{by_layers(graph, order, length), full != nullptr && full->reentrant};
@@ -199,8 +199,8 @@ Checkpoints all_checkpoints_of(const Graph& graph, const ForwardOrder& order,
 /// The hooks of what is saved hold a checkpoint's inputs (torch/utils/checkpoint.py, PyTorch 2.11,
 /// _CheckpointFrame): where nothing is saved, before the first gradient, nobody does.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                           const Recompute& recompute, Framework framework) {
-  Checkpoints checkpoints = all_checkpoints_of(graph, order, recompute, framework);
+                           const Recompute& recompute, CheckpointRule rule) {
+  Checkpoints checkpoints = all_checkpoints_of(graph, order, recompute, rule);
   if (checkpoints.reentrant) return checkpoints;
   std::erase_if(checkpoints.list, [](const Checkpoint& one) { return one.first_kept == one.end; });
   return checkpoints;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "forward_order.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {
@@ -33,7 +34,7 @@ struct Checkpoints {
 /// What `framework` means by `recompute`. Around a compiled layer a checkpoint runs it again as a
 /// whole; torchtitan's, which are compiled with their layer, end with what the backward reads.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                           const Recompute& recompute, Framework framework);
+                           const Recompute& recompute, CheckpointRule rule);
 
 /// The same of tensor_parallel.checkpoint over `ranks` tensor-parallel ranks.
 Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,

@@ -13,6 +13,7 @@
 #include "forward_order.hpp"
 #include "megatron_states.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memest/spec/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "model_tensors.hpp"
 #include "recorder.hpp"
@@ -37,7 +38,8 @@ struct RankShare {
 };
 
 bool is_flat_zero(const Job& job) {
-  return uses_deepspeed(job) && job.parallelism.zero != ZeroStage::optimizer_gradients_weights;
+  return shards_by<DeepSpeedZero>(job) &&
+         job.parallelism.zero != ZeroStage::optimizer_gradients_weights;
 }
 
 /// DeepSpeed's partitions: which gradients come when is as much a rank's own as its pieces are, so
@@ -54,12 +56,12 @@ std::vector<RankShare> shares_of(const Graph& graph, const Job& job, std::int64_
   const ForwardOrder order(graph, std::nullopt);
   name_model(graph, order, graph.parameters, timeline);
   std::vector<RankShare> shares;
-  if (is_megatron(job)) {
+  if (shards_by<MegatronBuffer>(job)) {
     const MegatronStates states(job, graph, order, timeline, {pipeline_rank, 0});
     for (const std::int64_t rank : ranks) shares.push_back({states.stepped_elements(rank), 0});
     return shares;
   }
-  if (job.parallelism.shards_flat()) {
+  if (shards_by<FlatShards>(job)) {
     Recorder recorder(timeline);
     const FlatUnits units({job, graph, order}, recorder);
     for (const std::int64_t rank : ranks) shares.push_back({units.stepped_elements(rank), 0});
@@ -133,13 +135,14 @@ std::vector<std::int64_t> outstanding(const std::vector<RankShare>& shares) {
 std::int64_t data_ranks_of(const Job& job) {
   const Parallelism& parallelism = job.parallelism;
   if (!job.training) return 1;
-  if (is_megatron(job)) return parallelism.distributed_optimizer ? parallelism.expert_ranks() : 1;
+  if (shards_by<MegatronBuffer>(job))
+    return parallelism.distributed_optimizer ? parallelism.expert_ranks() : 1;
   if (parallelism.shards_flat()) return parallelism.shard_ranks();
   return is_flat_zero(job) ? parallelism.data : 1;
 }
 
 std::int64_t data_rank_of_formulas(const Job& job) {
-  return uses_deepspeed(job) ? deepspeed_rank(job) : 0;
+  return shards_by<DeepSpeedZero>(job) ? deepspeed_rank(job) : 0;
 }
 
 FollowedRanks followed_data_ranks(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {

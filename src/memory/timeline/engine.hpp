@@ -20,6 +20,7 @@
 #include "block_hooks.hpp"
 #include "checkpoints.hpp"
 #include "forward_order.hpp"
+#include "memest/spec/framework.hpp"
 #include "recorder.hpp"
 
 namespace memest {
@@ -33,7 +34,7 @@ struct WorkspaceSizes {
 
 struct EngineSettings {
   Recompute recompute;
-  Framework framework = Framework::transformers;
+  CheckpointRule checkpoints = CheckpointRule::torch;
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad

@@ -37,7 +37,7 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
       recorder_(recorder),
       checkpoints_(
           settings.megatron_ranks == 0
-              ? checkpoints_of(graph, order, settings.recompute, settings.framework)
+              ? checkpoints_of(graph, order, settings.recompute, settings.checkpoints)
               : megatron_checkpoints_of(graph, order, settings.recompute, settings.megatron_ranks)),
       storages_(order.cells(), kNoStorage),
       held_(order.cells(), 0),

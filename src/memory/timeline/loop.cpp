@@ -6,6 +6,7 @@
 
 #include "../deepspeed_terms.hpp"
 #include "../fsdp_habits.hpp"
+#include "memest/spec/sharding.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -32,7 +33,7 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       ranks_(job.parallelism.data),
       sums_targets_(ranks_ > 1),
       reduces_last_(reduces_last(job)),
-      clips_(!uses_deepspeed(job) && !job.parallelism.offload.optimizer &&
+      clips_(!shards_by<DeepSpeedZero>(job) && !job.parallelism.offload.optimizer &&
              (job.training->clip_gradients ||
               loop_habits_of(job.training->implementation.loop).keeps_norm)),
       casts_loss_(casts_loss(job)),

@@ -43,10 +43,6 @@ bool is_copy(const ParameterTensor& row) {
 
 }  // namespace
 
-bool is_megatron(const Job& job) {
-  return job.forward()->implementation.framework == Framework::megatron;
-}
-
 MegatronStates::MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
                                const Timeline& timeline, JobRank rank)
     : job_(job),

@@ -19,9 +19,6 @@
 
 namespace memest {
 
-/// Whether the job runs under Megatron-core's own program.
-bool is_megatron(const Job& job);
-
 class MegatronStates {
  public:
   /// `timeline` has the model's tensors. Shares are those of `rank`.

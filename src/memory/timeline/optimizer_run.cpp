@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "../model_states.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/sharding.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -35,10 +37,9 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       groups_(std::move(groups)),
       device_(device),
       recorder_(recorder),
-      sharded_meshes_((job.parallelism.shards_rows() ? 1 : 0) +
-                      (job.parallelism.tensor > 1 ? 1 : 0)),
+      sharded_meshes_((shards_by<RowShards>(job) ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
       tensor_ranks_(job.parallelism.tensor),
-      keeps_unreduced_(training_.implementation.framework == Framework::torchtitan &&
+      keeps_unreduced_(row_of(training_.implementation.framework).splits.by_dtensor &&
                        tensor_ranks_ > 1 && !job.parallelism.fsdp) {}
 
 void OptimizerRun::construct() {

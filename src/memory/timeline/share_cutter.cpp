@@ -5,6 +5,7 @@
 
 #include "../fsdp_habits.hpp"
 #include "loop_habits.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "parameter_groups.hpp"
 
@@ -68,7 +69,7 @@ void ShareCutter::cut(const ShardedUnit& unit) {
 }
 
 void ShareCutter::cut() {
-  if (model_.job.training->implementation.loop == LoopKind::trainer) held_ = held_by_accelerate();
+  if (row_of(model_.job.training->implementation.loop).accelerate) held_ = held_by_accelerate();
   if (shard_init(model_.job) == ShardInit::device) {
     for (const auto& [is_buffer, i] : model_.tensors.order) {
       if (is_buffer) {

@@ -10,9 +10,10 @@ namespace memest {
 
 /// torchtitan 0.2.2 (apply_fsdp); accelerate 1.15 (fsdp2_prepare_model); fully_shard on every block
 /// and on the model.
-UnitLayout layout_of(const Implementation& implementation) {
-  if (implementation.framework == Framework::torchtitan) return {true, false, true};
-  return {implementation.loop == LoopKind::trainer, true, false};
+FsdpUnits layout_of(const Implementation& implementation) {
+  FsdpUnits units = row_of(implementation.framework).units;
+  units.ends_apart = units.ends_apart || row_of(implementation.loop).accelerate;
+  return units;
 }
 
 namespace {
@@ -219,7 +220,7 @@ class UnitWriter {
   const Inventory& inventory_;
   const ForwardOrder& order_;
   const Timeline& timeline_;
-  UnitLayout layout_;
+  FsdpUnits layout_;
   Reshard reshard_;
   std::int64_t ranks_;
   bool adapted_;  // and no input of a layer is made a leaf

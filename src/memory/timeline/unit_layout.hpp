@@ -6,20 +6,13 @@
 
 #include "forward_order.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/job.hpp"
 
 namespace memest {
 
-/// A unit a layer; of the rest, parts or one unit.
-struct UnitLayout {
-  /// The input embedding is a unit, and the final norm with the output head: one unit together
-  /// where the embedding is tied. What is left is the root's.
-  bool ends_apart = false;
-  bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
-  /// A tied table is a parameter of both units, each of which gathers it.
-  bool gathers_tied_twice = false;
-};
-UnitLayout layout_of(const Implementation& implementation);
+/// As the framework cuts its model, or accelerate for its loop.
+FsdpUnits layout_of(const Implementation& implementation);
 
 /// What is gathered at once.
 struct ShardedUnit {

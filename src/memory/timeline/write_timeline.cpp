@@ -19,7 +19,9 @@
 #include "megatron_loop.hpp"
 #include "megatron_states.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
+#include "memest/spec/sharding.hpp"
 #include "model_placement.hpp"
 #include "model_tensors.hpp"
 #include "optimizer_run.hpp"
@@ -36,7 +38,7 @@ namespace {
 
 /// What this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
-  if (!job.parallelism.shards_rows()) return graph.parameters;
+  if (!shards_by<RowShards>(job)) return graph.parameters;
   return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
 }
 
@@ -46,7 +48,7 @@ const LoopHabits& habits_of(const Job& job) {
 
 /// fully_shard over a model with its place sends the buffers first.
 bool places_buffers_first(const Job& job) {
-  return job.parallelism.shards_rows() && habits_of(job).wrapping != Wrapping::without_its_place;
+  return shards_by<RowShards>(job) && habits_of(job).wrapping != Wrapping::without_its_place;
 }
 
 EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
@@ -54,9 +56,9 @@ EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   EngineSettings settings;
   settings.recompute = job.recompute();
   settings.loss_outside = habits_of(job).loss_outside;
-  settings.framework = job.forward()->implementation.framework;
+  settings.checkpoints = row_of(job.forward()->implementation.framework).checkpoints;
   settings.hooks = wrapper;
-  if (job.parallelism.shards_flat()) settings.parameter_sums = Stream::all_gather;
+  if (shards_by<FlatShards>(job)) settings.parameter_sums = Stream::all_gather;
   settings.gradients = job.training.has_value();
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
                          transformer_engine_workspace_bytes(job.hardware.gpu)};
@@ -75,12 +77,6 @@ std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
 /// settle.
 constexpr std::uint16_t kPrompts = 3;
 
-/// Whole replicas, whose gradients DistributedDataParallel reduces.
-bool has_ddp(const Job& job) {
-  return job.training && job.parallelism.data > 1 && job.parallelism.zero == ZeroStage::none &&
-         !job.forward()->recipe.gathered_units;
-}
-
 struct Wrapped {
   const Job& job;
   const Graph& graph;
@@ -96,7 +92,7 @@ struct Wrapper {
 /// With what its constructor makes.
 Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& recorder) {
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
-  if (job.parallelism.shards_flat()) {
+  if (shards_by<FlatShards>(job)) {
     auto units =
         std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order, data_rank}, recorder);
     units->construct(placement);
@@ -108,7 +104,7 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
     ShardedUnits* const own = units.get();
     return {std::move(units), own};
   }
-  if (!has_ddp(job)) return {};
+  if (!shards_by<ReplicasOfDdp>(job)) return {};
   auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
   if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
   return {std::move(buckets)};
@@ -118,21 +114,21 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
                  Recorder& recorder) {
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
-  if (job.parallelism.shards_flat() && shard_init(job) != ShardInit::device) return;
-  if (job.parallelism.shards_rows()) {
+  if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
+  if (shards_by<RowShards>(job)) {
     ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
     if (shard_init(job) != ShardInit::meta) return cutter.cut();
-    if (job.training->implementation.loop == LoopKind::trainer) return cutter.load();
+    if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
   }
   // to_empty() finds the adapters where peft has put them.
-  const bool adapted = job.model.adapter.has_value() && !job.parallelism.shards_rows();
+  const bool adapted = job.model.adapter.has_value() && !shards_by<RowShards>(job);
   placement.write(adapted, places_buffers_first(job));
 }
 
 /// The table that two units gather, if there is one.
 std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory,
                                       const ModelTensors& tensors) {
-  if (!job.parallelism.shards_rows() || !job.training) return std::nullopt;
+  if (!shards_by<RowShards>(job) || !job.training) return std::nullopt;
   if (!layout_of(job.training->implementation).gathers_tied_twice) return std::nullopt;
   for (std::size_t i = 0; i < tensors.parameters.size(); ++i) {
     const ParameterTensor& row = inventory.parameters[tensors.parameters[i].row];
@@ -218,7 +214,7 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
         "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "
         "of its own, is not available yet"};
   }
-  if (job.training->implementation.loop != LoopKind::plain) {
+  if (row_of(job.training->implementation.loop).trains) {
     return Unavailable{
         "the timeline of DeepSpeed in another loop than a plain one is not "
         "available yet"};
@@ -228,9 +224,10 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
 
 /// Why the job has no timeline yet, or nothing.
 std::optional<Unavailable> refusal(const Job& job) {
-  if (is_megatron(job)) return std::nullopt;
-  if (uses_deepspeed(job)) return deepspeed_refusal(job);
-  if (job.parallelism.data > 1 && !job.parallelism.fsdp && !has_ddp(job)) {
+  if (shards_by<MegatronBuffer>(job)) return std::nullopt;
+  if (shards_by<DeepSpeedZero>(job)) return deepspeed_refusal(job);
+  const bool without_program = !job.training || shards_by<SharesOfFormula>(job);
+  if (job.parallelism.data > 1 && !job.parallelism.fsdp && without_program) {
     return Unavailable{"the timeline of ZeRO without a framework is not available yet"};
   }
   if (job.parallelism.fsdp && !job.training) {
@@ -253,8 +250,8 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
                                                    EqualMicroSteps equal) {
   if (auto refused = refusal(job)) return *std::move(refused);
   if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
-  if (is_megatron(job)) return write_megatron(graph, job, rank);
-  if (uses_deepspeed(job)) return write_deepspeed(graph, job, rank.data);
+  if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
+  if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
   Timeline timeline;
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   const Inventory inventory = own_inventory(graph, job);
@@ -272,7 +269,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const LoopHabits& habits = habits_of(job);
   // Trainer._inner_training_loop: free_memory() stands before _prepare_for_training(), which wraps.
   const auto here = [&timeline] { return static_cast<std::uint32_t>(timeline.events.size()); };
-  if (habits.empties_cache && has_ddp(job)) timeline.emptied_before = here();
+  if (habits.empties_cache && shards_by<ReplicasOfDdp>(job)) timeline.emptied_before = here();
   const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(job, wrapper.hooks.get());
@@ -285,7 +282,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
     return timeline;
   }
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
-  if (job.parallelism.shards_flat()) groups = {wrapper.hooks->stepped()};
+  if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
                          device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();

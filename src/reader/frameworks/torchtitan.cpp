@@ -1,10 +1,10 @@
-#include "check_torchtitan.hpp"
+#include "torchtitan.hpp"
 
 #include <array>
 #include <variant>
 
-#include "check_rules.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
+#include "rules.hpp"
 
 namespace memest {
 namespace {

@@ -1,10 +1,11 @@
-#include "check_rules.hpp"
+#include "rules.hpp"
 
 #include <array>
 #include <variant>
 
+#include "../scalar.hpp"
+#include "memest/spec/framework.hpp"
 #include "memest/spec/pipeline_schedule.hpp"
-#include "scalar.hpp"
 
 namespace memest {
 namespace {
@@ -36,10 +37,8 @@ constexpr std::array kPipelineRules = {
          "choose a 'global_batch' of a multiple of 'pipeline' micro-batches a rank"},
 };
 
-/// Whether the job is of a program whose layers and buffers are its own code's.
 bool is_of_own_layers(const Job& job) {
-  const Framework framework = job.training->implementation.framework;
-  return framework == Framework::torchtitan || framework == Framework::nanogpt;
+  return row_of(job.training->implementation.framework).torch_precisions_alone;
 }
 
 constexpr std::array kRecipeRules = {

@@ -1,12 +1,12 @@
-#include "check_megatron.hpp"
+#include "megatron.hpp"
 
 #include <array>
 #include <string>
 #include <string_view>
 #include <variant>
 
-#include "check_rules.hpp"
-#include "scalar.hpp"
+#include "../scalar.hpp"
+#include "rules.hpp"
 
 namespace memest {
 namespace {

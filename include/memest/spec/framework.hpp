@@ -1,0 +1,148 @@
+// Frameworks and loops, a row each: which releases are followed, the kernels that are their own,
+// what they split and shard, how they checkpoint, where their model ends, and their defaults. Who
+// asks what a framework does asks its row; its name is spelled in its own files alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "memest/spec/implementation.hpp"
+#include "memest/spec/parallelism.hpp"
+
+namespace memest {
+
+/// Whose runs were recorded (tests/truth/README.md).
+struct RecordedProgram {
+  std::string_view package = {};  ///< as its project calls it; empty where PyTorch alone ran
+  std::string_view release = {};
+};
+inline constexpr std::string_view kRecordedTorch = "2.11";
+
+/// What a framework divides beside the data.
+struct ModelSplits {
+  bool tensor = false;
+  bool context = false;
+  bool context_in_te_alone = false;  ///< only Transformer Engine's layers divide a sequence
+  bool pipeline = false;
+  bool ties_over_stages = false;  ///< the first and last stage may share a tied embedding
+  bool own_ends = false;          ///< first and last stages with layers of their own number
+  bool deals = false;             ///< layers over any number of stages, as evenly as it goes
+  bool expert = false;
+  bool by_dtensor = false;  ///< tensor ranks hold torch.distributed.tensor's shards
+
+  [[nodiscard]] bool any() const { return tensor || context || pipeline || expert; }
+};
+
+/// Beside 1F1B.
+enum class PipelineSchedules : std::uint8_t {
+  none,
+  interleaved,
+  all  ///< torch.distributed.pipelining's
+};
+
+/// What shares the states of a model's replicas, beside FSDP.
+enum class Sharer : std::uint8_t {
+  none,
+  deepspeed,    ///< ZeRO 1 to 3, with what each offloads
+  zero_stages,  ///< the same as a formula, which offloads nothing
+  megatron      ///< its distributed optimizer
+};
+
+/// Who recomputes, and how far.
+enum class CheckpointRule : std::uint8_t {
+  torch,     ///< torch.utils.checkpoint: a second forward ends behind what it saves last
+  layers,    ///< the same around each layer by itself, with early_stop=False
+  megatron,  ///< its own re-entrant function, over the layers of a stage
+  formula    ///< whole forwards are counted
+};
+
+/// How fully_shard cuts a model: a unit a layer; of the rest, parts or one unit.
+struct FsdpUnits {
+  /// The input embedding is a unit, and the final norm with the output head: one unit together
+  /// where the embedding is tied. What is left is the root's.
+  bool ends_apart = false;
+  bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
+  /// A tied table is a parameter of both units, each of which gathers it.
+  bool gathers_tied_twice = false;
+};
+
+/// What a framework calls a precision that others have: the same types of weights, gradients,
+/// masters and products, or the nearest that it trains in.
+struct PrecisionName {
+  std::string_view written;
+  std::string_view own;
+};
+
+struct FrameworkRow {
+  std::string_view name;  ///< as specs write it
+  RecordedProgram recorded = {};
+  std::string_view asks;  ///< what a team must do to train so
+  /// Stands for the model type where the model's class is the framework's own, not transformers'.
+  std::string_view model_type = {};
+  Implementation own;  ///< what runs where the spec says nothing else
+  /// The loop of its own training program where that is not what runs by default.
+  std::optional<LoopKind> own_program = {};
+  bool has_layer_specs = false;  ///< Megatron's: its own modules, or Transformer Engine's
+  bool compiles_blocks = false;
+  bool trains_layer_lists = false;  ///< and nothing else
+  bool is_compared = false;         ///< by a search whose spec names no implementation
+  /// Its layers are its own code's: no Transformer Engine, no optimizer of Megatron's.
+  bool torch_precisions_alone = false;
+  std::string_view precision = "amp-bf16";  ///< where the spec says none
+  std::span<const PrecisionName> precisions = {};
+
+  ModelSplits splits = {};
+  PipelineSchedules schedules = PipelineSchedules::none;
+  std::int64_t stages_of_rank = 1;  ///< of schedules with several a rank, where nothing is said
+  std::int64_t end_layers = 0;  ///< each end of the model counts as so many layers of a pipeline
+  /// Gathers and reductions run behind the passes unless the spec says otherwise.
+  bool overlaps = false;
+
+  Sharer sharer = Sharer::none;
+  bool fsdp1 = false;
+  bool fsdp2 = false;
+  FsdpUnits units = {};
+  Reshard reshard = Reshard::always;        ///< fully_shard's, where nothing is said
+  std::optional<ShardInit> only_init = {};  ///< where its model is made before it is sharded
+  bool replicates_divided_models = false;   ///< whole copies of a model that other ranks divide
+  bool ddp = false;                         ///< replicas are PyTorch's DistributedDataParallel
+  bool gradient_buffer = false;             ///< one for all gradients, there for good
+  CheckpointRule checkpoints = CheckpointRule::torch;
+  bool fills_steps = false;  ///< fused kernels leave few gaps between them
+  bool is_formula = false;   ///< no program: the field's formulas
+};
+
+const FrameworkRow& row_of(Framework framework);
+
+/// In the order in which they are offered.
+std::span<const Framework> frameworks();
+/// None where none is called so.
+std::optional<Framework> framework_named(std::string_view name);
+/// What trains models that the spec lists layer by layer, or all others.
+Framework default_framework(bool layer_list);
+
+/// Whether the layers of `implementation` divide a sequence over ranks.
+bool divides_sequences(const Implementation& implementation);
+
+struct LoopRow {
+  std::string_view name;                        ///< as specs write it
+  std::string_view title = {};                  ///< as people call the program
+  std::optional<Framework> trains = {};         ///< whose models alone; none: any
+  std::string_view model_type = {};             ///< as a framework's, of the program's own class
+  bool accelerate = false;                      ///< accelerate prepares model and optimizer
+  bool fused_adamw = false;                     ///< where the spec says nothing else
+  bool own_adafactor = false;                   ///< transformers' class, a loop over parameters
+  bool holds_logits = false;                    ///< by name, until the next forward
+  bool keeps_batches = false;                   ///< all of a step's, in a list
+  bool divides_by_targets = false;              ///< the sum of the loss, by the targets of the step
+  std::string_view fsdp_recipe = "fsdp2-bf16";  ///< what bf16 autocast becomes under FSDP
+};
+
+const LoopRow& row_of(LoopKind loop);
+
+/// Those that a spec may write; torchtitan's comes with its framework.
+std::span<const LoopKind> written_loops();
+
+}  // namespace memest

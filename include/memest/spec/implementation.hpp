@@ -1,0 +1,106 @@
+// Whose kernels and loop run a model: a framework, and the parts of it that a spec overrides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace memest {
+
+/// What each does stands in its row (framework.hpp).
+enum class Framework : std::uint8_t {
+  transformers,
+  torchtitan,
+  megatron,
+  nanogpt,
+  textbook,
+  plain
+};
+
+/// What computes softmax attention, and so what it keeps for the backward pass.
+enum class AttentionKernel : std::uint8_t {
+  sdpa,  ///< PyTorch chooses by capability, type, mask and grouping
+  sdpa_flash,
+  sdpa_efficient,
+  sdpa_math,
+  sdpa_cudnn,
+  eager,    ///< matmul, softmax, matmul written out
+  unfused,  ///< Megatron's own: one scaled product into a global buffer, softmax, product
+  flash_2,  ///< the flash-attn package
+  te,       ///< Transformer Engine's own: cuDNN's fused attention
+  textbook  ///< the field's paper formula: scores, softmax and dropout kept in 16 bit
+};
+inline constexpr std::array kAttentionKernels = {
+    AttentionKernel::sdpa,      AttentionKernel::sdpa_flash, AttentionKernel::sdpa_efficient,
+    AttentionKernel::sdpa_math, AttentionKernel::sdpa_cudnn, AttentionKernel::eager,
+    AttentionKernel::unfused,   AttentionKernel::flash_2,    AttentionKernel::te,
+    AttentionKernel::textbook};
+
+enum class LossKernel : std::uint8_t {
+  upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
+  plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
+  vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
+  te               ///< the same by Transformer Engine's kernel, on the logits as they are
+};
+inline constexpr std::array kLossKernels = {LossKernel::upcast, LossKernel::plain,
+                                            LossKernel::vocab_parallel, LossKernel::te};
+
+/// Megatron-core's layer specifications.
+enum class LayerSpec : std::uint8_t {
+  local,  ///< its own modules
+  te      ///< Transformer Engine's, and with them the training program's defaults
+};
+inline constexpr std::array kLayerSpecs = {LayerSpec::local, LayerSpec::te};
+
+/// Transformer Engine's release, as far as they differ: the last of those that behave alike.
+enum class TeRelease : std::uint8_t {
+  te_2_2,  ///< all unread gradients are made anew in every backward
+  te_2_9,  ///< those of single products stay, from 2.3 on; of experts' grouped ones they do not
+  te_2_11  ///< from 2.10 on these stay too
+};
+inline constexpr std::array kTeReleases = {TeRelease::te_2_2, TeRelease::te_2_9,
+                                           TeRelease::te_2_11};
+
+/// What torch.compile compiles.
+enum class CompileScope : std::uint8_t {
+  off,
+  blocks  ///< each layer by itself, without graph breaks; torchtitan compiles its loss too
+};
+inline constexpr std::array kCompileScopes = {CompileScope::off, CompileScope::blocks};
+
+enum class NormKernel : std::uint8_t {
+  composite,  ///< written op by op (transformers' RMSNorm)
+  fused       ///< one kernel
+};
+
+/// The program around the model; what each does stands in its row (framework.hpp).
+enum class LoopKind : std::uint8_t {
+  plain,      ///< PyTorch's idiom in few lines
+  nanogpt,    ///< karpathy/nanoGPT's train.py
+  trainer,    ///< the transformers Trainer, and accelerate with it
+  torchtitan  ///< torchtitan's own
+};
+
+std::string_view name_of(Framework framework);
+std::string_view name_of(AttentionKernel kernel);
+std::string_view name_of(LossKernel kernel);
+std::string_view name_of(NormKernel kernel);
+std::string_view name_of(LoopKind loop);
+std::string_view name_of(LayerSpec layers);
+std::string_view name_of(CompileScope compile);
+std::string_view name_of(TeRelease release);
+
+/// A framework and the parts of it that the spec overrides; complete, nothing left to a default.
+struct Implementation {
+  Framework framework = {};
+  AttentionKernel attention = AttentionKernel::sdpa;
+  LossKernel loss = LossKernel::upcast;
+  NormKernel norm = NormKernel::composite;
+  LoopKind loop = {};
+  bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
+  LayerSpec layers = LayerSpec::local;
+  TeRelease transformer_engine = TeRelease::te_2_11;
+  CompileScope compile = CompileScope::off;
+};
+
+}  // namespace memest

@@ -1,0 +1,217 @@
+#include "memest/spec/framework.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::array kFrameworks = {Framework::transformers, Framework::torchtitan,
+                                    Framework::megatron,     Framework::nanogpt,
+                                    Framework::textbook,     Framework::plain};
+
+constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer};
+
+constexpr std::array kPrecisionsOfTransformers = {
+    PrecisionName{"megatron", "mixed-fp32-grad"},
+    PrecisionName{"megatron-bf16-grad", "mixed"},
+};
+// torchtitan keeps fp32 weights and casts them unit by unit (training.mixed_precision_param).
+constexpr std::array kPrecisionsOfTorchtitan = {
+    PrecisionName{"mixed", "amp-bf16"},
+    PrecisionName{"mixed-fp32-grad", "amp-bf16"},
+    PrecisionName{"megatron", "amp-bf16"},
+    PrecisionName{"megatron-bf16-grad", "amp-bf16"},
+};
+// --bf16 --grad-reduce-in-bf16, and with gradients in fp32 by default.
+constexpr std::array kPrecisionsOfMegatron = {
+    PrecisionName{"mixed", "megatron-bf16-grad"},
+    PrecisionName{"mixed-fp32-grad", "megatron"},
+    PrecisionName{"amp-bf16", "megatron"},
+    PrecisionName{"fsdp2-bf16", "megatron"},
+};
+
+constexpr FrameworkRow kTransformers = {
+    .name = "transformers",
+    .recorded = {"transformers", "5.17"},
+    .asks = "Hugging Face's model in a training loop, sharded by DeepSpeed or FSDP2",
+    .own = {Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast,
+            NormKernel::composite},
+    .compiles_blocks = true,
+    .is_compared = true,
+    .precisions = kPrecisionsOfTransformers,
+    .sharer = Sharer::deepspeed,
+    .fsdp1 = true,
+    .fsdp2 = true,
+    .ddp = true,
+};
+
+// 0.2.2: torchtitan/models/llama3/infra/{parallelize,pipeline}.py, distributed/pipeline_parallel.py
+// (an end of the model counts as a layer), distributed/activation_checkpoint.py, train.py. DDP
+// knows one dimension of ranks.
+constexpr FrameworkRow kTorchtitan = {
+    .name = "torchtitan",
+    .recorded = {"torchtitan", "0.2.2"},
+    .asks = "torchtitan's model, loop and TOML file; weights converted to DCP",
+    .model_type = "torchtitan",
+    .own = {Framework::torchtitan, AttentionKernel::sdpa, LossKernel::upcast, NormKernel::fused,
+            LoopKind::torchtitan},
+    .compiles_blocks = true,
+    .is_compared = true,
+    .torch_precisions_alone = true,
+    .precisions = kPrecisionsOfTorchtitan,
+    .splits =
+        {.tensor = true, .context = true, .pipeline = true, .deals = true, .by_dtensor = true},
+    .schedules = PipelineSchedules::all,
+    .stages_of_rank = 2,
+    .end_layers = 1,
+    .fsdp2 = true,
+    .units = {.ends_apart = true, .loss_in_model = false, .gathers_tied_twice = true},
+    .reshard = Reshard::all_but_last,
+    .only_init = ShardInit::meta,
+    .ddp = true,
+    .checkpoints = CheckpointRule::layers,
+};
+
+constexpr FrameworkRow kMegatron = {
+    .name = "megatron",
+    .recorded = {"megatron-core", "0.16.1"},
+    .asks =
+        "Megatron-core with Transformer Engine, its arguments and data format; weights "
+        "converted",
+    .own = {Framework::megatron, AttentionKernel::te, LossKernel::vocab_parallel,
+            NormKernel::fused},
+    .has_layer_specs = true,
+    .is_compared = true,
+    .precision = "megatron",
+    .precisions = kPrecisionsOfMegatron,
+    .splits = {.tensor = true,
+               .context = true,
+               .context_in_te_alone = true,
+               .pipeline = true,
+               .ties_over_stages = true,
+               .own_ends = true,
+               .expert = true},
+    .schedules = PipelineSchedules::interleaved,
+    .overlaps = true,
+    .sharer = Sharer::megatron,
+    .replicates_divided_models = true,
+    .gradient_buffer = true,
+    .checkpoints = CheckpointRule::megatron,
+    .fills_steps = true,
+};
+
+constexpr FrameworkRow kNanoGpt = {
+    .name = "nanogpt",
+    .recorded = {"nanoGPT", "3adf61e"},
+    .asks = "nanoGPT's model and train.py",
+    .model_type = "nanogpt by hand",
+    .own = {Framework::nanogpt, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
+    .own_program = LoopKind::nanogpt,
+    .compiles_blocks = true,
+    .torch_precisions_alone = true,
+    .sharer = Sharer::deepspeed,
+    .ddp = true,
+};
+
+constexpr FrameworkRow kTextbook = {
+    .name = "textbook",
+    .asks = "no program: the field's formulas",
+    .own = {Framework::textbook, AttentionKernel::textbook, LossKernel::upcast, NormKernel::fused},
+    .sharer = Sharer::zero_stages,
+    .checkpoints = CheckpointRule::formula,
+    .is_formula = true,
+};
+
+constexpr FrameworkRow kPlain = {
+    .name = "plain",
+    .asks = "a loop in PyTorch",
+    .own = {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
+    .trains_layer_lists = true,
+    .sharer = Sharer::deepspeed,
+    .ddp = true,
+};
+
+constexpr LoopRow kPlainLoop = {.name = "plain"};
+constexpr LoopRow kTrainPy = {.name = "nanogpt",
+                              .title = "train.py",
+                              .trains = Framework::nanogpt,
+                              .model_type = "nanogpt",
+                              .fused_adamw = true,
+                              .holds_logits = true};
+constexpr LoopRow kTrainer = {.name = "trainer",
+                              .title = "the Trainer",
+                              .trains = Framework::transformers,
+                              .accelerate = true,
+                              .fused_adamw = true,
+                              .own_adafactor = true,
+                              .divides_by_targets = true,
+                              .fsdp_recipe = "accelerate-fsdp2-bf16"};
+constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
+                                     .title = "torchtitan",
+                                     .trains = Framework::torchtitan,
+                                     .fused_adamw = true,
+                                     .keeps_batches = true};
+
+}  // namespace
+
+const FrameworkRow& row_of(Framework framework) {
+  switch (framework) {
+    case Framework::transformers:
+      return kTransformers;
+    case Framework::torchtitan:
+      return kTorchtitan;
+    case Framework::megatron:
+      return kMegatron;
+    case Framework::nanogpt:
+      return kNanoGpt;
+    case Framework::textbook:
+      return kTextbook;
+    case Framework::plain:
+      return kPlain;
+  }
+  unreachable("every framework has a row");
+}
+
+const LoopRow& row_of(LoopKind loop) {
+  switch (loop) {
+    case LoopKind::plain:
+      return kPlainLoop;
+    case LoopKind::nanogpt:
+      return kTrainPy;
+    case LoopKind::trainer:
+      return kTrainer;
+    case LoopKind::torchtitan:
+      return kTorchtitanLoop;
+  }
+  unreachable("every loop has a row");
+}
+
+std::span<const Framework> frameworks() { return kFrameworks; }
+
+std::span<const LoopKind> written_loops() { return kWrittenLoops; }
+
+std::optional<Framework> framework_named(std::string_view name) {
+  const auto* const found = std::ranges::find_if(
+      kFrameworks, [name](Framework framework) { return row_of(framework).name == name; });
+  return found == kFrameworks.end() ? std::nullopt : std::optional(*found);
+}
+
+Framework default_framework(bool layer_list) {
+  return *std::ranges::find_if(kFrameworks, [layer_list](Framework framework) {
+    return row_of(framework).trains_layer_lists == layer_list;
+  });
+}
+
+bool divides_sequences(const Implementation& implementation) {
+  const ModelSplits& splits = row_of(implementation.framework).splits;
+  return splits.context && (!splits.context_in_te_alone || implementation.layers == LayerSpec::te);
+}
+
+std::string_view name_of(Framework framework) { return row_of(framework).name; }
+
+std::string_view name_of(LoopKind loop) { return row_of(loop).name; }
+
+}  // namespace memest

@@ -1,0 +1,1 @@
+constexpr FrameworkRow kMegatron = {.own = {Framework::megatron}};
