@@ -267,6 +267,17 @@ TEST_CASE("Where no closed form is known, the terms are what the replay found at
   CHECK(memory.device() == *memory.reserved() + memory.estimate.outside);
 }
 
+TEST_CASE("a formula's replicas hold what one of them holds: no program reduces them in buckets") {
+  const std::string training = "seq_len: 128, micro_batch: 2, implementation: textbook";
+  const std::string gpu = "hardware: {gpu: h100-sxm-80gb}";
+  const MemoryAnswer alone = memory_of(estimate_job(gpt2(training, gpu)));
+  const MemoryAnswer replicas =
+      memory_of(estimate_job(gpt2(training, gpu + "\nparallelism: {data: 2}")));
+  REQUIRE(replicas.replayed() != nullptr);
+  CHECK(replicas.allocated() == alone.allocated());
+  CHECK(replicas.estimate.allocated() == alone.estimate.allocated());
+}
+
 TEST_CASE("a release of Transformer Engine keeps unread gradients of shapes, one each, or none") {
   constexpr std::int64_t kHidden = 256;
   constexpr std::int64_t kExpert = 96;
