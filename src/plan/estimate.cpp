@@ -44,21 +44,31 @@ RankClass ranks_of(const Job& job, std::int64_t rank) {
 /// Which data rank is asked for; absent: the worst.
 using AskedRank = std::optional<std::int64_t>;
 
-DataRanks looked_at(const Graph& graph, const Job& job, std::int64_t rank, AskedRank asked) {
+/// The steps of the data rank that is asked for, and which of how many it is.
+void replay_rank(const Graph& graph, const Job& job, AskedRank asked, MemoryAnswer& answer) {
+  RankClass& ranks = answer.ranks;
   const std::int64_t count = data_ranks_of(job);
-  if (asked) return {std::min(*asked, count - 1), 1, count};
-  if (count == 1) return {};
-  const std::optional<StageRun> run = run_stage(graph, job, rank, StageRunEnd::worst_known);
-  return run ? run->ranks : DataRanks{0, 1, count};
+  if (asked) {
+    ranks.data = {std::min(*asked, count - 1), 1, count};
+  } else if (count > 1) {
+    ranks.data = {0, 1, count};
+    std::optional<StageRun> run = run_stage(graph, job, ranks.rank, StageRunEnd::worst_known);
+    if (run) ranks.data = run->ranks;
+    if (run && run->worst_steps) {
+      auto& [timeline, replay] = *run->worst_steps;
+      answer.replay = replayed_steps_of({graph, std::move(timeline), std::move(replay)}, job);
+      return;
+    }
+  }
+  answer.replay = replay_job(graph, job, {ranks.rank, ranks.data.worst});
 }
 
 MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank, AskedRank asked) {
   MemoryAnswer answer;
   answer.ranks = ranks_of(job, rank);
-  answer.ranks.data = looked_at(graph, job, rank, asked);
   answer.ledger = write_ledger(graph, job, rank);
   answer.capacity = capacity_of(job.hardware);
-  answer.replay = replay_job(graph, job, {rank, answer.ranks.data.worst});
+  replay_rank(graph, job, asked, answer);
   if (answer.replayed() != nullptr && beyond_the_formulas(job)) {
     answer.ledger = replayed_ledger(answer.ledger, answer.replayed()->unpressed());
     answer.has_formulas = false;
@@ -79,18 +89,6 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
     answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
   }
   return answer;
-}
-
-/// The ranks of a pipeline behind the first, those that take most first.
-std::vector<MemoryAnswer> answer_other_ranks(const Job& job, AskedRank asked) {
-  std::vector<MemoryAnswer> answers;
-  for (std::int64_t rank = 1; rank < job.parallelism.pipeline; ++rank) {
-    const auto lowered = lower(job.model, policy_of(job, rank));
-    if (const auto* graph = std::get_if<Graph>(&lowered)) {
-      answers.push_back(answer_memory(*graph, job, rank, asked));
-    }
-  }
-  return answers;
 }
 
 /// The first answer becomes the one that takes most; a rank that does not fit decides before all
@@ -117,36 +115,48 @@ std::variant<CostEstimate, Unavailable> answer_cost(
 }
 
 /// What the rank of a pipeline runs that runs most.
-FlopsEstimate flops_of_busiest(const Job& job) {
-  FlopsEstimate most;
-  for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
-    const auto lowered = lower(job.model, policy_of(job, rank));
-    const FlopsEstimate flops = count_flops(std::get<Graph>(lowered), job);
+FlopsEstimate flops_of_busiest(const std::vector<Graph>& ranks, const Job& job) {
+  FlopsEstimate most = count_flops(ranks.front(), job);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const FlopsEstimate flops = count_flops(ranks[rank], job);
     if (flops.executed() > most.executed()) most = flops;
   }
   return most;
 }
 
-/// The work of a step and what it takes; of a pipeline by all its stages.
-void answer_time(const Graph& first, const Job& job, JobEstimate& estimate) {
-  const std::int64_t stages = job.parallelism.pipeline;
-  estimate.flops = stages > 1 ? flops_of_busiest(job) : count_flops(first, job);
-  estimate.time = Unavailable{"the time of inference is not available yet"};
-  if (job.training) estimate.time = time_of_step(job);
+std::variant<TimeEstimate, Unavailable> answer_time(const std::vector<Graph>& ranks,
+                                                    const Job& job) {
+  if (!job.training) return Unavailable{"the time of inference is not available yet"};
+  if (ranks.size() == 1) return time_of_step(ranks.front(), job);
+  return time_of_step(job);
+}
+
+/// What each rank of the pipeline runs, or why one has no graph.
+std::variant<std::vector<Graph>, Unavailable> lower_ranks(const Job& job) {
+  std::vector<Graph> ranks;
+  for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
+    auto lowered = lower(job.model, policy_of(job, rank));
+    if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
+    ranks.push_back(std::get<Graph>(std::move(lowered)));
+  }
+  return ranks;
 }
 
 JobEstimate estimate(const Job& job, AskedRank asked) {
   if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
   const Capability capability = capability_of(job.hardware.gpu);
-  const auto lowered = lower(job.model, policy_of(job));
+  const auto lowered = lower_ranks(job);
   if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
-  const Graph& graph = std::get<Graph>(lowered);
+  const auto& ranks = std::get<std::vector<Graph>>(lowered);
 
   JobEstimate answer;
   answer.parameters = count_parameters(job.model);
-  answer.parameters.buffers = buffer_bytes(graph.parameters);
-  MemoryAnswer memory = answer_memory(graph, job, 0, asked);
-  answer.other_ranks = answer_other_ranks(job, asked);
+  answer.parameters.buffers = buffer_bytes(ranks.front().parameters);
+  MemoryAnswer memory = answer_memory(ranks.front(), job, 0, asked);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    answer.other_ranks.push_back(
+        answer_memory(ranks[rank], job, static_cast<std::int64_t>(rank), asked));
+  }
   sort_by_memory(memory, answer.other_ranks);
   auto reason = beyond_the_closed_form(job);
   if (reason && memory.replayed() == nullptr) {
@@ -154,7 +164,8 @@ JobEstimate estimate(const Job& job, AskedRank asked) {
   } else {
     answer.memory = std::move(memory);
   }
-  answer_time(graph, job, answer);
+  answer.flops = flops_of_busiest(ranks, job);
+  answer.time = answer_time(ranks, job);
   answer.cost = answer_cost(job, answer.time);
   if (capability.assumed) {
     answer.assumptions.push_back(job.hardware.gpu.name +

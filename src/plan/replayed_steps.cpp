@@ -48,8 +48,12 @@ std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Jo
                                                     JobRank rank) {
   auto written = step_memory_of(graph, job, rank);
   if (auto* reason = std::get_if<Unavailable>(&written)) return std::move(*reason);
+  return replayed_steps_of(std::get<StepMemory>(std::move(written)), job);
+}
+
+std::variant<ReplayedSteps, Unavailable> replayed_steps_of(StepMemory step, const Job& job) {
   ReplayedSteps steps;
-  steps.step = std::get<StepMemory>(std::move(written));
+  steps.step = std::move(step);
   const Timeline& timeline = steps.step.timeline;
   if (was_pressed(steps.step.replay)) {
     steps.unlimited = replay_steps(timeline, job.allocator, kUnlimitedDevice);

@@ -24,6 +24,9 @@ bool is_beyond_replay(const Graph& graph);
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
                                                     JobRank rank);
 
+/// The same where the steps are there already, as replayed on the job's own device.
+std::variant<ReplayedSteps, Unavailable> replayed_steps_of(StepMemory step, const Job& job);
+
 /// The device at its tightest: with the most that may stand outside the allocator, and as much less
 /// as recorded runs reserved more than their replay.
 ReplayDevice tightest_device_of(const Job& job);

@@ -48,28 +48,32 @@ class StageReplay {
 
   /// False where there is nothing to follow.
   bool follow(std::int64_t rank, StageRunEnd end) {
-    const auto written = write_timeline(graph_, job_, {pipeline_rank_, rank});
-    const auto* timeline = std::get_if<Timeline>(&written);
+    auto written = write_timeline(graph_, job_, {pipeline_rank_, rank});
+    auto* timeline = std::get_if<Timeline>(&written);
     if (timeline == nullptr) return false;
     events_ += timeline->events.size();
     const Bytes demand = demand_of(*timeline);
     if (run_.ranks.followed == 0) run_.demand = demand;
     if (is_hopeless(demand, job_)) {
-      if (end != StageRunEnd::worst_known) return note(rank, Verdict::does_not_fit, demand);
-      const std::optional<Bytes> freely = reserved_unpressed(*timeline, job_);
-      return freely && note(rank, Verdict::does_not_fit, *freely);
+      const std::optional<Bytes> taken = end == StageRunEnd::worst_known
+                                             ? reserved_unpressed(*timeline, job_)
+                                             : std::optional(demand);
+      if (taken && note(rank, Verdict::does_not_fit, *taken)) run_.worst_steps.reset();
+      return taken.has_value();
     }
     if (end == StageRunEnd::first_misfit && cannot_fit(demand, job_)) {
-      return note(rank, Verdict::too_close_to_call, demand);
+      note(rank, Verdict::too_close_to_call, demand);
+      return true;
     }
-    return follow_on_device(*timeline, rank, end);
+    return follow_on_device(*std::move(timeline), rank, end);
   }
 
-  bool follow_on_device(const Timeline& timeline, std::int64_t rank, StageRunEnd end) {
-    const StepReplay run = replay_steps(timeline, job_.allocator, replay_device_of(job_));
+  bool follow_on_device(Timeline timeline, std::int64_t rank, StageRunEnd end) {
+    StepReplay run = replay_steps(timeline, job_.allocator, replay_device_of(job_));
     Bytes reserved = run.statistics.reserved.peak;
     if (end == StageRunEnd::first_misfit && run.out_of_memory) {
-      return note(rank, Verdict::too_close_to_call, reserved);
+      note(rank, Verdict::too_close_to_call, reserved);
+      return true;
     }
     const Verdict verdict = judge_run(timeline, run, job_);
     const bool refuses = verdict == Verdict::does_not_fit && end == StageRunEnd::first_refusal;
@@ -79,15 +83,19 @@ class StageReplay {
       run_.most_unpressed = std::max(run_.most_unpressed, *freely);
       if (run.out_of_memory) reserved = *freely;
     }
-    return note(rank, verdict, reserved);
+    if (note(rank, verdict, reserved) && end == StageRunEnd::worst_known) {
+      run_.worst_steps.emplace(std::move(timeline), std::move(run));
+    }
+    return true;
   }
 
+  /// Whether it is the worst so far.
   bool note(std::int64_t rank, Verdict verdict, Bytes reserved) {
     run_.most_unpressed = std::max(run_.most_unpressed, reserved);
     const bool is_first = run_.ranks.followed++ == 0;
     const bool is_worse = verdict == run_.verdict ? reserved > run_.reserved
                                                   : worse_of(verdict, run_.verdict) == verdict;
-    if (!is_first && !is_worse) return true;
+    if (!is_first && !is_worse) return false;
     run_.ranks.worst = rank;
     run_.verdict = verdict;
     run_.reserved = reserved;

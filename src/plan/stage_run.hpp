@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "memest/plan/estimate.hpp"
+#include "memest/plan/step_memory.hpp"
 
 namespace memest {
 
@@ -18,12 +19,20 @@ enum class StageRunEnd : std::uint8_t {
                   ///< once, whatever it would be
 };
 
+/// A rank's steps and their replay on the job's own device.
+struct RankSteps {
+  Timeline timeline;
+  StepReplay replay;
+};
+
 struct StageRun {
   DataRanks ranks;
   Verdict verdict = Verdict::fits;  ///< of the worst
   Bytes reserved;        ///< by it: with retries, or where it runs out of memory unpressed
   Bytes demand;          ///< held at once by the first data rank, at most
   Bytes most_unpressed;  ///< by any of them, with all the memory that it asks for
+  /// The worst's where all is asked for; absent where its demand alone refuses it.
+  std::optional<RankSteps> worst_steps;
 };
 
 /// A rank that does not fit is worse than one that does; of equals the one that reserves more.

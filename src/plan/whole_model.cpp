@@ -15,9 +15,12 @@ std::variant<Graph, Unavailable> lower_whole(const Job& job) {
 std::variant<TimeEstimate, Unavailable> time_of_step(const Job& job) {
   const auto whole = lower_whole(job);
   if (const auto* reason = std::get_if<Unavailable>(&whole)) return *reason;
-  const Graph& graph = std::get<Graph>(whole);
-  return estimate_step_time(graph, job,
-                            mean_of_stages(count_flops(graph, job), job.parallelism.pipeline));
+  return time_of_step(std::get<Graph>(whole), job);
+}
+
+std::variant<TimeEstimate, Unavailable> time_of_step(const Graph& whole, const Job& job) {
+  return estimate_step_time(whole, job,
+                            mean_of_stages(count_flops(whole, job), job.parallelism.pipeline));
 }
 
 }  // namespace memest
