@@ -1,6 +1,7 @@
 #include "fsdp_habits.hpp"
 
 #include "memest/diag/expect.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/sharding.hpp"
 
@@ -42,9 +43,7 @@ bool reduces_last(const Job& job) {
 // gathers the unit once more and lets it go, and FSDPParamGroup._backward_prefetch takes the unit
 // behind it for the next.
 std::optional<Unavailable> gathers_refusal(const Job& job) {
-  const Recompute recompute = job.recompute();
-  const auto* full = std::get_if<FullRecompute>(&recompute);
-  if (!shards_by<RowShards>(job) || full == nullptr || !full->reentrant) return std::nullopt;
+  if (!shards_by<RowShards>(job) || !is_reentrant(job.recompute())) return std::nullopt;
   return Unavailable{"reentrant checkpoints of units that FSDP2 shards are not available yet"};
 }
 

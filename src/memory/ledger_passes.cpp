@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "graph_terms.hpp"
-#include "memest/spec/framework.hpp"
 
 namespace memest {
 
@@ -24,8 +23,7 @@ BlockPass LedgerPasses::of(const Site& site, bool second) const {
   if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
   if (plan_.selects) return BlockPass::recompute_selected;
   if (plan_.to_end) return BlockPass::recompute_whole;
-  const CheckpointRule rule = row_of(job_.training->implementation.framework).checkpoints;
-  return rule == CheckpointRule::megatron ? BlockPass::recompute_held : BlockPass::recompute;
+  return plan_.holds_answer ? BlockPass::recompute_held : BlockPass::recompute;
 }
 
 /// The pass of a layer outside checkpoints.

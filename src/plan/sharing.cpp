@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
 #include "space.hpp"
@@ -77,8 +78,7 @@ class SharingChoices {
 
   /// A written recompute is every plan's.
   [[nodiscard]] bool reenters() const {
-    const auto* full = std::get_if<FullRecompute>(&job_.training->recompute);
-    return job_.given.recompute && full != nullptr && full->reentrant;
+    return job_.given.recompute && is_reentrant(job_.training->recompute);
   }
 
   /// With reentrant checkpoints it has no answer (gathers_refusal in memory's fsdp_habits).

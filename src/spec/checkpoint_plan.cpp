@@ -63,11 +63,32 @@ CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t lay
   const Implementation& implementation = training.implementation;
   const CheckpointRule rule = row_of(implementation.framework).checkpoints;
   CheckpointPlan plan = checkpoint_plan_of(training.recompute, rule, layers);
-  // Around a compiled layer, which is one function, a checkpoint runs all of it; one that is
-  // compiled with its layer runs what the backward reads (torchtitan wraps before it compiles).
   const bool compiled = implementation.compile != CompileScope::off;
-  plan.to_end = compiled != (rule == CheckpointRule::layers);
+  switch (rule) {
+    case CheckpointRule::torch:
+      // torch/utils/checkpoint.py, PyTorch 2.11: _StopRecomputationError ends a second forward,
+      // which CheckpointFunction.backward runs whole, as a compiled layer is run.
+      plan.holds_answer = is_reentrant(training.recompute);
+      plan.to_end = compiled;
+      plan.stops_early = !plan.holds_answer && !compiled;
+      break;
+    case CheckpointRule::layers:
+      // torchtitan compiles a layer with its checkpoint, which then runs what the backward reads.
+      plan.to_end = !compiled;
+      plan.stops_early = compiled;
+      break;
+    case CheckpointRule::megatron:  // core/tensor_parallel/random.py, CheckpointFunction.backward
+      plan.holds_answer = true;
+      break;
+    case CheckpointRule::formula:
+      break;
+  }
   return plan;
+}
+
+bool is_reentrant(const Recompute& recompute) {
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  return full != nullptr && full->reentrant;
 }
 
 }  // namespace memest

@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "memest/diag/expect.hpp"
-#include "memest/spec/framework.hpp"
 
 namespace memest {
 namespace {
@@ -40,24 +39,6 @@ std::size_t ops_before_early_stop(const Block& block) {
     return saves_inputs_only(op) ? count - 1 : count;
   }
   return 0;
-}
-
-bool stops_early(const TrainingSpec& training) {
-  if (const auto* full = std::get_if<FullRecompute>(&training.recompute);
-      full != nullptr && full->reentrant) {
-    return false;
-  }
-  const bool compiled = training.implementation.compile != CompileScope::off;
-  switch (row_of(training.implementation.framework).checkpoints) {
-    case CheckpointRule::torch:
-      return !compiled;  // the compiled layer is one function
-    case CheckpointRule::layers:
-      return compiled;  // with its layer
-    case CheckpointRule::megatron:
-    case CheckpointRule::formula:
-      return false;
-  }
-  unreachable("every checkpoint stops early or not");
 }
 
 /// Only the last block of a checkpoint can stop early: the ones before it must produce their
@@ -124,7 +105,7 @@ Recomputations recompute_selectively(const Graph& graph, const SelectiveRecomput
 
 Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training,
                                  std::span<const std::int64_t> stages) {
-  const bool early = stops_early(training);
+  const bool early = checkpoint_plan_of(training, graph.layers()).stops_early;
   if (const auto* parts = std::get_if<SelectiveRecompute>(&training.recompute)) {
     return recompute_selectively(graph, *parts, early);
   }

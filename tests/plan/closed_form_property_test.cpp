@@ -301,6 +301,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a reentrant checkpoint holds its layers' answer in the closed form as in the replay") {
+  const std::string model =
+      "model: {family: decoder, layers: 12, hidden_size: 2048, heads: 16, kv_heads: 8, ffn_size: "
+      "8192, vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope}\n"
+      "training: {seq_len: 8192, micro_batch: 16, recompute: {full: {reentrant: ";
+  for (const char* rest : {"false}}, precision: amp-bf16", "true}}, precision: amp-bf16",
+                           "true}}, precision: bf16", "true}}, precision: fp32"}) {
+    INFO(rest);
+    CHECK(distance_of(model + rest + "}\nhardware: {gpu: h200-sxm-141gb}\n") <= 0.001);
+  }
+}
+
 TEST_CASE("so is that of a stage of Megatron-core: to 0.01 % in three jobs of four") {
   constexpr int kJobs = 120;
   Specs specs(2);

@@ -65,6 +65,20 @@ TEST_CASE("recompute by block takes the first layers of a stage, and no more tha
   CHECK_FALSE(plan.runs_again(3));
 }
 
+TEST_CASE("a reentrant checkpoint holds its answer and stops at its end") {
+  TrainingSpec training;
+  training.implementation = row_of(Framework::transformers).own;
+  for (const bool reentrant : {false, true}) {
+    training.recompute = FullRecompute{.reentrant = reentrant};
+    const CheckpointPlan plan = checkpoint_plan_of(training, kLayers);
+    CHECK(plan.holds_answer == reentrant);
+    CHECK(plan.stops_early == !reentrant);
+  }
+  training.implementation = row_of(Framework::megatron).own;
+  training.recompute = FullRecompute{};
+  CHECK(checkpoint_plan_of(training, kLayers).holds_answer);
+}
+
 TEST_CASE("a compiled layer runs again to its end, but where its checkpoint is compiled with it") {
   TrainingSpec training;
   training.recompute = FullRecompute{};

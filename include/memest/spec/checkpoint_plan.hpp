@@ -1,4 +1,5 @@
-// Which layers a recompute policy puts into checkpoints: one rule for memory, FLOPs and time.
+// What a recompute policy means in a framework: which layers are put into checkpoints, and how far
+// their second forward runs. One rule for memory, FLOPs and time.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,12 @@ struct CheckpointPlan {
   std::int64_t length = 0;  ///< layers of one checkpoint; 0: no whole layer runs again
   std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
   std::int64_t most = 0;    ///< only the first layers of a stage have checkpoints; 0: all may
-  bool to_end = false;      ///< a second forward runs to its end
   bool selects = false;     ///< what the operations of a list make stays
+  /// A function of autograd's own runs the layers again (torch.utils.checkpoint with
+  /// use_reentrant=True, Megatron's): it holds their answer and that one's gradient.
+  bool holds_answer = false;
+  bool to_end = false;       ///< a second forward runs to its end, which the layers' code needs
+  bool stops_early = false;  ///< it ends behind what it saves last
 
   [[nodiscard]] bool runs_again(std::int64_t layer) const;
   /// Whether a checkpoint ends with it, in a stage of so many.
@@ -25,11 +30,14 @@ struct CheckpointPlan {
   [[nodiscard]] std::int64_t checkpoints_of(std::int64_t layers) const;
 };
 
-/// What a framework of this rule means by `recompute` in a stage of so many layers; `to_end` is
+/// Which layers those are for a framework of this rule, in a stage of so many; how far they run is
 /// left open.
 CheckpointPlan checkpoint_plan_of(const Recompute& recompute, CheckpointRule rule,
                                   std::int64_t layers);
-/// The same with `to_end`, as the layers are compiled or not.
+/// All of it, as the layers are compiled or not.
 CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers);
+
+/// Whether every layer runs again in a reentrant checkpoint.
+bool is_reentrant(const Recompute& recompute);
 
 }  // namespace memest

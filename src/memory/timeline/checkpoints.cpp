@@ -188,8 +188,7 @@ Checkpoints all_checkpoints_of(const Graph& graph, const ForwardOrder& order,
   }
   const std::int64_t length = checkpoint_plan_of(recompute, rule, graph.layers()).length;
   if (length == 0) return {};
-  const auto* full = std::get_if<FullRecompute>(&recompute);
-  Checkpoints checkpoints{by_layers(graph, order, length), full != nullptr && full->reentrant};
+  Checkpoints checkpoints{by_layers(graph, order, length), is_reentrant(recompute)};
   checkpoints.stops_early = !has_compiled_layers(graph);
   return checkpoints;
 }
