@@ -116,6 +116,10 @@ Expr LedgerStages::passing(const Site& site) const {
   return in_buffer ? passing_[site.stage] - stream_ : passing_[site.stage];
 }
 
+bool LedgerStages::has_sums_beside(std::size_t reduced, std::size_t other) const {
+  return sums_at_reduction_.empty() ? other < reduced : sums_at_reduction_[reduced][other];
+}
+
 Expr LedgerStages::sums_of_block(std::size_t block) const {
   if (units_.exist()) return units_.sums_of(block);
   return size_of(job_.training->recipe.gradients) * graph_.blocks[block].parameters();
@@ -245,7 +249,7 @@ std::int64_t LedgerStages::first_saved_of(const std::vector<PipelineAction>& act
   return std::numeric_limits<std::int64_t>::max();
 }
 
-void LedgerStages::end_action(const PipelineAction& action, InFlight& now) const {
+void LedgerStages::end_action(const PipelineAction& action, InFlight& now) {
   const auto stage = static_cast<std::size_t>(action.chunk);
   if (action.forward) {
     ++now.micro_batches[stage];
@@ -257,6 +261,10 @@ void LedgerStages::end_action(const PipelineAction& action, InFlight& now) const
     const bool waited = action.part == BackwardPart::weights && splits(stage);
     now.has_fresh[stage] = waited;
     now.has_sums[stage] = now.has_sums[stage] || !waited;
+    // PyTorch 2.11, stage.backward_maybe_with_nosync: the last of them reduces the stage's units.
+    if (--now.unreduced[stage] > 0 || !units_.exist()) return;
+    now.has_sums[stage] = false;
+    sums_at_reduction_[stage] = now.has_sums;
   }
 }
 
@@ -280,12 +288,14 @@ void LedgerStages::find_lives() {
     sum_bytes.push_back(bytes(sums_of(stage)));
   }
   const std::int64_t logit_bytes = bytes(logits());
+  const std::int64_t count = job_.training->gradient_accumulation;
   std::vector<std::array<InFlight, kKinds>> most(stages);
   InFlight now{.micro_batches = std::vector<std::int64_t>(stages),
                .waiting = std::vector<std::int64_t>(stages),
                .has_fresh = std::vector<bool>(stages),
-               .has_sums = std::vector<bool>(stages)};
-  const std::int64_t count = job_.training->gradient_accumulation;
+               .has_sums = std::vector<bool>(stages),
+               .unreduced = std::vector<std::int64_t>(stages, count)};
+  sums_at_reduction_.assign(stages, std::vector<bool>(stages));
   const std::vector<PipelineAction> actions = actions_of(job_.parallelism.schedule, place_, count);
   const std::int64_t first_saved = first_saved_of(actions);
   for (const PipelineAction& action : actions) {

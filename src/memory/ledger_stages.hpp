@@ -50,6 +50,9 @@ class LedgerStages {
   [[nodiscard]] LedgerTerm second_part(std::size_t stage) const;
   /// Whether all micro-batches are one batch, among residents().
   [[nodiscard]] bool hold_batch() const { return !residents_.empty(); }
+  /// Whether the stage `other` has sums of gradients when `reduced` reduces its own, behind its
+  /// last backward.
+  [[nodiscard]] bool has_sums_beside(std::size_t reduced, std::size_t other) const;
   /// There from the first step to the last.
   [[nodiscard]] const std::vector<LedgerTerm>& residents() const { return residents_; }
 
@@ -72,6 +75,7 @@ class LedgerStages {
     std::vector<std::int64_t> waiting;  ///< between the parts of their backward
     std::vector<bool> has_fresh;        ///< gradients not widened yet, of a second part
     std::vector<bool> has_sums;
+    std::vector<std::int64_t> unreduced;  ///< micro-batches whose backward is still to end
     std::int64_t logits = 0;  ///< that the last stage saves of micro-batches that are done
     bool forward = false;
     BackwardPart part = BackwardPart::whole;
@@ -90,7 +94,7 @@ class LedgerStages {
   [[nodiscard]] Life life_of(const InFlight& moment, std::size_t stage) const;
   [[nodiscard]] Expr logits() const;
   [[nodiscard]] std::int64_t first_saved_of(const std::vector<PipelineAction>& actions) const;
-  void end_action(const PipelineAction& action, InFlight& now) const;
+  void end_action(const PipelineAction& action, InFlight& now);
   /// Moments of one kind differ in bytes alone: forwards, parts of backwards, and with and without
   /// sums.
   static constexpr std::size_t kKinds = 8;
@@ -103,6 +107,7 @@ class LedgerStages {
   std::vector<Expr> kept_;
   std::vector<std::vector<Life>> lives_;
   std::vector<Expr> passing_;
+  std::vector<std::vector<bool>> sums_at_reduction_;  ///< by stage; empty: in the order of stages
   std::vector<LedgerTerm> residents_;
   Expr stream_;               ///< of what stages send each other
   bool has_buffers_ = false;  ///< that gradients are received in, and stay

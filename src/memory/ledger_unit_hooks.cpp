@@ -146,25 +146,32 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
 }
 
 /// Of a rank's stages the last one's are reduced first.
-std::vector<LedgerUnits::Hook> LedgerUnits::reductions() const {
+std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside) const {
   std::vector<Hook> hooks;
   if (!sums_) return hooks;
-  Expr weights;
-  Expr sums_so_far = sums(table_gradient_ - table_);
   const std::vector<std::span<const BlockRun>> stages = graph_.stage_runs();
+  const Expr rest_of_table = sums(table_gradient_ - table_);
+  std::vector<Expr> stage_sums;
   for (const std::span<const BlockRun>& stage : stages) {
-    for (const BlockRun& run : stage) {
-      weights += run.repeat * layer(run.block);
-      sums_so_far += sums(run.repeat * layer(run.block));
+    Expr bytes = stage_sums.empty() ? rest_of_table : Expr();
+    for (const BlockRun& run : stage) bytes += sums(run.repeat * layer(run.block));
+    stage_sums.push_back(std::move(bytes));
+  }
+  Expr weights;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    Expr left_sums;
+    for (std::size_t other = 0; other < stages.size(); ++other) {
+      if (other == stage || beside(stage, other)) left_sums += stage_sums[other];
     }
-    const LedgerTerm left{all_sums().name, TermGroup::gradients, sums_so_far, kSource, ""};
-    for (const BlockRun& run : stage) {
+    for (const BlockRun& run : stages[stage]) weights += run.repeat * layer(run.block);
+    const LedgerTerm left{all_sums().name, TermGroup::gradients, left_sums, kSource, ""};
+    for (const BlockRun& run : stages[stage]) {
       const Expr own = layer(run.block);
       if (own.is_zero()) continue;
       hooks.push_back({"reduce-scatter of the sums, " + graph_.blocks[run.block].name,
                        {gathered_term(weights - own), left, input_term(own)}});
     }
-    if (&stage != &stages.front() || (table_gradient_ - table_).is_zero()) continue;
+    if (stage > 0 || rest_of_table.is_zero()) continue;
     hooks.push_back(
         {"cut of the table's gradient", {gathered_term(weights), left, input_term(table_)}});
   }

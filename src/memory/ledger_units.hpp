@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,10 @@ class LedgerUnits {
   [[nodiscard]] Expr sums_of(std::size_t block) const;
   /// Of all that the rank has.
   [[nodiscard]] LedgerTerm all_sums() const;
+  /// Whether a stage of the rank has sums when another reduces its own.
+  using SumsBeside = std::function<bool(std::size_t reduced, std::size_t other)>;
   /// The sums are reduced, unit by unit: the first of every kind of them.
-  [[nodiscard]] std::vector<Hook> reductions() const;
+  [[nodiscard]] std::vector<Hook> reductions(const SumsBeside& beside) const;
 
   /// Of a block's gradients those that are not yet added to its sums.
   [[nodiscard]] Expr unsummed(const Moment& moment) const;

@@ -301,6 +301,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("of as many micro-batches as ranks an interleaved stage reduces before others sum") {
+  for (const int ranks : {2, 4}) {
+    const std::string spec =
+        "model: {family: decoder, layers: " + std::to_string(6 * ranks + 3) +
+        ", hidden_size: 512, heads: 8, kv_heads: 2, ffn_size: 1408, vocab_size: 1000, norm: "
+        "rmsnorm, position: rope, activation: swiglu, bias: false, tied_embeddings: false}\n"
+        "training: {seq_len: 512, gradient_accumulation: " +
+        std::to_string(ranks) +
+        ", precision: fsdp2-bf16, recompute: full, implementation: {name: torchtitan, "
+        "loss_parallel: true}}\n"
+        "parallelism: {data: 2, tensor: 2, sequence: true, schedule: interleaved, "
+        "virtual_stages: 3, fsdp: {version: 2}, pipeline: " +
+        std::to_string(ranks) + "}\nhardware: {gpu: h100-sxm-80gb}\n";
+    for (int rank = 0; rank < ranks; ++rank) {
+      INFO(spec << "rank " << rank);
+      CHECK(distance_of(spec, rank) <= 0.01);
+    }
+  }
+}
+
 TEST_CASE("a reentrant checkpoint holds its layers' answer in the closed form as in the replay") {
   const std::string model =
       "model: {family: decoder, layers: 12, hidden_size: 2048, heads: 16, kv_heads: 8, ffn_size: "
