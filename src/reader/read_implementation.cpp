@@ -73,6 +73,49 @@ void read_compile(const Value* compile, Implementation& implementation, Diagnost
                      "it comes with a later version; leave 'compile' out or set it to off"));
 }
 
+/// The key of the model's own gated feed-forward; none where it has another, or several.
+std::optional<std::string_view> gate_of(const ModelSpec* model) {
+  const auto* decoder =
+      model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
+  if (decoder == nullptr || decoder->kinds.empty()) return std::nullopt;
+  const auto* dense = std::get_if<DenseFeedForward>(&decoder->kinds.front().feed_forward);
+  if (dense == nullptr || !dense->gated) return std::nullopt;
+  return dense->activation == ActivationFunction::silu ? "swiglu" : "geglu";
+}
+
+/// What is left out of a map is as apply_liger_kernel_to_MODEL_TYPE(...) has it by default.
+LigerKernels kernels_of(const Value& written, const ModelSpec* model, Diagnostics& diagnostics) {
+  const auto on = [&](std::string_view key) { return as_flag(written.find(key)).value_or(true); };
+  const std::string_view own = gate_of(model).value_or("swiglu");
+  const std::string_view other = own == "swiglu" ? "geglu" : "swiglu";
+  if (const Value* foreign = written.find(other); foreign != nullptr && gate_of(model)) {
+    diagnostics.push_back(error_at(foreign->span,
+                                   "the model's feed-forward has no kernel " + quoted(other),
+                                   "set " + quoted(own) + " instead"));
+  }
+  if (const Value* loss = written.find("cross_entropy"); as_flag(loss).value_or(false)) {
+    diagnostics.push_back(unavailable_at(
+        loss->span, "Liger's loss of whole logits",
+        "it comes with a later version; fused_linear_cross_entropy is available"));
+  }
+  return {on("rope"), on("rms_norm"), on(own), on("fused_linear_cross_entropy")};
+}
+
+/// Liger replaces classes and functions of transformers' modeling files.
+void read_liger(const Value* liger, const ModelSpec* model, Implementation& implementation,
+                Diagnostics& diagnostics) {
+  if (liger == nullptr || as_flag(liger) == false) return;
+  if (!row_of(implementation.framework).takes_liger) {
+    diagnostics.push_back(
+        error_at(liger->span,
+                 "Liger's kernels stand in models of transformers, not of the implementation " +
+                     quoted(name_of(implementation.framework)),
+                 "leave 'liger' out, or set 'name' to transformers"));
+    return;
+  }
+  implementation.liger = kernels_of(*liger, model, diagnostics);
+}
+
 }  // namespace
 
 Implementation read_implementation(const Value* written, const ModelSpec* model,
@@ -95,6 +138,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   implementation.loss_parallel = as_flag(written->find("loss_parallel")).value_or(false);
   check_norm(written->find("norm"), own, diagnostics);
   read_loop(written->find("loop"), implementation, diagnostics);
+  read_liger(written->find("liger"), model, implementation, diagnostics);
   read_compile(written->find("compile"), implementation, diagnostics);
   return implementation;
 }

@@ -40,6 +40,7 @@ constexpr FrameworkRow kTransformers = {
     .own = {Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast,
             NormKernel::composite},
     .compiles_blocks = true,
+    .takes_liger = true,
     .is_compared = true,
     .precisions = kPrecisionsOfTransformers,
     .sharer = Sharer::deepspeed,

@@ -108,9 +108,12 @@ StreamShape cast_of_weight(const MatmulShape& product, const Recipe& recipe) {
 
 void add_products(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
   if (product_flops(work) == 0) return;
-  const MatmulShape forward = forward_product(work, block, sizes, recipe);
+  MatmulShape forward = forward_product(work, block, sizes, recipe);
+  // One after another on equal parts of the rows.
+  const std::int64_t kernels = work.op->kernels;
+  forward.m = (forward.m + kernels - 1) / kernels;
   if (work.forward.flops > 0) {
-    work.forward_calls = {forward};
+    work.forward_calls.assign(static_cast<std::size_t>(kernels), forward);
     if (forward.operand == DType::fp8) {
       work.forward_calls.insert(work.forward_calls.begin(), cast_of_weight(forward, recipe));
     }

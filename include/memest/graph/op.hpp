@@ -194,9 +194,9 @@ struct Op {
   std::vector<Message> forward_messages;
   std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate
-  /// Fused attention of a sequence that lies on several ranks: so many kernels run one after
-  /// another (the steps of a ring), and each spans so many ranks' parts (all, where heads are
-  /// exchanged).
+  /// So many kernels run one after another: the steps of a ring of ranks that a sequence lies on,
+  /// of which each spans so many ranks' parts (all, where heads are exchanged), or products of a
+  /// part of the rows each.
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
   bool attention_core =

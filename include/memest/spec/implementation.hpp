@@ -90,6 +90,17 @@ std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
 std::string_view name_of(TeRelease release);
 
+/// Which of Liger's kernels stand in place of a transformers model's own, as its
+/// apply_liger_kernel_to_MODEL_TYPE(...) names them.
+struct LigerKernels {
+  bool rope = false;
+  bool rms_norm = false;
+  bool gated = false;  ///< swiglu or geglu, whichever the model's feed-forward is
+  bool fused_linear_cross_entropy = false;
+
+  [[nodiscard]] bool any() const { return rope || rms_norm || gated || fused_linear_cross_entropy; }
+};
+
 /// A framework and the parts of it that the spec overrides; complete, nothing left to a default.
 struct Implementation {
   Framework framework = {};
@@ -101,6 +112,7 @@ struct Implementation {
   LayerSpec layers = LayerSpec::local;
   TeRelease transformer_engine = TeRelease::te_2_11;
   CompileScope compile = CompileScope::off;
+  LigerKernels liger = {};
 };
 
 }  // namespace memest

@@ -83,6 +83,7 @@ struct DecoderContext {
   [[nodiscard]] bool compiles_blocks() const {
     return policy.implementation.compile == CompileScope::blocks;
   }
+  [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// Whose forward fills a key-value cache.
   [[nodiscard]] bool caches() const { return transformers() && policy.key_value_cache; }
   [[nodiscard]] BiasCall bias_call() const {

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "decoder_context.hpp"
+#include "liger.hpp"
 #include "operations.hpp"
 #include "tensor_parallel.hpp"
 
@@ -36,6 +37,9 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
                 {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
       const TensorId gated = activation(block, function, parts[0]);
       hidden = multiply(block, {"gate_times_up"}, parts[1], gated);
+    } else if (context.liger().gated) {
+      const TensorId gate = up_to("gate_proj", size);
+      hidden = liger_gate(block, gate, up_to("up_proj", size));
     } else {
       const TensorId gated = activation(block, function, up_to("gate_proj", size));
       hidden = multiply(block, {"gate_times_up"}, gated, up_to("up_proj", size));

@@ -4,6 +4,7 @@
 
 #include "attention.hpp"
 #include "decoder_context.hpp"
+#include "liger.hpp"
 #include "memest/spec/framework.hpp"
 #include "operations.hpp"
 #include "tensor_parallel.hpp"
@@ -110,6 +111,24 @@ Block compiled_shards_block(const DecoderContext& context) {
   return written;
 }
 
+/// Of the last hidden state: Liger's loss multiplies by the output head itself (LigerForCausalLMLoss).
+Block fused_loss_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, context.policy.weights);
+  TensorId loss = 0;
+  {
+    Frame frame(block);
+    const TensorId targets = frame.local(targets_of(block, context, frame));
+    loss = liger_loss(block, context, hidden, targets);
+    if (row_of(context.policy.implementation.loop).divides_by_targets) {
+      loss = scale(block, {"loss_over_targets"}, loss);
+    }
+  }
+  end_of_model(block, context);
+  return std::move(block).take(loss);
+}
+
 /// The sum of the logits, in their type; under autocast in fp32. Its gradient is a number, seen as
 /// the logits, which autocast's is cast to.
 Block sum_block(const DecoderContext& context) {
@@ -155,10 +174,14 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
       x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
     }
   }
-  if (decoder.final_norm && context.names_results()) block.outlive(x, "last hidden state");
+  const bool fused = context.liger().fused_linear_cross_entropy;
+  if (decoder.final_norm && context.names_results() && !fused) {
+    block.outlive(x, "last hidden state");
+  }
   if (context.transformers()) {
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
+  if (fused) return std::move(block).take(x);
   Shape rows = dims.rows();
   if (context.policy.end == ForwardEnd::last_logits) {
     rows.back() = Expr(1);
@@ -185,6 +208,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
 
 Block loss_block(const DecoderContext& context) {
   if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
+  if (context.liger().fused_linear_cross_entropy) return fused_loss_block(context);
   const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
   if (shards && context.compiles_blocks()) return compiled_shards_block(context);
   const Dimensions& dims = context.dims;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "decoder_context.hpp"
+#include "liger.hpp"
 #include "operations.hpp"
 
 namespace memest {
@@ -190,6 +191,7 @@ class NormWriter {
 
 TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part,
               TensorId x) {
+  if (context.liger().rms_norm) return liger_norm(block, context, part, x);
   return NormWriter(block, part, x, context.shards_tensors())
       .write(writing_of(context, part.kind.kind));
 }

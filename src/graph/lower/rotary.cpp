@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "attention.hpp"
+#include "liger.hpp"
 #include "operations.hpp"
 
 namespace memest {
@@ -307,6 +308,9 @@ TensorId rope_cache(BlockBuilder& block, const Dimensions& dims) {
 
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs) {
   const DecoderContext& context = call.context;
+  if (context.liger().rope) {
+    return liger_rotate(block, call, inputs, tables_of(block, context, call.kind));
+  }
   if (context.torchtitan()) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);

@@ -26,6 +26,12 @@ TensorId embedding_table(const Block& block) {
   unreachable("a tied weight has an embedding to be tied to");
 }
 
+/// Whether the loss has a weight.
+bool multiplies(const Block& loss) {
+  return std::any_of(loss.tensors.begin(), loss.tensors.end(),
+                     [](const Tensor& tensor) { return tensor.role == Role::parameter; });
+}
+
 }  // namespace
 
 ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device) {
@@ -168,6 +174,12 @@ void ForwardOrder::find_ends(const Graph& graph) {
   const Block& end = graph.blocks[instances_[last].block];
   loss_cell_ = cell(last, end.output);
   loss_bytes_ = end.tensors[end.output].bytes().bytes(graph.sizes).value();
+  if (graph.trains && multiplies(end)) {
+    // A loss that multiplies by the output head itself is given no logits, nor does the model
+    // answer any (Liger's lce_forward).
+    logits_cell_ = named_cell("logits");
+    return;
+  }
   logits_cell_ = storage_cell(last, graph.trains ? end.input : end.output);
   if (is_half(end.tensors[end.input].dtype)) {
     widened_logits_bytes_ = checked_multiply(programs_[instances_[last].block].elements[end.input],

@@ -37,6 +37,31 @@ constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a
 constexpr Word kTorches[] = {{"2.11"}};
 constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
 
+// What liger_kernel's apply_liger_kernel_to_MODEL_TYPE(...) takes, with its defaults.
+constexpr Key kLigerKeys[] = {
+    {.name = "rope",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Rotary positions in place, in one kernel."},
+    {.name = "rms_norm", .shapes = {flag()}, .fallback = "true", .doc = "RMS norms in one kernel."},
+    {.name = "swiglu",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "silu(gate) times up in one kernel, of models that have it."},
+    {.name = "geglu",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "gelu(gate) times up in one kernel, of models that have it."},
+    {.name = "fused_linear_cross_entropy",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Output head, loss and both gradients part by part of the tokens, without logits."},
+    {.name = "cross_entropy",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The loss of whole logits in place (not available yet)."},
+};
+
 constexpr Key kImplementationKeys[] = {
     {.name = "name",
      .shapes = {choice(kFrameworks)},
@@ -66,6 +91,11 @@ constexpr Key kImplementationKeys[] = {
      .shapes = {choice(kRotaries)},
      .fallback = "composite",
      .doc = "Rotary positions operation by operation, or as one kernel."},
+    {.name = "liger",
+     .shapes = {flag(), table(kLigerKeys)},
+     .fallback = "false",
+     .doc = "Liger's kernels (liger-kernel 0.8.5) in a model of transformers: all that it patches by "
+            "default, or which."},
     {.name = "layers",
      .shapes = {choice(kLayerSpecs)},
      .fallback = "te",
