@@ -8,6 +8,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "moments.hpp"
+#include "timeline/forward_order.hpp"
 
 namespace memest {
 namespace {
@@ -191,7 +192,7 @@ bool batch_is_kept(const Graph& graph) {
 
 LedgerTerm held_logits_term(const Graph& graph) {
   return {"logits held by the caller", TermGroup::activations,
-          input_bytes(graph.blocks[graph.order.back().block]),
+          answers_logits(graph) ? input_bytes(graph.blocks[graph.order.back().block]) : Expr(),
           "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
 }
 

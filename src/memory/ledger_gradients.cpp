@@ -8,6 +8,7 @@
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
 #include "model_states.hpp"
+#include "timeline/forward_order.hpp"
 
 namespace memest {
 namespace {
@@ -211,7 +212,9 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
                     "PyTorch: made beside the gradient that stays, then cast or added", ""});
   const bool looks_up = std::any_of(block.ops.begin(), block.ops.end(),
                                     [](const Op& op) { return op.kind == OpKind::embedding; });
-  const bool summed = looks_up && !recipe.autocast && !in_buffer_;
+  // The head's gradient is a view of a product's unless a cast or Liger's loss has made it.
+  const bool of_product = !recipe.autocast && answers_logits(graph_);
+  const bool summed = looks_up && of_product && !in_buffer_;
   if (summed && !moment.new_gradient_elements.is_zero()) {
     result.push_back(
         {"sum of the tied gradients", TermGroup::gradients, tied,

@@ -9,6 +9,17 @@
 namespace memest {
 namespace {
 
+/// What of its framework's row a job may share by: beside Liger's kernels only what was recorded
+/// (reader, check_parallelism.cpp).
+FrameworkRow row_of_job(const Job& job) {
+  const Implementation& implementation = job.training->implementation;
+  FrameworkRow row = row_of(implementation.framework);
+  if (!implementation.liger.any()) return row;
+  row.sharer = Sharer::none;
+  row.fsdp2 = row.fsdp2 && !row_of(implementation.loop).accelerate;
+  return row;
+}
+
 /// What DeepSpeed's CPU optimizers step: states as large as the parameters, of gradients no wider
 /// than the weights.
 bool steps_on_host(const TrainingSpec& training) {
@@ -25,7 +36,7 @@ class SharingChoices {
   SharingChoices(const Job& job, const Parallelism& layout)
       : job_(job),
         layout_(layout),
-        row_(row_of(job.training->implementation.framework)),
+        row_(row_of_job(job)),
         replicas_(layout.data * layout.context) {}
 
   std::vector<Sharing> choices() && {
@@ -125,7 +136,8 @@ class SharingChoices {
     constexpr HostOffload kWeights{.optimizer = false, .parameters = true};
     constexpr HostOffload kBoth{.optimizer = true, .parameters = true};
     const bool divided = layout_.ranks() != layout_.data;
-    if (job_.model.adapter || divided || !steps_on_host(*job_.training)) return {};
+    const bool liger = job_.training->implementation.liger.any();
+    if (job_.model.adapter || divided || liger || !steps_on_host(*job_.training)) return {};
     if (sharing.fsdp) {
       if (sharing.fsdp->version == 1) return {};
       return {kBoth};
@@ -137,7 +149,7 @@ class SharingChoices {
 
   const Job& job_;
   const Parallelism& layout_;
-  const FrameworkRow& row_;
+  FrameworkRow row_;
   std::int64_t replicas_;
   std::vector<Sharing> choices_;
 };

@@ -45,6 +45,13 @@ bool runs_schedule(const Job& job) {
   unreachable("every framework has its schedules");
 }
 
+/// Which runs of Liger's kernels were recorded: replicas, and row shards in a plain loop.
+bool without_liger(const Job& job) { return !job.forward()->implementation.liger.any(); }
+
+bool without_liger_in_trainer(const Job& job) {
+  return without_liger(job) || !row_of(job.forward()->implementation.loop).accelerate;
+}
+
 constexpr std::array kWays = {
     Way{"tensor", "tensor parallelism", [](const Parallelism& p) { return p.tensor > 1; },
         divides_tensors},
@@ -78,6 +85,14 @@ constexpr std::array kWays = {
         [](const Job&) { return false; }},
     Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },
         [](const Job& job) { return framework_of(job).fsdp2; }},
+    Way{"fsdp", "FSDP1 beside Liger's kernels",
+        [](const Parallelism& p) { return p.shards_flat(); }, without_liger},
+    Way{"fsdp", "FSDP2 in the Trainer beside Liger's kernels",
+        [](const Parallelism& p) { return p.shards_rows(); }, without_liger_in_trainer},
+    Way{"zero", "ZeRO beside Liger's kernels",
+        [](const Parallelism& p) { return p.zero != ZeroStage::none && !p.fsdp; }, without_liger},
+    Way{"offload", "offload beside Liger's kernels",
+        [](const Parallelism& p) { return p.offload.any(); }, without_liger},
 };
 
 /// The table says how DeepSpeed's ZeRO works, and so asks for it.

@@ -75,8 +75,7 @@ void read_compile(const Value* compile, Implementation& implementation, Diagnost
 
 /// The key of the model's own gated feed-forward; none where it has another, or several.
 std::optional<std::string_view> gate_of(const ModelSpec* model) {
-  const auto* decoder =
-      model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
+  const auto* decoder = model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
   if (decoder == nullptr || decoder->kinds.empty()) return std::nullopt;
   const auto* dense = std::get_if<DenseFeedForward>(&decoder->kinds.front().feed_forward);
   if (dense == nullptr || !dense->gated) return std::nullopt;
@@ -94,9 +93,9 @@ LigerKernels kernels_of(const Value& written, const ModelSpec* model, Diagnostic
                                    "set " + quoted(own) + " instead"));
   }
   if (const Value* loss = written.find("cross_entropy"); as_flag(loss).value_or(false)) {
-    diagnostics.push_back(unavailable_at(
-        loss->span, "Liger's loss of whole logits",
-        "it comes with a later version; fused_linear_cross_entropy is available"));
+    diagnostics.push_back(
+        unavailable_at(loss->span, "Liger's loss of whole logits",
+                       "it comes with a later version; fused_linear_cross_entropy is available"));
   }
   return {on("rope"), on("rms_norm"), on(own), on("fused_linear_cross_entropy")};
 }

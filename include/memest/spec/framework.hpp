@@ -86,7 +86,7 @@ struct FrameworkRow {
   std::optional<LoopKind> own_program = {};
   bool has_layer_specs = false;  ///< Megatron's: its own modules, or Transformer Engine's
   bool compiles_blocks = false;
-  bool takes_liger = false;        ///< Liger's kernels may stand in its models
+  bool takes_liger = false;         ///< Liger's kernels may stand in its models
   bool trains_layer_lists = false;  ///< and nothing else
   bool is_compared = false;         ///< by a search whose spec names no implementation
   /// Its layers are its own code's: no Transformer Engine, no optimizer of Megatron's.

@@ -106,9 +106,8 @@ class Projections {
     // Liger's rotation answers gradients by rows, whatever it is given (rope_backward).
     const bool by_liger = turns_ && context_.liger().rope && !of_v;
     const bool packed_gradient =
-        !by_liger &&
-        ((turns_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
-         (written_out_ && (!of_k || by_rows)));
+        !by_liger && ((turns_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
+                      (written_out_ && (!of_k || by_rows)));
     // torchtitan turns in fp32: the gradient's copy in the given type lies by rows. That of values
     // comes from the math kernel by heads, and so it does from a ring.
     if (context_.torchtitan()) {

@@ -56,11 +56,10 @@ constexpr std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
 
 Chunks chunks_of(const DecoderContext& context) {
   const DecoderSpec& decoder = context.decoder;
-  const std::int64_t tokens =
-      checked_multiply(context.policy.micro_batch, context.policy.seq_len);
+  const std::int64_t tokens = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
   const std::int64_t parts = parts_of(decoder.vocab_size, decoder.embedding_size);
-  const auto power = static_cast<std::int64_t>(
-      std::bit_ceil(static_cast<std::uint64_t>(parts_of(tokens, parts))));
+  const auto power =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(parts_of(tokens, parts))));
   Chunks chunks;
   chunks.tokens = std::min(power, tokens);
   chunks.count = parts_of(tokens, chunks.tokens);
@@ -86,8 +85,7 @@ std::vector<TensorId> turn(BlockBuilder& block, const std::vector<Turned>& parts
   BackwardWriter backward(op);
   for (const Turned& part : parts) {
     op.inputs.push_back(part.x);
-    op.outputs.push_back(
-        block.alias({part.name, "turned"}, part.x, block.tensor(part.x).shape));
+    op.outputs.push_back(block.alias({part.name, "turned"}, part.x, block.tensor(part.x).shape));
     op.backward.bytes += Expr(2) * block.tensor(part.x).bytes();
     if (part.copied) {
       backward.give(part.x, backward.make(part.x, block.dtype_of(part.x)), Reach::through_view);
@@ -121,8 +119,8 @@ class FusedLoss {
 
   TensorId write(TensorId targets) {
     Frame function(block_);
-    of_hidden_ = function.local(zeros("gradient of the hidden states",
-                                      block_.tensor(hidden_).shape, block_.dtype_of(hidden_)));
+    of_hidden_ = function.local(zeros("gradient of the hidden states", block_.tensor(hidden_).shape,
+                                      block_.dtype_of(hidden_)));
     std::vector<TensorId> inputs = {hidden_};
     if (trains_) inputs.push_back(weight_gradient());
     const TensorId losses = function.local(zeros("losses", dims_.rows(), DType::fp32));
@@ -155,7 +153,8 @@ class FusedLoss {
     op.inputs = {weight_};
     op.outputs = {kept};
     op.saved = {of_weight_};
-    BackwardWriter(op).give_kept(weight_);
+    // Adopted by the first accumulation, and a tied table's look-up adds to it in place.
+    op.gradients = {{weight_, InputGradient::kKept, Reach::directly}};
     block_.emit(std::move(op));
     return kept;
   }
@@ -201,6 +200,7 @@ class FusedLoss {
 
   TensorId alias(std::string_view name, TensorId of, Shape shape) {
     const TensorId id = block_.alias({kName, name}, of, std::move(shape));
+    block_.tensor(id).role = Role::activation;  // of the weight too: it counts once
     block_.set_needs_gradient(id, false);
     return id;
   }
@@ -285,8 +285,8 @@ class FusedLoss {
   /// Autocast casts the weight, seen transposed, and the hidden states for every part's logits;
   /// only the second product's weight is a leaf, whose copy it keeps.
   void write_cast_products() {
-    const TensorId weight = scratch(block_, {kName, "cast weight, transposed"},
-                                    block_.tensor(weight_).shape, compute_);
+    const TensorId weight =
+        scratch(block_, {kName, "cast weight, transposed"}, block_.tensor(weight_).shape, compute_);
     const CastPart first = cast_part(chunks_.tokens, weight);
     const TensorId logits =
         block_.make({kName, "logits"}, {Expr(chunks_.tokens), dims_.v}, compute_);
@@ -321,8 +321,8 @@ class FusedLoss {
     part.hidden = make("cast hidden states", "last cast hidden states", dims_.embedding);
     part.logits = make("part's logits", "last logits", dims_.v);
     part.product = make("part's product", "last product", dims_.embedding);
-    part.hidden_again = make("hidden states cast again", "last hidden states cast again",
-                             dims_.embedding);
+    part.hidden_again =
+        make("hidden states cast again", "last hidden states cast again", dims_.embedding);
     return part;
   }
 
@@ -382,6 +382,7 @@ class FusedLoss {
     op.inputs = {weight_};
     op.outputs = {cast};
     emit_forward(std::move(op));
+    block_.hold_to_end(cast);  // autocast's cache holds it
     return cast;
   }
 
@@ -437,17 +438,32 @@ std::optional<Unavailable> liger_refusal(const DecoderContext& context) {
   }
   const auto refuses = [](const char* sentence) { return Unavailable{sentence}; };
   if (liger.gated && !gates_like(context.decoder, *patch)) {
-    return refuses("Liger's gated feed-forward has no bias and the activation of the model's family");
+    return refuses(
+        "Liger's gated feed-forward has no bias and the activation of the model's family");
   }
-  if (!context.policy.gradients) return refuses("Liger's kernels under 'inference' are not available yet");
-  if (context.compiles_blocks()) return refuses("torch.compile beside Liger's kernels is not available yet");
-  if (context.caches()) return refuses("a key-value cache beside Liger's kernels is not available yet");
+  if (!context.policy.gradients)
+    return refuses("Liger's kernels under 'inference' are not available yet");
+  if (context.compiles_blocks())
+    return refuses("torch.compile beside Liger's kernels is not available yet");
+  if (context.caches())
+    return refuses("a key-value cache beside Liger's kernels is not available yet");
   if (liger.rms_norm && context.policy.multiprocessors == 0) {
-    return refuses("Liger's norm sums a row for every multiprocessor: their number is not known of this GPU");
+    return refuses(
+        "Liger's norm sums a row for every multiprocessor: their number is not known of this GPU");
   }
   if (!liger.fused_linear_cross_entropy) return std::nullopt;
   if (context.policy.end != ForwardEnd::cross_entropy) {
     return refuses("Liger's fused loss makes no logits: 'loss' has to be cross-entropy");
+  }
+  if (context.adapter != nullptr) {
+    // _liger_for_causal_lm_loss reads the base weight alone, past an adapter or a trained copy.
+    const auto& targets = context.adapter->targets;
+    const bool of_head = std::ranges::any_of(
+        targets, [&](const std::string& target) { return is_named(context.names.head, target); });
+    if (of_head || !context.adapter->whole_modules.empty()) {
+      return refuses(
+          "an adapter of the output head beside Liger's fused loss is not available yet");
+    }
   }
   constexpr int kAmpere = 80;
   if (context.policy.capability < kAmpere) {

@@ -111,7 +111,8 @@ Block compiled_shards_block(const DecoderContext& context) {
   return written;
 }
 
-/// Of the last hidden state: Liger's loss multiplies by the output head itself (LigerForCausalLMLoss).
+/// Of the last hidden state: Liger's loss multiplies by the output head itself
+/// (LigerForCausalLMLoss).
 Block fused_loss_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());

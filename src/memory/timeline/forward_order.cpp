@@ -26,13 +26,14 @@ TensorId embedding_table(const Block& block) {
   unreachable("a tied weight has an embedding to be tied to");
 }
 
-/// Whether the loss has a weight.
-bool multiplies(const Block& loss) {
-  return std::any_of(loss.tensors.begin(), loss.tensors.end(),
-                     [](const Tensor& tensor) { return tensor.role == Role::parameter; });
-}
-
 }  // namespace
+
+bool answers_logits(const Graph& graph) {
+  const Block& loss = graph.blocks[graph.order.back().block];
+  return !graph.trains ||
+         std::none_of(loss.tensors.begin(), loss.tensors.end(),
+                      [](const Tensor& tensor) { return tensor.role == Role::parameter; });
+}
 
 ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device) {
   programs_.reserve(graph.blocks.size());
@@ -174,10 +175,8 @@ void ForwardOrder::find_ends(const Graph& graph) {
   const Block& end = graph.blocks[instances_[last].block];
   loss_cell_ = cell(last, end.output);
   loss_bytes_ = end.tensors[end.output].bytes().bytes(graph.sizes).value();
-  if (graph.trains && multiplies(end)) {
-    // A loss that multiplies by the output head itself is given no logits, nor does the model
-    // answer any (Liger's lce_forward).
-    logits_cell_ = named_cell("logits");
+  if (!answers_logits(graph)) {
+    logits_cell_ = named_cell("logits");  // of no storage
     return;
   }
   logits_cell_ = storage_cell(last, graph.trains ? end.input : end.output);

@@ -44,6 +44,10 @@ struct StageSites {
   Cell output = 0;
 };
 
+/// Whether the model answers logits: not where its loss multiplies by the output head itself
+/// (Liger's lce_forward).
+[[nodiscard]] bool answers_logits(const Graph& graph);
+
 class ForwardOrder {
  public:
   ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device);

@@ -94,8 +94,9 @@ constexpr Key kImplementationKeys[] = {
     {.name = "liger",
      .shapes = {flag(), table(kLigerKeys)},
      .fallback = "false",
-     .doc = "Liger's kernels (liger-kernel 0.8.5) in a model of transformers: all that it patches by "
-            "default, or which."},
+     .doc =
+         "Liger's kernels (liger-kernel 0.8.5) in a model of transformers: all that it patches by "
+         "default, or which."},
     {.name = "layers",
      .shapes = {choice(kLayerSpecs)},
      .fallback = "te",
