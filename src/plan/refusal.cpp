@@ -146,6 +146,13 @@ std::string host_reason_of(const HostNeed& host) {
                    " GiB more of its host: " + of;
 }
 
+/// Beside Liger's kernels only what was recorded has an answer (reader, check_parallelism.cpp).
+bool is_answered(const Job& job) {
+  const Parallelism& layout = job.parallelism;
+  const bool recorded = (layout.zero == ZeroStage::none || layout.fsdp) && !layout.offload.any();
+  return recorded || !job.training->implementation.liger.any();
+}
+
 }  // namespace
 
 std::vector<Change> changes_of(const Job& job) {
@@ -189,6 +196,11 @@ std::vector<Change> changes_of(const Job& job) {
                          other.training->seq_len = (other.training->seq_len + 1) / 2;
                        }});
   }
+  std::erase_if(changes, [&job](const Change& change) {
+    Job other = job;
+    change.apply(other);
+    return !is_answered(other);
+  });
   return changes;
 }
 

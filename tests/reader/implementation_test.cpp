@@ -55,6 +55,8 @@ TEST_CASE("Liger's kernels stand in models of transformers, where a run of them 
               std::string(name) + "' (leave 'liger' out, or set 'name' to transformers)");
     CHECK(error_of("{name: " + std::string(name) + ", liger: false}") == "ok");
   }
+  CHECK(error_of("transformers, use_liger_kernel: true") ==
+        "unknown key 'use_liger_kernel' (write implementation: {name: transformers, liger: true})");
   CHECK(error_of("{liger: {geglu: true}}") ==
         "the model's feed-forward has no kernel 'geglu' (set 'swiglu' instead)");
   CHECK(error_of("{liger: {cross_entropy: true}}") ==

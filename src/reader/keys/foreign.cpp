@@ -14,6 +14,7 @@ constexpr std::string_view kBf16 =
     "write precision: amp-bf16, autocast over fp32 weights; bf16 has the weights in it too";
 constexpr std::string_view kFp16 = "write precision: amp-fp16";
 constexpr std::string_view kCompile = "write implementation: {name: transformers, compile: blocks}";
+constexpr std::string_view kLiger = "write implementation: {name: transformers, liger: true}";
 constexpr std::string_view kAttention =
     "write implementation: {name: transformers, attention: sdpa}; flash-2 and eager are others";
 constexpr std::string_view kFullRecompute = "write recompute: full";
@@ -115,6 +116,8 @@ constexpr ForeignWord kWords[] = {
     // Whose kernels.
     {"torch_compile", kCompile},
     {"compile", kCompile},
+    {"use_liger_kernel", kLiger},
+    {"liger_kernel", kLiger},
     {"attn_implementation", kAttention},
     {"use_flash_attention_2", kAttention},
     {"flash_attention", kAttention},
