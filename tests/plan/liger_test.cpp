@@ -190,6 +190,32 @@ TEST_CASE("the output head is multiplied part by part, each as large as a power 
   CHECK(sizes(2)[2] == 64);
 }
 
+TEST_CASE("seconds of the fused loss on an A100 are within 12 % of published ones") {
+  // linkedin/Liger-Kernel, benchmark/data/all_benchmark_data.csv (facts of a BSD-2-Clause project):
+  // fused_linear_cross_entropy, forward, bf16, h 4096, v 128256. Nothing was fitted to them.
+  struct Row {
+    int tokens;
+    double seconds;
+  };
+  for (const Row& row :
+       {Row{4096, 0.11952}, Row{8192, 0.16809}, Row{16384, 0.27407}, Row{32768, 0.50847}}) {
+    const Job job = test::job_from(
+        "model: {hf: {model_type: llama, num_hidden_layers: 1, hidden_size: 4096, "
+        "num_attention_heads: 32, intermediate_size: 14336, vocab_size: 128256, "
+        "max_position_embeddings: 32768}}\ntraining: {precision: bf16, implementation: {name: "
+        "transformers, liger: true}, seq_len: " +
+        std::to_string(row.tokens) + "}\nhardware: {gpu: a100-sxm-80gb}\n");
+    const JobEstimate estimate = estimate_job(job, 0);
+    REQUIRE(std::holds_alternative<TimeEstimate>(estimate.time));
+    double seconds = 0;
+    for (const OpTime& op : std::get<TimeEstimate>(estimate.time).ops) {
+      if (op.op == "lm_head") seconds += op.seconds.value();
+    }
+    INFO(row.tokens << " tokens: " << seconds);
+    CHECK(std::abs(seconds / row.seconds - 1) <= 0.12);
+  }
+}
+
 TEST_CASE("a plan shares beside Liger's kernels what an estimate answers: DDP and FSDP2") {
   for (const char* loop : {"plain", "trainer"}) {
     const Job job = test::job_from(llama(
