@@ -116,8 +116,10 @@ Expr LedgerStages::passing(const Site& site) const {
   return in_buffer ? passing_[site.stage] - stream_ : passing_[site.stage];
 }
 
-bool LedgerStages::has_sums_beside(std::size_t reduced, std::size_t other) const {
-  return sums_at_reduction_.empty() ? other < reduced : sums_at_reduction_[reduced][other];
+LedgerUnits::SumsBeside LedgerStages::sums_beside() const {
+  return [this](std::size_t reduced, std::size_t other) -> bool {
+    return sums_at_reduction_.empty() ? other < reduced : sums_at_reduction_[reduced][other];
+  };
 }
 
 Expr LedgerStages::sums_of_block(std::size_t block) const {
@@ -188,12 +190,12 @@ bool LedgerStages::splits(std::size_t stage) const {
   return splits_backwards(job_.parallelism.schedule) && !is_first(stage);
 }
 
-Expr LedgerStages::held_of_block(std::size_t index) const {
-  const Block& block = graph_.blocks[index];
+Expr LedgerStages::held_of_block(std::size_t block) const {
+  const Block& run = graph_.blocks[block];
   Expr bytes;
-  for (const Op& op : block.ops) {
-    if (gradient_of_weight(block, op) != nullptr) {
-      bytes += block.tensors[op.outputs.front()].bytes();
+  for (const Op& op : run.ops) {
+    if (gradient_of_weight(run, op) != nullptr) {
+      bytes += run.tensors[op.outputs.front()].bytes();
     }
   }
   return bytes;

@@ -50,9 +50,9 @@ class LedgerStages {
   [[nodiscard]] LedgerTerm second_part(std::size_t stage) const;
   /// Whether all micro-batches are one batch, among residents().
   [[nodiscard]] bool hold_batch() const { return !residents_.empty(); }
-  /// Whether the stage `other` has sums of gradients when `reduced` reduces its own, behind its
-  /// last backward.
-  [[nodiscard]] bool has_sums_beside(std::size_t reduced, std::size_t other) const;
+  /// Which stages have sums of gradients when one reduces its own, behind its last backward. This
+  /// outlives it.
+  [[nodiscard]] LedgerUnits::SumsBeside sums_beside() const;
   /// There from the first step to the last.
   [[nodiscard]] const std::vector<LedgerTerm>& residents() const { return residents_; }
 

@@ -328,10 +328,7 @@ class LedgerWriter {
       terms_.instant(instant.name, instant.name, std::move(alive));
     }
     if (gradients_.zero().exist() || job_.parallelism.offload.optimizer) return;
-    for (LedgerUnits::Hook& hook :
-         units_.reductions([this](std::size_t reduced, std::size_t other) {
-           return stages_.has_sums_beside(reduced, other);
-         })) {
+    for (LedgerUnits::Hook& hook : units_.reductions(stages_.sums_beside())) {
       Alive alive = always_;
       add_terms(alive, std::move(hook.terms));
       terms_.instant(hook.name, "reductions", std::move(alive));

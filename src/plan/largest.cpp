@@ -63,8 +63,8 @@ class FormsOfValues {
 
  private:
   struct Entry {
-    Entry(const Job& of, LayoutForms* others)
-        : job(of), recomputes(recompute_choices(job)), forms(job, recomputes, others) {}
+    Entry(Job of, LayoutForms* others)
+        : job(std::move(of)), recomputes(recompute_choices(job)), forms(job, recomputes, others) {}
 
     Job job;
     std::vector<Recompute> recomputes;

@@ -65,7 +65,7 @@ class StageReplay {
       note(rank, Verdict::too_close_to_call, demand);
       return true;
     }
-    return follow_on_device(*std::move(timeline), rank, end);
+    return follow_on_device(std::move(*timeline), rank, end);
   }
 
   bool follow_on_device(Timeline timeline, std::int64_t rank, StageRunEnd end) {

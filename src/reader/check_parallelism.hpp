@@ -7,8 +7,8 @@
 
 namespace memest {
 
-/// Refuses by name what the job's implementation does not have, at its key in `parallelism`, and
+/// Refuses by name what the job's implementation does not have, at its key of `written`, and
 /// replicas that do not divide the ranks.
-void check_parallelism(const Value* parallelism, const Job& job, Diagnostics& diagnostics);
+void check_parallelism(const Value* written, const Job& job, Diagnostics& diagnostics);
 
 }  // namespace memest

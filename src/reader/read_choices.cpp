@@ -45,7 +45,7 @@ class ChoiceReader {
   ChoiceReader(Value root, std::string name) : root_(std::move(root)), name_(std::move(name)) {}
 
   /// The spec as it stands.
-  ImplementationChoice as_written(const Job& job) const {
+  static ImplementationChoice as_written(const Job& job) {
     ImplementationChoice choice;
     if (const ForwardSpec* forward = job.forward()) {
       choice.framework = forward->implementation.framework;
@@ -157,7 +157,7 @@ Checked<std::vector<ImplementationChoice>> read_choices(const ReadRequest& reque
   if (!job.ok() && written) return job.diagnostics();
   std::vector<ImplementationChoice> choices;
   if (written || (job.ok() && is_one_choice(job.value(), names))) {
-    choices.push_back(reader.as_written(job.value()));
+    choices.push_back(ChoiceReader::as_written(job.value()));
     return {std::move(choices), job.diagnostics()};
   }
   for (const Framework framework : chosen.value()) reader.add(framework, choices);
