@@ -1,6 +1,7 @@
 #include "ledger_units.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "fsdp_habits.hpp"
@@ -170,8 +171,8 @@ Expr LedgerUnits::reduced_layer(const Expr& elements) const {
 Expr LedgerUnits::first_layer() const { return layer_at(0); }
 
 Expr LedgerUnits::last_layer() const {
-  for (auto run = graph_.order.rbegin(); run != graph_.order.rend(); ++run) {
-    if (graph_.blocks[run->block].checkpointable) return layer(run->block);
+  for (const BlockRun& run : std::views::reverse(graph_.order)) {
+    if (graph_.blocks[run.block].checkpointable) return layer(run.block);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "memest/diag/expect.hpp"
@@ -44,7 +45,7 @@ std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
   constexpr int kHopper = 9;
   const std::string& capability = gpu.compute_capability;
   int major = 0;
-  std::from_chars(capability.data(), capability.data() + capability.size(), major);
+  std::from_chars(std::to_address(capability.begin()), std::to_address(capability.end()), major);
   return major >= kHopper ? kTransformerEngineWorkspaceHopper : kTransformerEngineWorkspace;
 }
 

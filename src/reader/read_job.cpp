@@ -51,7 +51,8 @@ std::string hint_for(const ForeignDocument& document, const std::string& name) {
   const std::size_t at = hint.find(kFile);
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return c > ' ' && c < 0x7F &&
-           std::string_view("\"'`$&|;<>()*?[]{}!#~\\").find(c) == std::string_view::npos;
+           std::string_view("\"'`$&|;<>()*?[]{}!#~\\").find(static_cast<char>(c)) ==
+               std::string_view::npos;
   });
   if (at != std::string::npos && plain) hint.replace(at, kFile.size(), name);
   return hint;
@@ -122,7 +123,7 @@ void drop_refused(Value& tree, const RefusedPlaces& refused) {
 
 /// What people call the model: the preset's or the file's name.
 std::string name_of_source(const SourceSpan& span) {
-  std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
+  const std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
   if (name.starts_with(kPresetPrefix)) return std::string(name.substr(kPresetPrefix.size()));
   return stem_of(name);
 }

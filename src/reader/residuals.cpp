@@ -122,7 +122,7 @@ SourceMargins find_source_margins() {
   SourceMargins found;
   const Value file = read_embedded(kFile);
   for (const Value& row : file.find("published")->items) {
-    const auto known =
+    const auto* const known =
         std::find_if(kSourceRows.begin(), kSourceRows.end(),
                      [&row](const SourceRow& other) { return other.word == text_at(row, "of"); });
     expect(known != kSourceRows.end(), "the file's keys allow no other figure");

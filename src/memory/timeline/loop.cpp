@@ -106,18 +106,18 @@ void TrainingLoop::run_micro_steps() {
   others_.end_with_model();
   Recorder::Mark before;
   for (std::int64_t i = 1; i <= count; ++i) {
-    const Recorder::Mark begin = recorder_.mark();
+    const Recorder::Mark here = recorder_.mark();
     const bool model = i + 2 == count;  // in the last one there is only what all of them leave
     if (i == count && count < all) others_.add(others_.left_by_model(), all - count);
     if (model) others_.begin_model();
     engine_.hold_gradients(reduces_last_ && i < count);
     micro_step(static_cast<std::uint16_t>(i));
     if (model) others_.end_model();
-    if (i > 2 && i < alike && recorder_.repeats(before, begin)) {
-      recorder_.repeat(begin, alike - i);
+    if (i > 2 && i < alike && recorder_.repeats(before, here)) {
+      recorder_.repeat(here, alike - i);
       i = alike;
     }
-    before = begin;
+    before = here;
   }
 }
 

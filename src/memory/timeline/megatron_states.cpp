@@ -257,13 +257,13 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
   optimizers_.emplace_back(job_, std::move(groups), device_, recorder);
 }
 
-StorageId MegatronStates::norm_of(std::int64_t count, Recorder& recorder) const {
+StorageId MegatronStates::norm_of(std::int64_t elements, Recorder& recorder) const {
   constexpr std::int64_t kBytes = size_of(DType::fp32);
   const StorageId norm =
       recorder.allocate(kBytes, loop_label(Holding::temporaries, LoopTensor::norm_of_a_tensor));
   if (!device_) return norm;
   std::vector<StorageId> made;
-  for (const ScratchStep& step : reduction_scratch(sum_of_all(count, kBytes), *device_)) {
+  for (const ScratchStep& step : reduction_scratch(sum_of_all(elements, kBytes), *device_)) {
     if (step.kind == ScratchStep::Kind::release) {
       recorder.release(made[static_cast<std::size_t>(step.block)]);
     } else {

@@ -1,6 +1,7 @@
 #include "share_cutter.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "../fsdp_habits.hpp"
@@ -38,9 +39,9 @@ std::vector<bool> ShareCutter::held_by_accelerate() const {
   if (!held.empty()) held.back() = true;
   const LoopHabits& habits = loop_habits_of(model_.job.training->implementation.loop);
   const auto groups = trained_groups(model_.shares, recorder_.timeline(), habits);
-  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    if (group->empty()) continue;
-    held[group->back().parameter] = true;
+  for (const ParameterGroup& group : std::views::reverse(groups)) {
+    if (group.empty()) continue;
+    held[group.back().parameter] = true;
     break;
   }
   return held;
