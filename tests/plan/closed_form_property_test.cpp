@@ -5,7 +5,6 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <variant>
@@ -257,17 +256,8 @@ class Specs {
   int pipeline_ = 1;
 };
 
-/// How far the closed form of a job, of one of its pipeline's ranks, is from its replay, over the
-/// replay.
 double distance_of(const std::string& spec, std::int64_t pipeline_rank = 0) {
-  const Job job = test::job_from(spec);
-  const auto memory = step_memory_of(job, {pipeline_rank});
-  const auto* step = std::get_if<StepMemory>(&memory);
-  REQUIRE(step != nullptr);
-  const Ledger ledger = write_ledger(step->graph, job, pipeline_rank);
-  const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
-  const std::int64_t replayed = test::requested_peak(step->timeline);
-  return static_cast<double>(std::abs(closed_form - replayed)) / static_cast<double>(replayed);
+  return test::distance_of(test::job_from(spec), pipeline_rank);
 }
 
 TEST_CASE("the closed form is the replay without rounding: to 0.01 % in nine jobs of ten") {

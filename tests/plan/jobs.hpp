@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "memest/memory/ledger.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_job.hpp"
 
 namespace memest::test {
@@ -56,6 +59,24 @@ inline std::int64_t requested_peak(const Timeline& timeline) {
     peak = std::max(peak, now);
   }
   return peak;
+}
+
+/// The steps of a job's rank; there is a timeline of them.
+inline StepMemory steps_of(const Job& job, std::int64_t pipeline_rank = 0) {
+  auto memory = step_memory_of(job, {pipeline_rank});
+  if (const auto* reason = std::get_if<Unavailable>(&memory)) UNSCOPED_INFO(reason->sentence);
+  REQUIRE(std::holds_alternative<StepMemory>(memory));
+  return std::get<StepMemory>(std::move(memory));
+}
+
+/// How far the closed form of a job, of one of its pipeline's ranks, is from its replay, over the
+/// replay.
+inline double distance_of(const Job& job, std::int64_t pipeline_rank = 0) {
+  const StepMemory step = steps_of(job, pipeline_rank);
+  const Ledger ledger = write_ledger(step.graph, job, pipeline_rank);
+  const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
+  const std::int64_t replayed = requested_peak(step.timeline);
+  return static_cast<double>(std::abs(closed_form - replayed)) / static_cast<double>(replayed);
 }
 
 }  // namespace memest::test

@@ -4,7 +4,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <variant>
@@ -104,13 +103,6 @@ Job without_liger(Job job) {
   return job;
 }
 
-StepMemory memory_of_step(const Job& job) {
-  auto memory = step_memory_of(job);
-  if (const auto* reason = std::get_if<Unavailable>(&memory)) UNSCOPED_INFO(reason->sentence);
-  REQUIRE(std::holds_alternative<StepMemory>(memory));
-  return std::get<StepMemory>(std::move(memory));
-}
-
 std::string llama(const std::string& config, const std::string& training) {
   return "model: {hf: {model_type: llama, num_hidden_layers: 2, hidden_size: 256, "
          "num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 704, vocab_size: "
@@ -126,15 +118,6 @@ std::string refusal_of(const std::string& spec) {
   return reason == nullptr ? "" : reason->sentence;
 }
 
-/// How far the closed form is from the replay, over the replay.
-double distance_of(const Job& job) {
-  const StepMemory step = memory_of_step(job);
-  const Ledger ledger = write_ledger(step.graph, job);
-  const auto closed_form = static_cast<double>(peak_allocated(ledger, ledger.bindings).value());
-  const auto replayed = static_cast<double>(test::requested_peak(step.timeline));
-  return std::abs(closed_form - replayed) / replayed;
-}
-
 TEST_CASE("with Liger's kernels the closed form is as near to the replay as without") {
   constexpr int kJobs = 120;
   Specs specs(1);
@@ -143,8 +126,8 @@ TEST_CASE("with Liger's kernels the closed form is as near to the replay as with
     const std::string spec = specs.draw();
     INFO(spec);
     const Job job = test::job_from(spec);
-    const double distance = distance_of(job);
-    CHECK(distance <= distance_of(without_liger(job)) + 0.0015);
+    const double distance = test::distance_of(job);
+    CHECK(distance <= test::distance_of(without_liger(job)) + 0.0015);
     if (distance <= 0.001) ++close;
   }
   CHECK(close >= kJobs * 9 / 10);
@@ -159,8 +142,8 @@ TEST_CASE(
     INFO(spec);
     const Job job = test::job_from(spec);
     const Job own = without_liger(job);
-    const FlopsEstimate with = count_flops(memory_of_step(job).graph, job);
-    const FlopsEstimate without = count_flops(memory_of_step(own).graph, own);
+    const FlopsEstimate with = count_flops(test::steps_of(job).graph, job);
+    const FlopsEstimate without = count_flops(test::steps_of(own).graph, own);
     CHECK(with.forward.value() + with.backward.value() ==
           without.forward.value() + without.backward.value());
     CHECK(with.forward.value() >= without.forward.value());
@@ -171,7 +154,7 @@ TEST_CASE("the output head is multiplied part by part, each as large as a power 
   // 1000 tokens, a vocabulary of 19.6 hidden states: parts of at least 50 tokens, so of 64.
   const Job job = test::job_from(
       llama("", "precision: bf16, implementation: {name: transformers, liger: true}"));
-  const StepMemory step = memory_of_step(job);
+  const StepMemory step = test::steps_of(job);
   const StepWork work = work_of(step.graph, job);
   std::vector<MatmulShape> products;
   for (const OpWork& op : work.ops) {
