@@ -43,7 +43,6 @@ class FusedLoss {
  public:
   FusedLoss(BlockBuilder& block, const DecoderContext& context, TensorId hidden)
       : block_(block),
-        context_(context),
         dims_(context.dims),
         chunks_(chunks_of(context)),
         hidden_(hidden),
@@ -350,7 +349,6 @@ class FusedLoss {
   }
 
   BlockBuilder& block_;
-  const DecoderContext& context_;
   const Dimensions& dims_;
   Chunks chunks_;
   TensorId hidden_;
