@@ -12,7 +12,7 @@ function(memest_embed_configs output)
   string(REPLACE ";" "\n" config_list "${configs}")
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/configs.txt CONTENT "${config_list}\n")
 
-  set(reader ${PROJECT_SOURCE_DIR}/src/reader)
+  set(reader ${PROJECT_SOURCE_DIR}/src/reader/text)
   add_executable(
     memest_embed ${PROJECT_SOURCE_DIR}/cmake/embed_configs.cpp ${reader}/json.cpp ${reader}/text.cpp ${reader}/value.cpp
                  ${reader}/yaml.cpp

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reader/embedded_trees.hpp"
-#include "reader/value.hpp"
+#include "reader/text/embedded_trees.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 namespace {
@@ -134,7 +134,7 @@ void embed(const std::string& folder, const std::string& list, const std::string
     nodes.add_tree(parse(folder + "/" + path, text));
   }
   std::ofstream out(output, std::ios::binary);
-  out << "#include <array>\n\n#include \"reader/embedded_trees.hpp\"\n\nnamespace memest {\n"
+  out << "#include <array>\n\n#include \"reader/text/embedded_trees.hpp\"\n\nnamespace memest {\n"
       << "namespace {\n\nusing K = ValueKind;\nusing std::string_view_literals::operator\"\"sv;\n\n"
       << "constexpr std::array<EmbeddedFile, " << count << "> kConfigs{{\n"
       << files << "}};\n\n"

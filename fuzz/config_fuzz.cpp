@@ -10,8 +10,8 @@
 
 #include "memest/report/diagnostics.hpp"
 #include "memest/units/int128.hpp"
-#include "reader/hf_config.hpp"
-#include "reader/value.hpp"
+#include "reader/hf/hf_config.hpp"
+#include "reader/text/value.hpp"
 
 namespace {
 

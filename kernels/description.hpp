@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/fill_kind.hpp"
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest::kernels {

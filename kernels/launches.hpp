@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/call.hpp"
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest::kernels {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest::kernels {
 

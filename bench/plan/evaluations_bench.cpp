@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "../../src/plan/group_search.hpp"
 #include "llama_70b.hpp"
+#include "plan/layouts/group_search.hpp"
 
 namespace memest {
 namespace {

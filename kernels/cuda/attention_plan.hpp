@@ -5,7 +5,7 @@
 #include <cudnn_frontend.h>
 
 #include "kernels/call.hpp"
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest::kernels {

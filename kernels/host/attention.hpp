@@ -2,7 +2,7 @@
 // one of them sees, so that scores stay in a cache.
 #pragma once
 
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest::kernels {
 

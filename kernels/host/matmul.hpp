@@ -1,7 +1,7 @@
 // Matrix products on the host, by Eigen on one thread in fp32.
 #pragma once
 
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest::kernels {
 

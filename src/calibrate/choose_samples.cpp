@@ -1,4 +1,4 @@
-#include "choose_samples.hpp"
+#include "calibrate/choose_samples.hpp"
 
 #include <algorithm>
 #include <limits>

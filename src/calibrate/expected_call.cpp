@@ -3,9 +3,9 @@
 #include <optional>
 #include <variant>
 
+#include "calibrate/sweep_shapes.hpp"
 #include "memest/kernels/traffic.hpp"
 #include "memest/time/kernel_law.hpp"
-#include "sweep_shapes.hpp"
 
 namespace memest {
 namespace {

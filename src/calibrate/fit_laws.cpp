@@ -1,11 +1,11 @@
-#include "fit_laws.hpp"
+#include "calibrate/fit_laws.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
 
-#include "memest/spec/law_parameters.hpp"
+#include "memest/spec/gpu/law_parameters.hpp"
 #include "memest/time/kernel_law.hpp"
 
 namespace memest {

@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "choose_samples.hpp"
-#include "least_squares.hpp"
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/kernel_shape.hpp"
+#include "calibrate/choose_samples.hpp"
+#include "calibrate/least_squares.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest {
 

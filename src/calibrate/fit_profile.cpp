@@ -11,10 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "choose_samples.hpp"
-#include "fit_laws.hpp"
-#include "least_squares.hpp"
-#include "memest/spec/margin.hpp"
+#include "calibrate/choose_samples.hpp"
+#include "calibrate/fit_laws.hpp"
+#include "calibrate/least_squares.hpp"
+#include "memest/spec/gpu/margin.hpp"
 #include "memest/time/kernel_law.hpp"
 
 namespace memest {
@@ -158,7 +158,8 @@ class ProfileFitter {
       const auto machine = machine_for(group.calls.front().shape);
       if (!machine) continue;
       fits.push_back({kind, {}, {}, settings_.provenance});
-      const std::size_t share = share_of<Shape>(groups, runs_in_steps(kind), settings_.most_samples);
+      const std::size_t share =
+          share_of<Shape>(groups, runs_in_steps(kind), settings_.most_samples);
       const std::size_t most = without_held_out(group.calls.size(), settings_.judge);
       fit_one(fits.back(), group, *machine, std::min(share, most));
     }

@@ -1,4 +1,4 @@
-#include "least_squares.hpp"
+#include "calibrate/least_squares.hpp"
 
 #include <Eigen/Core>
 #include <algorithm>

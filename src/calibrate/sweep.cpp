@@ -8,8 +8,8 @@
 #include <utility>
 #include <variant>
 
-#include "memest/spec/gpu_profile.hpp"
-#include "sweep_shapes.hpp"
+#include "calibrate/sweep_shapes.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
 
 namespace memest {
 namespace {

@@ -1,4 +1,4 @@
-#include "sweep_shapes.hpp"
+#include "calibrate/sweep_shapes.hpp"
 
 #include <algorithm>
 #include <array>

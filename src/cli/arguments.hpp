@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "memest/plan/objective.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/sample.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "arguments.hpp"
-#include "exit_code.hpp"
+#include "cli/arguments.hpp"
+#include "cli/exit_code.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/report/render_options.hpp"
 

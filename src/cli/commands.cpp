@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "command.hpp"
+#include "cli/command.hpp"
 
 namespace memest {
 namespace {

@@ -1,4 +1,4 @@
-#include "flags.hpp"
+#include "cli/flags.hpp"
 
 #include <algorithm>
 #include <array>

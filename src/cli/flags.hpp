@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "command.hpp"
+#include "cli/command.hpp"
 
 namespace memest {
 

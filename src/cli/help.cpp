@@ -1,7 +1,7 @@
 #include <string>
 #include <string_view>
 
-#include "flags.hpp"
+#include "cli/flags.hpp"
 #include "memest/report/display.hpp"
 
 namespace memest {

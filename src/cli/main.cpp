@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "command.hpp"
-#include "flags.hpp"
+#include "cli/command.hpp"
+#include "cli/flags.hpp"
+#include "cli/overwritten.hpp"
+#include "cli/terminal.hpp"
+#include "cli/write.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/units/int128.hpp"
-#include "overwritten.hpp"
-#include "terminal.hpp"
-#include "write.hpp"
 
 namespace memest {
 namespace {

@@ -1,4 +1,4 @@
-#include "overwritten.hpp"
+#include "cli/overwritten.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/spec.hpp"
 #include "memest/reader/named_files.hpp"
-#include "spec.hpp"
 
 namespace memest {
 namespace {

@@ -1,7 +1,7 @@
 // Files that an answer would be written over although the question reads them.
 #pragma once
 
-#include "command.hpp"
+#include "cli/command.hpp"
 
 namespace memest {
 

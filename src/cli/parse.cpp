@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "flags.hpp"
+#include "cli/flags.hpp"
 #include "memest/units/text.hpp"
 
 namespace memest {

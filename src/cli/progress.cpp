@@ -1,4 +1,4 @@
-#include "progress.hpp"
+#include "cli/progress.hpp"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cli/terminal.hpp"
 #include "memest/report/display.hpp"
-#include "terminal.hpp"
 
 namespace memest {
 namespace {

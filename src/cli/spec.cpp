@@ -1,4 +1,4 @@
-#include "spec.hpp"
+#include "cli/spec.hpp"
 
 #include <utility>
 

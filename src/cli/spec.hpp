@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "command.hpp"
+#include "cli/command.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/report/report.hpp"

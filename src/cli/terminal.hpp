@@ -1,7 +1,7 @@
 // What stands at the other end of a stream, as the environment and the terminal tell.
 #pragma once
 
-#include "arguments.hpp"
+#include "cli/arguments.hpp"
 #include "memest/report/render_options.hpp"
 
 namespace memest {

@@ -1,4 +1,4 @@
-#include "write.hpp"
+#include "cli/write.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

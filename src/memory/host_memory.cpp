@@ -7,12 +7,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "deepspeed_terms.hpp"
-#include "flat_partitions.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
-#include "model_states.hpp"
+#include "memory/states/flat_partitions.hpp"
+#include "memory/states/model_states.hpp"
 
 namespace memest {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "allocator/traced_device.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/units/text.hpp"
+#include "memory/allocator/traced_device.hpp"
 
 namespace memest {
 namespace {

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <variant>
 
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
 #include "memest/spec/model.hpp"
-#include "memest/spec/parallelism.hpp"
+#include "memest/spec/parallel/parallelism.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {

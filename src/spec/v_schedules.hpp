@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 
 namespace memest {
 

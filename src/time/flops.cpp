@@ -5,9 +5,9 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/time/work.hpp"
-#include "recomputation.hpp"
+#include "time/recomputation.hpp"
 
 namespace memest {
 namespace {

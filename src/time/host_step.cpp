@@ -1,4 +1,4 @@
-#include "host_step.hpp"
+#include "time/host_step.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
-#include "optimizer_products.hpp"
+#include "time/optimizer_products.hpp"
 
 namespace memest {
 namespace {

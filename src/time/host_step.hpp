@@ -3,10 +3,10 @@
 
 #include <optional>
 
-#include "collectives.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/time/gpu_laws.hpp"
 #include "memest/time/priced_model.hpp"
+#include "time/laws/collectives.hpp"
 
 namespace memest {
 

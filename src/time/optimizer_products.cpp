@@ -1,4 +1,4 @@
-#include "optimizer_products.hpp"
+#include "time/optimizer_products.hpp"
 
 #include <algorithm>
 #include <array>

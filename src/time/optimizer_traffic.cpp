@@ -1,4 +1,4 @@
-#include "optimizer_traffic.hpp"
+#include "time/optimizer_traffic.hpp"
 
 #include <array>
 #include <string_view>

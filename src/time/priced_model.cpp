@@ -7,12 +7,12 @@
 #include <utility>
 #include <variant>
 
-#include "collectives.hpp"
-#include "host_step.hpp"
-#include "memest/spec/sharding.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/time/kernel_law.hpp"
-#include "recomputation.hpp"
-#include "step_share.hpp"
+#include "time/host_step.hpp"
+#include "time/laws/collectives.hpp"
+#include "time/recomputation.hpp"
+#include "time/step_share.hpp"
 
 namespace memest {
 namespace {

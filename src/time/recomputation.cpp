@@ -1,4 +1,4 @@
-#include "recomputation.hpp"
+#include "time/recomputation.hpp"
 
 #include <algorithm>
 #include <variant>

@@ -1,11 +1,11 @@
-#include "step_share.hpp"
+#include "time/step_share.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
-#include "memest/spec/gpu_profile.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
 
 namespace memest {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
 #include "memest/spec/training.hpp"
 #include "memest/time/gpu_laws.hpp"
 

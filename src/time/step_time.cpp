@@ -4,11 +4,11 @@
 #include <cmath>
 #include <utility>
 
-#include "host_step.hpp"
 #include "memest/diag/expect.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
-#include "recomputation.hpp"
-#include "step_share.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "time/host_step.hpp"
+#include "time/recomputation.hpp"
+#include "time/step_share.hpp"
 
 namespace memest {
 namespace {

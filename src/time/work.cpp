@@ -4,12 +4,12 @@
 #include <array>
 #include <utility>
 
-#include "calls.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
-#include "optimizer_products.hpp"
-#include "optimizer_traffic.hpp"
-#include "recomputation.hpp"
+#include "time/laws/calls.hpp"
+#include "time/optimizer_products.hpp"
+#include "time/optimizer_traffic.hpp"
+#include "time/recomputation.hpp"
 
 namespace memest {
 namespace {

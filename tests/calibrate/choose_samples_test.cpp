@@ -1,4 +1,4 @@
-#include "../../src/calibrate/choose_samples.hpp"
+#include "calibrate/choose_samples.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-#include "../../src/calibrate/least_squares.hpp"
+#include "calibrate/least_squares.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>

@@ -14,7 +14,7 @@
 
 #include "lawful_backend.hpp"
 #include "memest/kernels/traffic.hpp"
-#include "memest/spec/gpu_profile.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
 
 namespace memest {
 namespace {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# sizes.sh TREE: the ceilings: a public header 250 lines, a source 400, a kernel file 250, a function 60. A function is known by
-# the layout that .clang-format gives it: it opens with a line that ends in `{`, after a parenthesis, and closes with a `}` at the
-# indentation of its first line.
+# sizes.sh TREE: the ceilings: a public header 250 lines, a source 400, a kernel file 250, a function 60, a folder of src or include
+# 25 files. A function is known by the layout that .clang-format gives it: it opens with a line that ends in `{`, after a parenthesis,
+# and closes with a `}` at the indentation of its first line.
 set -euo pipefail
 cd "$1"
 
@@ -12,6 +12,11 @@ cd "$1"
       print file ": " lines " lines, the ceiling is " ceiling(file)
       bad = 1
     }
+  }
+  FNR == 1 {
+    folder = FILENAME
+    sub(/\/[^\/]*$/, "", folder)
+    if (folder ~ /^(src|include)\//) files[folder]++
   }
   FNR == 1 { close_file(); file = FILENAME; inside = 0; statement = 0 }
   { lines = FNR }
@@ -35,4 +40,11 @@ cd "$1"
     }
     inside = 0
   }
-  END { close_file(); exit bad }'
+  END {
+    close_file()
+    for (folder in files) if (files[folder] > 25) {
+      print folder ": " files[folder] " files, the ceiling is 25"
+      bad = 1
+    }
+    exit bad
+  }'

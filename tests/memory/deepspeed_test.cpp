@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "../../src/memory/flat_partitions.hpp"
 #include "jobs.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memory/states/flat_partitions.hpp"
 
 namespace memest {
 namespace {

@@ -1,5 +1,5 @@
 // How Megatron-core lays parameters into one buffer, and what a rank's optimizer steps of it.
-#include "../../src/memory/timeline/flat_buffer.hpp"
+#include "memory/states/flat_buffer.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>

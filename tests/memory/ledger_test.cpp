@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../../src/memory/moments.hpp"
 #include "jobs.hpp"
+#include "memory/moments/moments.hpp"
 
 namespace memest {
 namespace {

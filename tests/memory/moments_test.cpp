@@ -1,5 +1,5 @@
 // The rules of life on a block small enough to follow by hand: y = x + relu(x·W), bf16.
-#include "../../src/memory/moments.hpp"
+#include "memory/moments/moments.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>

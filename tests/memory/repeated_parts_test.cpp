@@ -1,6 +1,6 @@
 // A replay passes over micro-steps that change nothing any more: its answer is that of the run
 // which follows every event (course_of).
-#include "../../src/memory/timeline/repeated_parts.hpp"
+#include "memory/engine/repeated_parts.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "../../src/memory/timeline/write_timeline.hpp"
 #include "jobs.hpp"
 #include "memest/memory/step_course.hpp"
 #include "memest/memory/step_replay.hpp"
+#include "memory/programs/write_timeline.hpp"
 
 namespace memest::testing {
 namespace {

@@ -2,9 +2,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 
-#include "../../src/plan/refusal.hpp"
-#include "../../src/plan/space.hpp"
 #include "jobs.hpp"
+#include "plan/layouts/refusal.hpp"
+#include "plan/layouts/space.hpp"
 
 namespace memest::test {
 namespace {

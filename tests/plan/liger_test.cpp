@@ -8,12 +8,12 @@
 #include <string>
 #include <variant>
 
-#include "../../src/plan/space.hpp"
 #include "jobs.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/time/flops.hpp"
 #include "memest/time/work.hpp"
+#include "plan/layouts/space.hpp"
 
 namespace memest {
 namespace {

@@ -7,11 +7,11 @@
 #include <limits>
 #include <optional>
 
-#include "../../src/plan/space.hpp"
 #include "jobs.hpp"
 #include "memest/plan/alternatives.hpp"
 #include "memest/plan/largest.hpp"
 #include "memest/reader/catalog.hpp"
+#include "plan/layouts/space.hpp"
 
 namespace memest {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "jobs.hpp"
 #include "memest/plan/estimate.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 
 namespace memest {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "memest/spec/margin.hpp"
+#include "memest/spec/gpu/margin.hpp"
 
 namespace memest {
 namespace {

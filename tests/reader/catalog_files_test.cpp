@@ -1,5 +1,5 @@
 // Look-ups do not check the files that the library carries: here each is held to its keys.
-#include "memest/reader/embedded_configs.hpp"
+#include "reader/catalog/catalog_files.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "../../src/reader/catalog_files.hpp"
+#include "memest/reader/embedded_configs.hpp"
 
 namespace memest {
 namespace {

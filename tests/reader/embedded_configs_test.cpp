@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string>
 
-#include "reader/embedded_trees.hpp"
-#include "reader/source.hpp"
+#include "reader/text/embedded_trees.hpp"
+#include "reader/text/source.hpp"
 
 namespace memest {
 namespace {

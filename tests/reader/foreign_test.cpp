@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "memest/reader/read_job.hpp"
-#include "reader/check.hpp"
-#include "reader/hub_name.hpp"
+#include "reader/keys/check.hpp"
 #include "reader/keys/keys.hpp"
+#include "reader/text/hub_name.hpp"
 
 namespace memest {
 namespace {

@@ -10,8 +10,8 @@
 #include "memest/graph/parameters.hpp"
 #include "memest/reader/embedded_configs.hpp"
 #include "memest/reader/read_job.hpp"
-#include "reader/hf_config.hpp"
-#include "reader/value.hpp"
+#include "reader/hf/hf_config.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 namespace {

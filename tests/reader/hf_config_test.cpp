@@ -10,8 +10,8 @@
 
 #include "memest/diag/environment.hpp"
 #include "memest/graph/parameters.hpp"
-#include "reader/hf_config.hpp"
-#include "reader/value.hpp"
+#include "reader/hf/hf_config.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 namespace {

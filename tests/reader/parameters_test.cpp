@@ -12,8 +12,8 @@
 #include <string>
 
 #include "memest/reader/hf_config.hpp"
-#include "reader/hf_config.hpp"
-#include "reader/value.hpp"
+#include "reader/hf/hf_config.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 namespace {

@@ -7,7 +7,7 @@
 #include "memest/reader/read_job.hpp"
 #include "memest/spec/framework.hpp"
 #include "reader/keys/keys.hpp"
-#include "reader/value.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 namespace {
@@ -74,10 +74,11 @@ std::string part_of(const Implementation& implementation, std::string_view key) 
 /// Whether some framework takes `key: word` for what it says.
 bool is_understood(std::string_view key, std::string_view word) {
   for (const Framework framework : frameworks()) {
-    const std::string text = "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 128}\n"
-                             "training: {seq_len: 128, implementation: {name: " +
-                             std::string(name_of(framework)) + ", " + std::string(key) + ": '" +
-                             std::string(word) + "'}}\n";
+    const std::string text =
+        "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 128}\n"
+        "training: {seq_len: 128, implementation: {name: " +
+        std::string(name_of(framework)) + ", " + std::string(key) + ": '" + std::string(word) +
+        "'}}\n";
     const Checked<Job> job = read_job(source_of("spec.yaml", text));
     if (job.ok() && part_of(job.value().training->implementation, key) == word) return true;
   }

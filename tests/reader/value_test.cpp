@@ -1,4 +1,4 @@
-#include "reader/value.hpp"
+#include "reader/text/value.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <memory>

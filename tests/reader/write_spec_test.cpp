@@ -8,8 +8,8 @@
 
 #include "memest/graph/parameters.hpp"
 #include "memest/reader/read_job.hpp"
-#include "reader/hf_config.hpp"
-#include "reader/value.hpp"
+#include "reader/hf/hf_config.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 namespace {

@@ -1,6 +1,6 @@
 // The pickles that memory snapshots are written as, byte by byte as CPython's pickletools reads
 // protocol 2.
-#include "../../src/report/pickle.hpp"
+#include "report/timeline/pickle.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>
@@ -59,7 +59,8 @@ TEST_CASE("reals are big-endian, pairs and parts follow their values") {
   pickle.boolean(true);
   pickle.pair();
   pickle.end_list();
-  CHECK(pickle.finish() == "\x80\x02](G\x3f\xe0\x00\x00\x00\x00\x00\x00"s + "e(\x89\x88\x86"s + "e.");
+  CHECK(pickle.finish() ==
+        "\x80\x02](G\x3f\xe0\x00\x00\x00\x00\x00\x00"s + "e(\x89\x88\x86"s + "e.");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The textbook's properties of pipeline schedules (Narayanan et al. 2021, "Efficient Large-Scale
 // Language Model Training on GPU Clusters Using Megatron-LM", section 2.2).
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-#include "memest/spec/sharding.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
 
-#include "memest/spec/gpu_profile.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
 #include "memest/time/kernel_law.hpp"
 #include "small_graph.hpp"
 

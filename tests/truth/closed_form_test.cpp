@@ -13,8 +13,8 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/reader/record.hpp"
-#include "memest/spec/margin.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/gpu/margin.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 
 namespace memest {
 namespace {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/sample.hpp"
 
 namespace memest {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/sample.hpp"
 
 namespace memest {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "memest/kernels/backend.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/sample.hpp"
 
 namespace memest {
 

@@ -12,8 +12,8 @@
 #include "memest/calibrate/sweep.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/kernels/backend.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/sample.hpp"
 
 namespace memest {
 

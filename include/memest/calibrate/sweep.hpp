@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "memest/kernels/backend.hpp"
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/kernel_shape.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
+#include "memest/spec/gpu/sample.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

@@ -9,7 +9,7 @@
 #include "memest/graph/graph.hpp"
 #include "memest/spec/inference.hpp"
 #include "memest/spec/model.hpp"
-#include "memest/spec/parallelism.hpp"
+#include "memest/spec/parallel/parallelism.hpp"
 
 namespace memest {
 

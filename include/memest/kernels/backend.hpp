@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "memest/spec/kernel_shape.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
+#include "memest/spec/gpu/sample.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "memest/kernels/backend.hpp"
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
 
 namespace memest {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

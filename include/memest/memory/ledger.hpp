@@ -12,8 +12,8 @@
 #include "memest/graph/graph.hpp"
 #include "memest/memory/graph_moments.hpp"
 #include "memest/memory/size_polynomial.hpp"
+#include "memest/spec/gpu/margin.hpp"
 #include "memest/spec/job.hpp"
-#include "memest/spec/margin.hpp"
 #include "memest/symbolic/expr.hpp"
 
 namespace memest {

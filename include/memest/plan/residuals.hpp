@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "memest/plan/validation.hpp"
-#include "memest/spec/margin.hpp"
+#include "memest/spec/gpu/margin.hpp"
 
 namespace memest {
 

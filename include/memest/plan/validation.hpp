@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "memest/plan/estimate.hpp"
-#include "memest/spec/accuracy.hpp"
+#include "memest/spec/gpu/accuracy.hpp"
 #include "memest/spec/job.hpp"
 #include "memest/spec/observables.hpp"
 

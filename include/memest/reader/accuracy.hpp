@@ -5,7 +5,7 @@
 #include <string>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/spec/accuracy.hpp"
+#include "memest/spec/gpu/accuracy.hpp"
 
 namespace memest {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/spec/ceiling.hpp"
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/margin.hpp"
+#include "memest/spec/gpu/ceiling.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/margin.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"
 

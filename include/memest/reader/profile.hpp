@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/spec/gpu_profile.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
 
 namespace memest {
 

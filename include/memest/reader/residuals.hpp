@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "memest/spec/margin.hpp"
+#include "memest/spec/gpu/margin.hpp"
 
 namespace memest {
 

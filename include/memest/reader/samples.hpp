@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "memest/diag/diagnostic.hpp"
-#include "memest/spec/sample.hpp"
+#include "memest/spec/gpu/sample.hpp"
 
 namespace memest {
 

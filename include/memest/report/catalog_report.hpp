@@ -9,7 +9,7 @@
 
 #include "memest/graph/graph.hpp"
 #include "memest/report/report.hpp"
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"

@@ -7,7 +7,7 @@
 
 #include "memest/kernels/selftest.hpp"
 #include "memest/report/report.hpp"
-#include "memest/spec/ceiling.hpp"
+#include "memest/spec/gpu/ceiling.hpp"
 
 namespace memest {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "memest/spec/implementation.hpp"
-#include "memest/spec/parallelism.hpp"
+#include "memest/spec/parallel/parallelism.hpp"
 
 namespace memest {
 

@@ -6,13 +6,13 @@
 #include <string>
 
 #include "memest/spec/allocator.hpp"
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/margin.hpp"
 #include "memest/spec/inference.hpp"
-#include "memest/spec/margin.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/network.hpp"
-#include "memest/spec/parallelism.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/parallelism.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/spec/training.hpp"
 
 namespace memest {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "memest/spec/gpu.hpp"
+#include "memest/spec/gpu/gpu.hpp"
 
 namespace memest {
 

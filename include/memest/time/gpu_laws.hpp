@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/kernel_shape.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 
 namespace memest {
 

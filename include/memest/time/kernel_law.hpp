@@ -3,10 +3,10 @@
 
 #include <optional>
 
-#include "memest/spec/gpu.hpp"
-#include "memest/spec/gpu_profile.hpp"
-#include "memest/spec/kernel_shape.hpp"
-#include "memest/spec/time_law.hpp"
+#include "memest/spec/gpu/gpu.hpp"
+#include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
+#include "memest/spec/gpu/time_law.hpp"
 
 namespace memest {
 

@@ -9,7 +9,7 @@
 
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/job.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/time/prices.hpp"
 
 namespace memest {

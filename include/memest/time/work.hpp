@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
+#include "memest/spec/gpu/kernel_shape.hpp"
 #include "memest/spec/job.hpp"
-#include "memest/spec/kernel_shape.hpp"
 
 namespace memest {
 

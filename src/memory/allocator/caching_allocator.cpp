@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "free_blocks.hpp"
 #include "memest/diag/expect.hpp"
+#include "memory/allocator/free_blocks.hpp"
 
 namespace memest {
 namespace {

@@ -2,8 +2,8 @@
 // by page as the pool grows, and unmapped where whole pages are free.
 #include <algorithm>
 
-#include "free_blocks.hpp"
 #include "memest/diag/expect.hpp"
+#include "memory/allocator/free_blocks.hpp"
 
 namespace memest {
 

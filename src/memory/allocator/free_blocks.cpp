@@ -1,4 +1,4 @@
-#include "free_blocks.hpp"
+#include "memory/allocator/free_blocks.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "block.hpp"
+#include "memory/allocator/block.hpp"
 
 namespace memest {
 

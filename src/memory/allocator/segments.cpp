@@ -1,7 +1,7 @@
 // Where a block comes from: the pool, a new segment, or what others give back for it.
 #include <algorithm>
 
-#include "free_blocks.hpp"
+#include "memory/allocator/free_blocks.hpp"
 
 namespace memest {
 namespace {
@@ -100,8 +100,7 @@ void CachingAllocator::release_cached() {
 bool CachingAllocator::release_oversize(StreamPool& pool, std::int64_t size) {
   if (!settings_.max_split_size || settings_.expandable_segments) return false;
   const std::int64_t wanted = std::max(size, max_split_size_);
-  if (const Index enough = pool.free.first_of_at_least(blocks_, wanted);
-      enough != kNoBlock) {
+  if (const Index enough = pool.free.first_of_at_least(blocks_, wanted); enough != kNoBlock) {
     release_segment(enough);
     return true;
   }

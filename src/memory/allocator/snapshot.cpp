@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "free_blocks.hpp"
+#include "memory/allocator/free_blocks.hpp"
 
 namespace memest {
 namespace {

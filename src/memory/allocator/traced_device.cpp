@@ -1,4 +1,4 @@
-#include "traced_device.hpp"
+#include "memory/allocator/traced_device.hpp"
 
 #include <algorithm>
 #include <array>

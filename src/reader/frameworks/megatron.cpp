@@ -1,12 +1,12 @@
-#include "megatron.hpp"
+#include "reader/frameworks/megatron.hpp"
 
 #include <array>
 #include <string>
 #include <string_view>
 #include <variant>
 
-#include "../scalar.hpp"
-#include "rules.hpp"
+#include "reader/frameworks/rules.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {

@@ -1,11 +1,11 @@
-#include "rules.hpp"
+#include "reader/frameworks/rules.hpp"
 
 #include <array>
 #include <variant>
 
-#include "../scalar.hpp"
 #include "memest/spec/framework.hpp"
-#include "memest/spec/pipeline_schedule.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {

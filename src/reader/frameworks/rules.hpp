@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
-#include "../value.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/job.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 

@@ -1,10 +1,10 @@
-#include "torchtitan.hpp"
+#include "reader/frameworks/torchtitan.hpp"
 
 #include <array>
 #include <variant>
 
-#include "memest/spec/pipeline_schedule.hpp"
-#include "rules.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "reader/frameworks/rules.hpp"
 
 namespace memest {
 namespace {

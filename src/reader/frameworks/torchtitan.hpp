@@ -1,9 +1,9 @@
 // What torchtitan asks of a job, and what of it memest has.
 #pragma once
 
-#include "../value.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/spec/job.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest {
 

@@ -1,4 +1,4 @@
-#include "config_reader.hpp"
+#include "reader/hf/config_reader.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -11,8 +11,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "../value.hpp"
 #include "memest/diag/diagnostic.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest::hf {
 

@@ -1,4 +1,4 @@
-#include "decoder_config.hpp"
+#include "reader/hf/decoder_config.hpp"
 
 #include <algorithm>
 #include <array>

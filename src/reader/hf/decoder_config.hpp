@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config_reader.hpp"
 #include "memest/spec/decoder.hpp"
+#include "reader/hf/config_reader.hpp"
 
 namespace memest::hf {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <string_view>
 
-#include "config_reader.hpp"
 #include "memest/spec/model.hpp"
+#include "reader/hf/config_reader.hpp"
 
 namespace memest::hf {
 

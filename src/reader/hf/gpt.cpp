@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "decoder_config.hpp"
-#include "families.hpp"
+#include "reader/hf/decoder_config.hpp"
+#include "reader/hf/families.hpp"
 
 namespace memest::hf {
 namespace {

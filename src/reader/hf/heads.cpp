@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "decoder_config.hpp"
+#include "reader/hf/decoder_config.hpp"
 
 namespace memest::hf {
 namespace {

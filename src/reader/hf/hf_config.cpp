@@ -1,14 +1,14 @@
-#include "../hf_config.hpp"
+#include "reader/hf/hf_config.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "../scalar.hpp"
-#include "../source.hpp"
-#include "families.hpp"
-#include "text_part.hpp"
-#include "used_keys.hpp"
+#include "reader/hf/families.hpp"
+#include "reader/hf/text_part.hpp"
+#include "reader/hf/used_keys.hpp"
+#include "reader/text/scalar.hpp"
+#include "reader/text/source.hpp"
 
 namespace memest {
 namespace {

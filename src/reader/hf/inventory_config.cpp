@@ -1,9 +1,9 @@
-#include "inventory_config.hpp"
+#include "reader/hf/inventory_config.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "decoder_config.hpp"
+#include "reader/hf/decoder_config.hpp"
 
 namespace memest::hf {
 

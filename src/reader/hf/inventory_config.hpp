@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "config_reader.hpp"
-#include "families.hpp"
 #include "memest/spec/inventory.hpp"
+#include "reader/hf/config_reader.hpp"
+#include "reader/hf/families.hpp"
 
 namespace memest::hf {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <string>
 
-#include "decoder_config.hpp"
-#include "families.hpp"
+#include "reader/hf/decoder_config.hpp"
+#include "reader/hf/families.hpp"
 
 namespace memest::hf {
 namespace {

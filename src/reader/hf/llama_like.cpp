@@ -1,4 +1,4 @@
-#include "llama_like.hpp"
+#include "reader/hf/llama_like.hpp"
 
 #include <algorithm>
 #include <string>

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "decoder_config.hpp"
+#include "reader/hf/decoder_config.hpp"
 
 namespace memest::hf {
 

@@ -1,8 +1,8 @@
 // transformers 5.17, models/*/configuration_*.py (defaults) and modeling_*.py (structure).
 #include <array>
 
-#include "families.hpp"
-#include "llama_like.hpp"
+#include "reader/hf/families.hpp"
+#include "reader/hf/llama_like.hpp"
 
 namespace memest::hf {
 namespace {

@@ -2,8 +2,8 @@
 #include <array>
 #include <utility>
 
-#include "decoder_config.hpp"
-#include "inventory_config.hpp"
+#include "reader/hf/decoder_config.hpp"
+#include "reader/hf/inventory_config.hpp"
 
 namespace memest::hf {
 namespace {

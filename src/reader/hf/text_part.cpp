@@ -1,9 +1,9 @@
-#include "text_part.hpp"
+#include "reader/hf/text_part.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "families.hpp"
+#include "reader/hf/families.hpp"
 
 namespace memest::hf {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "../value.hpp"
+#include "reader/text/value.hpp"
 
 namespace memest::hf {
 

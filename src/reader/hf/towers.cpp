@@ -3,9 +3,9 @@
 #include <array>
 #include <utility>
 
-#include "decoder_config.hpp"
-#include "inventory_config.hpp"
-#include "llama_like.hpp"
+#include "reader/hf/decoder_config.hpp"
+#include "reader/hf/inventory_config.hpp"
+#include "reader/hf/llama_like.hpp"
 
 namespace memest::hf {
 namespace {

@@ -1,10 +1,10 @@
-#include "used_keys.hpp"
+#include "reader/hf/used_keys.hpp"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "../text.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest::hf {
 namespace {

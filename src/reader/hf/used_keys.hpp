@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "config_reader.hpp"
+#include "reader/hf/config_reader.hpp"
 
 namespace memest::hf {
 

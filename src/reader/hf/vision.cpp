@@ -3,9 +3,9 @@
 #include <array>
 #include <utility>
 
-#include "decoder_config.hpp"
-#include "inventory_config.hpp"
 #include "memest/units/int128.hpp"
+#include "reader/hf/decoder_config.hpp"
+#include "reader/hf/inventory_config.hpp"
 
 namespace memest::hf {
 namespace {

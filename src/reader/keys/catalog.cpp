@@ -1,5 +1,5 @@
 // The keys of the files in configs/gpus, configs/recipes, configs/optimizers and configs/prices.
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

@@ -1,5 +1,5 @@
 // The keys of `parallelism`, `hardware`, `budget` and `allocator`.
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

@@ -1,10 +1,10 @@
-#include "foreign.hpp"
+#include "reader/keys/foreign.hpp"
 
 #include <algorithm>
 #include <span>
 #include <string>
 
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

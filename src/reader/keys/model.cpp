@@ -1,5 +1,5 @@
 // The keys of `model`.
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

@@ -2,8 +2,8 @@
 #include <array>
 #include <cstddef>
 
-#include "keys.hpp"
-#include "memest/spec/law_parameters.hpp"
+#include "memest/spec/gpu/law_parameters.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {
@@ -73,7 +73,7 @@ constexpr Key kResidualKeys[] = {
 };
 
 constexpr Word kTags[] = {{"measured"}, {"public"}, {"datasheet"}};
-constexpr Word kOperands[] = {{"fp32"}, {"tf32"},         {"fp16"},      {"bf16"},
+constexpr Word kOperands[] = {{"fp32"}, {"tf32"},         {"fp16"},       {"bf16"},
                               {"fp8"},  {"fp8_block128"}, {"fp8_static"}, {"nvfp4"}};
 constexpr Word kTypes[] = {{"fp32"}, {"fp16"}, {"bf16"}, {"fp8"}};
 constexpr Word kPasses[] = {{"forward"}, {"backward"}};

@@ -1,7 +1,7 @@
 // The keys of a recorded run, and of the lines that predictions of such runs are held to.
 #include <limits>
 
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

@@ -1,5 +1,5 @@
 // The keys of a spec file, and those of `inference`.
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

@@ -1,5 +1,5 @@
 // The keys of `training`.
-#include "keys.hpp"
+#include "reader/keys/keys.hpp"
 
 namespace memest {
 namespace {

@@ -1,0 +1,106 @@
+// Pipeline schedules as data: which layers a rank holds, and in which order it runs the forwards
+// and backwards of a step's micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memest/spec/parallel/parallelism.hpp"
+
+namespace memest {
+
+/// One rank of a pipeline.
+struct PipelinePlace {
+  std::int64_t ranks = 1;   ///< p
+  std::int64_t rank = 0;    ///< from 0 on
+  std::int64_t chunks = 1;  ///< v: stages a rank holds
+  bool v_shaped = false;    ///< two of them, the second on the way back through the ranks
+};
+/// The rank's place in a job's pipeline.
+PipelinePlace place_of(const Parallelism& parallelism, std::int64_t rank);
+/// Which of the model's stages a rank's chunk is, from 0 on: c·p + r; of a V 2·p - 1 - r.
+std::int64_t stage_index(const PipelinePlace& place, std::int64_t chunk);
+
+/// Layers [first, first + count) of the model.
+struct LayerSpan {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const LayerSpan&, const LayerSpan&) = default;
+};
+
+/// How a model's layers are cut into stages: as evenly as they can be, the first stages one more.
+struct StageSplit {
+  std::int64_t layers = 0;
+  std::int64_t ends = 0;   ///< layers that the embedding counts for, and the head as well
+  std::int64_t first = 0;  ///< of the first stage; 0: as the others
+  std::int64_t last = 0;   ///< of the last stage; 0: as the others
+};
+/// Stage `index` of `stages`, of which every one has a layer or an end of the model.
+LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages);
+
+/// The stages of a rank, by chunk.
+std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place);
+
+/// What of a backward runs: a zero-bubble schedule has it in two, the second at any later time.
+enum class BackwardPart : std::uint8_t { whole, inputs, weights };
+
+struct PipelineAction {
+  bool forward = true;
+  std::int64_t micro_batch = 0;  ///< from 0 on
+  std::int64_t chunk = 0;
+  BackwardPart part = BackwardPart::whole;  ///< of a backward
+
+  friend bool operator==(const PipelineAction&, const PipelineAction&) = default;
+};
+
+/// Whether a schedule runs backwards in two parts.
+bool splits_backwards(Schedule schedule);
+/// Whether a schedule is one of several stages a rank.
+bool has_chunks(Schedule schedule);
+/// Whether it lays two of them out as a V: the rank of the last stage has the first one too.
+bool is_v_shaped(Schedule schedule);
+
+/// What a rank runs before its first backward.
+std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches);
+
+/// What `place` runs in a step, in order (Megatron-core's schedules.py). Interleaved: the number of
+/// micro-batches is a multiple of the ranks. Zero-bubble: ZB-H1, which keeps as many micro-batches
+/// in flight as 1F1B (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.1), and with
+/// several chunks PyTorch's ScheduleInterleavedZeroBubble. V-shaped: its ScheduleZBVZeroBubble, and
+/// ScheduleDualPipeV, which takes as many micro-batches as there are stages or more.
+std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& place,
+                                       std::int64_t micro_batches);
+
+/// The most micro-steps whose backward is not done, of all chunks.
+std::int64_t most_in_flight(const std::vector<PipelineAction>& actions);
+/// The same of what actions_of() answers, in closed form.
+std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
+                            std::int64_t micro_batches);
+
+/// Seconds of one micro-batch in a stage, with what the stage then sends on.
+struct StageSeconds {
+  double forward = 0;
+  double backward = 0;  ///< whole
+  double weights = 0;   ///< of the backward the part that makes the weights' gradients
+};
+
+/// A step of a whole pipeline.
+struct PipelineStep {
+  Schedule schedule = Schedule::one_f_one_b;
+  std::int64_t ranks = 1;
+  std::int64_t chunks = 1;
+  std::int64_t micro_batches = 1;
+};
+
+/// How long the forwards and backwards take until the last has ended, by running the schedule:
+/// `stages` in order of the layers, ranks · chunks of them.
+double makespan(const PipelineStep& step, std::span<const StageSeconds> stages);
+
+/// The same in closed form, without a list of actions. Exact where all stages are equal, and for
+/// GPipe and 1F1B with any first and last stage around equal ones; interleaved stages that differ
+/// add up to 5 %. V-shaped schedules have none, and are run.
+double closed_makespan(const PipelineStep& step, std::span<const StageSeconds> stages);
+
+}  // namespace memest

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "cli/command.hpp"
+#include "cli/progress.hpp"
+#include "cli/spec.hpp"
+#include "memest/plan/alternatives.hpp"
+#include "memest/plan/implementations.hpp"
+#include "memest/plan/largest.hpp"
+#include "memest/plan/search.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/reader/read_choices.hpp"
+#include "memest/report/largest_report.hpp"
+#include "memest/report/plan_report.hpp"
+
+namespace memest {
+namespace {
+
+/// `--gpu all` is the whole catalog even where the spec names a GPU.
+constexpr const char* kAllGpus = "all";
+
+/// The GPUs of one node where nobody says how many.
+const std::vector<std::int64_t> kUsualCounts = {1, 2, 4, 8};
+
+/// Those of --gpu, else the spec's own, else the catalog.
+Checked<std::vector<GpuSpec>> gpus_to_consider(const Arguments& arguments, const Job& job) {
+  const std::vector<std::string>& names = arguments.gpus;
+  if (std::find(names.begin(), names.end(), kAllGpus) != names.end()) return all_gpus();
+  if (names.empty() && job.hardware.assumed) return all_gpus();
+  if (names.empty()) return std::vector<GpuSpec>{job.hardware.gpu};
+  std::vector<GpuSpec> gpus;
+  Diagnostics errors;
+  for (const std::string& name : names) {
+    Checked<GpuSpec> gpu = find_gpu(name);
+    if (gpu.ok()) {
+      gpus.push_back(std::move(gpu).value());
+    } else {
+      errors.insert(errors.end(), gpu.diagnostics().begin(), gpu.diagnostics().end());
+    }
+  }
+  if (!errors.empty()) return errors;
+  return gpus;
+}
+
+std::vector<std::int64_t> counts_to_consider(const Arguments& arguments, const Job& job) {
+  if (!arguments.counts.empty()) return arguments.counts;
+  if (job.hardware.count > 1) return {job.hardware.count};
+  return kUsualCounts;
+}
+
+/// Rows that people read are replayed; of the other formats all rows.
+void choose_replays(const Arguments& arguments, PlanRequest& request) {
+  const bool read_by_people =
+      arguments.format == Format::text || arguments.format == Format::markdown;
+  request.finalists = read_by_people ? kShownPlans : request.gpus.size() * request.counts.size();
+  request.misses = read_by_people ? kShownRefusals : request.finalists;
+  request.front = arguments.front;
+}
+
+/// How far a long search is. Threads report steps; few of those are shown.
+class SearchProgress {
+ public:
+  SearchProgress(const Arguments& arguments, const Surroundings& surroundings)
+      : line_(surroundings.err, arguments.quiet) {}
+
+  void operator()(PlanStep step) {
+    const std::scoped_lock lock(mutex_);
+    ++(step == PlanStep::layout ? layouts_ : replays_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    constexpr std::chrono::milliseconds kPause{200};
+    next_ = now + kPause;
+    line_.show(layouts_, "layouts tried, " + std::to_string(replays_) + " candidates replayed");
+  }
+
+ private:
+  ProgressLine line_;
+  std::mutex mutex_;
+  std::size_t layouts_ = 0;
+  std::size_t replays_ = 0;
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(1);  // short work shows nothing
+};
+
+std::size_t threads_of(const Arguments& arguments) {
+  if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+/// Of the first implementation that takes the spec; one does.
+const Job& first_job(const std::vector<ImplementationChoice>& choices) {
+  const auto first = std::ranges::find_if(
+      choices, [](const ImplementationChoice& choice) { return choice.job.has_value(); });
+  return *first->job;
+}
+
+ExitCode code_of(const PlanAnswer& answer) {
+  if (std::holds_alternative<Unavailable>(answer.unavailable)) return ExitCode::not_known;
+  return answer.best.empty() ? ExitCode::no : ExitCode::yes;
+}
+
+ExitCode code_of(const std::vector<Largest>& answers) {
+  const auto fits = [](const Largest& one) { return one.value > 0; };
+  if (std::ranges::any_of(answers, fits)) return ExitCode::yes;
+  const auto is_unknown = [](const Largest& one) {
+    return std::holds_alternative<Unavailable>(one.plan);
+  };
+  return std::ranges::all_of(answers, is_unknown) ? ExitCode::not_known : ExitCode::no;
+}
+
+}  // namespace
+
+Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
+  const auto choices =
+      read_choices(request_of(arguments, arguments.words), arguments.implementations);
+  if (!choices.ok()) return refused(choices.diagnostics());
+  const Job& job = first_job(choices.value());
+  Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job);
+  if (!gpus.ok()) return refused(gpus.diagnostics());
+  PlanRequest request{.job = job,
+                      .gpus = std::move(gpus).value(),
+                      .counts = counts_to_consider(arguments, job),
+                      .prices = all_prices(),
+                      .objective = arguments.objective,
+                      .threads = threads_of(arguments)};
+  choose_replays(arguments, request);
+  SearchProgress progress(arguments, surroundings);
+  request.on_step = [&progress](PlanStep step) { progress(step); };
+  if (arguments.tokens) request.goal = {*arguments.tokens, arguments.within};
+  Arguments chosen = arguments;  // the next command names the GPU that was found
+  chosen.gpus.clear();
+  chosen.counts.clear();
+  const Question question = question_of(chosen, arguments.words, surroundings);
+  if (arguments.largest) {
+    const std::vector<Largest> largest = find_largest(request, *arguments.largest);
+    const Report report = report_largest(request, *arguments.largest, largest, question);
+    return {code_of(largest), formatted(report, arguments.format, surroundings.out),
+            choices.diagnostics()};
+  }
+  const ComparedPlans plans = compare_implementations(request, choices.value());
+  const PlanAnswer& answer = plans.answer;
+  PlanView view{.front = arguments.front, .choices = choices.value(), .compared = plans.compared};
+  if (!answer.best.empty()) {
+    view.winner = answer.best.front().choice;
+    request.job = *choices.value()[view.winner].job;
+  }
+  if (arguments.explain_choice && !answer.best.empty()) {
+    view.alternatives = alternatives_to(request, answer.best.front());
+  }
+  const Report report = report_plan(request, answer, question, view);
+  return {code_of(answer), formatted(report, arguments.format, surroundings.out),
+          choices.diagnostics()};
+}
+
+}  // namespace memest

@@ -1,0 +1,14 @@
+#include "cli/command.hpp"
+#include "cli/spec.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/report/catalog_report.hpp"
+
+namespace memest {
+
+Outcome run_recipes(const Arguments& arguments, const Surroundings& surroundings) {
+  return {ExitCode::yes,
+          formatted(report_recipes(all_recipes()), arguments.format, surroundings.out),
+          {}};
+}
+
+}  // namespace memest

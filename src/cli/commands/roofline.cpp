@@ -1,0 +1,29 @@
+#include <utility>
+#include <variant>
+
+#include "cli/command.hpp"
+#include "cli/spec.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/report/roofline_report.hpp"
+
+namespace memest {
+
+Outcome run_roofline(const Arguments& arguments, const Surroundings& surroundings) {
+  const Checked<Job> job = read_configuration(arguments, arguments.words);
+  if (!job.ok()) return refused(job.diagnostics());
+  const JobEstimate estimate = estimate_job(job.value());
+  if (const auto* why = std::get_if<Unavailable>(&estimate.time)) {
+    return refused({{Severity::error, {}, "there is no time to draw: " + why->sentence, "", true}});
+  }
+  const auto& time = std::get<TimeEstimate>(estimate.time);
+  const Report report =
+      report_roofline(job.value(), time, question_of(arguments, arguments.words, surroundings));
+  Outcome outcome{ExitCode::yes, formatted(report, arguments.format, surroundings.out),
+                  job.diagnostics()};
+  if (!arguments.plot.empty()) {
+    outcome.files.push_back({arguments.plot, roofline_svg(job.value(), time)});
+  }
+  return outcome;
+}
+
+}  // namespace memest

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/spec.hpp"
+#include "memest/memory/data_ranks.hpp"
+#include "memest/memory/step_course.hpp"
+#include "memest/plan/step_memory.hpp"
+#include "memest/reader/read_trace.hpp"
+#include "memest/report/timeline_files.hpp"
+#include "memest/report/timeline_report.hpp"
+
+namespace memest {
+namespace {
+
+ComparedTrace compared_with(const Timeline& timeline, const AllocatorTrace& trace) {
+  ComparedTrace compared;
+  compared.file = trace.file;
+  compared.events = static_cast<std::size_t>(
+      std::count_if(trace.events.begin(), trace.events.end(), [](const TraceEvent& event) {
+        return event.kind == TraceEventKind::allocate || event.kind == TraceEventKind::free;
+      }));
+  compared.difference = first_difference(timeline, trace);
+  return compared;
+}
+
+/// Held to a record the question is whether they are equal, else whether it runs at all.
+ExitCode code_of(const StepMemory& memory, const std::optional<ComparedTrace>& compared) {
+  const bool yes = compared ? !compared->difference : !memory.replay.out_of_memory;
+  return yes ? ExitCode::yes : ExitCode::no;
+}
+
+Outcome unavailable(const Unavailable& reason) {
+  return refused({Diagnostic{Severity::error, {}, reason.sentence, "", true}});
+}
+
+std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const TimelineRun& run) {
+  std::vector<FileBesideAnswer> files;
+  if (!arguments.csv.empty()) files.push_back({arguments.csv, events_csv(run)});
+  if (!arguments.snapshot.empty()) files.push_back({arguments.snapshot, memory_snapshot(run)});
+  if (!arguments.html.empty()) files.push_back({arguments.html, timeline_page(run)});
+  if (!arguments.trace.empty()) files.push_back({arguments.trace, trace_events(run)});
+  return files;
+}
+
+std::optional<Diagnostic> wrong_rank(const Arguments& arguments, const Job& job) {
+  const auto refuse = [](const std::string& flag, const std::string& of, std::int64_t count) {
+    return Diagnostic{Severity::error,
+                      {},
+                      flag + " takes a rank " + of + ", from 0 to " + std::to_string(count - 1),
+                      ""};
+  };
+  const std::int64_t stages = job.parallelism.pipeline;
+  if (arguments.rank < 0 || arguments.rank >= stages) {
+    return refuse("--rank", "of the pipeline", stages);
+  }
+  const std::int64_t data_rank = arguments.data_rank.value_or(0);
+  const std::int64_t count = data_ranks_of(job);
+  if (data_rank >= 0 && data_rank < count) return std::nullopt;
+  return refuse("--data-rank", "whose share of the states may be another's", count);
+}
+
+/// Records are of the first data rank unless somebody says so.
+JobRank rank_of(const Arguments& arguments, const Job& job) {
+  if (arguments.data_rank) return {arguments.rank, *arguments.data_rank};
+  if (!arguments.against.empty()) return {arguments.rank, 0};
+  return {arguments.rank, worst_data_rank(job, arguments.rank)};
+}
+
+}  // namespace
+
+Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings) {
+  const Checked<Job> job = read_configuration(arguments, arguments.words);
+  if (!job.ok()) return refused(job.diagnostics());
+  std::optional<AllocatorTrace> recorded;
+  if (!arguments.against.empty()) {
+    Checked<AllocatorTrace> trace = read_trace(arguments.against);
+    if (!trace.ok()) return refused(trace.diagnostics());
+    recorded = std::move(trace).value();
+  }
+  if (auto wrong = wrong_rank(arguments, job.value())) return refused({*std::move(wrong)});
+  const JobRank rank = rank_of(arguments, job.value());
+  const auto answer = step_memory_of(job.value(), rank);
+  if (const auto* reason = std::get_if<Unavailable>(&answer)) return unavailable(*reason);
+  const auto& memory = std::get<StepMemory>(answer);
+  const StepCourse course =
+      course_of(memory.timeline, job.value().allocator, replay_device_of(job.value()));
+  const TimelineRun run{job.value(), memory, course, rank};
+  std::optional<ComparedTrace> compared;
+  if (recorded) compared = compared_with(memory.timeline, *recorded);
+  const Question question = question_of(arguments, arguments.words, surroundings);
+  Outcome outcome{code_of(memory, compared), "", job.diagnostics(), files_of(arguments, run)};
+  outcome.out =
+      arguments.format == Format::csv
+          ? events_csv(run)
+          : formatted(report_timeline(run, compared, question), arguments.format, surroundings.out);
+  return outcome;
+}
+
+}  // namespace memest

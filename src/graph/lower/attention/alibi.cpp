@@ -1,0 +1,150 @@
+// The tables of ALiBi's biases (transformers, build_alibi_tensor and build_mpt_alibi_tensor).
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/positions.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kName = "alibi";
+
+class AlibiWriter {
+ public:
+  AlibiWriter(BlockBuilder& block, const DecoderContext& context)
+      : block_(block), context_(context), frame_(block), heads_(context.attention.heads) {}
+
+  /// slopes · (running sum of the mask - 1) · mask, with a mask of `tokens`.
+  void write_by_mask(DType tokens) {
+    const Dimensions& dims = context_.dims;
+    const TensorId mask = mask_of_ones(block_, context_, tokens);
+    const TensorId slopes = slopes_of_heads();
+    const TensorId counts = running_sum(block_, context_, kName, mask);
+    const TensorId from_zero = made(OpKind::add, {counts}, "from zero", dims.rows(), tokens);
+    const TensorId positions =
+        frame_.local(made(OpKind::multiply, {from_zero, mask}, "positions", dims.rows(), tokens));
+    const bool integers = tokens == DType::int64;
+    const TensorId factors =
+        integers ? made(OpKind::cast, {slopes}, "slopes in bf16", {Expr(heads_)}, DType::bf16)
+                 : slopes;
+    const Shape shape = {dims.b, dims.a, dims.s};
+    const DType dtype = integers ? DType::bf16 : DType::fp32;
+    const TensorId biases =
+        frame_.local(made(OpKind::multiply, {factors, positions}, "biases", shape, dtype));
+    block_.outlive(cast(block_, {kName, "in type"}, biases, context_.policy.weights), kName);
+  }
+
+  /// slopes · positions up to the last one that the config knows.
+  void write_by_position() {
+    const Expr positions(context_.decoder.max_positions);
+    const Expr slopes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(heads_))));
+    const TensorId distances =
+        frame_.local(made(OpKind::copy, {}, "distances", {positions}, DType::int32));
+    const TensorId counted = made(OpKind::copy, {}, "heads", {slopes}, DType::int64);
+    const TensorId in_fp32 = made(OpKind::cast, {counted}, "heads in fp32", {slopes}, DType::fp32);
+    const TensorId exponents =
+        frame_.local(made(OpKind::scale, {in_fp32}, "exponents", {slopes}, DType::fp32));
+    const TensorId powers = two_to_the(exponents);
+    const TensorId inverse = made(OpKind::power, {powers}, "inverse", {slopes}, DType::fp32);
+    TensorId factors = made(OpKind::scale, {inverse, powers}, "slopes", {slopes}, DType::fp32);
+    if (slopes != Expr(heads_)) {
+      factors = made(OpKind::concatenate, {factors}, "every second", {slopes}, DType::fp32);
+    }
+    frame_.local(factors);
+    const TensorId biases = made(OpKind::multiply, {distances, factors}, "biases",
+                                 {context_.dims.a, Expr(1), positions}, DType::fp32);
+    block_.outlive(biases, kName);
+  }
+
+ private:
+  TensorId made(OpKind kind, const std::vector<TensorId>& inputs, std::string_view name,
+                Shape shape, DType dtype) {
+    return compute(block_, kind, inputs, {{kName, name}, std::move(shape), dtype});
+  }
+
+  /// The base goes to the device as a number of its own, after the result is made.
+  TensorId two_to_the(TensorId exponents) {
+    const TensorId out =
+        block_.make({kName, "powers"}, block_.tensor(exponents).shape, block_.dtype_of(exponents));
+    Op op;
+    op.kind = OpKind::power;
+    op.name = kName;
+    op.inputs = {exponents};
+    op.outputs = {out, block_.make({kName, "base on the device"}, {Expr(1)}, DType::int64)};
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  /// One geometric row for as many heads as the largest power of two, and every second of the next
+  /// one's for the rest.
+  TensorId slopes_of_heads() {
+    const auto largest =
+        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads_)));
+    const TensorId first = row("base", "exponents", "slopes", largest);
+    if (largest == heads_) return frame_.local(first);
+    const TensorId rest =
+        row("extra base", "extra exponents", "extra slopes", std::min(largest, heads_ - largest));
+    return frame_.local(
+        made(OpKind::concatenate, {first, rest}, "all slopes", {Expr(heads_)}, DType::fp32));
+  }
+
+  TensorId row(std::string_view base, std::string_view exponents, std::string_view slopes,
+               std::int64_t count) {
+    const TensorId number = frame_.local(made(OpKind::copy, {}, base, {Expr(1)}, DType::fp32));
+    const TensorId powers =
+        frame_.local(made(OpKind::copy, {}, exponents, {Expr(count)}, DType::int32));
+    return made(OpKind::power, {number, powers}, slopes, {Expr(count)}, DType::fp32);
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  Frame frame_;
+  std::int64_t heads_;
+};
+
+}  // namespace
+
+void alibi_table(BlockBuilder& block, const DecoderContext& context) {
+  AlibiWriter writer(block, context);
+  switch (context.habits.alibi) {
+    case AlibiWriting::none:
+      return;
+    case AlibiWriting::of_fp32_mask:
+      return writer.write_by_mask(DType::fp32);
+    case AlibiWriting::of_int64_mask:
+      return writer.write_by_mask(DType::int64);
+    case AlibiWriting::of_positions:
+      return writer.write_by_position();
+  }
+}
+
+void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mask) {
+  const Dimensions& dims = context.dims;
+  const DType dtype = context.policy.weights;
+  const Shape square = {dims.b, Expr(1), dims.s, dims.s};
+  const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view name,
+                        Shape shape, DType type) {
+    return compute(block, kind, inputs, {{"alibi_mask", name}, std::move(shape), type});
+  };
+  Frame frame(block);
+  if (block.dtype_of(mask) == DType::boolean) {
+    const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, dtype);
+    const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, dtype);
+    mask = made(OpKind::mask, {mask, zero, lowest}, "additive", square, dtype);
+  }
+  frame.local(mask);
+  const TensorId biases = block.shared(kName, {dims.b, dims.a, dims.s}, dtype);
+  const TensorId scaled =
+      made(OpKind::scale, {biases}, "scaled biases", {dims.b, dims.a, dims.s}, dtype);
+  const TensorId hidden = made(OpKind::mask, {mask}, "hidden", square, DType::boolean);
+  block.outlive(
+      made(OpKind::mask, {scaled, hidden}, "filled", {dims.b, dims.a, dims.s, dims.s}, dtype),
+      "alibi mask");
+}
+
+}  // namespace memest

@@ -1,0 +1,381 @@
+#include "graph/lower/attention/attention.hpp"
+
+#include <utility>
+
+#include "graph/lower/ops/operations.hpp"
+#include "graph/lower/ops/tensor_parallel.hpp"
+
+namespace memest {
+namespace {
+
+/// Where projections happen: in attention's own function, before a rotation or none.
+struct ProjectionCall {
+  const AttentionCall& attention;
+  bool turns = false;
+  Frame& function;
+};
+
+/// Queries, keys and values before position and kernel, as views of what the projections make.
+class Projections {
+ public:
+  Projections(BlockBuilder& block, const DecoderContext& context, const ProjectionCall& call)
+      : block_(block),
+        context_(context),
+        dims_(context.dims),
+        spec_(context.attention),
+        attention_(call.function),
+        turns_(call.turns),
+        repeats_(call.attention.repeats),
+        packs_gradients_(context.caches() &&
+                         (call.attention.kernel == AttentionKernel::sdpa_flash ||
+                          call.attention.kernel == AttentionKernel::sdpa_cudnn)),
+        written_out_(call.attention.kernel == AttentionKernel::eager ||
+                     call.attention.kernel == AttentionKernel::sdpa_math) {}
+
+  AttentionInputs write(TensorId x) {
+    return spec_.layout == QkvLayout::fused ? fused(x) : separate(x);
+  }
+
+ private:
+  TensorId project(std::string_view name, const Expr& out, bool bias, TensorId x) {
+    return projection(block_, context_, {name, dims_.h, out, bias, false, context_.bias_call()},
+                      dims_.rows(), x);
+  }
+
+  Shape by_head(const Expr& heads) const { return {dims_.b, dims_.s, heads, dims_.d}; }
+
+  TensorId full_width_norm(std::string_view name, const Expr& width, TensorId x) {
+    if (spec_.qk_norm != QkNorm::full_width) return x;
+    return norm(block_, context_, {name, spec_.qk_norm_kind, {width}}, x);
+  }
+
+  Heads head_norm(std::string_view name, const Expr& heads, TensorId x) {
+    switch (spec_.qk_norm) {
+      case QkNorm::none:
+      case QkNorm::full_width:
+        return {x};
+      case QkNorm::per_head: {
+        const std::int64_t count = name == "q_norm" ? spec_.heads : spec_.kv_heads;
+        const bool kernel = spec_.qk_norm_kind.kind == NormKind::layernorm;
+        return {
+            norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}, kernel && count > 1}, x)};
+      }
+      case QkNorm::per_head_own:
+        return {norm(block_, context_, {name, spec_.qk_norm_kind, {heads, dims_.d}}, x)};
+    }
+    return {x};
+  }
+
+  AttentionInputs separate(TensorId x) {
+    const Expr q_width = dims_.a * dims_.d;
+    const Expr kv_width = dims_.k * dims_.d;
+    const ProjectionOrder order = context_.habits.projections;
+    const auto seen = [&](std::string_view name, TensorId part, const Expr& count, bool now) {
+      return now ? heads(name, part, count) : part;
+    };
+    const auto normed = [&](std::string_view name, Heads part, const Expr& count, bool now) {
+      return now ? head_norm(name, count, part.id) : part;
+    };
+    const bool sees = order != ProjectionOrder::views_last;
+    const bool norms = order == ProjectionOrder::norm_by_norm;
+    TensorId raw = full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    if (context_.transformers() && context_.habits.scales_queries) {
+      raw = scale(block_, {"q_proj", "scaled"}, raw);
+    }
+    Heads q = normed("q_norm", {seen("q_proj", raw, dims_.a, sees)}, dims_.a, norms);
+    raw = full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
+    Heads k = normed("k_norm", {seen("k_proj", raw, dims_.k, sees)}, dims_.k, norms);
+    raw = project("v_proj", kv_width, spec_.kv_bias, x);
+    Heads v = {seen("v_proj", raw, dims_.k, sees)};
+    q.id = seen("q_proj", q.id, dims_.a, !sees);
+    k.id = seen("k_proj", k.id, dims_.k, !sees);
+    v.id = seen("v_proj", v.id, dims_.k, !sees);
+    q = normed("q_norm", q, dims_.a, !norms);
+    k = normed("k_norm", k, dims_.k, !norms);
+    return {q, k, v};
+  }
+
+  /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation, repeated heads and products give back
+  /// gradients that lie by heads, which the old shape cannot show; of the transposed keys and of a
+  /// single head it can, but the rows of a projection of their own it can only for one sequence.
+  TensorId heads(std::string_view name, TensorId x, const Expr& count) {
+    const bool of_v = name == "v_proj";
+    const bool of_k = name == "k_proj";
+    const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
+                         context_.policy.micro_batch > 1 && context_.transformers();
+    // Liger's rotation answers gradients by rows, whatever it is given (rope_backward).
+    const bool by_liger = turns_ && context_.liger().rope && !of_v;
+    const bool packed_gradient =
+        !by_liger && ((turns_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
+                      (written_out_ && (!of_k || by_rows)));
+    // torchtitan turns in fp32: the gradient's copy in the given type lies by rows. That of values
+    // comes from the math kernel by heads, and so it does from a ring.
+    if (context_.torchtitan()) {
+      const bool by_heads = of_v && (written_out_ || context_.policy.context > 1) &&
+                            spec_.kv_heads > context_.policy.tensor;
+      return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
+                      : view(block_, {name, "heads"}, x, by_head(count));
+    }
+    const bool single = (of_k || of_v ? spec_.kv_heads : spec_.heads) == 1;
+    if (packed_gradient && !single) {
+      return view_copied_back(block_, {name, "heads"}, x, by_head(count));
+    }
+    return view(block_, {name, "heads"}, x, by_head(count));
+  }
+
+  AttentionInputs fused(TensorId x) {
+    const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
+    const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
+    if (!context_.transformers()) return columns(both);
+    if (context_.habits.names_qkv) attention_.local(both);
+    const bool grouped = spec_.kv_heads < spec_.heads;
+    switch (context_.habits.qkv_split) {
+      case QkvSplit::columns:
+      case QkvSplit::columns_in_order:
+        return columns(both);
+      case QkvSplit::columns_or_turned:
+        return grouped ? columns(both) : turned(both);
+      case QkvSplit::turned:
+        return turned(both);
+      case QkvSplit::slices:
+        return slices(both);
+      case QkvSplit::selected:
+        if (!grouped) return selected(both);
+        return spec_.kv_heads == 1 ? indexed(both) : groups(both);
+    }
+    return columns(both);
+  }
+
+  AttentionInputs columns(TensorId both) {
+    const auto part = [&](std::string_view name, const Expr& count) {
+      return Part{{"qkv_proj", name}, {dims_.b, dims_.s, count * dims_.d}};
+    };
+    const std::vector<TensorId> parts = split(
+        block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
+    const bool first =
+        context_.transformers() && context_.habits.qkv_split == QkvSplit::columns_in_order;
+    TensorId q = first ? heads("q_proj", parts[0], dims_.a) : parts[0];
+    const TensorId k = heads("k_proj", parts[1], dims_.k);
+    const TensorId v = heads("v_proj", parts[2], dims_.k);
+    if (!first) q = heads("q_proj", q, dims_.a);
+    return by_heads(q, k, v);
+  }
+
+  AttentionInputs turned(TensorId both) {
+    const Shape shape = {dims_.b, dims_.s, dims_.a, Expr(3) * dims_.d};
+    const Place place = {"qkv_proj", "by head"};
+    both = spec_.heads == 1 ? view(block_, place, both, shape)
+                            : view_copied_back(block_, place, both, shape);
+    const std::vector<TensorId> parts = split(block_, "qkv_proj", both,
+                                              {{{"qkv_proj", "q"}, by_head(dims_.a)},
+                                               {{"qkv_proj", "k"}, by_head(dims_.k)},
+                                               {{"qkv_proj", "v"}, by_head(dims_.k)}});
+    return by_heads(parts[0], parts[1], parts[2]);
+  }
+
+  AttentionInputs slices(TensorId both) {
+    const auto part = [&](std::string_view name, const Expr& count) {
+      return slice(block_, {"qkv_proj", name}, both, {dims_.b, dims_.s, count * dims_.d});
+    };
+    const TensorId q = part("q", dims_.a);
+    const TensorId k = part("k", dims_.k);
+    const TensorId v = part("v", dims_.k);
+    const TensorId q_heads = heads("q_proj", q, dims_.a);
+    const TensorId k_heads = heads("k_proj", k, dims_.k);
+    return by_heads(q_heads, k_heads, heads("v_proj", v, dims_.k));
+  }
+
+  AttentionInputs selected(TensorId both) {
+    const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_head(dims_.a));
+    const TensorId k = slice(block_, {"qkv_proj", "k"}, both, by_head(dims_.k));
+    return by_heads(q, k, slice(block_, {"qkv_proj", "v"}, both, by_head(dims_.k)));
+  }
+
+  AttentionInputs indexed(TensorId both) {
+    const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_head(dims_.a));
+    const TensorId k = index_out("k_split", both, by_head(dims_.k));
+    return by_heads(q, k, index_out("v_split", both, by_head(dims_.k)));
+  }
+
+  /// Every group of heads is one slice with its key and value: written out by heads.
+  AttentionInputs groups(TensorId both) {
+    const Shape by_group = {dims_.b, dims_.s, dims_.k, dims_.a / dims_.k, dims_.d};
+    const Shape whole = by_head(dims_.a);
+    const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_group);
+    Frame splitting(block_);
+    const TensorId k = splitting.local(index_out("k_split", both, by_head(dims_.k)));
+    const TensorId v = splitting.local(index_out("v_split", both, by_head(dims_.k)));
+    const TensorId q_heads = copy(block_, {"q_heads"}, q, whole);
+    const Repeats repeats{whole, dims_.b * dims_.s * dims_.k, dims_.a / dims_.k, dims_.d};
+    const TensorId k_heads = repeated_copy(block_, "k_heads", k, repeats);
+    return by_heads(q_heads, k_heads, repeated_copy(block_, "v_heads", v, repeats));
+  }
+
+  /// Advanced indexing copies, and keeps its index. Its backward sorts the index, of one element.
+  TensorId index_out(std::string_view name, TensorId x, const Shape& shape) {
+    const TensorId index = block_.make({name, "index"}, {Expr(1)}, DType::int64);
+    const TensorId out = block_.make({name}, shape, block_.dtype_of(x));
+    Op op;
+    op.kind = OpKind::copy;
+    op.name = name;
+    op.inputs = {x};
+    op.outputs = {index, out};
+    op.saved = {index};
+    BackwardWriter backward(op);
+    const auto whole = backward.make(x, block_.dtype_of(x));
+    const auto wrapped = backward.make(index, DType::int64);
+    std::vector<BackwardWriter::Made> sorting = {backward.make(index, DType::int64)};
+    backward.drop(wrapped);
+    for (int i = 0; i < 3; ++i) sorting.push_back(backward.make(index, DType::int64));
+    sorting.push_back(backward.make(index, DType::uint8));
+    for (; !sorting.empty(); sorting.pop_back()) backward.drop(sorting.back());
+    backward.give(x, whole);
+    block_.emit(std::move(op));
+    return out;
+  }
+
+  AttentionInputs by_heads(TensorId q, TensorId k, TensorId v) {
+    const Heads of_q = head_norm("q_norm", dims_.a, q);
+    const Heads of_k = head_norm("k_norm", dims_.k, k);
+    return {of_q, of_k, {v}};
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  const Dimensions& dims_;
+  const SoftmaxAttention& spec_;
+  Frame& attention_;  // its own function
+  bool turns_;
+  bool repeats_;
+  bool packs_gradients_;  // of keys and values, which lie as their packed copies in the cache
+  bool written_out_;      // as products of batches
+};
+
+/// A layer's keys or values joined to what its cache holds, which is an empty tensor of `dtype`: a
+/// packed copy that the model answers.
+Heads cached(BlockBuilder& block, std::string_view name, Heads x, DType dtype) {
+  const TensorId out = concatenate(block, {name}, {x.id}, block.tensor(x.id).shape, dtype);
+  block.answer(out);
+  return {out, true};
+}
+
+/// DynamicLayer.update, or DynamicSlidingWindowLayer.update, which sends its window's size first
+/// (transformers 5.17, cache_utils.py). Both parts of a layer's cache have the keys' type. The old
+/// keys' and values' names are taken at its end.
+void update_cache(BlockBuilder& block, const LayerKind& kind, AttentionInputs& inputs) {
+  Frame frame(block);
+  for (const TensorId old : {inputs.k.id, inputs.v.id}) frame.local(old);
+  if (kind.sliding_window) {
+    block.answer(compute(block, OpKind::copy, {}, {{"cache", "window"}, {Expr(1)}, DType::int64}));
+  }
+  const DType dtype = block.dtype_of(inputs.k.id);
+  inputs.k = cached(block, "k_cache", inputs.k, dtype);
+  inputs.v = cached(block, "v_cache", inputs.v, dtype);
+}
+
+}  // namespace
+
+DType operand_type(const LoweringPolicy& policy) {
+  return policy.autocast ? policy.compute : policy.weights;
+}
+
+AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind) {
+  const auto& spec = context.attention;
+  const LoweringPolicy& policy = context.policy;
+  const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
+  const bool habitual = context.transformers();
+  AttentionCall call;
+  call.kernel = policy.implementation.attention;
+  if (habitual && context.habits.eager_only) call.kernel = AttentionKernel::eager;
+  if (!habitual || alibi || context.habits.drops_attention) {
+    call.dropout = context.dropout(context.decoder.dropout.attention);
+  }
+  call.gradients = policy.gradients;
+  call.dtype = operand_type(policy);
+  call.mask_by_head = alibi;
+  call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
+  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
+                (habitual && context.habits.masks_always);
+  call.broadcast = broadcasts_heads(context);
+  const std::int64_t value_dim = value_dim_of(context.decoder.attention);
+  if (value_dim != spec.head_dim) call.value_dim = value_dim;
+  // transformers repeats keys and values where it passes a mask.
+  call.grouped = spec.kv_heads < spec.heads && !call.masked;
+  call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
+                 (call.masked || call.kernel == AttentionKernel::eager);
+  if (call.kernel == AttentionKernel::sdpa) {
+    const auto resolve = context.torchtitan() ? resolve_in_torchtitan : resolve_sdpa;
+    call.kernel = call.broadcast ? AttentionKernel::sdpa_math
+                                 : resolve(call, spec.head_dim, policy.capability);
+  }
+  if (call.grouped && call.kernel == AttentionKernel::sdpa_math) call.repeats = true;
+  return call;
+}
+
+std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind) {
+  const AttentionCall call = attention_call(context, kind);
+  const auto refuses = [](bool condition, const char* sentence) {
+    return condition ? std::optional<Unavailable>(Unavailable{sentence}) : std::nullopt;
+  };
+  constexpr std::int64_t kWidestFlash = 256;
+  const std::int64_t head_dim = context.attention.head_dim;
+  switch (call.kernel) {
+    case AttentionKernel::sdpa_flash:
+      if (!is_half(call.dtype)) return refuses(true, "flash attention takes 16-bit types only");
+      if (head_dim > kWidestFlash) {
+        return refuses(true, "flash attention takes heads of 256 channels at most");
+      }
+      if (call.value_dim) {
+        return refuses(true, "flash attention takes values as wide as keys (PyTorch 2.11)");
+      }
+      return refuses(call.masked, "flash attention takes no mask, and this model passes one");
+    case AttentionKernel::sdpa_efficient:
+      return refuses(call.grouped || call.broadcast,
+                     "the memory-efficient kernel takes no grouped heads (PyTorch 2.11)");
+    case AttentionKernel::sdpa_cudnn:
+      return refuses(!is_half(call.dtype) || call.broadcast,
+                     "cuDNN attention takes 16-bit types and no broadcast heads");
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::textbook:
+      return std::nullopt;
+    case AttentionKernel::unfused:
+      return refuses(true, "unfused attention is that of the implementation megatron");
+    case AttentionKernel::flash_2:
+      return refuses(true, "the flash-attn package is available in the implementation megatron");
+    case AttentionKernel::te:
+      return refuses(true, "Transformer Engine's attention is that of the implementation megatron");
+  }
+  return std::nullopt;
+}
+
+TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                   const Branch& branch) {
+  if (context.latent() != nullptr) return latent_attention(block, context, kind, branch.x);
+  const TensorId x = branch.x;
+  const Dimensions& dims = context.dims;
+  const auto& spec = context.attention;
+  AttentionCall call = attention_call(context, kind);
+  Frame frame(block);
+  call.function = &frame;
+  const bool turns =
+      std::holds_alternative<RotaryPosition>(context.decoder.position) && kind.rotates;
+  AttentionInputs inputs = Projections(block, context, {call, turns, frame}).write(x);
+  if (turns) inputs = rotate(block, {context, kind, frame}, inputs);
+  if (context.caches()) update_cache(block, kind, inputs);
+  for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
+  const TensorId mixed = mixed_values(block, context, call, inputs);
+  if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
+  Frame product(block);
+  if (context.shards_tensors()) product.local(mixed);
+  TensorId out = projection(block, context,
+                            {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
+                             context.bias_call(), context.summed_rows()},
+                            dims.rows(), mixed);
+  out = scattered(block, context, "attention_shard", out);
+  if (branch.residual) return dropped_sum(block, context, "attention", {out, branch.residual});
+  return dropout(block, "attention_output_dropout", context.dropout_inside(), out);
+}
+
+}  // namespace memest

@@ -1,0 +1,358 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/fused_core.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+/// Head size in letters where `size` is the model's own, else the number.
+Expr head_size(const DecoderContext& context, std::int64_t size) {
+  const auto& spec = context.attention;
+  return size == spec.head_dim ? context.dims.d : Expr(size);
+}
+
+/// Into how many parts flash attention cuts the keys where batch and heads alone would leave
+/// multiprocessors idle: the first that is at least 85 % as well filled as the best (PyTorch 2.11,
+/// flash_api.cpp, set_params_splitkv and num_splits_heuristic).
+std::int64_t flash_splits(const LoweringPolicy& policy, const SoftmaxAttention& spec) {
+  constexpr std::int64_t kRows = 64;
+  constexpr float kFilled = 0.8F;
+  constexpr float kNearlyBest = 0.85F;
+  const std::int64_t columns = spec.head_dim <= 64 ? 256 : spec.head_dim <= 128 ? 128 : 64;
+  const std::int64_t parts = rounded_up(policy.seq_len, columns) / columns;
+  const std::int64_t blocks = checked_multiply(checked_multiply(policy.micro_batch, spec.heads),
+                                               rounded_up(policy.seq_len, kRows) / kRows);
+  const std::int64_t slots = 2 * policy.multiprocessors;
+  if (static_cast<float>(blocks) >= kFilled * static_cast<float>(slots)) return 1;
+  const auto per_split = [parts](std::int64_t splits) { return (parts + splits - 1) / splits; };
+  std::vector<float> filled;  // by splits, from 1 on; 0 where one split fewer does as well
+  for (std::int64_t splits = 1; splits <= std::min({std::int64_t{128}, slots, parts}); ++splits) {
+    const bool new_size = splits == 1 || per_split(splits) != per_split(splits - 1);
+    const float waves = static_cast<float>(blocks * splits) / static_cast<float>(slots);
+    filled.push_back(new_size ? waves / std::ceil(waves) : 0.0F);
+  }
+  if (filled.empty()) return 1;
+  const float best = *std::max_element(filled.begin(), filled.end());
+  const auto first = std::find_if(filled.begin(), filled.end(),
+                                  [&](float one) { return one > 0 && one >= kNearlyBest * best; });
+  return first - filled.begin() + 1;
+}
+
+/// The output and what a fused kernel keeps beside q, k, v and it, in the order in which it makes
+/// them; and what it makes and does not keep.
+class OutputWriter {
+ public:
+  OutputWriter(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call)
+      : block_(block), context_(context), call_(call), spec_(context.attention) {}
+
+  void write(TensorId out, Op& op) {
+    const Dimensions& dims = context_.dims;
+    const bool flash = call_.kernel == AttentionKernel::sdpa_flash;
+    const bool efficient = call_.kernel == AttentionKernel::sdpa_efficient;
+    const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
+    const TensorId sums = make("log-sum-exp", {dims.b, dims.a, rows}, DType::fp32);
+    block_.tensor(sums).for_backward = !flash;
+    op.outputs = {out, sums};
+    if (efficient) {
+      // The kernel for heads of so many channels keeps their output in registers.
+      constexpr std::int64_t kWidestInRegisters = 128;
+      op.saved.insert(op.saved.end(), {out, sums});
+      const std::int64_t widest = std::max(spec_.head_dim, call_.value_dim.value_or(0));
+      if (is_half(call_.dtype) && widest > kWidestInRegisters) {
+        op.outputs.push_back(make("output in fp32", block_.tensor(out).shape, DType::fp32));
+      }
+      return;
+    }
+    // Philox state: flash keeps two words of seed, cuDNN one; both one word of offset.
+    const TensorId seed = make("seed", {Expr(flash ? 2 : 1)}, DType::int64);
+    const TensorId offset = make("offset", {Expr(1)}, DType::int64);
+    op.saved.insert(op.saved.end(), {out, sums, offset});
+    if (!flash) {
+      op.outputs.insert(op.outputs.begin(), {seed, offset});
+      op.saved.push_back(seed);
+      return;
+    }
+    if (call_.dropout <= 0) append_splits(op);
+    op.outputs.insert(op.outputs.end(), {seed, offset});
+    if (call_.dropout > 0) {
+      // With dropout a second seed takes the place of the first.
+      op.outputs.push_back(make("dropout seed", {Expr(2)}, DType::int64));
+      block_.tensor(op.outputs.back()).for_dropout = true;
+    }
+    op.saved.push_back(call_.dropout > 0 ? op.outputs.back() : seed);
+  }
+
+ private:
+  TensorId make(std::string_view name, Shape shape, DType dtype) {
+    return block_.make({"attention", name}, std::move(shape), dtype);
+  }
+
+  /// Partial sums and outputs of the keys' parts.
+  void append_splits(Op& op) {
+    const std::int64_t splits = flash_splits(context_.policy, spec_);
+    if (splits == 1) return;
+    constexpr std::int64_t kWide = 192;
+    constexpr std::int64_t kWidest = 256;
+    const std::int64_t d = spec_.head_dim <= kWide ? rounded_up(spec_.head_dim, 32) : kWidest;
+    Shape partial = block_.tensor(op.outputs.back()).shape;
+    partial.insert(partial.begin(), Expr(splits));
+    op.outputs.push_back(make("partial log-sum-exp", partial, DType::fp32));
+    partial.push_back(head_size(context_, d));
+    op.outputs.push_back(make("partial outputs", partial, DType::fp32));
+  }
+
+  BlockBuilder& block_;
+  const DecoderContext& context_;
+  const AttentionCall& call_;
+  const SoftmaxAttention& spec_;
+};
+
+/// Tile of the memory-efficient backward kernel: rows, columns, and whether it accumulates the key
+/// and value gradients in its workspace as well.
+struct EfficientTile {
+  std::int64_t widest_head = 0;  ///< the last row of a table has no limit
+  std::int64_t rows = 64;
+  std::int64_t columns = 64;
+  bool accumulates_kv = false;
+};
+using EfficientTiles = std::array<EfficientTile, 4>;
+constexpr std::int64_t kAnyHead = std::numeric_limits<std::int64_t>::max();
+
+// PyTorch 2.11's choices, found in 594 shapes on each capability.
+constexpr EfficientTiles kHalfLargeShared = {
+    {{64, 64, 64}, {96, 128, 128}, {128, 128, 128}, {kAnyHead, 128, 64, true}}};
+constexpr EfficientTiles kHalfAda = {
+    {{64, 64, 64}, {96, 128, 64}, {128, 64, 64, true}, {kAnyHead, 128, 64, true}}};
+constexpr EfficientTiles kHalfOther = {
+    {{64, 64, 64}, {96, 64, 64, true}, {128, 64, 64, true}, {kAnyHead, 128, 64, true}}};
+constexpr EfficientTiles kFloatLargeShared = {
+    {{64, 64, 64}, {96, 128, 64}, {128, 128, 64}, {kAnyHead, 128, 64}}};
+constexpr EfficientTiles kFloatOther = {
+    {{64, 64, 64}, {96, 64, 64}, {128, 64, 64}, {kAnyHead, 64, 64}}};
+
+/// Capabilities whose multiprocessors have at least 160 KiB of shared memory.
+bool has_large_shared_memory(int capability) {
+  return capability == 80 || capability == 90 || capability == 100;
+}
+
+EfficientTile efficient_tile(const AttentionCall& call, std::int64_t head_dim, int capability) {
+  const DType dtype = call.dtype;
+  const bool large = has_large_shared_memory(capability);
+  // With dropout the wider tile does not fit.
+  const bool ada = (capability == 86 || capability == 89) && call.dropout <= 0;
+  const EfficientTiles& half = large ? kHalfLargeShared : ada ? kHalfAda : kHalfOther;
+  const EfficientTiles& tiles = is_half(dtype) ? half : (large ? kFloatLargeShared : kFloatOther);
+  return *std::find_if(tiles.begin(), tiles.end(), [head_dim](const EfficientTile& tile) {
+    return head_dim <= tile.widest_head;
+  });
+}
+
+/// b·a·(⌈s/rows⌉·⌈d/columns⌉·(16 + 4·rows·columns) + A) bytes.
+void efficient_backward(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, BackwardWriter& backward) {
+  const Dimensions& dims = context.dims;
+  const LoweringPolicy& policy = context.policy;
+  const auto& spec = context.attention;
+  const EfficientTile tile = efficient_tile(call, spec.head_dim, policy.capability);
+  const Expr row_tiles =
+      Expr(tile.rows == 64 ? Symbol::seq_len_64 : Symbol::seq_len_128) / Expr(tile.rows);
+  const std::int64_t column_tiles = rounded_up(spec.head_dim, tile.columns) / tile.columns;
+  Expr bytes_a_head = row_tiles * Expr(column_tiles * (16 + 4 * tile.rows * tile.columns));
+  if (tile.accumulates_kv) {
+    const std::int64_t heads = checked_multiply(policy.micro_batch, spec.heads);
+    const std::int64_t splits =
+        std::min(rounded_up(policy.seq_len, 64) / 64, std::max<std::int64_t>(1, 200 / heads));
+    const std::int64_t value_dim = call.value_dim.value_or(spec.head_dim);
+    const std::int64_t columns =
+        rounded_up(spec.head_dim, tile.rows) + rounded_up(value_dim, tile.rows);
+    bytes_a_head += Expr(splits * 64 * columns * 4);
+  }
+  const TensorId sums =
+      scratch(block, {"attention", "row sums"}, {dims.b, dims.a, dims.s}, DType::fp32);
+  const TensorId accumulators =
+      scratch(block, {"attention", "accumulators"}, {dims.b, dims.a, bytes_a_head}, DType::uint8);
+  BackwardWriter::Made delta = 0;
+  if (is_half(call.dtype)) {
+    delta = backward.make(sums, DType::fp32);
+  } else {
+    // fp32 sums gradient · output in two kernels.
+    const TensorId product = scratch(block, {"attention", "gradient times output"},
+                                     {dims.b, dims.s, dims.a, dims.value}, DType::fp32);
+    const auto products = backward.make(product, DType::fp32);
+    const auto by_token = backward.make(sums, DType::fp32);
+    delta = by_token;
+    if (spec.heads > 1) {
+      delta = backward.make(sums, DType::fp32);
+      backward.drop(by_token);
+    }
+    backward.drop(products);
+  }
+  const auto workspace = backward.make(accumulators, DType::uint8);
+  backward.drop(delta);
+  backward.drop(workspace);
+}
+
+FusedCore core_of(const DecoderContext& context, const AttentionCall& call) {
+  return {context.dims, context.attention.head_dim, call.dtype, call.grouped};
+}
+
+void write_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                    bool packed, Op& op) {
+  BackwardWriter backward(op);
+  // Flash attention reads its output by tokens.
+  const bool several = context.attention.heads > 1;
+  const bool copies = packed && several && call.kernel == AttentionKernel::sdpa_flash;
+  const auto by_tokens = copies ? backward.make(op.inputs.front(), call.dtype) : 0;
+  std::array<BackwardWriter::Made, 3> gradients{};
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    gradients[i] = backward.make(op.inputs[i], call.dtype);
+  }
+  switch (call.kernel) {
+    case AttentionKernel::sdpa_flash:
+      flash_backward(block, core_of(context, call), backward);
+      break;
+    case AttentionKernel::sdpa_efficient:
+      efficient_backward(block, context, call, backward);
+      break;
+    case AttentionKernel::sdpa_cudnn:
+      cudnn_backward(block, core_of(context, call), backward);
+      break;
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::unfused:
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
+    case AttentionKernel::textbook:
+      break;
+  }
+  if (copies) backward.drop(static_cast<BackwardWriter::Made>(by_tokens));
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    backward.give(op.inputs[i], gradients[i], Reach::through_view);
+  }
+}
+
+/// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
+Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x) {
+  const std::int64_t d = context.attention.head_dim;
+  if (d % 8 == 0) return x;
+  Shape shape = block.tensor(x.id).shape;
+  shape.back() = Expr(rounded_up(d, 8));
+  const TensorId out = block.make({name, "padded"}, std::move(shape), block.dtype_of(x.id));
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x.id};
+  op.outputs = {out};
+  BackwardWriter(op).hand_on(x.id, Reach::through_view);
+  block.emit(std::move(op));
+  return {out, x.packed};
+}
+
+}  // namespace
+
+AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability) {
+  const std::int64_t value_dim = call.value_dim.value_or(head_dim);
+  // The memory-efficient kernel reads 16 bytes at a time.
+  const std::int64_t aligned = 16 / size_of(call.dtype);
+  const bool efficient = !call.grouped && head_dim % aligned == 0 && value_dim % aligned == 0;
+  const AttentionKernel fallback =
+      efficient ? AttentionKernel::sdpa_efficient : AttentionKernel::sdpa_math;
+  constexpr std::int64_t kWidestFlash = 256;
+  if (!is_half(call.dtype)) return fallback;
+  if (capability < 80) return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
+  const std::int64_t widest_cudnn = capability / 10 == 9 ? 256 : capability / 10 == 10 ? 128 : 0;
+  const bool multiples = head_dim % 8 == 0 && value_dim % 8 == 0;
+  const bool latents = widest_cudnn == 128 && head_dim == 192 && value_dim == 128;  // DeepSeek's
+  if (multiples && (std::max(head_dim, value_dim) <= widest_cudnn || latents)) {
+    return AttentionKernel::sdpa_cudnn;
+  }
+  // Flash attention's backward of wide heads needs more shared memory than small chips have.
+  constexpr std::int64_t kLastOfSmallShared = 192;
+  constexpr std::int64_t kFirstWithoutDropout = 225;
+  const bool fits = !call.gradients || has_large_shared_memory(capability) ||
+                    head_dim <= kLastOfSmallShared ||
+                    (head_dim >= kFirstWithoutDropout && call.dropout <= 0);
+  if (!call.masked && !call.value_dim && head_dim <= kWidestFlash && fits) {
+    return AttentionKernel::sdpa_flash;
+  }
+  return fallback;
+}
+
+AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
+                                      int capability) {
+  const AttentionKernel usual = resolve_sdpa(call, head_dim, capability);
+  // Behind flash in PyTorch's own order.
+  constexpr std::int64_t kWidestOfCudnn = 128;
+  const bool fits = head_dim <= kWidestOfCudnn && head_dim % 8 == 0;
+  if (usual == AttentionKernel::sdpa_efficient) return AttentionKernel::sdpa_math;
+  return usual == AttentionKernel::sdpa_flash && fits ? AttentionKernel::sdpa_cudnn : usual;
+}
+
+TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
+                         const AttentionCall& call, AttentionInputs inputs) {
+  const Dimensions& dims = context.dims;
+  Frame frame(block);
+  if (call.masked) {
+    inputs.k = repeat_heads(block, context, "k_repeat", inputs.k);
+    inputs.v = repeat_heads(block, context, "v_repeat", inputs.v);
+    for (const Heads& local : {inputs.k, inputs.v}) frame.local(local.id);
+  }
+  const std::optional<TensorId> ready = ready_mask(block, context, call);
+  if (ready) frame.local(*ready);
+  const bool flash = call.kernel == AttentionKernel::sdpa_flash;
+  const auto prepare = [&](std::string_view name, Heads x) {
+    const Heads typed = cast_heads(block, context, name, x);
+    return flash ? padded(block, context, name, typed) : typed;
+  };
+  inputs.v = prepare("v_operand", inputs.v);
+  inputs.k = prepare("k_operand", inputs.k);
+  inputs.q = prepare("q_operand", inputs.q);
+
+  Op op;
+  op.kind = OpKind::attention;
+  op.name = "attention";
+  op.compute = call.dtype;
+  op.attention_core = true;
+  op.causal = true;
+  op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
+  Shape shape = block.tensor(inputs.q.id).shape;
+  shape.back() = block.tensor(inputs.v.id).shape.back();
+  const TensorId out = block.make({"attention"}, std::move(shape), call.dtype);
+  op.saved = op.inputs;
+  if (call.masked) {
+    op.inputs.push_back(mask_tensor(block, context, call, ready));
+    op.saved.push_back(op.inputs.back());
+  }
+  OutputWriter(block, context, call).write(out, op);
+  write_backward(block, context, call, inputs.q.packed, op);
+  // Backward: the scores again, then gradients of values, scores, queries and keys.
+  const Expr scores = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
+  const Expr values = value_flops(dims) / dims.value * block.tensor(inputs.v.id).shape.back();
+  block.emit(std::move(op), {scores + values, Expr(3) * scores + Expr(2) * values});
+
+  // The output lies as the queries do; efficient attention always writes [b, s, a, d].
+  const Shape joined = {dims.b, dims.s, dims.a * dims.value};
+  const bool sliced = flash && context.attention.head_dim % 8 != 0;
+  const bool by_head = inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient &&
+                       context.attention.heads > 1;
+  if (sliced || by_head) {
+    return copy(block, {"join_heads"}, out, joined);
+  }
+  return view(block, {"attention", "joined"}, out, joined);
+}
+
+}  // namespace memest

@@ -1,0 +1,51 @@
+// The masks that scaled dot product attention is given.
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+/// The mask as wide as it is: each layer makes its own from a boolean one and two numbers; ALiBi's
+/// is ready unless it must be cast.
+TensorId typed_mask(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call) {
+  const Dimensions& dims = context.dims;
+  const Shape shape = {dims.b, call.mask_by_head ? dims.a : Expr(1), dims.s, dims.s};
+  if (call.mask_by_head) {
+    const TensorId ready = block.shared("alibi mask", shape, context.policy.weights);
+    return cast(block, {"attention_mask"}, ready, call.dtype);
+  }
+  const auto number = [&](std::string_view name) {
+    return compute(block, OpKind::copy, {}, {{"attention_mask", name}, {Expr(1)}, call.dtype});
+  };
+  const TensorId zero = number("zero");
+  const TensorId lowest = number("lowest value");
+  std::vector<TensorId> inputs = {zero, lowest};
+  if (context.transformers()) inputs.push_back(block.shared(call.mask, shape, DType::boolean));
+  return compute(block, OpKind::mask, inputs, {{"attention_mask"}, shape, call.dtype});
+}
+
+}  // namespace
+
+std::optional<TensorId> ready_mask(BlockBuilder& block, const DecoderContext& context,
+                                   const AttentionCall& call) {
+  if (!call.masked || !call.mask_by_head) return std::nullopt;
+  return typed_mask(block, context, call);
+}
+
+TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                     std::optional<TensorId> ready) {
+  constexpr std::int64_t kColumns = 8;
+  const TensorId mask = ready ? *ready : typed_mask(block, context, call);
+  const bool widens =
+      call.kernel == AttentionKernel::sdpa_efficient && context.policy.seq_len % kColumns != 0;
+  if (!widens) return mask;
+  Shape shape = block.tensor(mask).shape;
+  shape.back() = Expr(Symbol::seq_len_8);
+  return compute(block, OpKind::copy, {mask}, {{"attention_mask", "widened"}, shape, call.dtype});
+}
+
+}  // namespace memest

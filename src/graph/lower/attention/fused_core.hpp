@@ -1,0 +1,25 @@
+// What the backward kernels of fused attention make beside the gradients, whoever calls them.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/lower/ops/decoder_context.hpp"
+
+namespace memest {
+
+struct FusedCore {
+  Dimensions dims;
+  std::int64_t head_dim = 0;  ///< d of the dimensions
+  DType dtype = DType::bf16;
+  bool grouped = false;             ///< fewer key/value heads than query heads
+  Expr rows = Symbol::seq_len_128;  ///< of the queries, rounded up to 128
+};
+
+/// Flash attention 2: row sums, the fp32 accumulator of the query gradient, and with grouped heads
+/// the key and value gradients of every query head.
+void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward);
+
+/// The workspace that cuDNN's frontend asks for: 4·b·a·s·d + 4·b·a·s bytes.
+void cudnn_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward);
+
+}  // namespace memest

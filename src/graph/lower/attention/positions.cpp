@@ -1,0 +1,308 @@
+#include "graph/lower/attention/positions.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+/// arange(s) + an offset.
+TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
+  const TensorId range =
+      compute(block, OpKind::copy, {}, {{op, "arange"}, {shape.back()}, DType::int64});
+  return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
+}
+
+/// A running sum of one row is a scan of the whole tensor.
+void scan_one_sequence(const DecoderContext& context, DType dtype, Op& op) {
+  if (context.policy.micro_batch != 1) return;
+  KernelLaunch scan;
+  scan.kind = KernelLaunch::Kind::scan;
+  scan.reduced = context.dims.s;
+  scan.dtype = dtype;
+  op.forward_launches = {std::move(scan)};
+}
+
+/// A boolean mask of [1, 1, s, s] from broadcast indices, causal or a sliding window; written out
+/// for the batch in `dtype` where the scores are added to it.
+struct MaskForm {
+  std::optional<DType> dtype;
+  bool sliding = false;
+  bool padded = false;  ///< also by the mask of tokens that the caller passed
+  bool several = true;  ///< of more sequences than one
+};
+TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
+                         const MaskForm& form) {
+  const auto [dtype, sliding, padded, several] = form;
+  const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view what,
+                        Shape shape, DType type) {
+    return compute(block, kind, inputs, {{name, what}, std::move(shape), type});
+  };
+  const Shape square = {Expr(1), Expr(1), dims.s, dims.s};
+  TensorId allowed = 0;
+  {
+    Frame frame(block);
+    frame.local(made(OpKind::copy, {}, "batch index", {dims.b}, DType::int64));
+    frame.local(made(OpKind::copy, {}, "head index", {Expr(1)}, DType::int64));
+    const TensorId queries = frame.local(counted(block, name, {dims.s}));
+    const TensorId keys = frame.local(counted(block, name, {dims.s}));
+    TensorId window = 0;
+    if (sliding) {
+      Frame inner(block);
+      const TensorId all = inner.local(made(OpKind::copy, {}, "all", {Expr(1)}, DType::boolean));
+      const TensorId shifted =
+          made(OpKind::add, {queries}, "window starts", {dims.s}, DType::int64);
+      const TensorId within =
+          made(OpKind::mask, {keys, shifted}, "within the window", square, DType::boolean);
+      window = made(OpKind::mask, {all, within}, "window", square, DType::boolean);
+    }
+    const TensorId all =
+        padded ? made(OpKind::copy, {}, "all tokens", {Expr(1)}, DType::boolean) : window;
+    const TensorId causal = made(OpKind::mask, {queries, keys}, "causal", square, DType::boolean);
+    allowed = sliding || padded
+                  ? made(OpKind::mask, {all, causal}, "boolean", square, DType::boolean)
+                  : causal;
+    if (padded) {
+      const Shape rows = {dims.b, dims.s};
+      std::vector<TensorId> indices = {made(OpKind::copy, {}, "sequences", rows, DType::int64)};
+      if (several) indices.push_back(made(OpKind::copy, {}, "tokens", rows, DType::int64));
+      const TensorId wanted = made(OpKind::mask, indices, "wanted tokens", rows, DType::boolean);
+      allowed = made(OpKind::mask, {allowed, wanted}, "boolean by sequence",
+                     {dims.b, Expr(1), dims.s, dims.s}, DType::boolean);
+    }
+  }
+  if (!dtype) return allowed;
+  const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, *dtype);
+  const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, *dtype);
+  return made(OpKind::mask, {allowed, zero, lowest}, "additive", {dims.b, Expr(1), dims.s, dims.s},
+              *dtype);
+}
+
+}  // namespace
+
+TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
+  // Of one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
+  const Expr rows = context.policy.micro_batch == 1 ? context.dims.b : Expr(1);
+  const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
+  block.outlive(ids, "position ids");
+  return ids;
+}
+
+TensorId mask_of_ones(BlockBuilder& block, const DecoderContext& context, DType dtype) {
+  const TensorId mask =
+      compute(block, OpKind::copy, {}, {{"attention_mask", "ones"}, context.dims.rows(), dtype});
+  block.outlive(mask, "attention mask");
+  return mask;
+}
+
+TensorId running_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     TensorId x) {
+  const TensorId counts = block.make({name, "counts"}, block.tensor(x).shape, block.dtype_of(x));
+  Op sum;
+  sum.kind = OpKind::reduce;
+  sum.name = name;
+  sum.inputs = {x};
+  sum.outputs = {counts};
+  scan_one_sequence(context, block.dtype_of(x), sum);
+  block.emit(std::move(sum));
+  return counts;
+}
+
+TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context) {
+  constexpr std::string_view kName = "position_ids";
+  const Shape rows = {context.dims.b, context.dims.s};
+  const TensorId mask = mask_of_ones(block, context, DType::fp32);
+  Frame frame(block);
+  const TensorId counts = frame.local(running_sum(block, context, kName, mask));
+  const TensorId masked =
+      compute(block, OpKind::multiply, {counts, mask}, {{kName, "masked"}, rows, DType::fp32});
+  const TensorId from_zero =
+      compute(block, OpKind::add, {masked}, {{kName, "from zero"}, rows, DType::fp32});
+  const TensorId ids =
+      compute(block, OpKind::cast, {from_zero}, {{kName, "ids"}, rows, DType::int64});
+  block.outlive(ids, "position ids");
+  return ids;
+}
+
+namespace {
+
+/// The test of a mask for ones only (transformers, masking_utils.py, _ignore_causal_mask_sdpa).
+void find_padding(BlockBuilder& block, const DecoderContext& context, TensorId wanted) {
+  constexpr std::string_view kName = "padding";
+  // The sum reads the booleans through a copy.
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = kName;
+  op.inputs = {wanted};
+  const TensorId count = block.make({kName, "count"}, {Expr(1)}, DType::int64);
+  op.outputs = {count, block.make({kName, "wanted as numbers"}, context.dims.rows(), DType::int64)};
+  block.emit(std::move(op));
+  compute(block, OpKind::mask, {count}, {{kName, "none"}, {Expr(1)}, DType::boolean});
+}
+
+/// The causal mask of a model that passes a mask of tokens: made where the kernel takes one.
+void mask_of_tokens(BlockBuilder& block, const DecoderContext& context, bool eager) {
+  Frame frame(block);
+  const TensorId wanted = frame.local(compute(
+      block, OpKind::cast, {}, {{"padding", "wanted"}, context.dims.rows(), DType::boolean}));
+  if (!eager) return find_padding(block, context, wanted);
+  constexpr std::string_view kName = "causal mask";
+  const MaskForm form = {context.policy.weights, false, true, context.policy.micro_batch > 1};
+  block.outlive(mask_of_indices(block, context.dims, kName, form), kName);
+}
+
+/// The test of the position ids for packed sequences (transformers, masking_utils.py,
+/// find_packed_sequence_indices).
+void find_packed_sequences(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
+  const Dimensions& dims = context.dims;
+  constexpr std::string_view kName = "packed_sequences";
+  const Shape rows = {dims.b, dims.s};
+  const Shape row = {dims.b, Expr(1)};
+  Frame frame(block);
+  const TensorId first =
+      frame.local(compute(block, OpKind::add, {ids}, {{kName, "first"}, row, DType::int64}));
+  const TensorId joined = compute(block, OpKind::concatenate, {first, ids},
+                                  {{kName, "joined"}, {dims.b, dims.s + Expr(1)}, DType::int64});
+  const TensorId steps =
+      frame.local(compute(block, OpKind::add, {joined}, {{kName, "steps"}, rows, DType::int64}));
+  const TensorId breaks =
+      compute(block, OpKind::mask, {steps}, {{kName, "breaks"}, rows, DType::boolean});
+  // The sum reads the booleans through a copy.
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = kName;
+  op.inputs = {breaks};
+  const TensorId wide = block.make({kName, "breaks as numbers"}, rows, DType::int64);
+  const TensorId sums = frame.local(block.make({kName, "sums"}, rows, DType::int64));
+  op.outputs = {sums, wide};
+  scan_one_sequence(context, DType::int64, op);
+  block.emit(std::move(op));
+  const TensorId last =
+      compute(block, OpKind::mask, {sums}, {{kName, "last"}, {dims.b}, DType::boolean});
+  compute(block, OpKind::reduce, {last}, {{kName, "all"}, {Expr(1)}, DType::boolean});
+}
+
+}  // namespace
+
+void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
+  const bool eager = context.policy.implementation.attention == AttentionKernel::eager ||
+                     context.habits.eager_only;
+  // Full attention's first, as the models list them.
+  for (const bool sliding : {false, true}) {
+    const auto& kinds = context.decoder.kinds;
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const LayerKind& one) {
+      return one.sliding_window.has_value() == sliding;
+    });
+    const bool unread = kind == kinds.end();
+    const Habits& habits = context.habits;
+    if (unread && !(sliding ? habits.makes_all_masks : habits.masks_by_type)) continue;
+    if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
+      return mask_of_tokens(block, context, eager);
+    }
+    // Nothing is packed where a cache continues sequences.
+    if (habits.finds_packed && !habits.masks_always && habits.passes_positions &&
+        !context.caches()) {
+      find_packed_sequences(block, context, ids);
+    }
+    // A window of no token is what such a config says, and masks all.
+    LayerKind unread_kind;
+    if (sliding) unread_kind.sliding_window = 0;
+    const AttentionCall call = attention_call(context, unread ? unread_kind : *kind);
+    if (!eager && !call.masked) continue;
+    const std::string_view name = sliding ? "sliding mask" : "causal mask";
+    const std::optional<DType> dtype =
+        eager ? std::optional<DType>(context.policy.weights) : std::nullopt;
+    const TensorId mask = mask_of_indices(block, context.dims, name, {dtype, sliding});
+    if (call.mask_by_head && habits.alibi == AlibiWriting::of_int64_mask) {
+      alibi_mask(block, context, mask);
+    } else if (habits.scores == ScoreWriting::filled) {
+      const Shape shape = block.tensor(mask).shape;
+      block.outlive(
+          compute(block, OpKind::cast, {mask}, {{name, "as booleans"}, shape, DType::boolean}),
+          "boolean mask");
+    } else {
+      block.outlive(mask, name);
+    }
+  }
+}
+
+namespace {
+
+/// Positions times frequencies, for half of the channels.
+TensorId angles_of(BlockBuilder& block, std::string_view op, Frame& frame, TensorId ids,
+                   const Expr& channels) {
+  const Expr tokens = Symbol::seq_len;
+  const TensorId positions = frame.local(
+      compute(block, OpKind::cast, {ids}, {{op, "positions"}, {Expr(1), tokens}, DType::fp32}));
+  Op product;
+  product.kind = OpKind::rotary;
+  product.name = op;
+  product.inputs = {positions};
+  const TensorId angles = frame.local(
+      block.make({op, "frequencies"}, {Expr(1), tokens, channels / Expr(2)}, DType::fp32));
+  product.outputs = {angles};
+  product.workspace = Workspace::cublas;
+  block.emit(std::move(product), {channels * tokens, Expr()});
+  return angles;
+}
+
+}  // namespace
+
+void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids,
+                   const Expr& channels) {
+  const Dimensions& dims = context.dims;
+  const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
+    Frame frame(block);
+    const TensorId angles = angles_of(block, op, frame, ids, channels);
+    const bool halves = context.transformers() && context.habits.rotates_halves;
+    const Shape shape = {Expr(1), dims.s, halves ? channels / Expr(2) : channels};
+    const TensorId both = halves ? angles
+                                 : frame.local(compute(block, OpKind::concatenate, {angles},
+                                                       {{op, "angles"}, shape, DType::fp32}));
+    const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+    const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
+    std::array<TensorId, 2> scaled{};
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      const std::string_view name = i == 0 ? "cosines" : "sines";
+      const TensorId raw =
+          compute(block, OpKind::activation, {both}, {{op, name}, shape, DType::fp32});
+      scaled[i] = compute(block, OpKind::scale, {raw},
+                          {{op, i == 0 ? "scaled cosines" : "scaled sines"}, shape, DType::fp32});
+    }
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      const TensorId out =
+          cast(block, {op, i == 0 ? "cos in type" : "sin in type"}, scaled[i], dtype);
+      if (out != scaled[i]) frame.local(scaled[i]);
+      block.outlive(out, i == 0 ? cos : sin);
+    }
+  };
+  table("rotary_table", "cos", "sin");
+  const auto* rotary = std::get_if<RotaryPosition>(&context.decoder.position);
+  if (rotary != nullptr && rotary->tables > 1) {
+    table("local_rotary_table", "local cos", "local sin");
+  }
+}
+
+void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channels) {
+  constexpr std::string_view kName = "rotary_table";
+  Frame frame(block);
+  const TensorId angles = angles_of(block, kName, frame, ids, channels);
+  const Shape shape = block.tensor(angles).shape;
+  const TensorId ones =
+      compute(block, OpKind::copy, {angles}, {{kName, "ones"}, shape, DType::fp32});
+  Shape complex = shape;
+  complex.emplace_back(2);
+  const TensorId raw = compute(block, OpKind::activation, {ones, angles},
+                               {{kName, "rotations"}, complex, DType::fp32});
+  const TensorId scaled =
+      compute(block, OpKind::scale, {raw}, {{kName, "scaled rotations"}, complex, DType::fp32});
+  block.outlive(scaled, kComplexRotations);
+}
+
+}  // namespace memest

@@ -1,0 +1,392 @@
+// Attention over a sequence that lies on several ranks, as PyTorch runs it (2.11,
+// torch/distributed/tensor/experimental/_context_parallel/_attention.py): one autograd function.
+// Every rank has an early and a late part of the sequence. All ranks' keys and values are gathered
+// at once and used one rank's a step. From the second step on the first rank, whose memory this is,
+// needs the late half of its queries. Outputs and gradients are merged in fp32.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/attention/fused_core.hpp"
+
+namespace memest {
+namespace {
+
+/// Two tensors that take one another's place from step to step.
+template <class Item>
+struct Pair {
+  std::array<Item, 2> items;
+
+  Item& of(std::int64_t step) { return items[static_cast<std::size_t>(step % 2)]; }
+  Item& before(std::int64_t step) { return of(step + 1); }
+};
+
+/// What the ring's tensors are as large as.
+struct RingShapes {
+  TensorId q = 0;
+  TensorId k = 0;
+  TensorId v = 0;
+  TensorId sums = 0;  ///< log-sum-exp
+  TensorId number = 0;
+  TensorId pair = 0;      ///< keys and values of a rank
+  TensorId gathered = 0;  ///< of all ranks
+  TensorId late = 0;      ///< half of the output
+  TensorId late_sums = 0;
+  bool by_tokens = true;  ///< so keys and values lie, unless they are a single head's
+};
+
+/// The forward, tensor by tensor.
+class RingForward {
+ public:
+  RingForward(BlockBuilder& block, const RingShapes& shapes, Op& op)
+      : block_(block), shapes_(shapes), op_(op), half_(block.dtype_of(shapes.q)) {}
+
+  /// `op` has its outputs: the output, log-sum-exp, seed and offset.
+  void write(std::int64_t ranks) {
+    std::vector<TensorId> copies;
+    if (shapes_.by_tokens) copies = {like(shapes_.k, half_), like(shapes_.v, half_)};
+    for (const TensorId copy : copies) make(copy);
+    for (const TensorId one : {shapes_.pair, shapes_.gathered}) make(one);
+    drop(shapes_.pair);
+    merged_ = two(shapes_.q, DType::fp32);
+    merged_sums_ = two(shapes_.sums, DType::fp32);
+    answers_ = {
+        {answer_like(shapes_.q, shapes_.sums), answer_like(shapes_.late, shapes_.late_sums)}};
+    answers_.of(0).sums = merged_sums_.of(0);
+    make(answers_.of(0));
+    make(merged_.of(0));
+    for (std::int64_t step = 1; step < ranks; ++step) {
+      last_ = step + 1 == ranks;
+      // Copied for the next rank, which has them already.
+      if (!last_) make(shapes_.pair);
+      if (!last_) drop(shapes_.pair);
+      if (step == 1) {
+        for (const TensorId copy : copies) drop(copy);
+      }
+      write_step(step);
+    }
+    make(op_.outputs[0]);
+    for (const TensorId gone : {merged_.before(ranks), shapes_.gathered, answers_.before(ranks).out,
+                                answers_.before(ranks).sums}) {
+      drop(gone);
+    }
+    place();
+  }
+
+ private:
+  /// What one step's kernel answers.
+  struct Answer {
+    TensorId seed = 0;
+    TensorId offset = 0;
+    TensorId out = 0;
+    TensorId sums = 0;
+  };
+
+  TensorId like(TensorId id, DType dtype) {
+    return scratch(block_, {"attention", "of a step"}, block_.tensor(id).shape, dtype);
+  }
+  Pair<TensorId> two(TensorId id, DType dtype) { return {{like(id, dtype), like(id, dtype)}}; }
+  Answer answer_like(TensorId out, TensorId sums) {
+    return {like(shapes_.number, DType::int64), like(shapes_.number, DType::int64),
+            like(out, half_), like(sums, DType::fp32)};
+  }
+
+  void make(TensorId id) { course_.push_back({StepKind::allocate, id}); }
+  void drop(TensorId id) { course_.push_back({StepKind::free, id}); }
+  void make(const Answer& answer) {
+    for (const TensorId id : {answer.seed, answer.offset, answer.out, answer.sums}) make(id);
+  }
+
+  /// The last step's random state is kept, and so is its log-sum-exp when it is merged.
+  void write_step(std::int64_t step) {
+    const Answer before = answers_.before(step);
+    if (step == 2) answers_.of(0) = answer_like(shapes_.late, shapes_.late_sums);
+    if (last_) answers_.of(step).seed = op_.outputs[2];
+    if (last_) answers_.of(step).offset = op_.outputs[3];
+    make(answers_.of(step));
+    for (const TensorId gone : {before.out, before.offset, before.seed}) drop(gone);
+    if (step > 1) drop(before.sums);
+    merge(step);
+  }
+
+  /// out - sigmoid(sums' - sums) * (out - out') and sums - log(sigmoid(sums - sums')) of the late
+  /// half; then the whole is written anew.
+  void merge(std::int64_t step) {
+    if (step == 1) {
+      for (TensorId& id : wide_) id = like(shapes_.late, DType::fp32);
+      for (TensorId& id : narrow_) id = like(shapes_.late_sums, DType::fp32);
+    }
+    const auto [given, difference, product, out] = wide_;
+    const auto [gap, weight, sums] = narrow_;
+    for (const TensorId made : {given, gap, weight}) make(made);
+    drop(gap);
+    for (const TensorId made : {difference, product}) make(made);
+    for (const TensorId gone : {weight, difference}) drop(gone);
+    make(out);
+    drop(product);
+    for (const TensorId made : {gap, weight}) make(made);
+    drop(gap);
+    make(sums);
+    drop(weight);
+    make(last_ ? op_.outputs[1] : merged_sums_.of(step));
+    drop(merged_sums_.before(step));
+    make(merged_.of(step));
+    for (const TensorId gone : {merged_.before(step), sums, out, given}) drop(gone);
+  }
+
+  static std::size_t place_in(const std::vector<TensorId>& list, TensorId id) {
+    return static_cast<std::size_t>(std::find(list.begin(), list.end(), id) - list.begin());
+  }
+  [[nodiscard]] bool is_output(TensorId id) const {
+    return place_in(op_.outputs, id) < op_.outputs.size();
+  }
+
+  /// Turns tensors into places among the scratch, and behind it the outputs.
+  void place() {
+    std::vector<TensorId>& all = op_.forward_scratch;
+    for (const Change& change : course_) {
+      if (!is_output(change.id) && place_in(all, change.id) == all.size()) {
+        all.push_back(change.id);
+      }
+    }
+    for (const Change& change : course_) {
+      const std::size_t index = is_output(change.id) ? all.size() + place_in(op_.outputs, change.id)
+                                                     : place_in(all, change.id);
+      op_.forward_steps.push_back({change.kind, static_cast<std::uint8_t>(index)});
+    }
+  }
+
+  struct Change {
+    StepKind kind = StepKind::allocate;
+    TensorId id = 0;
+  };
+
+  BlockBuilder& block_;
+  const RingShapes& shapes_;
+  Op& op_;
+  DType half_;
+  bool last_ = false;
+  Pair<TensorId> merged_;
+  Pair<TensorId> merged_sums_;
+  Pair<Answer> answers_;
+  std::array<TensorId, 4> wide_{};
+  std::array<TensorId, 3> narrow_{};
+  std::vector<Change> course_;
+};
+
+/// The backward. The gradients of keys and values go round with them and come back with all ranks'
+/// parts.
+class RingBackward {
+ public:
+  RingBackward(BlockBuilder& block, const RingShapes& shapes, const FusedCore& core, Op& op)
+      : block_(block), shapes_(shapes), core_(core), op_(op), writer_(op) {}
+
+  void write(std::int64_t ranks) {
+    const DType half = core_.dtype;
+    const auto wide = [](TensorId like) { return Slot{like, DType::fp32}; };
+    const auto narrow = [half](TensorId like) { return Slot{like, half}; };
+    of_q_ = {{wide(shapes_.q), wide(shapes_.q)}};
+    sums_ = {wide(shapes_.k), wide(shapes_.v)};
+    if (shapes_.by_tokens) copies_ = {narrow(shapes_.k), narrow(shapes_.v)};
+    pairs_ = {{narrow(shapes_.pair), narrow(shapes_.pair)}};
+    gathered_ = narrow(shapes_.gathered);
+    sent_ = wide(shapes_.pair);
+    received_ = {{wide(shapes_.pair), wide(shapes_.pair)}};
+    late_sums_ = {{wide(shapes_.late_sums), wide(shapes_.late_sums)}};
+    const Gradients late = {narrow(shapes_.late), narrow(shapes_.k), narrow(shapes_.v)};
+    gradients_ = {{Gradients{narrow(shapes_.q), narrow(shapes_.k), narrow(shapes_.v)}, late}};
+    write_first();
+    for (std::int64_t step = 1; step < ranks; ++step) {
+      write_step(step, step + 1 == ranks);
+      if (step == 1) gradients_.of(0) = late;
+    }
+    finish(ranks - 1);
+  }
+
+ private:
+  /// A tensor that may be made more than once.
+  struct Slot {
+    TensorId like = 0;
+    DType dtype = DType::fp32;
+    std::optional<BackwardWriter::Made> made = {};
+  };
+  using Gradients = std::array<Slot, 3>;
+
+  void make(Slot& slot) {
+    if (slot.made) {
+      writer_.make_again(*slot.made);
+    } else {
+      slot.made = writer_.make(slot.like, slot.dtype);
+    }
+  }
+  void drop(const Slot& slot) { writer_.drop(*slot.made); }
+
+  /// Gradients of a step and what the kernel makes beside them: in every step but the first that of
+  /// half of the queries.
+  void run_kernel(Gradients& gradients, bool whole) {
+    for (Slot& one : gradients) make(one);
+    std::vector<Step>& steps = kernels_[whole ? 0 : 1];
+    if (!steps.empty()) {
+      op_.backward_steps.insert(op_.backward_steps.end(), steps.begin(), steps.end());
+      return;
+    }
+    const std::size_t begin = op_.backward_steps.size();
+    FusedCore core = core_;
+    if (!whole) core.dims.s = core.dims.s / Expr(2);
+    cudnn_backward(block_, core, writer_);
+    steps.assign(op_.backward_steps.begin() + static_cast<std::ptrdiff_t>(begin),
+                 op_.backward_steps.end());
+  }
+
+  void write_first() {
+    make(of_q_.of(0));
+    for (Slot& sum : sums_) make(sum);
+    for (Slot& copy : copies_) make(copy);
+    make(pairs_.of(0));
+    make(gathered_);
+    run_kernel(gradients_.of(0), true);
+    // The zeros that they are added to lie as keys and values do, and are joined by heads.
+    std::vector<Slot> flat;
+    if (shapes_.by_tokens) flat = {{shapes_.k, DType::fp32}, {shapes_.v, DType::fp32}};
+    for (Slot& part : flat) make(part);
+    make(sent_);
+    for (const Slot& part : flat) drop(part);
+    make(received_.of(0));
+  }
+
+  void write_step(std::int64_t step, bool last) {
+    if (!last) make(pairs_.of(step));
+    if (!last) drop(pairs_.before(step));
+    make(late_sums_.of(step));
+    if (step == 1) {
+      for (const Slot& copy : copies_) drop(copy);
+    } else {
+      drop(late_sums_.before(step));
+    }
+    run_kernel(gradients_.of(step), false);
+    for (const Slot& gone : gradients_.before(step)) drop(gone);
+    drop(sent_);
+    if (step == 1) {
+      for (const Slot& sum : sums_) drop(sum);
+    } else {
+      drop(received_.of(step));
+    }
+    make(sent_);
+    make(received_.of(step));
+    make(of_q_.of(step));
+    drop(of_q_.before(step));
+  }
+
+  void finish(std::int64_t last) {
+    Slot q{shapes_.q, core_.dtype};
+    Slot both{shapes_.pair, core_.dtype};
+    make(q);
+    drop(of_q_.of(last));
+    make(both);
+    for (const Slot* gone : {&sent_, &received_.before(last), &pairs_.of(last - 1)}) drop(*gone);
+    for (const Slot& gone : gradients_.of(last)) drop(gone);
+    for (const Slot* gone : {&received_.of(last), &gathered_, &late_sums_.of(last)}) drop(*gone);
+    writer_.give(shapes_.q, *q.made, Reach::through_view);
+    for (const TensorId one : {shapes_.k, shapes_.v}) {
+      writer_.give(one, *both.made, Reach::through_view);
+    }
+  }
+
+  BlockBuilder& block_;
+  const RingShapes& shapes_;
+  const FusedCore& core_;
+  Op& op_;
+  BackwardWriter writer_;
+  Pair<Slot> of_q_;
+  std::array<Slot, 2> sums_;
+  std::vector<Slot> copies_;
+  Pair<Slot> pairs_;
+  Slot gathered_;
+  Slot sent_;
+  Pair<Slot> received_;
+  Pair<Slot> late_sums_;
+  Pair<Gradients> gradients_;
+  std::array<std::vector<Step>, 2> kernels_;
+};
+
+RingShapes shapes_of(BlockBuilder& block, const Dimensions& dims, const Op& op) {
+  const DType half = block.dtype_of(op.inputs[0]);
+  const Expr pair = Expr(2) * block.tensor(op.inputs[1]).elements();
+  const Shape late = {dims.b, dims.a, dims.s / Expr(2)};
+  const auto like = [&](std::string_view name, Shape shape, DType dtype) {
+    return scratch(block, {"attention", name}, std::move(shape), dtype);
+  };
+  RingShapes shapes;
+  shapes.q = op.inputs[0];
+  shapes.k = op.inputs[1];
+  shapes.v = op.inputs[2];
+  shapes.sums = op.outputs[1];
+  shapes.number = op.outputs[2];
+  shapes.pair = like("keys and values", {pair}, half);
+  shapes.gathered = like("gathered keys and values", {Expr(Symbol::context), pair}, half);
+  shapes.late = like("late half", {late[0], late[1], late[2], dims.d}, half);
+  shapes.late_sums = like("log-sum-exp of the late half", late, DType::fp32);
+  return shapes;
+}
+
+/// The gathering is waited for behind the first step; gradients go on from step to step.
+void send(BlockBuilder& block, const RingShapes& shapes, std::int64_t ranks, Op& op) {
+  const Message gathers{.kind = MessageKind::all_gather,
+                        .group = RankGroup::context,
+                        .bytes = block.tensor(shapes.gathered).bytes()};
+  op.forward_messages = {gathers};
+  op.backward_messages = {gathers,
+                          {.kind = MessageKind::send,
+                           .group = RankGroup::context,
+                           .bytes = Expr(2) * block.tensor(shapes.pair).bytes(),
+                           .asynchronous = true,
+                           .times = ranks}};
+}
+
+}  // namespace
+
+TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
+                        const AttentionCall& call, const AttentionInputs& inputs) {
+  const Dimensions& dims = context.dims;
+  const std::int64_t ranks = context.policy.context;
+  Op op;
+  op.kind = OpKind::attention;
+  op.name = "attention";
+  op.compute = call.dtype;
+  op.attention_core = true;
+  op.causal = true;
+  op.kernels = ranks;
+  op.inputs = {inputs.q.id, inputs.k.id, inputs.v.id};
+  const auto make = [&](std::string_view name, Shape shape, DType dtype) {
+    return block.make({"attention", name}, std::move(shape), dtype);
+  };
+  const TensorId out = make("out", block.tensor(inputs.q.id).shape, call.dtype);
+  const TensorId sums = make("log-sum-exp", {dims.b, dims.a, dims.s}, DType::fp32);
+  const TensorId seed = make("seed", {Expr(1)}, DType::int64);
+  const TensorId offset = make("offset", {Expr(1)}, DType::int64);
+  op.outputs = {out, sums, seed, offset};
+  op.saved = {inputs.q.id, inputs.k.id, inputs.v.id, out, sums, offset, seed};
+  RingShapes shapes = shapes_of(block, dims, op);
+  const auto& attention = context.attention;
+  shapes.by_tokens = attention.kv_heads > context.policy.tensor;
+  const FusedCore core{dims, attention.head_dim, call.dtype, call.grouped};
+  RingForward(block, shapes, op).write(ranks);
+  RingBackward(block, shapes, core, op).write(ranks);
+  send(block, shapes, ranks, op);
+  // Queries of a part of the sequence, keys and values of all of it.
+  const Expr product = score_flops(dims) * Expr(Symbol::context);
+  block.emit(std::move(op), {Expr(2) * product, Expr(5) * product});
+  const Shape joined = {dims.b, dims.s, dims.a * dims.d};
+  // Merged, the output lies by heads.
+  if (attention.heads == context.policy.tensor) {
+    return view(block, {"attention", "joined"}, out, joined);
+  }
+  return copy(block, {"join_heads"}, out, joined);
+}
+
+}  // namespace memest

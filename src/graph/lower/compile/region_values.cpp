@@ -1,0 +1,180 @@
+#include "graph/lower/compile/region_values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "graph/lower/compile/value_lists.hpp"
+
+namespace memest {
+namespace {
+
+/// Beside their result these make numbers of every row, from which the result is made again.
+bool has_row_statistics(const Op& op) {
+  return op.kind == OpKind::layernorm || op.kind == OpKind::rmsnorm || op.kind == OpKind::softmax;
+}
+
+bool is_view_of_all(const Op& op, const Block& block) {
+  return op.kind == OpKind::view && op.outputs.size() == 1 &&
+         block.tensors[op.outputs[0]].elements() == block.tensors[op.inputs[0]].elements();
+}
+
+}  // namespace
+
+RegionValues::RegionValues(Block& block) : block_(block) {
+  add_softmax_statistics();
+  name_runners();
+  name_values();
+  give_storages();
+  wants_gradient_.assign(block.tensors.size(), false);
+  for (const Op& op : block.ops) {
+    for (const InputGradient& gradient : op.gradients) {
+      wants_gradient_[values_[gradient.input]] = true;
+    }
+  }
+  kept_.assign(block.tensors.size(), false);
+  keep();
+}
+
+/// Inductor's softmax is two passes over a row: its largest element, and the sum of powers.
+void RegionValues::add_softmax_statistics() {
+  static constexpr std::array<std::string_view, 2> kStatistics = {"largest", "logarithm of sum"};
+  for (Op& op : block_.ops) {
+    if (op.kind != OpKind::softmax) continue;
+    for (const std::string_view name : kStatistics) {
+      Tensor row;
+      row.op = op.name;
+      row.name = name;
+      row.shape = block_.tensors[op.outputs.front()].shape;
+      row.shape.back() = Expr(1);
+      row.storage = static_cast<TensorId>(block_.tensors.size());
+      op.outputs.push_back(row.storage);
+      block_.tensors.push_back(std::move(row));
+    }
+  }
+}
+
+Runner RegionValues::runner_of(const Op& op) const {
+  if (op.by_caller) return Runner::caller;
+  if (!op.forward_messages.empty()) return Runner::library;
+  if (is_view_of_all(op, block_)) return Runner::nobody;
+  // Inductor writes no kernels for complex numbers, of which rotations are.
+  const bool library = class_of(op.kind) == OpClass::contraction || op.kind == OpKind::embedding ||
+                       op.kind == OpKind::rotary;
+  return library ? Runner::library : Runner::generated;
+}
+
+/// Parts of a value that a library kernel reads are parts in memory, and their gradients are joined
+/// by an operation of their own.
+void RegionValues::name_runners() {
+  for (const Op& op : block_.ops) runners_.push_back(runner_of(op));
+  std::vector<TensorId> read;
+  for (std::size_t i = block_.ops.size(); i-- > 0;) {
+    const Op& op = block_.ops[i];
+    const bool reads = runners_[i] == Runner::library || runners_[i] == Runner::nobody;
+    const auto is_read = [&](TensorId id) { return has(read, id); };
+    const bool read_on = std::any_of(op.outputs.begin(), op.outputs.end(), is_read);
+    if (runners_[i] == Runner::generated && op.kind == OpKind::view && read_on) {
+      runners_[i] = Runner::library;
+    }
+    if (runners_[i] == Runner::library || (reads && read_on)) {
+      read.insert(read.end(), op.inputs.begin(), op.inputs.end());
+    }
+  }
+}
+
+void RegionValues::name_values() {
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) values_.push_back(id);
+  makers_.resize(block_.tensors.size());
+  std::map<std::pair<TensorId, DType>, TensorId> casts;
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    const Op& op = block_.ops[i];
+    if (runners_[i] == Runner::caller) continue;
+    if (runners_[i] == Runner::nobody) {
+      values_[op.outputs.front()] = values_[op.inputs.front()];
+      continue;
+    }
+    if (op.kind == OpKind::cast) {
+      const TensorId out = op.outputs.front();
+      const auto [known, fresh] =
+          casts.insert({{values_[op.inputs.front()], block_.tensors[out].dtype}, out});
+      values_[out] = known->second;
+      if (!fresh) {
+        runners_[i] = Runner::nobody;
+        continue;
+      }
+    }
+    for (const TensorId out : op.outputs) makers_[out] = i;
+  }
+}
+
+void RegionValues::give_storages() {
+  for (TensorId id = 0; id < block_.tensors.size(); ++id) {
+    Tensor& tensor = block_.tensors[id];
+    const TensorId value = values_[id];
+    if (value != id) {
+      tensor.storage = block_.tensors[value].storage;
+    } else if (makers_[id] && block_.ops[*makers_[id]].kind == OpKind::view) {
+      tensor.storage = block_.tensors[values_[block_.ops[*makers_[id]].inputs.front()]].storage;
+    } else if (is_generated(id)) {
+      tensor.storage = id;
+    }
+    // Autocast's cache is not asked within a region.
+    if (makers_[id] && tensor.role == Role::cast_parameter) tensor.role = Role::activation;
+  }
+}
+
+bool RegionValues::is_remembered(TensorId value) const {
+  if (!is_generated(value)) return false;
+  const Op& op = block_.ops[*makers_[value]];
+  if (op.kind == OpKind::reduce) return true;
+  if (op.kind == OpKind::dropout) return value == op.outputs.front();
+  return has_row_statistics(op) && value != op.outputs.front();
+}
+
+void RegionValues::append_sources(TensorId value, std::vector<TensorId>& sources) const {
+  if (!is_generated(value) || kept_[value] || is_remembered(value)) {
+    return add_once(sources, value);
+  }
+  const Op& op = block_.ops[*makers_[value]];
+  for (const TensorId input : op.inputs) append_sources(values_[input], sources);
+  if (!has_row_statistics(op) && op.kind != OpKind::dropout) return;
+  for (const TensorId beside : op.outputs) {
+    if (is_remembered(beside)) add_once(sources, beside);
+  }
+}
+
+std::vector<TensorId> RegionValues::read_by_derivative(std::size_t at, TensorId value) const {
+  const Op& op = block_.ops[at];
+  std::vector<TensorId> sources;
+  const bool product = op.kind == OpKind::multiply && op.inputs.size() == 2;
+  if (product && values_[op.inputs[0]] != values_[op.inputs[1]]) {
+    const TensorId other = values_[op.inputs[values_[op.inputs[0]] == value ? 1 : 0]];
+    append_sources(other, sources);
+    return sources;
+  }
+  for (const TensorId saved : op.saved) append_sources(values_[saved], sources);
+  return sources;
+}
+
+/// What library kernels read first: what they have kept others need not compute again.
+void RegionValues::keep() {
+  const auto is_parameter = [this](TensorId value) {
+    return block_.tensors[value].role == Role::parameter;
+  };
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    if (runners_[i] != Runner::library) continue;
+    for (const TensorId saved : block_.ops[i].saved) kept_[values_[saved]] = true;
+  }
+  for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+    if (runners_[i] != Runner::generated) continue;
+    for (const InputGradient& gradient : block_.ops[i].gradients) {
+      for (const TensorId source : read_by_derivative(i, values_[gradient.input])) {
+        if (!is_parameter(source)) kept_[source] = true;
+      }
+    }
+  }
+}
+
+}  // namespace memest

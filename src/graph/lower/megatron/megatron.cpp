@@ -1,0 +1,380 @@
+#include "graph/lower/megatron/megatron.hpp"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace memest {
+namespace {
+
+Unavailable unavailable(const std::string& what) {
+  return {what + " of the implementation megatron is not available yet"};
+}
+
+/// Why the experts have no graph, or nothing.
+std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const LoweringPolicy& policy) {
+  if (policy.whole_experts && policy.expert == 1) {
+    return unavailable("a mixture of whole experts on every tensor-parallel rank");
+  }
+  if (!experts.gated || experts.activation != ActivationFunction::silu) {
+    return unavailable("a mixture of experts without swiglu");
+  }
+  if (experts.expert_bias || experts.router_bias || experts.shared_bias) {
+    return unavailable("a mixture of experts with biases");
+  }
+  return std::nullopt;
+}
+
+/// The same of a dense layer's part. Squared ReLU (activations.py) is a function that Megatron
+/// compiles, as its fused ones are with Transformer Engine.
+std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringPolicy& policy) {
+  const bool squares = !part.gated && part.activation == ActivationFunction::relu2;
+  if (squares && !part.bias && policy.implementation.layers == LayerSpec::te) return std::nullopt;
+  const bool silu = part.activation == ActivationFunction::silu;
+  const bool gelu = !part.gated && part.activation == ActivationFunction::gelu;
+  if (!(part.gated && silu) && !gelu) {
+    return Unavailable{
+        "Megatron fuses the activations swiglu and gelu with a bias, and compiles relu2 without "
+        "one "
+        "beside layers of Transformer Engine; others are not available yet"};
+  }
+  if (part.gated == part.bias) {
+    return Unavailable{
+        "Megatron's fused activations are swiglu without biases and gelu with them; other "
+        "combinations are not available yet"};
+  }
+  return std::nullopt;
+}
+
+/// Of layers one behind the other, dense ones may come before those of experts.
+std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
+                                             const LoweringPolicy& policy) {
+  for (const LayerKind& kind : decoder.kinds) {
+    if (kind.sliding_window) return unavailable("a sliding window");
+    const bool same_kinds = decoder.kinds.size() > 2 || kind.rotates != decoder.kinds[0].rotates;
+    const bool twice = decoder.kinds.size() == 2 && decoder.kinds[0].feed_forward.index() ==
+                                                        decoder.kinds[1].feed_forward.index();
+    if (same_kinds || twice) return unavailable("a model of several kinds of layers");
+    const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+    auto refused = experts != nullptr
+                       ? refusal(*experts, policy)
+                       : refusal(std::get<DenseFeedForward>(kind.feed_forward), policy);
+    if (refused) return refused;
+  }
+  return std::nullopt;
+}
+
+std::optional<Unavailable> refusal(const LatentAttention& latent, const LoweringPolicy& policy) {
+  if (policy.implementation.layers != LayerSpec::te) {
+    return Unavailable{
+        "Megatron's local attention takes no values of another size than keys: multi-head latent "
+        "attention is that of its layers of Transformer Engine"};
+  }
+  if (latent.bias) return unavailable("latent attention with biases");
+  return std::nullopt;
+}
+
+std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const LoweringPolicy&) {
+  if (attention.sinks || attention.softcap) return unavailable("a softcap or sinks");
+  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::per_head) {
+    return unavailable("a norm over the queries' and keys' whole width");
+  }
+  return std::nullopt;
+}
+
+/// Why the model has no graph, or nothing.
+std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
+  const SoftmaxAttention attention = heads_of(decoder.attention);
+  if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {
+    return refused;
+  }
+  if (auto refused = refusal_of_layers(decoder, policy)) return refused;
+  if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
+  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
+  const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
+  if (!learned && rotary == nullptr) return unavailable("this position");
+  const std::int64_t turning = latent != nullptr ? latent->qk_rope_head_dim : attention.head_dim;
+  if (rotary != nullptr && rotary->rotary_dim != turning) return unavailable("a partial rotation");
+  if (latent != nullptr && rotary == nullptr) return unavailable("this position");
+  if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
+      decoder.embedding_size != decoder.hidden_size || decoder.embedding_norm) {
+    return unavailable("this model");
+  }
+  if (!policy.gradients || policy.end != ForwardEnd::cross_entropy) {
+    return unavailable("anything but training with cross-entropy");
+  }
+  return std::nullopt;
+}
+
+/// Why the model cannot be cut over the tensor-parallel ranks, or nothing.
+std::optional<Unavailable> uneven(const MegatronContext& context) {
+  if (context.policy.context > 1 && context.latent) {
+    return unavailable("context parallelism of latent attention");
+  }
+  const std::int64_t ranks = context.policy.tensor;
+  const auto refuse = [ranks](std::int64_t size, const char* what) {
+    return size % ranks == 0
+               ? std::nullopt
+               : std::optional(Unavailable{std::string(what) + " " + std::to_string(size) +
+                                           " cannot be cut evenly over " + std::to_string(ranks) +
+                                           " tensor-parallel ranks"});
+  };
+  if (auto no = refuse(context.attention.heads, "the number of heads")) return no;
+  if (auto no = refuse(context.attention.kv_heads, "the number of key-value heads")) return no;
+  if (auto no = refuse(context.feed_forward.size, "the feed-forward size")) return no;
+  if (auto no = refuse(context.decoder.vocab_size, "the vocabulary size")) return no;
+  if (context.sequence) return refuse(context.policy.seq_len, "the sequence length");
+  return std::nullopt;
+}
+
+MegatronContext context_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
+  const SoftmaxAttention attention = heads_of(decoder.attention);
+  MegatronContext context{decoder, attention, {}, policy};
+  if (latent != nullptr) context.latent = *latent;
+  for (const LayerKind& kind : decoder.kinds) {
+    if (const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward)) {
+      context.feed_forward = *dense;
+    } else {
+      context.experts = std::get<MixtureOfExperts>(kind.feed_forward);
+    }
+  }
+  if (policy.context > 1) context.c = Symbol::context;
+  if (policy.tensor == 1) return context;
+  context.t = Symbol::tensor;
+  context.sequence = policy.sequence_parallel;
+  for (Expr* size : {&context.a, &context.k, &context.f, &context.v}) *size = *size / context.t;
+  return context;
+}
+
+void bind_sizes(const MegatronContext& context, Bindings& sizes) {
+  bind_tokens(sizes, context.policy.micro_batch, context.policy.seq_len);
+  sizes.set(Symbol::hidden_size, context.decoder.hidden_size)
+      .set(Symbol::vocab_size, context.decoder.vocab_size)
+      .set(Symbol::heads, context.attention.heads)
+      .set(Symbol::kv_heads, context.attention.kv_heads)
+      .set(Symbol::head_dim, context.attention.head_dim)
+      .set(Symbol::layers, context.decoder.layers())
+      .set(Symbol::ffn_size, context.feed_forward.size)
+      .set(Symbol::rotary_dim, context.attention.head_dim)
+      .set(Symbol::tensor, context.policy.tensor)
+      .set(Symbol::context, context.policy.context);
+  if (context.experts) {
+    sizes.set(Symbol::experts, context.experts->experts)
+        .set(Symbol::top_k, context.experts->top_k)
+        .set(Symbol::expert_ffn_size, context.experts->expert_size)
+        .set(Symbol::expert, context.policy.expert);
+  }
+  if (const auto* learned = std::get_if<LearnedPosition>(&context.decoder.position)) {
+    sizes.set(Symbol::max_positions, learned->rows);
+  }
+}
+
+/// The whole input of a product, in the type that it is multiplied in.
+Expr input_bytes(const Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  return context.b * context.s * product.in * Expr(size_of(op.compute));
+}
+
+/// Blocks of the stages, each written once.
+class StageWriter {
+ public:
+  StageWriter(const MegatronContext& context, Graph& graph) : context_(context), graph_(graph) {}
+
+  void write(const ModelPart& part) {
+    if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_); });
+    std::int64_t first = part.first;
+    if (!part.embedding && context_.turns()) {
+      append_layers({true, has_experts(first)}, 1);
+      ++first;
+    }
+    const std::int64_t end = part.first + part.count;
+    while (first < end) {
+      std::int64_t next = first + 1;
+      while (next < end && has_experts(next) == has_experts(first)) ++next;
+      append_layers({false, has_experts(first)}, next - first);
+      first = next;
+    }
+    if (!part.head) return;
+    const bool ties = context_.decoder.tied_embeddings && part.embedding;
+    append(head_, 1, [&] { return megatron_head(context_, ties); });
+    append(loss_, 1, [&] { return megatron_loss(context_); });
+  }
+
+ private:
+  template <class Write>
+  void append(std::optional<std::size_t>& known, std::int64_t repeat, const Write& write) {
+    if (!known) {
+      known = graph_.blocks.size();
+      graph_.blocks.push_back(write());
+    }
+    graph_.order.push_back({*known, repeat});
+  }
+
+  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+    const DecoderSpec& decoder = context_.decoder;
+    const LayerKind& kind = decoder.kinds[decoder.kind_of(layer)];
+    return std::holds_alternative<MixtureOfExperts>(kind.feed_forward);
+  }
+
+  void append_layers(const MegatronLayer& layer, std::int64_t repeat) {
+    const std::size_t index = (layer.makes_table ? 1U : 0U) + (layer.has_experts ? 2U : 0U);
+    append(layers_[index], repeat, [&] { return megatron_layer(context_, layer); });
+  }
+
+  const MegatronContext& context_;
+  Graph& graph_;
+  std::optional<std::size_t> embedding_;
+  std::array<std::optional<std::size_t>, 4> layers_;  // with a table of angles, of experts
+  std::optional<std::size_t> head_;
+  std::optional<std::size_t> loss_;
+};
+
+}  // namespace
+
+Dimensions MegatronContext::dimensions() const {
+  Dimensions dims;
+  dims.b = b;
+  dims.s = s;
+  dims.a = a;
+  dims.k = k;
+  dims.d = d;
+  return dims;
+}
+
+void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  if (!product.gathers) return;
+  op.forward_messages = {
+      {.kind = MessageKind::all_gather, .bytes = input_bytes(op, context, product)}};
+}
+
+void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product) {
+  if (context.policy.tensor == 1 || product.by_rows || product.duplicated) return;
+  const Expr bytes = input_bytes(op, context, product);
+  const auto beside = [&](MessageKind kind) {
+    return Message{.kind = kind, .bytes = bytes, .asynchronous = true};
+  };
+  if (product.gathers) {
+    op.backward_messages = {beside(MessageKind::all_gather), beside(MessageKind::reduce_scatter)};
+  } else {
+    op.backward_messages = {beside(MessageKind::all_reduce)};
+  }
+}
+
+TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
+                          const ParallelProduct& product, TensorId x) {
+  const Place place{product.name, "weight"};
+  const TensorId weight = product.tied ? block.tied_parameter(place, {product.out, product.in})
+                                       : block.parameter(place, {product.out, product.in});
+  Shape shape = product.rows.empty() ? Shape{context.s, context.b} : product.rows;
+  shape.push_back(product.out);
+  const DType dtype = block.dtype_of(x);
+  const Expr rows = product.rows.empty() ? context.b * context.s : product.rows.front();
+  const Expr flops = Expr(2) * rows * product.in * product.out;
+  const Expr gathered =
+      product.gathers ? context.b * context.s * product.in * Expr(size_of(dtype)) : Expr();
+  Op op;
+  op.kind = OpKind::linear;
+  op.name = product.name;
+  op.compute = dtype;
+  op.inputs = {x, weight};
+  op.saved = {x, weight};
+  op.forward_buffer = gathered;
+  op.workspace = Workspace::cublas;
+  add_forward_messages(op, context, product);
+  std::optional<TensorId> bias;
+  if (product.bias) {
+    // The function adds the bias itself: the product is a tensor before it.
+    Op multiplied = op;
+    multiplied.saved.clear();
+    multiplied.outputs = {block.make({product.name, "product"}, shape, dtype)};
+    op.inputs.push_back(multiplied.outputs.front());
+    op.forward_messages.clear();
+    op.forward_buffer = Expr();
+    block.emit(std::move(multiplied), {flops, Expr()});
+    bias = block.parameter({product.name, "bias"}, {product.out});
+    op.inputs.push_back(*bias);
+  }
+  const TensorId out = block.make({product.name, "out"}, shape, dtype);
+  op.outputs = {out};
+  op.backward_buffer = gathered;
+  add_backward_messages(op, context, product);
+  BackwardWriter backward(op);
+  std::optional<BackwardWriter::Made> whole;
+  if (product.gathers) {
+    whole = backward.make(
+        block.make({product.name, "gathered input"}, context.tokens(product.in), dtype), dtype);
+  }
+  const auto of_input = backward.make(x, dtype);
+  const auto of_weight = backward.make(weight, dtype);
+  backward.give(x, of_input);
+  backward.give(weight, of_weight);
+  if (bias) {
+    backward.give(*bias, backward.make(*bias, dtype));
+    backward.launch(sum_between(shape, {product.out}, dtype));
+  }
+  if (whole) backward.drop(*whole);
+  block.emit(std::move(op), {product.bias ? Expr() : flops, Expr(2) * flops});
+  return out;
+}
+
+TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                 TensorId x) {
+  const DType dtype = block.dtype_of(x);
+  const Expr bytes = block.tensor(x).bytes();
+  if (!context.sequence) {
+    if (context.policy.tensor > 1) {
+      block.send_forward({.kind = MessageKind::all_reduce, .bytes = bytes});
+    }
+    return x;
+  }
+  const TensorId out = block.make({name, "own shard"}, context.stream(), dtype);
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = {out};
+  op.forward_messages = {{.kind = MessageKind::reduce_scatter, .bytes = bytes}};
+  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = bytes}};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId column_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x) {
+  return context.te() ? te_column_product(block, context, product, x)
+                      : parallel_product(block, context, product, x);
+}
+
+TensorId row_product(BlockBuilder& block, const MegatronContext& context, ParallelProduct product,
+                     TensorId x) {
+  product.by_rows = true;
+  if (context.te()) return te_row_product(block, context, product, x);
+  return reduced(block, context, product.name, parallel_product(block, context, product, x));
+}
+
+std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
+                                                const LoweringPolicy& policy) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  if (model.adapter) return unavailable("an adapter");
+  if (auto refused = refusal(decoder, policy)) return *std::move(refused);
+  const MegatronContext context = context_of(decoder, policy);
+  if (auto refused = uneven(context)) return *std::move(refused);
+  Graph graph;
+  StageWriter writer(context, graph);
+  if (policy.parts.empty()) {
+    writer.write({.first = 0, .count = decoder.layers(), .embedding = true, .head = true});
+  }
+  for (const ModelPart& part : policy.parts) {
+    graph.stages.push_back(graph.order.size());
+    writer.write(part);
+  }
+  graph.trains = policy.parts.empty() || policy.parts.back().head;
+  bind_sizes(context, graph.sizes);
+  return graph;
+}
+
+}  // namespace memest

@@ -1,0 +1,162 @@
+// Megatron-core 0.16.1: GPTModel with its local layers (get_gpt_layer_local_spec), without
+// Transformer Engine and Apex, or with Transformer Engine's (2.11). Streams are [s, b, h]; each
+// autograd function of Megatron's own is one op with what its forward saves and its backward makes.
+// Under tensor parallelism sizes are one rank's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/lower/ops/block_builder.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/ops/operations.hpp"
+#include "memest/graph/lower.hpp"
+#include "memest/spec/model.hpp"
+
+namespace memest {
+
+/// What the parts of the lowering read.
+struct MegatronContext {
+  const DecoderSpec& decoder;
+  SoftmaxAttention attention;     ///< of latent attention its heads
+  DenseFeedForward feed_forward;  ///< of dense layers; of no size where there are none
+  const LoweringPolicy& policy;
+  Expr t{1};              ///< tensor-parallel ranks
+  bool sequence = false;  ///< norms and residual sums on s/t tokens
+  Expr b = Symbol::micro_batch;
+  Expr s = Symbol::seq_len;
+  Expr h = Symbol::hidden_size;
+  Expr d = Symbol::head_dim;
+  Expr a = Symbol::heads;       ///< of one rank
+  Expr k = Symbol::kv_heads;    ///< of one rank
+  Expr f = Symbol::ffn_size;    ///< of one rank
+  Expr v = Symbol::vocab_size;  ///< of one rank
+  Expr c{1};                    ///< context-parallel ranks, of one of which s is
+  std::optional<MixtureOfExperts> experts = {};
+  std::optional<LatentAttention> latent = {};
+
+  [[nodiscard]] Precision precision() const {
+    return {policy.weights, policy.weights, false, {}, policy.gradients};
+  }
+  /// Layers of Transformer Engine.
+  [[nodiscard]] bool te() const { return policy.implementation.layers == LayerSpec::te; }
+  [[nodiscard]] double dropout(double probability) const {
+    return policy.dropout ? probability : 0.0;
+  }
+  [[nodiscard]] Dimensions dimensions() const;
+  /// [s, b, width], and the same of the residual stream.
+  [[nodiscard]] Shape tokens(const Expr& width) const { return {s, b, width}; }
+  [[nodiscard]] Shape stream() const { return stream(h); }
+  [[nodiscard]] Shape stream(const Expr& width) const { return {sequence ? s / t : s, b, width}; }
+  /// Tokens that one rank routes: sequence parallelism has a part of them.
+  [[nodiscard]] Expr routed_tokens() const { return b * (sequence ? s / t : s); }
+  /// Whether an expert is cut over the tensor-parallel ranks as all else is, and over how many.
+  [[nodiscard]] bool cuts_experts() const { return policy.tensor > 1 && !policy.whole_experts; }
+  [[nodiscard]] Expr expert_cut() const { return cuts_experts() ? t : Expr(1); }
+  /// Channels of a head that turn.
+  [[nodiscard]] Expr turning() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
+  /// Channels of a head's values.
+  [[nodiscard]] Expr of_values() const { return latent ? Expr(latent->v_head_dim) : d; }
+  [[nodiscard]] bool turns() const {
+    return std::holds_alternative<RotaryPosition>(decoder.position);
+  }
+};
+
+/// A product of tensor_parallel.ColumnParallelLinear or RowParallelLinear.
+struct ParallelProduct {
+  std::string_view name;
+  Expr in;
+  Expr out;
+  bool bias = false;     ///< added inside; otherwise it is the caller's to add
+  bool gathers = false;  ///< reads the whole sequence from shards
+  bool tied = false;
+  bool by_rows = false;     ///< RowParallelLinear: answers partial sums
+  bool duplicated = false;  ///< every rank has all of the matrix, and multiplies its own stream
+  Shape rows = {};          ///< of its input, where those are not the tokens
+};
+/// A product that every rank has rows of, and one whose partial sums are reduced: the layers' own.
+TensorId column_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x);
+TensorId row_product(BlockBuilder& block, const MegatronContext& context, ParallelProduct product,
+                     TensorId x);
+/// What a product's ranks send. With shards of the sequence the input is gathered, and again in the
+/// backward beside the product that makes its gradient, which is scattered beside the weight's.
+/// Else the gradient's parts are summed there.
+void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
+void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
+/// LinearWithGradAccumulationAndAsyncCommunication.
+TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
+                          const ParallelProduct& product, TensorId x);
+/// What a row-parallel product's partial sums become, `x` the last op's result: summed in place, or
+/// in shards of the sequence.
+TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                 TensorId x);
+
+/// torch's layer or RMS norm over the stream.
+TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                       TensorId x);
+
+/// SelfAttention up to its output projection, and MLP up to its own; a bias is left to the caller.
+TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
+TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
+/// MLASelfAttention, of layers of Transformer Engine.
+TensorId latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
+/// apply_rotary_pos_emb, not fused.
+TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                      TensorId x);
+/// WeightedSwiGLUFunction: swiglu(y)·weights, a weight a row.
+TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights);
+/// MoELayer: the router, the dispatcher and this rank's experts.
+TensorId megatron_experts(BlockBuilder& block, const MegatronContext& context, TensorId x);
+struct PermutedTokens {
+  TensorId tokens = 0;
+  TensorId probabilities = 0;
+  TensorId indices = 0;
+};
+/// moe_permute_with_probs into so many rows, and TEGroupedMLP.
+PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
+                          TensorId probabilities);
+TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorId tokens,
+                    TensorId probabilities);
+/// Tokens that an expert takes, of all expert-parallel ranks that send it some.
+Expr rows_of_expert(const MegatronContext& context);
+
+/// Transformer Engine's Linear over column- and row-parallel weights, FusedRoPEFunc,
+/// DotProductAttention, and Megatron's fused activations compiled by torch.compile.
+TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
+                           const ParallelProduct& product, TensorId x);
+TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
+                        const ParallelProduct& product, TensorId x);
+TensorId te_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                   TensorId x);
+TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
+                           const std::vector<TensorId>& heads);
+/// The same over a sequence that lies on several ranks.
+TensorId te_context_attention(BlockBuilder& block, const MegatronContext& context,
+                              const std::vector<TensorId>& heads);
+TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context, TensorId y);
+
+/// The angles of the positions, which rotations read.
+inline constexpr std::string_view kRotaryTable = "rotary table";
+/// The table of angles, made once and kept (RotaryEmbedding.forward is cached).
+void rotary_table(BlockBuilder& block, const MegatronContext& context);
+
+struct MegatronLayer {
+  bool makes_table = false;  ///< where no embedding of this stage does
+  bool has_experts = false;
+
+  friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
+};
+Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer);
+Block megatron_embedding(const MegatronContext& context);
+Block megatron_head(const MegatronContext& context, bool ties);
+Block megatron_loss(const MegatronContext& context);
+
+/// The graph of a rank, or why there is none.
+std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
+                                                const LoweringPolicy& policy);
+
+}  // namespace memest

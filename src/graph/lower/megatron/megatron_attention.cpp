@@ -1,0 +1,239 @@
+// SelfAttention with DotProductAttention, and its rotary positions (rope_utils.py).
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/megatron/megatron.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kMask = "attention mask";
+
+/// A computation of `kind` from `x` alone, in another type or none of its own.
+TensorId from(BlockBuilder& block, Place place, TensorId x, DType dtype) {
+  return compute(block, OpKind::rotary, {x}, {place, block.tensor(x).shape, dtype});
+}
+
+/// One of a tensor's cosines and sines: of the angles in fp32, times 1, in the tensor's type.
+TensorId factor(BlockBuilder& block, std::string_view name, std::string_view part, TensorId table,
+                DType dtype) {
+  const TensorId raw = from(block, {name, part}, table, DType::fp32);
+  const TensorId scaled = from(block, {name, part}, raw, DType::fp32);
+  if (dtype == DType::fp32) return scaled;
+  return from(block, {name, part}, scaled, dtype);
+}
+
+/// Keys or values written out for every query head.
+TensorId repeated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                  TensorId x) {
+  return repeated_copy(block, name, x,
+                       {.shape = {context.s, context.b, context.a, context.d},
+                        .outer = context.s * context.b * context.k,
+                        .times = context.a / context.k,
+                        .inner = context.d});
+}
+
+/// Queries times keys over √d in one product, added to nothing: what it would be added to is the
+/// global buffer. Each factor's gradient is scaled after its product.
+TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId q, TensorId k) {
+  const Shape shape = {context.b * context.a, context.s, context.s};
+  const DType dtype = block.dtype_of(q);
+  const TensorId out = block.make({"scores"}, shape, dtype);
+  Op op;
+  op.kind = OpKind::batched_matmul;
+  op.name = "scores";
+  op.compute = dtype;
+  op.inputs = {q, k};
+  op.outputs = {out};
+  op.saved = {q, k};
+  op.forward_buffer = block.tensor(out).bytes();
+  op.workspace = Workspace::cublas;
+  op.causal = true;
+  BackwardWriter backward(op);
+  for (const TensorId operand : {q, k}) {
+    const auto raw = backward.make(operand, dtype);
+    const auto gradient = backward.make(operand, dtype);
+    backward.drop(raw);
+    backward.give(operand, gradient, Reach::through_view);
+  }
+  const Expr flops = Expr(2) * block.tensor(out).elements() * context.d;
+  block.emit(std::move(op), {flops, Expr(2) * flops});
+  return out;
+}
+
+/// masked_fill_ on a view of the product: the product's gradient is a copy, into which that of the
+/// view is filled, which comes as a tensor of its own.
+TensorId masked(BlockBuilder& block, const MegatronContext& context, TensorId scores) {
+  const DType dtype = block.dtype_of(scores);
+  const Shape shape = block.tensor(scores).shape;
+  const TensorId mask =
+      block.shared(kMask, {Expr(1), Expr(1), context.s, context.s}, DType::boolean);
+  const TensorId filled = block.alias({"mask", "filled"}, scores, shape);
+  Op fill;
+  fill.kind = OpKind::mask;
+  fill.name = "mask";
+  fill.inputs = {scores, mask};
+  fill.outputs = {filled};
+  fill.saved = {mask};
+  BackwardWriter backward(fill);
+  const auto whole = backward.make(scores, dtype);
+  const auto part = backward.make(scores, dtype);
+  const auto unmasked = backward.make(scores, dtype);
+  backward.drop(part);
+  backward.drop(unmasked);
+  backward.give(scores, whole);
+  block.emit(std::move(fill));
+  const TensorId seen = block.alias({"mask", "seen"}, filled, shape);
+  Op view;
+  view.kind = OpKind::view;
+  view.name = "mask";
+  view.inputs = {filled};
+  view.outputs = {seen};
+  BackwardWriter zeros(view);
+  zeros.give(filled, zeros.make(scores, dtype));
+  block.emit(std::move(view));
+  return seen;
+}
+
+/// Probabilities times values: the values' gradient comes first.
+TensorId values_of(BlockBuilder& block, const MegatronContext& context, TensorId probabilities,
+                   TensorId v) {
+  const DType dtype = block.dtype_of(v);
+  const TensorId out = block.make({"values"}, {context.b * context.a, context.s, context.d}, dtype);
+  Op op;
+  op.kind = OpKind::batched_matmul;
+  op.name = "values";
+  op.compute = dtype;
+  op.inputs = {probabilities, v};
+  op.outputs = {out};
+  op.saved = {probabilities, v};
+  op.workspace = Workspace::cublas;
+  op.causal = true;
+  BackwardWriter backward(op);
+  const auto of_v = backward.make(v, dtype);
+  backward.give(probabilities, backward.make(probabilities, dtype), Reach::through_view);
+  backward.give(v, of_v, Reach::through_view);
+  const Expr flops = Expr(2) * block.tensor(probabilities).elements() * context.d;
+  block.emit(std::move(op), {flops, Expr(2) * flops});
+  return out;
+}
+
+/// DotProductAttention: what selective recompute of the attention core runs again.
+TensorId core_attention(BlockBuilder& block, const MegatronContext& context, TensorId q, TensorId k,
+                        TensorId v) {
+  const AttentionCore core(block);
+  Frame call(block);
+  if (context.attention.heads > context.attention.kv_heads) {
+    k = call.local(repeated(block, context, "k_repeat", k));
+    v = call.local(repeated(block, context, "v_repeat", v));
+  }
+  const TensorId scores = call.local(scores_of(block, context, q, k));
+  const TensorId seen = masked(block, context, scores);
+  const TensorId probabilities = call.local(
+      dropout(block, "attention_dropout", context.dropout(context.decoder.dropout.attention),
+              softmax(block, "softmax", seen, block.dtype_of(seen))));
+  const TensorId mixed = call.local(values_of(block, context, probabilities, v));
+  return copy(block, {"join_heads"}, mixed, context.tokens(context.a * context.d));
+}
+
+/// q_layernorm, k_layernorm: over each head's channels. What is a part of the product is written
+/// out first, and Transformer Engine keeps that in place of the part (ops/basic/rmsnorm.py).
+TensorId head_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                   TensorId x) {
+  const Norm& norm = context.attention.qk_norm_kind;
+  NormKernelPart part{.name = name, .rms = norm.kind == NormKind::rmsnorm};
+  part.gain = block.parameter({name, "weight"}, {context.d});
+  if (norm.bias) part.bias = block.parameter({name, "bias"}, {context.d});
+  const bool is_part = block.tensor(x).storage != x;
+  if (is_part && context.te()) x = copy(block, {name, "operand"}, x, block.tensor(x).shape);
+  part.transposed = is_part && !context.te();
+  return normalize(block, part, x);
+}
+
+}  // namespace
+
+/// Everything is turned, and an empty rest joined: its gradient is a tensor of zeros like x.
+TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                      TensorId x) {
+  Frame call(block);
+  const Shape shape = block.tensor(x).shape;
+  const DType dtype = block.dtype_of(x);
+  const TensorId table =
+      block.shared(kRotaryTable, {context.s, Expr(1), Expr(1), context.d}, DType::fp32);
+  Shape none = shape;
+  none.back() = Expr(0);
+  const TensorId given = x;
+  x = view(block, {name, "whole"}, given, shape);
+  const TensorId rest = slice(block, {name, "rest"}, given, none);
+  const TensorId cosines = call.local(factor(block, name, "cosines", table, dtype));
+  const TensorId sines = call.local(factor(block, name, "sines", table, dtype));
+  const TensorId cosine = multiply(block, {name, "cosine product"}, x, cosines);
+  Shape half = shape;
+  half.back() = half.back() / Expr(2);
+  const std::vector<TensorId> halves =
+      split(block, name, x, {{{name, "low half"}, half}, {{name, "high half"}, half}});
+  const TensorId negated = scale(block, {name, "negated half"}, halves[1]);
+  const TensorId around = concatenate(block, {name, "half turned"}, {negated, halves[0]}, shape);
+  const TensorId sine = multiply(block, {name, "sine product"}, around, sines);
+  const TensorId sum = add(block, {name, "turned"}, cosine, sine);
+  return concatenate(block, {name, "joined"}, {sum, rest}, shape);
+}
+
+void rotary_table(BlockBuilder& block, const MegatronContext& context) {
+  if (!context.turns()) return;
+  const Expr half = context.turning() / Expr(2);
+  const auto make = [&](std::string_view name, const std::vector<TensorId>& inputs, Shape shape) {
+    const TensorId out = block.make({"rotary_table", name}, std::move(shape), DType::fp32);
+    Op op;
+    op.kind = OpKind::rotary;
+    op.name = "rotary_table";
+    op.inputs = inputs;
+    op.outputs = {out};
+    op.once = true;
+    block.emit(std::move(op));
+    return out;
+  };
+  const TensorId counted = make("positions", {}, {context.s});
+  const TensorId shifted = make("shifted positions", {counted}, {context.s});
+  const TensorId angles = make("angles", {shifted}, {context.s, half});
+  const TensorId table = make("table", {angles}, {context.s, context.turning()});
+  block.outlive(table, kRotaryTable);
+}
+
+TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  if (context.latent) return latent_attention(block, context, x);
+  Frame call(block);
+  const Expr& d = context.d;
+  const Expr width = (context.a + Expr(2) * context.k) * d;
+  const TensorId both = call.local(column_product(
+      block, context, {"qkv_proj", context.h, width, context.attention.q_bias, context.sequence},
+      x));
+  const auto by_heads = [&](const Expr& heads) { return Shape{context.s, context.b, heads, d}; };
+  const std::vector<TensorId> parts = split(block, "qkv_proj", both,
+                                            {{{"qkv_proj", "q"}, by_heads(context.a)},
+                                             {{"qkv_proj", "k"}, by_heads(context.k)},
+                                             {{"qkv_proj", "v"}, by_heads(context.k)}});
+  TensorId q = parts[0];
+  TensorId k = parts[1];
+  // Heads of a group lie together with their key and value: of several, queries are a copy.
+  const bool several = context.attention.kv_heads > context.policy.tensor;
+  if (several && context.attention.heads > context.attention.kv_heads) {
+    q = call.local(copy(block, {"q_heads"}, q, by_heads(context.a)));
+  }
+  if (context.attention.qk_norm == QkNorm::per_head) {
+    q = call.local(head_norm(block, context, "q_norm", q));
+    k = call.local(head_norm(block, context, "k_norm", k));
+  }
+  if (context.turns()) {
+    const auto rotation = context.te() ? te_turned : local_turned;
+    q = call.local(rotation(block, context, "q_rotary", q));
+    k = call.local(rotation(block, context, "k_rotary", k));
+  }
+  const TensorId mixed =
+      call.local(context.te() ? te_core_attention(block, context, {q, k, parts[2]})
+                              : core_attention(block, context, q, k, parts[2]));
+  return row_product(block, context, {"o_proj", context.a * d, context.h}, mixed);
+}
+
+}  // namespace memest

@@ -1,0 +1,275 @@
+// What GPTModel has before and behind its layers: LanguageModelEmbedding, the final norm with the
+// output layer, and VocabParallelCrossEntropy.
+#include <utility>
+
+#include "graph/lower/megatron/megatron.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::string_view kIds = "token ids";
+
+/// An integer or boolean computation without gradient.
+TensorId step(BlockBuilder& block, Place place, const std::vector<TensorId>& inputs, DType dtype) {
+  return compute(block, OpKind::mask, inputs, {place, block.tensor(inputs.front()).shape, dtype});
+}
+
+/// Where ids are outside of this rank's shard of the vocabulary, and ids counted within it.
+struct OwnIds {
+  TensorId mask = 0;
+  TensorId ids = 0;
+};
+OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
+  const TensorId below = step(block, {op, "below"}, {ids}, DType::boolean);
+  const TensorId above = step(block, {op, "above"}, {ids}, DType::boolean);
+  const TensorId mask = step(block, {op, "other ranks' ids"}, {below, above}, DType::boolean);
+  const TensorId copied = step(block, {op, "copied ids"}, {ids}, DType::int64);
+  return {mask, step(block, {op, "own ids"}, {copied}, DType::int64)};
+}
+
+/// Rows of other ranks' ids are zeroed in place: their gradient is a copy with zeros.
+TensorId zeroed(BlockBuilder& block, TensorId rows, TensorId mask) {
+  const TensorId out = block.alias({"embedding", "zeroed"}, rows, block.tensor(rows).shape);
+  Op op;
+  op.kind = OpKind::mask;
+  op.name = "embedding";
+  op.inputs = {rows, mask};
+  op.outputs = {out};
+  op.saved = {mask};
+  BackwardWriter backward(op);
+  backward.give(rows, backward.make(rows, block.dtype_of(rows)));
+  block.emit(std::move(op));
+  return out;
+}
+
+/// Several sequences lie by sequence and are turned to lie by position; one lies so already.
+bool turns(const MegatronContext& context) { return context.policy.micro_batch > 1; }
+
+TensorId look_up_rows(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                      LookUp part) {
+  part.count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
+  part.gradient_is_turned = turns(context);
+  return look_up(block, name, part);
+}
+
+bool has_learned_positions(const MegatronContext& context) {
+  return std::holds_alternative<LearnedPosition>(context.decoder.position);
+}
+
+/// The ranks' rows are summed to shards of the sequence; positions are added to the whole of them.
+bool scatters_words(const MegatronContext& context) {
+  return context.sequence && !has_learned_positions(context);
+}
+
+TensorId words(BlockBuilder& block, const MegatronContext& context) {
+  const TensorId ids = block.shared(kIds, {context.b, context.s}, DType::int64);
+  const std::int64_t rows = context.decoder.vocab_size / context.policy.tensor;
+  const auto table = [&] {
+    return block.parameter({"embedding", "weight"}, {context.v, context.h});
+  };
+  if (context.policy.tensor == 1) {
+    return look_up_rows(block, context, "embedding", {ids, table(), 0, rows});
+  }
+  Frame call(block);
+  const OwnIds own = own_ids(block, "embedding", ids);
+  for (const TensorId local : {own.mask, own.ids}) call.local(local);
+  const TensorId x = zeroed(
+      block, look_up_rows(block, context, "embedding", {own.ids, table(), 0, rows}), own.mask);
+  if (!scatters_words(context)) {
+    block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+  }
+  return x;
+}
+
+TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  if (!turns(context)) return x;
+  return copy(block, {"embedding", "by position"}, x, context.tokens(context.h));
+}
+
+/// scatter_to_sequence_parallel_region is a view, cloned; its gradient is gathered.
+TensorId scattered(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  const TensorId part = block.alias({"embedding", "own shard"}, x, context.stream());
+  Op op;
+  op.kind = OpKind::view;
+  op.name = "embedding";
+  op.inputs = {x};
+  op.outputs = {part};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  op.backward_messages = {{.kind = MessageKind::all_gather, .bytes = block.tensor(x).bytes()}};
+  block.emit(std::move(op));
+  return part;
+}
+
+/// The embedded tokens as the residual stream takes them.
+TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
+  const bool learned = has_learned_positions(context);
+  Frame call(block);
+  TensorId x = words(block, context);
+  if (learned) {
+    call.local(x);
+    // All sequences share them.
+    const TensorId ids = block.alias(
+        {"position_embedding", "ids"},
+        block.shared("position ids", {Expr(1), context.s}, DType::int64), {context.b, context.s});
+    const TensorId table =
+        block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.h});
+    const std::int64_t rows = std::get<LearnedPosition>(context.decoder.position).rows;
+    const TensorId positions = call.local(look_up_rows(
+        block, context, "position_embedding",
+        {.indices = ids, .table = table, .table_rows = rows, .indices_repeat = turns(context)}));
+    x = add(block, {"add_positions"}, x, positions);
+  }
+  x = by_position(block, context, x);
+  if (context.sequence) {
+    x = scatters_words(context) ? reduced(block, context, "embedding", x)
+                                : scattered(block, context, x);
+    x = copy(block, {"embedding", "clone"}, x, context.stream());
+  }
+  return dropout(block, "embedding_dropout", context.dropout(context.decoder.dropout.embedding), x);
+}
+
+/// The likelihood's gradient: the kept softmax becomes it in place, then takes the logits' type.
+void write_loss_backward(BlockBuilder& block, TensorId logits, TensorId targets, Op& op) {
+  BackwardWriter backward(op);
+  const TensorId loss = op.outputs.front();
+  const auto counted = backward.make(targets, DType::int64);
+  const auto flags = backward.make(loss, DType::fp32);
+  const auto update = backward.make(loss, DType::fp32);
+  backward.drop(flags);
+  backward.drop(backward.make(loss, DType::fp32));
+  backward.drop(counted);
+  backward.drop(update);
+  if (block.dtype_of(logits) == DType::fp32) {
+    backward.give_kept(logits);
+    return;
+  }
+  backward.leave_node();
+  backward.give(logits, backward.make(logits, block.dtype_of(logits)));
+}
+
+/// VocabParallelCrossEntropy: the logits in fp32 become their exponentials, then the softmax, in
+/// place. Answers the losses of all tokens.
+TensorId cross_entropy(BlockBuilder& block, const MegatronContext& context, TensorId logits,
+                       TensorId targets) {
+  const Shape tokens = {context.s, context.b};
+  Frame call(block);
+  const auto make = [&](std::string_view name, const std::vector<TensorId>& inputs, DType dtype) {
+    return compute(block, OpKind::softmax, inputs, {{"cross_entropy", name}, tokens, dtype});
+  };
+  // Over the ranks' shards of the vocabulary.
+  const auto all_reduced = [&](TensorId x) {
+    if (context.policy.tensor == 1) return x;
+    block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
+    return x;
+  };
+  TensorId scores = logits;
+  if (block.dtype_of(logits) != DType::fp32) {
+    scores = compute(block, OpKind::cast, {logits},
+                     {{"cross_entropy", "in fp32"}, block.tensor(logits).shape, DType::fp32});
+  }
+  const TensorId highest = call.local(all_reduced(make("maximum", {scores}, DType::fp32)));
+  make("its place", {highest}, DType::int64);
+  const OwnIds own = own_ids(block, "cross_entropy", targets);
+  for (const TensorId local : {own.mask, own.ids}) call.local(local);
+  const TensorId counted = make("positions", {targets}, DType::int64);
+  const TensorId picked = make("target's score", {scores, counted}, DType::fp32);
+  const TensorId predicted =
+      call.local(all_reduced(make("target's own score", {picked}, DType::fp32)));
+  const TensorId sum = call.local(all_reduced(make("sum", {scores, counted}, DType::fp32)));
+  const TensorId logarithm = make("logarithm", {sum}, DType::fp32);
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = "cross_entropy";
+  op.inputs = {logits, scores, logarithm, predicted};
+  const TensorId loss = block.make({"cross_entropy", "loss"}, tokens, DType::fp32);
+  op.outputs = {loss};
+  op.saved = {scores, own.mask, own.ids};
+  write_loss_backward(block, logits, own.ids, op);
+  block.emit(std::move(op));
+  return loss;
+}
+
+/// CrossEntropyFunction (triton/cross_entropy.py): the gradient takes the place of the logits while
+/// the loss is taken. A rank's maxima, sums and targets' scores, and those of all, go with it.
+TensorId te_cross_entropy(BlockBuilder& block, const MegatronContext& context, TensorId logits,
+                          TensorId targets) {
+  const Shape tokens = {context.s, context.b};
+  const Expr three = 3;
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = "cross_entropy";
+  op.inputs = {logits, targets};
+  op.saved = {logits};
+  op.forward_scratch = {
+      scratch(block, {"cross_entropy", "statistics"}, {three, context.s, context.b}, DType::fp32)};
+  if (context.policy.tensor > 1) {
+    op.forward_scratch.push_back(scratch(block, {"cross_entropy", "all ranks' statistics"},
+                                         {three * context.t, context.s, context.b}, DType::fp32));
+    op.forward_messages = {{.kind = MessageKind::all_gather,
+                            .bytes = block.tensor(op.forward_scratch.back()).bytes()}};
+  }
+  const TensorId loss = block.make({"cross_entropy", "loss"}, tokens, DType::fp32);
+  op.outputs = {loss};
+  BackwardWriter(op).give_kept(logits);
+  block.emit(std::move(op));
+  return loss;
+}
+
+/// make_viewless_tensor: a view becomes a tensor of its own, by way of one of a single element.
+TensorId viewless(BlockBuilder& block, TensorId x) {
+  Op op;
+  op.kind = OpKind::view;
+  op.name = "embedding";
+  op.inputs = {x};
+  op.forward_scratch = {
+      scratch(block, {"embedding", "single element"}, {Expr(1)}, block.dtype_of(x))};
+  const TensorId out = block.alias({"embedding", "viewless"}, x, block.tensor(x).shape);
+  op.outputs = {out};
+  BackwardWriter(op).hand_on(x, Reach::through_view);
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace
+
+Block megatron_embedding(const MegatronContext& context) {
+  BlockBuilder block("embedding", context.precision());
+  TensorId x = embedded(block, context);
+  rotary_table(block, context);
+  const bool copied =
+      turns(context) || context.sequence || context.dropout(context.decoder.dropout.embedding) > 0;
+  if (!copied) x = viewless(block, x);
+  return std::move(block).take(x);
+}
+
+Block megatron_head(const MegatronContext& context, bool ties) {
+  BlockBuilder block("head", context.precision());
+  TensorId x = block.block_input(context.stream(), context.policy.weights);
+  x = megatron_norm(block, context, "final_norm", x);
+  ParallelProduct product{"lm_head", context.h, context.v};
+  product.gathers = context.sequence;
+  product.tied = ties;
+  x = parallel_product(block, context, product, x);
+  return std::move(block).take(x);
+}
+
+Block megatron_loss(const MegatronContext& context) {
+  BlockBuilder block("loss", context.precision());
+  const TensorId logits = block.block_input(context.tokens(context.v), context.policy.weights);
+  TensorId loss = 0;
+  {
+    Frame model(block);
+    TensorId targets = block.shared("labels", {context.b, context.s}, DType::int64);
+    if (turns(context)) {
+      targets = model.local(step(block, {"labels", "by position"}, {targets}, DType::int64));
+    }
+    const bool fused = context.policy.implementation.loss == LossKernel::te;
+    const auto judge = fused ? te_cross_entropy : cross_entropy;
+    loss = judge(block, context, logits, targets);
+    if (turns(context)) loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
+  }
+  return std::move(block).take(loss);
+}
+
+}  // namespace memest

@@ -1,0 +1,182 @@
+// MLP with bias_activation_fusion: SwiGLUFunction and GeLUFunction, autograd functions that keep
+// what they are given and are written expression by expression (torch.compile left out).
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/megatron/megatron.hpp"
+
+namespace memest {
+namespace {
+
+/// Backward temporaries of one size, by the expressions that make and use them.
+class Expressions {
+ public:
+  using Made = BackwardWriter::Made;
+
+  Expressions(BackwardWriter& backward, TensorId like, DType dtype)
+      : backward_(backward), like_(like), dtype_(dtype) {}
+
+  /// A new tensor, made while `used` are still there, which then go.
+  Made of(std::initializer_list<Made> used = {}) {
+    const Made made = backward_.make(like_, dtype_);
+    for (const Made one : used) backward_.drop(one);
+    return made;
+  }
+
+ private:
+  BackwardWriter& backward_;
+  TensorId like_;
+  DType dtype_;
+};
+
+/// swiglu_back joins g·σ(y1)·(1 + y1·(1 - σ(y1)))·y2 and g·silu(y1): the gradient of y.
+BackwardWriter::Made write_swiglu_back(BackwardWriter& backward, Expressions& made, TensorId y,
+                                       DType dtype) {
+  const auto slope = made.of();
+  const auto weighted = made.of({slope});
+  const auto sigmoid = made.of();
+  const auto rest = made.of({sigmoid});
+  const auto turned = made.of({rest});
+  const auto raised = made.of({turned});
+  const auto product = made.of({weighted, raised});
+  const auto of_gate = made.of({product});
+  const auto silu = made.of();
+  const auto of_linear = made.of({silu});
+  const auto joined = backward.make(y, dtype);
+  backward.drop(of_linear);
+  backward.drop(of_gate);
+  return joined;
+}
+
+/// silu(y1)·y2 of the halves of y: keeps y.
+TensorId swiglu(BlockBuilder& block, const MegatronContext& context, TensorId y) {
+  const Shape shape = context.tokens(context.f);
+  const DType dtype = block.dtype_of(y);
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "activation";
+  op.inputs = {y};
+  op.forward_scratch = {scratch(block, {"activation", "silu"}, shape, dtype)};
+  const TensorId out = block.make({"activation"}, shape, dtype);
+  op.outputs = {out};
+  op.saved = {y};
+  BackwardWriter backward(op);
+  Expressions made(backward, out, dtype);
+  backward.give(y, write_swiglu_back(backward, made, y, dtype));
+  block.emit(std::move(op));
+  return out;
+}
+
+/// One of bias_gelu's expressions, without a gradient of its own.
+TensorId step(BlockBuilder& block, std::string_view name, const std::vector<TensorId>& inputs) {
+  const TensorId x = inputs.front();
+  return compute(block, OpKind::multiply, inputs,
+                 {{"activation", name}, block.tensor(x).shape, block.dtype_of(x)});
+}
+
+/// bias_gelu_back: x, and tanh(0.79788456·x·(1 + 0.044715·x·x)), are names of the function.
+void write_bias_gelu_backward(BlockBuilder& block, TensorId y, TensorId bias, Op& op) {
+  const DType dtype = block.dtype_of(y);
+  BackwardWriter backward(op);
+  Expressions made(backward, y, dtype);
+  const auto x = made.of();
+  const auto linear = made.of();
+  const auto square = made.of({made.of()});
+  const auto inner = made.of({linear, made.of({square})});
+  const auto tangent = made.of({inner});
+  const auto half = made.of();
+  const auto rest = made.of({made.of()});
+  const auto cubic = made.of({made.of()});
+  const auto slope = made.of({rest, made.of({cubic})});
+  const auto product = made.of({half, slope});
+  const auto other = made.of({made.of()});
+  const auto factor = made.of({product, other});
+  const auto gradient = made.of();
+  for (const auto local : {x, tangent, factor}) backward.drop(local);
+  backward.leave_node();
+  backward.give(bias, backward.make(bias, dtype));
+  backward.launch(sum_between(block.tensor(y).shape, block.tensor(bias).shape, dtype));
+  backward.give(y, gradient);
+}
+
+/// x·0.5·(1 + tanh(0.79788456·x·(1 + 0.044715·x·x))) of x = y + bias: keeps y.
+TensorId bias_gelu(BlockBuilder& block, TensorId y, TensorId bias) {
+  Frame call(block);
+  const TensorId x = call.local(step(block, "with bias", {y, bias}));
+  const TensorId half = step(block, "half", {x});
+  const TensorId linear = step(block, "linear term", {x});
+  const TensorId scaled = step(block, "scaled", {x});
+  const TensorId square = step(block, "square", {scaled, x});
+  const TensorId raised_square = step(block, "1 + square", {square});
+  const TensorId inner = step(block, "argument", {linear, raised_square});
+  const TensorId tangent = step(block, "tanh", {inner});
+  const TensorId raised = step(block, "1 + tanh", {tangent});
+  const TensorId out = block.make({"activation"}, block.tensor(y).shape, block.dtype_of(y));
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "activation";
+  op.inputs = {y, bias, half, raised};
+  op.outputs = {out};
+  op.saved = {y, bias};
+  write_bias_gelu_backward(block, y, bias, op);
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace
+
+TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights) {
+  const DType dtype = block.dtype_of(y);
+  const Shape shape = {block.tensor(y).shape.front(), width};
+  const TensorId plain = block.make({"expert_activation", "not weighted"}, shape, dtype);
+  Op gate;
+  gate.kind = OpKind::activation;
+  gate.name = "expert_activation";
+  gate.inputs = {y};
+  gate.forward_scratch = {scratch(block, {"expert_activation", "silu"}, shape, dtype)};
+  gate.outputs = {plain};
+  block.emit(std::move(gate));
+  const TensorId out = block.make({"expert_activation"}, shape, dtype);
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "expert_activation";
+  op.inputs = {y, weights, plain};
+  op.outputs = {out};
+  op.saved = {y, weights};
+  BackwardWriter backward(op);
+  Expressions made(backward, out, dtype);
+  const auto scaled = made.of();
+  const auto of_y = write_swiglu_back(backward, made, y, dtype);
+  backward.drop(scaled);
+  const auto silu = made.of();
+  const auto again = made.of({silu});
+  const auto product = made.of({again});
+  const auto of_weights = backward.make(weights, dtype);
+  backward.launch(sum_between(shape, {shape.front(), Expr(1)}, dtype));
+  backward.drop(product);
+  backward.give(y, of_y);
+  backward.give(weights, of_weights);
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  const DenseFeedForward& part = context.feed_forward;
+  Frame call(block);
+  const Expr width = part.gated ? Expr(2) * context.f : context.f;
+  TensorId hidden =
+      column_product(block, context, {"up_proj", context.h, width, false, context.sequence}, x);
+  if (context.te()) {
+    hidden = compiled_activation(block, context, hidden);
+  } else if (part.gated) {
+    hidden = swiglu(block, context, hidden);
+  } else {
+    hidden = bias_gelu(block, hidden, block.parameter({"up_proj", "bias"}, {context.f}));
+  }
+  call.local(hidden);
+  return row_product(block, context, {"down_proj", context.f, context.h}, hidden);
+}
+
+}  // namespace memest

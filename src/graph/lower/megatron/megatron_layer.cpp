@@ -1,0 +1,73 @@
+// TransformerLayer: norms, self-attention, MLP and the sums that bias_dropout_add makes.
+#include <optional>
+#include <string_view>
+
+#include "graph/lower/megatron/megatron.hpp"
+
+namespace memest {
+namespace {
+
+/// residual + dropout(x + bias); the branch's tensors are held until the function returns.
+TensorId bias_dropout_add(BlockBuilder& block, const MegatronContext& context,
+                          std::string_view branch, TensorId residual, TensorId x, bool biased) {
+  const bool of_attention = branch == "o_proj";
+  Frame call(block);
+  call.local(x);
+  if (biased) {
+    x = call.local(
+        add(block, {branch, "with bias"}, x, block.parameter({branch, "bias"}, {context.h})));
+  }
+  x = dropout(block, of_attention ? "attention_output_dropout" : "feed_forward_dropout",
+              context.dropout(context.decoder.dropout.residual), x);
+  call.local(x);
+  return add(block, {of_attention ? "attention_residual" : "feed_forward_residual"}, residual, x);
+}
+
+/// The layer names the norm's output where that is a module of its own.
+TensorId held(Frame& call, const MegatronContext& context, TensorId normed) {
+  return context.te() ? normed : call.local(normed);
+}
+
+/// MLP, which recompute of the feed-forward runs again.
+TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  const FeedForwardPart inside(block);
+  return megatron_feed_forward(block, context, x);
+}
+
+}  // namespace
+
+TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                       TensorId x) {
+  const Norm& norm = context.decoder.norm;
+  NormKernelPart part{.name = name, .rms = norm.kind == NormKind::rmsnorm};
+  part.gain = block.parameter({name, "weight"}, {context.h});
+  if (norm.bias) part.bias = block.parameter({name, "bias"}, {context.h});
+  return normalize(block, part, x);
+}
+
+Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer) {
+  BlockBuilder block(layer.has_experts ? "layer of experts" : "layer", context.precision());
+  const TensorId x = block.block_input(context.stream(), context.policy.weights);
+  if (layer.makes_table) rotary_table(block, context);
+  TensorId y = 0;
+  {
+    Frame call(block);
+    const TensorId normed = held(call, context, megatron_norm(block, context, "attention_norm", x));
+    const TensorId mixed = megatron_attention(block, context, normed);
+    y = bias_dropout_add(block, context, "o_proj", x, mixed, context.attention.output_bias);
+  }
+  TensorId out = 0;
+  {
+    Frame call(block);
+    call.local(y);
+    const TensorId normed =
+        held(call, context, megatron_norm(block, context, "feed_forward_norm", y));
+    const TensorId fed = layer.has_experts ? megatron_experts(block, context, normed)
+                                           : dense_part(block, context, normed);
+    const bool biased = !layer.has_experts && context.feed_forward.bias;
+    out = bias_dropout_add(block, context, "down_proj", y, fed, biased);
+  }
+  return std::move(block).take(out, true);
+}
+
+}  // namespace memest

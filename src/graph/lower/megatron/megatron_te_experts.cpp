@@ -1,0 +1,113 @@
+// Experts over layers of Transformer Engine 2.11: permutation by a map of rows (permutation.py) and
+// TEGroupedMLP over GroupedLinear (module/grouped_linear.py). Read in the sources, not recorded.
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/megatron/megatron.hpp"
+
+namespace memest {
+namespace {
+
+/// Products of all experts' weights with their own rows, in one call.
+struct GroupedProduct {
+  std::string_view name;
+  std::int64_t count = 0;
+  Expr rows;  ///< of one
+  Expr in;
+  Expr out;
+};
+
+TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
+                         const GroupedProduct& product, TensorId x) {
+  const DType dtype = block.dtype_of(x);
+  Op op;
+  op.kind = OpKind::batched_matmul;
+  op.name = product.name;
+  op.compute = dtype;
+  op.inputs = {x};
+  for (std::int64_t i = 0; i < product.count; ++i) {
+    op.inputs.push_back(block.parameter({product.name, "weight"}, {product.out, product.in}));
+  }
+  op.saved = op.inputs;
+  op.workspace = Workspace::transformer_engine;
+  op.adds_to_buffer = op.inputs.back();
+  const TensorId out =
+      block.make({product.name, "out"}, {Expr(product.count), product.rows, product.out}, dtype);
+  op.outputs = {out};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, dtype));
+  op.keeps_unread = context.policy.implementation.transformer_engine == TeRelease::te_2_11;
+  if (!op.keeps_unread) {
+    // As many as there are weights, alive together.
+    const Shape weights = {Expr(product.count), product.out, product.in};
+    backward.reserve(scratch(block, {product.name, "unread gradients"}, weights, dtype), dtype);
+  }
+  const Expr flops = Expr(2 * product.count) * product.rows * product.in * product.out;
+  block.emit(std::move(op), {flops, Expr(2) * flops});
+  return out;
+}
+
+/// WeightedSwiGLUFunction as one kernel each way.
+TensorId compiled_weighted_swiglu(BlockBuilder& block, const Shape& shape, TensorId y,
+                                  TensorId weights) {
+  const DType dtype = block.dtype_of(y);
+  const TensorId out = block.make({"expert_activation"}, shape, dtype);
+  Op op;
+  op.kind = OpKind::activation;
+  op.name = "expert_activation";
+  op.inputs = {y, weights};
+  op.outputs = {out};
+  op.saved = {y, weights};
+  BackwardWriter backward(op);
+  const auto of_y = backward.make(y, dtype);
+  const auto of_weights = backward.make(weights, dtype);
+  backward.give(y, of_y);
+  backward.give(weights, of_weights);
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace
+
+PermutedTokens te_permute(BlockBuilder& block, const Expr& rows, TensorId x,
+                          TensorId probabilities) {
+  const DType dtype = block.dtype_of(x);
+  const Shape map = block.tensor(probabilities).shape;
+  PermutedTokens permuted;
+  const Shape widened = {map.front(), Expr(2) * map.back() + Expr(1)};
+  permuted.tokens = block.make({"permute", "tokens"}, {rows, block.tensor(x).shape.back()}, dtype);
+  permuted.indices = block.make({"permute", "map of rows"}, widened, DType::int32);
+  permuted.probabilities =
+      block.make({"permute", "own probabilities"}, {rows}, block.dtype_of(probabilities));
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = "permute";
+  op.inputs = {x, probabilities};
+  op.outputs = {permuted.indices, permuted.tokens, permuted.probabilities};
+  op.saved = {permuted.indices};
+  BackwardWriter backward(op);
+  const auto of_x = backward.make(x, dtype);
+  const auto of_probabilities = backward.make(probabilities, block.dtype_of(probabilities));
+  backward.give(x, of_x, Reach::through_view);
+  backward.give(probabilities, of_probabilities);
+  block.emit(std::move(op));
+  block.set_needs_gradient(permuted.indices, false);
+  return permuted;
+}
+
+TensorId te_experts(BlockBuilder& block, const MegatronContext& context, TensorId tokens,
+                    TensorId probabilities) {
+  const Expr g = Expr(Symbol::expert_ffn_size) / context.expert_cut();
+  const std::int64_t count = context.experts->experts / context.policy.expert;
+  const Expr rows = rows_of_expert(context) * context.expert_cut();
+  const TensorId both = grouped_product(
+      block, context, {"expert_up_proj", count, rows, context.h, Expr(2) * g}, tokens);
+  const TensorId active =
+      compiled_weighted_swiglu(block, {Expr(count), rows, g}, both, probabilities);
+  const TensorId out =
+      grouped_product(block, context, {"expert_down_proj", count, rows, g, context.h}, active);
+  return view(block, {"expert_down_proj", "by row"}, out, {Expr(count) * rows, context.h});
+}
+
+}  // namespace memest

@@ -1,0 +1,88 @@
+// A projection and what an adapter adds to it: the forward of peft's lora.Linear, line by line.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/ops/operations.hpp"
+#include "graph/parameters/parameter_names.hpp"
+
+namespace memest {
+namespace {
+
+/// A projection of a decoder, its module in the state dict, and the names of its adapter's ops.
+struct Adaptable {
+  std::string_view projection;
+  std::string_view DecoderNames::*module;
+  std::string_view a;
+  std::string_view b;
+  std::string_view sum;
+};
+constexpr std::array kAdaptable = {
+    Adaptable{"q_proj", &DecoderNames::q, "q_proj.lora_A", "q_proj.lora_B", "q_proj.lora"},
+    Adaptable{"k_proj", &DecoderNames::k, "k_proj.lora_A", "k_proj.lora_B", "k_proj.lora"},
+    Adaptable{"v_proj", &DecoderNames::v, "v_proj.lora_A", "v_proj.lora_B", "v_proj.lora"},
+    Adaptable{"qkv_proj", &DecoderNames::qkv, "qkv_proj.lora_A", "qkv_proj.lora_B",
+              "qkv_proj.lora"},
+    Adaptable{"o_proj", &DecoderNames::attention_output, "o_proj.lora_A", "o_proj.lora_B",
+              "o_proj.lora"},
+    Adaptable{"gate_proj", &DecoderNames::gate, "gate_proj.lora_A", "gate_proj.lora_B",
+              "gate_proj.lora"},
+    Adaptable{"up_proj", &DecoderNames::up, "up_proj.lora_A", "up_proj.lora_B", "up_proj.lora"},
+    Adaptable{"gate_up_proj", &DecoderNames::gate_up, "gate_up_proj.lora_A", "gate_up_proj.lora_B",
+              "gate_up_proj.lora"},
+    Adaptable{"down_proj", &DecoderNames::down, "down_proj.lora_A", "down_proj.lora_B",
+              "down_proj.lora"},
+    Adaptable{"lm_head", &DecoderNames::head, "lm_head.lora_A", "lm_head.lora_B", "lm_head.lora"},
+};
+
+/// The row of `projection`; null where there is no adapter, or none can be there.
+const Adaptable* row_of(const DecoderContext& context, std::string_view projection) {
+  if (context.adapter == nullptr) return nullptr;
+  const auto found = std::find_if(kAdaptable.begin(), kAdaptable.end(), [&](const Adaptable& row) {
+    return row.projection == projection;
+  });
+  return found == kAdaptable.end() ? nullptr : found;
+}
+
+TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Shape& rows,
+                       TensorId x) {
+  Frame module(block);
+  module.local(x);
+  const TensorId weight = block.trained_parameter({shape.name, "weight"}, {shape.out, shape.in});
+  return product_with(block, shape, {weight, {}}, rows, x);
+}
+
+}  // namespace
+
+bool has_module(const DecoderContext& context, std::string_view target) {
+  return std::any_of(kAdaptable.begin(), kAdaptable.end(), [&](const Adaptable& row) {
+    return is_named(context.names.*row.module, target);
+  });
+}
+
+TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
+                    const Shape& rows, TensorId x) {
+  const Adaptable* names = row_of(context, shape.name);
+  if (names != nullptr && trains_whole(*context.adapter, context.names.*names->module)) {
+    Projection2d whole = shape;
+    whole.whole = true;
+    return linear(block, whole, rows, x);
+  }
+  const TensorId result = linear(block, shape, rows, x);
+  if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) return result;
+  const LoraAdapter& lora = *context.adapter;
+  const Expr rank(lora.rank);
+  Frame frame(block);
+  frame.local(x);
+  const TensorId wide = cast(block, {names->sum, "input"}, x, lora.dtype);
+  if (wide != x) frame.local(wide);
+  const TensorId input = dropout(block, names->sum, context.dropout(lora.dropout), wide);
+  const TensorId narrow = times_trained(block, {names->a, shape.in, rank}, rows, input);
+  const TensorId update = times_trained(block, {names->b, rank, shape.out}, rows, narrow);
+  const TensorId scaled = scale(block, {names->b, "scaled"}, update);
+  const TensorId sum = add(block, {names->sum, "sum"}, result, scaled);
+  return cast(block, {names->sum, "in type"}, sum, block.dtype_of(result));
+}
+
+}  // namespace memest

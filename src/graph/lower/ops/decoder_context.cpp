@@ -1,0 +1,304 @@
+#include "graph/lower/ops/decoder_context.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/liger/liger.hpp"
+
+namespace memest {
+namespace {
+
+Unavailable unavailable(const char* what) {
+  return {std::string("memory and time of ") + what +
+          " are not available yet; parameter counts are"};
+}
+
+/// Why the model cannot be cut over torchtitan's tensor-parallel ranks, or nothing.
+std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  if (policy.tensor == 1) return std::nullopt;
+  if (!policy.sequence_parallel) {
+    return Unavailable{
+        "torchtitan's tensor parallelism keeps the residual stream in shards of the sequence: set "
+        "'sequence' to true"};
+  }
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  const std::int64_t size = std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
+  for (const std::int64_t whole :
+       {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
+    if (whole % policy.tensor == 0) continue;
+    return Unavailable{"a size of " + std::to_string(whole) + " cannot be cut evenly over " +
+                       std::to_string(policy.tensor) + " tensor-parallel ranks"};
+  }
+  return std::nullopt;
+}
+
+/// torchtitan 0.2.2 has LLaMA's architecture here, and the dense Qwen3's, which has norms of
+/// queries and keys and may tie its embeddings: its other models are not written out yet.
+std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
+                                              const LoweringPolicy& policy) {
+  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  const bool normed = attention != nullptr && attention->qk_norm == QkNorm::per_head;
+  const bool plain = attention != nullptr && (normed || attention->qk_norm == QkNorm::none) &&
+                     !attention->q_bias && !attention->output_bias &&
+                     attention->layout == QkvLayout::separate;
+  const bool llama = plain && std::holds_alternative<RotaryPosition>(decoder.position) &&
+                     decoder.layout == BlockLayout::pre_norm &&
+                     decoder.norm.kind == NormKind::rmsnorm &&
+                     (normed || !decoder.tied_embeddings) && decoder.kinds.size() == 1 &&
+                     !decoder.kinds.front().sliding_window;
+  if (llama && normed && policy.tensor > 1) {
+    return Unavailable{"torchtitan's tensor parallelism of Qwen3 is not available yet"};
+  }
+  if (llama && normed && !policy.casts_arguments) {
+    return Unavailable{
+        "torchtitan's Qwen3 is available with FSDP2 in bf16 only: set 'precision' to fsdp2-bf16"};
+  }
+  if (llama) return uneven(decoder, policy);
+  return Unavailable{
+      "the implementation torchtitan is available for models of LLaMA's architecture and of the "
+      "dense Qwen3's only"};
+}
+
+/// Why the attention has no graph, or nothing.
+std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  const bool transformers = policy.implementation.framework == Framework::transformers;
+  if (std::holds_alternative<LatentAttention>(decoder.attention) && !transformers) {
+    return unavailable("multi-head latent attention");
+  }
+  for (const LayerKind& kind : decoder.kinds) {
+    if (!transformers && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
+      return unavailable("mixtures of experts of this implementation");
+    }
+  }
+  if (decoder.head != DecoderHead::language_model) {
+    return unavailable("decoders without a language-model head");
+  }
+  if (!transformers && !policy.gradients) {
+    return Unavailable{
+        "inference is that of the implementation transformers; others are not "
+        "available yet"};
+  }
+  if (!transformers && policy.key_value_cache) {
+    return Unavailable{"the key-value cache is that of the implementation transformers"};
+  }
+  if (!transformers && policy.end == ForwardEnd::sum_of_logits) {
+    return Unavailable{
+        "the loss 'sum-of-logits' is available with the implementation "
+        "transformers only"};
+  }
+  switch (policy.implementation.framework) {
+    case Framework::transformers:
+    case Framework::nanogpt:
+    case Framework::textbook:
+      return std::nullopt;
+    case Framework::torchtitan:
+      return torchtitan_refusal(decoder, policy);
+    case Framework::megatron:
+      return unavailable("implementation megatron");
+    case Framework::plain:
+      return Unavailable{
+          "implementation plain is for layer lists; a decoder needs transformers, nanogpt or "
+          "textbook"};
+  }
+  return std::nullopt;
+}
+
+/// Why inference with the layer's attention has no graph, or nothing.
+std::optional<Unavailable> inference_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (context.policy.gradients || context.habits.scores == ScoreWriting::renamed) return {};
+  const AttentionCall call = attention_call(context, kind);
+  // The model holds the weights that a layer answers until the next one has answered.
+  if (call.kernel == AttentionKernel::eager) {
+    return unavailable("inference of this model_type with attention written out");
+  }
+  if (call.mask_by_head && context.policy.autocast) {
+    return unavailable("inference under autocast of a model with ALiBi");
+  }
+  return std::nullopt;
+}
+
+/// Experts are parameters of one module, which no adapter of peft's names.
+bool adapts_attention_alone(const DecoderContext& context) {
+  const DecoderNames& names = context.names;
+  const auto of_attention = [&names](const std::string& target) {
+    return is_named(names.q, target) || is_named(names.k, target) || is_named(names.v, target) ||
+           is_named(names.attention_output, target);
+  };
+  const std::vector<std::string>& targets = context.adapter->targets;
+  return context.adapter->whole_modules.empty() && !targets.empty() &&
+         std::all_of(targets.begin(), targets.end(), of_attention);
+}
+
+/// Why the layer's mixture of experts has no graph, or nothing.
+std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const LayerKind& kind) {
+  const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
+  if (experts == nullptr) return std::nullopt;
+  const RouterWriting router = context.habits.router;
+  const bool by_groups = router == RouterWriting::of_groups || router == RouterWriting::of_sigmoid;
+  const bool shares_ungated = experts->shared_size > 0 && !experts->shared_gate;
+  const bool biased = router == RouterWriting::of_choice;
+  if (router == RouterWriting::unknown || experts->expert_bias != biased ||
+      experts->router_bias != biased ||
+      experts->correction_bias_buffer != (router == RouterWriting::of_sigmoid) ||
+      shares_ungated != by_groups || (experts->groups > 0 && !by_groups) || !experts->gated) {
+    return unavailable("such mixtures of experts");
+  }
+  if (experts->capacity_factor > 0) {
+    return Unavailable{
+        "transformers computes every token's experts: 'capacity_factor' is of the implementation "
+        "megatron"};
+  }
+  if (experts->router_noise) return unavailable("the router's noise (router_jitter_noise)");
+  if (experts->balance_loss) {
+    return unavailable("the load-balancing loss (output_router_logits)");
+  }
+  if (context.adapter != nullptr && !adapts_attention_alone(context)) {
+    return unavailable("adapters of other modules than attention's projections beside experts");
+  }
+  if (context.compiles_blocks()) return unavailable("torch.compile of mixtures of experts");
+  return std::nullopt;
+}
+
+/// Why latent attention has no graph, or nothing.
+std::optional<Unavailable> latent_refusal(const DecoderContext& context) {
+  if (context.latent() == nullptr) return std::nullopt;
+  if (context.habits.latents == LatentWriting::unknown ||
+      !std::holds_alternative<RotaryPosition>(context.decoder.position)) {
+    return Unavailable{
+        "multi-head latent attention is written in DeepSeek V2's and V3's ways: read the model "
+        "from its config with 'hf', whose model_type says which"};
+  }
+  if (context.adapter != nullptr) return unavailable("adapters of multi-head latent attention");
+  if (!context.policy.gradients) return unavailable("inference with multi-head latent attention");
+  if (context.compiles_blocks()) return unavailable("torch.compile of latent attention");
+  return std::nullopt;
+}
+
+/// Why the adapter has no graph, or nothing.
+std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
+  if (context.adapter == nullptr) return std::nullopt;
+  if (!context.transformers()) {
+    return Unavailable{
+        "adapters are peft's, which adapts models of the implementation transformers"};
+  }
+  if (context.attention.sinks) return unavailable("adapters beside attention sinks");
+  if (context.policy.end == ForwardEnd::sum_of_logits) {
+    return unavailable("adapters under the loss 'sum-of-logits'");
+  }
+  const DecoderSpec& decoder = context.decoder;
+  for (const std::string& module : context.adapter->whole_modules) {
+    const bool tied = decoder.tied_embeddings && is_named(context.names.head, module);
+    if (tied || !has_module(context, module)) {
+      return Unavailable{"training of the module '" + module +
+                         "' in full beside adapters is not available yet"};
+    }
+  }
+  for (const std::string& target : context.adapter->targets) {
+    if (decoder.tied_embeddings && is_named(context.names.head, target)) {
+      return unavailable("an adapter of a tied output head");
+    }
+    if (!has_module(context, target)) {
+      return Unavailable{"this model has no linear module that '" + target +
+                         "' of 'adapter' names, or none whose adapter is available yet"};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Why the layers are not compiled, or nothing: what the rules of a compiled region are not known
+/// for.
+std::optional<Unavailable> compile_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (!context.compiles_blocks()) return std::nullopt;
+  if (!context.policy.gradients) return unavailable("torch.compile under 'inference'");
+  if (context.adapter != nullptr) return unavailable("torch.compile beside adapters");
+  if (context.caches()) return unavailable("torch.compile with a key-value cache");
+  switch (attention_call(context, kind).kernel) {
+    case AttentionKernel::sdpa_flash:
+    case AttentionKernel::sdpa_efficient:
+    case AttentionKernel::sdpa_cudnn:
+      return std::nullopt;
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::textbook:
+    case AttentionKernel::unfused:
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
+      return unavailable("torch.compile of attention that is not one kernel");
+  }
+  return std::nullopt;
+}
+
+/// Why a sequence cannot lie on several of torchtitan's ranks, or nothing.
+std::optional<Unavailable> ring_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (context.policy.context == 1) return std::nullopt;
+  if (context.compiles_blocks()) return unavailable("torch.compile with context parallelism");
+  if (context.has_rope_cache()) {
+    return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
+  }
+  if (attention_call(context, kind).kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
+  return Unavailable{
+      "torchtitan's context parallelism is available with cuDNN's attention only: in 16 bits, on a "
+      "GPU where PyTorch has it"};
+}
+
+Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  Dimensions dims;
+  if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
+  const std::int64_t value_dim = value_dim_of(decoder.attention);
+  if (value_dim != heads_of(decoder.attention).head_dim) dims.value = Expr(value_dim);
+  const Framework framework = policy.implementation.framework;
+  const bool textbook = framework == Framework::textbook && policy.symbolic_tensor_parallel;
+  const bool torchtitan = framework == Framework::torchtitan && policy.tensor > 1;
+  if (!textbook && !torchtitan) return dims;
+  const Expr t = Symbol::tensor;
+  dims.a = dims.a / t;
+  dims.k = dims.k / t;
+  if (torchtitan) dims.v = dims.v / t;
+  if (policy.sequence_parallel) dims.stream_s = dims.s / t;
+  return dims;
+}
+
+}  // namespace
+
+Expr DecoderContext::feed_forward_size(std::int64_t size) const {
+  const auto* first = std::get_if<DenseFeedForward>(&decoder.kinds.front().feed_forward);
+  const Expr whole = first != nullptr && first->size == size ? Expr(Symbol::ffn_size) : Expr(size);
+  const bool cut = shards_tensors() || (textbook() && policy.symbolic_tensor_parallel);
+  return cut ? whole / Expr(Symbol::tensor) : whole;
+}
+
+std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
+                                                     std::string_view model_type,
+                                                     const LoweringPolicy& policy) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  if (auto refused = refusal(decoder, policy)) return *refused;
+  const Habits* habits = habits_of(model_type);
+  if (habits == nullptr) {
+    return Unavailable{"memory and time of model_type '" + std::string(model_type) +
+                       "' are not available yet; parameter counts are"};
+  }
+  const LoraAdapter* adapter = model.adapter ? &*model.adapter : nullptr;
+  DecoderContext context{
+      decoder, policy, *habits, dimensions_of(decoder, policy), names_of(model.model_type),
+      adapter};
+  const bool writes_sinks = context.transformers() && habits->scores == ScoreWriting::with_sinks;
+  if (context.attention.sinks != writes_sinks) return unavailable("attention sinks");
+  for (const LayerKind& kind : decoder.kinds) {
+    if (auto refused = mixture_refusal(context, kind)) return *refused;
+  }
+  if (auto refused = latent_refusal(context)) return *refused;
+  if (auto refused = adapter_refusal(context)) return *refused;
+  if (auto refused = liger_refusal(context)) return *refused;
+  for (const LayerKind& kind : decoder.kinds) {
+    if (auto refused = kernel_refusal(context, kind)) return *refused;
+    if (auto refused = inference_refusal(context, kind)) return *refused;
+    if (auto refused = compile_refusal(context, kind)) return *refused;
+    if (auto refused = ring_refusal(context, kind)) return *refused;
+  }
+  return context;
+}
+
+}  // namespace memest

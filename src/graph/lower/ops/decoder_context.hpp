@@ -1,0 +1,162 @@
+// What every part of a decoder's lowering reads: the model, the policy, and the sizes in letters.
+#pragma once
+
+#include "graph/lower/ops/block_builder.hpp"
+#include "graph/lower/ops/habits.hpp"
+#include "graph/lower/ops/operations.hpp"
+#include "graph/parameters/parameter_names.hpp"
+#include "memest/spec/model.hpp"
+
+namespace memest {
+
+/// The dimensions of a decoder in the letters of symbol.hpp. Under tensor parallelism the sizes of
+/// one rank: a/t heads, f/t channels.
+struct Dimensions {
+  Expr b = Symbol::micro_batch;
+  Expr s = Symbol::seq_len;
+  Expr h = Symbol::hidden_size;
+  Expr a = Symbol::heads;
+  Expr k = Symbol::kv_heads;
+  Expr d = Symbol::head_dim;
+  Expr value = Symbol::head_dim;  ///< channels of a value's head
+  Expr v = Symbol::vocab_size;
+  Expr embedding = Symbol::hidden_size;  ///< width of the embedding table
+  Expr stream_s = Symbol::seq_len;       ///< tokens of the residual stream: s, or s/t
+
+  [[nodiscard]] Shape rows() const { return {b, s}; }
+  [[nodiscard]] Shape stream() const { return {b, stream_s}; }
+};
+
+struct DecoderContext {
+  const DecoderSpec& decoder;
+  const LoweringPolicy& policy;
+  const Habits& habits;
+  Dimensions dims;
+  const DecoderNames& names;
+  const LoraAdapter* adapter = nullptr;  ///< what is trained instead of the model
+  SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
+
+  /// Null where queries, keys and values are projected directly.
+  [[nodiscard]] const LatentAttention* latent() const {
+    return std::get_if<LatentAttention>(&decoder.attention);
+  }
+  [[nodiscard]] Precision precision() const {
+    const std::optional<DType> adapted =
+        adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
+    return {policy.weights, policy.compute, policy.autocast, adapted, policy.gradients};
+  }
+  /// Whether the embeddings are a leaf that a gradient ends at.
+  [[nodiscard]] bool embeddings_want_gradient() const {
+    return adapter != nullptr && policy.embeddings_want_gradient;
+  }
+  [[nodiscard]] bool textbook() const {
+    return policy.implementation.framework == Framework::textbook;
+  }
+  [[nodiscard]] bool transformers() const {
+    return policy.implementation.framework == Framework::transformers;
+  }
+  /// nanoGPT's model.py, or a GPT written by hand after it.
+  [[nodiscard]] bool nanogpt() const {
+    return policy.implementation.framework == Framework::nanogpt;
+  }
+  /// torchtitan's models and loop.
+  [[nodiscard]] bool torchtitan() const {
+    return policy.implementation.framework == Framework::torchtitan;
+  }
+  /// Whose products and vocabulary are cut over ranks, by DTensor.
+  /// torchtitan's Qwen3 reads cosines and sines from a table of its model's.
+  [[nodiscard]] bool has_rope_cache() const {
+    return torchtitan() && attention.qk_norm != QkNorm::none;
+  }
+  [[nodiscard]] bool shards_tensors() const { return torchtitan() && policy.tensor > 1; }
+  /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
+  /// in a textbook's, at once.
+  [[nodiscard]] Shape summed_rows() const { return shards_tensors() ? dims.rows() : dims.stream(); }
+  /// nanoGPT's model.py: its forward takes the loss as well and names what it makes of the batch;
+  /// layers are of modules, which hold what they are called with. In a plain loop stands a GPT
+  /// written by hand after it, in one module and without names.
+  [[nodiscard]] bool model_py() const { return policy.implementation.loop == LoopKind::nanogpt; }
+  /// Embeddings and the last hidden state have names in the model's forward, and live until the
+  /// names end.
+  [[nodiscard]] bool names_results() const { return transformers() || model_py(); }
+  /// Layers are compiled one by one.
+  [[nodiscard]] bool compiles_blocks() const {
+    return policy.implementation.compile == CompileScope::blocks;
+  }
+  [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
+  /// Whose forward fills a key-value cache.
+  [[nodiscard]] bool caches() const { return transformers() && policy.key_value_cache; }
+  [[nodiscard]] BiasCall bias_call() const {
+    return transformers() ? habits.bias_call : BiasCall::last_argument;
+  }
+  /// `probability`, or 0 where the job switches dropout off.
+  [[nodiscard]] double dropout(double probability) const {
+    return policy.dropout ? probability : 0.0;
+  }
+  /// Dropout of a branch's result as the last act of the function that computes it.
+  [[nodiscard]] double dropout_inside() const {
+    const bool inside = transformers() ? habits.drops_inside : !textbook();
+    return inside ? dropout(decoder.dropout.residual) : 0.0;
+  }
+  /// The feed-forward size of a layer kind: f, or the number where kinds differ.
+  [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;
+};
+
+/// The numbers behind the letters.
+void bind_sizes(const DecoderContext& context, Bindings& sizes);
+
+/// Fails with a sentence for what has no graph yet.
+[[nodiscard]] std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
+                                                                   std::string_view model_type,
+                                                                   const LoweringPolicy& policy);
+
+/// A matrix product with a parameter, and beside it the adapter's two where it is a target.
+TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
+                    const Shape& rows, TensorId x);
+
+/// Whether the model has a projection that `target` of an adapter names.
+[[nodiscard]] bool has_module(const DecoderContext& context, std::string_view target);
+
+// The parts of a layer; each appends its ops to `block` and answers its output.
+
+/// The table of cosines beside sines that torchtitan's Qwen3 keeps, [s, 2d] in fp32.
+inline constexpr std::string_view kRopeCache = "rope_cache";
+TensorId rope_cache(BlockBuilder& block, const Dimensions& dims);
+
+/// A normalization of the last dimension of `x`; the gain has shape `gain`.
+struct NormPart {
+  std::string_view name;
+  Norm kind;
+  Shape gain;
+  bool transposed = false;  ///< x lies by tokens and is seen by heads: a kernel copies it first
+};
+TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part, TensorId x);
+
+/// What a branch reads, and the residual stream where its own function adds that.
+struct Branch {
+  TensorId x = 0;
+  std::optional<TensorId> residual = {};
+  Shape rows = {};  ///< of x where it is not [b, s, h]
+};
+TensorId attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                   const Branch& branch);
+TensorId latent_attention(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                          TensorId x);
+TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
+                      const DenseFeedForward& part, const Branch& branch);
+/// transformers' mixture of experts over rows of `x`.
+TensorId mixture(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
+                 TensorId x);
+/// The residual stream plus a branch's result, dropped before.
+TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     const Branch& branch);
+
+// The blocks of a decoder.
+
+Block embedding_block(const DecoderContext& context);
+/// A layer whose input wants a gradient or, before the first adapter, none.
+Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient);
+Block head_block(const DecoderContext& context, bool input_wants_gradient);
+Block loss_block(const DecoderContext& context);
+
+}  // namespace memest

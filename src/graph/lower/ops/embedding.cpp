@@ -1,0 +1,135 @@
+#include <string_view>
+#include <utility>
+
+#include "graph/lower/attention/positions.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/ops/operations.hpp"
+#include "graph/lower/ops/tensor_parallel.hpp"
+
+namespace memest {
+namespace {
+
+/// As many indices as tokens, or as positions where all sequences share them.
+TensorId looked_up(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                   LookUp part) {
+  const Shape shape = block.tensor(part.indices).shape;
+  const bool by_batch = shape.size() > 1 && shape.front() == context.dims.b;
+  const LoweringPolicy& policy = context.policy;
+  part.count = by_batch ? checked_multiply(policy.micro_batch, policy.seq_len) : policy.seq_len;
+  return look_up(block, name, part);
+}
+
+/// The positions' rows of the learned table.
+TensorId position_rows(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
+  const auto& learned = std::get<LearnedPosition>(context.decoder.position);
+  const TensorId table =
+      block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.dims.h});
+  const TensorId rows =
+      looked_up(block, context, "position_embedding", {ids, table, 0, learned.rows});
+  if (context.names_results()) block.outlive(rows, "position rows");
+  return rows;
+}
+
+/// Multiplies by √h as a tensor in the residual stream's type (Gemma), or by a number (Granite).
+TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, TensorId x) {
+  if (!context.transformers() || !context.habits.scale_is_tensor) {
+    return scale(block, {"embedding_scale"}, x);
+  }
+  const TensorId factor =
+      block.make({"embedding_scale", "factor"}, {Expr(1)}, block.dtype_of(x), Role::buffer);
+  return multiply(block, {"embedding_scale"}, x, factor);
+}
+
+/// torch.arange(s), where it is no library's habit to count otherwise.
+TensorId counted_positions(BlockBuilder& block, const DecoderContext& context) {
+  const TensorId ids = compute(block, OpKind::copy, {},
+                               {{"position_ids", "arange"}, {context.dims.s}, DType::int64});
+  if (context.model_py()) block.outlive(ids, "position ids");
+  return ids;
+}
+
+/// transformers' position ids, where layers are called with them.
+TensorId ids_of_library(BlockBuilder& block, const DecoderContext& context) {
+  if (!context.habits.passes_positions) return 0;
+  return context.habits.positions_from_mask ? positions_of_mask(block, context)
+                                            : position_ids(block, context);
+}
+
+/// The tables of cosines and sines that layers read, or are only called with.
+void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
+  if (context.textbook() || context.torchtitan()) return;
+  const Position& position = context.decoder.position;
+  const bool unused = std::holds_alternative<AlibiPosition>(position) && context.transformers() &&
+                      context.habits.rotates_unused;
+  if (context.transformers() && context.habits.latents == LatentWriting::complex_pairs) {
+    complex_rotary_table(block, ids, Symbol::rotary_dim);
+  } else if (std::holds_alternative<RotaryPosition>(position)) {
+    rotary_tables(block, context, ids, Symbol::rotary_dim);
+  }
+  if (unused) rotary_tables(block, context, ids, context.dims.d);
+}
+
+}  // namespace
+
+Block embedding_block(const DecoderContext& context) {
+  const DecoderSpec& decoder = context.decoder;
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("embedding", context.precision());
+  const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
+  const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
+  const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
+  TensorId ids = 0;
+  if (learned && context.model_py()) ids = counted_positions(block, context);
+  TensorId x = 0;
+  if (context.shards_tensors()) {
+    const std::int64_t count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
+    x = look_up_in_shard(block, context, {tokens, table, count, decoder.vocab_size});
+    x = scattered(block, context, "embedding_shard", x);
+  } else {
+    x = looked_up(block, context, "embedding", {tokens, table, 0, decoder.vocab_size});
+  }
+  if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
+  if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
+  const bool projects = decoder.embedding_size != decoder.hidden_size;
+  const bool renames = context.transformers() && context.habits.renames_embedding;
+  if (context.names_results() && !projects && !renames) block.outlive(x, "input embeddings");
+  const bool of_mask = context.transformers() && context.habits.positions_from_mask;
+  const bool alibi =
+      context.transformers() && std::holds_alternative<AlibiPosition>(decoder.position);
+  const auto normalize = [&] {
+    if (!decoder.embedding_norm) return;
+    x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);
+  };
+  if (alibi) {
+    normalize();
+    alibi_table(block, context);
+  }
+  if (context.transformers()) {
+    ids = ids_of_library(block, context);
+  } else if (learned && !context.model_py()) {
+    ids = counted_positions(block, context);
+  }
+  const bool masks_first = context.transformers() && context.habits.masks_before_positions;
+  if (masks_first) attention_masks(block, context, ids);
+  if (of_mask) {
+    ids = compute(block, OpKind::add, {ids},
+                  {{"position_embedding", "shifted ids"}, dims.rows(), DType::int64});
+  }
+  TensorId positions = 0;
+  if (learned) positions = position_rows(block, context, ids);
+  if (projects) {
+    x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
+    if (context.names_results()) block.outlive(x, "input embeddings");
+  }
+  if (learned) x = add(block, {"add_positions"}, x, positions);
+  if (!alibi) normalize();
+  if (context.transformers() && !masks_first) attention_masks(block, context, ids);
+  if (!context.transformers() || context.habits.drops_embedding) {
+    x = dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
+  }
+  if (renames) block.outlive(x, "input embeddings");
+  write_rotary_tables(block, context, ids);
+  return std::move(block).take(x);
+}
+
+}  // namespace memest

@@ -1,0 +1,76 @@
+#include <vector>
+
+#include "graph/lower/liger/liger.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/ops/operations.hpp"
+#include "graph/lower/ops/tensor_parallel.hpp"
+
+namespace memest {
+
+TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
+                      const DenseFeedForward& part, const Branch& branch) {
+  const TensorId x = branch.x;
+  const Dimensions& dims = context.dims;
+  const Expr size = context.feed_forward_size(part.size);
+  const Shape rows = branch.rows.empty() ? dims.rows() : branch.rows;
+  const ActivationPart function = {
+      "activation", part.activation,
+      context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel};
+  const auto up_to = [&](std::string_view name, const Expr& out) {
+    return projection(block, context, {name, dims.h, out, part.bias, false, context.bias_call()},
+                      rows, x);
+  };
+
+  Frame frame(block);
+  const bool module = context.transformers() && !context.habits.feeds_inline;
+  if (module || context.model_py() || context.torchtitan()) frame.local(x);
+  TensorId hidden = 0;
+  if (!part.gated) {
+    hidden = activation(block, function, up_to("up_proj", size));
+  } else {
+    if (part.fused_gate_up) {
+      const TensorId both = frame.local(up_to("gate_up_proj", Expr(2) * size));
+      Shape half = rows;
+      half.push_back(size);
+      const std::vector<TensorId> parts =
+          split(block, "gate_up_proj", both,
+                {{{"gate_up_proj", "gate"}, half}, {{"gate_up_proj", "up"}, half}});
+      const TensorId gated = activation(block, function, parts[0]);
+      hidden = multiply(block, {"gate_times_up"}, parts[1], gated);
+    } else if (context.liger().gated) {
+      const TensorId gate = up_to("gate_proj", size);
+      hidden = liger_gate(block, gate, up_to("up_proj", size));
+    } else {
+      const TensorId gated = activation(block, function, up_to("gate_proj", size));
+      hidden = multiply(block, {"gate_times_up"}, gated, up_to("up_proj", size));
+    }
+  }
+  hidden = dropout(block, "activation_dropout",
+                   context.dropout(context.decoder.dropout.feed_forward), hidden);
+  Frame call(block);
+  if (context.shards_tensors()) call.local(hidden);
+  if (branch.residual) frame.local(hidden);
+  TensorId out = projection(block, context,
+                            {"down_proj", size, dims.h, part.bias, false, context.bias_call(),
+                             branch.rows.empty() ? context.summed_rows() : rows},
+                            rows, hidden);
+  out = scattered(block, context, "feed_forward_shard", out);
+  if (branch.residual) return dropped_sum(block, context, "feed_forward", {out, branch.residual});
+  return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);
+}
+
+TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                     const Branch& branch) {
+  const bool of_attention = name == "attention";
+  Frame frame(block);
+  frame.local(branch.x);
+  const Dropout& rates = context.decoder.dropout;
+  const bool as_scores = of_attention && context.habits.drops_attention_as_scores;
+  const TensorId dropped =
+      dropout(block, of_attention ? "attention_output_dropout" : "feed_forward_dropout",
+              context.dropout(as_scores ? rates.attention : rates.residual), branch.x);
+  return add(block, {of_attention ? "attention_residual" : "feed_forward_residual"},
+             *branch.residual, dropped);
+}
+
+}  // namespace memest

@@ -1,0 +1,87 @@
+#include "graph/lower/ops/indexing.hpp"
+
+#include <utility>
+
+namespace memest {
+
+TensorId made(BlockBuilder& block, const Made& result, const std::vector<TensorId>& inputs) {
+  const TensorId out = compute(block, OpKind::copy, inputs, result);
+  block.set_needs_gradient(out, false);
+  return out;
+}
+
+Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorId x) {
+  const Pair pair = {block.make(first.place, first.shape, first.dtype),
+                     block.make(second.place, second.shape, second.dtype)};
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = first.place.op;
+  op.inputs = {x};
+  op.outputs = {pair.first, pair.second};
+  block.emit(std::move(op));
+  for (const TensorId id : {pair.first, pair.second}) block.set_needs_gradient(id, false);
+  return pair;
+}
+
+Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, TensorId x) {
+  const Pair taken = {block.make(values.place, values.shape, values.dtype),
+                      block.make(places.place, places.shape, places.dtype)};
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = values.place.op;
+  op.inputs = {x};
+  op.outputs = {taken.first, taken.second};
+  op.saved = {taken.second};
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  block.emit(std::move(op));
+  block.set_needs_gradient(taken.second, false);
+  return taken;
+}
+
+namespace {
+
+/// Reads `x` where `indices` say, which it keeps.
+Op reading_op(const Made& result, TensorId x, TensorId indices, TensorId out) {
+  Op op;
+  op.kind = OpKind::copy;
+  op.name = result.place.op;
+  op.inputs = {x, indices};
+  op.outputs = {out};
+  op.saved = {indices};
+  return op;
+}
+
+}  // namespace
+
+TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices,
+               Reading reading) {
+  const TensorId out = block.make(result.place, result.shape, result.dtype);
+  Op op = reading_op(result, x, indices, out);
+  if (reading == Reading::gather) op.saved.push_back(x);
+  BackwardWriter backward(op);
+  const bool seen = block.tensor(x).shape.size() > result.shape.size();
+  const Reach reach = seen ? Reach::through_view : Reach::directly;
+  backward.give(x, backward.make(x, block.dtype_of(x)), reach);
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, TensorId x,
+                 TensorId indices) {
+  const TensorId out = block.make(result.place, result.shape, result.dtype);
+  Op op = reading_op(result, x, indices, out);
+  KernelLaunch sum;
+  sum.kind = KernelLaunch::Kind::index_sum;
+  sum.outer = sizes.count;
+  sum.reduced = sizes.rows;
+  // Indices, sorted ones, their order and numbers, and as much again to sort both.
+  sum.scratch_bytes = Expr(6 * size_of(DType::int64)) * sizes.count;
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  backward.launch(std::move(sum));
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace memest

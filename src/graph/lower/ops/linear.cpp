@@ -1,0 +1,135 @@
+// Matrix products with parameters.
+#include <utility>
+
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+Expr product(const Shape& shape) {
+  Expr result(1);
+  for (const Expr& dimension : shape) result *= dimension;
+  return result;
+}
+
+/// Gradients of a product with a matrix. With a bias (addmm) the input's comes first, without (mm)
+/// the matrix's. The bias's gradient is the output's, summed by the engine.
+void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
+                    bool gradient_is_number) {
+  BackwardWriter backward(op);
+  if (gradient_is_number) op.first_product = 2;
+  const TensorId input = op.inputs.front();
+  const bool biased = bias != matrix;
+  const auto product_like = [&](TensorId operand) {
+    const auto made = backward.make(operand, block.dtype_of(operand));
+    const TensorId out = op.outputs.front();
+    if (gradient_is_number) backward.drop(backward.make(out, block.dtype_of(out)));
+    return made;
+  };
+  BackwardWriter::Made of_input = 0;
+  const bool wants_input = block.needs_gradient(input);
+  const auto make_input = [&] {
+    if (wants_input) of_input = product_like(input);
+  };
+  if (biased) make_input();
+  const bool wants_matrix = block.needs_gradient(matrix);
+  const auto of_matrix = wants_matrix ? product_like(matrix) : BackwardWriter::Made{0};
+  if (!biased) make_input();
+  if (biased && block.needs_gradient(bias)) {
+    backward.leave_node();
+    backward.give(bias, backward.make(bias, block.dtype_of(bias)));
+    const Tensor& out = block.tensor(op.outputs.front());
+    backward.launch(sum_between(out.shape, {out.shape.back()}, out.dtype));
+  }
+  // A call with a bias sees the input as rows before it turns the matrix, one without after.
+  const auto give_input = [&] {
+    if (!wants_input) return;
+    const Tensor& given = block.tensor(input);
+    const Reach seen = given.shape.size() == 2 ? Reach::directly : Reach::through_view;
+    backward.give(input, of_input, given.distributed ? Reach::wrapped : seen);
+  };
+  if (!biased) give_input();
+  if (wants_matrix) {
+    backward.give(matrix, of_matrix, Reach::through_view);
+  }
+  if (biased) give_input();
+}
+
+}  // namespace
+
+TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId parameter, bool cached) {
+  const Precision& precision = block.precision();
+  const DType given = block.dtype_of(parameter);
+  if (!precision.autocast || given == precision.compute) return parameter;
+  // cached_cast() (aten/src/ATen/autocast_mode.cpp) keeps the copies of leaves that require a
+  // gradient, under no_grad too: no frozen parameter's, no view's, and not that of a router's
+  // weight which the model itself has widened to fp32.
+  const Tensor& matrix = block.tensor(parameter);
+  const bool keeps = cached && matrix.role == Role::parameter && !matrix.frozen;
+  const Role role = keeps ? Role::cast_parameter : Role::activation;
+  const TensorId copy = block.make(place, block.tensor(parameter).shape, precision.compute, role);
+  Op op;
+  op.kind = OpKind::cast;
+  op.name = place.op;
+  op.inputs = {parameter};
+  op.outputs = {copy};
+  BackwardWriter backward(op);
+  backward.give(parameter, backward.make(parameter, given));
+  block.emit(std::move(op));
+  return copy;
+}
+
+TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x) {
+  Frame call(block);
+  call.local(x);
+  const Place weight_place{shape.name, "weight"};
+  const auto parameter = [&](Place place, Shape of) {
+    return shape.whole ? block.whole_parameter(place, std::move(of))
+                       : block.parameter(place, std::move(of));
+  };
+  Factors factors{shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
+                             : parameter(weight_place, {shape.out, shape.in})};
+  if (shape.bias) factors.bias = parameter({shape.name, "bias"}, {shape.out});
+  return product_with(block, shape, factors, rows, x);
+}
+
+TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Factors& factors,
+                      const Shape& rows, TensorId x) {
+  const bool own_op = shape.bias_call == BiasCall::own_op;
+  const bool bias_first = shape.bias_call == BiasCall::first_argument;
+  // Autocast casts a call's arguments from the last to the first.
+  const bool biased = factors.bias && !own_op;
+  TensorId added = factors.bias.value_or(0);
+  const auto cast_bias = [&] {
+    if (biased) added = parameter_in_compute(block, {shape.name, "cast bias"}, added);
+  };
+  if (!bias_first) cast_bias();
+  // A product written by hand takes a view of the matrix, and its arguments from the last on too.
+  const TensorId matrix =
+      parameter_in_compute(block, {shape.name, "cast weight"}, factors.weight, !own_op);
+  const TensorId input = to_compute(block, shape.name, x);
+  if (bias_first) cast_bias();
+  Shape out_shape = shape.scattered_to.empty() ? rows : shape.scattered_to;
+  out_shape.push_back(shape.out);
+  const TensorId out =
+      block.make({shape.name, own_op ? "product" : "out"}, out_shape, block.dtype_of(matrix));
+  Op op;
+  op.kind = OpKind::linear;
+  op.name = shape.name;
+  op.compute = block.dtype_of(matrix);
+  op.inputs = {input, matrix};
+  if (biased) op.inputs.push_back(added);
+  op.outputs = {out};
+  if (block.needs_gradient(matrix)) op.saved.push_back(input);
+  if (block.needs_gradient(input)) op.saved.push_back(matrix);
+  op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
+  write_backward(block, op, matrix, biased ? added : matrix, shape.gradient_is_number);
+  const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
+  const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
+                       (block.needs_gradient(matrix) ? 1 : 0));
+  block.emit(std::move(op), {flops, gradients * flops});
+  if (!factors.bias || !own_op) return out;
+  return add(block, {shape.name}, out, *factors.bias);
+}
+
+}  // namespace memest

@@ -1,0 +1,247 @@
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/liger/liger.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/ops/operations.hpp"
+#include "graph/lower/ops/tensor_parallel.hpp"
+#include "memest/spec/framework.hpp"
+
+namespace memest {
+namespace {
+
+/// What the model's forward holds in locals until its last norm has run.
+constexpr std::array<std::string_view, 14> kModelLocals = {"attention mask",
+                                                           "alibi",
+                                                           "position ids",
+                                                           "causal mask",
+                                                           "sliding mask",
+                                                           "boolean mask",
+                                                           "alibi mask",
+                                                           "input embeddings",
+                                                           "position rows",
+                                                           "cos",
+                                                           "sin",
+                                                           "local cos",
+                                                           "local sin",
+                                                           kComplexRotations};
+
+/// The type of the logits as the head leaves them.
+DType logits_type(const LoweringPolicy& policy) {
+  return policy.autocast ? policy.compute : policy.weights;
+}
+
+/// The targets: the labels shifted in a padded copy (transformers), of which b = 1 is then a view,
+/// others are copied; the loader's second tensor in nanoGPT's train.py; the batch itself elsewhere.
+TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& frame) {
+  const Dimensions& dims = context.dims;
+  if (context.model_py() || context.torchtitan()) {
+    return block.shared("labels", dims.rows(), DType::int64);
+  }
+  const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
+  if (!context.transformers()) return ids;
+  const TensorId padded =
+      frame.local(compute(block, OpKind::copy, {ids},
+                          {{"shift_labels", "padded"}, {dims.b, dims.s + Expr(1)}, DType::int64}));
+  const Shape tokens = {dims.b * dims.s};
+  if (context.policy.micro_batch == 1)
+    return view(block, {"shift_labels", "shifted"}, padded, tokens);
+  return compute(block, OpKind::copy, {padded},
+                 {{"shift_labels", "shifted"}, tokens, DType::int64});
+}
+
+/// Keeps its result.
+TensorId log_softmax(BlockBuilder& block, TensorId scores) {
+  const TensorId out =
+      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::softmax;
+  op.name = "log_softmax";
+  op.inputs = {scores};
+  op.outputs = {out};
+  op.saved = {out};
+  BackwardWriter backward(op);
+  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
+  block.emit(std::move(op));
+  return out;
+}
+
+/// Keeps its input, the targets and the weight.
+TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
+  const DType dtype = block.dtype_of(log_probabilities);
+  const TensorId loss = block.make({"nll_loss"}, {Expr(1)}, dtype);
+  const TensorId weight = block.make({"nll_loss", "total weight"}, {Expr(1)}, dtype);
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = "nll_loss";
+  op.inputs = {log_probabilities, targets};
+  op.outputs = {loss, weight};
+  op.saved = {log_probabilities, targets, weight};
+  BackwardWriter backward(op);
+  backward.give(log_probabilities, backward.make(log_probabilities, dtype));
+  block.emit(std::move(op));
+  return loss;
+}
+
+/// The locals of the outermost forward end.
+void end_of_model(BlockBuilder& block, const DecoderContext& context) {
+  if (context.names_results()) block.let_go("last hidden state");
+  if (!context.model_py()) return;
+  for (const std::string_view name : kModelLocals) block.let_go(name);
+}
+
+/// Whether the loss is the sum of what the head's product makes.
+bool sums_logits_as_they_are(const DecoderContext& context) {
+  const DecoderSpec& decoder = context.decoder;
+  return context.policy.end == ForwardEnd::sum_of_logits && !context.policy.autocast &&
+         !decoder.scaled_logits && !decoder.logit_softcap;
+}
+
+/// As torch.compile writes it where each rank has the logits of a shard of the vocabulary.
+Block compiled_shards_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId logits = block.block_input({dims.b, dims.s, dims.v}, logits_type(context.policy));
+  const TensorId targets = block.shared("labels", dims.rows(), DType::int64);
+  const TensorId loss = compiled_loss_of_shards(block, context, logits, targets);
+  Block written = std::move(block).take(loss);
+  written.compiled = true;
+  return written;
+}
+
+/// Of the last hidden state: Liger's loss multiplies by the output head itself
+/// (LigerForCausalLMLoss).
+Block fused_loss_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId hidden = block.block_input({dims.b, dims.s, dims.h}, context.policy.weights);
+  TensorId loss = 0;
+  {
+    Frame frame(block);
+    const TensorId targets = frame.local(targets_of(block, context, frame));
+    loss = liger_loss(block, context, hidden, targets);
+    if (row_of(context.policy.implementation.loop).divides_by_targets) {
+      loss = scale(block, {"loss_over_targets"}, loss);
+    }
+  }
+  end_of_model(block, context);
+  return std::move(block).take(loss);
+}
+
+/// The sum of the logits, in their type; under autocast in fp32. Its gradient is a number, seen as
+/// the logits, which autocast's is cast to.
+Block sum_block(const DecoderContext& context) {
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const TensorId logits = block.block_input({dims.b, dims.s, dims.v}, logits_type(context.policy));
+  const DType dtype = context.policy.autocast ? DType::fp32 : block.dtype_of(logits);
+  const TensorId loss = block.make({"sum"}, {Expr(1)}, dtype);
+  Op op;
+  op.kind = OpKind::reduce;
+  op.name = "sum";
+  op.inputs = {logits};
+  op.outputs = {loss};
+  KernelLaunch sum;
+  sum.reduced = block.tensor(logits).elements();
+  sum.dtype = block.dtype_of(logits);
+  op.forward_launches = {std::move(sum)};
+  BackwardWriter backward(op);
+  if (context.policy.autocast) {
+    backward.leave_node();
+    backward.give(logits, backward.make(logits, block.dtype_of(logits)));
+  } else {
+    backward.hand_on(logits, Reach::through_view);
+  }
+  block.emit(std::move(op));
+  return std::move(block).take(loss);
+}
+
+}  // namespace
+
+Block head_block(const DecoderContext& context, bool input_wants_gradient) {
+  const DecoderSpec& decoder = context.decoder;
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("head", context.precision());
+  TensorId x = block.block_input({dims.b, dims.stream_s, dims.h}, context.policy.weights,
+                                 input_wants_gradient);
+  {
+    Frame model(block);
+    model.local(x);
+    block.let_input_go();
+    if (decoder.final_norm) x = norm(block, context, {"final_norm", decoder.norm, {dims.h}}, x);
+    if (decoder.embedding_size != decoder.hidden_size) {
+      x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
+    }
+  }
+  const bool fused = context.liger().fused_linear_cross_entropy;
+  if (decoder.final_norm && context.names_results() && !fused) {
+    block.outlive(x, "last hidden state");
+  }
+  if (context.transformers()) {
+    for (const std::string_view name : kModelLocals) block.let_go(name);
+  }
+  if (fused) return std::move(block).take(x);
+  Shape rows = dims.rows();
+  if (context.policy.end == ForwardEnd::last_logits) {
+    rows.back() = Expr(1);
+    x = slice(block, {"last_hidden_state", "last token"}, x, {dims.b, Expr(1), dims.embedding});
+  }
+  Projection2d to_logits{"lm_head", dims.embedding, dims.v, decoder.head_bias,
+                         decoder.tied_embeddings && !context.torchtitan()};
+  to_logits.gradient_is_number = sums_logits_as_they_are(context);
+  {
+    Frame call(block);
+    const TensorId normalized = x;
+    x = gathered(block, context, "final_norm", x);
+    if (context.shards_tensors()) {
+      for (const TensorId id : {x, normalized}) call.local(id);
+    }
+    x = projection(block, context, to_logits, rows, x);
+    x = gathered_logits(block, context, x);
+  }
+  if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);
+  if (decoder.logit_softcap) x = softcap(block, "logit_softcap", x);
+  if (context.policy.end != ForwardEnd::cross_entropy) end_of_model(block, context);
+  return std::move(block).take(x);
+}
+
+Block loss_block(const DecoderContext& context) {
+  if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
+  if (context.liger().fused_linear_cross_entropy) return fused_loss_block(context);
+  const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
+  if (shards && context.compiles_blocks()) return compiled_shards_block(context);
+  const Dimensions& dims = context.dims;
+  BlockBuilder block("loss", context.precision());
+  const Shape shape = {dims.b, dims.s, shards ? dims.v : Expr(Symbol::vocab_size)};
+  const TensorId logits = block.block_input(shape, logits_type(context.policy));
+  TensorId loss = 0;
+  {
+    Frame frame(block);
+    // torchtitan's loss function always widens.
+    const bool upcasts =
+        context.policy.implementation.loss == LossKernel::upcast || context.torchtitan();
+    TensorId scores = logits;
+    if (upcasts) {
+      scores = cast(block, {"logits_in_fp32"}, logits, DType::fp32);
+      if (scores != logits) frame.local(scores);
+    }
+    const TensorId targets = targets_of(block, context, frame);
+    TensorId kept = frame.local(shards ? log_softmax_of_shards(block, context, scores)
+                                       : log_softmax(block, scores));
+    // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
+    if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
+    loss = shards ? likelihood_of_shards(block, context, kept, targets)
+                  : negative_likelihood(block, kept, targets);
+    // The Trainer has the sum divided by the targets of the whole step. Their number is its own,
+    // and lives longer than the graph.
+    if (row_of(context.policy.implementation.loop).divides_by_targets) {
+      loss = scale(block, {"loss_over_targets"}, loss);
+    }
+  }
+  end_of_model(block, context);
+  return std::move(block).take(loss);
+}
+
+}  // namespace memest

@@ -1,0 +1,199 @@
+#include <optional>
+#include <utility>
+
+#include "graph/lower/liger/liger.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+NormWriting writing_of(const DecoderContext& context, NormKind kind) {
+  const Implementation& implementation = context.policy.implementation;
+  if (context.textbook()) return NormWriting::textbook;
+  if (!context.transformers() || implementation.norm == NormKernel::fused) {
+    return NormWriting::fused;
+  }
+  return kind == NormKind::rmsnorm ? context.habits.rms_norm : context.habits.layer_norm;
+}
+
+/// One normalization being written, its parts named after it.
+class NormWriter {
+ public:
+  /// `on_shards`: of the sequence, whose gradients of the gain are partial sums.
+  NormWriter(BlockBuilder& block, const NormPart& part, TensorId x, bool on_shards)
+      : block_(block), part_(part), x_(x), given_(block.dtype_of(x)), on_shards_(on_shards) {}
+
+  TensorId write(NormWriting writing) {
+    switch (writing) {
+      case NormWriting::textbook:
+        return kernel(x_, affine(), Statistics::none);
+      case NormWriting::fused:
+        // Autocast runs layer_norm in fp32 and leaves rms_norm alone.
+        return block_.precision().autocast && !is_rms() ? autocast_kernel()
+                                                        : kernel(x_, affine(), Statistics::kept);
+      case NormWriting::fp32:
+        return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept), given_);
+      case NormWriting::one_plus_fused:
+        return one_plus_fused();
+      case NormWriting::python_layer:
+        return python_layer();
+      case NormWriting::cast_then_gain:
+        return cast_then_gain();
+      case NormWriting::gain_then_cast:
+        return gain_then_cast();
+      case NormWriting::one_plus_gain:
+        return one_plus_gain();
+    }
+    return x_;
+  }
+
+ private:
+  enum class Statistics { none, kept };
+
+  [[nodiscard]] bool is_rms() const { return part_.kind.kind == NormKind::rmsnorm; }
+  [[nodiscard]] bool has_gain() const { return part_.kind.gain != NormGain::none; }
+  [[nodiscard]] Place at(std::string_view name) const { return {part_.name, name}; }
+
+  TensorId in_fp32(TensorId x) { return cast(block_, at("in fp32"), x, DType::fp32); }
+  struct Affine {
+    std::optional<TensorId> gain;
+    std::optional<TensorId> bias;
+  };
+  Affine affine() {
+    Affine result;
+    if (!has_gain()) return result;
+    result.gain = block_.parameter(at("weight"), part_.gain);
+    block_.tensor(*result.gain).gradient_is_relaid = on_shards_;
+    if (part_.kind.bias) result.bias = block_.parameter(at("bias"), part_.gain);
+    return result;
+  }
+
+  /// With all of its arguments in fp32, cast from the last to the first.
+  TensorId autocast_kernel() {
+    Affine wide = affine();
+    if (wide.bias) wide.bias = cast(block_, at("bias in fp32"), *wide.bias, DType::fp32);
+    if (wide.gain) wide.gain = cast(block_, at("weight in fp32"), *wide.gain, DType::fp32);
+    return kernel(in_fp32(x_), wide, Statistics::kept);
+  }
+
+  TensorId kernel(TensorId x, const Affine& affine, Statistics statistics) {
+    return memest::normalize(block_,
+                             {part_.name, is_rms(), affine.gain, affine.bias,
+                              statistics == Statistics::kept, part_.transposed},
+                             x);
+  }
+
+  /// x·rsqrt(mean(x²) + ε).
+  TensorId over_rms(TensorId x, Frame& frame, bool names_variance) {
+    const TensorId variance = mean_of_rows(block_, at("variance"), power(block_, at("square"), x));
+    if (names_variance) frame.local(variance);
+    const TensorId root = reciprocal_root(block_, at("reciprocal rms"),
+                                          add_number(block_, at("variance + epsilon"), variance));
+    return multiply(block_, at("normalized in fp32"), x, root);
+  }
+
+  TensorId times_gain(TensorId x) {
+    if (!has_gain()) return x;
+    const TensorId scaled =
+        multiply(block_, at("scaled"), block_.parameter(at("weight"), part_.gain), x);
+    if (!part_.kind.bias) return scaled;
+    return add(block_, at("out"), scaled, block_.parameter(at("bias"), part_.gain));
+  }
+
+  /// The argument, the variance and the normalized rows are locals of the function.
+  TensorId normalized_in_fp32(Frame& frame) {
+    frame.local(x_);
+    return frame.local(over_rms(in_fp32(x_), frame, true));
+  }
+
+  TensorId cast_then_gain() {
+    Frame frame(block_);
+    const TensorId normalized = normalized_in_fp32(frame);
+    return times_gain(cast(block_, at("normalized"), normalized, given_));
+  }
+
+  TensorId gain_then_cast() {
+    Frame frame(block_);
+    const TensorId normalized = normalized_in_fp32(frame);
+    return cast(block_, at("out in type"), times_gain(normalized), given_);
+  }
+
+  TensorId one_plus_gain() {
+    Frame frame(block_);
+    frame.local(x_);
+    const TensorId normalized = over_rms(in_fp32(x_), frame, false);
+    if (!has_gain()) return cast(block_, at("out in type"), normalized, given_);
+    const TensorId weight = block_.parameter(at("weight"), part_.gain);
+    const TensorId raised =
+        add_number(block_, at("1 + gain"), cast(block_, at("gain in fp32"), weight, DType::fp32));
+    TensorId out = multiply(block_, at("scaled"), normalized, raised);
+    if (part_.kind.bias)
+      out = add(block_, at("out"), out, block_.parameter(at("bias"), part_.gain));
+    frame.local(out);
+    return cast(block_, at("out in type"), out, given_);
+  }
+
+  TensorId one_plus_fused() {
+    Affine given = affine();
+    if (!given.gain) return kernel(to_compute(block_, part_.name, x_), given, Statistics::kept);
+    given.gain = add_number(block_, at("1 + gain"), *given.gain);
+    if (!block_.precision().autocast) return kernel(x_, given, Statistics::kept);
+    const DType compute = block_.precision().compute;
+    TensorId x = x_;
+    {
+      Frame casting(block_);
+      casting.local(*given.gain);
+      x = cast(block_, at("cast input"), x_, compute);
+      given.gain = cast(block_, at("cast gain"), *given.gain, compute);
+      if (given.bias) given.bias = cast(block_, at("cast bias"), *given.bias, compute);
+    }
+    return kernel(x, given, Statistics::kept);
+  }
+
+  /// (x - mean) twice, for the variance and for the product, and the normalized rows for the gain.
+  TensorId python_layer() {
+    Frame frame(block_);
+    frame.local(x_);
+    const TensorId x = in_fp32(x_);
+    const TensorId mean = mean_of_rows(block_, at("mean"), x);
+    const TensorId spread = subtract(block_, at("centered for the variance"), x, mean);
+    const TensorId variance =
+        mean_of_rows(block_, at("variance"), power(block_, at("square"), spread));
+    const TensorId centered = subtract(block_, at("centered"), x, mean);
+    const TensorId root = reciprocal_root(block_, at("reciprocal deviation"),
+                                          add_number(block_, at("variance + epsilon"), variance));
+    TensorId out = [&] {
+      Frame naming(block_);
+      naming.local(x);
+      return multiply(block_, at("normalized"), centered, root);
+    }();
+    if (has_gain()) {
+      const TensorId weight = block_.parameter(at("weight"), part_.gain);
+      out = multiply(block_, at("scaled"), cast(block_, at("gain in fp32"), weight, DType::fp32),
+                     out);
+      if (part_.kind.bias) {
+        out = add(block_, at("out"), out, block_.parameter(at("bias"), part_.gain));
+      }
+    }
+    for (const TensorId local : {out, mean, variance}) frame.local(local);
+    return cast(block_, at("out in type"), out, given_);
+  }
+
+  BlockBuilder& block_;
+  const NormPart& part_;
+  TensorId x_;
+  DType given_;
+  bool on_shards_;
+};
+
+}  // namespace
+
+TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part,
+              TensorId x) {
+  if (context.liger().rms_norm) return liger_norm(block, context, part, x);
+  return NormWriter(block, part, x, context.shards_tensors())
+      .write(writing_of(context, part.kind.kind));
+}
+
+}  // namespace memest

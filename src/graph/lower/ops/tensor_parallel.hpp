@@ -1,0 +1,32 @@
+// What torchtitan's tensor parallelism adds to a decoder. Where no tensors are sharded the
+// collectives answer what they are given.
+#pragma once
+
+#include <string_view>
+
+#include "graph/lower/ops/decoder_context.hpp"
+
+namespace memest {
+
+/// The whole sequence from its shards, as a DTensor.
+TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                  TensorId x);
+/// Partial sums of the whole sequence, summed to this rank's shard of it.
+TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+                   TensorId x);
+/// Logits of the whole vocabulary where the loss does not read shards of them.
+TensorId gathered_logits(BlockBuilder& block, const DecoderContext& context, TensorId x);
+
+/// Rows of a table of which this rank has a shard, zeros elsewhere. The gradient is the whole
+/// table's.
+TensorId look_up_in_shard(BlockBuilder& block, const DecoderContext& context, const LookUp& part);
+
+/// Cross-entropy over shards of the vocabulary: log-softmax, and the likelihood of the targets.
+TensorId log_softmax_of_shards(BlockBuilder& block, const DecoderContext& context, TensorId scores);
+TensorId likelihood_of_shards(BlockBuilder& block, const DecoderContext& context, TensorId scores,
+                              TensorId targets);
+/// Both, compiled, from the logits as they are.
+TensorId compiled_loss_of_shards(BlockBuilder& block, const DecoderContext& context,
+                                 TensorId logits, TensorId targets);
+
+}  // namespace memest

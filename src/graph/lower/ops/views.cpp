@@ -1,0 +1,77 @@
+// Operations without arithmetic: other shapes, parts and joints of tensors.
+#include <utility>
+
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+namespace {
+
+Op view_op(std::string_view name, TensorId x, std::vector<TensorId> outputs) {
+  Op op;
+  op.kind = OpKind::view;
+  op.name = name;
+  op.inputs = {x};
+  op.outputs = std::move(outputs);
+  return op;
+}
+
+}  // namespace
+
+TensorId view(BlockBuilder& block, Place place, TensorId x, Shape shape) {
+  const TensorId out = block.alias(place, x, std::move(shape));
+  Op op = view_op(place.op, x, {out});
+  BackwardWriter(op).hand_on(x, Reach::through_view);
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape shape) {
+  const TensorId out = block.alias(place, x, std::move(shape));
+  Op op = view_op(place.op, x, {out});
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(out, block.dtype_of(x)), Reach::through_view);
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape) {
+  return split(block, place.op, x, {{place, std::move(shape)}}).front();
+}
+
+std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId x,
+                            const std::vector<Part>& parts) {
+  std::vector<TensorId> outputs;
+  outputs.reserve(parts.size());
+  for (const Part& part : parts) outputs.push_back(block.alias(part.place, x, part.shape));
+  Op op = view_op(name, x, outputs);
+  BackwardWriter backward(op);
+  backward.give(x, backward.make(x, block.dtype_of(x)));
+  block.emit(std::move(op));
+  return outputs;
+}
+
+TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
+                     Shape shape, std::optional<DType> beside) {
+  DType dtype = beside.value_or(block.dtype_of(parts.front()));
+  for (const TensorId part : parts) dtype = promoted(dtype, block.dtype_of(part));
+  const TensorId out = block.make(place, std::move(shape), dtype);
+  Op op;
+  op.kind = OpKind::concatenate;
+  op.name = place.op;
+  op.inputs = parts;
+  op.outputs = {out};
+  BackwardWriter backward(op);
+  for (const TensorId part : parts) {
+    if (!block.needs_gradient(part)) continue;
+    if (block.dtype_of(part) == dtype) {
+      backward.hand_on(part, Reach::through_view);
+    } else {
+      backward.leave_node();
+      backward.give(part, backward.make(part, block.dtype_of(part)));
+    }
+  }
+  block.emit(std::move(op));
+  return out;
+}
+
+}  // namespace memest

@@ -1,0 +1,115 @@
+#include "graph/parameters/adapter_parameters.hpp"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memest/spec/inventory.hpp"
+
+namespace memest {
+namespace {
+
+/// "self_attn.q_proj" of "self_attn.q_proj.weight".
+std::string_view module_of(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
+bool is_target(const LoraAdapter& adapter, const ParameterTensor& tensor) {
+  return tensor.role == ParameterRole::matmul && tensor.shape.size() == 2 &&
+         adapts(adapter, module_of(tensor.name));
+}
+
+/// Heads are torch.nn.Linear even where the layers' matrices are not.
+void add_matrices(InventoryBuilder& result, const Adaptation& how, const ParameterTensor& target) {
+  const std::string module(module_of(target.name));
+  const bool in_out = how.stored_in_out && !module.ends_with("lm_head");
+  const std::int64_t in = in_out ? target.shape.front() : target.shape.back();
+  const std::int64_t out = in_out ? target.shape.back() : target.shape.front();
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
+    result.add(
+        ParameterTensor{.name = module + name, .shape = std::move(shape), .count = target.count});
+  };
+  add(".lora_A.default.weight", {how.adapter.rank, in});
+  add(".lora_B.default.weight", {out, how.adapter.rank});
+}
+
+/// peft keeps the original beside the copy that runs.
+void add_whole(InventoryBuilder& result, const ParameterTensor& tensor) {
+  const auto named = [&tensor](const char* inner) {
+    ParameterTensor one = tensor;
+    one.name.insert(one.name.rfind('.'), inner);
+    return one;
+  };
+  ParameterTensor original = named(".original_module");
+  original.active_numerator = 0;
+  result.add(std::move(original));
+  ParameterTensor copy = named(".modules_to_save.default");
+  copy.trainable = copy.whole_module = true;
+  result.add(std::move(copy));
+}
+
+/// peft's layer holds the module that it replaces.
+ParameterTensor inside(ParameterTensor tensor) {
+  tensor.name.insert(tensor.name.rfind('.'), ".base_layer");
+  return tensor;
+}
+
+/// The tensors of one stretch of a model, those of its targets with their matrices.
+void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Adaptation& how,
+                 const std::vector<PlacementStep>& steps) {
+  const auto tensor_of = [&](const PlacementStep& step) {
+    ParameterTensor tensor = inventory.parameters[step.row];
+    tensor.count = step.count;
+    tensor.trainable = false;
+    return tensor;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].buffer) {
+      BufferTensor buffer = inventory.buffers[steps[i].row];
+      buffer.count = steps[i].count;
+      result.add(std::move(buffer));
+      continue;
+    }
+    const ParameterTensor tensor = tensor_of(steps[i]);
+    if (trains_whole(how.adapter, module_of(tensor.name))) {
+      add_whole(result, tensor);
+      continue;
+    }
+    if (!is_target(how.adapter, tensor)) {
+      result.add(tensor);
+      continue;
+    }
+    result.add(inside(tensor));
+    const bool more = i + 1 < steps.size() && !steps[i + 1].buffer;
+    if (more && module_of(tensor_of(steps[i + 1]).name) == module_of(tensor.name)) {
+      result.add(inside(tensor_of(steps[++i])));
+    }
+    add_matrices(result, how, tensor);
+  }
+}
+
+}  // namespace
+
+Inventory with_adapter(const Inventory& inventory, const Adaptation& how) {
+  InventoryBuilder result;
+  for (const PlacementRun& run : inventory.placement) {
+    if (run.layers) {
+      result.repeat_layer(run.repeat);
+    } else {
+      result.repeat(run.repeat);
+    }
+    add_stretch(result, inventory, how, run.steps);
+  }
+  if (inventory.placement.empty()) {
+    std::vector<PlacementStep> steps;
+    for (std::size_t i = 0; i < inventory.parameters.size(); ++i) {
+      steps.push_back({false, i, inventory.parameters[i].count});
+    }
+    for (std::size_t i = 0; i < inventory.buffers.size(); ++i) {
+      steps.push_back({true, i, inventory.buffers[i].count});
+    }
+    add_stretch(result, inventory, how, steps);
+  }
+  return std::move(result).take();
+}
+
+}  // namespace memest

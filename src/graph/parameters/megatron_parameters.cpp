@@ -1,0 +1,199 @@
+#include "graph/parameters/megatron_parameters.hpp"
+
+#include <string>
+#include <utility>
+
+#include "memest/spec/inventory.hpp"
+
+namespace memest {
+namespace {
+
+class GptModel {
+ public:
+  GptModel(const DecoderSpec& decoder, const LoweringPolicy& policy)
+      : decoder_(decoder),
+        ranks_(policy.tensor),
+        expert_ranks_(policy.expert),
+        expert_cut_(policy.whole_experts ? 1 : policy.tensor),
+        te_(policy.implementation.layers == LayerSpec::te) {}
+
+  void write(const ModelPart& part) {
+    inventory_.repeat(1);
+    if (part.embedding) write_embedding();
+    if (std::holds_alternative<RotaryPosition>(decoder_.position)) {
+      inventory_.add(BufferTensor{
+          .name = "rotary_pos_emb.inv_freq", .shape = {rotary_dim() / 2}, .dtype = DType::fp32});
+    }
+    for (std::int64_t first = part.first; first < part.first + part.count;) {
+      const std::size_t kind = decoder_.kind_of(first);
+      std::int64_t next = first + 1;
+      while (next < part.first + part.count && decoder_.kind_of(next) == kind) ++next;
+      inventory_.repeat(next - first);
+      write_layer(decoder_.kinds[kind]);
+      inventory_.repeat(1);
+      first = next;
+    }
+    if (!part.head) return;
+    norm("decoder.final_layernorm");
+    if (decoder_.tied_embeddings && part.embedding) return;
+    inventory_.add(ParameterTensor{.name = "output_layer.weight",
+                                   .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
+                                   .output_head = decoder_.tied_embeddings});
+  }
+
+  [[nodiscard]] Inventory take() && { return std::move(inventory_).take(); }
+
+ private:
+  void write_embedding() {
+    inventory_.add(ParameterTensor{.name = "embedding.word_embeddings.weight",
+                                   .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
+                                   .role = ParameterRole::embedding,
+                                   .output_head = decoder_.tied_embeddings});
+    if (const auto* learned = std::get_if<LearnedPosition>(&decoder_.position)) {
+      inventory_.embedding("embedding.position_embeddings", learned->rows, decoder_.hidden_size);
+    }
+  }
+
+  void write_layer(const LayerKind& kind) {
+    std::visit([this](const auto& attention) { write_attention(attention); }, decoder_.attention);
+    const bool dense_after = std::holds_alternative<DenseFeedForward>(kind.feed_forward);
+    if (te_ && dense_after) {
+      fused_norm("mlp.linear_fc1", decoder_.hidden_size, decoder_.norm.bias);
+    } else {
+      norm("pre_mlp_layernorm");
+    }
+    if (const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward)) {
+      write_mlp("mlp", *dense);
+    } else {
+      write_experts(std::get<MixtureOfExperts>(kind.feed_forward));
+    }
+  }
+
+  void write_attention(const SoftmaxAttention& attention) {
+    const std::int64_t width = attention.heads * attention.head_dim / ranks_;
+    const std::int64_t of_groups = 2 * attention.kv_heads * attention.head_dim / ranks_;
+    const std::int64_t hidden = decoder_.hidden_size;
+    if (!te_) norm("input_layernorm");
+    inventory_.projection("self_attention.linear_proj", {hidden, width, attention.output_bias});
+    if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
+    inventory_.projection("self_attention.linear_qkv",
+                          {width + of_groups, hidden, attention.q_bias});
+    if (attention.qk_norm == QkNorm::none) return;
+    for (const char* name : {"self_attention.q_layernorm", "self_attention.k_layernorm"}) {
+      norm(name, attention.qk_norm_kind, attention.head_dim);
+    }
+  }
+
+  /// Products of latents have their norms within; the one before the latents is a module. Products
+  /// into latents are every rank's.
+  void write_attention(const LatentAttention& latent) {
+    const std::int64_t hidden = decoder_.hidden_size;
+    const std::int64_t heads = latent.heads / ranks_;
+    const std::int64_t queries = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
+    norm("input_layernorm");
+    inventory_.projection("self_attention.linear_proj", {hidden, heads * latent.v_head_dim});
+    if (latent.q_lora_rank == 0) {
+      inventory_.projection("self_attention.linear_q_proj", {queries, hidden});
+    } else {
+      inventory_.projection("self_attention.linear_q_down_proj", {latent.q_lora_rank, hidden});
+      fused_norm("self_attention.linear_q_up_proj", latent.q_lora_rank, false);
+      inventory_.projection("self_attention.linear_q_up_proj", {queries, latent.q_lora_rank});
+    }
+    inventory_.projection("self_attention.linear_kv_down_proj",
+                          {latent.kv_lora_rank + latent.qk_rope_head_dim, hidden});
+    fused_norm("self_attention.linear_kv_up_proj", latent.kv_lora_rank, false);
+    inventory_.projection(
+        "self_attention.linear_kv_up_proj",
+        {heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank});
+  }
+
+  void write_mlp(const std::string& name, const DenseFeedForward& part) {
+    const std::int64_t size = part.size / ranks_;
+    const std::int64_t hidden = decoder_.hidden_size;
+    inventory_.projection(name + ".linear_fc1", {part.gated ? 2 * size : size, hidden, part.bias});
+    inventory_.projection(name + ".linear_fc2", {hidden, size, part.bias});
+  }
+
+  /// Experts of other ranks are left out; a token uses top_k of all of them.
+  void write_experts(const MixtureOfExperts& experts) {
+    const std::int64_t hidden = decoder_.hidden_size;
+    inventory_.projection("mlp.router", {experts.experts, hidden});
+    if (experts.correction_bias_buffer) {
+      for (const char* name : {"mlp.router.local_tokens_per_expert", "mlp.router.expert_bias"}) {
+        inventory_.add(
+            BufferTensor{.name = name, .shape = {experts.experts}, .dtype = DType::fp32});
+      }
+    }
+    const std::int64_t size = experts.expert_size / expert_cut_;
+    ParameterTensor up{.name = "mlp.experts.local_experts.linear_fc1.weight",
+                       .shape = {2 * size, hidden},
+                       .active_numerator = experts.top_k,
+                       .active_denominator = experts.experts,
+                       .expert_parallel = expert_ranks_ > 1};
+    ParameterTensor down = up;
+    down.name = "mlp.experts.local_experts.linear_fc2.weight";
+    down.shape = {hidden, size};
+    const std::int64_t count = experts.experts / expert_ranks_;
+    if (te_) {
+      // TEGroupedMLP: all first products, then all second ones.
+      for (ParameterTensor* grouped : {&up, &down}) {
+        grouped->count = count;
+        inventory_.add(*grouped);
+      }
+    }
+    for (std::int64_t i = 0; i < count && !te_; ++i) {
+      inventory_.add(up);
+      inventory_.add(down);
+    }
+    if (experts.shared_size == 0) return;
+    if (experts.shared_gate) {
+      inventory_.add(
+          ParameterTensor{.name = "mlp.shared_experts.gate_weight", .shape = {1, hidden}});
+    }
+    write_mlp("mlp.shared_experts", {.size = experts.shared_size});
+  }
+
+  /// The norm in front of a product, which is part of its module.
+  void fused_norm(const std::string& product, std::int64_t size, bool bias) {
+    const auto add = [&](const char* name) {
+      inventory_.add(
+          ParameterTensor{.name = product + name, .shape = {size}, .role = ParameterRole::norm});
+    };
+    add(".layer_norm_weight");
+    if (bias) add(".layer_norm_bias");
+  }
+
+  [[nodiscard]] std::int64_t rotary_dim() const {
+    return std::get<RotaryPosition>(decoder_.position).rotary_dim;
+  }
+
+  void norm(const std::string& name) { norm(name, decoder_.norm, decoder_.hidden_size); }
+
+  void norm(const std::string& name, const Norm& kind, std::int64_t size) {
+    if (kind.bias) {
+      inventory_.layer_norm(name, size);
+    } else {
+      inventory_.rms_norm(name, size);
+    }
+  }
+
+  const DecoderSpec& decoder_;
+  std::int64_t ranks_;
+  std::int64_t expert_ranks_;
+  std::int64_t expert_cut_;  ///< ranks that have a part of the same expert each
+  bool te_;                  ///< a norm's gain is its product's
+  InventoryBuilder inventory_;
+};
+
+}  // namespace
+
+Inventory parameters_of_megatron(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  GptModel model(decoder, policy);
+  if (policy.parts.empty()) {
+    model.write({.first = 0, .count = decoder.layers(), .embedding = true, .head = true});
+  }
+  for (const ModelPart& part : policy.parts) model.write(part);
+  return std::move(model).take();
+}
+
+}  // namespace memest

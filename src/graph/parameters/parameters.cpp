@@ -1,0 +1,120 @@
+#include "memest/graph/parameters.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "graph/parameters/adapter_parameters.hpp"
+#include "graph/parameters/decoder_parameters.hpp"
+#include "graph/parameters/parameter_names.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/inventory.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// The parameters of one plain layer.
+struct PlainLayerWriter {
+  InventoryBuilder& inventory;
+
+  void operator()(const LinearLayer& layer) const {
+    inventory.projection("linear", {layer.out, layer.in, layer.bias});
+  }
+  void operator()(const NormLayer& layer) const {
+    if (layer.kind == NormKind::layernorm && layer.bias) {
+      inventory.layer_norm("layernorm", layer.size);
+    } else {
+      inventory.rms_norm(layer.kind == NormKind::layernorm ? "layernorm" : "rmsnorm", layer.size);
+    }
+  }
+  void operator()(const EmbeddingLayer& layer) const {
+    inventory.add(ParameterTensor{.name = "embedding.weight",
+                                  .shape = {layer.rows, layer.size},
+                                  .role = ParameterRole::embedding});
+  }
+  void operator()(const ActivationLayer&) const {}
+  void operator()(const SoftmaxLayer&) const {}
+  void operator()(const DropoutLayer&) const {}
+};
+
+Inventory parameters_of_layers(const LayerList& layers) {
+  InventoryBuilder inventory;
+  for (const LayerBlock& block : layers.blocks) {
+    inventory.repeat(block.repeat);
+    for (const PlainLayer& layer : block.block) std::visit(PlainLayerWriter{inventory}, layer);
+  }
+  return std::move(inventory).take();
+}
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) elements = checked_multiply(elements, size);
+  return elements;
+}
+
+/// Whether the tensor is a contraction's weight, tied output heads included.
+bool contracts(const ParameterTensor& tensor) {
+  return tensor.role == ParameterRole::matmul || tensor.output_head;
+}
+
+void count_tensor(const ParameterTensor& tensor, ParameterCounts& counts) {
+  const std::int64_t elements = product(tensor.shape);
+  const std::int64_t all = checked_multiply(elements, tensor.count);
+  const std::int64_t active =
+      checked_multiply(all / tensor.active_denominator, tensor.active_numerator);
+  counts.total = checked_add(counts.total, all);
+  if (tensor.trainable) counts.trainable = checked_add(counts.trainable, all);
+  counts.active = checked_add(counts.active, active);
+  if (contracts(tensor)) {
+    counts.matmul = checked_add(counts.matmul, all);
+    counts.active_matmul = checked_add(counts.active_matmul, active);
+  }
+  counts.tensors = checked_add(counts.tensors, tensor.count);
+  counts.largest = std::max(counts.largest, elements);
+}
+
+struct ParameterWriter {
+  std::string_view model_type;
+
+  Inventory operator()(const DecoderSpec& decoder) const {
+    return parameters_of_decoder(decoder, model_type);
+  }
+  Inventory operator()(const LayerList& layers) const { return parameters_of_layers(layers); }
+  Inventory operator()(const Inventory& inventory) const { return inventory; }
+};
+
+}  // namespace
+
+Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
+  std::string_view type = model.model_type;
+  for (const std::string_view own_type :
+       {row_of(implementation.framework).model_type, row_of(implementation.loop).model_type}) {
+    if (!own_type.empty()) type = own_type;
+  }
+  Inventory own = std::visit(ParameterWriter{type}, model.architecture);
+  if (!model.adapter) return own;
+  return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});
+}
+
+Bytes buffer_bytes(const Inventory& inventory) {
+  Bytes bytes;
+  for (const BufferTensor& buffer : inventory.buffers) {
+    const std::int64_t elements = checked_multiply(product(buffer.shape), buffer.count);
+    bytes += Bytes(checked_multiply(elements, size_of(buffer.dtype)));
+  }
+  return bytes;
+}
+
+ParameterCounts count_parameters(const ModelSpec& model) {
+  const Inventory inventory = parameters_of(model);
+  ParameterCounts counts;
+  for (const ParameterTensor& tensor : inventory.parameters) count_tensor(tensor, counts);
+  const auto table = std::find_if(
+      inventory.parameters.begin(), inventory.parameters.end(),
+      [](const ParameterTensor& tensor) { return tensor.role == ParameterRole::embedding; });
+  if (table != inventory.parameters.end()) counts.embedding = product(table->shape);
+  counts.buffers = buffer_bytes(inventory);
+  return counts;
+}
+
+}  // namespace memest

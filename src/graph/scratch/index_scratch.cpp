@@ -1,0 +1,65 @@
+// Indexing.cu, Sort.cpp and GroupMM.cu of PyTorch 2.11: what routing tokens to experts asks for.
+#include <algorithm>
+
+#include "graph/scratch/radix_sort.hpp"
+#include "graph/scratch/scratch_sequence.hpp"
+#include "memest/graph/kernel_scratch.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::int64_t kIndexBytes = 8;  ///< int64
+
+/// Bits that tell `values` values apart, one at the least.
+std::int64_t bits_of(std::int64_t values) {
+  std::int64_t bits = 1;
+  for (std::int64_t rest = (values - 1) / 2; rest > 0; rest /= 2) ++bits;
+  return bits;
+}
+
+}  // namespace
+
+ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
+  constexpr std::int64_t kSmall = 4096;  // sorted by one block in place
+  constexpr std::int64_t kKeyBits = 64;
+  ScratchSequence sequence;
+  const std::int64_t numbers = sequence.allocate(product(items, kIndexBytes));
+  if (items > kSmall) {
+    sequence.release(sequence.allocate(radix_sort_bytes(items, kKeyBits, device.sort_tile)));
+  }
+  sequence.release(numbers);
+  return sequence.take();
+}
+
+ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
+                               const LaunchDevice& device) {
+  const std::int64_t each = product(indices, kIndexBytes);
+  ScratchSequence sequence;
+  const std::int64_t wrapped = sequence.allocate(each);
+  std::vector<std::int64_t> kept = {sequence.allocate(each)};  // times the stride
+  sequence.release(wrapped);
+  // Sorted indices, their order, and the numbers that become it.
+  for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
+  kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
+  for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+  return sequence.take();
+}
+
+ScratchSteps grouped_product_scratch(const GroupedProduct& product, const LaunchDevice& device) {
+  constexpr std::int64_t kSmallSide = 128;
+  constexpr std::int64_t kPointerBytes = 8;  // of three matrices, 16 B at a time
+  constexpr std::int64_t kStrideBytes = 8;   // of three matrices
+  constexpr std::int64_t kSizesBytes = 12;   // m, n, k in int32
+  if (device.grouped_small == 0) return {};
+  const std::int64_t aligned = blocks_of(product.groups, std::int64_t{2}) * 2;
+  const bool is_small = std::min(product.rows, product.columns) <= kSmallSide;
+  ScratchSequence sequence;
+  const std::int64_t arguments = sequence.allocate(
+      3 * kPointerBytes * aligned + (3 * kStrideBytes + kSizesBytes) * product.groups);
+  sequence.release(sequence.allocate(memest::product(
+      device.multiprocessors, is_small ? device.grouped_small : device.grouped_large)));
+  sequence.release(arguments);
+  return sequence.take();
+}
+
+}  // namespace memest

@@ -1,0 +1,52 @@
+// What a wrapper around the model's blocks does before and after each, in both passes.
+#pragma once
+
+#include <cstdint>
+
+#include "memest/memory/timeline.hpp"
+#include "memory/engine/parameter_group.hpp"
+
+namespace memest {
+
+class OptimizerRun;
+
+class BlockHooks {
+ public:
+  BlockHooks() = default;
+  BlockHooks(const BlockHooks&) = delete;
+  BlockHooks(BlockHooks&&) = delete;
+  BlockHooks& operator=(const BlockHooks&) = delete;
+  BlockHooks& operator=(BlockHooks&&) = delete;
+  virtual ~BlockHooks() = default;
+
+  /// `instance` counts ForwardOrder::instances().
+  virtual void before_forward(std::uint32_t instance) = 0;
+  virtual void after_forward(std::uint32_t instance) = 0;
+  /// The block's operation that looks up a table has run.
+  virtual void after_look_up(std::uint32_t /*instance*/) {}
+  /// The loss as the wrapper answers it in place of the model's; kNoStorage: it is the model's.
+  [[nodiscard]] virtual StorageId take_loss() { return kNoStorage; }
+  /// The gradient of what the block answers is there.
+  virtual void before_backward(std::uint32_t instance) = 0;
+  /// Its last node has run.
+  virtual void after_backward(std::uint32_t instance) = 0;
+  /// `gradient`, of ForwardOrder::parameters()[use], is complete. True: its reference is the
+  /// wrapper's from here on.
+  virtual bool take_gradient(std::uint32_t use, StorageId gradient) = 0;
+  /// Whether the parameter has a gradient in the type in which it arrives, to which another is
+  /// added in place.
+  [[nodiscard]] virtual bool has_gradient(std::uint32_t /*use*/) const { return false; }
+  /// Whether the backwards from here on leave their gradients whole, to be added up and reduced in
+  /// a later one.
+  virtual void hold_gradients(bool /*held*/) {}
+  /// The engine has run its last node.
+  virtual void end_backward() = 0;
+  /// The optimizer's step begins: what the wrapper makes of the gradients for it.
+  virtual void hand_over(OptimizerRun&) {}
+  /// What the optimizer steps, where that is not the parameters themselves.
+  [[nodiscard]] virtual ParameterGroup stepped() { return {}; }
+  /// zero_grad(set_to_none=True).
+  virtual void drop_gradients() = 0;
+};
+
+}  // namespace memest

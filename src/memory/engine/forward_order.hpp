@@ -1,0 +1,138 @@
+// The blocks of a graph one by one in forward order, and where each of their tensors lives: a
+// block's input is its predecessor's output, a shared tensor is known by its name.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memory/engine/block_program.hpp"
+
+namespace memest {
+
+/// Where a tensor's storage and its gradient are found while the program runs.
+using Cell = std::uint32_t;
+
+struct BlockInstance {
+  std::uint32_t block = 0;  ///< index into Graph::blocks
+  std::uint32_t first_cell = 0;
+};
+
+/// An op of the forward order.
+struct OpSite {
+  std::uint32_t instance = 0;
+  std::uint32_t op = 0;
+};
+
+/// A parameter that blocks read.
+struct ParameterUse {
+  std::uint32_t instance = 0;  ///< the block that owns it
+  TensorId tensor = 0;
+  std::int64_t elements = 0;
+  std::int64_t rows = 0;
+  std::int64_t contributions = 0;  ///< gradients that one backward brings
+  bool relaid = false;             ///< its gradient is put into the shard's form when reduced
+};
+
+/// A stage of a pipeline: ops [begin, end) of sites(), from `loss` on the loss's, and the cells of
+/// what it is given and of what it answers.
+struct StageSites {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  std::uint32_t loss = 0;
+  Cell input = 0;
+  Cell output = 0;
+};
+
+/// Whether the model answers logits: not where its loss multiplies by the output head itself
+/// (Liger's lce_forward).
+[[nodiscard]] bool answers_logits(const Graph& graph);
+
+class ForwardOrder {
+ public:
+  ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>& device);
+
+  [[nodiscard]] const std::vector<BlockProgram>& programs() const { return programs_; }
+  [[nodiscard]] const std::vector<BlockInstance>& instances() const { return instances_; }
+  [[nodiscard]] const std::vector<OpSite>& sites() const { return sites_; }
+  [[nodiscard]] const std::vector<ParameterUse>& parameters() const { return parameters_; }
+  [[nodiscard]] std::uint32_t cells() const { return cells_; }
+
+  [[nodiscard]] const BlockProgram& program(const OpSite& site) const {
+    return programs_[instances_[site.instance].block];
+  }
+  [[nodiscard]] const OpProgram& op(const OpSite& site) const { return program(site).ops[site.op]; }
+  /// The cell of the tensor's gradient; of a parameter its index in parameters().
+  [[nodiscard]] Cell cell(std::uint32_t instance, TensorId tensor) const {
+    return cell_of_[instances_[instance].first_cell + tensor];
+  }
+  /// The cell of the storage that the tensor lives in.
+  [[nodiscard]] Cell storage_cell(std::uint32_t instance, TensorId tensor) const {
+    return storage_cell_of_[instances_[instance].first_cell + tensor];
+  }
+
+  /// The cell of what the block answers.
+  [[nodiscard]] Cell output_cell(std::uint32_t instance) const {
+    return cell(instance, programs_[instances_[instance].block].output);
+  }
+
+  /// The storages that the ops of [begin, end) of sites() read and did not make, parameters
+  /// excluded.
+  [[nodiscard]] std::vector<Cell> inputs_of(const Graph& graph, std::uint32_t begin,
+                                            std::uint32_t end) const;
+
+  /// What the block at `site` is called with: its input, and what it knows by name.
+  [[nodiscard]] std::vector<Cell> arguments_of(const Graph& graph, std::uint32_t site) const;
+
+  /// What the data loader brings: the batch, where the model reads one.
+  [[nodiscard]] const std::vector<Cell>& batch_cells() const { return batch_cells_; }
+  /// Where the labels are a tensor of their own, as large as the batch.
+  [[nodiscard]] const std::vector<Cell>& label_cells() const { return label_cells_; }
+  [[nodiscard]] std::int64_t batch_bytes() const { return batch_bytes_; }
+  [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
+  /// The stages of a pipeline's rank; the whole model is one.
+  [[nodiscard]] const std::vector<StageSites>& stages() const { return stages_; }
+  /// The cells of what blocks know by `name`, which the caller brings: none or one.
+  [[nodiscard]] std::vector<Cell> cells_named(std::string_view name) const;
+  /// The loss, and what the loss is computed from; both are the logits where there is no loss.
+  [[nodiscard]] Cell loss_cell() const { return loss_cell_; }
+  [[nodiscard]] std::int64_t loss_bytes() const { return loss_bytes_; }
+  [[nodiscard]] Cell logits_cell() const { return logits_cell_; }
+  /// Of the logits in fp32; 0 where they are of 32 bits already.
+  [[nodiscard]] std::int64_t widened_logits_bytes() const { return widened_logits_bytes_; }
+
+ private:
+  void link(const Graph& graph, std::uint32_t instance);
+  Cell named_cell(std::string_view name);
+  std::uint32_t parameter_index(const Graph& graph, std::uint32_t instance, TensorId tensor);
+  void count_contributions();
+  void find_ends(const Graph& graph);
+  void find_stages(const Graph& graph);
+  [[nodiscard]] bool begins_stage(std::uint32_t instance) const;
+
+  struct NamedCell {
+    std::string_view name;
+    Cell cell = 0;
+  };
+
+  std::vector<BlockProgram> programs_;
+  std::vector<BlockInstance> instances_;
+  std::vector<OpSite> sites_;
+  std::vector<Cell> cell_of_;
+  std::vector<Cell> storage_cell_of_;
+  std::vector<NamedCell> named_;
+  std::vector<ParameterUse> parameters_;
+  std::vector<Cell> batch_cells_;
+  std::vector<Cell> label_cells_;
+  std::vector<std::uint32_t> first_of_stage_;  // instances
+  std::vector<StageSites> stages_;
+  std::uint32_t cells_ = 0;
+  Cell loss_cell_ = 0;
+  Cell logits_cell_ = 0;
+  std::int64_t batch_bytes_ = 0;
+  std::int64_t loss_bytes_ = 0;
+  std::int64_t widened_logits_bytes_ = 0;
+  bool batch_is_token_ids_ = false;
+};
+
+}  // namespace memest

@@ -1,0 +1,59 @@
+#include "memory/engine/loop_habits.hpp"
+
+#include "memest/diag/expect.hpp"
+
+namespace memest {
+namespace {
+
+/// nanoGPT, model.py, configure_optimizers.
+bool is_matrix(const ParameterTensor& row) { return row.shape.size() > 1; }
+
+/// Trainer.get_decay_parameter_names.
+bool is_no_norm_or_bias(const ParameterTensor& row) {
+  return row.role != ParameterRole::norm && row.role != ParameterRole::bias;
+}
+
+constexpr LoopHabits kPlain = {};
+constexpr LoopHabits kNanoGpt = {.wrapping = Wrapping::before_training,
+                                 .evaluates_first = true,
+                                 .sends_next_batch = true,
+                                 .names_outputs = true,
+                                 .always_divides = true,
+                                 .decays = is_matrix};
+// Trainer.compute_loss multiplies the loss in place by the number of processes,
+// Accelerator.backward divides it by its own micro-steps, of which the Trainer's has one.
+constexpr LoopHabits kTrainer = {.wrapping = Wrapping::before_training,
+                                 .empties_cache = true,
+                                 .fetches_ahead = true,
+                                 .widens_outputs = true,
+                                 .loss_factors = 2,
+                                 .divides_for_backward = true,
+                                 .reports_loss = true,
+                                 .keeps_norm = true,
+                                 .decays = is_no_norm_or_bias};
+
+// Trainer.train_step.
+constexpr LoopHabits kTorchtitan = {.wrapping = Wrapping::without_its_place,
+                                    .loss_outside = true,
+                                    .always_divides = true,
+                                    .sends_labels = true,
+                                    .step_is_function = true,
+                                    .keeps_norm = true};
+
+}  // namespace
+
+const LoopHabits& loop_habits_of(LoopKind loop) {
+  switch (loop) {
+    case LoopKind::plain:
+      return kPlain;
+    case LoopKind::nanogpt:
+      return kNanoGpt;
+    case LoopKind::trainer:
+      return kTrainer;
+    case LoopKind::torchtitan:
+      return kTorchtitan;
+  }
+  unreachable("every loop has habits");
+}
+
+}  // namespace memest

@@ -1,0 +1,309 @@
+#include "memory/ledger/graph_terms.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "memest/spec/framework.hpp"
+#include "memest/units/int128.hpp"
+#include "memory/engine/forward_order.hpp"
+#include "memory/moments/moments.hpp"
+
+namespace memest {
+namespace {
+
+const Tensor& storage_of(const Block& block, TensorId id) {
+  return block.tensors[block.tensors[id].storage];
+}
+
+/// Whether the storage is known beyond its block by `name`.
+bool is_named(const Tensor& storage, std::string_view name) {
+  return (storage.shared || storage.outlives_block) && storage.name == name;
+}
+
+bool any_named(const Block& block, const std::vector<TensorId>& ids, std::string_view name) {
+  return std::any_of(ids.begin(), ids.end(),
+                     [&](TensorId id) { return is_named(storage_of(block, id), name); });
+}
+
+bool is_saved(const Graph& graph, std::string_view name) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [name](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(),
+                       [&](const Op& op) { return any_named(block, op.saved, name); });
+  });
+}
+
+PassedOn passed_on(const Graph& graph, std::size_t maker, const Tensor& tensor) {
+  PassedOn result{.bytes = tensor.bytes(), .maker = maker, .last = maker, .for_layers = false};
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    for (const Op& op : block.ops) {
+      if (any_named(block, op.releases, tensor.name)) result.last = i;
+      if (block.checkpointable && any_named(block, op.inputs, tensor.name))
+        result.for_layers = true;
+    }
+  }
+  return result;
+}
+
+/// By an operation that runs in the process's first forward alone.
+bool is_made_once(const Block& block, TensorId id) {
+  return std::any_of(block.ops.begin(), block.ops.end(), [id](const Op& op) {
+    return op.once && std::find(op.outputs.begin(), op.outputs.end(), id) != op.outputs.end();
+  });
+}
+
+/// Bytes of the model's buffers that ops save: they are there anyway.
+Expr kept_buffers(const Graph& graph) {
+  Expr bytes;
+  std::set<std::string_view> seen;
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      for (const TensorId id : op.saved) {
+        const Tensor& tensor = storage_of(block, id);
+        if (tensor.role != Role::buffer || !tensor.shared) continue;
+        if (seen.insert(tensor.name).second) bytes += tensor.bytes();
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool PassedOn::is_held(const std::vector<std::int64_t>& before, bool backward,
+                       bool checkpoints) const {
+  if (before[maker] == 0) return false;
+  return backward ? checkpoints && for_layers : before[last] == 0;
+}
+
+Expr passing_bytes(const Graph& graph, const Expr& stream) {
+  // The gradient that came last; interleaved also the next input and the next gradient, received
+  // ahead.
+  constexpr std::int64_t kPassing = 1;
+  constexpr std::int64_t kPassingInterleaved = 3;
+  return Expr(graph.stages.size() > 1 ? kPassingInterleaved : kPassing) * stream;
+}
+
+std::vector<PassedOn> passed_on(const Graph& graph) {
+  std::vector<PassedOn> result;
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      const Tensor& tensor = block.tensors[id];
+      if (!tensor.outlives_block || tensor.storage != id || is_saved(graph, tensor.name)) continue;
+      if (is_made_once(block, id)) continue;
+      result.push_back(passed_on(graph, i, tensor));
+    }
+  }
+  return result;
+}
+
+Expr shared_bytes(const Graph& graph) {
+  Expr shared = graph.saved_bytes();
+  for (const BlockRun& run : graph.order) {
+    shared -= run.repeat * graph.blocks[run.block].saved_bytes(false);
+  }
+  return shared - kept_buffers(graph);
+}
+
+Expr layer_input_bytes(const Graph& graph) {
+  for (const Block& block : graph.blocks) {
+    if (!block.checkpointable) continue;
+    Expr bytes = input_bytes(block);
+    for (const Op& op : block.ops) {
+      for (const TensorId id : op.outputs) {
+        if (op.by_caller) bytes += block.tensors[id].bytes();
+      }
+    }
+    return bytes;
+  }
+  return {};
+}
+
+LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& before) {
+  Expr bytes;
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      const Tensor& tensor = block.tensors[id];
+      const auto saves = [&](const Op& op) {
+        return std::any_of(op.saved.begin(), op.saved.end(),
+                           [&](TensorId saved) { return block.tensors[saved].storage == id; });
+      };
+      if (tensor.storage != id || !tensor.answered) continue;
+      if (std::any_of(block.ops.begin(), block.ops.end(), saves)) continue;
+      bytes += before[i] * tensor.bytes();
+    }
+  }
+  return {"key-value cache", TermGroup::activations, bytes,
+          "transformers 5.17, DynamicCache: keys and values of every layer, as they are made", ""};
+}
+
+LedgerTerm batch_term(const Graph& graph) {
+  return {"batch", TermGroup::buffers, input_bytes(graph.blocks[graph.order.front().block]),
+          "the loop holds the batch until the next one", ""};
+}
+
+namespace {
+
+/// Of sequences that lie on several ranks the loop holds the whole, and a rank's labels and
+/// positions beside its inputs. All micro-batches of a pipeline are one batch.
+std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
+  const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
+  const Expr id = Expr(size_of(DType::int64));
+  const Expr position = Expr(size_of(DType::int32));
+  const Expr count = Symbol::micro_batches;
+  const bool pipeline = job.parallelism.pipeline > 1;
+  const Expr share = pipeline ? count * (Expr(2) * id + position) : id + position;
+  // LedgerStages has the whole batch of a pipeline.
+  const Expr whole = pipeline ? Expr() : (count + 1) * id * Expr(Symbol::context);
+  return {{"whole sequences of the step, and the rank's part", TermGroup::buffers,
+           tokens * (whole + share),
+           "torchtitan 0.2.2, prepare_context_parallel_input: the list of the step's batches keeps "
+           "their inputs",
+           ""}};
+}
+
+}  // namespace
+
+std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) {
+  const TrainingSpec& training = *job.training;
+  if (!row_of(training.implementation.loop).keeps_batches) return {};
+  if (job.parallelism.context > 1) return whole_batch_terms(job);
+  if (job.parallelism.pipeline > 1) return {};  // LedgerStages has them
+  if (training.gradient_accumulation == 1) return {};
+  return {{"batches of the step's earlier micro-steps", TermGroup::buffers,
+           (Expr(Symbol::micro_batches) - 1) * batch_term(graph).formula,
+           "torchtitan 0.2.2, train_step: the list of the step's batches keeps their inputs", ""}};
+}
+
+bool batch_is_kept(const Graph& graph) {
+  const Block& block = graph.blocks[graph.order.front().block];
+  if (block.tensors[block.input].shared) return true;
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.saved) {
+      if (block.tensors[id].storage == block.input) return true;
+    }
+  }
+  return false;
+}
+
+LedgerTerm held_logits_term(const Graph& graph) {
+  return {"logits held by the caller", TermGroup::activations,
+          answers_logits(graph) ? input_bytes(graph.blocks[graph.order.back().block]) : Expr(),
+          "a loop that keeps the model's outputs keeps the logits until the next forward", ""};
+}
+
+namespace {
+
+/// One of every shape of the weights whose gradients are added to the buffer without one.
+Expr unread_gradient_bytes(const Graph& graph) {
+  std::set<std::vector<std::int64_t>> shapes;
+  Expr bytes;
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      if (!op.adds_to_buffer || !op.keeps_unread) continue;
+      const Tensor& weight = block.tensors[*op.adds_to_buffer];
+      std::vector<std::int64_t> shape;
+      for (const Expr& size : weight.shape) {
+        shape.push_back(narrow_to_int64(size.evaluate(graph.sizes)));
+      }
+      if (shapes.insert(std::move(shape)).second) bytes += weight.bytes();
+    }
+  }
+  return bytes;
+}
+
+/// What modules hold between two forwards and no backward waits for.
+Expr attribute_bytes(const Graph& graph) {
+  Expr bytes;
+  for (const BlockRun& run : graph.order) {
+    const Block& block = graph.blocks[run.block];
+    for (const Op& holder : block.ops) {
+      for (const TensorId id : holder.attributes) {
+        const TensorId storage = block.tensors[id].storage;
+        const auto saves = [&](const Op& op) {
+          return std::any_of(op.saved.begin(), op.saved.end(), [&](TensorId saved) {
+            return block.tensors[saved].storage == storage;
+          });
+        };
+        if (std::any_of(block.ops.begin(), block.ops.end(), saves)) continue;
+        bytes += run.repeat * block.tensors[storage].bytes();
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+LedgerTerm loaded_mask_term(const Job& job) {
+  const bool loads =
+      job.training->implementation.layers == LayerSpec::te && job.parallelism.context == 1;
+  const Expr s = Symbol::seq_len;
+  return {"attention mask", TermGroup::buffers, loads ? Expr(Symbol::micro_batch) * s * s : Expr(),
+          "Megatron-LM, the data loader of its training program: a mask of every sequence, unless "
+          "--no-create-attention-mask-in-dataloader",
+          ""};
+}
+
+std::vector<LedgerTerm> process_terms(const Graph& graph) {
+  Expr largest;
+  Expr tables;
+  const auto consider = [&](const Expr& bytes) {
+    if (bytes.evaluate(graph.sizes) > largest.evaluate(graph.sizes)) largest = bytes;
+  };
+  for (const Block& block : graph.blocks) {
+    for (const Op& op : block.ops) {
+      consider(op.forward_buffer);
+      consider(op.backward_buffer);
+    }
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      if (is_made_once(block, id) && block.tensors[id].outlives_block) {
+        tables += block.tensors[id].bytes();
+      }
+    }
+  }
+  std::vector<LedgerTerm> terms;
+  if (!largest.is_zero()) {
+    terms.push_back({"global memory buffer", TermGroup::buffers, largest,
+                     "Megatron-core 0.16.1, GlobalMemoryBuffer: attention scores, or what sequence "
+                     "parallelism gathers",
+                     ""});
+  }
+  if (const Expr unread = unread_gradient_bytes(graph); !unread.is_zero()) {
+    terms.push_back({"unread gradients of the weights' shapes", TermGroup::gradients, unread,
+                     "Transformer Engine 2.11, get_dummy_wgrad: one tensor of every shape, for "
+                     "gradients that its products add to Megatron's buffer",
+                     ""});
+  }
+  const Expr attributes = attribute_bytes(graph);
+  if (!attributes.is_zero()) {
+    terms.push_back({"routing that the dispatchers hold", TermGroup::buffers, attributes,
+                     "Megatron-core 0.16.1, MoEAlltoAllTokenDispatcher: attributes until the next "
+                     "forward",
+                     ""});
+  }
+  if (!tables.is_zero()) {
+    terms.push_back({"rotary table", TermGroup::buffers, tables,
+                     "Megatron-core 0.16.1, RotaryEmbedding.forward's lru_cache", ""});
+  }
+  return terms;
+}
+
+std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    bool dominated = false;
+    for (std::size_t other = 0; other < totals.size() && !dominated; ++other) {
+      if (other == i || !totals[other].dominates(totals[i])) continue;
+      dominated = other < i || !totals[i].dominates(totals[other]);
+    }
+    if (!dominated) result.push_back(i);
+  }
+  return result;
+}
+
+}  // namespace memest

@@ -1,0 +1,226 @@
+#include "memory/ledger/ledger_gradients.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
+#include "memory/engine/forward_order.hpp"
+#include "memory/states/model_states.hpp"
+
+namespace memest {
+namespace {
+
+/// Layers by which a count of a stage's layers may differ from all and is still written with L: the
+/// one that runs, and the one that makes what the others share.
+constexpr std::int64_t kEndsOfStage = 2;
+
+}  // namespace
+
+Expr LayerCount::times(std::int64_t count) const {
+  if (!has_letter_ || count < 2 || count < layers_ - kEndsOfStage) return count;
+  return Expr(Symbol::layers) - Expr(layers_ - count);
+}
+
+LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
+                                 const LedgerUnits& units, LayerCount layer_count)
+    : graph_(moments.graph()),
+      job_(job),
+      training_(*job.training),
+      units_(units),
+      layer_count_(layer_count),
+      zero_(graph_, job),
+      in_buffer_(row_of(training_.implementation.framework).gradient_buffer),
+      persist_(gradients_persist(job)) {
+  for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
+    elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);
+    bytes_.push_back(bytes_of(block, elements_.back()));
+    Expr tied = elements_.back() - graph_.blocks[block].trained_parameters();
+    if (!tied.is_zero()) tied_.push_back({block, std::move(tied)});
+  }
+}
+
+std::vector<LedgerTerm> LedgerGradients::all() const {
+  if (gradients_on_host(job_)) return {};
+  return {gradient_term(job_, graph_.parameters),
+          {"rest of the table's whole gradient", TermGroup::gradients,
+           size_of(training_.recipe.gradients) * unreduced_elements(),
+           "torch.distributed.tensor, PyTorch 2.11: without FSDP2 an embedding's gradient stays "
+           "that of the whole table on every rank",
+           ""}};
+}
+
+std::vector<LedgerTerm> LedgerGradients::kept(const Expr& missing) const {
+  if (!persist_) return {};
+  const bool summed = units_.exist() && (units_.sum() || units_.holds());
+  std::vector<LedgerTerm> terms = summed ? std::vector{units_.all_sums()} : all();
+  if (!terms.empty()) terms.front().formula -= missing;
+  return terms;
+}
+
+/// In the fused step; lists of temporaries take more than what these gave back before.
+LedgerTerm LedgerGradients::relaid() const {
+  Expr elements;
+  const bool fused = training_.optimizer_implementation == OptimizerImplementation::fused;
+  if (fused && !unreduced_elements().is_zero()) {
+    elements = graph_.blocks[graph_.order.front().block].trained_parameters();
+    for (const ParameterTensor& row : graph_.parameters.parameters) {
+      if (row.role == ParameterRole::norm) elements += Expr(row.count * elements_of(row));
+    }
+  }
+  return {"gradients in the form of their parameters", TermGroup::gradients,
+          size_of(training_.recipe.gradients) * elements,
+          "torch.distributed.tensor, PyTorch 2.11: partial sums and whole tables, for the step",
+          ""};
+}
+
+std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& moment,
+                                            const Expr& later) const {
+  std::vector<LedgerTerm> result = terms(site, moment, later);
+  for (LedgerTerm& term : zero_.reducing(site, moment)) result.push_back(std::move(term));
+  return result;
+}
+
+std::vector<LedgerTerm> LedgerGradients::before_the_end(const Site& site,
+                                                        const Moment& moment) const {
+  return terms(site, moment, later(site, units_.reduces_at_end(site.block)));
+}
+
+/// Of a table of which every rank has the whole gradient, beside the rank's share.
+Expr LedgerGradients::unreduced_elements() const {
+  const std::size_t first = graph_.order.front().block;
+  const auto& tensors = graph_.blocks[first].tensors;
+  const bool whole = std::any_of(tensors.begin(), tensors.end(),
+                                 [](const Tensor& tensor) { return tensor.gradient_is_relaid; });
+  if (!whole || units_.exist()) return {};
+  return elements_[first] - graph_.blocks[first].trained_parameters();
+}
+
+/// MegatronStates::make_buffers(): chunk by chunk, of each the experts last, weights are copied
+/// into a flat buffer with one for gradients beside it, and then go. The chunks are taken as equal;
+/// the last one's copies are the most.
+std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
+  if (!in_buffer_ || !job_.parallelism.distributed_optimizer) return {};
+  const Recipe& recipe = training_.recipe;
+  const Expr all = Symbol::parameters;
+  Expr last;
+  const std::span<const BlockRun> last_stage = graph_.stage_runs().back();
+  for (const BlockRun& run : last_stage) {
+    last += layer_count_.times(run.repeat) * graph_.blocks[run.block].parameters();
+  }
+  const bool has_experts =
+      std::any_of(graph_.parameters.parameters.begin(), graph_.parameters.parameters.end(),
+                  [](const ParameterTensor& row) { return row.expert_parallel; });
+  // Chunks have as many layers of experts each.
+  const Expr experts = has_experts
+                           ? Expr(Symbol::expert_parameters) / Expr(job_.parallelism.virtual_stages)
+                           : Expr();
+  const auto made = [&](const Expr& flat, const Expr& waiting) {
+    const auto term = [](const char* name, TermGroup group, DType type, const Expr& elements) {
+      return LedgerTerm{name, group, size_of(type) * elements,
+                        "Megatron-core 0.16.1, param_and_grad_buffer.py", ""};
+    };
+    std::vector<LedgerTerm> terms = buffer_terms(graph_.parameters);
+    terms.push_back(term("flat weights", TermGroup::weights, recipe.weights, flat));
+    terms.push_back(term("weights that are copied", TermGroup::weights, recipe.weights, waiting));
+    terms.push_back(term("flat gradients", TermGroup::gradients, recipe.gradients, flat));
+    return DeepSpeedTerms::Instant{"flat buffers, before the first step", std::move(terms), false};
+  };
+  std::vector<DeepSpeedTerms::Instant> instants{made(all - experts, last)};
+  if (has_experts) instants.push_back(made(all, experts));
+  return instants;
+}
+
+std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {
+  if (in_buffer_) return flat_buffers();
+  if (!units_.exist()) return zero_.steps(graph_);
+  std::vector<DeepSpeedTerms::Instant> instants;
+  for (LedgerUnits::Hook& hook : units_.sharding()) {
+    instants.push_back({std::move(hook.name), std::move(hook.terms), false});
+  }
+  return instants;
+}
+
+/// Whole until the unit is reduced, else a rank's share.
+Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
+  if (units_.exist() && units_.holds()) return {};
+  if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
+  if ((units_.exist() && persist_) || gradients_on_host(job_)) return {};
+  if (units_.exist() && units_.sum()) return units_.sums(elements);
+  return share(job_, ZeroStage::optimizer_gradients,
+               size_of(training_.recipe.gradients) * elements);
+}
+
+/// The block's own by this moment.
+Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
+  if (units_.exist() && units_.holds()) return units_.unsummed(moment);
+  if (units_.exist()) return units_.whole_gradients(moment.gradient_elements);
+  return persist_ ? Expr() : bytes_of(block, moment.gradient_elements);
+}
+
+/// The running operation's where it stands beside the one that stays: to be cast, to be added to
+/// it, or to be divided over the ranks.
+Expr LedgerGradients::arriving(const Moment& moment) const {
+  const Recipe& recipe = training_.recipe;
+  if (units_.exist()) return {};
+  const bool cast =
+      recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
+  const bool beside = cast || persist_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
+  if (!beside) return {};
+  return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
+}
+
+/// Of everything after the site; `reduced`: without what FSDP2 reduces at the end.
+Expr LedgerGradients::later(const Site& site, bool reduced) const {
+  Expr bytes;
+  for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
+    if (reduced && units_.reduces_at_end(i)) continue;
+    if (site.after[i] > 0) bytes += layer_count_.times(site.after[i]) * bytes_[i];
+  }
+  return bytes;
+}
+
+/// Elements of tied weights whose gradient waits for the embedding's, to be added to it.
+Expr LedgerGradients::waiting_elements(const Site& site) const {
+  Expr elements;
+  for (const Tied& tied : tied_) {
+    elements += layer_count_.times(site.after[tied.block]) * tied.elements;
+  }
+  return elements;
+}
+
+std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& moment,
+                                               const Expr& later) const {
+  const Recipe& recipe = training_.recipe;
+  const Block& block = graph_.blocks[site.block];
+  const DType arriving_type = in_buffer_ || units_.exist() ? recipe.compute : recipe.gradients;
+  const Expr tied = size_of(arriving_type) * waiting_elements(site);
+  std::vector<LedgerTerm> result;
+  if (!persist_ || units_.exist()) {
+    result.push_back({"gradients (" + std::string(name_of(recipe.gradients)) + ") so far",
+                      TermGroup::gradients, later + own(site.block, moment),
+                      "PyTorch: a gradient appears when its operation's backward runs", ""});
+  }
+  if (persist_ && (!units_.exist() || units_.holds())) {
+    result.push_back({"gradient of the tied head", TermGroup::gradients, tied,
+                      "PyTorch: it waits for the embedding's, to be added to it", ""});
+  }
+  result.push_back({"gradient of the running operation's weight", TermGroup::gradients,
+                    arriving(moment),
+                    "PyTorch: made beside the gradient that stays, then cast or added", ""});
+  const bool looks_up = std::any_of(block.ops.begin(), block.ops.end(),
+                                    [](const Op& op) { return op.kind == OpKind::embedding; });
+  // The head's gradient is a view of a product's unless a cast or Liger's loss has made it.
+  const bool of_product = !recipe.autocast && answers_logits(graph_);
+  const bool summed = looks_up && of_product && !in_buffer_;
+  if (summed && !moment.new_gradient_elements.is_zero()) {
+    result.push_back(
+        {"sum of the tied gradients", TermGroup::gradients, tied,
+         "PyTorch 2.11: the gradients of embedding and tied head are summed out of place", ""});
+  }
+  return result;
+}
+
+}  // namespace memest

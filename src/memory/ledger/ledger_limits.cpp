@@ -1,0 +1,37 @@
+// What the closed form has no formulas for.
+#include <variant>
+
+#include "memest/memory/ledger.hpp"
+#include "memory/sharding/fsdp_habits.hpp"
+
+namespace memest {
+namespace {
+
+/// Megatron-core's forms that no other framework has.
+bool is_own_checkpoint(const Recompute& recompute) {
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  const auto* parts = std::get_if<SelectiveRecompute>(&recompute);
+  return (full != nullptr && full->distribute) || (parts != nullptr && parts->feed_forward);
+}
+
+}  // namespace
+
+std::optional<Unavailable> beyond_the_formulas(const Job& job) {
+  if (job.model.adapter && job.parallelism.data > 1) {
+    return Unavailable{"adapters trained on several GPUs are not available yet"};
+  }
+  const Recompute recompute = job.recompute();
+  if (is_own_checkpoint(recompute)) {
+    return Unavailable{"the closed form of this recompute is not available yet"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
+  if (auto reason = beyond_the_formulas(job)) return reason;
+  if (auto reason = gathers_refusal(job)) return reason;
+  if (job.allocator == AllocatorSettings()) return {};
+  return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};
+}
+
+}  // namespace memest

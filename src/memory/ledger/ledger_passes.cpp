@@ -1,0 +1,83 @@
+#include "memory/ledger/ledger_passes.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "memory/ledger/graph_terms.hpp"
+
+namespace memest {
+
+bool LedgerPasses::run_again(const Site& site) const {
+  const bool layer = graph_.blocks[site.block].checkpointable;
+  return layer && plan_.runs_again(site.layers_before);
+}
+
+BlockPass LedgerPasses::of(const Site& site, bool second) const {
+  const Block& block = graph_.blocks[site.block];
+  if (!run_again(site)) {
+    const bool behind_checkpoint =
+        site.layers_before > 0 && plan_.runs_again(site.layers_before - 1);
+    if (behind_checkpoint) return BlockPass::keep_input_too;
+    return block.checkpointable ? kept_whole() : BlockPass::keep_all;
+  }
+  if (!second) return plan_.selects ? BlockPass::keep_selected : BlockPass::keep_nothing;
+  if (plan_.selects) return BlockPass::recompute_selected;
+  if (plan_.to_end) return BlockPass::recompute_whole;
+  return plan_.holds_answer ? BlockPass::recompute_held : BlockPass::recompute;
+}
+
+/// The pass of a layer outside checkpoints.
+BlockPass LedgerPasses::kept_whole() const {
+  if (plan_.length == 0 && std::holds_alternative<SelectiveRecompute>(job_.training->recompute)) {
+    return BlockPass::keep_core_out;
+  }
+  return BlockPass::keep_all;
+}
+
+Expr LedgerPasses::kept_of(const Block& block) const {
+  return block.checkpointable && kept_whole() == BlockPass::keep_core_out
+             ? block.saved_bytes_without_attention_core()
+             : block.saved_bytes(false);
+}
+
+std::vector<std::int64_t> LedgerPasses::run_again_before(const Site& site) const {
+  std::vector<std::int64_t> again(graph_.blocks.size());
+  const std::span<const BlockRun> stage = graph_.stage_runs()[site.stage];
+  std::int64_t layer = 0;
+  for (const BlockRun& run : stage) {
+    if (!graph_.blocks[run.block].checkpointable) continue;
+    const std::int64_t end = std::min(layer + run.repeat, site.layers_before);
+    if (end <= layer) break;
+    again[run.block] += plan_.again_of(end) - plan_.again_of(layer);
+    layer = end;
+  }
+  return again;
+}
+
+std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
+                                               const Expr& input) const {
+  const bool waits = job_.parallelism.schedule == Schedule::gpipe;
+  std::vector<Expr> stages;
+  for (const auto stage : graph_.stage_runs()) {
+    Expr kept;
+    std::int64_t layers = 0;
+    for (const BlockRun& run : stage) {
+      const Block& block = graph_.blocks[run.block];
+      if (!block.checkpointable && layers > 0 && !waits) break;
+      std::int64_t dropped = 0;
+      if (block.checkpointable) {
+        dropped = plan_.again_of(layers + run.repeat) - plan_.again_of(layers);
+        layers += run.repeat;
+      }
+      kept += layer_count.times(run.repeat - dropped) * kept_of(block);
+      if (plan_.selects) kept += layer_count.times(dropped) * block.selectively_kept_bytes();
+    }
+    kept += layer_count.times(plan_.checkpoints_of(layers)) * input;
+    const bool recomputes = !std::holds_alternative<NoRecompute>(job_.training->recompute);
+    if (recomputes) kept += loaded_mask_term(job_).formula;
+    stages.push_back(kept);
+  }
+  return stages;
+}
+
+}  // namespace memest

@@ -1,0 +1,41 @@
+// Which pass of a block a recompute makes it run, and what autograd keeps of it between them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/spec/job.hpp"
+#include "memory/engine/sites.hpp"
+#include "memory/ledger/ledger_gradients.hpp"
+#include "memory/moments/moments.hpp"
+
+namespace memest {
+
+class LedgerPasses {
+ public:
+  /// What is given outlives this.
+  LedgerPasses(const Graph& graph, const Job& job, const CheckpointPlan& plan)
+      : graph_(graph), job_(job), plan_(plan) {}
+
+  /// Whether the site's layer runs again.
+  [[nodiscard]] bool run_again(const Site& site) const;
+  /// How many of each block that stand before the site run again.
+  [[nodiscard]] std::vector<std::int64_t> run_again_before(const Site& site) const;
+  /// Of the site's block, forward or, where `second`, backward.
+  [[nodiscard]] BlockPass of(const Site& site, bool second) const;
+  /// What autograd keeps of a block between its forward and its backward, outside checkpoints.
+  [[nodiscard]] Expr kept_of(const Block& block) const;
+  /// What a micro-batch that waits for its backward keeps of each stage: up to where the next stage
+  /// goes on. The head's backward comes at once, but for GPipe's. A checkpoint keeps `input`.
+  [[nodiscard]] std::vector<Expr> kept_of_stages(const LayerCount& layer_count,
+                                                 const Expr& input) const;
+
+ private:
+  [[nodiscard]] BlockPass kept_whole() const;
+
+  const Graph& graph_;
+  const Job& job_;
+  const CheckpointPlan& plan_;
+};
+
+}  // namespace memest

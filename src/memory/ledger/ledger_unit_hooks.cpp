@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "memest/spec/framework.hpp"
+#include "memory/ledger/ledger_units.hpp"
+#include "memory/sharding/fsdp_habits.hpp"
+#include "memory/states/model_states.hpp"
+
+namespace memest {
+namespace {
+
+constexpr const char* kFlatSource = "torch.distributed.fsdp.FullyShardedDataParallel, PyTorch 2.11";
+constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
+constexpr const char* kWholeGradients = "whole gradients of the unit";
+
+}  // namespace
+
+/// What is on the GPU whole, as FSDP finds it or on its way.
+LedgerTerm LedgerUnits::whole_term(const Expr& elements) const {
+  return {"weights before they are shards", TermGroup::weights,
+          size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kSource, ""};
+}
+
+/// Of `elements` that are sharded; FSDP1 puts `elements` of its unit together first.
+LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
+  const std::int64_t bytes = size_of(job_.training->recipe.weights);
+  const Expr share = unit_share(job_, elements);
+  if (!flat_) return {"shares that are cut", TermGroup::weights, bytes * share, kSource, ""};
+  return {"flat weights of the unit and their shard", TermGroup::weights,
+          bytes * (elements + share), kFlatSource, ""};
+}
+
+/// The layers come first; then the others, most of which accelerate holds by name until all are
+/// cut. What it loads, it loads tensor by tensor: none is larger than those of the last unit.
+std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
+  if (!job_.parallelism.fsdp) return {};
+  const ShardInit init = shard_init(job_);
+  const bool loads = row_of(job_.training->implementation.loop).accelerate;
+  if (!flat_ && init == ShardInit::meta && !loads) return {};
+  const Expr all = Symbol::parameters;
+  const Expr outside = ends_.input + ends_.tail + ends_.root;
+  std::vector<Hook> hooks;
+  if (init == ShardInit::device) {
+    hooks.push_back({"shards of the first unit, before the first step",
+                     {whole_term(all), made_term(first_layer())}});
+  }
+  const auto behind = [&](const Expr& sharded) {
+    const Expr made = job_.parallelism.offload.parameters ? Expr() : unit_share(job_, sharded);
+    return LedgerTerm{"shards of the units before", TermGroup::weights,
+                      size_of(job_.training->recipe.weights) * made, flat_ ? kFlatSource : kSource,
+                      ""};
+  };
+  const bool by_tensor = !flat_ && init == ShardInit::meta;
+  if (!by_tensor) {
+    const Expr last = last_layer();
+    hooks.push_back({"shards of the last layer, before the first step",
+                     {behind(all - outside - last), whole_term(last), made_term(last)}});
+  }
+  const Expr whole = by_tensor ? ends_.tail : outside;
+  hooks.push_back({"shards of the last unit, before the first step",
+                   {behind(all - outside), whole_term(whole), made_term(outside)}});
+  return hooks;
+}
+
+std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
+  if (sums_ || turn_ == Turn::holding) return {};
+  const Part part = part_of(site);
+  const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
+  if (part == Part::input) return at_end();
+  if (part == Part::loss || own(site).is_zero()) return {};
+  if (flat_) return reduced_flat(own(site), spanning() + earlier + prefetched(site));
+  std::vector<Hook> hooks =
+      reduced("reduce-scatter", reduced_layer(own(site)), part == Part::tail ? head_ : Expr(),
+              {gathered_term(spanning() + earlier), output_term(prefetched(site))});
+  if (holds_) take_sums(hooks, all_before(site) + spanning(), own(site));
+  return hooks;
+}
+
+/// What is reduced are sums, of `own` beside those of `left`; the first hook copies them, in the
+/// second they are gone.
+void LedgerUnits::take_sums(std::vector<Hook>& hooks, const Expr& left, const Expr& own) const {
+  for (std::size_t i = 0; i < hooks.size(); ++i) {
+    std::erase_if(hooks[i].terms,
+                  [](const LedgerTerm& term) { return term.name == kWholeGradients; });
+    for (LedgerTerm& term : sums_left(i == 0 ? left + own : left)) {
+      hooks[i].terms.push_back(std::move(term));
+    }
+  }
+}
+
+/// The root first. What the others gathered is there until their turn.
+std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
+  const Expr rest = tied_ ? ends_.tail : ends_.input;
+  if (flat_) return reduced_flat(ends_.root, {});
+  std::vector<Hook> hooks;
+  const Expr root = adapts_ ? trained_root_ : ends_.root;
+  if (!root.is_zero()) {
+    hooks = reduced("reduce-scatter of the root", root, {},
+                    {gathered_term(rest), gradients_term(rest)});
+    if (holds_) take_sums(hooks, rest, ends_.root);
+  }
+  if (rest.is_zero()) return hooks;
+  if (!(table_gradient_ - table_).is_zero()) {
+    hooks.push_back({"cut of the table's gradient",
+                     {gathered_term(rest), gradients_term(table_gradient_ + table_),
+                      input_term(first_layer())}});
+  }
+  std::vector<Hook> last = reduced("reduce-scatter at the end", rest, rest, {});
+  if (holds_) take_sums(last, {}, rest);
+  for (Hook& hook : last) {
+    hooks.push_back(std::move(hook));
+  }
+  return hooks;
+}
+
+/// `last`: the unit's last gradient, which the caller holds to the end.
+std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, const Expr& elements,
+                                                    const Expr& last,
+                                                    std::vector<LedgerTerm> beside) const {
+  beside.push_back(input_term(elements));
+  std::vector<LedgerTerm> copied = beside;
+  copied.push_back(gradients_term(elements));
+  std::vector<LedgerTerm> shares = std::move(beside);
+  shares.push_back(gradients_term(last));
+  shares.push_back(shares_term(elements));
+  return {{name + ", input", std::move(copied)}, {name + ", shares", std::move(shares)}};
+}
+
+LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
+  const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
+  return {"reduced shares of the gradients", TermGroup::gradients,
+          copies * unit_share(job_, elements), kSource, ""};
+}
+
+/// `ahead`: of other units, gathered meanwhile.
+std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
+                                                         const Expr& ahead) const {
+  const LedgerTerm flat{"flat gradient of the unit", TermGroup::gradients, gathered_ * elements,
+                        kFlatSource, ""};
+  std::vector<LedgerTerm> sent{gathered_term(ahead), flat, shares_term(elements)};
+  if (reduced_ != gathered_) sent.push_back(input_term(elements));
+  return {
+      {"gradients put together", {gathered_term(ahead + elements), gradients_term(elements), flat}},
+      {"reduce-scatter", std::move(sent)}};
+}
+
+/// Of a rank's stages the last one's are reduced first.
+std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside) const {
+  std::vector<Hook> hooks;
+  if (!sums_) return hooks;
+  const std::vector<std::span<const BlockRun>> stages = graph_.stage_runs();
+  const Expr rest_of_table = sums(table_gradient_ - table_);
+  std::vector<Expr> stage_sums;
+  for (const std::span<const BlockRun>& stage : stages) {
+    Expr bytes = stage_sums.empty() ? rest_of_table : Expr();
+    for (const BlockRun& run : stage) bytes += sums(run.repeat * layer(run.block));
+    stage_sums.push_back(std::move(bytes));
+  }
+  Expr weights;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    Expr left_sums;
+    for (std::size_t other = 0; other < stages.size(); ++other) {
+      if (other == stage || beside(stage, other)) left_sums += stage_sums[other];
+    }
+    for (const BlockRun& run : stages[stage]) weights += run.repeat * layer(run.block);
+    const LedgerTerm left{all_sums().name, TermGroup::gradients, left_sums, kSource, ""};
+    for (const BlockRun& run : stages[stage]) {
+      const Expr own = layer(run.block);
+      if (own.is_zero()) continue;
+      hooks.push_back({"reduce-scatter of the sums, " + graph_.blocks[run.block].name,
+                       {gathered_term(weights - own), left, input_term(own)}});
+    }
+    if (stage > 0 || rest_of_table.is_zero()) continue;
+    hooks.push_back(
+        {"cut of the table's gradient", {gathered_term(weights), left, input_term(table_)}});
+  }
+  return hooks;
+}
+
+LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {
+  return {kWholeGradients, TermGroup::gradients, gathered_ * elements, kSource, ""};
+}
+
+}  // namespace memest

@@ -1,0 +1,49 @@
+#include "memory/moments/ledger_moments.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <mutex>
+
+namespace memest {
+
+/// One block's, by how it is run. What the moments name lies in the copy.
+struct GraphMoments::OfBlock {
+  explicit OfBlock(const Block& of) : block(of) {}
+
+  Block block;
+  std::mutex mutex;
+  std::map<BlockPass, BlockMoments> moments;
+};
+
+struct GraphMoments::Made {
+  std::mutex mutex;
+  std::deque<OfBlock> blocks;
+
+  OfBlock& of(const Block& block) {
+    const std::scoped_lock lock(mutex);
+    const auto known = std::ranges::find(blocks, block, &OfBlock::block);
+    return known != blocks.end() ? *known : blocks.emplace_back(block);
+  }
+};
+
+GraphMoments::GraphMoments() : made_(std::make_unique<Made>()) {}
+
+GraphMoments::~GraphMoments() = default;
+
+LedgerMoments::LedgerMoments(const Graph& graph, GraphMoments* shared)
+    : graph_(graph),
+      own_(shared == nullptr ? std::make_unique<GraphMoments>() : nullptr),
+      shared_(shared == nullptr ? own_.get() : shared),
+      of_blocks_(graph.blocks.size()) {}
+
+const BlockMoments& LedgerMoments::of(std::size_t block, BlockPass pass) const {
+  GraphMoments::OfBlock*& known = of_blocks_[block];
+  if (known == nullptr) known = &shared_->made_->of(graph_.blocks[block]);
+  const std::scoped_lock lock(known->mutex);
+  const auto [entry, is_new] = known->moments.try_emplace(pass);
+  if (is_new) entry->second = moments_of(known->block, pass);
+  return entry->second;
+}
+
+}  // namespace memest

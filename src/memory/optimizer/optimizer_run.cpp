@@ -1,0 +1,187 @@
+#include "memory/optimizer/optimizer_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "memest/units/int128.hpp"
+#include "memory/states/model_states.hpp"
+
+namespace memest {
+namespace {
+
+Label state_label(const SteppedTensor& tensor, std::uint16_t state) {
+  Label label;
+  label.holding = Holding::optimizer_states;
+  label.origin = Origin::parameter;
+  label.place = tensor.parameter;
+  label.tensor = state;
+  return label;
+}
+
+Label loop_label(LoopTensor tensor, Holding holding, std::uint32_t place) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  label.place = place;
+  return label;
+}
+
+}  // namespace
+
+OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
+                           const std::optional<LaunchDevice>& device, Recorder& recorder)
+    : training_(*job.training),
+      implementation_(implementation_of(training_)),
+      groups_(std::move(groups)),
+      device_(device),
+      recorder_(recorder),
+      sharded_meshes_((shards_by<RowShards>(job) ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
+      tensor_ranks_(job.parallelism.tensor),
+      keeps_unreduced_(row_of(training_.implementation.framework).splits.by_dtensor &&
+                       tensor_ranks_ > 1 && !job.parallelism.fsdp) {}
+
+void OptimizerRun::construct() {
+  if (training_.recipe.master) {
+    const std::int64_t bytes = size_of(*training_.recipe.master);
+    for (const ParameterGroup& group : groups_) {
+      for (const SteppedTensor& tensor : group) {
+        recorder_.allocate(checked_multiply(tensor.elements, bytes),
+                           state_label(tensor, kMasterCopy));
+      }
+    }
+  }
+  if (!training_.optimizer.states_in_constructor) return;
+  for (const ParameterGroup& group : groups_) make_states(group);
+  has_states_ = true;
+}
+
+void OptimizerRun::make_states(const ParameterGroup& group) {
+  for (const SteppedTensor& tensor : group) {
+    std::uint16_t index = 0;
+    const auto make = [&](const std::vector<OptimizerState>& states) {
+      for (const OptimizerState& state : states) {
+        ++index;
+        if (state.on_host) continue;
+        for (const std::int64_t bytes : state_tensors(state, *tensor.row, training_.recipe)) {
+          recorder_.allocate(bytes, state_label(tensor, index));
+        }
+      }
+    };
+    make(implementation_.extra_states);
+    make(training_.optimizer.states);
+  }
+}
+
+void OptimizerRun::widen_gradients() {
+  const Recipe& recipe = training_.recipe;
+  const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
+  if (!recipe.step_gradients && !widened) return;
+  const std::int64_t bytes = size_of(recipe.step_gradients.value_or(stepped_type(recipe)));
+  for (const ParameterGroup& group : groups_) {
+    for (const SteppedTensor& tensor : group) {
+      wide_gradients_.push_back(recorder_.allocate(
+          checked_multiply(tensor.elements, bytes),
+          loop_label(LoopTensor::gradient_in_master_type, Holding::temporaries, tensor.parameter)));
+    }
+  }
+}
+
+void OptimizerRun::step() {
+  if (wide_gradients_.empty()) widen_gradients();
+  if (has_trainers_adafactor()) {
+    step_adafactor();
+  } else {
+    for (const ParameterGroup& group : groups_) {
+      if (!has_states_) make_states(group);
+      read_unreduced(group);
+      step_lists(group);
+      step_one_by_one(group);
+    }
+  }
+  has_states_ = true;
+  if (!training_.recipe.step_gradients) zero_grad();
+}
+
+/// The fused step is one operation; that over lists averages the gradients, then their squares, of
+/// which it reads both factors.
+void OptimizerRun::read_unreduced(const ParameterGroup& group) {
+  release_backwards(relaid_gradients(group, true));
+  if (training_.optimizer_implementation != OptimizerImplementation::foreach_) return;
+  const std::vector<StorageId> factor = relaid_gradients(group, true);
+  release_backwards(relaid_gradients(group, true));
+  release_backwards(factor);
+}
+
+void OptimizerRun::zero_grad() {
+  for (const StorageId gradient : wide_gradients_) recorder_.release(gradient);
+  wide_gradients_.clear();
+}
+
+StorageId OptimizerRun::temporary(const SteppedTensor& tensor) {
+  const DType type =
+      implementation_.transient.dtype.value_or(stepped_type(training_.recipe, *tensor.row));
+  return recorder_.allocate(
+      checked_multiply(tensor.elements, size_of(type)),
+      loop_label(LoopTensor::step_temporary, Holding::temporaries, tensor.parameter));
+}
+
+std::vector<DType> OptimizerRun::gradient_types() const {
+  std::vector<DType> types;
+  for (const ParameterGroup& group : groups_) {
+    for (const SteppedTensor& tensor : group) {
+      const DType type = gradient_type(tensor);
+      if (std::find(types.begin(), types.end(), type) != types.end()) continue;
+      types.insert(tensor.row->whole_module ? types.begin() : types.end(), type);
+    }
+  }
+  return types;
+}
+
+DType OptimizerRun::gradient_type(const SteppedTensor& tensor) const {
+  const Recipe& recipe = training_.recipe;
+  return tensor.row->whole_module ? recipe.weights : recipe.gradients;
+}
+
+/// foreach: each temporary is a list over all tensors of a type, and has a name until the next
+/// type's takes it.
+void OptimizerRun::step_lists(const ParameterGroup& group) {
+  const std::int64_t copies = implementation_.transient.whole_copies;
+  if (copies == 0) return;
+  std::vector<StorageId> named;
+  const auto name = [&](std::vector<StorageId> lists) {
+    named.swap(lists);
+    std::for_each(lists.rbegin(), lists.rend(),
+                  [this](StorageId storage) { recorder_.release(storage); });
+  };
+  for (const DType type : gradient_types()) {
+    std::vector<StorageId> made;
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      for (const SteppedTensor& tensor : group) {
+        if (gradient_type(tensor) == type) made.push_back(temporary(tensor));
+      }
+    }
+    name(std::move(made));
+  }
+  name({});
+}
+
+/// A loop over tensors. The last temporary of a tensor is a local that stays until the next
+/// tensor's takes its name; AdamW's quotient replaces it only after its own root is made and gone.
+void OptimizerRun::step_one_by_one(const ParameterGroup& group) {
+  const StepTransient& transient = implementation_.transient;
+  const std::int64_t copies = transient.running_pair ? 2 : transient.largest_copies - 1;
+  if (copies <= 0) return;
+  StorageId kept = kNoStorage;
+  std::vector<StorageId> made;
+  for (const SteppedTensor& tensor : group) {
+    made.clear();
+    for (std::int64_t copy = 0; copy < copies; ++copy) made.push_back(temporary(tensor));
+    for (std::size_t i = 0; i + 1 < made.size(); ++i) recorder_.release(made[i]);
+    recorder_.release(std::exchange(kept, made.back()));
+  }
+  recorder_.release(kept);
+}
+
+}  // namespace memest

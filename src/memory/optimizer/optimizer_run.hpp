@@ -1,0 +1,79 @@
+// What stands between two steps: the optimizer's states and copies, clipping, the gradient scaler.
+// Sequences are those of torch.optim and torch.nn.utils, PyTorch 2.11.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "memest/graph/kernel_scratch.hpp"
+#include "memest/memory/timeline.hpp"
+#include "memest/spec/job.hpp"
+#include "memory/engine/parameter_group.hpp"
+#include "memory/engine/recorder.hpp"
+
+namespace memest {
+
+class OptimizerRun {
+ public:
+  /// `device` decides what reductions ask for; nothing where it is not known.
+  OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
+               const std::optional<LaunchDevice>& device, Recorder& recorder);
+
+  /// Master copies, and states that the constructor makes.
+  void construct();
+  /// Answers the norm, which the caller gives up.
+  StorageId clip();
+  /// Sixteen-bit gradients for a step in the master copies' type; step() does it where it was not
+  /// done.
+  void widen_gradients();
+  /// States in the first step, then the step's temporaries.
+  void step();
+  /// What lasts from the step to zero_grad.
+  void zero_grad();
+
+ private:
+  /// Of whole modules beside adapters, and of the rest: what is multiplied, summed and stepped
+  /// tensor list by tensor list is so within a type.
+  [[nodiscard]] std::vector<DType> gradient_types() const;
+  [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
+  void take_norms(DType type, std::vector<StorageId>& norms);
+  std::vector<StorageId> spread_norms(std::int64_t bytes);
+  std::vector<StorageId> relaid_gradients(const ParameterGroup& group, bool tables);
+  std::vector<StorageId> relaid_gains();
+  void read_unreduced(const ParameterGroup& group);
+  void release_backwards(const std::vector<StorageId>& storages);
+  StorageId reduce_norms(std::int64_t bytes);
+  void make_states(const ParameterGroup& group);
+  void step_lists(const ParameterGroup& group);
+  void step_one_by_one(const ParameterGroup& group);
+  StorageId temporary(const SteppedTensor& tensor);
+
+  // adafactor.cpp
+  [[nodiscard]] bool has_trainers_adafactor() const;
+  struct AdafactorNames {
+    StorageId gradient = kNoStorage;
+    StorageId weight = kNoStorage;
+    StorageId update = kNoStorage;
+  };
+  void step_adafactor();
+  void step_adafactor(const SteppedTensor& tensor, AdafactorNames& names);
+  StorageId reduced(const Reduction& reduction, std::int64_t elements);
+  StorageId root_mean_square(std::int64_t elements, const Label& label);
+  StorageId factored(std::int64_t rows, std::int64_t columns);
+
+  const TrainingSpec& training_;
+  const ImplementationTransient& implementation_;
+  std::vector<ParameterGroup> groups_;
+  std::optional<LaunchDevice> device_;
+  Recorder& recorder_;
+  std::map<std::uint32_t, StorageId> scales_;  // Adafactor's, by parameter
+  std::vector<StorageId> wide_gradients_;
+  int sharded_meshes_ = 0;         // over which gradients are DTensors
+  std::int64_t tensor_ranks_ = 1;  // of torchtitan's tensor parallelism, one of the meshes
+  bool keeps_unreduced_ = false;   // gradients stay partial sums, and a table's whole
+  bool has_states_ = false;
+};
+
+}  // namespace memest

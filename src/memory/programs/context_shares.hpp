@@ -1,0 +1,36 @@
+// A batch of whole sequences cut over context-parallel ranks, as torchtitan 0.2.2 does it
+// (prepare_context_parallel_input with the head-tail load balancer): inputs, labels and positions
+// are put in the order of the ranks, and the rank's part is copied out.
+#pragma once
+
+#include <array>
+
+#include "memest/spec/job.hpp"
+#include "memory/engine/recorder.hpp"
+
+namespace memest {
+
+class ContextShares {
+ public:
+  ContextShares(const Job& job, Recorder& recorder);
+
+  [[nodiscard]] std::int64_t ranks() const { return ranks_; }
+  /// Whether sequences are cut at all.
+  [[nodiscard]] bool cuts() const { return ranks_ > 1; }
+  /// From a whole batch of `sequences`, which the caller holds.
+  void make(std::int64_t sequences);
+  [[nodiscard]] StorageId inputs() const { return shares_[0]; }
+  [[nodiscard]] StorageId labels() const { return shares_[1]; }
+  /// The function that was given them returns.
+  void drop();
+
+ private:
+  StorageId number(std::int64_t count, DType type, LoopTensor tensor, Holding holding);
+
+  Recorder& recorder_;
+  std::int64_t ranks_ = 1;
+  std::int64_t seq_len_ = 0;
+  std::array<StorageId, 3> shares_ = {kNoStorage, kNoStorage, kNoStorage};
+};
+
+}  // namespace memest

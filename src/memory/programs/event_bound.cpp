@@ -1,0 +1,43 @@
+#include "memory/programs/event_bound.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "memest/units/int128.hpp"
+#include "memory/engine/loop_habits.hpp"
+
+namespace memest {
+namespace {
+
+/// Twenty times those of 61 layers with experts over 32 micro-batches in flight; with what is kept
+/// of each, 300 MB.
+constexpr std::int64_t kMostEvents = 6'000'000;
+
+// Of what programs make, most of it a tensor that comes and goes.
+constexpr std::int64_t kEventsOfOperation = 8;   ///< forward, backward and one run again
+constexpr std::int64_t kEventsOfParameter = 16;  ///< gradient, states, temporaries of a step
+
+std::int64_t micro_steps_of(const Job& job) {
+  if (!job.training) return 1;
+  const std::int64_t most = checked_multiply(kMostMicroSteps, job.parallelism.pipeline);
+  return std::min(job.training->gradient_accumulation, most);
+}
+
+}  // namespace
+
+std::optional<Unavailable> find_too_many_events(const Graph& graph, const Job& job) {
+  Int128 operations = 0;
+  for (const BlockRun& run : graph.order) {
+    operations += static_cast<Int128>(run.repeat) *
+                  static_cast<std::int64_t>(graph.blocks[run.block].ops.size());
+  }
+  Int128 parameters = 0;
+  for (const ParameterTensor& tensor : graph.parameters.parameters) parameters += tensor.count;
+  const std::int64_t steps = job.training ? job.training->steps : 1;
+  const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
+                                 parameters * kEventsOfParameter);
+  if (events <= kMostEvents) return std::nullopt;
+  return Unavailable{"a timeline of more than 6 million events is not available"};
+}
+
+}  // namespace memest

@@ -1,0 +1,91 @@
+// The training loop around the model, micro-step by micro-step.
+#pragma once
+
+#include <vector>
+
+#include "memory/engine/engine.hpp"
+#include "memory/engine/loop_habits.hpp"
+#include "memory/engine/recorder.hpp"
+#include "memory/optimizer/gradient_scaler.hpp"
+#include "memory/optimizer/optimizer_run.hpp"
+#include "memory/programs/context_shares.hpp"
+#include "memory/programs/pipeline_stages.hpp"
+#include "memory/programs/stand_ins.hpp"
+
+namespace memest {
+
+class TrainingLoop {
+ public:
+  TrainingLoop(const Job& job, const ForwardOrder& order, Engine& engine, OptimizerRun& optimizer,
+               Recorder& recorder);
+
+  /// Micro-batches run through `stages` from here on.
+  void run_in(PipelineStages& stages) { stages_ = &stages; }
+
+  void step(std::uint16_t number);
+
+ private:
+  struct Loss {
+    StorageId scalar = kNoStorage;
+    std::vector<StorageId> kept;  ///< with its autograd graph
+  };
+
+  struct Batch {
+    StorageId inputs = kNoStorage;
+    StorageId labels = kNoStorage;  ///< where they are a tensor of their own
+  };
+
+  void drop(const std::vector<StorageId>& outputs);
+  void drop(const Loss& loss);
+  void drop(const std::vector<Batch>& batches);
+  void run_micro_steps();
+  void micro_step(std::uint16_t number);
+  void run_pipeline();
+  void begin_run();
+  void return_from_step();
+  void send_targets();
+  void send_batch(std::uint16_t number);
+  Batch next_batch();
+  void load_step();
+  void evaluate();
+  StorageId count_targets(StorageId so_far);
+  StorageId sum_over_ranks(StorageId targets);
+  void forward(const Batch& batch);
+  StorageId divided_loss(StorageId loss);
+  void backward();
+  void report_loss();
+  void clip();
+  StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
+  StorageId scalar(Holding holding, LoopTensor tensor);
+  StorageId widened(StorageId logits);
+  [[nodiscard]] bool scales() const;
+  [[nodiscard]] bool divides() const;
+
+  const TrainingSpec& training_;
+  const ForwardOrder& order_;
+  Engine& engine_;
+  OptimizerRun& optimizer_;
+  Recorder& recorder_;
+  const LoopHabits& habits_;
+  PipelineStages* stages_ = nullptr;  // null: the whole model is one
+  StandIns others_;                   // of micro-steps that are not followed
+  GradientScaler scaler_;
+  std::int64_t ranks_ = 1;
+  bool sums_targets_ = false;
+  bool reduces_last_ = false;  // all but a step's last micro-step run under no_sync()
+  bool clips_ = false;  // DeepSpeed does it within its own step, an offloaded optimizer on the host
+  bool casts_loss_ = false;          // what a wrapper answers has another type
+  std::int64_t counted_labels_ = 0;  ///< of a micro-step
+  std::vector<Batch> batches_;
+  StorageId targets_ = kNoStorage;
+  StorageId float_targets_ = kNoStorage;
+  ContextShares shares_;  // of the running micro-step's batch
+  Loss loss_;
+  std::vector<Loss> losses_;  // of earlier micro-steps, until the step returns
+  Loss reported_;
+  StorageId loss_sum_ = kNoStorage;  // before its division, a name of the step's own
+  StorageId norm_ = kNoStorage;
+  std::vector<StorageId> held_outputs_;
+};
+
+}  // namespace memest

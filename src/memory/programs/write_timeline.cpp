@@ -1,0 +1,301 @@
+#include "memory/programs/write_timeline.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "memest/memory/timeline.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/inventory.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "memory/engine/engine.hpp"
+#include "memory/engine/loop_habits.hpp"
+#include "memory/engine/recorder.hpp"
+#include "memory/optimizer/optimizer_run.hpp"
+#include "memory/optimizer/parameter_groups.hpp"
+#include "memory/programs/event_bound.hpp"
+#include "memory/programs/inference_loop.hpp"
+#include "memory/programs/loop.hpp"
+#include "memory/programs/megatron_loop.hpp"
+#include "memory/programs/pipeline_stages.hpp"
+#include "memory/sharding/flat_units.hpp"
+#include "memory/sharding/fsdp_habits.hpp"
+#include "memory/sharding/gradient_buckets.hpp"
+#include "memory/sharding/megatron_states.hpp"
+#include "memory/sharding/model_placement.hpp"
+#include "memory/sharding/model_tensors.hpp"
+#include "memory/sharding/parameter_places.hpp"
+#include "memory/sharding/sharded_units.hpp"
+#include "memory/sharding/share_cutter.hpp"
+#include "memory/sharding/zero_buckets.hpp"
+#include "memory/states/flat_partitions.hpp"
+#include "memory/states/overheads.hpp"
+
+namespace memest {
+namespace {
+
+/// What this rank holds of the model.
+Inventory own_inventory(const Graph& graph, const Job& job) {
+  if (!shards_by<RowShards>(job)) return graph.parameters;
+  return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
+}
+
+const LoopHabits& habits_of(const Job& job) {
+  return loop_habits_of(job.forward()->implementation.loop);
+}
+
+/// fully_shard over a model with its place sends the buffers first.
+bool places_buffers_first(const Job& job) {
+  return shards_by<RowShards>(job) && habits_of(job).wrapping != Wrapping::without_its_place;
+}
+
+EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
+  const Recipe& recipe = job.forward()->recipe;
+  EngineSettings settings;
+  settings.recompute = job.recompute();
+  settings.loss_outside = habits_of(job).loss_outside;
+  settings.checkpoints = row_of(job.forward()->implementation.framework).checkpoints;
+  settings.hooks = wrapper;
+  if (shards_by<FlatShards>(job)) settings.parameter_sums = Stream::all_gather;
+  settings.gradients = job.training.has_value();
+  settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
+                         transformer_engine_workspace_bytes(job.hardware.gpu)};
+  if (recipe.gradients != recipe.trained.value_or(recipe.weights))
+    settings.gradient_bytes = size_of(recipe.gradients);
+  return settings;
+}
+
+/// Nothing where the number of multiprocessors or the kernels for them are not known.
+std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
+  if (!gpu.multiprocessors) return std::nullopt;
+  return launch_device(gpu.compute_capability, gpu.multiprocessors->value);
+}
+
+/// How many prompts the timeline answers: all make the same events, and a few let the allocator
+/// settle.
+constexpr std::uint16_t kPrompts = 3;
+
+struct Wrapped {
+  const Job& job;
+  const Graph& graph;
+  const Inventory& inventory;
+  const ForwardOrder& order;
+  std::int64_t data_rank = 0;
+};
+/// What is put around the model; null where nothing is.
+struct Wrapper {
+  std::unique_ptr<BlockHooks> hooks;
+  ShardedUnits* units = nullptr;  ///< where these are the hooks
+};
+/// With what its constructor makes.
+Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& recorder) {
+  const auto& [job, graph, inventory, order, data_rank] = wrapped;
+  if (shards_by<FlatShards>(job)) {
+    auto units =
+        std::make_unique<FlatUnits>(FlatUnits::Model{job, graph, order, data_rank}, recorder);
+    units->construct(placement);
+    return {std::move(units)};
+  }
+  if (job.parallelism.fsdp) {
+    auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
+    units->hold_until_first_forward(placement.spare());
+    ShardedUnits* const own = units.get();
+    return {std::move(units), own};
+  }
+  if (!shards_by<ReplicasOfDdp>(job)) return {};
+  auto buckets = std::make_unique<GradientBuckets>(job, inventory, order, recorder);
+  if (habits_of(job).wrapping != Wrapping::without_its_place) buckets->construct();
+  return {std::move(buckets)};
+}
+
+/// Gives the model its place, or the rank's shares of it.
+void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
+                 Recorder& recorder) {
+  const auto& [job, graph, inventory, order, data_rank] = wrapped;
+  if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
+  if (shards_by<RowShards>(job)) {
+    ShareCutter cutter({job, graph.parameters, inventory, order, tensors}, placement, recorder);
+    if (shard_init(job) != ShardInit::meta) return cutter.cut();
+    if (row_of(job.training->implementation.loop).accelerate) return cutter.load();
+  }
+  // to_empty() finds the adapters where peft has put them.
+  const bool adapted = job.model.adapter.has_value() && !shards_by<RowShards>(job);
+  placement.write(adapted, places_buffers_first(job));
+}
+
+/// The table that two units gather, if there is one.
+std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory,
+                                      const ModelTensors& tensors) {
+  if (!shards_by<RowShards>(job) || !job.training) return std::nullopt;
+  if (!layout_of(job.training->implementation).gathers_tied_twice) return std::nullopt;
+  for (std::size_t i = 0; i < tensors.parameters.size(); ++i) {
+    const ParameterTensor& row = inventory.parameters[tensors.parameters[i].row];
+    if (row.role == ParameterRole::embedding && row.output_head) return i;
+  }
+  return std::nullopt;
+}
+
+/// Megatron-core's own training program around its own model.
+Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
+  Timeline timeline;
+  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const ForwardOrder order(graph, device);
+  const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
+  Recorder recorder(timeline);
+  MegatronStates states(job, graph, order, timeline, rank);
+  recorder.begin(Phase::model);
+  states.place(tensors, recorder);
+  recorder.end();
+  recorder.begin(Phase::ddp_buffers);
+  states.make_buffers(recorder);
+  recorder.end();
+  recorder.begin(Phase::main_params);
+  states.make_main_params(device, recorder);
+  recorder.end();
+  EngineSettings settings = settings_of(job, nullptr);
+  settings.gradient_bytes = 0;
+  settings.adds_to_buffers = true;
+  settings.megatron_ranks = job.parallelism.tensor;
+  Engine engine(graph, order, settings, recorder);
+  MegatronLoop loop({job, rank.pipeline, order, engine, states, recorder, device});
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  return timeline;
+}
+
+/// Nothing where the optimizer steps on the host.
+std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<ParameterGroup> groups) {
+  return job.parallelism.offload.optimizer ? std::vector<ParameterGroup>{} : std::move(groups);
+}
+
+/// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor. Its buckets go on filling from
+/// one micro-step to the next, so two that made the same events say nothing of a third: all are
+/// followed.
+Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_rank) {
+  Timeline timeline;
+  const std::optional<LaunchDevice> device = device_of(job.hardware.gpu);
+  const ForwardOrder order(graph, device);
+  const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
+  Recorder recorder(timeline, EqualMicroSteps::followed);
+  recorder.begin(Phase::model);
+  ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
+  recorder.end();
+  ZeroBuckets buckets({job, graph.parameters, data_rank}, parameter_places(graph, order, timeline),
+                      recorder);
+  ParameterTensor flat;
+  flat.name = "the flat parameters";
+  flat.shape = {buckets.partitions().partition()};
+  const ParameterGroup partition{{0, flat.shape.front(), &flat}};
+  OptimizerRun optimizer(job, stepped_on_device(job, {partition}), device, recorder);
+  recorder.begin(Phase::main_params);
+  buckets.flatten(placed_weights(timeline), optimizer);
+  recorder.end();
+  EngineSettings settings = settings_of(job, &buckets);
+  if (job.parallelism.zero == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
+  Engine engine(graph, order, settings, recorder);
+  TrainingLoop loop(job, order, engine, optimizer, recorder);
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  return timeline;
+}
+
+/// Why DeepSpeed's part in the job is not followed, or nothing.
+std::optional<Unavailable> deepspeed_refusal(const Job& job) {
+  if (job.parallelism.zero == ZeroStage::optimizer_gradients_weights) {
+    return Unavailable{"the timeline of DeepSpeed's ZeRO 3 is not available yet"};
+  }
+  if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
+    return Unavailable{
+        "the timeline of DeepSpeed over other weights than 16-bit ones, all of them trained, is "
+        "not available yet"};
+  }
+  if (sums_whole_gradients(job)) {
+    return Unavailable{
+        "the timeline of DeepSpeed's ZeRO 1 with gradients summed in fp32, which is an optimizer "
+        "of its own, is not available yet"};
+  }
+  if (row_of(job.training->implementation.loop).trains) {
+    return Unavailable{
+        "the timeline of DeepSpeed in another loop than a plain one is not "
+        "available yet"};
+  }
+  return std::nullopt;
+}
+
+/// Why the job has no timeline yet, or nothing.
+std::optional<Unavailable> refusal(const Job& job) {
+  if (shards_by<MegatronBuffer>(job)) return std::nullopt;
+  if (shards_by<DeepSpeedZero>(job)) return deepspeed_refusal(job);
+  const bool without_program = !job.training || shards_by<SharesOfFormula>(job);
+  if (job.parallelism.data > 1 && !job.parallelism.fsdp && without_program) {
+    return Unavailable{"the timeline of ZeRO without a framework is not available yet"};
+  }
+  if (job.parallelism.fsdp && !job.training) {
+    return Unavailable{"inference over sharded weights is not available yet"};
+  }
+  if (job.forward()->recipe.gathered_units && job.parallelism.shard_ranks() == 1) {
+    return Unavailable{"the timeline of units gathered from one GPU is not available yet"};
+  }
+  return gathers_refusal(job);
+}
+
+}  // namespace
+
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
+                                                   JobRank rank) {
+  return write_timeline(graph, job, rank, EqualMicroSteps::copied);
+}
+
+std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job, JobRank rank,
+                                                   EqualMicroSteps equal) {
+  if (auto refused = refusal(job)) return *std::move(refused);
+  if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
+  if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
+  if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
+  Timeline timeline;
+  const ForwardOrder order(graph, device_of(job.hardware.gpu));
+  const Inventory inventory = own_inventory(graph, job);
+  const ModelTensors tensors = name_model(graph, order, inventory, timeline);
+  Recorder recorder(timeline, equal);
+  recorder.begin(Phase::model);
+  ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
+  const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
+  if (tied) placement.give_spare_of(*tied);
+  if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
+  const Wrapped wrapped{job, graph, inventory, order, rank.data};
+  place_model(wrapped, tensors, placement, recorder);
+  const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
+  if (wrapped_later) recorder.end();
+  const LoopHabits& habits = habits_of(job);
+  // Trainer._inner_training_loop: free_memory() stands before _prepare_for_training(), which wraps.
+  const auto here = [&timeline] { return static_cast<std::uint32_t>(timeline.events.size()); };
+  if (habits.empties_cache && shards_by<ReplicasOfDdp>(job)) timeline.emptied_before = here();
+  const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
+  if (!wrapped_later) recorder.end();
+  EngineSettings settings = settings_of(job, wrapper.hooks.get());
+  // torch.distributed.pipelining takes the loss whatever loop steps its schedule.
+  if (job.parallelism.pipeline > 1) settings.loss_outside = true;
+  Engine engine(graph, order, settings, recorder);
+  if (job.inference) {
+    InferenceLoop loop(order, engine, recorder);
+    for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
+    return timeline;
+  }
+  std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
+  if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
+  OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),
+                         device_of(job.hardware.gpu), recorder);
+  if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();
+  optimizer.construct();
+  TrainingLoop loop(job, order, engine, optimizer, recorder);
+  std::optional<PipelineStages> stages;
+  if (job.parallelism.pipeline > 1) {
+    stages.emplace(PipelineStages::Parts{job, rank.pipeline, engine, wrapper.units, recorder});
+    loop.run_in(*stages);
+  }
+  for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  recorder.finish();
+  return timeline;
+}
+
+}  // namespace memest

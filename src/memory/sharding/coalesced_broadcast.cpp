@@ -1,0 +1,61 @@
+#include "memory/sharding/coalesced_broadcast.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "memest/units/int128.hpp"
+#include "memest/units/quantity.hpp"
+
+namespace memest {
+namespace {
+
+/// Of the flat copies, at most so many at once.
+constexpr std::int64_t kBroadcastBytes = 250 * kMiB;
+constexpr std::size_t kBroadcastsAtOnce = 2;
+
+}  // namespace
+
+std::vector<TensorBucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
+                                     std::int64_t cap) {
+  std::vector<TensorBucket> buckets;
+  TensorBucket open;
+  for (const std::int64_t size : bytes) {
+    open.bytes = checked_add(open.bytes, size);
+    ++open.tensors;
+    if (open.bytes < (buckets.empty() ? first : cap)) continue;
+    buckets.push_back(std::exchange(open, {}));
+  }
+  if (open.tensors > 0) buckets.push_back(open);
+  return buckets;
+}
+
+void CoalescedBroadcast::add(DType type, std::int64_t bytes) {
+  const auto known = std::find(types_.begin(), types_.end(), type);
+  const auto group = static_cast<std::size_t>(known - types_.begin());
+  if (known == types_.end()) {
+    types_.push_back(type);
+    bytes_.emplace_back();
+  }
+  bytes_[group].push_back(bytes);
+}
+
+/// A tensor that is a bucket alone is sent as it lies.
+void CoalescedBroadcast::write(Recorder& recorder) const {
+  Label label;
+  label.holding = Holding::collective_buffers;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::broadcast);
+  std::deque<StorageId> in_flight;
+  for (const std::vector<std::int64_t>& of_a_type : bytes_) {
+    for (const TensorBucket& bucket : buckets_of(of_a_type, kBroadcastBytes, kBroadcastBytes)) {
+      if (in_flight.size() == kBroadcastsAtOnce) {
+        recorder.release(in_flight.front());
+        in_flight.pop_front();
+      }
+      in_flight.push_back(recorder.allocate(bucket.tensors > 1 ? bucket.bytes : 0, label));
+    }
+  }
+  for (const StorageId flat : in_flight) recorder.release(flat);
+}
+
+}  // namespace memest

@@ -1,0 +1,33 @@
+// torch.distributed._broadcast_coalesced, PyTorch 2.11 (torch/csrc/distributed/c10d/comm.cpp): the
+// first rank's tensors are sent in flat copies, of one type each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/spec/dtype.hpp"
+#include "memory/engine/recorder.hpp"
+
+namespace memest {
+
+/// A bucket of tensors, one behind the other.
+struct TensorBucket {
+  std::int64_t bytes = 0;
+  std::int64_t tensors = 0;
+};
+/// Buckets that are closed where they reach `first`, the others `cap`.
+std::vector<TensorBucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
+                                     std::int64_t cap);
+
+/// What is sent, by type.
+class CoalescedBroadcast {
+ public:
+  void add(DType type, std::int64_t bytes);
+  void write(Recorder& recorder) const;
+
+ private:
+  std::vector<DType> types_;  // as they first came
+  std::vector<std::vector<std::int64_t>> bytes_;
+};
+
+}  // namespace memest

@@ -1,0 +1,283 @@
+#include "memory/sharding/flat_units.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/spec/dtype.hpp"
+#include "memest/units/int128.hpp"
+#include "memory/sharding/coalesced_broadcast.hpp"
+#include "memory/sharding/fsdp_habits.hpp"
+#include "memory/sharding/parameter_places.hpp"
+
+namespace memest {
+namespace {
+
+/// Every parameter begins at a multiple of 16 bytes in the gathered type (_get_aligned_numel).
+constexpr std::int64_t kAlignedBytes = 16;
+
+std::int64_t rounded_up_to(std::int64_t value, std::int64_t multiple) {
+  return checked_multiply(checked_add(value, multiple - 1) / multiple, multiple);
+}
+
+}  // namespace
+
+FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
+    : job_(model.job),
+      inventory_(model.graph.parameters),
+      recorder_(recorder),
+      ranks_(model.job.parallelism.shard_ranks()),
+      rank_(model.data_rank),
+      share_(model.job.training->recipe.weights),
+      gathered_(model.job.training->recipe.compute),
+      reduced_(model.job.training->recipe.gathered_units ? model.job.training->recipe.reduce
+                                                         : model.job.training->recipe.gradients),
+      units_(sharded_units(model.job, model.graph.parameters, model.order, recorder.timeline())),
+      states_(units_.size()),
+      arrived_(model.order.parameters().size(), kNoStorage) {
+  const std::vector<std::uint32_t> places =
+      parameter_places(model.graph, model.order, recorder.timeline());
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    std::stable_sort(
+        units_[i].uses.begin(), units_[i].uses.end(),
+        [&](std::uint32_t left, std::uint32_t right) { return places[left] < places[right]; });
+    lay_out(i);
+  }
+}
+
+void FlatUnits::lay_out(std::size_t unit) {
+  State& state = states_[unit];
+  const std::int64_t alignment = kAlignedBytes / size_of(gathered_);
+  std::int64_t end = 0;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    state.begins.push_back(rounded_up_to(end, alignment));
+    end = checked_add(state.begins.back(), recorder_.timeline().parameters[parameter].elements);
+  }
+  state.begins.push_back(end);
+  state.shard = checked_add(end, ranks_ - 1) / ranks_;
+}
+
+std::int64_t FlatUnits::padded(std::size_t unit) const {
+  return checked_multiply(states_[unit].shard, ranks_);
+}
+
+StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements, Stream stream) {
+  Label label;
+  label.holding = holding_of(tensor);
+  label.origin = Origin::unit;
+  label.place = units_[unit].first;
+  label.op = units_[unit].first == units_[unit].last ? 0 : 1;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(checked_multiply(elements.count, size_of(elements.type)), label,
+                            stream);
+}
+
+// torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module.
+void FlatUnits::construct(ModelPlacement& placement) {
+  const bool on_device = shard_init(job_) == ShardInit::device;
+  const std::vector<StorageId> placed =
+      on_device ? placed_weights(recorder_.timeline()) : std::vector<StorageId>{};
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    std::vector<StorageId> weights;
+    for (const std::uint32_t parameter : units_[i].parameters) {
+      if (on_device) weights.push_back(placed[parameter]);
+    }
+    if (!on_device) weights = bring(i, placement);
+    if (states_[i].shard == 0) continue;
+    if (job_.parallelism.fsdp->sync_module_states) sync(i);
+    const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
+    make(i, UnitTensor::shard, {states_[i].shard, share_});
+    recorder_.release(whole);
+    for (const StorageId weight : weights) recorder_.release(weight);
+  }
+}
+
+const ParameterTensor& FlatUnits::row(std::uint32_t parameter) const {
+  return inventory_.parameters[recorder_.timeline().parameters[parameter].row];
+}
+
+/// _move_module_to_device and _materialize_meta_module walk the modules breadth first. A head is
+/// beside the model that has all the rest.
+std::vector<StorageId> FlatUnits::bring(std::size_t unit, ModelPlacement& placement) const {
+  std::vector<std::uint32_t> parameters = units_[unit].parameters;
+  const auto depth = [&](std::uint32_t parameter) -> std::ptrdiff_t {
+    const ParameterTensor& tensor = row(parameter);
+    if (units_[unit].is_root && tensor.role == ParameterRole::matmul) return 0;
+    return std::count(tensor.name.begin(), tensor.name.end(), '.');
+  };
+  std::stable_sort(
+      parameters.begin(), parameters.end(),
+      [&](std::uint32_t left, std::uint32_t right) { return depth(left) < depth(right); });
+  std::vector<StorageId> weights;
+  for (const std::uint32_t parameter : parameters) weights.push_back(placement.place(parameter));
+  if (units_[unit].is_root) placement.place_buffers();
+  return weights;
+}
+
+/// _sync_module_params_and_buffers.
+void FlatUnits::sync(std::size_t unit) const {
+  CoalescedBroadcast sent;
+  const Timeline& timeline = recorder_.timeline();
+  for (const TensorPlace& buffer : timeline.buffers) {
+    if (!units_[unit].is_root) break;
+    const DType type = inventory_.buffers[buffer.row].dtype;
+    sent.add(type, checked_multiply(buffer.elements, size_of(type)));
+  }
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    sent.add(share_, checked_multiply(timeline.parameters[parameter].elements, size_of(share_)));
+  }
+  sent.write(recorder_);
+}
+
+/// In the order of Module.parameters().
+std::vector<FlatUnits::Piece> FlatUnits::pieces(std::int64_t data_rank) const {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const State& state = states_[i];
+    const std::int64_t begin = checked_multiply(data_rank, state.shard);
+    const std::int64_t end = checked_add(begin, state.shard);
+    for (std::size_t k = 0; k < units_[i].parameters.size() && state.begins[k] < end; ++k) {
+      const std::uint32_t parameter = units_[i].parameters[k];
+      const std::int64_t whole = recorder_.timeline().parameters[parameter].elements;
+      const std::int64_t elements =
+          std::min(state.begins[k] + whole, end) - std::max(state.begins[k], begin);
+      if (elements > 0) pieces.push_back({parameter, elements});
+    }
+  }
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& left, const Piece& right) {
+    return left.parameter < right.parameter;
+  });
+  return pieces;
+}
+
+std::vector<std::int64_t> FlatUnits::stepped_elements(std::int64_t data_rank) const {
+  std::vector<std::int64_t> elements;
+  for (const Piece& piece : pieces(data_rank)) elements.push_back(piece.elements);
+  return elements;
+}
+
+ParameterGroup FlatUnits::stepped() {
+  ParameterGroup group;
+  const std::vector<Piece> own = pieces(rank_);
+  rows_.reserve(own.size());
+  for (const Piece& piece : own) {
+    ParameterTensor row;
+    row.name = "piece";
+    row.shape = {piece.elements};
+    rows_.push_back(std::move(row));
+    group.push_back({piece.parameter, piece.elements, &rows_.back()});
+  }
+  return group;
+}
+
+/// _lazy_init, of the root and then of what it holds.
+void FlatUnits::begin_run() {
+  has_run_ = true;
+  for (std::size_t n = 0; n < units_.size(); ++n) {
+    const std::size_t i = n == 0 ? root() : n - 1;
+    if (states_[i].shard == 0) continue;
+    if (casts()) {
+      recorder_.release(make(i, UnitTensor::cast_shares, {states_[i].shard, gathered_}));
+    }
+    recorder_.release(make(i, UnitTensor::flat_weights, {padded(i), gathered_}));
+    if (casts()) recorder_.release(make(i, UnitTensor::flat_weights, {padded(i), share_}));
+  }
+}
+
+void FlatUnits::release_dropped() {
+  if (!std::exchange(dropped_, false)) return;
+  for (std::size_t n = 0; n < units_.size(); ++n) {
+    State& state = states_[n == 0 ? root() : n - 1];
+    recorder_.release(std::exchange(state.gradients, kNoStorage));
+  }
+}
+
+void FlatUnits::before_forward(std::uint32_t instance) {
+  if (instance == 0) {
+    if (!has_run_) begin_run();
+    release_dropped();
+  }
+  for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
+    if (units_[i - 1].first == instance) gather(i - 1);
+  }
+}
+
+void FlatUnits::after_forward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].last == instance && units_[i].reshards) give_back(i);
+  }
+}
+
+void FlatUnits::before_backward(std::uint32_t instance) {
+  for (std::size_t i = units_.size(); i > 0; --i) {
+    if (units_[i - 1].last != instance) continue;
+    gather(i - 1);
+    if (i > 1) gather(i - 2);
+  }
+}
+
+void FlatUnits::after_backward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].first == instance && !units_[i].reduces_at_end) reduce(i);
+  }
+}
+
+bool FlatUnits::take_gradient(std::uint32_t use, StorageId gradient) {
+  arrived_[use] = gradient;
+  return true;
+}
+
+void FlatUnits::end_backward() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].reduces_at_end) reduce(i);
+  }
+}
+
+void FlatUnits::gather(std::size_t unit) {
+  State& state = states_[unit];
+  if (state.gathered != kNoStorage || state.shard == 0) return;
+  const StorageId cast =
+      casts() ? make(unit, UnitTensor::cast_shares, {state.shard, gathered_}, Stream::cast_shards)
+              : kNoStorage;
+  state.gathered =
+      make(unit, UnitTensor::flat_weights, {padded(unit), gathered_}, Stream::all_gather);
+  recorder_.release(cast);
+}
+
+void FlatUnits::give_back(std::size_t unit) {
+  recorder_.release(std::exchange(states_[unit].gathered, kNoStorage));
+}
+
+void FlatUnits::reduce(std::size_t unit) {
+  if (states_[unit].shard == 0) return;
+  const StorageId flat =
+      make(unit, UnitTensor::flat_gradient, {padded(unit), gathered_}, Stream::all_gather);
+  for (const std::uint32_t use : units_[unit].uses) {
+    recorder_.release(std::exchange(arrived_[use], kNoStorage));
+  }
+  give_back(unit);
+  const StorageId wide = reduced_ == gathered_
+                             ? kNoStorage
+                             : make(unit, UnitTensor::reduce_scatter_input,
+                                    {padded(unit), reduced_}, Stream::reduce_scatter);
+  take_shard(unit, make(unit, UnitTensor::gradients, {states_[unit].shard, reduced_},
+                        Stream::reduce_scatter));
+  recorder_.release(wide);
+  recorder_.release(flat);
+}
+
+/// The first becomes the gradient, later ones are added to it; in the shard's own type.
+void FlatUnits::take_shard(std::size_t unit, StorageId reduced) {
+  if (reduced_ != share_) {
+    const StorageId cast =
+        make(unit, UnitTensor::gradients, {states_[unit].shard, share_}, Stream::reduce_scatter);
+    recorder_.release(std::exchange(reduced, cast));
+  }
+  StorageId& gradients = states_[unit].gradients;
+  if (gradients == kNoStorage) {
+    gradients = reduced;
+  } else {
+    recorder_.release(reduced);
+  }
+}
+
+}  // namespace memest

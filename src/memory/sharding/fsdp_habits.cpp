@@ -1,0 +1,50 @@
+#include "memory/sharding/fsdp_habits.hpp"
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+
+namespace memest {
+namespace {
+
+bool runs_trainer(const Job& job) {
+  return job.training && row_of(job.training->implementation.loop).accelerate;
+}
+
+bool runs_trainer_with_fsdp2(const Job& job) {
+  return runs_trainer(job) && shards_by<RowShards>(job);
+}
+
+}  // namespace
+
+// transformers 5.17, TrainingArguments._process_fsdp_args: cpu_ram_efficient_loading is off.
+// PyTorch's tutorials: FSDP2's model is made on the meta device, as in torchtitan 0.2.2, FSDP1's
+// on the host, with device_id.
+ShardInit shard_init(const Job& job) {
+  expect(job.parallelism.fsdp.has_value(), "FSDP alone has shards to make");
+  if (job.parallelism.fsdp->init) return *job.parallelism.fsdp->init;
+  return shards_by<FlatShards>(job) || runs_trainer(job) ? ShardInit::host : ShardInit::meta;
+}
+
+// accelerate 1.15, FullyShardedDataParallelPlugin.set_mixed_precision: output_dtype is param_dtype.
+bool casts_loss(const Job& job) {
+  return runs_trainer_with_fsdp2(job) && job.training->recipe.gathered_units;
+}
+
+// accelerate 1.15, Accelerator.no_sync, which Trainer._inner_training_loop enters for all but a
+// step's last batch.
+bool reduces_last(const Job& job) {
+  return runs_trainer_with_fsdp2(job) && job.training->gradient_accumulation > 1;
+}
+
+// GradientCheckpointingLayer.__call__ runs FSDPState's hooks inside of the checkpoint: the
+// reentrant one's first forward has no gradient, so that no hook waits for its backward, its second
+// gathers the unit once more and lets it go, and FSDPParamGroup._backward_prefetch takes the unit
+// behind it for the next.
+std::optional<Unavailable> gathers_refusal(const Job& job) {
+  if (!shards_by<RowShards>(job) || !is_reentrant(job.recompute())) return std::nullopt;
+  return Unavailable{"reentrant checkpoints of units that FSDP2 shards are not available yet"};
+}
+
+}  // namespace memest

@@ -1,0 +1,135 @@
+#include "memory/sharding/gradient_buckets.hpp"
+
+#include <utility>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// torch.distributed._DEFAULT_FIRST_BUCKET_BYTES.
+constexpr std::int64_t kFirstBucket = kMiB;
+
+}  // namespace
+
+std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& bytes, std::int64_t cap) {
+  std::vector<std::int64_t> sizes;
+  for (const TensorBucket& bucket : buckets_of(bytes, kFirstBucket, cap))
+    sizes.push_back(bucket.bytes);
+  return sizes;
+}
+
+GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
+                                 const ForwardOrder& order, Recorder& recorder)
+    : parallelism_(job.parallelism),
+      inventory_(inventory),
+      order_(order),
+      timeline_(recorder.timeline()),
+      recorder_(recorder),
+      element_bytes_(size_of(job.training->recipe.gradients)),
+      weights_(job.training->recipe.weights) {}
+
+StorageId GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t bytes) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(bytes, label);
+}
+
+void GradientBuckets::construct() {
+  constructed_ = true;
+  compare_shapes();
+  broadcast();
+  std::int64_t gradients = 0;
+  for (const ParameterUse& use : order_.parameters()) {
+    if (use.contributions > 0) gradients = checked_add(gradients, use.elements);
+  }
+  make_buckets({checked_multiply(gradients, element_bytes_)});
+}
+
+/// Every rank's number of parameters, then the sizes and strides of all of them.
+void GradientBuckets::compare_shapes() {
+  std::vector<StorageId> counts;
+  for (std::int64_t i = 0; i <= parallelism_.data; ++i) {
+    counts.push_back(make(LoopTensor::shapes, Holding::temporaries, size_of(DType::int64)));
+  }
+  std::int64_t entries = 0;
+  for (const TensorPlace& place : timeline_.parameters) {
+    const ParameterTensor& row = inventory_.parameters[place.row];
+    if (row.trainable) entries += 2 * static_cast<std::int64_t>(row.shape.size());
+  }
+  recorder_.release(
+      make(LoopTensor::shapes, Holding::temporaries, entries * size_of(DType::int64)));
+  for (const StorageId count : counts) recorder_.release(count);
+}
+
+void GradientBuckets::broadcast() {
+  CoalescedBroadcast sent;
+  for (const TensorPlace& place : timeline_.parameters) {
+    sent.add(weights_, checked_multiply(place.elements, size_of(weights_)));
+  }
+  add_buffers(sent);
+  sent.write(recorder_);
+}
+
+void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
+  for (const TensorPlace& place : timeline_.buffers) {
+    const DType type = inventory_.buffers[place.row].dtype;
+    sent.add(type, checked_multiply(place.elements, size_of(type)));
+  }
+}
+
+/// Reducer::initialize_buckets lets the old buckets go first. Gradients that are views of them hold
+/// them until initialize_bucket_views has copied each into its new bucket: those of a micro-step
+/// that another follows, and those that zero_grad(set_to_none=False) leaves.
+void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
+  const std::vector<StorageId> old = std::exchange(buckets_, {});
+  const auto release_old = [&] {
+    for (const StorageId bucket : old) recorder_.release(bucket);
+  };
+  if (!has_views_) release_old();
+  for (const std::int64_t size : sizes) {
+    buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::gradients, size));
+  }
+  if (has_views_) release_old();
+}
+
+/// The new order is agreed on by all ranks: an index for each gradient, and the buckets' lengths.
+void GradientBuckets::rebuild() {
+  const std::vector<std::int64_t> sizes =
+      bucket_sizes(arrived_, parallelism_.ddp.bucket_cap.value());
+  const std::int64_t index = size_of(DType::int32);
+  const StorageId order = make(LoopTensor::shapes, Holding::temporaries,
+                               index * (static_cast<std::int64_t>(arrived_.size()) + 1));
+  recorder_.release(make(LoopTensor::shapes, Holding::temporaries,
+                         index * static_cast<std::int64_t>(sizes.size())));
+  recorder_.release(order);
+  make_buckets(sizes);
+}
+
+/// The first rank's buffers are sent before every forward.
+void GradientBuckets::before_forward(std::uint32_t instance) {
+  if (instance != 0) return;
+  if (!constructed_) construct();
+  if (has_run_ && !rebuilt_) {
+    rebuild();
+    rebuilt_ = true;
+  }
+  CoalescedBroadcast buffers;
+  add_buffers(buffers);
+  buffers.write(recorder_);
+}
+
+/// Copied into its bucket; with views, the bucket is the gradient from then on.
+bool GradientBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
+  if (!has_run_) {
+    arrived_.push_back(checked_multiply(order_.parameters()[use].elements, element_bytes_));
+  }
+  has_views_ = parallelism_.ddp.gradient_as_bucket_view;
+  if (has_views_) recorder_.release(gradient);
+  return has_views_;
+}
+
+void GradientBuckets::end_backward() { has_run_ = true; }
+
+}  // namespace memest

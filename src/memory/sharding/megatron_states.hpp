@@ -1,0 +1,79 @@
+// What Megatron-core keeps of a model on one rank: weights as its modules make them, the flat
+// buffers of its DistributedDataParallel, and the optimizer's main copies and states. Megatron-core
+// 0.16.1 with torch's AdamW (no Apex, no Transformer Engine), PyTorch 2.11.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "memest/graph/kernel_scratch.hpp"
+#include "memest/memory/timeline.hpp"
+#include "memest/spec/job.hpp"
+#include "memory/engine/forward_order.hpp"
+#include "memory/engine/recorder.hpp"
+#include "memory/optimizer/optimizer_run.hpp"
+#include "memory/sharding/model_tensors.hpp"
+#include "memory/states/flat_buffer.hpp"
+
+namespace memest {
+
+class MegatronStates {
+ public:
+  /// `timeline` has the model's tensors. Shares are those of `rank`.
+  MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
+                 const Timeline& timeline, JobRank rank);
+
+  /// The modules are built on the device but for norms and positions, which follow in fp32, and
+  /// routers.
+  void place(const ModelTensors& tensors, Recorder& recorder);
+  /// Float16Module, then the buffers of every model chunk.
+  void make_buffers(Recorder& recorder);
+  void make_main_params(const std::optional<LaunchDevice>& device, Recorder& recorder);
+  /// Elements of what a data rank steps, tensor by tensor, parameter group by parameter group.
+  [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
+  void zero_grad();
+  /// Gradients are copied where they are not of the main copies' type, clipped, and stepped.
+  void step(Recorder& recorder);
+  /// Elements of the parameters whose gradients tensor-parallel ranks have parts of: what sequence
+  /// parallelism has on shards of the sequence, and norms of a rank's own heads.
+  [[nodiscard]] std::int64_t tensor_summed_elements() const;
+
+ private:
+  /// Parameters of a model chunk that lie flat together: its experts', whose replicas are fewer
+  /// where other ranks have other experts, and the rest.
+  struct Buffer {
+    bool of_experts = false;
+    std::vector<std::size_t> parameters;  // of the timeline's
+    FlatBuffer flat;
+  };
+
+  [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const;
+  [[nodiscard]] std::int64_t elements(std::size_t parameter) const;
+  [[nodiscard]] bool made_on_host(std::size_t parameter) const;
+  [[nodiscard]] DType type_on_host(std::size_t parameter) const;
+  void lay_out_chunk(std::size_t chunk, std::size_t begin, std::size_t end);
+  [[nodiscard]] std::int64_t bucket_of(std::size_t chunk) const;
+  [[nodiscard]] std::vector<FlatShard> stepped(bool experts, std::int64_t data_rank) const;
+  void make_optimizer(bool experts, Recorder& recorder);
+  StorageId weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
+  void place_buffer(std::size_t buffer, Recorder& recorder) const;
+  void clip(const std::vector<std::int64_t>& normed, Recorder& recorder);
+  StorageId norm_of(std::int64_t elements, Recorder& recorder) const;
+
+  const Job& job_;
+  const Graph& graph_;
+  const Timeline& timeline_;
+  const Recipe& recipe_;
+  bool distributed_;
+  JobRank rank_;
+  std::vector<Buffer> buffers_;                             // chunk by chunk, experts last
+  std::vector<StorageId> weights_;                          // by parameter
+  std::deque<ParameterTensor> shards_;                      // what the optimizer sees
+  std::vector<std::vector<std::int64_t>> normed_elements_;  // of gradients normed together
+  std::deque<OptimizerRun> optimizers_;                     // of experts their own
+  std::optional<LaunchDevice> device_;
+};
+
+}  // namespace memest

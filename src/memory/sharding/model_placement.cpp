@@ -1,0 +1,95 @@
+#include "memory/sharding/model_placement.hpp"
+
+#include <utility>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Tensors of one number with which the first operation on a DTensor opens a context on the device
+/// (torch/_subclasses/fake_tensor.py, init_gpu_context).
+constexpr int kContextProbes = 2;
+
+Label model_label(Holding holding, Origin origin, std::size_t place) {
+  Label label;
+  label.holding = holding;
+  label.origin = origin;
+  label.place = static_cast<std::uint32_t>(place);
+  return label;
+}
+
+}  // namespace
+
+void ModelPlacement::write(bool adapted, bool buffers_first) {
+  if (buffers_first) place_buffers();
+  for (int i = 0; buffers_first && i < kContextProbes; ++i) probe_context();
+  for (const auto& [is_buffer, i] : tensors_.order) {
+    if (is_buffer) {
+      if (spare_of_ && spare_ == kNoStorage) spare_ = place(*spare_of_, recipe_.weights);
+      if (!buffers_first) place_buffer(i);
+      continue;
+    }
+    if (adapted && row(i).trainable) continue;
+    place(i);
+    if (row(i).role != ParameterRole::matmul) continue;
+    for (int copy = 0; copy < recipe_.fp8_weight_copies; ++copy) place(i, DType::uint8);
+  }
+  if (adapted) place_adapters();
+}
+
+void ModelPlacement::place_buffers() {
+  for (std::size_t i = 0; i < tensors_.buffers.size(); ++i) place_buffer(i);
+}
+
+StorageId ModelPlacement::place_whole(std::size_t parameter, std::int64_t elements) {
+  return recorder_.allocate(checked_multiply(elements, size_of(type_of(parameter))),
+                            model_label(Holding::weights, Origin::parameter, parameter));
+}
+
+/// Of an adapter the trained type, but not of copies of whole modules.
+DType ModelPlacement::type_of(std::size_t parameter) const {
+  const bool widened = row(parameter).trainable && !row(parameter).whole_module;
+  return widened ? recipe_.trained.value_or(recipe_.weights) : recipe_.weights;
+}
+
+void ModelPlacement::probe_context() {
+  Label label;
+  label.holding = Holding::temporaries;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::shapes);
+  recorder_.release(recorder_.allocate(size_of(DType::fp32), label));
+}
+
+StorageId ModelPlacement::place(std::size_t parameter, DType dtype) {
+  if (weights_on_host_) return kNoStorage;
+  return recorder_.allocate(
+      checked_multiply(tensors_.parameters[parameter].elements, size_of(dtype)),
+      model_label(Holding::weights, Origin::parameter, parameter));
+}
+
+void ModelPlacement::place_buffer(std::size_t i) {
+  const TensorPlace& buffer = tensors_.buffers[i];
+  const DType type = inventory_.buffers[buffer.row].dtype;
+  recorder_.allocate(checked_multiply(buffer.elements, size_of(type)),
+                     model_label(Holding::buffers, Origin::buffer, i));
+}
+
+/// Matrices in the weights' type first, then copies of whole modules; then each matrix is widened.
+void ModelPlacement::place_adapters() {
+  std::vector<std::pair<std::size_t, StorageId>> matrices;
+  for (const bool whole : {false, true}) {
+    for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
+      if (!row(i).trainable || row(i).whole_module != whole) continue;
+      const StorageId placed = place(i, recipe_.weights);
+      if (!whole) matrices.emplace_back(i, placed);
+    }
+  }
+  const DType trained = recipe_.trained.value_or(recipe_.weights);
+  if (trained == recipe_.weights) return;
+  for (const auto& [parameter, narrow] : matrices) {
+    place(parameter, trained);
+    recorder_.release(narrow);
+  }
+}
+
+}  // namespace memest

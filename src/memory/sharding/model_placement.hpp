@@ -1,0 +1,61 @@
+// Module.to(), and what peft adds to a model that has its place; and the ways on which FSDP's
+// shares come to the GPU tensor by tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memest/spec/model.hpp"
+#include "memest/spec/recipe.hpp"
+#include "memory/engine/recorder.hpp"
+#include "memory/sharding/model_tensors.hpp"
+
+namespace memest {
+
+class ModelPlacement {
+ public:
+  /// `inventory`: what the rank keeps, of which `tensors` are the tensors.
+  ModelPlacement(const Inventory& inventory, const Recipe& recipe, const ModelTensors& tensors,
+                 Recorder& recorder)
+      : inventory_(inventory), recipe_(recipe), tensors_(tensors), recorder_(recorder) {}
+
+  /// The weights stay in the host's memory.
+  void keep_weights_on_host() { weights_on_host_ = true; }
+  [[nodiscard]] bool keeps_weights_on_host() const { return weights_on_host_; }
+
+  /// A module whose parameter is tied to this one is given memory of its own, behind all others,
+  /// before it is tied anew (torchtitan: to_empty, then init_weights).
+  void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
+  [[nodiscard]] StorageId spare() const { return spare_; }
+
+  /// fully_shard sends the buffers to the device; the shares follow where they are made.
+  void write(bool adapted, bool buffers_first);
+
+  /// One parameter as the rank keeps it.
+  StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
+  /// So many elements of it, on their way to be cut: none of them stays.
+  StorageId place_whole(std::size_t parameter, std::int64_t elements);
+  void place_buffer(std::size_t i);
+  void place_buffers();
+
+ private:
+  [[nodiscard]] const ParameterTensor& row(std::size_t parameter) const {
+    return inventory_.parameters[tensors_.parameters[parameter].row];
+  }
+  [[nodiscard]] DType type_of(std::size_t parameter) const;
+  void probe_context();
+  StorageId place(std::size_t parameter, DType dtype);
+  void place_adapters();
+
+  const Inventory& inventory_;
+  const Recipe& recipe_;
+  const ModelTensors& tensors_;
+  Recorder& recorder_;
+  std::optional<std::size_t> spare_of_;
+  StorageId spare_ = kNoStorage;
+  bool weights_on_host_ = false;
+};
+
+}  // namespace memest

@@ -1,0 +1,383 @@
+#include "memory/sharding/sharded_units.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "memest/units/int128.hpp"
+#include "memory/optimizer/foreach_copies.hpp"
+#include "memory/sharding/fsdp_habits.hpp"
+
+namespace memest {
+namespace {
+
+/// The trained shares' type, where there are adapters, is theirs.
+ShardTypes types_of(const Recipe& recipe) {
+  return {recipe.trained.value_or(recipe.weights), recipe.compute,
+          recipe.gathered_units ? recipe.reduce : recipe.gradients};
+}
+
+}  // namespace
+
+ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
+                           Recorder& recorder)
+    : timeline_(recorder.timeline()),
+      order_(order),
+      inventory_(inventory),
+      recipe_(job.training->recipe),
+      recorder_(recorder),
+      ranks_(job.parallelism.shard_ranks()),
+      multiprocessors_(job.hardware.gpu.multiprocessors ? job.hardware.gpu.multiprocessors->value
+                                                        : 0),
+      offloads_(job.parallelism.offload.parameters),
+      types_(types_of(recipe_)),
+      units_(sharded_units(job, inventory, order, timeline_)),
+      states_(units_.size()),
+      parts_(order.stages().size()),
+      in_stages_(job.parallelism.pipeline > 1),
+      sums_(in_stages_ || reduces_last(job)),
+      holds_(in_stages_),
+      arrived_(order.parameters().size(), kNoStorage),
+      sums_of_(order.parameters().size(), kNoStorage),
+      casts_loss_(casts_loss(job)) {}
+
+const ParameterTensor& ShardedUnits::row(std::uint32_t parameter) const {
+  return inventory_.parameters[timeline_.parameters[parameter].row];
+}
+
+/// Of what is gathered without a cast each in its own.
+DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
+  if (recipe_.compute != recipe_.weights) return types_.gathered;
+  const bool widened = row(parameter).trainable && !row(parameter).whole_module;
+  return widened ? types_.share : recipe_.weights;
+}
+
+std::int64_t ShardedUnits::gathered_share(std::uint32_t parameter) const {
+  return checked_multiply(timeline_.parameters[parameter].elements,
+                          size_of(gathered_type(parameter)));
+}
+
+std::int64_t ShardedUnits::gathered_share_of(std::size_t unit) const {
+  std::int64_t bytes = 0;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    bytes = checked_add(bytes, gathered_share(parameter));
+  }
+  return bytes;
+}
+
+std::vector<std::uint32_t> ShardedUnits::trained(std::size_t unit) const {
+  std::vector<std::uint32_t> parameters = units_[unit].parameters;
+  std::erase_if(parameters, [this](std::uint32_t i) { return !row(i).trainable; });
+  return parameters;
+}
+
+std::int64_t ShardedUnits::trained_elements(std::size_t unit) const {
+  std::int64_t elements = 0;
+  for (const std::uint32_t parameter : trained(unit)) {
+    elements = checked_add(elements, timeline_.parameters[parameter].elements);
+  }
+  return elements;
+}
+
+StorageId ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
+                             Stream stream) {
+  Label label;
+  label.holding = holding_of(tensor);
+  label.origin = Origin::unit;
+  label.place = units_[unit].first;
+  label.op = units_[unit].first == units_[unit].last ? 0 : 1;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  const bool own = stream != Stream::compute;
+  return recorder_.allocate(bytes, label, own ? of_part(stream, units_[unit].part) : stream);
+}
+
+void ShardedUnits::before_forward(std::uint32_t instance) {
+  if (instance == 0) recorder_.release(std::exchange(spare_, kNoStorage));
+  for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
+    if (units_[i - 1].first != instance) continue;
+    Part& part = part_of(i - 1);
+    if (units_[i - 1].is_root) part.forward_order.clear();
+    gather(i - 1);
+    const StorageId output = take_apart(i - 1);
+    if (output != kNoStorage) recorder_.release(std::exchange(part.kept_output, output));
+  }
+}
+
+void ShardedUnits::after_forward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].last != instance || units_[i].ends_behind_look_up) continue;
+    end_forward(i);
+    if (!units_[i].is_root) continue;
+    if (casts_loss_) cast_loss(i);
+    recorder_.release(std::exchange(part_of(i).kept_output, kNoStorage));
+  }
+}
+
+void ShardedUnits::after_look_up(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].first == instance && units_[i].ends_behind_look_up) end_forward(i);
+  }
+}
+
+void ShardedUnits::end_forward(std::size_t unit) {
+  if (units_[unit].reshards) give_back(unit);
+  if (!units_[unit].parameters.empty()) part_of(unit).forward_order.push_back(unit);
+}
+
+/// FSDPState._post_forward under accelerate's policy, whose output_dtype is the gathered one.
+void ShardedUnits::cast_loss(std::size_t root) {
+  Label label;
+  label.place = units_[root].last;
+  label.tensor = static_cast<std::uint16_t>(LoopTensor::loss);
+  loss_ = recorder_.allocate(size_of(types_.gathered), label);
+}
+
+void ShardedUnits::before_backward(std::uint32_t instance) {
+  for (std::size_t i = units_.size(); i > 0; --i) {
+    if (units_[i - 1].last != instance) continue;
+    running_ = units_[i - 1].part;
+    gather(i - 1);
+    recorder_.release(take_apart(i - 1));
+    const std::vector<std::size_t>& order = part_of(i - 1).forward_order;
+    const auto here = std::find(order.begin(), order.end(), i - 1);
+    const bool first = here == order.begin() || here == order.end();
+    if (!first) gather(*(here - 1));
+  }
+}
+
+void ShardedUnits::after_backward(std::uint32_t instance) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].first == instance && !units_[i].reduces_at_end) end_unit(i);
+  }
+}
+
+/// What the second part of another backward has left is added to.
+bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
+  if (has_gradient(use)) {
+    recorder_.release(gradient);
+  } else {
+    arrived_[use] = gradient;
+  }
+  return true;
+}
+
+bool ShardedUnits::has_gradient(std::uint32_t use) const {
+  const bool widens = types_.reduced != types_.gathered;
+  return arrived_[use] != kNoStorage || (!widens && sums_of_[use] != kNoStorage);
+}
+
+std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
+  std::vector<std::size_t> units;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].part == part) units.push_back(i);
+  }
+  return units;
+}
+
+/// As the modules are nested: the root first.
+void ShardedUnits::end_backward() {
+  const std::vector<std::size_t> units = units_of(running_);
+  end_unit(units.back());
+  for (const std::size_t unit : units) {
+    if (units_[unit].reduces_at_end && !units_[unit].is_root) end_unit(unit);
+  }
+  recorder_.release(std::exchange(parts_[running_].kept_input, kNoStorage));
+}
+
+/// FSDPParamGroup.post_backward.
+void ShardedUnits::end_unit(std::size_t unit) {
+  if (!in_stages_ && holds_) give_back(unit);
+  if (sums_) sum_gradients(unit);
+  if (holds_) return;
+  take_sums(unit);
+  reduce(unit);
+}
+
+/// What is reduced is what earlier backwards have left.
+void ShardedUnits::take_sums(std::size_t unit) {
+  for (const std::uint32_t use : units_[unit].uses) {
+    if (sums_of_[use] == kNoStorage) continue;
+    recorder_.release(std::exchange(arrived_[use], std::exchange(sums_of_[use], kNoStorage)));
+  }
+}
+
+/// One by one: the first is widened, later ones are added in place.
+void ShardedUnits::sum_gradients(std::size_t unit) {
+  for (const std::uint32_t use : units_[unit].uses) {
+    const StorageId gradient = std::exchange(arrived_[use], kNoStorage);
+    if (gradient == kNoStorage) continue;
+    StorageId& sum = sums_of_[use];
+    if (sum == kNoStorage && types_.reduced == types_.gathered) {
+      sum = gradient;
+      continue;
+    }
+    if (sum == kNoStorage) {
+      // Of partial sums over the tensor-parallel ranks a gradient may be of the whole table.
+      const std::int64_t elements = timeline_.storages[gradient].bytes / size_of(types_.gathered);
+      sum =
+          make(unit, UnitTensor::gradient_sum, checked_multiply(elements, size_of(types_.reduced)));
+    }
+    recorder_.release(gradient);
+  }
+}
+
+std::vector<std::uint32_t> ShardedUnits::uses_of(std::size_t stage) const {
+  std::vector<std::uint32_t> uses;
+  for (const std::size_t unit : units_of(stage)) {
+    uses.insert(uses.end(), units_[unit].uses.begin(), units_[unit].uses.end());
+  }
+  return uses;
+}
+
+void ShardedUnits::gather_stage(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) gather(unit, Stream::compute);
+}
+
+void ShardedUnits::take_stage_apart(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) recorder_.release(take_apart(unit));
+}
+
+void ShardedUnits::give_stage_back(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) give_back(unit);
+}
+
+void ShardedUnits::reduce_stage(std::size_t stage) {
+  for (const std::size_t unit : units_of(stage)) {
+    take_sums(unit);
+    reduce(unit);
+  }
+  recorder_.release(std::exchange(parts_[stage].kept_input, kNoStorage));
+}
+
+void ShardedUnits::drop_gradients() {
+  for (State& state : states_) recorder_.release(std::exchange(state.gradients, kNoStorage));
+}
+
+void ShardedUnits::gather(std::size_t unit, Stream stream) {
+  State& state = states_[unit];
+  const bool gathered = state.output != kNoStorage || !state.weights.empty();
+  if (gathered || units_[unit].parameters.empty()) return;
+  const std::int64_t share = gathered_share_of(unit);
+  const std::vector<StorageId> sent = shares_to_send(unit, stream);
+  state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
+  std::for_each(sent.rbegin(), sent.rend(),
+                [this](StorageId storage) { recorder_.release(storage); });
+}
+
+/// What is made to be gathered: one cast of all shares, or each share as it comes from the host.
+std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
+  const bool casts = recipe_.compute != recipe_.weights;
+  if (!offloads_) {
+    if (!casts) return {};
+    return {make(unit, UnitTensor::cast_shares, gathered_share_of(unit), stream)};
+  }
+  std::vector<StorageId> sent;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    const std::int64_t elements = timeline_.parameters[parameter].elements;
+    const auto made = [&](DType type) {
+      return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)), stream);
+    };
+    sent.push_back(made(types_.share));
+    if (casts) recorder_.release(std::exchange(sent.back(), made(types_.gathered)));
+  }
+  return sent;
+}
+
+/// Answers what the weights were copied from.
+StorageId ShardedUnits::take_apart(std::size_t unit) {
+  State& state = states_[unit];
+  if (state.output == kNoStorage) return kNoStorage;
+  CopyPieces pieces;
+  for (const std::uint32_t parameter : units_[unit].parameters) {
+    const std::int64_t share = gathered_share(parameter);
+    state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
+    pieces.add(share);
+  }
+  recorder_.release(
+      make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks_, multiprocessors_)));
+  return std::exchange(state.output, kNoStorage);
+}
+
+void ShardedUnits::give_back(std::size_t unit) {
+  for (const StorageId weight : std::exchange(states_[unit].weights, {})) recorder_.release(weight);
+}
+
+/// Partial sums are added up over the tensor-parallel ranks, and whole tables cut.
+void ShardedUnits::relay_gradients(std::size_t unit) {
+  for (const std::uint32_t use : units_[unit].uses) {
+    const ParameterUse& parameter = order_.parameters()[use];
+    if (!parameter.relaid || arrived_[use] == kNoStorage) continue;
+    const std::int64_t bytes =
+        checked_multiply(parameter.elements, size_of(sums_ ? types_.reduced : types_.gathered));
+    const StorageId relaid = make(unit, UnitTensor::relaid_gradient, bytes);
+    recorder_.release(std::exchange(arrived_[use], relaid));
+  }
+}
+
+/// The caller's last name for a gradient, the last parameter's, ends with the reduction.
+void ShardedUnits::reduce(std::size_t unit) {
+  relay_gradients(unit);
+  give_back(unit);
+  std::vector<StorageId> gradients;
+  for (const std::uint32_t use : units_[unit].uses) {
+    const StorageId gradient = std::exchange(arrived_[use], kNoStorage);
+    if (gradient != kNoStorage) gradients.push_back(gradient);
+  }
+  if (gradients.empty()) return;
+  std::swap(gradients.back(), gradients[last_gradient(unit, gradients)]);
+  StorageId& kept_input = part_of(unit).kept_input;
+  recorder_.release(std::exchange(kept_input, kNoStorage));
+  CopyPieces pieces;
+  for (const std::uint32_t parameter : trained(unit)) {
+    pieces.add(checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.reduced)));
+  }
+  const std::int64_t share = checked_multiply(trained_elements(unit), size_of(types_.reduced));
+  kept_input = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
+  recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()));
+  for (std::size_t i = 0; i + 1 < gradients.size(); ++i) recorder_.release(gradients[i]);
+  const StorageId added = take_shares(unit, share);
+  recorder_.release(gradients.back());
+  recorder_.release(added);
+}
+
+/// The first time the reduced shares become the gradients; later ones are added to them. Answers
+/// those that were added to another unit's, or sent to the host.
+StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
+  StorageId reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
+  if (types_.reduced != types_.share) {
+    const std::int64_t elements = trained_elements(unit);
+    const StorageId cast =
+        make(unit, UnitTensor::gradients, checked_multiply(elements, size_of(types_.share)),
+             Stream::reduce_scatter);
+    recorder_.release(std::exchange(reduced, cast));
+  }
+  if (units_[unit].adds_to_others || offloads_) return reduced;
+  StorageId& gradients = states_[unit].gradients;
+  if (gradients == kNoStorage) {
+    gradients = reduced;
+  } else {
+    recorder_.release(reduced);
+  }
+  return kNoStorage;
+}
+
+/// Which of the gradients is that of the parameter registered last: the largest that its padded
+/// size holds.
+std::size_t ShardedUnits::last_gradient(std::size_t unit,
+                                        const std::vector<StorageId>& gradients) const {
+  const std::uint32_t parameter = trained(unit).back();
+  const TensorPlace& last = timeline_.parameters[parameter];
+  const DType type = sums_ ? types_.reduced : gathered_type(parameter);
+  const std::int64_t most = last.elements * ranks_ * size_of(type);
+  std::size_t found = gradients.size() - 1;
+  std::int64_t largest = 0;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::int64_t bytes = timeline_.storages[gradients[i]].bytes;
+    if (bytes > most || bytes < largest) continue;
+    largest = bytes;
+    found = i;
+  }
+  return found;
+}
+
+}  // namespace memest

@@ -1,0 +1,239 @@
+#include "memory/sharding/unit_layout.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace memest {
+
+/// torchtitan 0.2.2 (apply_fsdp); accelerate 1.15 (fsdp2_prepare_model); fully_shard on every block
+/// and on the model.
+FsdpUnits layout_of(const Implementation& implementation) {
+  FsdpUnits units = row_of(implementation.framework).units;
+  units.ends_apart = units.ends_apart || row_of(implementation.loop).accelerate;
+  return units;
+}
+
+namespace {
+
+std::string module_of(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+/// Instances of a part of the model.
+struct PartSpan {
+  std::size_t part = 0;
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+};
+
+class UnitWriter {
+ public:
+  UnitWriter(const Job& job, const Inventory& inventory, const ForwardOrder& order,
+             const Timeline& timeline)
+      : inventory_(inventory),
+        order_(order),
+        timeline_(timeline),
+        layout_(layout_of(job.training->implementation)),
+        reshard_(job.parallelism.reshard()),
+        ranks_(job.parallelism.shard_ranks()),
+        adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute())) {}
+
+  std::vector<ShardedUnit> write() && {
+    const auto& stages = order_.stages();
+    for (std::size_t part = 0; part < stages.size(); ++part) {
+      const OpSite& begin = order_.sites()[stages[part].begin];
+      const OpSite& end = order_.sites()[stages[part].end - 1];
+      write({part, begin.instance, end.instance});
+    }
+    return std::move(units_);
+  }
+
+ private:
+  void write(const PartSpan& span) {
+    span_ = span;
+    const std::size_t first_unit = units_.size();
+    const bool has_head = is_end(span.last);
+    head_ = has_head && span.last > span.first ? span.last - 1 : span.last;
+    ShardedUnit input = unit_at(span.first);
+    ShardedUnit tail = unit_at(head_);
+    // accelerate keeps the tail, torchtitan does unless told otherwise.
+    tail.reshards = reshard_ == Reshard::always && !layout_.loss_in_model;
+    ShardedUnit root = unit_at(span.first);
+    root.is_root = true;
+    root.last = layout_.loss_in_model ? span.last : head_;
+    root.reshards = false;
+    root.parameters = parameters_of_ends(is_end(span.first), has_head);
+    if (layout_.ends_apart) take_ends(root, input, tail);
+    add(std::move(input));
+    for (std::uint32_t i = span.first; i <= span.last; ++i) {
+      if (is_end(i)) continue;
+      ShardedUnit layer = unit_at(i);
+      layer.parameters = parameters_of_layer(timeline_.places[i].layer);
+      layer.uses = uses_at(i);
+      add(std::move(layer));
+    }
+    add(std::move(tail));
+    give_root_the_rest(root);
+    units_.push_back(std::move(root));
+    for (std::size_t i = first_unit; i < units_.size(); ++i) {
+      ShardedUnit& unit = units_[i];
+      const bool at_input = unit.first == span.first && (unit.is_root || is_end(span.first));
+      unit.reduces_at_end = at_input || !gradient_comes_to(unit, span);
+      order_uses(unit);
+    }
+  }
+
+  /// FSDPParamGroup._register_post_backward_hook: nothing tells when the backward of the first
+  /// layer has run where its input wants no gradient. Under peft checkpoints ask for one.
+  [[nodiscard]] bool gradient_comes_to(const ShardedUnit& unit, const PartSpan& span) const {
+    const bool reads_input = unit.first == span.first + 1 && !unit.is_root;
+    if (!adapted_ || !reads_input || !is_end(span.first)) return true;
+    const std::vector<std::uint32_t> uses = uses_at(span.first);
+    return std::any_of(uses.begin(), uses.end(), [this](std::uint32_t use) {
+      return order_.parameters()[use].contributions > 0;
+    });
+  }
+
+  /// Outside the layers.
+  [[nodiscard]] bool is_end(std::uint32_t instance) const {
+    return timeline_.places[instance].layer == 0;
+  }
+
+  /// The model's first table is in the part that looks token ids up, the rest in that of the head.
+  [[nodiscard]] std::vector<std::uint32_t> parameters_of_ends(bool looks_up, bool has_head) const {
+    std::vector<std::uint32_t> list = parameters_of_layer(0);
+    std::erase_if(list, [&](std::uint32_t i) {
+      return row(i).role == ParameterRole::embedding ? !looks_up : !has_head;
+    });
+    return list;
+  }
+
+  [[nodiscard]] ShardedUnit unit_at(std::uint32_t instance) const {
+    ShardedUnit unit;
+    unit.first = unit.last = instance;
+    unit.part = span_.part;
+    unit.reshards = reshard_ != Reshard::never;
+    return unit;
+  }
+
+  void add(ShardedUnit unit) {
+    if (!unit.parameters.empty()) units_.push_back(std::move(unit));
+  }
+
+  [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const {
+    return inventory_.parameters[timeline_.parameters[parameter].row];
+  }
+
+  /// 0: outside the layers. As their modules register them.
+  [[nodiscard]] std::vector<std::uint32_t> parameters_of_layer(std::int64_t layer) const {
+    std::vector<std::uint32_t> list;
+    for (std::uint32_t i = 0; i < timeline_.parameters.size(); ++i) {
+      if (timeline_.parameters[i].layer == layer) list.push_back(i);
+    }
+    return list;
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> uses_at(std::uint32_t instance) const {
+    std::vector<std::uint32_t> list;
+    for (std::uint32_t i = 0; i < order_.parameters().size(); ++i) {
+      if (order_.parameters()[i].instance == instance) list.push_back(i);
+    }
+    return list;
+  }
+
+  /// The table that token ids are looked up in is the first that is registered, and the first that
+  /// the model reads. In the unit of the tail it stands behind the norm (accelerate 1.15,
+  /// fsdp2_prepare_model: tail_modules).
+  void take_ends(ShardedUnit& root, ShardedUnit& input, ShardedUnit& tail) const {
+    const auto is_table = [this](std::uint32_t i) {
+      return row(i).role == ParameterRole::embedding;
+    };
+    const auto table = std::find_if(root.parameters.begin(), root.parameters.end(), is_table);
+    std::optional<std::uint32_t> shared;
+    if (table != root.parameters.end()) {
+      const bool is_head = row(*table).output_head;
+      if (is_head && layout_.gathers_tied_twice) shared = *table;
+      const bool tied = is_head && !shared;
+      if (tied) shared = *table;
+      if (!tied) input.parameters.push_back(*table);
+      // torchtitan's module goes on over the tensor-parallel ranks.
+      input.ends_behind_look_up = layout_.loss_in_model;
+      (tied ? tail : input).uses.push_back(uses_at(span_.first).front());
+      if (tied) tail.first = span_.first;
+      root.parameters.erase(table);
+    }
+    take_tail(root, tail);
+    if (shared) tail.parameters.push_back(*shared);
+    input.adds_to_others = shared.has_value() && !input.parameters.empty();
+  }
+
+  void take_tail(ShardedUnit& root, ShardedUnit& tail) const {
+    std::string final_norm;
+    for (const std::uint32_t i : root.parameters) {
+      if (row(i).role == ParameterRole::norm) final_norm = module_of(row(i).name);
+    }
+    const auto is_tail = [&](std::uint32_t i) {
+      return row(i).role == ParameterRole::matmul || module_of(row(i).name) == final_norm;
+    };
+    std::copy_if(root.parameters.begin(), root.parameters.end(),
+                 std::back_inserter(tail.parameters), is_tail);
+    std::erase_if(root.parameters, is_tail);
+    if (!is_end(head_)) return;
+    for (const std::uint32_t use : uses_at(head_)) tail.uses.push_back(use);
+  }
+
+  /// As the parameters are registered; those of one shape as they are read.
+  void order_uses(ShardedUnit& unit) const {
+    std::vector<std::uint32_t> ordered;
+    for (const std::uint32_t parameter : unit.parameters) {
+      const std::int64_t share = timeline_.parameters[parameter].elements;
+      const std::int64_t row_elements = share / row(parameter).shape.front();
+      const auto is_share = [&](std::uint32_t use) {
+        const ParameterUse& read = order_.parameters()[use];
+        const std::int64_t rows = (read.rows + ranks_ - 1) / ranks_;
+        return rows * row_elements == share && read.rows * row_elements == read.elements;
+      };
+      const auto found = std::find_if(unit.uses.begin(), unit.uses.end(), is_share);
+      if (found == unit.uses.end()) continue;
+      ordered.push_back(*found);
+      unit.uses.erase(found);
+    }
+    ordered.insert(ordered.end(), unit.uses.begin(), unit.uses.end());
+    unit.uses = std::move(ordered);
+  }
+
+  void give_root_the_rest(ShardedUnit& root) const {
+    std::vector<bool> taken(order_.parameters().size());
+    for (const ShardedUnit& unit : units_) {
+      for (const std::uint32_t use : unit.uses) taken[use] = true;
+    }
+    for (std::uint32_t i = 0; i < taken.size(); ++i) {
+      const std::uint32_t instance = order_.parameters()[i].instance;
+      const bool own = instance >= span_.first && instance <= span_.last;
+      if (own && !taken[i]) root.uses.push_back(i);
+    }
+  }
+
+  const Inventory& inventory_;
+  const ForwardOrder& order_;
+  const Timeline& timeline_;
+  FsdpUnits layout_;
+  Reshard reshard_;
+  std::int64_t ranks_;
+  bool adapted_;  // and no input of a layer is made a leaf
+  PartSpan span_;
+  std::uint32_t head_ = 0;
+  std::vector<ShardedUnit> units_;
+};
+
+}  // namespace
+
+std::vector<ShardedUnit> sharded_units(const Job& job, const Inventory& inventory,
+                                       const ForwardOrder& order, const Timeline& timeline) {
+  return UnitWriter(job, inventory, order, timeline).write();
+}
+
+}  // namespace memest

@@ -1,0 +1,40 @@
+// How programs cut a model into the units of fully_shard.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/memory/timeline.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/job.hpp"
+#include "memory/engine/forward_order.hpp"
+
+namespace memest {
+
+/// As the framework cuts its model, or accelerate for its loop.
+FsdpUnits layout_of(const Implementation& implementation);
+
+/// What is gathered at once.
+struct ShardedUnit {
+  std::vector<std::uint32_t> parameters;  ///< Timeline::parameters, as their modules register them
+  std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
+  std::uint32_t first = 0;                ///< instances [first, last] run it
+  std::uint32_t last = 0;
+  std::size_t part = 0;              ///< of the model: ForwardOrder::stages()
+  bool ends_behind_look_up = false;  ///< of a table, which is all that it has
+  bool is_root = false;              ///< the last of its part, around all others
+  bool reshards = true;              ///< gives the gathered weights back after the forward
+  /// What it reduces is added to the shares of a unit that has reduced before: both have one tied
+  /// parameter.
+  bool adds_to_others = false;
+  /// It reads token ids, through which no gradient comes: nothing tells when its backward has run
+  /// but the end of all.
+  bool reduces_at_end = false;
+};
+
+/// The units of `job` in the order in which they end in the forward; the last of each part of the
+/// model is its root, which may own nothing.
+std::vector<ShardedUnit> sharded_units(const Job& job, const Inventory& inventory,
+                                       const ForwardOrder& order, const Timeline& timeline);
+
+}  // namespace memest

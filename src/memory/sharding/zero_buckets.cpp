@@ -1,0 +1,216 @@
+#include "memory/sharding/zero_buckets.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memest/units/int128.hpp"
+#include "memory/engine/loop_habits.hpp"
+#include "memory/optimizer/optimizer_run.hpp"
+
+namespace memest {
+namespace {
+
+/// Gradient norms are taken in fp64 (deepspeed/runtime/zero/utils.py, get_norm_dtype).
+constexpr DType kNormType = DType::fp64;
+
+std::vector<std::int64_t> trained_elements(const Inventory& inventory, const Timeline& timeline) {
+  std::vector<std::int64_t> elements;
+  for (const TensorPlace& place : timeline.parameters) {
+    if (inventory.parameters[place.row].trainable) elements.push_back(place.elements);
+  }
+  return elements;
+}
+
+}  // namespace
+
+ZeroBuckets::ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder)
+    : recorder_(recorder),
+      settings_(model.job.parallelism.deepspeed),
+      shards_gradients_(model.job.parallelism.zero == ZeroStage::optimizer_gradients),
+      offloads_(model.job.parallelism.offload.optimizer),
+      rank_(model.data_rank),
+      micro_steps_(std::min(model.job.training->gradient_accumulation, kMostMicroSteps)),
+      weights_(model.job.training->recipe.weights),
+      gradients_(model.job.training->recipe.gradients),
+      places_(std::move(places)),
+      partitions_(trained_elements(model.inventory, recorder.timeline()),
+                  model.job.parallelism.data) {
+  std::size_t trained = 0;
+  for (const TensorPlace& place : recorder.timeline().parameters) {
+    trained_index_.push_back(trained);
+    if (model.inventory.parameters[place.row].trainable) ++trained;
+  }
+  whole_.assign(trained, kNoStorage);
+}
+
+StorageId ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements elements, Stream stream) {
+  Label label;
+  label.holding = holding;
+  label.tensor = static_cast<std::uint16_t>(tensor);
+  return recorder_.allocate(checked_multiply(elements.count, size_of(elements.type)), label,
+                            stream);
+}
+
+/// What a reduction makes beside the backward comes from its own stream's pool.
+Stream ZeroBuckets::reduction_stream() const {
+  return settings_.overlap_comm ? Stream::reduce_scatter : Stream::compute;
+}
+
+void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& optimizer) {
+  make(LoopTensor::parameter_buffer, Holding::weights, {partitions_.elements(), weights_});
+  for (const StorageId weight : weights) recorder_.release(weight);
+  // The optimizer's own copy is made from a clone, and a first gradient of zeros comes and goes.
+  const StorageId clone =
+      make(LoopTensor::parameter_shard, Holding::temporaries, {partitions_.partition(), weights_});
+  optimizer.construct();
+  recorder_.release(clone);
+  if (offloads_) {
+    make(LoopTensor::transfer_buffer, Holding::collective_buffers,
+         {partitions_.largest(), weights_});
+    return;
+  }
+  recorder_.release(make(LoopTensor::gradient_in_master_type, Holding::temporaries,
+                         {partitions_.partition(), DType::fp32}));
+}
+
+bool ZeroBuckets::reduces_now() const {
+  return shards_gradients_ || (settings_.overlap_comm && micro_step_ == micro_steps_);
+}
+
+/// Gradients that are summed in a wider type than they come in have a tensor for the partition.
+bool ZeroBuckets::widens_partition() const { return size_of(gradients_) > size_of(weights_); }
+
+void ZeroBuckets::open_buckets() {
+  if (!buckets_.empty() || !settings_.contiguous_gradients) return;
+  for (int i = 0; i < (settings_.overlap_comm ? 2 : 1); ++i) {
+    buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::collective_buffers,
+                            {settings_.reduce_bucket_size, weights_}));
+  }
+}
+
+bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
+  const std::size_t parameter = trained_index_[places_[use]];
+  open_buckets();
+  if (!shards_gradients_) {
+    StorageId& sum = whole_[parameter];
+    if (sum == kNoStorage) {
+      sum = gradient;
+    } else {
+      recorder_.release(gradient);
+    }
+    gradient = sum;
+  }
+  if (!reduces_now()) return true;
+  whole_[parameter] = kNoStorage;
+  add(parameter, gradient);
+  return true;
+}
+
+void ZeroBuckets::add(std::size_t parameter, StorageId gradient) {
+  const std::int64_t elements = partitions_.elements_of(parameter);
+  if (filled_elements_ + elements > settings_.reduce_bucket_size) reduce();
+  const bool copied = settings_.contiguous_gradients && elements <= settings_.reduce_bucket_size;
+  if (copied) recorder_.release(std::exchange(gradient, kNoStorage));
+  if (!copied && offloads_) {
+    const StorageId clone =
+        make(LoopTensor::gradient_bucket, Holding::gradients, {elements, weights_});
+    recorder_.release(std::exchange(gradient, clone));
+  }
+  filled_.push_back({parameter, gradient});
+  filled_elements_ = checked_add(filled_elements_, elements);
+}
+
+/// What lies side by side and is one rank's is reduced as it lies.
+bool ZeroBuckets::is_of_several_ranks() const {
+  const std::int64_t rank = partitions_.first_rank(filled_.front().parameter);
+  return std::any_of(filled_.begin(), filled_.end(), [&](const Filled& one) {
+    return partitions_.first_rank(one.parameter) != rank ||
+           partitions_.last_rank(one.parameter) != rank;
+  });
+}
+
+void ZeroBuckets::reduce() {
+  if (filled_.empty()) return;
+  const bool listed = !settings_.contiguous_gradients && filled_.size() > 1;
+  if (listed || is_of_several_ranks()) {
+    recorder_.release(make(LoopTensor::gradient_bucket, Holding::temporaries,
+                           {filled_elements_, weights_}, reduction_stream()));
+  }
+  for (const Filled& one : filled_) keep_own(one);
+  filled_.clear();
+  filled_elements_ = 0;
+}
+
+/// To the host; earlier micro-steps' are summed there, in the buffer for transfers.
+void ZeroBuckets::send_own(const Filled& filled) {
+  if (micro_step_ == micro_steps_) {
+    const std::int64_t elements = partitions_.piece(filled.parameter, rank_);
+    recorder_.release(
+        make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}));
+    recorder_.release(
+        make(LoopTensor::gradient_in_master_type, Holding::temporaries, {elements, DType::fp32}));
+  }
+  recorder_.release(filled.gradient);
+}
+
+/// Stage 1 leaves what is not its own where it is until the backward has ended.
+void ZeroBuckets::keep_own(const Filled& filled) {
+  const bool own = partitions_.reaches(filled.parameter, rank_);
+  if (!own) {
+    if (shards_gradients_) return recorder_.release(filled.gradient);
+    waiting_.push_back(filled.gradient);
+    return;
+  }
+  if (offloads_) return send_own(filled);
+  if (!settings_.contiguous_gradients && !widens_partition()) {
+    arrived_.push_back(filled.gradient);
+    return;
+  }
+  std::vector<StorageId>& partition = widens_partition() ? collected_ : arrived_;
+  if (partition.empty()) {
+    const std::int64_t kept =
+        widens_partition() ? partitions_.partition() : partitions_.reaching(rank_);
+    partition.push_back(make(LoopTensor::gradient_buffer, Holding::gradients, {kept, gradients_},
+                             reduction_stream()));
+  }
+  recorder_.release(filled.gradient);
+}
+
+void ZeroBuckets::end_backward() {
+  const bool last = micro_step_ == micro_steps_;
+  micro_step_ = last ? 1 : micro_step_ + 1;
+  if (!shards_gradients_ && !last) return;
+  for (std::size_t i = 0; i < whole_.size(); ++i) {
+    if (whole_[i] != kNoStorage) add(i, std::exchange(whole_[i], kNoStorage));
+  }
+  reduce();
+  if (collected_.empty()) std::swap(collected_, arrived_);
+  release(arrived_);
+  release(buckets_);
+  release(waiting_);
+}
+
+void ZeroBuckets::release(std::vector<StorageId>& storages) {
+  for (const StorageId storage : std::exchange(storages, {})) recorder_.release(storage);
+}
+
+void ZeroBuckets::drop_gradients() { release(collected_); }
+
+/// Gradients in the optimizer's type stay until it has stepped.
+void ZeroBuckets::hand_over(OptimizerRun& optimizer) {
+  if (offloads_) return;
+  const std::vector<std::int64_t> pieces = partitions_.pieces(rank_);
+  for (const std::int64_t elements : pieces) {
+    recorder_.release(
+        make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}));
+  }
+  if (widens_partition()) return;
+  const std::int64_t copied = pieces.size() > 1 ? partitions_.partition() : 0;
+  const StorageId flat =
+      make(LoopTensor::gradient_buffer, Holding::temporaries, {copied, weights_});
+  optimizer.widen_gradients();
+  recorder_.release(flat);
+  release(collected_);
+}
+
+}  // namespace memest

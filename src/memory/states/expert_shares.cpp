@@ -1,0 +1,43 @@
+#include "memory/states/expert_shares.hpp"
+
+#include "memest/units/int128.hpp"
+#include "memory/states/model_states.hpp"
+
+namespace memest {
+namespace {
+
+/// How many times as few replicas an expert has as all else.
+Expr fewer_replicas(const Parallelism& parallelism) {
+  const Expr ranks = Symbol::expert;
+  return parallelism.whole_experts() ? ranks / Expr(Symbol::tensor) : ranks;
+}
+
+}  // namespace
+
+Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
+  const Expr evenly = share(job, ZeroStage::optimizer, all);
+  if (job.parallelism.expert == 1 || evenly == all) return evenly;
+  const Expr more = (fewer_replicas(job.parallelism) - 1) * Expr(Symbol::expert_parameters);
+  return evenly + share(job, ZeroStage::optimizer, bytes * more);
+}
+
+Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all) {
+  std::int64_t more = 0;  // of experts than of the rest, on a rank
+  const bool divided = share(job, ZeroStage::optimizer, all) != all;
+  const Parallelism& parallelism = job.parallelism;
+  const std::int64_t times = divided ? parallelism.expert : 1;
+  const std::int64_t others = divided && parallelism.whole_experts() ? parallelism.tensor : 1;
+  bool has_experts = false;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
+    more = checked_add(more, tensor.expert_parallel ? elements * times : -elements * others);
+    has_experts = has_experts || tensor.expert_parallel;
+  }
+  if (!has_experts) return optimizer_share(job, bytes, all);
+  const Expr experts = bytes * Expr(Symbol::expert_parameters);
+  if (more < 0) return share(job, ZeroStage::optimizer, all - experts);
+  return share(job, ZeroStage::optimizer,
+               divided ? fewer_replicas(parallelism) * experts : experts);
+}
+
+}  // namespace memest

@@ -1,0 +1,393 @@
+#include "memory/states/model_states.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "memest/units/int128.hpp"
+#include "memory/states/expert_shares.hpp"
+#include "memory/states/flat_partitions.hpp"
+
+namespace memest {
+namespace {
+
+// bitsandbytes: tensors under 4096 elements keep fp32 states; others one fp32 scale a block of 256.
+constexpr std::int64_t kSmallest8bitTensor = 4096;
+constexpr std::int64_t kBlock8bit = 256;
+constexpr std::int64_t kScaleBytes = 4;
+
+// torch.nn.utils.clip_grad_norm_: the foreach norm keeps one fp32 partial sum a chunk of 65,536
+// elements, for every tensor as many as the largest needs.
+constexpr std::int64_t kNormChunk = 65536;
+constexpr std::int64_t kNormBytes = 4;
+
+constexpr std::int64_t round_up_quotient(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+bool takes_part(const OptimizerState& state, const ParameterTensor& tensor) {
+  const bool matrix = tensor.shape.size() >= 2;
+  return tensor.trainable && !(state.matrices_only && !matrix) && !(state.vectors_only && matrix);
+}
+
+/// [rows, all other dimensions], as the factored optimizers see a tensor.
+std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
+  return {tensor.shape.front(), elements_of(tensor) / tensor.shape.front()};
+}
+
+std::int64_t square_elements(std::int64_t size, std::int64_t largest) {
+  return largest > 0 && size > largest ? 0 : checked_multiply(size, size);
+}
+
+/// The tensors that `state` is for one parameter; `bytes` is the size of an element where the state
+/// has one.
+std::vector<std::int64_t> tensors_of(const OptimizerState& state, const ParameterTensor& tensor,
+                                     std::int64_t bytes) {
+  const std::int64_t elements = elements_of(tensor);
+  const bool matrix = tensor.shape.size() >= 2;
+  const auto whole = [&] { return std::vector<std::int64_t>{checked_multiply(elements, bytes)}; };
+  switch (state.shape) {
+    case StateShape::like_parameter:
+      return whole();
+    case StateShape::rows_and_columns: {
+      if (!matrix) return whole();
+      const auto [rows, columns] = matrix_of(tensor);
+      return {checked_multiply(rows, bytes), checked_multiply(columns, bytes)};
+    }
+    case StateShape::blockwise_8bit:
+      if (elements < kSmallest8bitTensor) return {checked_multiply(elements, size_of(DType::fp32))};
+      return {elements, kScaleBytes * round_up_quotient(elements, kBlock8bit)};
+    case StateShape::square_factors: {
+      if (!matrix) return whole();
+      const auto [rows, columns] = matrix_of(tensor);
+      return {checked_multiply(square_elements(rows, state.largest_factor), bytes),
+              checked_multiply(square_elements(columns, state.largest_factor), bytes)};
+    }
+    case StateShape::scalar:
+      return {size_of(DType::fp32)};
+  }
+  unreachable("every state shape has a size");
+}
+
+std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
+                         std::int64_t bytes) {
+  std::int64_t total = 0;
+  for (const std::int64_t one : tensors_of(state, tensor, bytes)) total = checked_add(total, one);
+  return total;
+}
+
+std::string rule_of(const OptimizerState& state, DType type) {
+  const std::string of = state.matrices_only  ? "over the matrices"
+                         : state.vectors_only ? "over the other tensors"
+                                              : "over all tensors";
+  switch (state.shape) {
+    case StateShape::like_parameter:
+      return std::string(name_of(type)) + " elements " + of;
+    case StateShape::rows_and_columns:
+      return std::string(name_of(type)) + " rows + columns of a matrix, elements of a vector";
+    case StateShape::blockwise_8bit:
+      return "1 B an element + 4 B a block of 256; fp32 in tensors under 4096 elements";
+    case StateShape::square_factors:
+      return std::string(name_of(type)) + " rows² + columns² of a matrix, elements of a vector";
+    case StateShape::scalar:
+      return "one fp32 a tensor";
+  }
+  unreachable("every state shape has a rule");
+}
+
+bool is_linear(const OptimizerState& state) {
+  return state.shape == StateShape::like_parameter && !state.matrices_only && !state.vectors_only;
+}
+
+DType type_of(const OptimizerState& state, const Recipe& recipe) {
+  return state.dtype.value_or(recipe.states);
+}
+
+DType type_of(const OptimizerState& state, const ParameterTensor& tensor, const Recipe& recipe) {
+  return state.dtype.value_or(tensor.whole_module ? recipe.weights : recipe.states);
+}
+
+/// Elements of the modules that are trained in full beside adapters.
+std::int64_t whole_elements(const Inventory& inventory) {
+  std::int64_t result = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.whole_module) continue;
+    result = checked_add(result, checked_multiply(elements_of(tensor), tensor.count));
+  }
+  return result;
+}
+
+/// Bytes of something like all that is trained: `type` but for whole modules, which keep theirs.
+Expr trained_bytes(DType type, const Recipe& recipe, const Inventory& inventory) {
+  Expr bytes = size_of(type) * trained_parameters(inventory);
+  const std::int64_t whole = whole_elements(inventory);
+  if (whole > 0) bytes += Expr((size_of(recipe.weights) - size_of(type)) * whole);
+  return bytes;
+}
+
+/// A state that is counted tensor by tensor.
+LedgerTerm counted_state(const Job& job, const Inventory& inventory, const OptimizerState& state) {
+  const DType type = type_of(state, job.training->recipe);
+  std::int64_t bytes = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!takes_part(state, tensor)) continue;
+    const std::int64_t size = size_of(type_of(state, tensor, job.training->recipe));
+    bytes = checked_add(bytes, checked_multiply(tensor.count, state_bytes(state, tensor, size)));
+  }
+  return {"optimizer states: " + state.name, TermGroup::optimizer,
+          share(job, ZeroStage::optimizer, bytes), job.training->optimizer.source,
+          rule_of(state, type)};
+}
+
+/// The states of the optimizer and of its implementation that are on the device.
+std::vector<OptimizerState> device_states(const TrainingSpec& training) {
+  std::vector<OptimizerState> result;
+  const auto keep = [&result](const std::vector<OptimizerState>& states) {
+    for (const OptimizerState& state : states) {
+      if (!state.on_host) result.push_back(state);
+    }
+  };
+  keep(training.optimizer.states);
+  keep(implementation_of(training).extra_states);
+  return result;
+}
+
+/// max over i of 2·s_i + s_(i−1), in elements: a loop's temporaries hold the previous parameter's
+/// quotient while it makes the next root and quotient. Tensors of equal count repeat as one layer.
+std::int64_t running_pair_elements(const Inventory& inventory) {
+  const auto& tensors = inventory.parameters;
+  std::int64_t most = 0;
+  std::size_t layer_begin = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i > 0 && tensors[i].count != tensors[i - 1].count) layer_begin = i;
+    const std::int64_t previous = i > 0 ? elements_of(tensors[i - 1]) : 0;
+    const bool layer_ends = i + 1 == tensors.size() || tensors[i + 1].count != tensors[i].count;
+    most = std::max(
+        most, checked_add(checked_multiply(elements_of(tensors[i]), std::int64_t{2}), previous));
+    if (layer_ends && tensors[i].count > 1) {
+      const std::int64_t first = elements_of(tensors[layer_begin]);
+      most = std::max(
+          most, checked_add(checked_multiply(first, std::int64_t{2}), elements_of(tensors[i])));
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::int64_t elements_of(const ParameterTensor& tensor) {
+  std::int64_t result = 1;
+  for (const std::int64_t size : tensor.shape) result = checked_multiply(result, size);
+  return result;
+}
+
+std::int64_t elements_of(const Inventory& inventory) {
+  std::int64_t result = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    result = checked_add(result, checked_multiply(elements_of(tensor), tensor.count));
+  }
+  return result;
+}
+
+const ImplementationTransient& implementation_of(const TrainingSpec& training) {
+  const auto& all = training.optimizer.implementations;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const ImplementationTransient& one) {
+    return one.implementation == training.optimizer_implementation;
+  });
+  expect(found != all.end(), "a job's optimizer has the implementation that the job names");
+  return *found;
+}
+
+std::vector<std::int64_t> state_tensors(const OptimizerState& state, const ParameterTensor& tensor,
+                                        const Recipe& recipe) {
+  if (!takes_part(state, tensor)) return {};
+  return tensors_of(state, tensor, size_of(type_of(state, tensor, recipe)));
+}
+
+std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
+  return checked_multiply(checked_multiply(kNormBytes, round_up_quotient(largest, kNormChunk)),
+                          tensors);
+}
+
+ZeroStage zero_stage_of(const Job& job) {
+  return zero_stage_of(job.forward()->recipe, job.parallelism);
+}
+
+Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
+  const bool divided = zero_stage_of(job) >= stage && job.parallelism.shard_ranks() > 1;
+  return divided ? unit_share(job, elements) : elements;
+}
+
+Expr unit_share(const Job& job, const Expr& elements) {
+  const Parallelism& parallelism = job.parallelism;
+  const std::int64_t replicas = parallelism.fsdp ? parallelism.fsdp->replicate : 1;
+  const Expr whole = replicas == 1 ? elements : elements * Expr(replicas);
+  const Expr share = parallelism.data == 1 ? whole : whole / Expr(Symbol::data);
+  return parallelism.context == 1 ? share : share / Expr(Symbol::context);
+}
+
+Expr trained_parameters(const Inventory& inventory) {
+  const bool all = std::all_of(inventory.parameters.begin(), inventory.parameters.end(),
+                               [](const ParameterTensor& tensor) { return tensor.trainable; });
+  return all ? Symbol::parameters : Symbol::trainable;
+}
+
+DType stepped_type(const Recipe& recipe) {
+  return recipe.master.value_or(recipe.trained.value_or(recipe.weights));
+}
+
+DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor) {
+  return tensor.whole_module ? recipe.weights : stepped_type(recipe);
+}
+
+std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory) {
+  const Recipe& recipe = job.forward()->recipe;
+  if (job.parallelism.offload.parameters) return {};
+  Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
+  if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
+  std::vector<LedgerTerm> terms{
+      {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
+       share(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
+  if (recipe.trained) {
+    terms.push_back({std::string("adapters (") + std::string(name_of(*recipe.trained)) + ")",
+                     TermGroup::weights, trained_bytes(*recipe.trained, recipe, inventory),
+                     "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32", ""});
+  }
+  if (recipe.fp8_weight_copies > 0) {
+    terms.push_back({"fp8 copies of the matmul weights", TermGroup::weights,
+                     Expr(recipe.fp8_weight_copies) * Expr(Symbol::matmul_parameters),
+                     recipe.source, ""});
+  }
+  return terms;
+}
+
+bool gradients_on_host(const Job& job) {
+  return job.parallelism.offload.optimizer && zero_stage_of(job) >= ZeroStage::optimizer_gradients;
+}
+
+LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
+  const Recipe& recipe = job.training->recipe;
+  return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
+          TermGroup::gradients,
+          share(job, ZeroStage::optimizer_gradients,
+                trained_bytes(recipe.gradients, recipe, inventory)),
+          recipe.source, ""};
+}
+
+std::vector<LedgerTerm> master_terms(const Job& job, const Inventory& inventory) {
+  const Recipe& recipe = job.training->recipe;
+  if (!recipe.master || job.parallelism.offload.optimizer) return {};
+  return {{std::string("master weights (") + std::string(name_of(*recipe.master)) + ")",
+           TermGroup::optimizer,
+           optimizer_share(job, size_of(*recipe.master),
+                           size_of(*recipe.master) * trained_parameters(inventory)),
+           recipe.source, ""}};
+}
+
+bool makes_states_in_step(const TrainingSpec& training) {
+  return training.steps == 1 && !training.optimizer.states_in_constructor;
+}
+
+std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) {
+  if (job.parallelism.offload.optimizer) return {};
+  const TrainingSpec& training = *job.training;
+  std::vector<LedgerTerm> terms;
+  std::string names;
+  Expr bytes;  // of all states that are like the parameter
+  std::int64_t each = 0;
+  for (const OptimizerState& state : device_states(training)) {
+    if (!is_linear(state)) {
+      terms.push_back(counted_state(job, inventory, state));
+      continue;
+    }
+    bytes += state.dtype ? size_of(*state.dtype) * trained_parameters(inventory)
+                         : trained_bytes(training.recipe.states, training.recipe, inventory);
+    each += size_of(type_of(state, training.recipe));
+    names += (names.empty() ? "" : ", ") + state.name;
+  }
+  if (!names.empty()) {
+    terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
+                     optimizer_share(job, each, bytes), training.optimizer.source, ""});
+  }
+  return terms;
+}
+
+bool gradients_persist(const Job& job) {
+  const TrainingSpec& training = *job.training;
+  const bool in_buckets =
+      shards_by<ReplicasOfDdp>(job) && job.parallelism.ddp.gradient_as_bucket_view;
+  return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
+         row_of(training.implementation.framework).gradient_buffer || in_buckets ||
+         sums_whole_gradients(job) ||
+         (shards_by<DeepSpeedZero>(job) &&
+          job.parallelism.zero == ZeroStage::optimizer_gradients_weights);
+}
+
+std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {
+  const Bytes bytes = buffer_bytes(inventory);
+  if (bytes == Bytes()) return {};
+  return {{"buffers", TermGroup::buffers, Expr(bytes.value()), "tables and statistics of the model",
+           ""}};
+}
+
+std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
+  const TrainingSpec& training = *job.training;
+  const Recipe& recipe = training.recipe;
+  std::vector<LedgerTerm> terms;
+  const auto add = [&](std::string name, TermGroup group, const Expr& bytes, std::string source) {
+    terms.push_back(
+        {std::move(name), group, share(job, ZeroStage::optimizer, bytes), std::move(source), ""});
+  };
+  const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
+  if (recipe.step_gradients || widened) {
+    const DType type = recipe.step_gradients.value_or(stepped_type(recipe));
+    terms.push_back(
+        {std::string(name_of(type)) + " copies of the gradients", TermGroup::optimizer,
+         optimizer_share(job, size_of(type), size_of(type) * trained_parameters(inventory)),
+         "the optimizer steps " + std::string(name_of(type)) +
+             " weights with gradients of that type (" + recipe.source + ")",
+         ""});
+  }
+  const std::string name(name_of(training.optimizer_implementation));
+  const StepTransient& transient = implementation_of(training).transient;
+  const DType type = transient.dtype.value_or(stepped_type(recipe));
+  const std::int64_t bytes = size_of(type);
+  if (transient.whole_copies > 0) {
+    terms.push_back({"temporaries of the " + name + " step", TermGroup::optimizer,
+                     larger_share(job, inventory, transient.whole_copies * bytes,
+                                  transient.whole_copies * trained_bytes(type, recipe, inventory)),
+                     training.optimizer.source, ""});
+  }
+  if (transient.largest_copies > 0) {
+    add("temporaries of the largest parameter's step", TermGroup::optimizer,
+        transient.largest_copies * bytes * Expr(Symbol::largest_parameter),
+        training.optimizer.source);
+  }
+  if (transient.running_pair) {
+    add("temporaries of the for-loop step", TermGroup::optimizer,
+        checked_multiply(bytes, running_pair_elements(inventory)), training.optimizer.source);
+    terms.back().rule = "max over parameters i of 2·s_i + s_(i−1), in bytes";
+  }
+  return terms;
+}
+
+LedgerTerm clip_term(const Inventory& inventory) {
+  std::int64_t largest = 0;
+  std::int64_t tensors = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.trainable) continue;
+    largest = std::max(largest, elements_of(tensor));
+    tensors = checked_add(tensors, tensor.count);
+  }
+  return {"partial sums of the gradient norm", TermGroup::gradients,
+          Expr(partial_norm_bytes(tensors, largest)),
+          "PyTorch 2.11, clip_grad_norm_: the foreach norm keeps n · ⌈Φ1/65536⌉ fp32 partial sums",
+          "4 B · n · ⌈Φ1/65536⌉"};
+}
+
+}  // namespace memest

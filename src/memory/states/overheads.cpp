@@ -1,0 +1,108 @@
+#include "memory/states/overheads.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/dtype.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "memory/states/model_states.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::int64_t kCublasWorkspaces = 2;
+constexpr std::int64_t kCublasWorkspaceHopper = 32 * kMiB;
+constexpr std::int64_t kCublasWorkspace = 8519680;
+constexpr std::int64_t kTransformerEngineWorkspaceHopper = 32 * kMiB + 1024;
+constexpr std::int64_t kTransformerEngineWorkspace = 4 * kMiB;
+
+// NCCL outside the allocator: measured on A100s (NVIDIA/nccl#964) 544 MiB for two ranks and 688 MiB
+// for more; from 250 MiB with few channels up to 1.6 GiB (NVIDIA/nccl#864).
+constexpr std::int64_t kNcclTwoRanks = 544 * kMiB;
+constexpr std::int64_t kNcclMoreRanks = 688 * kMiB;
+constexpr std::int64_t kNcclLow = 250 * kMiB;
+constexpr std::int64_t kNcclHigh = 1638 * kMiB;
+
+bool uses(const Graph& graph, Workspace workspace) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [=](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(),
+                       [=](const Op& op) { return op.workspace == workspace; });
+  });
+}
+
+}  // namespace
+
+std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
+  return gpu.compute_capability == "9.0" ? kCublasWorkspaceHopper : kCublasWorkspace;
+}
+
+std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
+  constexpr int kHopper = 9;
+  const std::string& capability = gpu.compute_capability;
+  int major = 0;
+  std::from_chars(std::to_address(capability.begin()), std::to_address(capability.end()), major);
+  return major >= kHopper ? kTransformerEngineWorkspaceHopper : kTransformerEngineWorkspace;
+}
+
+std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
+  if (row_of(job.forward()->implementation.framework).is_formula) return {};
+  const std::int64_t threads = job.training ? kCublasWorkspaces : 1;
+  std::vector<LedgerTerm> terms{
+      {"cuBLAS workspaces", TermGroup::overhead,
+       Expr(threads * cublas_workspace_bytes(job.hardware.gpu)),
+       "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
+       "capability 9.0, 8,519,680 B elsewhere",
+       ""}};
+  if (uses(graph, Workspace::cublas_lt)) {
+    terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(kCublasLtWorkspace),
+                     "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias", ""});
+  }
+  if (uses(graph, Workspace::transformer_engine)) {
+    terms.push_back({"workspace of Transformer Engine's products", TermGroup::overhead,
+                     Expr(transformer_engine_workspace_bytes(job.hardware.gpu)),
+                     "Transformer Engine 2.11, cpp_extensions/gemm.py: 32 MiB and 1 KiB from "
+                     "compute capability 9.0 on, 4 MiB before",
+                     ""});
+  }
+  return terms;
+}
+
+std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
+  if (!shards_by<ReplicasOfDdp>(job) || job.parallelism.ddp.gradient_as_bucket_view) return {};
+  return {{"gradient buckets of DDP", TermGroup::gradients,
+           size_of(job.training->recipe.gradients) * Expr(Symbol::parameters),
+           "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "
+           "gradients, unless gradient_as_bucket_view",
+           ""}};
+}
+
+OutsideTerms outside_terms(const Job& job) {
+  OutsideTerms outside;
+  const GpuSpec& gpu = job.hardware.gpu;
+  if (gpu.context) {
+    outside.terms.push_back({"CUDA context", TermGroup::overhead, Expr(gpu.context->value.value()),
+                             gpu.context->source, ""});
+    const BytesRange range =
+        gpu.context_range.value_or(BytesRange{gpu.context->value, gpu.context->value});
+    outside.low += range.low;
+    outside.high += range.high;
+  }
+  if (job.parallelism.shard_ranks() > 1) {
+    const bool two = job.parallelism.shard_ranks() == 2;
+    outside.terms.push_back(
+        {"NCCL buffers", TermGroup::overhead, Expr(two ? kNcclTwoRanks : kNcclMoreRanks),
+         "measured by others on A100s (NVIDIA/nccl#964); between 250 MiB and 1.6 GiB elsewhere "
+         "(NVIDIA/nccl#864)",
+         ""});
+    outside.low += Bytes(kNcclLow);
+    outside.high += Bytes(kNcclHigh);
+  }
+  return outside;
+}
+
+}  // namespace memest

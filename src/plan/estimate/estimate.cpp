@@ -1,0 +1,186 @@
+#include "memest/plan/estimate.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "memest/diag/expect.hpp"
+#include "memest/graph/lower.hpp"
+#include "memest/memory/data_ranks.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/time/work.hpp"
+#include "plan/estimate/replayed_steps.hpp"
+#include "plan/estimate/stage_run.hpp"
+#include "plan/estimate/whole_model.hpp"
+
+namespace memest {
+namespace {
+
+/// Everything unavailable for one reason.
+JobEstimate without_step(const Job& job, const Unavailable& reason) {
+  return {.parameters = count_parameters(job.model),
+          .memory = reason,
+          .other_ranks = {},
+          .flops = reason,
+          .time = reason,
+          .cost = reason,
+          .assumptions = {}};
+}
+
+/// Every rank of a pipeline has its own stages and its own micro-steps in flight.
+RankClass ranks_of(const Job& job, std::int64_t rank) {
+  const std::int64_t stages = job.parallelism.pipeline;
+  RankClass ranks{"", rank, job.hardware.count / stages, {}};
+  if (stages == 1) return ranks;
+  const std::string number = std::to_string(rank + 1) + " of " + std::to_string(stages);
+  if (is_v_shaped(job.parallelism.schedule)) {
+    ranks.name = rank == 0 ? "first and last stage" : "rank " + number;
+    return ranks;
+  }
+  ranks.name = rank == 0 ? "first stage" : rank + 1 == stages ? "last stage" : "stage " + number;
+  return ranks;
+}
+
+/// Which data rank is asked for; absent: the worst.
+using AskedRank = std::optional<std::int64_t>;
+
+/// The steps of the data rank that is asked for, and which of how many it is.
+void replay_rank(const Graph& graph, const Job& job, AskedRank asked, MemoryAnswer& answer) {
+  RankClass& ranks = answer.ranks;
+  const std::int64_t count = data_ranks_of(job);
+  if (asked) {
+    ranks.data = {std::min(*asked, count - 1), 1, count};
+  } else if (count > 1) {
+    ranks.data = {0, 1, count};
+    std::optional<StageRun> run = run_stage(graph, job, ranks.rank, StageRunEnd::worst_known);
+    if (run) ranks.data = run->ranks;
+    if (run && run->worst_steps) {
+      auto& [timeline, replay] = *run->worst_steps;
+      answer.replay = replayed_steps_of({graph, std::move(timeline), std::move(replay)}, job);
+      return;
+    }
+  }
+  answer.replay = replay_job(graph, job, {ranks.rank, ranks.data.worst});
+}
+
+MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank, AskedRank asked) {
+  MemoryAnswer answer;
+  answer.ranks = ranks_of(job, rank);
+  answer.ledger = write_ledger(graph, job, rank);
+  answer.capacity = capacity_of(job.hardware);
+  replay_rank(graph, job, asked, answer);
+  if (answer.replayed() != nullptr && beyond_the_formulas(job)) {
+    answer.ledger = replayed_ledger(answer.ledger, answer.replayed()->unpressed());
+    answer.has_formulas = false;
+  }
+  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
+  answer.verdict = judge(answer.estimate, answer.capacity);
+  if (const ReplayedSteps* steps = answer.replayed()) {
+    answer.verdict = judge(*steps, job);
+    answer.replay_margin = margin_of(job.margins().replay, job.recompute());
+  }
+  answer.published = job.source_margins;
+  answer.simple = simple_view(answer.ledger, answer.capacity);
+  answer.host = host_memory_of(graph, job);
+  if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job.hardware);
+  answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};
+  if (job.training) {
+    answer.saved = saved_bytes_of(graph, *job.training);
+    answer.saved_by_layer = saved_bytes_by_layer(graph, *job.training);
+  }
+  return answer;
+}
+
+/// The first answer becomes the one that takes most; a rank that does not fit decides before all
+/// others.
+void sort_by_memory(MemoryAnswer& first, std::vector<MemoryAnswer>& others) {
+  others.insert(others.begin(), std::move(first));
+  std::stable_sort(others.begin(), others.end(),
+                   [](const MemoryAnswer& left, const MemoryAnswer& right) {
+                     if (left.verdict == right.verdict) return left.device() > right.device();
+                     return worse_of(left.verdict, right.verdict) == left.verdict;
+                   });
+  first = std::move(others.front());
+  others.erase(others.begin());
+}
+
+std::variant<CostEstimate, Unavailable> answer_cost(
+    const Job& job, const std::variant<TimeEstimate, Unavailable>& time) {
+  if (!job.hardware.price) {
+    return Unavailable{"no price is known for " + job.hardware.gpu.name +
+                       "; write hardware.price to give one"};
+  }
+  if (const auto* reason = std::get_if<Unavailable>(&time)) return *reason;
+  return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
+}
+
+/// What the rank of a pipeline runs that runs most.
+FlopsEstimate flops_of_busiest(const std::vector<Graph>& ranks, const Job& job) {
+  FlopsEstimate most = count_flops(ranks.front(), job);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const FlopsEstimate flops = count_flops(ranks[rank], job);
+    if (flops.executed() > most.executed()) most = flops;
+  }
+  return most;
+}
+
+std::variant<TimeEstimate, Unavailable> answer_time(const std::vector<Graph>& ranks,
+                                                    const Job& job) {
+  if (!job.training) return Unavailable{"the time of inference is not available yet"};
+  if (ranks.size() == 1) return time_of_step(ranks.front(), job);
+  return time_of_step(job);
+}
+
+/// What each rank of the pipeline runs, or why one has no graph.
+std::variant<std::vector<Graph>, Unavailable> lower_ranks(const Job& job) {
+  std::vector<Graph> ranks;
+  for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
+    auto lowered = lower(job.model, policy_of(job, rank));
+    if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
+    ranks.push_back(std::get<Graph>(std::move(lowered)));
+  }
+  return ranks;
+}
+
+JobEstimate estimate(const Job& job, AskedRank asked) {
+  if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
+  const Capability capability = capability_of(job.hardware.gpu);
+  const auto lowered = lower_ranks(job);
+  if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
+  const auto& ranks = std::get<std::vector<Graph>>(lowered);
+
+  JobEstimate answer;
+  answer.parameters = count_parameters(job.model);
+  answer.parameters.buffers = buffer_bytes(ranks.front().parameters);
+  MemoryAnswer memory = answer_memory(ranks.front(), job, 0, asked);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    answer.other_ranks.push_back(
+        answer_memory(ranks[rank], job, static_cast<std::int64_t>(rank), asked));
+  }
+  sort_by_memory(memory, answer.other_ranks);
+  auto reason = beyond_the_closed_form(job);
+  if (reason && memory.replayed() == nullptr) {
+    answer.memory = *std::move(reason);
+  } else {
+    answer.memory = std::move(memory);
+  }
+  answer.flops = flops_of_busiest(ranks, job);
+  answer.time = answer_time(ranks, job);
+  answer.cost = answer_cost(job, answer.time);
+  if (capability.assumed) {
+    answer.assumptions.push_back(job.hardware.gpu.name +
+                                 " has no CUDA compute capability: attention is taken to run and "
+                                 "keep what PyTorch's flash attention does on 8.0");
+  }
+  return answer;
+}
+
+}  // namespace
+
+JobEstimate estimate_job(const Job& job) { return estimate(job, std::nullopt); }
+
+JobEstimate estimate_job(const Job& job, std::int64_t data_rank) {
+  return estimate(job, data_rank);
+}
+
+}  // namespace memest

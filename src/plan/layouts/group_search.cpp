@@ -1,0 +1,326 @@
+#include "plan/layouts/group_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace memest {
+namespace {
+
+constexpr const char* kDoesNotFit = "does not fit";
+constexpr const char* kHostTooSmall = "does not fit its host";
+constexpr const char* kTooClose = "too close to call";
+
+class GroupSearch {
+ public:
+  GroupSearch(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus)
+      : space_(space), device_(device), job_(space.request.job) {
+    group_.gpu = device.index;
+    group_.gpus = gpus;
+    Hardware hardware = job_.hardware;
+    hardware.gpu = *device.of.gpu;
+    capacity_ = capacity_of(hardware);
+    timed_ = device.laws != nullptr && (gpus == 1 || has_links());
+  }
+
+  Group answer() {
+    for (const Parallelism& layout : layout_choices(job_, group_.gpus)) {
+      ++group_.layouts;
+      if (space_.request.on_step) space_.request.on_step(PlanStep::layout);
+      enter(layout);
+      const std::vector<BatchChoice>& batches = batches_of(layout);
+      hosts_ = {};
+      for (std::size_t recompute = 0; recompute < space_.recomputes.size(); ++recompute) {
+        try_batches(layout, recompute, batches);
+      }
+    }
+    find_nearest();
+    if (group_.candidates > 0) group_.unavailable = {};
+    if (too_large_ > 0) group_.refused[kDoesNotFit] = too_large_;
+    if (too_large_for_host_ > 0) group_.refused[kHostTooSmall] = too_large_for_host_;
+    if (too_close_ > 0) group_.refused[kTooClose] = too_close_;
+    admit();
+    return std::move(group_);
+  }
+
+ private:
+  using LayersKey = std::array<std::int64_t, 6>;
+  using LocalKey = std::array<std::int64_t, 4>;
+  using TimeKey = std::array<std::int64_t, 3>;
+
+  /// Between the GPUs of a node, and between the nodes.
+  [[nodiscard]] bool has_links() const {
+    const bool one_node = group_.gpus <= job_.hardware.gpus_per_node;
+    return device_.laws->know_collectives() && (one_node || device_.links->know_network());
+  }
+
+  const std::vector<BatchChoice>& batches_of(const Parallelism& layout) {
+    const auto [entry, is_new] = batches_.try_emplace({layout.data, layout.context});
+    if (is_new) entry->second = batch_choices(job_, layout);
+    return entry->second;
+  }
+
+  /// What all candidates of one layout share.
+  void enter(const Parallelism& layout) {
+    split_ = space_.forms.split_of(layout);
+    const auto number = [](auto& numbers, const auto& key) {
+      return numbers.try_emplace(key, static_cast<std::int64_t>(numbers.size())).first->second;
+    };
+    forms_number_ = number(forms_numbers_, space_.forms.forms_key(split_, layout));
+    times_number_ = number(times_numbers_, LayersKey{layout.tensor, layout.context, layout.expert,
+                                                     layout.whole_experts() ? 1 : 0,
+                                                     layout.sequence ? 1 : 0, layout.fsdp ? 1 : 0});
+  }
+
+  /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
+  void try_batches(const Parallelism& layout, std::size_t recompute,
+                   const std::vector<BatchChoice>& batches) {
+    bool full = false;
+    for (const BatchChoice& batch : batches) {
+      const bool interleaves = layout.virtual_stages > 1;
+      if (interleaves && batch.gradient_accumulation % layout.pipeline != 0) continue;
+      if (full) {
+        ++group_.candidates;
+        ++too_large_;
+        continue;
+      }
+      full = !try_one({.layout = layout, .batch = batch, .recompute = recompute});
+    }
+  }
+
+  /// False: it does not fit the device, so larger micro-batches do not either.
+  bool try_one(Evaluated candidate) {
+    candidate.number = group_.candidates;
+    const auto known = forms_.find(key_of(candidate));
+    if (known == forms_.end() && exceeds_by_states(candidate)) {
+      ++group_.candidates;
+      ++too_large_;
+      hopeless_.push_back(candidate);
+      return false;
+    }
+    const RankForms& forms = known != forms_.end() ? known->second : forms_of(candidate);
+    if (!forms.exist) return true;
+    ++group_.candidates;
+    evaluate(candidate, forms);
+    const bool fits_device = candidate.verdict != Verdict::does_not_fit;
+    if (candidate.layout.offload.any()) hold_to_host(candidate);
+    if (candidate.verdict == Verdict::does_not_fit) {
+      ++(fits_device ? too_large_for_host_ : too_large_);
+      keep_nearest(candidate);
+      return fits_device;
+    }
+    candidate.seconds_per_token = seconds_per_token(candidate);
+    if (candidate.verdict == Verdict::too_close_to_call) ++too_close_;
+    add_to_fastest(candidate);
+    add_to_front(candidate.verdict == Verdict::fits ? fitting_ : close_, candidate);
+    return true;
+  }
+
+  /// Weights, states and gradients alone do not fit: the forms of a step need not be made to know.
+  bool exceeds_by_states(Evaluated& candidate) {
+    const RankForms& floors = floors_of(candidate);
+    if (!floors.exist) return false;
+    evaluate(candidate, floors);
+    return candidate.verdict == Verdict::does_not_fit;
+  }
+
+  /// Of the hopeless those that may lack less than the nearest of the others, the least states
+  /// first.
+  void find_nearest() {
+    std::ranges::stable_sort(hopeless_, {}, &Evaluated::filled);
+    for (Evaluated& candidate : hopeless_) {
+      if (group_.nearest && candidate.filled > group_.nearest->filled) return;
+      enter(candidate.layout);
+      hosts_ = {};
+      evaluate(candidate, forms_of(candidate));
+      if (candidate.layout.offload.any()) hold_to_host(candidate);
+      keep_nearest(candidate);
+    }
+  }
+
+  void evaluate(Evaluated& candidate, const RankForms& forms) {
+    const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch,
+                                           outside_of(candidate.layout.shard_ranks()));
+    candidate.verdict = judge(peak, capacity_);
+    const auto within = [&](Bytes bytes, Bytes outside) {
+      return capacity_.allocator_limit ? bytes - outside : bytes;
+    };
+    candidate.device = within(peak.device(), peak.outside);
+    candidate.low = within(peak.low(), peak.outside_low);
+    candidate.high = within(peak.high(), peak.outside_high);
+    candidate.filled = candidate.device / capacity_.bytes;
+  }
+
+  /// In order, each once.
+  void admit() {
+    std::vector<Evaluated>& all = group_.admitted;
+    all = std::move(fastest_);
+    all.insert(all.end(), fitting_.begin(), fitting_.end());
+    all.insert(all.end(), close_.begin(), close_.end());
+    std::ranges::sort(all, [](const Evaluated& left, const Evaluated& right) {
+      return std::pair(left.seconds_per_token, left.number) <
+             std::pair(right.seconds_per_token, right.number);
+    });
+    const auto repeated = std::ranges::unique(all, {}, &Evaluated::number);
+    all.erase(repeated.begin(), repeated.end());
+  }
+
+  /// Of equals the first found.
+  void add_to_fastest(const Evaluated& candidate) {
+    const bool full = fastest_.size() == kFastest;
+    if (full && candidate.seconds_per_token >= fastest_.back().seconds_per_token) return;
+    if (full) fastest_.pop_back();
+    fastest_.insert(std::ranges::upper_bound(fastest_, candidate.seconds_per_token, {},
+                                             &Evaluated::seconds_per_token),
+                    candidate);
+  }
+
+  /// Of the layout at hand; the micro-batch does not matter but for whether there are several.
+  void hold_to_host(Evaluated& candidate) {
+    const bool accumulates = candidate.batch.gradient_accumulation > 1;
+    std::optional<HostNeed>& host = hosts_[accumulates ? 1 : 0];
+    if (!host) {
+      Hardware hardware = job_.hardware;
+      hardware.gpu = *device_.of.gpu;
+      hardware.count = group_.gpus;
+      host = host_need_of(space_.forms.host_bytes_of(device_.of, candidate.layout, candidate.batch),
+                          hardware);
+    }
+    candidate.host_of_rank = host->of_rank;
+    candidate.verdict = worse_of(candidate.verdict, host->verdict());
+    candidate.filled = std::max(candidate.filled, host->of_node() / host->capacity.bytes);
+  }
+
+  /// Of the layout at hand.
+  [[nodiscard]] LocalKey key_of(const Evaluated& candidate) const {
+    return {forms_number_, candidate.batch.micro_batch,
+            steps_of_form(job_, candidate.layout, candidate.batch),
+            static_cast<std::int64_t>(candidate.recompute)};
+  }
+
+  /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
+  const RankForms& forms_of(const Evaluated& candidate) {
+    const auto [entry, is_new] = forms_.try_emplace(key_of(candidate));
+    if (is_new) {
+      entry->second =
+          space_.forms.forms_of(device_.of, candidate.layout, candidate.batch, candidate.recompute);
+      if (!entry->second.exist) note_refusal(candidate);
+    }
+    return entry->second;
+  }
+
+  const RankForms& floors_of(const Evaluated& candidate) {
+    const auto [entry, is_new] = floors_.try_emplace(key_of(candidate));
+    if (is_new) {
+      entry->second = space_.forms.floors_of(device_.of, candidate.layout, candidate.batch,
+                                             candidate.recompute);
+    }
+    return entry->second;
+  }
+
+  void note_refusal(const Evaluated& candidate) {
+    const Lowered& lowered =
+        space_.forms.graph_of(device_.of, candidate.layout, candidate.batch.micro_batch);
+    const auto* reason = std::get_if<Unavailable>(&lowered);
+    if (reason == nullptr) return;
+    ++group_.refused[reason->sentence];
+    if (std::holds_alternative<std::monostate>(group_.unavailable)) group_.unavailable = *reason;
+  }
+
+  double seconds_per_token(const Evaluated& candidate) {
+    constexpr double kUnknown = std::numeric_limits<double>::infinity();
+    const Parallelism& layout = candidate.layout;
+    if (!timed_ || (layout.offload.any() && !device_.laws->know_transfers())) return kUnknown;
+    const TimeKey key{times_number_, candidate.batch.micro_batch,
+                      static_cast<std::int64_t>(candidate.recompute)};
+    const PricedModel*& model = models_[key];
+    if (model == nullptr) {
+      const Lowered& graph = space_.forms.graph_of(device_.of, layout, candidate.batch.micro_batch);
+      model = &space_.times.priced(device_, std::get<Graph>(graph), layout,
+                                   {candidate.batch.micro_batch, candidate.recompute});
+    }
+    const Seconds step = expected_step_time(*model, layout, candidate.batch.gradient_accumulation);
+    const double tokens = static_cast<double>(candidate.batch.micro_batch) *
+                          static_cast<double>(candidate.batch.gradient_accumulation) *
+                          static_cast<double>(layout.data) *
+                          static_cast<double>(job_.training->seq_len);
+    return step.value() / tokens;
+  }
+
+  /// Two ranks that share hold less than more of them do, and more alike.
+  const OutsideBytes& outside_of(std::int64_t shard_ranks) {
+    constexpr std::int64_t kAlike = 3;
+    std::optional<OutsideBytes>& known =
+        outside_[static_cast<std::size_t>(std::min(shard_ranks, kAlike))];
+    if (!known) {
+      Job job = job_;
+      job.hardware.gpu = *device_.of.gpu;
+      job.parallelism = Parallelism();
+      job.parallelism.data = shard_ranks;
+      known = outside_bytes(job);
+    }
+    return *known;
+  }
+
+  /// Where the host lacks as much of either the one of them that takes less of the device.
+  void keep_nearest(const Evaluated& candidate) {
+    const auto lacks = [](const Evaluated& one) {
+      return std::tuple(one.filled, one.device, one.number);
+    };
+    if (!group_.nearest || lacks(candidate) < lacks(*group_.nearest)) group_.nearest = candidate;
+  }
+
+  /// `front` is ordered by time, and by falling memory.
+  static void add_to_front(std::vector<Evaluated>& front, const Evaluated& candidate) {
+    const auto as_slow = std::find_if(front.begin(), front.end(), [&](const Evaluated& other) {
+      return other.seconds_per_token >= candidate.seconds_per_token;
+    });
+    if (as_slow != front.begin() && std::prev(as_slow)->high <= candidate.high) return;
+    const bool equal_time =
+        as_slow != front.end() && as_slow->seconds_per_token == candidate.seconds_per_token;
+    if (equal_time && as_slow->high <= candidate.high) return;
+    const auto place = front.insert(as_slow, candidate);
+    front.erase(
+        std::remove_if(std::next(place), front.end(),
+                       [&](const Evaluated& other) { return other.high >= candidate.high; }),
+        front.end());
+  }
+
+  const SearchSpace& space_;
+  const TimedDevice& device_;
+  const Job& job_;
+  Capacity capacity_;
+  std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
+  bool timed_ = false;                                  ///< whether such steps have a time
+  /// By data-parallel and context ranks.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
+  StageSplit split_;               ///< of the layout that is tried
+  std::int64_t forms_number_ = 0;  ///< of its forms
+  std::int64_t times_number_ = 0;  ///< of how its ranks share layers
+  std::map<LayoutForms::FormsKey, std::int64_t> forms_numbers_;
+  std::map<LayersKey, std::int64_t> times_numbers_;
+  std::map<LocalKey, RankForms> forms_;
+  std::map<LocalKey, RankForms> floors_;
+  std::vector<Evaluated> hopeless_;  ///< by their states alone
+  std::map<TimeKey, const PricedModel*> models_;
+  std::vector<Evaluated> fastest_;  ///< of those admitted
+  /// Those that fit, or that are too close to call: by time, each later one with less memory.
+  std::vector<Evaluated> fitting_;
+  std::vector<Evaluated> close_;
+  std::array<std::optional<HostNeed>, 2> hosts_;  ///< of the layout; by whether there are several
+                                                  ///< micro-steps
+  std::size_t too_large_ = 0;
+  std::size_t too_large_for_host_ = 0;
+  std::size_t too_close_ = 0;
+  Group group_;
+};
+
+}  // namespace
+
+Group search_group(const SearchSpace& space, const TimedDevice& device, std::int64_t gpus) {
+  return GroupSearch(space, device, gpus).answer();
+}
+
+}  // namespace memest

@@ -1,0 +1,321 @@
+#include "plan/layouts/layout_forms.hpp"
+
+#include <algorithm>
+
+#include "memest/diag/expect.hpp"
+#include "memest/memory/host_memory.hpp"
+#include "memest/memory/state_ledger.hpp"
+#include "memest/plan/estimate.hpp"
+#include "memest/spec/parallel/pipeline_schedule.hpp"
+
+namespace memest {
+namespace {
+
+/// Whether two graphs differ at most in the sizes bound to their letters.
+bool same_formulas(const Lowered& left, const Lowered& right) {
+  const auto* graph = std::get_if<Graph>(&left);
+  const auto* other = std::get_if<Graph>(&right);
+  return graph != nullptr && other != nullptr && graph->order == other->order &&
+         graph->blocks == other->blocks;
+}
+
+const DecoderSpec* decoder_of(const Job& job) {
+  return std::get_if<DecoderSpec>(&job.model.architecture);
+}
+
+/// Layers of each of the rank's stages, which are alike where there are several.
+std::int64_t layers_at(StagePlace place, const StageSplit& split, const Parallelism& layout) {
+  return stage_of(split, rank_at(place, layout), layout.pipeline * layout.virtual_stages).count;
+}
+
+std::int64_t elements_of_layer(const Graph& graph) {
+  for (const Block& block : graph.blocks) {
+    if (block.checkpointable) return narrow_to_int64(block.parameters().evaluate(graph.sizes));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t rank_at(StagePlace place, const Parallelism& layout) {
+  return place == StagePlace::last ? layout.pipeline - 1 : static_cast<std::int64_t>(place);
+}
+
+bool may_take_most(StagePlace place, const Parallelism& layout, bool alike) {
+  switch (place) {
+    case StagePlace::first:
+      return true;
+    case StagePlace::second:
+      return layout.pipeline > 2 &&
+             (!alike || layout.first_stage_layers + layout.last_stage_layers > 0);
+    case StagePlace::last:
+      return layout.pipeline > 1;
+  }
+  unreachable("every place of a pipeline may take most or not");
+}
+
+bool has_layers_alike(const Job& job) {
+  const DecoderSpec* decoder = decoder_of(job);
+  return decoder != nullptr && decoder->kinds.size() == 1 && job.end_layers() == 0;
+}
+
+std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch) {
+  constexpr std::int64_t kRounds = 4;  // of an interleaved pipeline, whose later ones are alike
+  std::int64_t most = 2;
+  if (layout.pipeline > 1 && job.end_layers() > 0) {
+    if (layout.schedule == Schedule::gpipe) return batch.gradient_accumulation;
+    // Of 1F1B a forward behind the first backward, when its rank holds the sums of gradients too.
+    most = std::max(most,
+                    layout.virtual_stages == 1 ? layout.pipeline + 1 : kRounds * layout.pipeline);
+  }
+  return std::min(batch.gradient_accumulation, most);
+}
+
+DeviceClass class_of(const GpuSpec& gpu) {
+  DeviceClass result;
+  result.capability = capability_of(gpu).value;
+  if (!gpu.context) return result;
+  result.context = gpu.context->value.value();
+  const BytesRange range =
+      gpu.context_range.value_or(BytesRange{gpu.context->value, gpu.context->value});
+  result.context_low = range.low.value();
+  result.context_high = range.high.value();
+  return result;
+}
+
+StageSplit LayoutForms::split_of(const Parallelism& layout) const {
+  const DecoderSpec* decoder = decoder_of(job_);
+  return job_.stage_split(decoder == nullptr ? 1 : decoder->layers(), layout);
+}
+
+Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout,
+                         const BatchChoice& batch) const {
+  Job job = job_;
+  job.hardware.gpu = *device.gpu;
+  job.lay_over(layout);
+  job.training->micro_batch = batch.micro_batch;
+  job.training->gradient_accumulation = batch.gradient_accumulation;
+  return job;
+}
+
+/// Where all layers are alike only where a stage lies matters.
+LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace place) const {
+  if (layout.pipeline == 1) return {};
+  if (!alike_) {
+    return {layout.pipeline, layout.virtual_stages,     rank_at(place, layout),
+            false,           layout.first_stage_layers, layout.last_stage_layers};
+  }
+  constexpr std::int64_t kRanks = kStagePlaces.size();
+  constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
+  const bool single = layers_at(place, split_of(layout), layout) == 1;
+  return {kRanks, std::min(layout.virtual_stages, kStages), static_cast<std::int64_t>(place),
+          single};
+}
+
+LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
+                                             const Parallelism& layout) const {
+  std::int64_t places = 0;
+  for (const StagePlace place : kStagePlaces) {
+    if (!may_take_most(place, layout, alike_)) continue;
+    const bool single = alike_ && layers_at(place, split, layout) == 1;
+    places |= std::int64_t{single ? 3 : 1} << (2 * static_cast<int>(place));
+  }
+  FormsKey key{};
+  std::ranges::copy(memest::key_of(layout_of_form(layout)), key.begin());
+  key.back() = places;
+  return key;
+}
+
+/// DeepSpeed cuts flat buffers and buckets into as many parts as there are ranks: a form for each
+/// number of them.
+Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
+  Parallelism form = layout;
+  form.overlap_grad_reduce = form.overlap_param_gather = false;  // take no memory
+  const bool in_flat_parts =
+      (layout.zero != ZeroStage::none && !layout.fsdp && !layout.distributed_optimizer) ||
+      layout.shards_flat();
+  if (layout.data > 1 && !in_flat_parts) {
+    const std::int64_t replicas = layout.fsdp ? layout.fsdp->replicate : 1;
+    form.data = 2 * replicas * layout.expert;
+  }
+  if (layout.pipeline == 1 || !alike_) return form;
+  constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
+  form.pipeline = kStagePlaces.size();
+  form.virtual_stages = std::min(layout.virtual_stages, kStages);
+  form.first_stage_layers = form.last_stage_layers = 0;
+  return form;
+}
+
+/// Stages of all layers each: what differs with their number is a letter of the formulas.
+std::vector<ModelPart> LayoutForms::parts_of(const Part& part) const {
+  const std::int64_t layers = part.single_layers ? 1 : decoder_of(job_)->layers();
+  std::vector<ModelPart> parts(static_cast<std::size_t>(part.stages),
+                               {.first = 0, .count = layers, .embedding = false, .head = false});
+  parts.front().embedding = part.rank == 0;
+  parts.back().head = part.rank + 1 == part.pipeline;
+  return parts;
+}
+
+LayoutForms::GraphKey LayoutForms::key_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                          const Part& part) {
+  const GpuSpec& gpu = *device.gpu;
+  return {device.device.capability,
+          gpu.multiprocessors ? gpu.multiprocessors->value : 0,
+          layout.tensor,
+          layout.context,
+          layout.expert,
+          layout.whole_experts(),
+          layout.sequence,
+          layout.fsdp.has_value(),
+          part};
+}
+
+const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& device,
+                                     const Parallelism& layout, std::int64_t micro_batch) {
+  return *graphs_.at({key, micro_batch}, [&] {
+    const Job job = job_for(device, layout, {micro_batch, 1});
+    LoweringPolicy policy = policy_of(job, std::min(key.part.rank, layout.pipeline - 1));
+    if (key.part.pipeline > 1 && alike_) policy.parts = parts_of(key.part);
+    Lowered lowered = lower(job.model, policy);
+    // A letter of the formulas: the same for whichever micro-batch comes first.
+    if (auto* graph = std::get_if<Graph>(&lowered)) graph->sizes.set(Symbol::micro_batch, 1);
+    Variants& variants = [&]() -> Variants& {
+      const std::scoped_lock lock(variants_mutex_);
+      GraphKey alike = key;
+      alike.multiprocessors = 0;  // their number changes few graphs
+      return variants_[alike];
+    }();
+    const std::scoped_lock lock(variants.mutex);
+    const auto equal =
+        std::find_if(variants.distinct.begin(), variants.distinct.end(),
+                     [&](const Lowered& other) { return same_formulas(other, lowered); });
+    return equal != variants.distinct.end() ? &*equal
+                                            : &variants.distinct.emplace_back(std::move(lowered));
+  });
+}
+
+const Lowered& LayoutForms::graph_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                     std::int64_t micro_batch) {
+  Parallelism whole = layout;
+  whole.pipeline = 1;
+  whole.virtual_stages = 1;
+  return graph_of(key_of(device, whole, {}), device, whole, micro_batch);
+}
+
+const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                     const BatchChoice& batch, StagePlace place,
+                                     std::pair<std::size_t, Content> what) {
+  const auto [recompute, content] = what;
+  const Lowered& lowered =
+      graph_of(key_of(device, layout, part_of(layout, place)), device, layout, batch.micro_batch);
+  const auto* graph = std::get_if<Graph>(&lowered);
+  if (graph == nullptr) return nullptr;
+  if (others_ != nullptr && layout.pipeline == 1) {
+    return others_->form_of(device, layout, batch, place, what);
+  }
+  Parallelism shared = layout_of_form(layout);
+  std::int64_t micro_steps = steps_of_form(job_, layout, batch);
+  const FormKey key{
+      &lowered, memest::key_of(shared), rank_at(place, shared), micro_steps, recompute, content};
+  return &forms_.at(key, [&] {
+    // Several are as many as an interleaved pipeline of these ranks deals.
+    if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
+    Job job = job_for(device, shared, {graph->sizes.at(Symbol::micro_batch), micro_steps});
+    job.training->recompute = recomputes_[recompute];
+    return make_form(*graph, job, key);
+  });
+}
+
+RankForm LayoutForms::make_form(const Graph& graph, const Job& job, const FormKey& key) {
+  if (key.content == Content::states) {
+    return rank_form(
+        graph,
+        write_state_ledger(graph, job, {.pipeline_rank = key.rank, .scope = LedgerScope::layouts}));
+  }
+  return rank_form(
+      graph, write_ledger(
+                 graph, job,
+                 {.pipeline_rank = key.rank, .scope = LedgerScope::layouts, .moments = &moments_}));
+}
+
+RankForm LayoutForms::rank_form(const Graph& graph, const Ledger& ledger) const {
+  const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
+  RankForm made{.form = StageForm(ledger),
+                .ends = bound(Symbol::parameters),
+                .layers = bound(Symbol::layers)};
+  if (!alike_) {
+    made.experts = bound(Symbol::expert_parameters);
+    return made;
+  }
+  const auto stages = static_cast<std::int64_t>(std::max<std::size_t>(graph.stages.size(), 1));
+  const std::int64_t layers = bound(Symbol::layers) * stages;
+  made.of_layer = elements_of_layer(graph);
+  made.experts_of_layer = bound(Symbol::expert_parameters) / layers;
+  made.ends -= checked_multiply(made.of_layer, layers);
+  return made;
+}
+
+RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                const BatchChoice& batch, std::size_t recompute) {
+  return forms_of(device, layout, batch, {recompute, Content::step});
+}
+
+RankForms LayoutForms::floors_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                 const BatchChoice& batch, std::size_t recompute) {
+  return forms_of(device, layout, batch, {recompute, Content::states});
+}
+
+RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                const BatchChoice& batch, std::pair<std::size_t, Content> what) {
+  RankForms forms;
+  for (const StagePlace place : kStagePlaces) {
+    if (!may_take_most(place, layout, alike_)) continue;
+    const RankForm* form = form_of(device, layout, batch, place, what);
+    forms.at[static_cast<std::size_t>(place)] = form;
+    forms.exist = form != nullptr;
+  }
+  return forms;
+}
+
+Bytes LayoutForms::host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                 const BatchChoice& batch) {
+  const Lowered& lowered = graph_of(device, layout, batch.micro_batch);
+  const HostKey key{&lowered,
+                    layout.data,
+                    layout.zero,
+                    layout.fsdp ? layout.fsdp->replicate : 0,
+                    {layout.offload.optimizer, layout.offload.parameters},
+                    batch.gradient_accumulation > 1};
+  return hosts_.at(key, [&] {
+    return host_memory_of(std::get<Graph>(lowered), job_for(device, layout, batch))->taken();
+  });
+}
+
+MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
+                          const Parallelism& layout, const BatchChoice& batch,
+                          const OutsideBytes& outside) {
+  const RankForm* worst = nullptr;
+  Bytes most;
+  for (const StagePlace at : kStagePlaces) {
+    const RankForm* form = forms.at[static_cast<std::size_t>(at)];
+    if (form == nullptr) continue;
+    const std::int64_t layers = form->of_layer > 0 ? layers_at(at, split, layout) : form->layers;
+    const std::int64_t of_rank = layers * layout.virtual_stages;
+    const PipelinePlace place = place_of(layout, rank_at(at, layout));
+    const Bytes peak = form->form.peak(
+        {.micro_batch = batch.micro_batch,
+         .layers = layers,
+         .in_flight = most_in_flight(layout.schedule, place, batch.gradient_accumulation),
+         .parameters = form->ends + of_rank * form->of_layer,
+         .experts = form->experts + of_rank * form->experts_of_layer,
+         .data = layout.data,
+         .micro_steps = batch.gradient_accumulation});
+    if (worst != nullptr && peak <= most) continue;
+    most = peak;
+    worst = form;
+  }
+  expect(worst != nullptr, "of the ranks of a layout that has forms one takes most");
+  return worst->form.estimate(most, outside);
+}
+
+}  // namespace memest

@@ -1,0 +1,191 @@
+// Graphs and closed forms of a search: each is made once, for all layouts that it answers for.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "memest/graph/lower.hpp"
+#include "memest/memory/stage_form.hpp"
+#include "memest/plan/search.hpp"
+#include "plan/layouts/memo.hpp"
+#include "plan/layouts/space.hpp"
+
+namespace memest {
+
+/// What of a GPU type a ledger depends on: types of one class share theirs.
+struct DeviceClass {
+  int capability = 80;
+  std::int64_t context = 0;
+  std::int64_t context_low = 0;
+  std::int64_t context_high = 0;
+
+  auto operator<=>(const DeviceClass&) const = default;
+};
+DeviceClass class_of(const GpuSpec& gpu);
+
+/// A graph, or why there is none.
+using Lowered = std::variant<Graph, Unavailable>;
+
+/// The closed form of one rank class.
+struct RankForm {
+  StageForm form;
+  std::int64_t ends = 0;      ///< parameters outside the layers
+  std::int64_t of_layer = 0;  ///< of a layer
+  std::int64_t experts_of_layer = 0;
+  std::int64_t experts = 0;  ///< where layers differ: of the rank
+  std::int64_t layers = 0;   ///< where they differ: of a stage
+};
+
+/// Which rank of a pipeline: its first, its second and its last. One between holds no table and no
+/// more micro-steps in flight than the first, so it takes most only where it has other layers.
+enum class StagePlace : std::uint8_t { first, second, last };
+inline constexpr std::array kStagePlaces = {StagePlace::first, StagePlace::second,
+                                            StagePlace::last};
+/// Whether a rank there may be the one that takes most of a model whose layers are `alike` or not.
+bool may_take_most(StagePlace place, const Parallelism& layout, bool alike);
+/// Whether all layers are alike and dealt in equal numbers, so that one form answers for any number
+/// of them. torchtitan's ranks differ by more: each has buffers for every micro-step.
+bool has_layers_alike(const Job& job);
+/// The micro-steps that decide a form: whether there are several or, in torchtitan's pipelines, how
+/// many are in flight of each stage.
+std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch);
+std::int64_t rank_at(StagePlace place, const Parallelism& layout);
+
+/// By StagePlace; null where no rank there may take most.
+struct RankForms {
+  std::array<const RankForm*, kStagePlaces.size()> at{};
+  bool exist = false;
+};
+
+/// A GPU type's place in the request, with its class.
+struct DeviceOfSearch {
+  const GpuSpec* gpu = nullptr;
+  DeviceClass device;
+};
+
+/// One job's; several threads may ask at once.
+class LayoutForms {
+ public:
+  /// `job` and `others` outlive this. `others` are of a job that differs in how many layers it has,
+  /// which are alike, and more than one as here: of unsplit models the forms are the same, as they
+  /// have a letter for that.
+  LayoutForms(const Job& job, const std::vector<Recompute>& recomputes,
+              LayoutForms* others = nullptr)
+      : job_(job), recomputes_(recomputes), alike_(has_layers_alike(job)), others_(others) {}
+
+  /// The whole model as a rank of the layout's tensor, context and expert ranks holds it.
+  const Lowered& graph_of(const DeviceOfSearch& device, const Parallelism& layout,
+                          std::int64_t micro_batch);
+  /// How the layout cuts the model's layers into stages.
+  [[nodiscard]] StageSplit split_of(const Parallelism& layout) const;
+  /// Layouts of one key have one set of forms for each micro-batch, steps_of_form and recompute.
+  using FormsKey = std::array<std::int64_t, std::tuple_size_v<LayoutKey> + 1>;
+  [[nodiscard]] FormsKey forms_key(const StageSplit& split, const Parallelism& layout) const;
+  /// None where there is no graph. `recompute` is an index into the search's choices.
+  RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                     const BatchChoice& batch, std::size_t recompute);
+  /// The same of states alone: no peak of those forms is lower.
+  RankForms floors_of(const DeviceOfSearch& device, const Parallelism& layout,
+                      const BatchChoice& batch, std::size_t recompute);
+  /// What a rank of a layout that offloads takes of its host; it has a graph.
+  Bytes host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
+                      const BatchChoice& batch);
+
+ private:
+  /// Which part of the model; all of it where `pipeline` is 1.
+  struct Part {
+    std::int64_t pipeline = 1;
+    std::int64_t stages = 1;
+    std::int64_t rank = 0;
+    bool single_layers = false;  ///< stages of one layer, which makes what the others would share
+    std::int64_t first = 0;      ///< layers of the model's first stage, where layers differ
+    std::int64_t last = 0;       ///< of its last
+
+    auto operator<=>(const Part&) const = default;
+  };
+  /// What decides a graph but the micro-batch.
+  struct GraphKey {
+    int capability = 80;
+    std::int64_t multiprocessors = 0;
+    std::int64_t tensor = 1;
+    std::int64_t context = 1;
+    std::int64_t expert = 1;
+    bool whole_experts = false;
+    bool sequence = false;
+    bool fsdp = false;  ///< whose recipe may be another
+    Part part;
+
+    auto operator<=>(const GraphKey&) const = default;
+  };
+  /// Graphs of one key, whatever the multiprocessors: most micro-batches and most GPU types of one
+  /// capability lower to the same formulas and share one.
+  struct Variants {
+    std::mutex mutex;
+    std::deque<Lowered> distinct;
+  };
+  enum class Content : std::uint8_t {
+    step,   ///< every moment of a step
+    states  ///< what lies there whatever is computed, in a hundredth of the time
+  };
+  /// What a form is made from, and nothing else: whoever asks first makes the same.
+  struct FormKey {
+    const Lowered* graph = nullptr;
+    LayoutKey layout{};  ///< of layout_of_form
+    std::int64_t rank = 0;
+    std::int64_t micro_steps = 1;
+    std::size_t recompute = 0;
+    Content content = Content::step;
+
+    auto operator<=>(const FormKey&) const = default;
+  };
+
+  /// The layout that stands for all those that share the forms of `layout`: what the forms have
+  /// letters for (replicas, and of layers that are alike the stages) is the same in it.
+  [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
+  RankForm make_form(const Graph& graph, const Job& job, const FormKey& key);
+  [[nodiscard]] RankForm rank_form(const Graph& graph, const Ledger& ledger) const;
+  /// Graph, data-parallel ranks, ZeRO stage, FSDP's replicas, offload, several micro-steps.
+  using HostKey = std::tuple<const Lowered*, std::int64_t, ZeroStage, std::int64_t,
+                             std::pair<bool, bool>, bool>;
+
+  [[nodiscard]] Job job_for(const DeviceOfSearch& device, const Parallelism& layout,
+                            const BatchChoice& batch) const;
+  [[nodiscard]] Part part_of(const Parallelism& layout, StagePlace place) const;
+  [[nodiscard]] std::vector<ModelPart> parts_of(const Part& part) const;
+  [[nodiscard]] static GraphKey key_of(const DeviceOfSearch& device, const Parallelism& layout,
+                                       const Part& part);
+  const Lowered& graph_of(const GraphKey& key, const DeviceOfSearch& device,
+                          const Parallelism& layout, std::int64_t micro_batch);
+  RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
+                     const BatchChoice& batch, std::pair<std::size_t, Content> what);
+  const RankForm* form_of(const DeviceOfSearch& device, const Parallelism& layout,
+                          const BatchChoice& batch, StagePlace place,
+                          std::pair<std::size_t, Content> what);
+
+  const Job& job_;
+  const std::vector<Recompute>& recomputes_;
+  bool alike_;  ///< the layers
+  LayoutForms* others_;
+  std::mutex variants_mutex_;
+  std::map<GraphKey, Variants> variants_;
+  Memo<std::pair<GraphKey, std::int64_t>, const Lowered*> graphs_;  ///< by micro-batch too
+  GraphMoments moments_;
+  Memo<FormKey, RankForm> forms_;
+  Memo<HostKey, Bytes> hosts_;
+};
+
+/// The ranks that take most, in closed form.
+MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
+                          const Parallelism& layout, const BatchChoice& batch,
+                          const OutsideBytes& outside);
+
+}  // namespace memest

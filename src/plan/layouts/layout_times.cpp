@@ -1,0 +1,36 @@
+#include "plan/layouts/layout_times.hpp"
+
+namespace memest {
+
+const PricedModel& LayoutTimes::priced(
+    const TimedDevice& device, const Graph& graph, const Parallelism& layout,
+    std::pair<std::int64_t, std::size_t> micro_batch_and_recompute) {
+  const auto [micro_batch, recompute] = micro_batch_and_recompute;
+  const GroupPlaces places = places_of(layout, job_.hardware.gpus_per_node);
+  const auto place = [&](RankGroup group) { return places[static_cast<std::size_t>(group)]; };
+  const GroupPlace tensor = place(RankGroup::tensor);
+  const GroupPlace context = place(RankGroup::context);
+  const GroupPlace expert = place(RankGroup::expert);
+  const PriceKey key{
+      device.index,
+      &graph,
+      micro_batch,
+      recompute,
+      {tensor.ranks, tensor.in_node, context.ranks, context.in_node, expert.ranks, expert.in_node}};
+  const auto& made = models_.at(key, [&] {
+    auto priced = std::make_unique<Priced>();
+    priced->job = job_;
+    priced->job.hardware.gpu = *device.of.gpu;
+    priced->job.lay_over(layout);
+    priced->job.training->micro_batch = micro_batch;
+    priced->job.training->recompute = recomputes_[recompute];
+    const StepWork& work =
+        works_.at({&graph, micro_batch, recompute}, [&] { return work_of(graph, priced->job); });
+    priced->prices = price_ops(work, *device.links, places);
+    priced->model.emplace(work, priced->prices, priced->job, *device.links);
+    return priced;
+  });
+  return *made->model;
+}
+
+}  // namespace memest

@@ -1,0 +1,145 @@
+#include "reader/job/read_implementation.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "memest/spec/framework.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+template <class Kernel>
+void override_with(const Value* word, std::span<const Kernel> kernels, Kernel& kernel) {
+  if (word == nullptr) return;
+  for (const Kernel candidate : kernels) {
+    if (name_of(candidate) == word->text) kernel = candidate;
+  }
+}
+
+/// Megatron's layers, which come with an attention kernel of their own.
+void read_layers(const Value* layers, const Value* release, Implementation& implementation) {
+  if (!row_of(implementation.framework).has_layer_specs) return;
+  implementation.layers = LayerSpec::te;
+  override_with<LayerSpec>(layers, kLayerSpecs, implementation.layers);
+  override_with<TeRelease>(release, kTeReleases, implementation.transformer_engine);
+  if (implementation.layers == LayerSpec::local)
+    implementation.attention = AttentionKernel::unfused;
+}
+
+/// A norm kernel other than the framework's own has no lowering yet.
+void check_norm(const Value* norm, const Implementation& own, Diagnostics& diagnostics) {
+  if (norm == nullptr || norm->text == name_of(own.norm)) return;
+  const std::string framework(name_of(own.framework));
+  diagnostics.push_back(
+      unavailable_at(norm->span, "the norm " + quoted(norm->text) + " in " + quoted(framework),
+                     "it comes with a later version; leave 'norm' out or set it to " +
+                         std::string(name_of(own.norm))));
+}
+
+void check_model(const Value* name, Framework framework, const ModelSpec* model,
+                 Diagnostics& diagnostics) {
+  if (name == nullptr || model == nullptr) return;
+  const bool is_list = model->family == Family::layer_list;
+  if (is_list == row_of(framework).trains_layer_lists) return;
+  diagnostics.push_back(error_at(
+      name->span,
+      is_list ? "a list of layers has no implementation " + quoted(name->text)
+              : quoted(name->text) + " is the implementation of a list of layers, not of a " +
+                    std::string(name_of(model->family)),
+      is_list ? "leave it out or set it to " + std::string(name_of(default_framework(true)))
+              : "use transformers, nanogpt or textbook"));
+}
+
+void read_loop(const Value* loop, Implementation& implementation, Diagnostics& diagnostics) {
+  override_with(loop, written_loops(), implementation.loop);
+  const LoopRow& row = row_of(implementation.loop);
+  if (!row.trains || implementation.framework == *row.trains) return;
+  diagnostics.push_back(
+      error_at(loop->span,
+               std::string(row.title) + " does not train a model of the implementation " +
+                   quoted(name_of(implementation.framework)),
+               "leave 'loop' out, or set 'name' to " + std::string(name_of(*row.trains))));
+}
+
+void read_compile(const Value* compile, Implementation& implementation, Diagnostics& diagnostics) {
+  override_with<CompileScope>(compile, kCompileScopes, implementation.compile);
+  const bool compiles = implementation.compile != CompileScope::off;
+  if (!compiles || row_of(implementation.framework).compiles_blocks) return;
+  diagnostics.push_back(
+      unavailable_at(compile->span, "torch.compile in " + quoted(name_of(implementation.framework)),
+                     "it comes with a later version; leave 'compile' out or set it to off"));
+}
+
+/// The key of the model's own gated feed-forward; none where it has another, or several.
+std::optional<std::string_view> gate_of(const ModelSpec* model) {
+  const auto* decoder = model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
+  if (decoder == nullptr || decoder->kinds.empty()) return std::nullopt;
+  const auto* dense = std::get_if<DenseFeedForward>(&decoder->kinds.front().feed_forward);
+  if (dense == nullptr || !dense->gated) return std::nullopt;
+  return dense->activation == ActivationFunction::silu ? "swiglu" : "geglu";
+}
+
+/// What is left out of a map is as apply_liger_kernel_to_MODEL_TYPE(...) has it by default.
+LigerKernels kernels_of(const Value& written, const ModelSpec* model, Diagnostics& diagnostics) {
+  const auto on = [&](std::string_view key) { return as_flag(written.find(key)).value_or(true); };
+  const std::string_view own = gate_of(model).value_or("swiglu");
+  const std::string_view other = own == "swiglu" ? "geglu" : "swiglu";
+  if (const Value* foreign = written.find(other); foreign != nullptr && gate_of(model)) {
+    diagnostics.push_back(error_at(foreign->span,
+                                   "the model's feed-forward has no kernel " + quoted(other),
+                                   "set " + quoted(own) + " instead"));
+  }
+  if (const Value* loss = written.find("cross_entropy"); as_flag(loss).value_or(false)) {
+    diagnostics.push_back(
+        unavailable_at(loss->span, "Liger's loss of whole logits",
+                       "it comes with a later version; fused_linear_cross_entropy is available"));
+  }
+  return {on("rope"), on("rms_norm"), on(own), on("fused_linear_cross_entropy")};
+}
+
+/// Liger replaces classes and functions of transformers' modeling files.
+void read_liger(const Value* liger, const ModelSpec* model, Implementation& implementation,
+                Diagnostics& diagnostics) {
+  if (liger == nullptr || as_flag(liger) == false) return;
+  if (!row_of(implementation.framework).takes_liger) {
+    diagnostics.push_back(
+        error_at(liger->span,
+                 "Liger's kernels stand in models of transformers, not of the implementation " +
+                     quoted(name_of(implementation.framework)),
+                 "leave 'liger' out, or set 'name' to transformers"));
+    return;
+  }
+  implementation.liger = kernels_of(*liger, model, diagnostics);
+}
+
+}  // namespace
+
+Implementation read_implementation(const Value* written, const ModelSpec* model,
+                                   Diagnostics& diagnostics) {
+  const bool is_list = model != nullptr && model->family == Family::layer_list;
+  const std::string fallback(name_of(default_framework(is_list)));
+  const bool is_map = written != nullptr && written->kind == ValueKind::mapping;
+  const Value* name = is_map ? written->find("name") : written;
+  const std::optional<Framework> framework = framework_named(as_text(name).value_or(fallback));
+  if (!framework) return {};  // refused by check_table
+  check_model(name, *framework, model, diagnostics);
+  const Implementation& own = row_of(*framework).own;
+  Implementation implementation = own;
+  const auto key = [&](std::string_view of) { return is_map ? written->find(of) : nullptr; };
+  read_layers(key("layers"), key("transformer_engine"), implementation);
+  if (!is_map) return implementation;
+  override_with<AttentionKernel>(written->find("attention"), kAttentionKernels,
+                                 implementation.attention);
+  override_with<LossKernel>(written->find("loss"), kLossKernels, implementation.loss);
+  implementation.loss_parallel = as_flag(written->find("loss_parallel")).value_or(false);
+  check_norm(written->find("norm"), own, diagnostics);
+  read_loop(written->find("loop"), implementation, diagnostics);
+  read_liger(written->find("liger"), model, implementation, diagnostics);
+  read_compile(written->find("compile"), implementation, diagnostics);
+  return implementation;
+}
+
+}  // namespace memest

@@ -1,0 +1,272 @@
+#include "reader/job/read_training.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "memest/reader/catalog.hpp"
+#include "memest/spec/framework.hpp"
+#include "reader/job/read_implementation.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+class TrainingReader {
+ public:
+  TrainingReader(const Value& training, const TrainingContext& context, Diagnostics& diagnostics)
+      : training_(training), context_(context), diagnostics_(diagnostics) {}
+
+  std::optional<TrainingSpec> read() {
+    const std::size_t before = diagnostics_.size();
+    TrainingSpec spec;
+    spec.seq_len = count("seq_len", 0);
+    spec.micro_batch = count("micro_batch", 1);
+    spec.gradient_accumulation = accumulation(spec.micro_batch);
+    spec.implementation =
+        read_implementation(training_.find("implementation"), context_.model, diagnostics_);
+    read_recipe(spec);
+    adapt_recipe(spec.recipe);
+    read_hold_outputs(spec);
+    read_optimizer(spec);
+    spec.recompute = recompute();
+    spec.clip_gradients = flag("clip_gradients");
+    spec.zero_grad =
+        text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
+    spec.use_cache = flag("use_cache");
+    if (text("loss", "cross-entropy") == "sum-of-logits") spec.loss = TrainingLoss::sum_of_logits;
+    spec.steps = count("steps", 2);
+    spec.dropout = text("dropout", "own") != "off";
+    check_positions("seq_len", training_, context_.model, diagnostics_);
+    if (row_of(spec.implementation.loop).accelerate) check_trainer(spec);
+    if (diagnostics_.size() > before) return std::nullopt;
+    return spec;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t count(std::string_view key, std::int64_t fallback) const {
+    return as_count(training_.find(key)).value_or(fallback);
+  }
+  [[nodiscard]] bool flag(std::string_view key) const {
+    return as_flag(training_.find(key)).value_or(false);
+  }
+  [[nodiscard]] std::string text(std::string_view key, std::string_view fallback) const {
+    return as_text(training_.find(key)).value_or(std::string(fallback));
+  }
+  void error(std::string_view key, std::string message, std::string hint = {}) {
+    diagnostics_.push_back(
+        error_at(training_.find(key)->span, std::move(message), std::move(hint)));
+  }
+
+  /// Micro-steps a step: as written, or as the global batch asks for.
+  std::int64_t accumulation(std::int64_t micro_batch) {
+    const std::int64_t written = count("gradient_accumulation", 1);
+    const std::optional<std::int64_t> global = as_count(training_.find("global_batch"));
+    // Bounds of the keys keep the product of any two of them within 64 bits.
+    const std::int64_t ranks = context_.parallelism.data;
+    if (!global || *global < 1 || micro_batch < 1 || micro_batch > kMaxCount || ranks < 1)
+      return written;
+    const std::int64_t at_once = micro_batch * ranks;
+    const std::string product =
+        "micro_batch " + std::to_string(micro_batch) + " x data " + std::to_string(ranks);
+    if (*global % at_once != 0) {
+      const std::int64_t below = *global / at_once * at_once;
+      error("global_batch",
+            "'global_batch' " + std::to_string(*global) + " is not a multiple of " + product +
+                " = " + std::to_string(at_once),
+            "use " + (below > 0 ? std::to_string(below) + " or " : "") +
+                std::to_string(below + at_once));
+      return written;
+    }
+    const std::int64_t needed = *global / at_once;
+    if (training_.find("gradient_accumulation") != nullptr && written != needed && written > 0) {
+      error("gradient_accumulation",
+            "'gradient_accumulation' " + std::to_string(written) +
+                " does not agree with 'global_batch' " + std::to_string(*global) + " and " +
+                product,
+            "leave one of them out; " + std::to_string(needed) + " would agree");
+    }
+    return needed;
+  }
+
+  void read_recipe(TrainingSpec& spec) {
+    const std::string_view own = row_of(spec.implementation.framework).precision;
+    Checked<Recipe> recipe = find_recipe(text("precision", own));
+    if (!recipe.ok()) return;
+    spec.recipe = std::move(recipe).value();
+    // Under FSDP autocast is left out: its own policy gathers and reduces in the types asked for.
+    if (!spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
+    const std::string_view of_fsdp = row_of(spec.implementation.loop).fsdp_recipe;
+    spec.recipe_of_fsdp = find_recipe(std::string(of_fsdp)).value();
+    if (context_.parallelism.fsdp) spec.recipe = *spec.recipe_of_fsdp;
+  }
+
+  /// An adapter's gradients and states are of its own type.
+  void adapt_recipe(Recipe& recipe) {
+    const std::optional<LoraAdapter> adapter = read_adapter(training_, recipe.weights);
+    if (!adapter) return;
+    if (recipe.master || recipe.gathered_units || recipe.fp8_weight_copies > 0) {
+      diagnostics_.push_back(unavailable_at(
+          training_.find("adapter")->span, "an adapter under the precision " + quoted(recipe.name),
+          "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
+      return;
+    }
+    recipe.trained = adapter->dtype;
+    recipe.gradients = adapter->dtype;
+    recipe.states = adapter->dtype;
+  }
+
+  void read_optimizer(TrainingSpec& spec) {
+    const Value* written = training_.find("optimizer");
+    const bool is_map = written != nullptr && written->kind == ValueKind::mapping;
+    const Value* name = is_map ? written->find("name") : written;
+    Checked<Optimizer> optimizer = find_optimizer(as_text(name).value_or("adamw"));
+    if (!optimizer.ok()) return;
+    spec.optimizer = std::move(optimizer).value();
+    const std::vector<ImplementationTransient>& known = spec.optimizer.implementations;
+    if (known.empty()) return;
+    spec.optimizer_implementation = default_implementation(spec);
+    const Value* implementation = is_map ? written->find("implementation") : nullptr;
+    if (implementation == nullptr || has_own_adafactor(spec)) return;
+    std::vector<std::string> words;
+    for (const ImplementationTransient& candidate : known) {
+      words.emplace_back(name_of(candidate.implementation));
+      if (words.back() != implementation->text) continue;
+      spec.optimizer_implementation = candidate.implementation;
+      return;
+    }
+    diagnostics_.push_back(error_at(
+        implementation->span,
+        quoted(spec.optimizer.name) + " has no implementation " + quoted(implementation->text),
+        "it has " + joined(words)));
+  }
+
+  /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
+  /// and in Megatron beside Transformer Engine (its FusedAdam) AdamW is fused.
+  [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
+    const bool fused =
+        row_of(spec.implementation.loop).fused_adamw || spec.implementation.layers == LayerSpec::te;
+    return fused && spec.optimizer.name == "adamw"
+               ? OptimizerImplementation::fused
+               : spec.optimizer.implementations.front().implementation;
+  }
+
+  /// train.py keeps the logits by name: who keeps those of nanoGPT's model, and says no other loop,
+  /// means it.
+  void read_hold_outputs(TrainingSpec& spec) {
+    Implementation& implementation = spec.implementation;
+    const std::optional<bool> written = as_flag(training_.find("hold_outputs"));
+    const bool holds = row_of(implementation.loop).holds_logits;
+    spec.hold_outputs = written.value_or(holds);
+    if (!spec.hold_outputs && holds) {
+      error("hold_outputs", "nanoGPT's train.py keeps the logits until the next forward",
+            "leave 'hold_outputs' out, or set 'loop' to plain");
+    }
+    const Value* map = training_.find("implementation");
+    if (map == nullptr || map->find("loop") != nullptr) return;
+    const std::optional<LoopKind> own_program = row_of(implementation.framework).own_program;
+    if (spec.hold_outputs && own_program) implementation.loop = *own_program;
+  }
+
+  /// transformers' own class, a loop over parameters whatever PyTorch's would be.
+  [[nodiscard]] static bool has_own_adafactor(const TrainingSpec& spec) {
+    return row_of(spec.implementation.loop).own_adafactor && spec.optimizer.name == "adafactor";
+  }
+
+  [[nodiscard]] Recompute recompute() const {
+    const Value* written = training_.find("recompute");
+    if (written == nullptr) return NoRecompute{};
+    if (written->text == "full") return FullRecompute{};
+    if (written->text == "selective") return SelectiveRecompute{};
+    if (written->text == "sqrt") return SqrtRecompute{};
+    if (const Value* every = written->find("every")) {
+      return EveryRecompute{.every = as_count(every).value_or(1)};
+    }
+    if (const Value* full = written->find("full")) {
+      return full_recompute(*full);
+    }
+    const Value* parts = written->find("selective");
+    if (parts == nullptr || parts->items.empty()) return NoRecompute{};
+    const auto has = [parts](std::string_view word) {
+      return std::any_of(parts->items.begin(), parts->items.end(),
+                         [word](const Value& part) { return part.text == word; });
+    };
+    return SelectiveRecompute{.attention_core = has("attention-core"),
+                              .feed_forward = has("feed-forward")};
+  }
+
+  [[nodiscard]] static FullRecompute full_recompute(const Value& full) {
+    FullRecompute recompute;
+    recompute.reentrant = as_flag(full.find("reentrant")).value_or(false);
+    const Value* method = full.find("method");
+    if (method != nullptr && method->text == "block") recompute.method = RecomputeMethod::block;
+    recompute.layers = as_count(full.find("layers")).value_or(1);
+    recompute.distribute = as_flag(full.find("distribute")).value_or(false);
+    return recompute;
+  }
+
+  /// What the Trainer's loop leaves no choice in.
+  void check_trainer(const TrainingSpec& spec) {
+    if (spec.hold_outputs) {
+      error("hold_outputs", "the Trainer drops the model's outputs after the loss",
+            "leave 'hold_outputs' out, or set 'loop' to plain");
+    }
+    if (spec.zero_grad == ZeroGrad::zeros) {
+      error("zero_grad", "the Trainer frees the gradients after a step",
+            "leave 'zero_grad' out, or set 'loop' to plain");
+    }
+    if (spec.use_cache) {
+      error("use_cache", "the Trainer switches the model's cache off",
+            "leave 'use_cache' out, or set 'loop' to plain");
+    }
+    if (spec.loss == TrainingLoss::sum_of_logits) {
+      error("loss", "the Trainer takes the model's own loss",
+            "leave 'loss' out, or set 'loop' to plain");
+    }
+  }
+
+  const Value& training_;
+  const TrainingContext& context_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+void check_positions(std::string_view key, const Value& pass, const ModelSpec* model,
+                     Diagnostics& diagnostics) {
+  const auto* decoder = model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
+  if (decoder == nullptr || !std::holds_alternative<LearnedPosition>(decoder->position)) return;
+  const std::int64_t tokens = as_count(pass.find(key)).value_or(0);
+  if (decoder->max_positions <= 0 || tokens <= decoder->max_positions) return;
+  diagnostics.push_back(error_at(pass.find(key)->span,
+                                 quoted(std::string(key)) + " " + std::to_string(tokens) +
+                                     " is more than the " + std::to_string(decoder->max_positions) +
+                                     " positions that the model has"));
+}
+
+std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
+  const Value* written = training.find("adapter");
+  const Value* lora = written == nullptr ? nullptr : written->find("lora");
+  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  LoraAdapter adapter;
+  adapter.rank = as_count(lora->find("rank")).value_or(0);
+  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
+    const Value* modules = lora->find(key);
+    if (modules == nullptr) return;
+    for (const Value& name : modules->items) list.push_back(name.text);
+  };
+  names("targets", adapter.targets);
+  names("modules_to_save", adapter.whole_modules);
+  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
+  // peft widens 16-bit adapters only.
+  const bool widens = as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  adapter.dtype = widens ? DType::fp32 : weights;
+  return adapter;
+}
+
+std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
+                                          Diagnostics& diagnostics) {
+  return TrainingReader(training, context, diagnostics).read();
+}
+
+}  // namespace memest

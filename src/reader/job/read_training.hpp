@@ -1,0 +1,33 @@
+// `training` as a TrainingSpec, and what depends on how many ranks share the batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/model.hpp"
+#include "memest/spec/parallel/parallelism.hpp"
+#include "memest/spec/training.hpp"
+#include "reader/text/value.hpp"
+
+namespace memest {
+
+/// What the training is read against. `model` is null where the model could not be read.
+struct TrainingContext {
+  const ModelSpec* model = nullptr;
+  const Parallelism& parallelism;
+};
+
+/// What `adapter` trains instead of the model; nothing where there is none.
+std::optional<LoraAdapter> read_adapter(const Value& training, DType weights);
+
+/// A table of learned positions ends the sequence: `key` of `pass` is its length.
+void check_positions(std::string_view key, const Value& pass, const ModelSpec* model,
+                     Diagnostics& diagnostics);
+
+/// Nothing where a diagnostic says why.
+std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
+                                          Diagnostics& diagnostics);
+
+}  // namespace memest

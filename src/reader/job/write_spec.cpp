@@ -1,0 +1,133 @@
+#include "memest/reader/write_spec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "memest/reader/read_job.hpp"
+#include "reader/text/text.hpp"
+
+namespace memest {
+namespace {
+
+/// Sequences longer than this are rarely trained on, whatever the model could take.
+constexpr std::int64_t kUsualContext = 8192;
+
+/// What memest assumes of a decoder whose config it does not know are the habits of these classes.
+constexpr std::array<std::string_view, 2> kGenericTypes = {"llama", "mistral"};
+
+std::string line(std::string_view key, const std::string& value) {
+  return "  " + std::string(key) + ": " + value + "\n";
+}
+std::string line(std::string_view key, std::int64_t value) {
+  return line(key, std::to_string(value));
+}
+
+std::string indented(const std::string& text, const std::string& indentation) {
+  std::string result;
+  bool line_start = true;
+  for (const char c : text) {
+    if (line_start) result += indentation;
+    result += c;
+    line_start = c == '\n';
+  }
+  return result;
+}
+
+/// The keys of `family: decoder` for a model of equal layers with softmax attention and a dense
+/// feed-forward. What they cannot say is not said here: reading them back tells.
+std::string decoder_keys(const DecoderSpec& decoder) {
+  const auto* const attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  const LayerKind& kind = decoder.kinds.front();
+  const auto* const feed_forward = std::get_if<DenseFeedForward>(&kind.feed_forward);
+  if (attention == nullptr || feed_forward == nullptr) return {};
+  std::string keys = line("family", "decoder") + line("layers", decoder.layers()) +
+                     line("hidden_size", decoder.hidden_size) + line("heads", attention->heads) +
+                     line("kv_heads", attention->kv_heads);
+  if (attention->head_dim * attention->heads != decoder.hidden_size) {
+    keys += line("head_dim", attention->head_dim);
+  }
+  keys += line("ffn_size", feed_forward->size) + line("vocab_size", decoder.vocab_size) +
+          line("activation", feed_forward->gated ? "swiglu" : "silu") + line("norm", "rmsnorm") +
+          line("position", "rope") + line("max_positions", decoder.max_positions);
+  if (feed_forward->bias) keys += line("bias", "true");
+  if (decoder.tied_embeddings) keys += line("tied_embeddings", "true");
+  if (kind.sliding_window) keys += line("sliding_window", *kind.sliding_window);
+  return keys;
+}
+
+/// The longest sequence that the model takes; 0 where nothing says.
+std::int64_t context_of(const ModelSpec& model) {
+  const auto* const decoder = std::get_if<DecoderSpec>(&model.architecture);
+  return decoder == nullptr ? 0 : decoder->max_positions;
+}
+
+std::string training_section(const ModelSpec& model) {
+  const std::int64_t context = context_of(model);
+  const std::int64_t seq_len = context == 0 ? 512 : std::min(context, kUsualContext);
+  const std::string limit =
+      context > seq_len ? "; the model takes up to " + std::to_string(context) : "";
+  return "training:\n"
+         "  seq_len: " +
+         std::to_string(seq_len) + "  # tokens a sequence" + limit +
+         "\n"
+         "  global_batch: 512  # sequences a step over all GPUs\n"
+         "  precision: mixed  # `memest recipes` lists the others\n"
+         "  optimizer: adamw  # `memest optimizers` lists the others\n"
+         "  # recompute: full  # none, full, selective, sqrt, {every: 2}\n"
+         "  implementation: transformers\n";
+}
+
+/// A name that somebody else gave a folder, on the one line of a comment.
+std::string in_comment(std::string_view name) {
+  std::string text;
+  while (!name.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(name), 1);
+    text += is_harmless(name.substr(0, length)) ? name.substr(0, length) : "?";
+    name.remove_prefix(length);
+  }
+  return text;
+}
+
+std::string head(const ModelSpec& model) {
+  return "# " + in_comment(model.name) + ", from a Hugging Face config of model_type " +
+         model.model_type + ".\n";
+}
+
+std::string with_config_keys(const ImportedModel& imported) {
+  return head(imported.model) +
+         "# The keys under `hf` are those of the config that decide the model.\n"
+         "model:\n  hf:\n" +
+         indented(imported.keys, "    ") + (imported.is_part ? line("text_only", "true") : "") +
+         training_section(imported.model);
+}
+
+/// The spec with memest's own keys, where they say everything.
+std::optional<std::string> with_decoder_keys(const ModelSpec& model) {
+  const auto* const decoder = std::get_if<DecoderSpec>(&model.architecture);
+  const bool generic = std::find(kGenericTypes.begin(), kGenericTypes.end(), model.model_type) !=
+                       kGenericTypes.end();
+  if (decoder == nullptr || !generic) return std::nullopt;
+  std::string spec = head(model) +
+                     "# The keys of `model` are memest's own; they say all that the config says.\n"
+                     "model:\n" +
+                     decoder_keys(*decoder) + training_section(model);
+  const Checked<Job> job =
+      read_job(std::make_shared<const SourceText>(SourceText{"import.yaml", spec}));
+  if (!job.ok()) return std::nullopt;
+  const auto* const read = std::get_if<DecoderSpec>(&job.value().model.architecture);
+  if (read == nullptr || !(*read == *decoder)) return std::nullopt;
+  return spec;
+}
+
+}  // namespace
+
+std::string write_spec(const ImportedModel& imported) {
+  const std::optional<std::string> own = with_decoder_keys(imported.model);
+  return own ? *own : with_config_keys(imported);
+}
+
+}  // namespace memest

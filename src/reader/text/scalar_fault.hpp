@@ -1,0 +1,20 @@
+// What is wrong with a scalar, held against one of the shapes that its key allows.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "memest/diag/diagnostic.hpp"
+#include "reader/keys/keys.hpp"
+#include "reader/text/value.hpp"
+
+namespace memest {
+
+/// `name` is how the sentence calls the value: "'seq_len'".
+std::optional<Diagnostic> find_scalar_fault(const Value& value, const Shape& shape,
+                                            const std::string& name);
+
+/// What a value of this shape is, as the end of "'key' is ..."; empty for Form::none.
+std::string noun_of(const Shape& shape);
+
+}  // namespace memest

@@ -1,0 +1,146 @@
+#include "report/plan/plan_layout.hpp"
+
+#include <fmt/format.h>
+
+#include "memest/report/numbers.hpp"
+#include "memest/spec/framework.hpp"
+#include "report/pages/title.hpp"
+
+namespace memest {
+namespace {
+
+/// Less of a difference in time is not worth a word.
+constexpr double kNoticeable = 1.01;
+
+void add(std::string& text, const char* letter, std::int64_t ranks) {
+  if (ranks > 1) text += fmt::format("{}{} ", letter, ranks);
+}
+
+std::string recompute_flag(const Recompute& recompute) {
+  if (const auto* every = std::get_if<EveryRecompute>(&recompute)) {
+    return fmt::format("'{{every: {}}}'", every->every);
+  }
+  return text_of(recompute);
+}
+
+std::string fsdp_value(const FullySharded& fsdp) {
+  std::string keys = fmt::format("{{version: {}", fsdp.version);
+  if (fsdp.reshard != Reshard::always) {
+    keys += fmt::format(", reshard_after_forward: {}", name_of(fsdp.reshard));
+  }
+  if (fsdp.replicate > 1) keys += fmt::format(", replicate: {}", fsdp.replicate);
+  if (fsdp.init) keys += fmt::format(", init: {}", name_of(*fsdp.init));
+  if (fsdp.sync_module_states) keys += ", sync_module_states: true";
+  return keys + "}";
+}
+
+std::string offload_value(const HostOffload& offload) {
+  std::string keys;
+  const auto add = [&](const char* key, bool offloaded, bool on_nvme) {
+    if (!offloaded) return;
+    keys += fmt::format("{}{}: {}", keys.empty() ? "" : ", ", key, on_nvme ? "nvme" : "cpu");
+  };
+  add("optimizer", offload.optimizer, offload.optimizer_on_nvme);
+  add("parameters", offload.parameters, offload.parameters_on_nvme);
+  if (!offload.pinned) keys += ", pin_memory: false";
+  return "{" + keys + "}";
+}
+
+/// The keys of `parallelism` that are not their defaults.
+std::string parallelism_of(const PlanCandidate& candidate) {
+  const Parallelism& layout = candidate.parallelism;
+  std::string keys = fmt::format("data: {}", layout.data);
+  const auto ranks = [&](const char* key, std::int64_t count) {
+    if (count > 1) keys += fmt::format(", {}: {}", key, count);
+  };
+  ranks("tensor", layout.tensor);
+  if (layout.sequence) keys += ", sequence: true";
+  ranks("context", layout.context);
+  ranks("pipeline", layout.pipeline);
+  if (layout.schedule != Schedule::one_f_one_b) {
+    keys += fmt::format(", schedule: {}", name_of(layout.schedule));
+  }
+  ranks("virtual_stages", layout.virtual_stages);
+  if (layout.first_stage_layers > 0) {
+    keys += fmt::format(", first_stage_layers: {}", layout.first_stage_layers);
+  }
+  if (layout.last_stage_layers > 0) {
+    keys += fmt::format(", last_stage_layers: {}", layout.last_stage_layers);
+  }
+  ranks("expert", layout.expert);
+  if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
+  if (layout.distributed_optimizer) {
+    keys += ", distributed_optimizer: true";
+    if (layout.overlap_param_gather) keys += ", overlap_param_gather: true";
+  } else if (layout.fsdp) {
+    keys += fmt::format(", fsdp: {}", fsdp_value(*layout.fsdp));
+  } else if (layout.zero != ZeroStage::none) {
+    keys += fmt::format(", zero: {}", stage_of(layout.zero));
+  }
+  if (layout.overlap_grad_reduce) keys += ", overlap_grad_reduce: true";
+  if (layout.offload.any()) keys += fmt::format(", offload: {}", offload_value(layout.offload));
+  return keys;
+}
+
+}  // namespace
+
+Splits splits_of(const Job& job) {
+  const ForwardSpec* forward = job.forward();
+  if (forward == nullptr) return Splits::data;
+  const bool splits = row_of(forward->implementation.framework).splits.any();
+  return splits ? Splits::layers : Splits::data;
+}
+
+std::string layout_text(const Parallelism& layout) {
+  std::string text;
+  add(text, "t", layout.tensor);
+  add(text, "c", layout.context);
+  add(text, "p", layout.pipeline);
+  add(text, "v", layout.virtual_stages);
+  add(text, "x", layout.expert);
+  return text + fmt::format("D{} Z{}", layout.data, shards_text(layout));
+}
+
+std::string shards_text(const Parallelism& layout) {
+  std::string text(stage_of(layout.zero));
+  if (layout.fsdp) text += "f";
+  if (layout.fsdp && layout.fsdp->replicate > 1) text += fmt::format("r{}", layout.fsdp->replicate);
+  if (layout.offload.any()) text += "+";
+  if (layout.offload.optimizer) text += "o";
+  if (layout.offload.parameters) text += "w";
+  return text;
+}
+
+std::string flags_of(const PlanCandidate& candidate, Splits splits) {
+  const std::string settings =
+      fmt::format("--set training.micro_batch={} --set training.recompute={}",
+                  candidate.micro_batch, recompute_flag(candidate.recompute));
+  if (splits == Splits::data) {
+    const Parallelism& layout = candidate.parallelism;
+    const std::string shards = layout.fsdp
+                                   ? fmt::format("'parallelism.fsdp={}'", fsdp_value(*layout.fsdp))
+                                   : fmt::format("parallelism.zero={}", stage_of(layout.zero));
+    const std::string offload =
+        layout.offload.any()
+            ? fmt::format(" --set 'parallelism.offload={}'", offload_value(layout.offload))
+            : "";
+    return fmt::format("--gpu {} --gpus {} {} --set {}{}", candidate.gpu->slug, candidate.gpus,
+                       settings, shards, offload);
+  }
+  return fmt::format("--gpu {} --set hardware.count={} {} --set 'parallelism={{{}}}'",
+                     candidate.gpu->slug, candidate.gpus, settings, parallelism_of(candidate));
+}
+
+std::string lever_text(const std::vector<Lever>& levers) {
+  if (levers.empty()) return {};
+  const Lever& lever = levers.front();
+  std::string text = fmt::format("{} saves {} GiB", lever.name, gib_text(lever.saved));
+  if (lever.fits) text += " and fits";
+  if (lever.host) text += fmt::format(", for {} GiB of its host a GPU", gib_text(*lever.host));
+  if (lever.slower && *lever.slower > kNoticeable) {
+    text += fmt::format(", at {} × the time", significant_text(*lever.slower));
+  }
+  return text;
+}
+
+}  // namespace memest

@@ -1,0 +1,175 @@
+#include "memest/spec/parallel/pipeline_schedule.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "memest/diag/expect.hpp"
+#include "spec/v_schedules.hpp"
+
+namespace memest {
+namespace {
+
+/// The k-th forward of an interleaved rank: p micro-batches through chunk 0, then through chunk 1,
+/// and so on.
+PipelineAction interleaved_forward(std::int64_t k, const PipelinePlace& place) {
+  const std::int64_t group = place.ranks * place.chunks;
+  const std::int64_t within = k % group;
+  return {true, k / group * place.ranks + within % place.ranks, within / place.ranks};
+}
+
+/// The k-th backward begins with the last chunk.
+PipelineAction interleaved_backward(std::int64_t k, const PipelinePlace& place) {
+  PipelineAction action = interleaved_forward(k, place);
+  return {false, action.micro_batch, place.chunks - 1 - action.chunk};
+}
+
+/// A backward makes the inputs' gradients at once, the weights' `rank` backwards later.
+std::vector<PipelineAction> zero_bubble_actions(const PipelinePlace& place,
+                                                std::int64_t micro_batches) {
+  const std::int64_t all = micro_batches * place.chunks;
+  const std::int64_t warmup = warmup_of(Schedule::zero_bubble, place, micro_batches);
+  std::vector<PipelineAction> actions;
+  std::int64_t backward = 0;
+  std::int64_t weights = 0;
+  const auto run = [&](std::int64_t k, BackwardPart part) {
+    actions.push_back(interleaved_backward(k, place));
+    actions.back().part = part;
+  };
+  const auto run_back = [&] {
+    run(backward++, BackwardPart::inputs);
+    if (backward > place.rank) run(weights++, BackwardPart::weights);
+  };
+  for (std::int64_t k = 0; k < all; ++k) {
+    actions.push_back(interleaved_forward(k, place));
+    if (k >= warmup) run_back();
+  }
+  while (backward < all) run_back();
+  while (weights < all) run(weights++, BackwardPart::weights);
+  return actions;
+}
+
+/// So many micro-batches fill and empty a V, and more of them repeat its middle.
+std::int64_t fill_of(const PipelinePlace& place, std::int64_t micro_batches) {
+  return std::min(micro_batches, 4 * place.ranks);
+}
+
+std::int64_t leading_forwards(const std::vector<PipelineAction>& actions) {
+  const auto end = std::find_if(actions.begin(), actions.end(),
+                                [](const PipelineAction& action) { return !action.forward; });
+  return end - actions.begin();
+}
+
+}  // namespace
+
+LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages) {
+  const std::int64_t said = (split.first > 0 ? 1 : 0) + (split.last > 0 ? 1 : 0);
+  if (said > 0) {
+    if (split.first > 0 && index == 0) return {0, split.first};
+    if (split.last > 0 && index + 1 == stages) return {split.layers - split.last, split.last};
+    const StageSplit rest{.layers = split.layers - split.first - split.last, .ends = split.ends};
+    LayerSpan span = stage_of(rest, index - (split.first > 0 ? 1 : 0), stages - said);
+    span.first += split.first;
+    return span;
+  }
+  const std::int64_t all = split.layers + 2 * split.ends;
+  const auto first_of = [&](std::int64_t stage) {
+    const std::int64_t before = all / stages * stage + std::min(stage, all % stages);
+    return std::clamp<std::int64_t>(before - split.ends, 0, split.layers);
+  };
+  return {first_of(index), first_of(index + 1) - first_of(index)};
+}
+
+PipelinePlace place_of(const Parallelism& parallelism, std::int64_t rank) {
+  return {.ranks = parallelism.pipeline,
+          .rank = rank,
+          .chunks = parallelism.virtual_stages,
+          .v_shaped = is_v_shaped(parallelism.schedule)};
+}
+
+std::int64_t stage_index(const PipelinePlace& place, std::int64_t chunk) {
+  if (place.v_shaped && chunk == 1) return 2 * place.ranks - 1 - place.rank;
+  return chunk * place.ranks + place.rank;
+}
+
+std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place) {
+  const std::int64_t stages = place.ranks * place.chunks;
+  std::vector<LayerSpan> spans;
+  for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
+    spans.push_back(stage_of(split, stage_index(place, chunk), stages));
+  }
+  return spans;
+}
+
+bool splits_backwards(Schedule schedule) {
+  return schedule == Schedule::zero_bubble || is_v_shaped(schedule);
+}
+
+bool has_chunks(Schedule schedule) {
+  return schedule == Schedule::interleaved || splits_backwards(schedule);
+}
+
+bool is_v_shaped(Schedule schedule) {
+  return schedule == Schedule::zbv || schedule == Schedule::dual_pipe_v;
+}
+
+std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches) {
+  const std::int64_t all = micro_batches * place.chunks;
+  const std::int64_t behind = place.ranks - place.rank - 1;
+  switch (schedule) {
+    case Schedule::one_f_one_b:
+      return std::min(behind, all);
+    case Schedule::zero_bubble:
+      return std::min(behind + (place.chunks - 1) * place.ranks, all);
+    case Schedule::interleaved:
+      return std::min(2 * behind + (place.chunks - 1) * place.ranks, all);
+    case Schedule::zbv:
+    case Schedule::dual_pipe_v:
+      return leading_forwards(actions_of(schedule, place, fill_of(place, micro_batches)));
+    case Schedule::gpipe:
+      return all;
+  }
+  unreachable("every schedule has its order");
+}
+
+std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& place,
+                                       std::int64_t micro_batches) {
+  if (schedule == Schedule::zero_bubble) return zero_bubble_actions(place, micro_batches);
+  if (schedule == Schedule::zbv) return zbv_actions(place, micro_batches);
+  if (schedule == Schedule::dual_pipe_v) return dual_pipe_v_actions(place, micro_batches);
+  const std::int64_t all = micro_batches * place.chunks;
+  const std::int64_t warmup = warmup_of(schedule, place, micro_batches);
+  std::vector<PipelineAction> actions;
+  actions.reserve(static_cast<std::size_t>(2 * all));
+  std::int64_t backward = 0;
+  for (std::int64_t k = 0; k < all; ++k) {
+    actions.push_back(interleaved_forward(k, place));
+    if (k >= warmup) actions.push_back(interleaved_backward(backward++, place));
+  }
+  while (backward < all) actions.push_back(interleaved_backward(backward++, place));
+  return actions;
+}
+
+std::int64_t most_in_flight(const std::vector<PipelineAction>& actions) {
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  for (const PipelineAction& action : actions) {
+    if (action.part == BackwardPart::inputs) continue;
+    now += action.forward ? 1 : -1;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
+                            std::int64_t micro_batches) {
+  if (is_v_shaped(schedule)) {
+    return most_in_flight(actions_of(schedule, place, fill_of(place, micro_batches)));
+  }
+  // Whose weights' gradients are still to come counts.
+  if (schedule == Schedule::zero_bubble) {
+    return std::min(place.ranks, micro_batches) * place.chunks;
+  }
+  return std::min(warmup_of(schedule, place, micro_batches) + 1, micro_batches * place.chunks);
+}
+
+}  // namespace memest

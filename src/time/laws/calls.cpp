@@ -1,0 +1,262 @@
+#include "time/laws/calls.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "memest/diag/expect.hpp"
+#include "memest/units/int128.hpp"
+#include "time/laws/nearest_fit.hpp"
+
+namespace memest {
+namespace {
+
+std::int64_t value_of(const Expr& size, const Bindings& sizes) {
+  return narrow_to_int64(size.evaluate(sizes));
+}
+
+/// Of the forward; where an op adds a bias to the product of another and has the backward of both,
+/// half of the backward's.
+double product_flops(const OpWork& work) {
+  return work.forward.flops > 0 ? work.forward.flops : work.backward.flops / 2;
+}
+
+/// k of a product with a weight, which a result that ranks share out has no part in: an output may
+/// have fewer rows than the product (Megatron's row-parallel products with sequence parallelism).
+std::int64_t summed_channels(const OpWork& work, const Block& block, const Bindings& sizes,
+                             std::int64_t n) {
+  const std::vector<TensorId>& inputs = work.op->inputs;
+  if (work.op->kind == OpKind::linear && inputs.size() > 1) {
+    return value_of(block.tensors[inputs[1]].elements(), sizes) / n;
+  }
+  const Tensor& result = block.tensors[work.op->outputs.front()];
+  const auto elements = static_cast<double>(value_of(result.elements(), sizes));
+  return static_cast<std::int64_t>(std::llround(product_flops(work) / (2 * elements)));
+}
+
+/// Transformer Engine's default recipe, DelayedScaling: a scale from earlier steps' largest values.
+constexpr OperandScaling kFp8Scaling = OperandScaling::fixed;
+
+bool has_weight(const Op& op, const Block& block) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [&block](TensorId id) { return block.tensors[id].role == Role::parameter; });
+}
+
+/// Where a recipe's fp8 products are: those with weights of the layers, not those of the head, of
+/// attention, or of a type of their own (a router in fp32). Transformer Engine replaces the linear
+/// layers that blocks hold.
+bool runs_in_fp8(const Op& op, const Block& block, const Recipe& recipe) {
+  return recipe.fp8_weight_copies > 0 && block.checkpointable && op.compute == recipe.compute &&
+         has_weight(op, block);
+}
+
+/// [m, k] · [k, n], `batch` times, as the forward has it; of an addition of a bias, of the product.
+MatmulShape forward_product(const OpWork& work, const Block& block, const Bindings& sizes,
+                            const Recipe& recipe) {
+  const Tensor& result = block.tensors[work.op->outputs.front()];
+  const std::size_t rank = result.shape.size();
+  const bool is_batched = work.op->kind == OpKind::batched_matmul && rank > 2;
+  MatmulShape product{.operand = work.op->compute, .result = result.dtype};
+  if (runs_in_fp8(*work.op, block, recipe)) {
+    product.operand = DType::fp8;
+    product.scaling = kFp8Scaling;
+    product.cast_included = true;
+  }
+  product.n = rank == 0 ? 1 : value_of(result.shape[rank - 1], sizes);
+  product.k = summed_channels(work, block, sizes, product.n);
+  const double columns = 2 * static_cast<double>(product.n) * static_cast<double>(product.k);
+  const std::int64_t rows = std::llround(product_flops(work) / columns);
+  product.m = is_batched ? value_of(result.shape[rank - 2], sizes) : rows;
+  product.batch = rows / product.m;
+  return product;
+}
+
+bool trains_its_weight(const Op& op, const Block& block) {
+  return std::any_of(op.gradients.begin(), op.gradients.end(), [&block](const auto& gradient) {
+    return block.tensors[gradient.input].role == Role::parameter;
+  });
+}
+
+/// dX[m, k] = dY[m, n] · W[n, k] and dW[k, n] = Xᵀ[k, m] · dY[m, n], as many as the FLOPs are of.
+void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains_weight) {
+  const auto products = std::lround(work.backward.flops / product_flops(work));
+  MatmulShape data = forward;
+  data.pass = MatmulPass::data_gradient;
+  std::swap(data.n, data.k);
+  MatmulShape weight = forward;
+  weight.pass = MatmulPass::weight_gradient;
+  std::swap(weight.m, weight.k);
+  // The forward has cast its input in both layouts, the data's gradient that of the output.
+  weight.cast_included = false;
+  if (work.op->adds_to_buffer) {
+    weight.result = DType::fp32;
+    weight.accumulates = true;
+  }
+  if (products >= 2) work.backward_calls = {data, weight};
+  if (products == 1) work.backward_calls = {trains_weight ? weight : data};
+}
+
+/// The weight is read in its own type and written in fp8, once for each copy that is kept: in
+/// every forward, for only a scheduler of micro-batches could tell that it is the same.
+StreamShape cast_of_weight(const MatmulShape& product, const Recipe& recipe) {
+  const std::int64_t elements =
+      checked_multiply(checked_multiply(product.n, product.k), product.batch);
+  const auto element_bytes =
+      static_cast<std::int64_t>(size_of(recipe.weights)) + recipe.fp8_weight_copies;
+  return {.op = StreamOp::cast, .bytes = checked_multiply(elements, element_bytes)};
+}
+
+void add_products(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
+  if (product_flops(work) == 0) return;
+  MatmulShape forward = forward_product(work, block, sizes, recipe);
+  // One after another on equal parts of the rows.
+  const std::int64_t kernels = work.op->kernels;
+  forward.m = (forward.m + kernels - 1) / kernels;
+  if (work.forward.flops > 0) {
+    work.forward_calls.assign(static_cast<std::size_t>(kernels), forward);
+    if (forward.operand == DType::fp8) {
+      work.forward_calls.insert(work.forward_calls.begin(), cast_of_weight(forward, recipe));
+    }
+  }
+  add_backward_products(work, forward, trains_its_weight(*work.op, block));
+}
+
+void put_first(std::vector<KernelShape>& calls, const std::vector<KernelShape>& others) {
+  calls.insert(calls.begin(), others.begin(), others.end());
+}
+
+/// A ring whose merging is many kernels of the framework: what it makes on the way is written and
+/// read once.
+void add_written_sums(OpWork& work, const Bindings& sizes) {
+  const Op& op = *work.op;
+  const auto sums = [&](const PassWork& pass, const Expr& kernel) {
+    StreamShape shape{.op = StreamOp::add, .dtype = DType::fp32};
+    const double kernels_own = kernel.bytes(sizes).as_double();
+    shape.bytes = std::llround((pass.bytes - kernels_own) / static_cast<double>(op.kernels));
+    return std::vector<KernelShape>(static_cast<std::size_t>(op.kernels), shape);
+  };
+  put_first(work.forward_calls, sums(work.forward, op.forward.bytes));
+  if (work.backward_calls.empty()) return;
+  put_first(work.backward_calls, sums(work.backward, op.backward.bytes));
+}
+
+/// A ring adds every step's output to the sum in fp32, and its gradients to theirs as they are
+/// (Transformer Engine 2.11, context_parallel.py: flash_attn_fwd_out_correction; dq, dkv).
+void add_ring_sums(OpWork& work, const Block& block, const Bindings& sizes) {
+  const Op& op = *work.op;
+  if (op.kernels == 1) return;
+  if (!op.forward_steps.empty()) return add_written_sums(work, sizes);
+  const auto sum = [&](const std::vector<TensorId>& tensors, std::int64_t element_bytes) {
+    StreamShape shape{.op = StreamOp::add, .dtype = op.compute};
+    for (const TensorId id : tensors) {
+      const std::int64_t elements = value_of(block.tensors[id].elements(), sizes);
+      shape.bytes = checked_add(shape.bytes, checked_multiply(elements, element_bytes));
+    }
+    return std::vector<KernelShape>(static_cast<std::size_t>(op.kernels), shape);
+  };
+  const auto size = static_cast<std::int64_t>(size_of(op.compute));
+  const auto wide = static_cast<std::int64_t>(size_of(DType::fp32));
+  // Before the kernels: messages run beside the last calls.
+  put_first(work.forward_calls, sum({op.outputs.front()}, size + 2 * wide));
+  if (!work.backward_calls.empty()) put_first(work.backward_calls, sum(op.inputs, 3 * size));
+}
+
+void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
+                   AttentionKernel kernel) {
+  if (work.forward.flops == 0) return;
+  expect(work.op->inputs.size() >= 3, "fused attention reads queries, keys and values");
+  const auto tensor = [&](std::size_t i) -> const Tensor& {
+    return block.tensors[work.op->inputs[i]];
+  };
+  const bool flash = kernel == AttentionKernel::sdpa_flash || kernel == AttentionKernel::flash_2;
+  AttentionShape shape{.kernel = flash ? std::string(kFlashAttention2) : "",
+                       .dtype = work.op->compute,
+                       .causal = work.op->causal};
+  shape.batch = sizes.at(Symbol::micro_batch);
+  shape.seq_len = checked_multiply(sizes.at(Symbol::seq_len), work.op->parts);
+  const auto width = [&](std::size_t i) { return value_of(tensor(i).shape.back(), sizes); };
+  const auto heads = [&](std::size_t i, std::int64_t head_dim) {
+    return value_of(tensor(i).elements(), sizes) / (shape.batch * shape.seq_len * head_dim);
+  };
+  shape.head_dim = width(0);
+  shape.value_head_dim = width(2);
+  shape.heads = heads(0, shape.head_dim);
+  shape.kv_heads = std::max<std::int64_t>(heads(1, shape.head_dim), 1);
+  const auto kernels = static_cast<std::size_t>(work.op->kernels);
+  work.forward_calls.assign(kernels, shape);
+  if (work.backward.flops > 0) {
+    shape.pass = KernelPass::backward;
+    work.backward_calls.assign(kernels, shape);
+  }
+  add_ring_sums(work, block, sizes);
+}
+
+/// The kernel that an operation other than a contraction runs.
+StreamOp stream_op_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::softmax:
+      return StreamOp::softmax;
+    case OpKind::layernorm:
+    case OpKind::reduce:
+      return StreamOp::layernorm;
+    case OpKind::rmsnorm:
+      return StreamOp::rmsnorm;
+    case OpKind::cross_entropy:
+    case OpKind::mean_square:
+      return StreamOp::cross_entropy;
+    case OpKind::activation:
+    case OpKind::power:
+      return StreamOp::gelu;
+    case OpKind::dropout:
+      return StreamOp::dropout;
+    case OpKind::add:
+    case OpKind::multiply:
+    case OpKind::mask:
+      return StreamOp::add;
+    case OpKind::scale:
+      return StreamOp::scale;
+    case OpKind::cast:
+      return StreamOp::cast;
+    case OpKind::rotary:
+      return StreamOp::rotary;
+    case OpKind::embedding:
+      return StreamOp::embedding;
+    case OpKind::linear:
+    case OpKind::batched_matmul:
+    case OpKind::attention:
+    case OpKind::copy:
+    case OpKind::concatenate:
+    case OpKind::view:
+      return StreamOp::copy;
+  }
+  unreachable("every operation has a kernel");
+}
+
+void add_stream(std::vector<KernelShape>& calls, StreamShape shape, double bytes) {
+  if (bytes == 0) return;
+  shape.bytes = std::llround(bytes);
+  calls = {shape};
+}
+
+void add_streams(OpWork& work, const Block& block) {
+  StreamShape shape{.op = stream_op_of(work.op->kind)};
+  if (!work.op->outputs.empty()) shape.dtype = block.tensors[work.op->outputs.front()].dtype;
+  add_stream(work.forward_calls, shape, work.forward.bytes);
+  shape.pass = KernelPass::backward;
+  add_stream(work.backward_calls, shape, work.backward.bytes);
+}
+
+}  // namespace
+
+void add_calls(OpWork& work, const Block& block, const Bindings& sizes,
+               const TrainingSpec& training) {
+  if (work.op->kind == OpKind::attention) {
+    add_attention(work, block, sizes, training.implementation.attention);
+  } else if (class_of(work.op->kind) == OpClass::contraction) {
+    add_products(work, block, sizes, training.recipe);
+  } else {
+    add_streams(work, block);
+  }
+}
+
+}  // namespace memest

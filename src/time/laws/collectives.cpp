@@ -1,0 +1,143 @@
+#include "time/laws/collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "memest/diag/expect.hpp"
+#include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+
+namespace memest {
+namespace {
+
+/// FSDP's shards lie over neighbours, their replicas (HSDP) beside them.
+struct ShardPlaces {
+  GroupPlace shards;
+  GroupPlace replicas;
+};
+ShardPlaces shard_places(const ReplicatedPart& part) {
+  const Parallelism& parallelism = part.parallelism;
+  const GroupPlace all = place_of(RankGroup::data, parallelism, part.gpus_per_node);
+  if (!parallelism.fsdp || parallelism.fsdp->replicate == 1) return {all, {}};
+  const std::int64_t shards = parallelism.shard_ranks();
+  const std::int64_t beside =
+      std::max<std::int64_t>(1, part.gpus_per_node / (parallelism.tensor * shards));
+  return {{shards, std::min(shards, all.in_node)},
+          {parallelism.fsdp->replicate, std::min(parallelism.fsdp->replicate, beside)}};
+}
+
+/// Prices pieces of one group after another, and remembers how they are known.
+class Pieces {
+ public:
+  Pieces(const Links& links, Outlook outlook, LawOrigin& origin)
+      : links_(links), outlook_(outlook), origin_(origin) {}
+
+  /// `bytes` in so many equal messages.
+  double seconds(MessageKind kind, const GroupPlace& place, double bytes, double pieces) const {
+    if (bytes == 0 || place.ranks == 1) return 0;
+    const CallPrice piece = links_.price(kind, place, bytes / pieces);
+    origin_ = piece.origin;
+    return pieces * piece.at(outlook_);
+  }
+
+ private:
+  const Links& links_;
+  Outlook outlook_;
+  LawOrigin& origin_;
+};
+
+/// Megatron's DDP, which reduces and gathers behind its passes unless it is told otherwise.
+bool has_gradient_buffer(const ReplicatedPart& part) {
+  return row_of(part.training.implementation.framework).gradient_buffer;
+}
+
+/// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel
+/// rank (megatron-core 0.16, distributed/distributed_data_parallel.py).
+constexpr double kBucketElements = 40e6;
+constexpr double kBucketElementsOfRank = 1e6;
+
+/// So many messages reduce `bytes` of gradients of `size` bytes each.
+double buckets_of(const ReplicatedPart& part, double bytes, double size) {
+  if (!has_gradient_buffer(part)) {
+    return std::max(1.0, bytes / part.parallelism.ddp.bucket_cap.as_double());
+  }
+  if (!part.parallelism.overlap_grad_reduce) return 1;
+  const auto ranks = static_cast<double>(part.parallelism.shard_ranks());
+  const double elements = std::max(kBucketElements, kBucketElementsOfRank * ranks);
+  return std::max(1.0, bytes / (elements * size));
+}
+
+}  // namespace
+
+double exposed(double transfer, double compute, double tail) {
+  return std::max(transfer - compute, std::min(tail, transfer));
+}
+
+CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& links,
+                                     Outlook outlook) {
+  CollectiveSeconds result;
+  const ShardPlaces places = shard_places(part);
+  if (places.shards.ranks * places.replicas.ranks == 1) return result;
+  const Recipe& recipe = part.training.recipe;
+  const ZeroStage stage = zero_stage_of(recipe, part.parallelism);
+  const DType reduced = recipe.gathered_units ? recipe.reduce : recipe.gradients;
+  const DType gathered = recipe.gathered_units ? recipe.compute : recipe.weights;
+  const auto size = static_cast<double>(size_of(reduced));
+  const double experts = part.held.trained_experts * size;
+  const double gradients = part.held.trained * size - experts;
+  const double weights = part.held.weights * static_cast<double>(size_of(gathered));
+  const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
+  const double buckets = by_unit ? part.units : buckets_of(part, gradients, size);
+  const double units = by_unit ? part.units : part.parallelism.overlap_param_gather ? buckets : 1;
+  const MessageKind reduction =
+      stage == ZeroStage::none ? MessageKind::all_reduce : MessageKind::reduce_scatter;
+
+  const Pieces pieces(links, outlook, result.origin);
+  result.reduce = pieces.seconds(reduction, places.shards, gradients, buckets);
+  const auto shards = static_cast<double>(places.shards.ranks);
+  result.reduce +=
+      pieces.seconds(MessageKind::all_reduce, places.replicas, gradients / shards, buckets);
+  if (experts > 0) {
+    const GroupPlace replicas = place_of_expert_replicas(part.parallelism, part.gpus_per_node);
+    result.reduce += pieces.seconds(reduction, replicas, experts, buckets);
+  }
+  result.last_reduce = result.reduce / buckets;
+  if (stage == ZeroStage::none) return result;
+  result.gather = pieces.seconds(MessageKind::all_gather, places.shards, weights, units);
+  result.first_gather = result.gather / units;
+  return result;
+}
+
+ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& passes,
+                               const CollectiveSeconds& collectives, double micro_steps) {
+  const double reduce = collectives.reduce;
+  const double gather = collectives.gather;
+  const double reducing = exposed(reduce, passes.backward, collectives.last_reduce);
+  if (has_gradient_buffer(part)) {
+    const Parallelism& parallelism = part.parallelism;
+    return {.gradients = parallelism.overlap_grad_reduce ? reducing : reduce,
+            .weights = parallelism.overlap_param_gather
+                           ? exposed(gather, passes.forward, collectives.first_gather)
+                           : gather};
+  }
+  const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
+  switch (zero_stage_of(part.training.recipe, part.parallelism)) {
+    case ZeroStage::none:
+    case ZeroStage::optimizer:
+      return {.gradients = reducing, .weights = gather};
+    case ZeroStage::optimizer_gradients:
+      return {.gradients = times * reducing, .weights = gather};
+    case ZeroStage::optimizer_gradients_weights: {
+      const double forward = exposed(gather, passes.forward, collectives.first_gather);
+      if (part.parallelism.pipeline > 1) return {.gradients = reducing, .weights = forward};
+      const double backward = exposed(gather + reduce, passes.backward,
+                                      collectives.first_gather + collectives.last_reduce);
+      // The backward's wait is shared by both collectives in proportion.
+      const double reduced = backward * reduce / std::max(gather + reduce, 1e-30);
+      return {.gradients = times * reduced, .weights = times * (forward + backward - reduced)};
+    }
+  }
+  unreachable("every ZeRO stage has its collectives");
+}
+
+}  // namespace memest

@@ -1,0 +1,3 @@
+#include "memory/allocator/block.hpp"
+#include "memory/ledger/graph_terms.hpp"
+#include "plan/layouts/space.hpp"
