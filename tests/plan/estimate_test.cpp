@@ -261,7 +261,7 @@ TEST_CASE("Where no closed form is known, the terms are what the replay found at
       "parallelism: {data: 4}\n"
       "hardware: {gpu: h200-sxm-141gb, count: 4}\n"));
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);
-  CHECK_FALSE(memory.has_formulas);
+  CHECK_FALSE(memory.closed_form.has_value());
   CHECK(memory.estimate.allocated() == memory.allocated());
   CHECK(memory.estimate.outside > Bytes());
   CHECK(memory.device() == *memory.reserved() + memory.estimate.outside);

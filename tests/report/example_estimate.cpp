@@ -60,6 +60,8 @@ JobEstimate example_estimate() {
   estimate.margin.low = 0.01;
   estimate.margin.high = 0.05;
   estimate.outside = estimate.outside_low = estimate.outside_high = Bytes(kGiB / 2);
+  memory.closed_form = Bytes(20 * kGiB);
+  memory.moments = {{"optimizer step", Bytes(20 * kGiB)}, {"end of forward", Bytes(18 * kGiB)}};
   memory.capacity = {Bytes(24 * kGiB), false};
   memory.verdict = Verdict::fits;
   memory.simple = {Bytes(16 * kGiB), Bytes(2 * kGiB), 3};

@@ -164,6 +164,11 @@ def strange(value, path=""):
         low_high = value.get("interval_bytes")
         if low_high and "device_bytes" in value and not low_high[0] <= value["device_bytes"] <= low_high[1]:
             return path + "/interval_bytes does not hold device_bytes"
+        # Replayed, the terms are what the allocator hands out and what stands on the device beside it.
+        if value.get("reserved_peak_bytes") is not None and "sum_of_terms_bytes" in value:
+            beside = value["device_bytes"] - value["reserved_peak_bytes"]
+            if value["sum_of_terms_bytes"] != value["allocated_peak_bytes"] + beside:
+                return path + "/terms do not add up to allocated_peak_bytes"
         for key, member in value.items():
             if key.endswith("bytes") and isinstance(member, int) and member < 0:
                 return f"{path}/{key} is {member}"

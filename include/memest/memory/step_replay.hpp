@@ -68,10 +68,6 @@ struct StepReplay {
   std::vector<Bytes> blocks;  ///< by storage: what it took of the allocator
 };
 
-/// Where the formulas are not the job's (beyond_the_formulas): a ledger of what was alive at the
-/// replay's peak, each kind a number, and of what `formulas` has outside the allocator.
-Ledger replayed_ledger(const Ledger& formulas, const StepReplay& replay);
-
 /// Runs the timeline to its end, or to the first allocation that fails.
 StepReplay replay_steps(const Timeline& timeline, const AllocatorSettings& settings,
                         const ReplayDevice& device);

@@ -58,13 +58,22 @@ struct BytesInterval {
   Bytes high;
 };
 
-/// A ledger with its value, so that every number can be explained. Where the steps are replayed
-/// the replay answers, and the ledger stands beside it as its formulas.
+/// A moment of the step, and what PyTorch's allocator has handed out then.
+struct HighMoment {
+  std::string name;
+  Bytes allocated;
+};
+
+/// A ledger with its value, so that every number can be explained. Where the steps are replayed it
+/// is read off their events (alive_ledger.hpp); else it is the closed form.
 struct MemoryAnswer {
   RankClass ranks;
   Ledger ledger;
-  bool has_formulas = true;  ///< false: the ledger holds what the replay found, in numbers
   MemoryEstimate estimate;
+  /// The peak of the closed form, within the allocator; absent where the job has none.
+  std::optional<Bytes> closed_form;
+  /// The highest moments of the step, one of each kind, the peak first.
+  std::vector<HighMoment> moments;
   Capacity capacity;
   /// Of the device, by the replay: does-not-fit exactly where it runs out of memory.
   Verdict verdict = Verdict::too_close_to_call;

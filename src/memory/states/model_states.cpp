@@ -139,9 +139,11 @@ LedgerTerm counted_state(const Job& job, const Inventory& inventory, const Optim
     const std::int64_t size = size_of(type_of(state, tensor, job.training->recipe));
     bytes = checked_add(bytes, checked_multiply(tensor.count, state_bytes(state, tensor, size)));
   }
+  // fully_shard leaves the optimizer the parameters, one shard of each: a scalar is every rank's.
+  const bool whole = state.shape == StateShape::scalar && shards_by<RowShards>(job);
   return {"optimizer states: " + state.name, TermGroup::optimizer,
-          share(job, ZeroStage::optimizer, bytes), job.training->optimizer.source,
-          rule_of(state, type)};
+          whole ? Expr(bytes) : share(job, ZeroStage::optimizer, bytes),
+          job.training->optimizer.source, rule_of(state, type)};
 }
 
 /// The states of the optimizer and of its implementation that are on the device.

@@ -282,9 +282,8 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   // runs are left out of the closed form's intervals.
   const std::int64_t formulas = data_rank_of_formulas(job);
   const bool of_formulas = measured.data_rank.value_or(formulas) == formulas;
-  if (memory != nullptr && of_formulas && !beyond_the_formulas(job) &&
-      !job.parallelism.shards_flat()) {
-    run.closed_form = memory->estimate.allocated();
+  if (memory != nullptr && of_formulas && !job.parallelism.shards_flat()) {
+    run.closed_form = memory->closed_form;
   }
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {
     run.refusal = missing->sentence;

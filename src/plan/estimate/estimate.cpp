@@ -6,9 +6,11 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/lower.hpp"
+#include "memest/memory/alive_ledger.hpp"
 #include "memest/memory/data_ranks.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/time/work.hpp"
+#include "plan/estimate/high_moments.hpp"
 #include "plan/estimate/replayed_steps.hpp"
 #include "plan/estimate/stage_run.hpp"
 #include "plan/estimate/whole_model.hpp"
@@ -63,24 +65,52 @@ void replay_rank(const Graph& graph, const Job& job, AskedRank asked, MemoryAnsw
   answer.replay = replay_job(graph, job, {ranks.rank, ranks.data.worst});
 }
 
+/// The highest moments of the closed form.
+std::vector<HighMoment> moments_of(const Ledger& ledger, const MemoryEstimate& estimate) {
+  std::vector<HighMoment> moments;
+  for (const InstantTotal& instant : estimate.instants) {
+    moments.push_back({ledger.instants[instant.index].name, instant.total});
+  }
+  std::swap(moments.front(), moments[estimate.peak]);
+  std::stable_sort(moments.begin() + 1, moments.end(),
+                   [](const HighMoment& left, const HighMoment& right) {
+                     return left.allocated > right.allocated;
+                   });
+  return moments;
+}
+
+/// What the closed form says of the rank and, where its steps are not replayed, all that is said.
+void answer_in_formulas(const Job& job, Ledger formulas, MemoryAnswer& answer) {
+  answer.ledger = std::move(formulas);
+  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
+  answer.simple = simple_view(answer.ledger, answer.capacity);
+  if (!beyond_the_formulas(job)) answer.closed_form = answer.estimate.allocated();
+}
+
+/// In their place what is alive at the replay's peak, and its highest moments.
+void answer_in_events(const Job& job, const ReplayedSteps& steps, MemoryAnswer& answer) {
+  const Ledger formulas = std::move(answer.ledger);
+  const StepReplay& replay = steps.unpressed();
+  answer.ledger = alive_ledger({steps.step.graph, job, steps.step.timeline, replay.peak, formulas});
+  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
+  answer.moments = high_moments(steps.step, replay);
+}
+
 MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank, AskedRank asked) {
   MemoryAnswer answer;
   answer.ranks = ranks_of(job, rank);
-  answer.ledger = write_ledger(graph, job, rank);
   answer.capacity = capacity_of(job.hardware);
+  answer_in_formulas(job, write_ledger(graph, job, rank), answer);
   replay_rank(graph, job, asked, answer);
-  if (answer.replayed() != nullptr && beyond_the_formulas(job)) {
-    answer.ledger = replayed_ledger(answer.ledger, answer.replayed()->unpressed());
-    answer.has_formulas = false;
-  }
-  answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
-  answer.verdict = judge(answer.estimate, answer.capacity);
   if (const ReplayedSteps* steps = answer.replayed()) {
+    answer_in_events(job, *steps, answer);
     answer.verdict = judge(*steps, job);
     answer.replay_margin = margin_of(job.margins().replay, job.recompute());
+  } else {
+    answer.moments = moments_of(answer.ledger, answer.estimate);
+    answer.verdict = judge(answer.estimate, answer.capacity);
   }
   answer.published = job.source_margins;
-  answer.simple = simple_view(answer.ledger, answer.capacity);
   answer.host = host_memory_of(graph, job);
   if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job.hardware);
   answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};

@@ -17,8 +17,7 @@ constexpr const char* kNoReplay =
 constexpr const char* kNothingPublished = "nobody published such runs";
 constexpr const char* kNoTimeline =
     "the closed form knows the moments of one step, not its timeline";
-constexpr const char* kNoFormulas =
-    "no closed form is known for this job; the terms are what its replay found at the peak";
+constexpr const char* kNoFormulas = "no closed form is known for this job";
 
 Json json_of(const ParameterCounts& counts) {
   Json json{{"total", counts.total}, {"trainable", counts.trainable}, {"active", counts.active}};
@@ -149,8 +148,8 @@ Json rank_json(const MemoryAnswer& answer) {
   for (const Term& term : answer.estimate.terms) sum += term.value;
   put(json, "sum_of_terms_bytes", sum);
   put(json, "allocated_peak_bytes", answer.allocated());
-  if (answer.has_formulas) {
-    put(json, "closed_form_peak_bytes", answer.estimate.allocated());
+  if (answer.closed_form) {
+    put(json, "closed_form_peak_bytes", *answer.closed_form);
   } else {
     put_null(json, "closed_form_peak_bytes", kNoFormulas);
   }
@@ -173,9 +172,9 @@ Json rank_json(const MemoryAnswer& answer) {
   }
   if (answer.host) json["host"] = host_json(*answer.host, *answer.host_need);
   json["moments"] = Json::array();
-  for (const InstantTotal& instant : answer.estimate.instants) {
-    json["moments"].push_back({{"name", answer.ledger.instants[instant.index].name},
-                               {"allocated_bytes", instant.total.value()}});
+  for (const HighMoment& moment : answer.moments) {
+    json["moments"].push_back(
+        {{"name", moment.name}, {"allocated_bytes", moment.allocated.value()}});
   }
   json["peak"] = answer.replayed() != nullptr ? peak_json(*answer.replayed()) : peak_json(answer);
   return json;
@@ -187,7 +186,7 @@ Json json_of(const MemoryAnswer& answer, const std::vector<MemoryAnswer>& others
   put(json, "capacity_bytes", answer.capacity.bytes);
   json["capacity_is_allocator_limit"] = answer.capacity.allocator_limit;
   json["verdict"] = name_of(answer.overall());
-  if (answer.has_formulas) {
+  if (answer.closed_form) {
     json["fixed_bytes"] = answer.simple.fixed.value();
     json["bytes_per_sequence"] = answer.simple.per_sequence.value();
   } else {

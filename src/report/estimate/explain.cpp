@@ -93,32 +93,8 @@ Explanation of_sum(std::string name, Bytes value, Sum sum, std::string source) {
   return result;
 }
 
-/// What the blocks that are alive at the peak take beyond what was asked for.
-Bytes unasked_bytes(const StepMemory& step, const PeakMoment& peak) {
-  Bytes total;
-  for (const AliveStorage& alive : peak.alive) {
-    total += alive.block - Bytes(step.timeline.storages[alive.storage].bytes);
-  }
-  return total;
-}
-
-/// The peak that the timeline shows, by what its tensors are to a step.
-void add_replay(std::vector<Explanation>& out, const MemoryAnswer& answer,
-                const ReplayedSteps& steps) {
-  const StepReplay& replay = steps.unpressed();
-  Sum allocated;
-  for (std::size_t i = 0; i < kHoldings; ++i) {
-    const Bytes held = replay.peak.by_holding[i];
-    if (held > Bytes(0)) allocated.add(std::string(name_of(static_cast<Holding>(i))), held);
-  }
-  out.push_back(of_sum(
-      "allocated", answer.allocated(), std::move(allocated),
-      "the blocks alive at the replay's peak: " + moment_of_event(steps.step, replay.peak.event)));
-  Explanation unasked =
-      of_bytes("memory", "rounding within allocated", unasked_bytes(steps.step, replay.peak));
-  unasked.formula = "blocks − bytes asked for";
-  unasked.source = "PyTorch's caching allocator: multiples of 512 B, and blocks handed out unsplit";
-  out.push_back(std::move(unasked));
+/// What the allocator makes of the terms that are alive at the peak.
+void add_replay(std::vector<Explanation>& out, const MemoryAnswer& answer) {
   const Bytes reserved = *answer.reserved();
   Explanation segments = of_bytes("memory", "reserved", reserved);
   segments.formula = "the largest sum of segments";
@@ -153,10 +129,15 @@ void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
   const std::string peak =
       answer.ledger.instants[answer.estimate.instants[answer.estimate.peak].index].name;
   if (const ReplayedSteps* steps = answer.replayed()) {
-    out.push_back(of_sum(answer.has_formulas ? "closed form" : "alive at the peak",
-                         answer.estimate.allocated(), std::move(allocated),
-                         "the terms alive at its peak: " + peak));
-    add_replay(out, answer, *steps);
+    out.push_back(of_sum("allocated", answer.allocated(), std::move(allocated),
+                         "alive at the replay's peak: " +
+                             moment_of_event(steps->step, steps->unpressed().peak.event)));
+    if (answer.closed_form) {
+      Explanation closed = of_bytes("memory", "closed form", *answer.closed_form);
+      closed.formula = "the allocated peak by formulas alone, as a search over layouts takes it";
+      out.push_back(std::move(closed));
+    }
+    add_replay(out, answer);
     return;
   }
   out.push_back(of_sum("allocated", answer.estimate.allocated(), std::move(allocated),

@@ -21,7 +21,7 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kShownInstants = 6;
+constexpr std::size_t kShownMoments = 6;
 constexpr std::string_view kTermIndent = "  ";
 
 constexpr std::array<TermGroup, 6> kGroups = {TermGroup::weights,   TermGroup::gradients,
@@ -45,10 +45,6 @@ void append_totals(const MemoryAnswer& answer, Table& table) {
     table.rows.push_back(
         total_row("allocated", answer.estimate.allocated(), "by PyTorch's allocator, at the peak"));
   } else {
-    if (answer.has_formulas) {
-      table.rows.push_back(
-          total_row("sum of the terms", answer.estimate.device(), "the closed form"));
-    }
     table.rows.push_back(total_row("allocated", answer.allocated(), "replayed, at the peak"));
     table.rows.push_back(
         total_row("reserved", *answer.reserved(), "replayed, by PyTorch's allocator"));
@@ -87,17 +83,12 @@ Table ledger_table(const MemoryAnswer& answer) {
 }
 
 /// The highest moments, the peak marked.
-Table instant_table(const MemoryAnswer& answer) {
-  std::vector<InstantTotal> instants = answer.estimate.instants;
-  const std::uint16_t peak = answer.estimate.instants[answer.estimate.peak].index;
-  std::stable_sort(
-      instants.begin(), instants.end(),
-      [](const InstantTotal& left, const InstantTotal& right) { return left.total > right.total; });
-  if (instants.size() > kShownInstants) instants.resize(kShownInstants);
+Table moment_table(const MemoryAnswer& answer) {
   Table table{{{"moment"}, {"allocated, GiB", Align::right}}, {}};
-  for (const InstantTotal& instant : instants) {
-    const bool is_peak = instant.index == peak;
-    table.rows.push_back({{answer.ledger.instants[instant.index].name, gib_text(instant.total)},
+  for (const HighMoment& moment : answer.moments) {
+    if (table.rows.size() == kShownMoments) break;
+    const bool is_peak = table.rows.empty();
+    table.rows.push_back({{moment.name, gib_text(moment.allocated)},
                           is_peak ? "▸" : "",
                           is_peak ? Tone::strong : Tone::plain});
   }
@@ -222,7 +213,7 @@ Paragraph any_release_text(const Job& job, const MemoryAnswer& answer,
 /// Empty where neither the closed form nor the search says anything.
 std::string simple_text(const MemoryAnswer& answer) {
   std::string text;
-  if (answer.has_formulas) {
+  if (answer.closed_form) {
     text = fmt::format("{} fixed + {} a sequence of the micro-batch",
                        sized_text(answer.simple.fixed), sized_text(answer.simple.per_sequence));
   }
@@ -300,9 +291,8 @@ void add_memory(Page& page, const Job& job, const MemoryAnswer& answer) {
   if (std::string simple = simple_text(answer); !simple.empty()) {
     page.parts.emplace_back(Paragraph{std::move(simple), Tone::plain});
   }
-  if (!answer.has_formulas) return;
   page.parts.emplace_back(Heading{"Highest moments of the step"});
-  page.parts.emplace_back(instant_table(answer));
+  page.parts.emplace_back(moment_table(answer));
 }
 
 }  // namespace memest

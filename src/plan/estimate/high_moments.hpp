@@ -1,0 +1,15 @@
+// The moments of a replayed step at which most is allocated.
+#pragma once
+
+#include <vector>
+
+#include "memest/plan/estimate.hpp"
+#include "memest/plan/step_memory.hpp"
+
+namespace memest {
+
+/// Of each kind (a phase with the block, the loop's or the unit's tensor that is made) the highest,
+/// the peak first. `replay` is one of `step`'s timeline.
+std::vector<HighMoment> high_moments(const StepMemory& step, const StepReplay& replay);
+
+}  // namespace memest
