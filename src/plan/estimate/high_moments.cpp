@@ -1,30 +1,28 @@
 #include "plan/estimate/high_moments.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <tuple>
+#include <utility>
 
 namespace memest {
 namespace {
 
-/// The phase, what makes the storage, and the block or the tensor that it makes.
-using MomentKind = std::tuple<Phase, Origin, std::uint32_t>;
-
-MomentKind kind_of(const Timeline& timeline, const Label& label) {
+/// The block, or the tensor of the loop or of a unit, that a storage is.
+std::size_t made_by(const Timeline& timeline, const Label& label) {
   switch (label.origin) {
     case Origin::forward:
     case Origin::recompute:
     case Origin::backward:
-      return {label.phase, label.origin, timeline.places[label.place].block};
+      return timeline.places[label.place].block;
     case Origin::parameter:
     case Origin::buffer:
-      return {label.phase, label.origin, 0};
+      return 0;
     case Origin::unit:
     case Origin::loop:
       break;
   }
-  return {label.phase, label.origin, label.tensor};
+  return label.tensor;
 }
 
 struct Height {
@@ -32,11 +30,48 @@ struct Height {
   std::uint32_t event = 0;
 };
 
+/// The highest moment of every kind: a phase, what makes the storage, and its block or tensor.
+class Heights {
+ public:
+  Heights(const Timeline& timeline, const Graph& graph)
+      : timeline_(timeline),
+        width_(std::max(graph.blocks.size(), kLoopTensors)),
+        heights_(kPhases * kOrigins * width_) {}
+
+  void reach(const Label& label, const Height& height) {
+    const auto phase = static_cast<std::size_t>(label.phase);
+    const auto origin = static_cast<std::size_t>(label.origin);
+    Height& kind = heights_[(phase * kOrigins + origin) * width_ + made_by(timeline_, label)];
+    if (height.allocated > kind.allocated) kind = height;
+  }
+
+  /// The highest first.
+  std::vector<Height> take() && {
+    std::erase_if(heights_, [](const Height& height) { return height.allocated == Bytes(); });
+    std::sort(heights_.begin(), heights_.end(), [](const Height& left, const Height& right) {
+      return left.allocated == right.allocated ? left.event < right.event
+                                               : left.allocated > right.allocated;
+    });
+    return std::move(heights_);
+  }
+
+ private:
+  static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::zero_grad) + 1;
+  static constexpr std::size_t kOrigins = static_cast<std::size_t>(Origin::loop) + 1;
+  /// More than there are of units.
+  static constexpr std::size_t kLoopTensors =
+      static_cast<std::size_t>(LoopTensor::unread_gradient) + 1;
+
+  const Timeline& timeline_;
+  std::size_t width_;
+  std::vector<Height> heights_;
+};
+
 }  // namespace
 
 std::vector<HighMoment> high_moments(const StepMemory& step, const StepReplay& replay) {
   const Timeline& timeline = step.timeline;
-  std::map<MomentKind, Height> highest;
+  Heights heights(timeline, step.graph);
   Bytes allocated;
   for (std::uint32_t i = 0; i < timeline.events.size(); ++i) {
     const Event event = timeline.events[i];
@@ -46,17 +81,10 @@ std::vector<HighMoment> high_moments(const StepMemory& step, const StepReplay& r
       continue;
     }
     allocated += block;
-    Height& kind = highest[kind_of(timeline, timeline.storages[event.storage].label)];
-    if (allocated > kind.allocated) kind = {allocated, i};
+    heights.reach(timeline.storages[event.storage].label, {allocated, i});
   }
-  std::vector<Height> heights;
-  for (const auto& [kind, height] : highest) heights.push_back(height);
-  std::sort(heights.begin(), heights.end(), [](const Height& left, const Height& right) {
-    return left.allocated == right.allocated ? left.event < right.event
-                                             : left.allocated > right.allocated;
-  });
   std::vector<HighMoment> moments;
-  for (const Height& height : heights) {
+  for (const Height& height : std::move(heights).take()) {
     moments.push_back({moment_of_event(step, height.event), height.allocated});
   }
   return moments;
