@@ -296,12 +296,12 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {
   std::vector<std::size_t> result;
   for (std::size_t i = 0; i < totals.size(); ++i) {
-    bool dominated = false;
-    for (std::size_t other = 0; other < totals.size() && !dominated; ++other) {
-      if (other == i || !totals[other].dominates(totals[i])) continue;
-      dominated = other < i || !totals[i].dominates(totals[other]);
-    }
-    if (!dominated) result.push_back(i);
+    const bool dominated = std::any_of(result.begin(), result.end(), [&](std::size_t kept) {
+      return totals[kept].dominates(totals[i]);
+    });
+    if (dominated) continue;
+    std::erase_if(result, [&](std::size_t kept) { return totals[i].dominates(totals[kept]); });
+    result.push_back(i);
   }
   return result;
 }

@@ -24,17 +24,20 @@ class BlockWalk {
       const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
       if (kept && block.compiled && pass == BlockPass::recompute_selected) cut_ = i + 1;
     }
+    bytes_.reserve(block.tensors.size());
+    for (const Tensor& tensor : block.tensors) bytes_.push_back(tensor.bytes());
+    keep_saved();
   }
 
   BlockMoments walk() {
     BlockMoments moments;
-    if (counts(block_.input)) moments.begin.live = tensor(storage(block_.input)).bytes();
+    if (counts(block_.input)) moments.begin.live = bytes_of_tensor(storage(block_.input));
     for (std::size_t i = 0; i < forward_end(); ++i) forward(i, moments.forward);
     receive_output_gradient();
     if (runs_again()) {
       moments.turn.saved = bytes(pending(0));
     } else if (!block_.ops.empty()) {
-      moments.turn.saved = bytes(saved_until(block_.ops.size() - 1));
+      moments.turn.saved = saved_[block_.ops.size() - 1].bytes;
     }
     moments.turn.live = gradients_.bytes();
     bool ran_again = !runs_again();
@@ -69,7 +72,7 @@ class BlockWalk {
   [[nodiscard]] Expr made_again(const Op& op) const {
     Expr total;
     if (!runs_again()) return total;
-    for (const TensorId like : op.made_when_run_again) total += tensor(like).bytes();
+    for (const TensorId like : op.made_when_run_again) total += bytes_of_tensor(like);
     return total;
   }
 
@@ -109,9 +112,10 @@ class BlockWalk {
     return false;
   }
 
+  [[nodiscard]] const Expr& bytes_of_tensor(TensorId id) const { return bytes_[id]; }
   [[nodiscard]] Expr bytes(const Storages& storages) const {
     Expr total;
-    for (const TensorId id : storages) total += tensor(id).bytes();
+    for (const TensorId id : storages) total += bytes_of_tensor(id);
     return total;
   }
 
@@ -121,6 +125,25 @@ class BlockWalk {
     if (!stops_early()) return end;
     while (end > 1 && block_.ops[end - 1].saved.empty()) --end;
     return end;
+  }
+
+  /// What is kept for the backward pass while each operation runs. It mostly grows: bytes are added
+  /// up from one operation to the next.
+  void keep_saved() {
+    saved_.reserve(block_.ops.size());
+    for (std::size_t at = 0; at < block_.ops.size(); ++at) {
+      Storages storages = saved_until(at);
+      Expr grown = at > 0 ? saved_[at - 1].bytes : Expr();
+      const Storages none;
+      const Storages& before = at > 0 ? saved_[at - 1].storages : none;
+      for (const TensorId id : storages) {
+        if (!before.contains(id)) grown += bytes_of_tensor(id);
+      }
+      for (const TensorId id : before) {
+        if (!storages.contains(id)) grown -= bytes_of_tensor(id);
+      }
+      saved_.push_back({std::move(storages), std::move(grown)});
+    }
   }
 
   /// Storages kept for the backward pass while operation `at` runs, forward or backward.
@@ -162,7 +185,7 @@ class BlockWalk {
 
   /// Beside what its operations save: what the core's checkpoint holds while it goes back.
   [[nodiscard]] Expr held_by_core(std::size_t at) const {
-    const Storages saved = saved_until(at);
+    const Storages& saved = saved_[at].storages;
     Storages held;
     for (const Op& op : block_.ops) {
       if (!op.attention_core) continue;
@@ -170,7 +193,7 @@ class BlockWalk {
         if (counts(id) && !saved.contains(storage(id))) held.insert(storage(id));
       }
     }
-    return bytes(held) + tensor(storage(block_.ops[last_core_].outputs.front())).bytes();
+    return bytes(held) + bytes_of_tensor(storage(block_.ops[last_core_].outputs.front()));
   }
 
   /// A checkpoint drops what autograd would save, but not what autocast's cache or the model's
@@ -181,33 +204,35 @@ class BlockWalk {
     }
   }
 
-  /// Storages that the running program refers to while operation `at` runs.
-  [[nodiscard]] Storages live_at(std::size_t at) const {
-    Storages live;
-    const TensorId input = storage(block_.input);  // the caller's local holds it
-    if (counts(input)) live.insert(input);
-    for (std::size_t i = 0; i <= at; ++i) {
-      for (const TensorId id : block_.ops[i].outputs) {
-        if (counts(id)) live.insert(storage(id));
-      }
-      if (i == at) break;
-      for (const TensorId id : block_.ops[i].releases) live.erase(storage(id));
+  /// Storages that the running program refers to, as its operations run one after another.
+  void run(std::size_t at) {
+    if (at == 0) {
+      const TensorId input = storage(block_.input);  // the caller's local holds it
+      if (counts(input)) live_.insert(input);
+    } else {
+      for (const TensorId id : block_.ops[at - 1].releases) live_.erase(storage(id));
     }
-    return live;
+    for (const TensorId id : block_.ops[at].outputs) {
+      if (counts(id)) live_.insert(storage(id));
+    }
   }
 
-  void forward(std::size_t at, std::vector<Moment>& moments) const {
+  void forward(std::size_t at, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
-    Storages saved = saved_until(at);
-    for (const TensorId id : pending(at)) saved.insert(id);
-    Storages beside = live_at(at);
+    run(at);
+    Storages saved = saved_[at].storages;
+    Expr kept = saved_[at].bytes;
+    for (const TensorId id : pending(at)) {
+      if (saved.insert(id).second) kept += bytes_of_tensor(id);
+    }
+    Storages beside = live_;
     const bool taken = pass_ == BlockPass::recompute_selected && op.kept_selectively;
     const bool has_course = !taken && !op.forward_steps.empty();
     if (!taken && !has_course) {
       for (const TensorId id : op.forward_scratch) beside.insert(storage(id));
     }
     for (const TensorId id : saved) beside.erase(id);
-    moments.push_back({op.name, bytes(saved), bytes(beside), {}, {}});
+    moments.push_back({op.name, std::move(kept), bytes(beside), {}, {}});
     if (!has_course) return;
     const Moment after = moments.back();
     for (const Expr& peak : peaks_of_course(block_, op)) {
@@ -223,7 +248,7 @@ class BlockWalk {
       return std::find(op.outputs.begin(), op.outputs.end(), block_.output) != op.outputs.end();
     });
     const bool copied = maker != block_.ops.end() && maker->first_product > 1;
-    gradients_.make(block_.output, copied ? Expr() : tensor(block_.output).bytes(),
+    gradients_.make(block_.output, copied ? Expr() : bytes_of_tensor(block_.output),
                     Reach::directly);
     if (pass_ == BlockPass::recompute_held) gradients_.share(kHeld, gradients_.slot(block_.output));
   }
@@ -233,7 +258,7 @@ class BlockWalk {
     const bool reached = std::any_of(op.outputs.begin(), op.outputs.end(),
                                      [this](TensorId id) { return gradients_.has(id); });
     if (!reached) return;
-    Moment moment{op.name, bytes(saved_until(at)), {}, gradient_elements_, {}};
+    Moment moment{op.name, saved_[at].bytes, {}, gradient_elements_, {}};
     hold(op, at, moment);
     const std::size_t waiting = runs_again() ? op.waiting_steps : 0;
     if (waiting == 0) count_parameters(op, moment);
@@ -249,9 +274,13 @@ class BlockWalk {
       count_parameters(op, moment);
       moments.push_back(moment);
       moments.back().live = gradients_.bytes() + stays_beside(op);
-      moments.back().saved = at > 0 ? bytes(saved_until(at - 1)) : Expr();
+      moments.back().saved = saved_before(at);
     }
     hand_over(at, moment, moments);
+  }
+
+  [[nodiscard]] Expr saved_before(std::size_t at) const {
+    return at > 0 ? saved_[at - 1].bytes : Expr();
   }
 
   /// What an op has made when its waiting steps run.
@@ -267,7 +296,7 @@ class BlockWalk {
 
   /// What a checkpoint that goes back holds: its answer, that one's gradient, the core's inputs.
   void hold(const Op& op, std::size_t at, Moment& moment) {
-    if (pass_ == BlockPass::recompute_held) moment.saved += tensor(block_.output).bytes();
+    if (pass_ == BlockPass::recompute_held) moment.saved += bytes_of_tensor(block_.output);
     if (pass_ != BlockPass::keep_core_out) return;
     if (at == last_core_ && gradients_.has(op.outputs.front())) {
       gradients_.share(kHeld, gradients_.slot(op.outputs.front()));
@@ -284,8 +313,6 @@ class BlockWalk {
   /// What the op saved is gone by then.
   void hand_over(std::size_t at, const Moment& moment, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
-    const Expr saved = bytes(saved_until(at));
-    const Expr earlier = at > 0 ? bytes(saved_until(at - 1)) : Expr();
     std::optional<std::size_t> incoming;
     for (const TensorId id : op.outputs) {
       if (!gradients_.has(id)) continue;
@@ -299,7 +326,7 @@ class BlockWalk {
       const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
       const bool kept = gradient.tensor == InputGradient::kKept;
       const Expr size = handed_on ? gradients_.bytes_of(*incoming)
-                        : kept    ? tensor(op.saved.front()).bytes()
+                        : kept    ? bytes_of_tensor(op.saved.front())
                                   : bytes_of(block_, op.backward_tensors[gradient.tensor]);
       if (gradient.reach == Reach::summed && !handed_on) {
         const auto [slot, fresh] = summed.insert({gradient.tensor, 0});
@@ -322,10 +349,10 @@ class BlockWalk {
         }
         continue;
       }
-      const Expr whole = tensor(gradient.input).bytes();
+      const Expr& whole = bytes_of_tensor(gradient.input);
       const bool in_place = gradients_.adds_in_place(gradient.input);
       moments.push_back(moment);
-      moments.back().saved += earlier - saved;
+      moments.back().saved += saved_before(at) - saved_[at].bytes;
       moments.back().live = gradients_.bytes() + size + (in_place ? Expr() : whole);
       if (in_place) continue;
       gradients_.drop(gradient.input);
@@ -353,6 +380,13 @@ class BlockWalk {
   std::size_t last_core_;
   /// A selective checkpoint compiled with its block computes again what stands behind, before.
   std::size_t cut_ = 0;
+  std::vector<Expr> bytes_;  ///< of every tensor
+  struct Saved {
+    Storages storages;
+    Expr bytes;
+  };
+  std::vector<Saved> saved_;  ///< while each operation runs
+  Storages live_;             ///< while one runs forward
   GradientSlots gradients_;
   Storages has_parameter_gradient_;
   Expr gradient_elements_;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "memest/diag/expect.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
@@ -77,16 +78,15 @@ std::int64_t SizePolynomial::evaluate(const Sizes& sizes) const {
 }
 
 bool SizePolynomial::dominates(const SizePolynomial& other) const {
-  const auto value = [](const SizePolynomial& polynomial, const Monomial& like) {
+  const auto coefficient = [](const SizePolynomial& polynomial, const Monomial& like) {
     for (const Monomial& monomial : polynomial.monomials_) {
-      if (monomial.exponents == like.exponents) {
-        return Rational(monomial.coefficient, polynomial.denominator_);
-      }
+      if (monomial.exponents == like.exponents) return monomial.coefficient;
     }
-    return Rational(0);
+    return std::int64_t{0};
   };
   const auto at_least = [&](const Monomial& like) {
-    return (value(*this, like) - value(other, like)).numerator() >= 0;
+    return Int128{coefficient(*this, like)} * other.denominator_ >=
+           Int128{coefficient(other, like)} * denominator_;
   };
   return std::all_of(monomials_.begin(), monomials_.end(), at_least) &&
          std::all_of(other.monomials_.begin(), other.monomials_.end(), at_least);
