@@ -79,7 +79,7 @@ class Projections {
     const bool sees = order != ProjectionOrder::views_last;
     const bool norms = order == ProjectionOrder::norm_by_norm;
     TensorId raw = full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
-    if (context_.transformers() && context_.habits.scales_queries) {
+    if (context_.habits.scales_queries) {
       raw = scale(block_, {"q_proj", "scaled"}, raw);
     }
     Heads q = normed("q_norm", {seen("q_proj", raw, dims_.a, sees)}, dims_.a, norms);
@@ -126,7 +126,6 @@ class Projections {
   AttentionInputs fused(TensorId x) {
     const Expr width = (dims_.a + Expr(2) * dims_.k) * dims_.d;
     const TensorId both = project("qkv_proj", width, spec_.q_bias, x);
-    if (!context_.transformers()) return columns(both);
     if (context_.habits.names_qkv) attention_.local(both);
     const bool grouped = spec_.kv_heads < spec_.heads;
     switch (context_.habits.qkv_split) {
@@ -152,8 +151,7 @@ class Projections {
     };
     const std::vector<TensorId> parts = split(
         block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
-    const bool first =
-        context_.transformers() && context_.habits.qkv_split == QkvSplit::columns_in_order;
+    const bool first = context_.habits.qkv_split == QkvSplit::columns_in_order;
     TensorId q = first ? heads("q_proj", parts[0], dims_.a) : parts[0];
     const TensorId k = heads("k_proj", parts[1], dims_.k);
     const TensorId v = heads("v_proj", parts[2], dims_.k);
@@ -283,11 +281,10 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   const auto& spec = context.attention;
   const LoweringPolicy& policy = context.policy;
   const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
-  const bool habitual = context.transformers();
   AttentionCall call;
   call.kernel = policy.implementation.attention;
-  if (habitual && context.habits.eager_only) call.kernel = AttentionKernel::eager;
-  if (!habitual || alibi || context.habits.drops_attention) {
+  if (context.habits.eager_only) call.kernel = AttentionKernel::eager;
+  if (alibi || context.habits.drops_attention) {
     call.dropout = context.dropout(context.decoder.dropout.attention);
   }
   call.gradients = policy.gradients;
@@ -295,7 +292,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.mask_by_head = alibi;
   call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
   call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
-                (habitual && context.habits.masks_always);
+                context.habits.masks_always;
   call.broadcast = broadcasts_heads(context);
   const std::int64_t value_dim = value_dim_of(context.decoder.attention);
   if (value_dim != spec.head_dim) call.value_dim = value_dim;

@@ -85,14 +85,13 @@ Shape score_shape(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims
 
 bool repeats_heads(const DecoderContext& context) {
   const auto& spec = context.attention;
-  const bool own_way = context.transformers() && context.habits.qkv_split == QkvSplit::selected;
+  const bool own_way = context.habits.qkv_split == QkvSplit::selected;
   return spec.kv_heads < spec.heads && !own_way;
 }
 
 bool broadcasts_heads(const DecoderContext& context) {
   const auto& spec = context.attention;
-  return spec.kv_heads == 1 && spec.heads > 1 && context.transformers() &&
-         context.habits.qkv_split == QkvSplit::selected;
+  return spec.kv_heads == 1 && spec.heads > 1 && context.habits.qkv_split == QkvSplit::selected;
 }
 
 Heads broadcast_heads(BlockBuilder& block, const DecoderContext& context, std::string_view name,

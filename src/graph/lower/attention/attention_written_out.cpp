@@ -55,9 +55,7 @@ class ScoreWriter {
 
   /// What softmax reads; `function` names what it names, `softmax` what the result renames.
   TensorId write(const AttentionInputs& inputs, Frame& function, Frame& softmax) {
-    const ScoreWriting writing =
-        context_.transformers() ? context_.habits.scores : ScoreWriting::renamed;
-    switch (writing) {
+    switch (context_.habits.scores) {
       case ScoreWriting::renamed:
         return softmax.local(masked(capped(scaled(product(inputs)))));
       case ScoreWriting::onto_bias:
@@ -260,13 +258,12 @@ class ScoreWriter {
 /// Who names the joined heads apart from attention's output.
 bool names_joined(const DecoderContext& context) {
   const ScoreWriting scores = context.habits.scores;
-  return context.transformers() &&
-         (scores == ScoreWriting::onto_bias || scores == ScoreWriting::filled);
+  return scores == ScoreWriting::onto_bias || scores == ScoreWriting::filled;
 }
 
 /// Falcon's softmax is asked for in the hidden states' type, which autocast's norm made fp32.
 bool in_hidden_type(const DecoderContext& context) {
-  return context.transformers() && context.habits.scores == ScoreWriting::in_place;
+  return context.habits.scores == ScoreWriting::in_place;
 }
 
 /// The type of the softmax over `scores`. Autocast takes it in fp32 but where the caller names a
@@ -274,8 +271,8 @@ bool in_hidden_type(const DecoderContext& context) {
 DType softmax_type(const DecoderContext& context, const AttentionCall& call, DType scores) {
   if (in_hidden_type(context))
     return context.policy.autocast ? DType::fp32 : context.policy.weights;
-  if (context.transformers() && context.habits.scores == ScoreWriting::with_sinks) return scores;
-  const bool in_type = context.transformers() && context.habits.softmax_in_type;
+  if (context.habits.scores == ScoreWriting::with_sinks) return scores;
+  const bool in_type = context.habits.softmax_in_type;
   return in_type && !context.policy.autocast ? call.dtype : DType::fp32;
 }
 
@@ -286,7 +283,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   Frame frame(block);
   inputs.k = repeat_heads(block, context, "k_repeat", inputs.k);
   inputs.v = repeat_heads(block, context, "v_repeat", inputs.v);
-  const bool onto_bias = context.transformers() && context.habits.scores == ScoreWriting::onto_bias;
+  const bool onto_bias = context.habits.scores == ScoreWriting::onto_bias;
   if (onto_bias) {
     inputs.q = product_operand(block, context, "q_operand", inputs.q);
     inputs.k = product_operand(block, context, "k_operand", inputs.k);
@@ -303,7 +300,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
     TensorId wide =
         core_softmax(block, scores, softmax_type(context, call, block.dtype_of(scores)));
     // Where the softmax is a statement of its own the scores lose their name before the cast.
-    if (context.transformers() && context.habits.softmax_in_type && !sinks) naming.reset();
+    if (context.habits.softmax_in_type && !sinks) naming.reset();
     if (sinks) {
       for (const TensorId local : {scores, wide}) frame.local(local);
       const AttentionCore core(block);

@@ -260,12 +260,12 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
     Frame frame(block);
     const TensorId angles = angles_of(block, op, frame, ids, channels);
-    const bool halves = context.transformers() && context.habits.rotates_halves;
+    const bool halves = context.habits.rotates_halves;
     const Shape shape = {Expr(1), dims.s, halves ? channels / Expr(2) : channels};
     const TensorId both = halves ? angles
                                  : frame.local(compute(block, OpKind::concatenate, {angles},
                                                        {{op, "angles"}, shape, DType::fp32}));
-    const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+    const bool in_fp32 = context.habits.tables_in_fp32;
     const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
     std::array<TensorId, 2> scaled{};
     for (std::size_t i = 0; i < scaled.size(); ++i) {

@@ -66,14 +66,14 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
   if (context.textbook()) return {};
   const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
   const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
-  const bool in_fp32 = context.transformers() && context.habits.tables_in_fp32;
+  const bool in_fp32 = context.habits.tables_in_fp32;
   const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
-  const bool halves = context.transformers() && context.habits.rotates_halves;
+  const bool halves = context.habits.rotates_halves;
   const Expr channels = Symbol::rotary_dim;
   const Shape shape = {Expr(1), context.dims.s, halves ? channels / Expr(2) : channels};
   std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
                                   block.shared(local ? "local sin" : "sin", shape, dtype)};
-  if (!context.transformers() || !context.habits.tables_by_layer) return shared;
+  if (!context.habits.tables_by_layer) return shared;
   return {compute(block, OpKind::copy, {shared[0]}, {{"interleave", "cos"}, shape, dtype}),
           compute(block, OpKind::copy, {shared[1]}, {{"interleave", "sin"}, shape, dtype})};
 }
@@ -330,7 +330,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
     }
     return inputs;
   }
-  if (context.transformers() && context.habits.rotates_halves) {
+  if (context.habits.rotates_halves) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
     const std::vector<TensorId> tables = tables_of(block, context, call.kind);
@@ -340,7 +340,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
   }
   const Rotation rotation = rotation_of(block, context, call.kind);
   // Who takes the channels apart in attention's own function names the parts.
-  const bool own = rotation.by_cat && context.transformers() && context.habits.names_channels;
+  const bool own = rotation.by_cat && context.habits.names_channels;
   Frame rotating(block);
   Frame& names = own ? call.attention : rotating;
   for (const TensorId raw : {inputs.q.id, inputs.k.id}) names.local(raw);

@@ -261,6 +261,21 @@ Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& polic
   return dims;
 }
 
+Habits habits_in(Framework framework, const Habits& family) {
+  switch (framework) {
+    case Framework::transformers:
+      return family;
+    case Framework::textbook:
+      return as_formulas(family);
+    case Framework::nanogpt:
+    case Framework::torchtitan:
+    case Framework::megatron:
+    case Framework::plain:
+      return written_out(family);
+  }
+  return family;
+}
+
 }  // namespace
 
 Expr DecoderContext::feed_forward_size(std::int64_t size) const {
@@ -275,16 +290,19 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                                                      const LoweringPolicy& policy) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
   if (auto refused = refusal(decoder, policy)) return *refused;
-  const Habits* habits = habits_of(model_type);
-  if (habits == nullptr) {
+  const Habits* family = habits_of(model_type);
+  if (family == nullptr) {
     return Unavailable{"memory and time of model_type '" + std::string(model_type) +
                        "' are not available yet; parameter counts are"};
   }
   const LoraAdapter* adapter = model.adapter ? &*model.adapter : nullptr;
-  DecoderContext context{
-      decoder, policy, *habits, dimensions_of(decoder, policy), names_of(model.model_type),
-      adapter};
-  const bool writes_sinks = context.transformers() && habits->scores == ScoreWriting::with_sinks;
+  DecoderContext context{decoder,
+                         policy,
+                         habits_in(policy.implementation.framework, *family),
+                         dimensions_of(decoder, policy),
+                         names_of(model.model_type),
+                         adapter};
+  const bool writes_sinks = context.habits.scores == ScoreWriting::with_sinks;
   if (context.attention.sinks != writes_sinks) return unavailable("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = mixture_refusal(context, kind)) return *refused;

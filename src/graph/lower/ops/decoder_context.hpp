@@ -30,7 +30,7 @@ struct Dimensions {
 struct DecoderContext {
   const DecoderSpec& decoder;
   const LoweringPolicy& policy;
-  const Habits& habits;
+  const Habits habits;
   Dimensions dims;
   const DecoderNames& names;
   const LoraAdapter* adapter = nullptr;  ///< what is trained instead of the model
@@ -86,17 +86,14 @@ struct DecoderContext {
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// Whose forward fills a key-value cache.
   [[nodiscard]] bool caches() const { return transformers() && policy.key_value_cache; }
-  [[nodiscard]] BiasCall bias_call() const {
-    return transformers() ? habits.bias_call : BiasCall::last_argument;
-  }
+  [[nodiscard]] BiasCall bias_call() const { return habits.bias_call; }
   /// `probability`, or 0 where the job switches dropout off.
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
   /// Dropout of a branch's result as the last act of the function that computes it.
   [[nodiscard]] double dropout_inside() const {
-    const bool inside = transformers() ? habits.drops_inside : !textbook();
-    return inside ? dropout(decoder.dropout.residual) : 0.0;
+    return habits.drops_inside ? dropout(decoder.dropout.residual) : 0.0;
   }
   /// The feed-forward size of a layer kind: f, or the number where kinds differ.
   [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;

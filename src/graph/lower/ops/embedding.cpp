@@ -32,7 +32,7 @@ TensorId position_rows(BlockBuilder& block, const DecoderContext& context, Tenso
 
 /// Multiplies by √h as a tensor in the residual stream's type (Gemma), or by a number (Granite).
 TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, TensorId x) {
-  if (!context.transformers() || !context.habits.scale_is_tensor) {
+  if (!context.habits.scale_is_tensor) {
     return scale(block, {"embedding_scale"}, x);
   }
   const TensorId factor =
@@ -59,9 +59,9 @@ TensorId ids_of_library(BlockBuilder& block, const DecoderContext& context) {
 void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
   if (context.textbook() || context.torchtitan()) return;
   const Position& position = context.decoder.position;
-  const bool unused = std::holds_alternative<AlibiPosition>(position) && context.transformers() &&
-                      context.habits.rotates_unused;
-  if (context.transformers() && context.habits.latents == LatentWriting::complex_pairs) {
+  const bool unused =
+      std::holds_alternative<AlibiPosition>(position) && context.habits.rotates_unused;
+  if (context.habits.latents == LatentWriting::complex_pairs) {
     complex_rotary_table(block, ids, Symbol::rotary_dim);
   } else if (std::holds_alternative<RotaryPosition>(position)) {
     rotary_tables(block, context, ids, Symbol::rotary_dim);
@@ -91,9 +91,9 @@ Block embedding_block(const DecoderContext& context) {
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
   const bool projects = decoder.embedding_size != decoder.hidden_size;
-  const bool renames = context.transformers() && context.habits.renames_embedding;
+  const bool renames = context.habits.renames_embedding;
   if (context.names_results() && !projects && !renames) block.outlive(x, "input embeddings");
-  const bool of_mask = context.transformers() && context.habits.positions_from_mask;
+  const bool of_mask = context.habits.positions_from_mask;
   const bool alibi =
       context.transformers() && std::holds_alternative<AlibiPosition>(decoder.position);
   const auto normalize = [&] {
@@ -109,7 +109,7 @@ Block embedding_block(const DecoderContext& context) {
   } else if (learned && !context.model_py()) {
     ids = counted_positions(block, context);
   }
-  const bool masks_first = context.transformers() && context.habits.masks_before_positions;
+  const bool masks_first = context.habits.masks_before_positions;
   if (masks_first) attention_masks(block, context, ids);
   if (of_mask) {
     ids = compute(block, OpKind::add, {ids},
@@ -124,7 +124,7 @@ Block embedding_block(const DecoderContext& context) {
   if (learned) x = add(block, {"add_positions"}, x, positions);
   if (!alibi) normalize();
   if (context.transformers() && !masks_first) attention_masks(block, context, ids);
-  if (!context.transformers() || context.habits.drops_embedding) {
+  if (context.habits.drops_embedding) {
     x = dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
   }
   if (renames) block.outlive(x, "input embeddings");

@@ -167,6 +167,19 @@ constexpr std::array kHabits = {
 
 }  // namespace
 
+Habits written_out(const Habits& family) {
+  return {.rms_norm = NormWriting::fused,
+          .layer_norm = NormWriting::fused,
+          .drops_inside = true,
+          .projections = family.projections};
+}
+
+Habits as_formulas(const Habits& family) {
+  return {.rms_norm = NormWriting::textbook,
+          .layer_norm = NormWriting::textbook,
+          .projections = family.projections};
+}
+
 const Habits* habits_of(std::string_view model_type) {
   const auto* found = std::find_if(kHabits.begin(), kHabits.end(), [&](const Habits& habits) {
     return habits.model_type == model_type;

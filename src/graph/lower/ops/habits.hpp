@@ -151,7 +151,14 @@ struct Habits {
   bool clamps_experts = false;  ///< (up + 1)·gate·sigmoid(α·gate), both clamped, channels in turn
 };
 
-/// The habits of `model_type`, LLaMA's for an empty one; null where they are not known.
+/// The habits of `model_type` in transformers, LLaMA's for an empty one; null where they are not
+/// known.
 const Habits* habits_of(std::string_view model_type);
+
+/// Those of a model that another program writes out as its paper does: none of a library's, a norm
+/// is one kernel, a branch drops its own result. The order of projections stays the family's.
+Habits written_out(const Habits& family);
+/// Those of the papers' formulas.
+Habits as_formulas(const Habits& family);
 
 }  // namespace memest

@@ -9,12 +9,10 @@ namespace memest {
 namespace {
 
 NormWriting writing_of(const DecoderContext& context, NormKind kind) {
-  const Implementation& implementation = context.policy.implementation;
-  if (context.textbook()) return NormWriting::textbook;
-  if (!context.transformers() || implementation.norm == NormKernel::fused) {
-    return NormWriting::fused;
-  }
-  return kind == NormKind::rmsnorm ? context.habits.rms_norm : context.habits.layer_norm;
+  const NormWriting habit =
+      kind == NormKind::rmsnorm ? context.habits.rms_norm : context.habits.layer_norm;
+  const bool chosen = context.policy.implementation.norm == NormKernel::fused;
+  return chosen && habit != NormWriting::textbook ? NormWriting::fused : habit;
 }
 
 /// One normalization being written, its parts named after it.

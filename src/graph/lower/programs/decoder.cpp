@@ -43,7 +43,7 @@ class LayerWriter {
       case BlockLayout::post_norm: {
         const TensorId y =
             normalize("attention_norm", residual("attention_residual", x, attend(x)));
-        if (context_.transformers() && context_.habits.feeds_inline) {
+        if (context_.habits.feeds_inline) {
           return normalize("feed_forward_norm", fed_inline(y, false));
         }
         return normalize("feed_forward_norm", residual("feed_forward_residual", y, feed(y)));
@@ -68,7 +68,7 @@ class LayerWriter {
       }
       case BlockLayout::parallel_two_norms: {
         const TensorId for_attention = named(LayerLocals::all, normalize("attention_norm", x));
-        if (context_.transformers() && context_.habits.norms_between_branches) {
+        if (context_.habits.norms_between_branches) {
           const TensorId mixed = attend(for_attention);
           return join(x, mixed, feed(normalize("feed_forward_norm", x)));
         }
@@ -115,7 +115,7 @@ class LayerWriter {
 
   /// Where `locals` or more have names of their own, x lives until the layer returns.
   TensorId named(LayerLocals locals, TensorId x) {
-    if (context_.transformers() && context_.habits.locals >= locals) block_.hold_to_end(x);
+    if (context_.habits.locals >= locals) block_.hold_to_end(x);
     return x;
   }
 
@@ -123,17 +123,17 @@ class LayerWriter {
     Frame sublayer(block_);
     const TensorId normalized = named(LayerLocals::first_norm, normalize("attention_norm", x));
     if (names_norm()) sublayer.local(normalized);
-    if (context_.transformers() && context_.habits.locals == LayerLocals::norms) {
+    if (context_.habits.locals == LayerLocals::norms) {
       norm_to_rename_ = normalized;
     }
-    if (context_.transformers() && context_.habits.sums_inside == SumsInside::everywhere) {
+    if (context_.habits.sums_inside == SumsInside::everywhere) {
       return attention(block_, context_, kind_, {normalized, x});
     }
     const TensorId mixed = attend(normalized);
-    if (context_.transformers() && context_.habits.drops_attention_as_scores) {
+    if (context_.habits.drops_attention_as_scores) {
       return dropped_sum(block_, context_, "attention", {named(LayerLocals::branches, mixed), x});
     }
-    if (context_.transformers() && context_.habits.sum_replaces_attention) {
+    if (context_.habits.sum_replaces_attention) {
       named_branch_ = mixed;
       return residual("attention_residual", x, mixed);
     }
@@ -141,11 +141,11 @@ class LayerWriter {
   }
 
   TensorId feed_forward_sublayer(TensorId x) {
-    if (context_.transformers() && context_.habits.feeds_inline) return fed_inline(x, true);
+    if (context_.habits.feeds_inline) return fed_inline(x, true);
     Frame sublayer(block_);
     const TensorId normalized = renamed_norm(x);
     if (names_norm()) sublayer.local(normalized);
-    if (context_.transformers() && context_.habits.sums_inside != SumsInside::nowhere) {
+    if (context_.habits.sums_inside != SumsInside::nowhere) {
       const auto& part = std::get<DenseFeedForward>(kind_.feed_forward);
       return feed_forward(block_, context_, part, {normalized, x});
     }
@@ -171,9 +171,7 @@ class LayerWriter {
     return named(least, out);
   }
 
-  [[nodiscard]] bool names_norm() const {
-    return context_.transformers() && context_.habits.locals == LayerLocals::sublayers;
-  }
+  [[nodiscard]] bool names_norm() const { return context_.habits.locals == LayerLocals::sublayers; }
 
   TensorId normalize(std::string_view name, TensorId x) {
     return norm(block_, context_, {name, context_.decoder.norm, {context_.dims.h}}, x);
@@ -182,13 +180,13 @@ class LayerWriter {
   /// One dropout for the sum of both branches, not one for each.
   [[nodiscard]] bool drops_joined() const {
     const BlockLayout layout = context_.decoder.layout;
-    return context_.transformers() && context_.habits.drops_joined_branches &&
+    return context_.habits.drops_joined_branches &&
            (layout == BlockLayout::parallel_one_norm || layout == BlockLayout::parallel_two_norms);
   }
 
   TensorId drop(std::string_view name, TensorId x) {
     if (context_.dropout_inside() > 0) return x;
-    if (context_.transformers() && context_.habits.drops_in_sum) named_branch_ = x;
+    if (context_.habits.drops_in_sum) named_branch_ = x;
     return dropout(block_, name, context_.dropout(context_.decoder.dropout.residual), x);
   }
 
@@ -200,8 +198,8 @@ class LayerWriter {
   }
 
   TensorId attend(TensorId x) {
-    const bool drops = !context_.transformers() || (context_.habits.drops_attention_output &&
-                                                    !context_.habits.drops_attention_as_scores);
+    const bool drops =
+        (context_.habits.drops_attention_output && !context_.habits.drops_attention_as_scores);
     Frame call(block_);
     if (context_.shards_tensors()) call.local(x);
     TensorId out =
@@ -242,11 +240,11 @@ class LayerWriter {
 
   TensorId join(TensorId x, TensorId mixed, TensorId fed) {
     for (const TensorId branch : {mixed, fed}) named(LayerLocals::branches, branch);
-    if (context_.transformers() && context_.habits.joins_residual_first) {
+    if (context_.habits.joins_residual_first) {
       return add(block_, {"feed_forward_residual"}, add(block_, {"attention_residual"}, x, mixed),
                  fed);
     }
-    const bool in_place = context_.transformers() && context_.habits.joins_in_place;
+    const bool in_place = context_.habits.joins_in_place;
     TensorId both =
         in_place ? add_in_place(fed, mixed) : add(block_, {"attention_residual"}, mixed, fed);
     if (drops_joined()) both = drop("branches_dropout", both);
