@@ -37,7 +37,7 @@ class DecoderDraw {
     return decoder;
   }
 
-  bool chance(double probability) { return std::bernoulli_distribution(probability)(engine_); }
+  bool chance(double probability) { return static_cast<double>(engine_()) < probability * 0x1p32; }
 
   template <class Choice, std::size_t kCount>
   Choice one_of(const std::array<Choice, kCount>& choices) {
@@ -46,7 +46,7 @@ class DecoderDraw {
 
  private:
   std::int64_t number(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
+    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
   }
 
   Norm draw_norm() {
@@ -131,10 +131,11 @@ TEST_CASE("the blocks hold every parameter once, whatever the decoder looks like
     DecoderDraw draw(seed);
     ModelSpec model;
     model.architecture = draw.draw();
-    LoweringPolicy policy = policy_for(
-        draw.one_of(std::array{Framework::transformers, Framework::nanogpt, Framework::textbook}),
-        draw.one_of(
-            std::array{AttentionKernel::sdpa, AttentionKernel::eager, AttentionKernel::sdpa_math}));
+    const Framework framework =
+        draw.one_of(std::array{Framework::transformers, Framework::nanogpt, Framework::textbook});
+    const AttentionKernel attention = draw.one_of(
+        std::array{AttentionKernel::sdpa, AttentionKernel::eager, AttentionKernel::sdpa_math});
+    LoweringPolicy policy = policy_for(framework, attention);
     policy.weights = draw.chance(0.5) ? DType::fp32 : DType::bf16;
     policy.autocast = draw.chance(0.5);
     if (!policy.autocast) policy.compute = policy.weights;

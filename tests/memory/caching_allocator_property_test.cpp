@@ -127,8 +127,8 @@ class Drive {
 
  private:
   void allocate() {
-    const auto size =
-        static_cast<std::int64_t>((std::uint64_t{1} << (random_() % 27)) + random_() % 100'000);
+    const std::uint64_t power = std::uint64_t{1} << (random_() % 27);
+    const auto size = static_cast<std::int64_t>(power + random_() % 100'000);
     const int stream = static_cast<int>(random_() % 3);
     const std::int64_t failures = allocator_.statistics().out_of_memory;
     const std::optional<BlockId> block = allocator_.allocate(Bytes(size), stream);

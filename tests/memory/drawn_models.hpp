@@ -9,13 +9,13 @@
 
 namespace memest::testing {
 
-/// One of several values.
+/// One of several values, the same with every standard library.
 class Drawer {
  public:
   explicit Drawer(std::mt19937& random) : random_(&random) {}
 
   std::int64_t operator()(const std::vector<std::int64_t>& from) const {
-    return from[std::uniform_int_distribution<std::size_t>(0, from.size() - 1)(*random_)];
+    return from[(*random_)() % from.size()];
   }
 
  private:
@@ -24,9 +24,12 @@ class Drawer {
 
 /// Of 1 to 5 layers; a vocabulary that ranks divide or not, tied embeddings or not.
 inline ModelSpec drawn_llama(const Drawer& draw) {
+  // Arguments of one call would be drawn in an order of the compiler's choice.
+  const std::int64_t layers = draw({1, 2, 5});
   const std::int64_t heads = draw({2, 4, 8});
-  ModelSpec model =
-      llama(draw({1, 2, 5}), 64 * heads, heads, heads / draw({1, 2}), 32 * draw({5, 8, 11}));
+  const std::int64_t kv_heads = heads / draw({1, 2});
+  const std::int64_t ffn_size = 32 * draw({5, 8, 11});
+  ModelSpec model = llama(layers, 64 * heads, heads, kv_heads, ffn_size);
   auto& decoder = std::get<DecoderSpec>(model.architecture);
   decoder.vocab_size = draw({1000, 1003, 32000});
   decoder.tied_embeddings = draw({0, 1}) == 1;

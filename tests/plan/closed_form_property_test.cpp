@@ -5,10 +5,10 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <variant>
 
+#include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
@@ -17,153 +17,154 @@ namespace memest {
 namespace {
 
 /// Draws specs of small decoders.
-class Specs {
+class Specs : test::Draws {
  public:
-  explicit Specs(std::uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::string draw() {
-    const int head_dim = one_of(std::array{32, 64, 128});
-    const int kv_heads = one_of(std::array{1, 2, 4});
-    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const int head_dim = one_of(32, 64, 128);
+    const int kv_heads = one_of(1, 2, 4);
+    const int heads = kv_heads * one_of(1, 2, 3);
     const int hidden_size = heads * head_dim;
-    const int layers = one_of(std::array{1, 2, 3, 5, 8});
-    return "model: {family: decoder, layers: " + std::to_string(layers) +
-           ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
-           ", kv_heads: " + std::to_string(kv_heads) +
-           ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
-           ", vocab_size: " + std::to_string(one_of(std::array{512, 1000, 5003, 32000})) +
-           ", activation: " + one_of(std::array{"swiglu", "gelu", "geglu", "relu"}) +
-           ", norm: " + one_of(std::array{"rmsnorm", "layernorm"}) +
-           ", position: " + one_of(std::array{"rope", "learned"}) + ", max_positions: 2048" +
-           ", tied_embeddings: " + one_of(std::array{"true", "false"}) + "}\n" +
-           "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
-           ", seq_len: " + std::to_string(one_of(std::array{64, 128, 511, 1024})) +
-           ", precision: " + one_of(std::array{"bf16", "amp-bf16", "fp32", "amp-fp16"}) +
-           ", optimizer: " + one_of(std::array{"adamw", "adam", "sgd"}) + ", recompute: " +
-           one_of(std::array{"none", "none", "full", layers > 1 ? "{every: 2}" : "full", "sqrt"}) +
-           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
-           ", clip_gradients: " + one_of(std::array{"true", "false"}) +
-           ", implementation: {name: transformers, attention: " +
-           one_of(std::array{"default", "eager"}) + "}}\nhardware: {gpu: h100-sxm-80gb}\n";
+    const int layers = one_of(1, 2, 3, 5, 8);
+    return test::Text() << "model: {family: decoder, layers: " << layers
+                        << ", hidden_size: " << hidden_size << ", heads: " << heads
+                        << ", kv_heads: " << kv_heads
+                        << ", ffn_size: " << hidden_size * one_of(2, 3, 4)
+                        << ", vocab_size: " << one_of(512, 1000, 5003, 32000)
+                        << ", activation: " << one_of("swiglu", "gelu", "geglu", "relu")
+                        << ", norm: " << one_of("rmsnorm", "layernorm")
+                        << ", position: " << one_of("rope", "learned")
+                        << ", max_positions: 2048, tied_embeddings: " << flag()
+                        << "}\ntraining: {micro_batch: " << one_of(1, 2, 3, 8)
+                        << ", seq_len: " << one_of(64, 128, 511, 1024)
+                        << ", precision: " << one_of("bf16", "amp-bf16", "fp32", "amp-fp16")
+                        << ", optimizer: " << one_of("adamw", "adam", "sgd") << ", recompute: "
+                        << one_of("none", "none", "full", layers > 1 ? "{every: 2}" : "full",
+                                  "sqrt")
+                        << ", gradient_accumulation: " << one_of("1", "2")
+                        << ", clip_gradients: " << flag()
+                        << ", implementation: {name: transformers, attention: "
+                        << one_of("default", "eager") << "}}\nhardware: {gpu: h100-sxm-80gb}\n";
   }
 
   /// Sharded by fully_shard: each block and the model, or as accelerate does.
   std::string draw_sharded() {
-    const int head_dim = one_of(std::array{32, 64, 128});
-    const int kv_heads = one_of(std::array{2, 4});
-    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const int head_dim = one_of(32, 64, 128);
+    const int kv_heads = one_of(2, 4);
+    const int heads = kv_heads * one_of(1, 2, 3);
     const int hidden_size = heads * head_dim;
-    const int layers = one_of(std::array{1, 2, 3, 5, 8});
-    const int data = one_of(std::array{2, 4, 8});
-    return "model: {family: decoder, layers: " + std::to_string(layers) +
-           ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
-           ", kv_heads: " + std::to_string(kv_heads) +
-           ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
-           ", vocab_size: " + std::to_string(one_of(std::array{512, 1000, 5000, 32000})) +
-           ", activation: swiglu, norm: rmsnorm, position: " +
-           one_of(std::array{"rope", "learned"}) +
-           ", max_positions: 2048, tied_embeddings: " + one_of(std::array{"true", "false"}) +
-           "}\n" + "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
-           ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
-           ", precision: " + one_of(std::array{"fsdp2-bf16", "fsdp2-bf16", "fp32"}) +
-           ", optimizer: {name: adamw, implementation: fused}, recompute: " +
-           one_of(std::array{"none", "full"}) +
-           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
-           ", implementation: {name: transformers, loop: " +
-           one_of(std::array{"plain", "trainer"}) + "}}\n" +
-           "parallelism: {data: " + std::to_string(data) +
-           ", zero: 3, fsdp: {version: 2, reshard_after_forward: " +
-           one_of(std::array{"always", "never"}) + "}}\n" +
-           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data) + "}\n";
+    const int layers = one_of(1, 2, 3, 5, 8);
+    const int data = one_of(2, 4, 8);
+    return test::Text() << "model: {family: decoder, layers: " << layers
+                        << ", hidden_size: " << hidden_size << ", heads: " << heads
+                        << ", kv_heads: " << kv_heads
+                        << ", ffn_size: " << hidden_size * one_of(2, 3, 4)
+                        << ", vocab_size: " << one_of(512, 1000, 5000, 32000)
+                        << ", activation: swiglu, norm: rmsnorm, position: "
+                        << one_of("rope", "learned")
+                        << ", max_positions: 2048, tied_embeddings: " << flag()
+                        << "}\ntraining: {micro_batch: " << one_of(1, 2, 3, 8)
+                        << ", seq_len: " << one_of(64, 128, 512, 1024)
+                        << ", precision: " << one_of("fsdp2-bf16", "fsdp2-bf16", "fp32")
+                        << ", optimizer: {name: adamw, implementation: fused}, recompute: "
+                        << one_of("none", "full") << ", gradient_accumulation: " << one_of("1", "2")
+                        << ", implementation: {name: transformers, loop: "
+                        << one_of("plain", "trainer") << "}}\nparallelism: {data: " << data
+                        << ", zero: 3, fsdp: {version: 2, reshard_after_forward: "
+                        << one_of("always", "never")
+                        << "}}\nhardware: {gpu: h100-sxm-80gb, count: " << data << "}\n";
   }
 
   /// Under Megatron-core, of one stage.
   std::string draw_megatron() {
-    const int head_dim = one_of(std::array{32, 64, 128});
-    const int kv_heads = one_of(std::array{2, 4});
-    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const int head_dim = one_of(32, 64, 128);
+    const int kv_heads = one_of(2, 4);
+    const int heads = kv_heads * one_of(1, 2, 3);
     const int hidden_size = heads * head_dim;
-    const int layers = one_of(std::array{1, 2, 4, 5, 8});
-    const bool gpt = one_of(std::array{false, true});
-    const int tensor = one_of(std::array{1, 2});
-    const int data = one_of(std::array{1, 2, 8});
-    const std::string sizes =
-        "model: {family: decoder, layers: " + std::to_string(layers) +
-        ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
-        ", kv_heads: " + std::to_string(gpt ? heads : kv_heads) +
-        ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
-        ", vocab_size: " + std::to_string(one_of(std::array{512, 1024, 5120, 32000})) +
-        (gpt ? ", activation: gelu, norm: layernorm, position: learned, bias: true, dropout: " +
-                   one_of(std::array<std::string, 2>{"0.1", "0.0"})
-             : ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0") +
-        ", max_positions: 2048, tied_embeddings: " + one_of(std::array{"true", "false"}) + "}\n";
-    return sizes + "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
-           ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
-           ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad", "fp32"}) +
-           ", recompute: " +
-           one_of(
-               std::array{"none", layers % 2 == 0 ? "{full: {method: uniform, layers: 2}}" : "none",
-                          "{full: {method: uniform, layers: 1}}",
-                          "{full: {method: block, layers: 2}}", "{selective: [attention-core]}"}) +
-           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
-           ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
-           "parallelism: {data: " + std::to_string(data) + ", tensor: " + std::to_string(tensor) +
-           ", sequence: " + (tensor > 1 ? one_of(std::array{"true", "false"}) : "false") +
-           ", distributed_optimizer: " + one_of(std::array{"true", "false"}) + "}\n" +
-           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor) + "}\n";
+    const int layers = one_of(1, 2, 4, 5, 8);
+    const bool gpt = one_of(false, true);
+    const int tensor = one_of(1, 2);
+    const int data = one_of(1, 2, 8);
+    const std::string family =
+        gpt ? ", activation: gelu, norm: layernorm, position: learned, bias: true, dropout: " +
+                  std::string(one_of("0.1", "0.0"))
+            : ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0";
+    const std::string sizes = test::Text()
+                              << "model: {family: decoder, layers: " << layers
+                              << ", hidden_size: " << hidden_size << ", heads: " << heads
+                              << ", kv_heads: " << (gpt ? heads : kv_heads)
+                              << ", ffn_size: " << hidden_size * one_of(2, 3, 4)
+                              << ", vocab_size: " << one_of(512, 1024, 5120, 32000) << family
+                              << ", max_positions: 2048, tied_embeddings: " << flag() << "}\n";
+    return test::Text() << sizes << "training: {micro_batch: " << one_of(1, 2, 3, 8)
+                        << ", seq_len: " << one_of(64, 128, 512, 1024)
+                        << ", precision: " << one_of("megatron", "megatron-bf16-grad", "fp32")
+                        << ", recompute: "
+                        << one_of("none",
+                                  layers % 2 == 0 ? "{full: {method: uniform, layers: 2}}" : "none",
+                                  "{full: {method: uniform, layers: 1}}",
+                                  "{full: {method: block, layers: 2}}",
+                                  "{selective: [attention-core]}")
+                        << ", gradient_accumulation: " << one_of("1", "2")
+                        << ", implementation: {name: megatron, layers: local, attention: "
+                           "unfused}}\nparallelism: {data: "
+                        << data << ", tensor: " << tensor
+                        << ", sequence: " << (tensor > 1 ? flag() : "false")
+                        << ", distributed_optimizer: " << flag()
+                        << "}\nhardware: {gpu: h100-sxm-80gb, count: " << data * tensor << "}\n";
   }
 
   /// Under Megatron-core, experts on several ranks.
   std::string draw_experts() {
-    const int ranks = one_of(std::array{1, 2, 4});
-    const int experts = ranks * one_of(std::array{2, 4});
-    const int hidden_size = 64 * one_of(std::array{2, 4, 8});
-    return "model: {family: decoder, layers: " + std::to_string(one_of(std::array{2, 4, 8})) +
-           ", hidden_size: " + std::to_string(hidden_size) + ", heads: 4, kv_heads: 2" +
-           ", ffn_size: " + std::to_string(3 * hidden_size) +
-           ", vocab_size: " + std::to_string(one_of(std::array{1024, 32000})) +
-           ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0, moe: {experts: " +
-           std::to_string(experts) + ", top_k: " + one_of(std::array{"1", "2"}) +
-           ", expert_ffn_size: " + std::to_string(hidden_size) +
-           ", shared_experts: " + one_of(std::array{"0", "1", "2"}) +
-           ", dense_layers: " + one_of(std::array{"0", "1"}) +
-           one_of(std::array{"}", ", imbalance: 1.5}", ", capacity_factor: 1.0}"}) + "}\n" +
-           "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 4})) +
-           ", seq_len: " + std::to_string(one_of(std::array{256, 512, 1024})) +
-           ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad"}) +
-           ", recompute: " + one_of(std::array{"none", "{full: {method: block, layers: 2}}"}) +
-           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
-           ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
-           "parallelism: {data: 4, expert: " + std::to_string(ranks) +
-           ", distributed_optimizer: " + one_of(std::array{"true", "false"}) + "}\n" +
-           "hardware: {gpu: h100-sxm-80gb, count: 4}\n";
+    const int ranks = one_of(1, 2, 4);
+    const int experts = ranks * one_of(2, 4);
+    const int hidden_size = 64 * one_of(2, 4, 8);
+    return test::Text()
+           << "model: {family: decoder, layers: " << one_of(2, 4, 8)
+           << ", hidden_size: " << hidden_size
+           << ", heads: 4, kv_heads: 2, ffn_size: " << 3 * hidden_size
+           << ", vocab_size: " << one_of(1024, 32000)
+           << ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0, moe: {experts: "
+           << experts << ", top_k: " << one_of("1", "2") << ", expert_ffn_size: " << hidden_size
+           << ", shared_experts: " << one_of("0", "1", "2")
+           << ", dense_layers: " << one_of("0", "1")
+           << one_of("}", ", imbalance: 1.5}", ", capacity_factor: 1.0}")
+           << "}\ntraining: {micro_batch: " << one_of(1, 2, 4)
+           << ", seq_len: " << one_of(256, 512, 1024)
+           << ", precision: " << one_of("megatron", "megatron-bf16-grad")
+           << ", recompute: " << one_of("none", "{full: {method: block, layers: 2}}")
+           << ", gradient_accumulation: " << one_of("1", "2")
+           << ", implementation: {name: megatron, layers: local, attention: "
+              "unfused}}\nparallelism: {data: 4, expert: "
+           << ranks << ", distributed_optimizer: " << flag()
+           << "}\nhardware: {gpu: h100-sxm-80gb, count: 4}\n";
   }
 
   /// Under Megatron-core, a pipeline: its ranks are `pipeline()`.
   std::string draw_pipeline() {
-    pipeline_ = one_of(std::array{2, 4});
-    const int chunks = one_of(std::array{1, 1, 2});
-    const int layers = pipeline_ * chunks * one_of(std::array{1, 2, 4});
-    const int hidden_size = 64 * one_of(std::array{4, 8, 12});
-    return "model: {family: decoder, layers: " + std::to_string(layers) +
-           ", hidden_size: " + std::to_string(hidden_size) + ", heads: 4, kv_heads: 2" +
-           ", ffn_size: " + std::to_string(3 * hidden_size) +
-           ", vocab_size: " + std::to_string(one_of(std::array{1024, 32000})) +
-           ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0}\n" +
-           "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 4})) +
-           ", seq_len: " + std::to_string(one_of(std::array{256, 512, 1024})) +
-           ", precision: " + one_of(std::array{"megatron", "megatron-bf16-grad"}) +
-           ", recompute: " +
-           one_of(std::array{"none", "{full: {method: uniform, layers: 1}}",
-                             "{full: {method: block, layers: 1}}",
-                             "{selective: [attention-core]}"}) +
-           ", gradient_accumulation: " + std::to_string(pipeline_ * one_of(std::array{1, 2, 3})) +
-           ", implementation: {name: megatron, layers: local, attention: unfused}}\n" +
-           "parallelism: {pipeline: " + std::to_string(pipeline_) + ", data: 2" +
-           (chunks > 1 ? ", schedule: interleaved, virtual_stages: " + std::to_string(chunks)
-                       : "") +
-           ", distributed_optimizer: " + one_of(std::array{"true", "false"}) + "}\n" +
-           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(2 * pipeline_) + "}\n";
+    pipeline_ = one_of(2, 4);
+    const int chunks = one_of(1, 1, 2);
+    const int layers = pipeline_ * chunks * one_of(1, 2, 4);
+    const int hidden_size = 64 * one_of(4, 8, 12);
+    return test::Text()
+           << "model: {family: decoder, layers: " << layers << ", hidden_size: " << hidden_size
+           << ", heads: 4, kv_heads: 2, ffn_size: " << 3 * hidden_size
+           << ", vocab_size: " << one_of(1024, 32000)
+           << ", activation: swiglu, norm: rmsnorm, position: rope, dropout: 0.0}\ntraining: "
+              "{micro_batch: "
+           << one_of(1, 2, 4) << ", seq_len: " << one_of(256, 512, 1024)
+           << ", precision: " << one_of("megatron", "megatron-bf16-grad") << ", recompute: "
+           << one_of("none", "{full: {method: uniform, layers: 1}}",
+                     "{full: {method: block, layers: 1}}", "{selective: [attention-core]}")
+           << ", gradient_accumulation: " << pipeline_ * one_of(1, 2, 3)
+           << ", implementation: {name: megatron, layers: local, attention: "
+              "unfused}}\nparallelism: {pipeline: "
+           << pipeline_ << ", data: 2"
+           << (chunks > 1 ? ", schedule: interleaved, virtual_stages: " + std::to_string(chunks)
+                          : "")
+           << ", distributed_optimizer: " << flag()
+           << "}\nhardware: {gpu: h100-sxm-80gb, count: " << 2 * pipeline_ << "}\n";
   }
   [[nodiscard]] int pipeline() const { return pipeline_; }
 
@@ -181,78 +182,66 @@ class Specs {
 
   /// Under torchtitan.
   std::string draw_torchtitan() {
-    const int head_dim = one_of(std::array{32, 64, 128});
-    const int tensor = one_of(std::array{1, 1, 2, 4});
-    const int kv_heads = tensor * one_of(std::array{1, 2});
-    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const int head_dim = one_of(32, 64, 128);
+    const int tensor = one_of(1, 1, 2, 4);
+    const int kv_heads = tensor * one_of(1, 2);
+    const int heads = kv_heads * one_of(1, 2, 3);
     const int hidden_size = heads * head_dim;
-    const int layers = one_of(std::array{1, 2, 3, 5, 8});
-    const int data = one_of(std::array{1, 2, 4, 8});
+    const int layers = one_of(1, 2, 3, 5, 8);
+    const int data = one_of(1, 2, 4, 8);
     const bool amp = data == 1 && tensor == 1;
-    const bool qwen = tensor == 1 && data > 1 && one_of(std::array{false, true});
-    const std::string fsdp = "zero: 3, fsdp: {version: 2, reshard_after_forward: " +
-                             one_of(std::array<std::string, 3>{"default", "always", "never"}) + "}";
-    return "model: {family: decoder, layers: " + std::to_string(layers) +
-           ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
-           ", kv_heads: " + std::to_string(kv_heads) +
-           ", ffn_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
-           ", vocab_size: " + std::to_string(one_of(std::array{512, 1000, 5000, 32000})) +
-           ", activation: swiglu, norm: rmsnorm, position: rope, " +
-           (qwen ? std::string("qk_norm: true, tied_embeddings: ") +
-                       one_of(std::array<std::string, 2>{"true", "false"})
-                 : "tied_embeddings: false") +
-           "}\n" + "training: {micro_batch: " + std::to_string(one_of(std::array{1, 2, 3, 8})) +
-           ", seq_len: " + std::to_string(one_of(std::array{64, 128, 512, 1024})) +
-           ", precision: " +
-           (amp         ? "amp-bf16"
-            : data == 1 ? "fp32"
-                        : "fsdp2-bf16") +
-           ", optimizer: {name: adamw, implementation: " +
-           one_of(std::array<std::string, 2>{"fused", "foreach"}) + "}, recompute: " +
-           one_of(std::array<std::string, 4>{"none", "full", "selective", "{every: 2}"}) +
-           ", gradient_accumulation: " + one_of(std::array{"1", "2"}) +
-           ", clip_gradients: true, implementation: {name: torchtitan, loss_parallel: " +
-           (tensor > 1 ? one_of(std::array{"true", "false"}) : "false") + "}}\n" +
-           "parallelism: {data: " + std::to_string(data) + ", tensor: " + std::to_string(tensor) +
-           (tensor > 1 ? ", sequence: true" : "") + (data > 1 ? ", " + fsdp : "") + "}\n" +
-           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor) + "}\n";
+    const bool qwen = tensor == 1 && data > 1 && one_of(false, true);
+    const std::string fsdp = test::Text() << "zero: 3, fsdp: {version: 2, reshard_after_forward: "
+                                          << one_of("default", "always", "never") << "}";
+    return test::Text()
+           << "model: {family: decoder, layers: " << layers << ", hidden_size: " << hidden_size
+           << ", heads: " << heads << ", kv_heads: " << kv_heads
+           << ", ffn_size: " << hidden_size * one_of(2, 3, 4)
+           << ", vocab_size: " << one_of(512, 1000, 5000, 32000)
+           << ", activation: swiglu, norm: rmsnorm, position: rope, "
+           << (qwen ? "qk_norm: true, " : "") << "tied_embeddings: " << (qwen ? flag() : "false")
+           << "}\ntraining: {micro_batch: " << one_of(1, 2, 3, 8)
+           << ", seq_len: " << one_of(64, 128, 512, 1024) << ", precision: "
+           << (amp         ? "amp-bf16"
+               : data == 1 ? "fp32"
+                           : "fsdp2-bf16")
+           << ", optimizer: {name: adamw, implementation: " << one_of("fused", "foreach")
+           << "}, recompute: " << one_of("none", "full", "selective", "{every: 2}")
+           << ", gradient_accumulation: " << one_of("1", "2")
+           << ", clip_gradients: true, implementation: {name: torchtitan, loss_parallel: "
+           << (tensor > 1 ? flag() : "false") << "}}\nparallelism: {data: " << data
+           << ", tensor: " << tensor << (tensor > 1 ? ", sequence: true" : "")
+           << (data > 1 ? ", " + fsdp : "")
+           << "}\nhardware: {gpu: h100-sxm-80gb, count: " << data * tensor << "}\n";
   }
 
   /// A pipeline of torchtitan's, whose stages have unequal numbers of layers.
   std::string draw_torchtitan_pipeline() {
-    const std::string schedule = one_of(std::array<std::string, 3>{"1f1b", "gpipe", "interleaved"});
-    const int stages = schedule == "interleaved" ? one_of(std::array{2, 3}) : 1;
-    const int data = one_of(std::array{1, 2, 4});
-    const int tensor = data > 1 ? one_of(std::array{1, 2}) : 1;
-    pipeline_ = one_of(std::array{2, 4});
-    return "model: {family: decoder, layers: " +
-           std::to_string(pipeline_ * stages * 2 + one_of(std::array{0, 1, 3})) +
-           ", hidden_size: 512, heads: 8, head_dim: 64, kv_heads: " + one_of(std::array{"8", "2"}) +
-           ", ffn_size: 1408, vocab_size: " + one_of(std::array{"1000", "32000"}) +
-           ", norm: rmsnorm, position: rope, activation: swiglu, bias: false, tied_embeddings: "
-           "false}\ntraining: {seq_len: 512, micro_batch: " +
-           one_of(std::array{"1", "2"}) +
-           ", gradient_accumulation: " + std::to_string(pipeline_ * one_of(std::array{1, 2, 3})) +
-           ", precision: " + (data > 1 ? "fsdp2-bf16" : "fp32") +
-           ", optimizer: {name: adamw, implementation: fused}, recompute: " +
-           one_of(std::array<std::string, 3>{"none", "full", "selective"}) +
-           ", clip_gradients: true, implementation: {name: torchtitan, loss_parallel: true}}\n" +
-           "parallelism: {data: " + std::to_string(data) + ", tensor: " + std::to_string(tensor) +
-           (tensor > 1 ? ", sequence: true" : "") + ", pipeline: " + std::to_string(pipeline_) +
-           ", schedule: " + schedule +
-           (stages > 1 ? ", virtual_stages: " + std::to_string(stages) : "") +
-           (data > 1 ? ", fsdp: {version: 2, reshard_after_forward: default}" : "") + "}\n" +
-           "hardware: {gpu: h100-sxm-80gb, count: " + std::to_string(data * tensor * pipeline_) +
-           "}\n";
+    const std::string schedule = one_of("1f1b", "gpipe", "interleaved");
+    const int stages = schedule == "interleaved" ? one_of(2, 3) : 1;
+    const int data = one_of(1, 2, 4);
+    const int tensor = data > 1 ? one_of(1, 2) : 1;
+    pipeline_ = one_of(2, 4);
+    return test::Text()
+           << "model: {family: decoder, layers: " << pipeline_ * stages * 2 + one_of(0, 1, 3)
+           << ", hidden_size: 512, heads: 8, head_dim: 64, kv_heads: " << one_of("8", "2")
+           << ", ffn_size: 1408, vocab_size: " << one_of("1000", "32000")
+           << ", norm: rmsnorm, position: rope, activation: swiglu, bias: false, tied_embeddings: "
+              "false}\ntraining: {seq_len: 512, micro_batch: "
+           << one_of("1", "2") << ", gradient_accumulation: " << pipeline_ * one_of(1, 2, 3)
+           << ", precision: " << (data > 1 ? "fsdp2-bf16" : "fp32")
+           << ", optimizer: {name: adamw, implementation: fused}, recompute: "
+           << one_of("none", "full", "selective")
+           << ", clip_gradients: true, implementation: {name: torchtitan, loss_parallel: "
+              "true}}\nparallelism: {data: "
+           << data << ", tensor: " << tensor << (tensor > 1 ? ", sequence: true" : "")
+           << ", pipeline: " << pipeline_ << ", schedule: " << schedule
+           << (stages > 1 ? ", virtual_stages: " + std::to_string(stages) : "")
+           << (data > 1 ? ", fsdp: {version: 2, reshard_after_forward: default}" : "")
+           << "}\nhardware: {gpu: h100-sxm-80gb, count: " << data * tensor * pipeline_ << "}\n";
   }
 
  private:
-  template <class Choices>
-  typename Choices::value_type one_of(const Choices& choices) {
-    return choices[random_() % choices.size()];  // the same draw with every standard library
-  }
-
-  std::mt19937 random_;
   int pipeline_ = 1;
 };
 

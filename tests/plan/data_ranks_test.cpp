@@ -2,7 +2,6 @@
 #include "memest/memory/data_ranks.hpp"
 
 #include <algorithm>
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdint>
@@ -28,10 +27,10 @@ struct Sharing {
 
 /// Under what cuts flat tensors of parameters, with so many ranks.
 Sharing drawn_sharing(DrawnJobs& draw, const std::string& ranks) {
-  switch (draw.one_of(std::array{0, 1, 2, 3, 4})) {
+  switch (draw.one_of(0, 1, 2, 3, 4)) {
     case 0:
       return {"precision: mixed, implementation: transformers",
-              "zero: " + std::string(draw.one_of(std::array{"1", "2"})) +
+              "zero: " + std::string(draw.one_of("1", "2")) +
                   ", deepspeed: {reduce_bucket_size: 500000}, data: " + ranks};
     case 1:
       return {"precision: fsdp2-bf16, implementation: transformers",
@@ -47,26 +46,26 @@ Sharing drawn_sharing(DrawnJobs& draw, const std::string& ranks) {
 
 Job drawn_job(DrawnJobs& draw, std::int64_t ranks) {
   const Sharing sharing = drawn_sharing(draw, std::to_string(ranks));
-  const std::int64_t heads = draw.one_of(std::array{4, 8, 12});
-  const std::int64_t layers = draw.one_of(std::array{1, 2, 3}) * (sharing.stages ? 2 : 1);
+  const std::int64_t heads = draw.one_of(4, 8, 12);
+  const std::int64_t layers = draw.one_of(1, 2, 3) * (sharing.stages ? 2 : 1);
   return test::job_from(
-      "model: {family: decoder, layers: " + std::to_string(layers) +
-      ", hidden_size: " + std::to_string(heads * 128) + ", heads: " + std::to_string(heads) +
-      ", kv_heads: 4, ffn_size: " + std::to_string(heads * 128 * draw.one_of(std::array{2, 3})) +
-      ", vocab_size: " + std::to_string(draw.one_of(std::array{8000, 32000, 50304})) +
-      ", activation: swiglu, norm: rmsnorm, position: rope, max_positions: 2048}\n"
-      "training: {micro_batch: " +
-      std::to_string(draw.one_of(std::array{1, 2})) +
-      ", seq_len: " + std::to_string(draw.one_of(std::array{512, 2048})) + ", recompute: " +
-      draw.one_of(std::array{"none", "full"}) + ", gradient_accumulation: 2, " + sharing.training +
-      "}\nparallelism: {" + sharing.parallelism + "}\nhardware: {gpu: h200-sxm-141gb, count: " +
-      std::to_string(ranks * (sharing.stages ? 2 : 1)) + "}\n");
+      test::Text() << "model: {family: decoder, layers: " << layers
+                   << ", hidden_size: " << heads * 128 << ", heads: " << heads
+                   << ", kv_heads: 4, ffn_size: " << heads * 128 * draw.one_of(2, 3)
+                   << ", vocab_size: " << draw.one_of(8000, 32000, 50304)
+                   << ", activation: swiglu, norm: rmsnorm, position: rope, max_positions: 2048}\n"
+                      "training: {micro_batch: "
+                   << draw.one_of(1, 2) << ", seq_len: " << draw.one_of(512, 2048)
+                   << ", recompute: " << draw.one_of("none", "full")
+                   << ", gradient_accumulation: 2, " << sharing.training << "}\nparallelism: {"
+                   << sharing.parallelism << "}\nhardware: {gpu: h200-sxm-141gb, count: "
+                   << ranks * (sharing.stages ? 2 : 1) << "}\n");
 }
 
 /// A limit near what its first rank reserves.
 void limit_memory(Job& job, DrawnJobs& draw) {
   const MemoryAnswer first = memory_of(estimate_job(job, 0));
-  const double share = draw.one_of(std::array{0.9, 0.97, 1.0, 1.03, 1.1, 1.2});
+  const double share = draw.one_of(0.9, 0.97, 1.0, 1.03, 1.1, 1.2);
   job.hardware.memory = Bytes(static_cast<std::int64_t>(first.reserved()->as_double() * share));
 }
 
@@ -102,7 +101,7 @@ TEST_CASE("the verdict of an estimate is that of the worst of all data ranks") {
   int refused = 0;
   int on_other_ranks = 0;
   for (int i = 0; i < 80; ++i) {
-    const std::int64_t ranks = draw.one_of(std::array{2, 3, 4, 6, 8, 12, 16});
+    const std::int64_t ranks = draw.one_of(2, 3, 4, 6, 8, 12, 16);
     Job job = drawn_job(draw, ranks);
     limit_memory(job, draw);
     INFO(i << ": " << name_of(job.training->implementation.framework) << " on " << ranks);
@@ -122,7 +121,7 @@ TEST_CASE("the verdict of an estimate is that of the worst of all data ranks") {
 TEST_CASE("the largest micro-batch fits on every data rank, and the next does not on one") {
   DrawnJobs draw(42);
   for (int i = 0; i < 12; ++i) {
-    Job job = drawn_job(draw, draw.one_of(std::array{2, 3, 5, 8}));
+    Job job = drawn_job(draw, draw.one_of(2, 3, 5, 8));
     limit_memory(job, draw);
     JobEstimate estimate = estimate_job(job);
     find_largest_micro_batch(job, estimate);

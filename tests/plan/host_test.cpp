@@ -1,10 +1,9 @@
 // The host is finite: in a search, in an estimate and in what a file is held to.
 #include <algorithm>
-#include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <random>
 #include <string>
 
+#include "../draws.hpp"
 #include "candidates.hpp"
 #include "jobs.hpp"
 #include "memest/plan/budget.hpp"
@@ -47,26 +46,26 @@ TEST_CASE("A model that one host cannot hold is refused with what the host lacks
 
 TEST_CASE("What a search offloads its hosts hold, by estimate_job as well") {
   constexpr int kDraws = 48;
-  std::mt19937 random(20260801);
-  const auto one_of = [&random](auto... values) {
-    const std::array all{values...};
-    return all.at(random() % all.size());
-  };
+  test::Draws draws(20260801);
   int offloads = 0;
   int turned = 0;
   for (int draw = 0; draw < kDraws; ++draw) {
     const std::string model =
-        "model: {family: decoder, layers: " + std::to_string(one_of(8, 24, 40)) +
-        ", hidden_size: " + std::to_string(one_of(2048, 4096)) +
-        ", heads: 16, kv_heads: 8, ffn_size: 8192, vocab_size: 32000, activation: swiglu, norm: "
-        "rmsnorm, position: rope}\n";
-    const std::string training = std::string("training: {seq_len: 1024, global_batch: 16, ") +
-                                 "precision: " + one_of("mixed", "amp-bf16", "bf16") + "}\n";
-    const std::string host =
-        "hardware: {host_memory: " + std::to_string(one_of(16, 48, 96, 192, 768)) + " GiB}\n";
+        test::Text()
+        << "model: {family: decoder, layers: " << draws.one_of(8, 24, 40)
+        << ", hidden_size: " << draws.one_of(2048, 4096)
+        << ", heads: 16, kv_heads: 8, ffn_size: 8192, vocab_size: 32000, activation: swiglu, norm: "
+           "rmsnorm, position: rope}\n";
+    const std::string training = test::Text()
+                                 << "training: {seq_len: 1024, global_batch: 16, precision: "
+                                 << draws.one_of("mixed", "amp-bf16", "bf16") << "}\n";
+    const std::string host = test::Text()
+                             << "hardware: {host_memory: " << draws.one_of(16, 48, 96, 192, 768)
+                             << " GiB}\n";
     INFO(model << training << host);
-    PlanRequest request = request_for(test::job_from(model + training + host),
-                                      one_of("rtx-4090", "l40s", "rtx-3080"), {one_of(1, 2, 16)});
+    const char* gpu = draws.one_of("rtx-4090", "l40s", "rtx-3080");
+    const std::int64_t count = draws.one_of(1, 2, 16);
+    PlanRequest request = request_for(test::job_from(model + training + host), gpu, {count});
     const PlanAnswer answer = search_plans(request);
     for (const PlanVerdict& plan : answer.best) {
       if (plan.verdict != Verdict::fits || !plan.host) continue;

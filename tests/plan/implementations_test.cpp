@@ -2,11 +2,10 @@
 #include "memest/plan/implementations.hpp"
 
 #include <algorithm>
-#include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <random>
 #include <string>
 
+#include "../draws.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/read_choices.hpp"
 
@@ -33,25 +32,21 @@ std::vector<ImplementationChoice> choices_of(const std::vector<std::string>& ove
 
 TEST_CASE("The first row is the cheapest of all implementations, each at its own best") {
   constexpr int kDraws = 6;
-  std::mt19937 random(20260803);
-  const auto one_of = [&random](auto... values) {
-    const std::array all{values...};
-    return all.at(random() % all.size());
-  };
+  test::Draws draws(20260803);
   int other_than_first = 0;
   for (int draw = 0; draw < kDraws; ++draw) {
     const std::vector<std::string> overrides{
-        std::string("model.hf.num_hidden_layers=") + one_of("4", "8", "16"),
-        std::string("training.seq_len=") + one_of("2048", "8192"),
-        std::string("training.global_batch=") + one_of("32", "64"),
-        std::string("training.precision=") + one_of("mixed", "amp-bf16")};
+        std::string("model.hf.num_hidden_layers=") + draws.one_of("4", "8", "16"),
+        std::string("training.seq_len=") + draws.one_of("2048", "8192"),
+        std::string("training.global_batch=") + draws.one_of("32", "64"),
+        std::string("training.precision=") + draws.one_of("mixed", "amp-bf16")};
     INFO(overrides[0] << ' ' << overrides[1] << ' ' << overrides[2] << ' ' << overrides[3]);
     const auto choices = choices_of(overrides);
     REQUIRE(choices.size() == 5);
     PlanRequest request;
     request.gpus = {find_gpu("h100-sxm-80gb").value(),
-                    find_gpu(one_of("l40s", "rtx-4090")).value()};
-    request.counts = {one_of(2, 8)};
+                    find_gpu(draws.one_of("l40s", "rtx-4090")).value()};
+    request.counts = {draws.one_of(2, 8)};
     request.prices = all_prices();
     const ComparedPlans plans = compare_implementations(request, choices);
     REQUIRE_FALSE(plans.answer.best.empty());

@@ -1,13 +1,12 @@
 // Forwards without gradients: what they leave, what they count, and closed form and replay of them.
 #include <algorithm>
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <variant>
 
+#include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
@@ -106,30 +105,26 @@ TEST_CASE("what inference has no value for says why") {
         std::string::npos);
 }
 
-template <class Choices>
-typename Choices::value_type one_of(std::mt19937& random, const Choices& choices) {
-  return choices[random() % choices.size()];
-}
-
 TEST_CASE("the closed form of inference is its replay without rounding, to half a percent") {
   constexpr int kJobs = 100;
-  std::mt19937 random(1);
-  const auto draw = [&random](const auto&... words) {
-    return std::string(one_of(random, std::array{words...}));
-  };
+  test::Draws draws(1);
   for (int i = 0; i < kJobs; ++i) {
     const std::string spec =
-        "model: {family: decoder, layers: " + draw("1", "2", "5") +
-        ", hidden_size: 256, heads: 8, kv_heads: " + draw("1", "2", "8") +
-        ", ffn_size: " + draw("512", "1024") + ", vocab_size: " + draw("512", "1000", "32000") +
-        ", activation: " + draw("swiglu", "gelu") + ", norm: " + draw("rmsnorm", "layernorm") +
-        ", position: " + draw("rope", "learned") +
-        ", max_positions: 2048, tied_embeddings: " + draw("true", "false") +
-        "}\ninference: {batch: " + draw("1", "2", "8") + ", prompt: " + draw("64", "511", "1024") +
-        ", precision: " + draw("bf16", "fp32", "amp-bf16") +
-        ", use_cache: " + draw("true", "false") + ", logits: " + draw("last", "all") +
-        ", implementation: {name: transformers, attention: " + draw("default", "eager") +
-        "}}\nhardware: {gpu: h100-sxm-80gb}\n";
+        test::Text() << "model: {family: decoder, layers: " << draws.one_of("1", "2", "5")
+                     << ", hidden_size: 256, heads: 8, kv_heads: " << draws.one_of("1", "2", "8")
+                     << ", ffn_size: " << draws.one_of("512", "1024")
+                     << ", vocab_size: " << draws.one_of("512", "1000", "32000")
+                     << ", activation: " << draws.one_of("swiglu", "gelu")
+                     << ", norm: " << draws.one_of("rmsnorm", "layernorm")
+                     << ", position: " << draws.one_of("rope", "learned")
+                     << ", max_positions: 2048, tied_embeddings: " << draws.flag()
+                     << "}\ninference: {batch: " << draws.one_of("1", "2", "8")
+                     << ", prompt: " << draws.one_of("64", "511", "1024")
+                     << ", precision: " << draws.one_of("bf16", "fp32", "amp-bf16")
+                     << ", use_cache: " << draws.flag()
+                     << ", logits: " << draws.one_of("last", "all")
+                     << ", implementation: {name: transformers, attention: "
+                     << draws.one_of("default", "eager") << "}}\nhardware: {gpu: h100-sxm-80gb}\n";
     INFO(spec);
     const Job job = test::job_from(spec);
     const StepMemory memory = memory_of(job);

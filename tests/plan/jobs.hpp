@@ -69,14 +69,25 @@ inline StepMemory steps_of(const Job& job, std::int64_t pipeline_rank = 0) {
   return std::get<StepMemory>(std::move(memory));
 }
 
-/// How far the closed form of a job, of one of its pipeline's ranks, is from its replay, over the
-/// replay.
-inline double distance_of(const Job& job, std::int64_t pipeline_rank = 0) {
+/// The same peak twice, in bytes that tensors ask for.
+struct TwoPeaks {
+  std::int64_t closed_form = 0;
+  std::int64_t replayed = 0;
+
+  [[nodiscard]] std::int64_t apart() const { return std::abs(closed_form - replayed); }
+};
+
+/// Of a job, of one of its pipeline's ranks.
+inline TwoPeaks two_peaks_of(const Job& job, std::int64_t pipeline_rank = 0) {
   const StepMemory step = steps_of(job, pipeline_rank);
   const Ledger ledger = write_ledger(step.graph, job, pipeline_rank);
-  const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
-  const std::int64_t replayed = requested_peak(step.timeline);
-  return static_cast<double>(std::abs(closed_form - replayed)) / static_cast<double>(replayed);
+  return {peak_allocated(ledger, ledger.bindings).value(), requested_peak(step.timeline)};
+}
+
+/// How far the closed form is from the replay, over the replay.
+inline double distance_of(const Job& job, std::int64_t pipeline_rank = 0) {
+  const TwoPeaks peaks = two_peaks_of(job, pipeline_rank);
+  return static_cast<double>(peaks.apart()) / static_cast<double>(peaks.replayed);
 }
 
 }  // namespace memest::test

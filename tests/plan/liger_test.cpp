@@ -4,10 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <variant>
 
+#include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
@@ -32,70 +32,55 @@ constexpr std::array kFamilies = {
     Family{"gemma2", "geglu",
            "hidden_activation: gelu_pytorch_tanh, query_pre_attn_scalar: 64, sliding_window: 96"}};
 
-class Specs {
+class Specs : test::Draws {
  public:
-  explicit Specs(std::uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::string draw() {
-    const Family& family = kFamilies[random_() % kFamilies.size()];
-    const int head_dim = one_of(std::array{32, 64, 128});
-    const int kv_heads = one_of(std::array{1, 2, 4});
-    const int heads = kv_heads * one_of(std::array{1, 2, 3});
+    const Family& family = kFamilies[below(kFamilies.size())];
+    const int head_dim = one_of(32, 64, 128);
+    const int kv_heads = one_of(1, 2, 4);
+    const int heads = kv_heads * one_of(1, 2, 3);
     const int hidden_size = heads * head_dim;
-    const std::string way = one_of(
-        std::array<std::string, 4>{"", "", "data: 2", "data: 4, zero: 3, fsdp: {version: 2}"});
+    const std::string way = one_of("", "", "data: 2", "data: 4, zero: 3, fsdp: {version: 2}");
     const bool sharded = way.find("fsdp") != std::string::npos;
-    return "model: {hf: {model_type: " + std::string(family.name) + ", " + family.further +
-           ", num_hidden_layers: " + number(std::array{1, 2, 3, 5}) +
-           ", hidden_size: " + std::to_string(hidden_size) +
-           ", num_attention_heads: " + std::to_string(heads) +
-           ", num_key_value_heads: " + std::to_string(kv_heads) +
-           ", head_dim: " + std::to_string(head_dim) +
-           ", intermediate_size: " + std::to_string(hidden_size * one_of(std::array{2, 3, 4})) +
-           ", vocab_size: " + number(std::array{512, 1000, 5003, 32000}) +
-           ", max_position_embeddings: 2048, tie_word_embeddings: " +
-           one_of(std::array{"true", "false"}) +
-           "}}\ntraining: {micro_batch: " + number(std::array{1, 2, 3, 8}) +
-           ", seq_len: " + number(std::array{64, 128, 511, 1024}) + ", precision: " +
-           (sharded ? "fsdp2-bf16"
-                    : one_of(std::array{"bf16", "amp-bf16", "fp32", "amp-fp16", "bf16-autocast"})) +
-           ", optimizer: {name: " + one_of(std::array{"adamw", "sgd"}) +
-           ", implementation: fused}, recompute: " + one_of(std::array{"none", "none", "full"}) +
-           ", gradient_accumulation: " + number(std::array{1, 2}) +
-           ", clip_gradients: " + one_of(std::array{"true", "false"}) +
-           ", implementation: {name: transformers, attention: " +
-           one_of(std::array{"sdpa", "eager"}) +
-           ", loop: " + (sharded ? "plain" : one_of(std::array{"plain", "trainer"})) +
-           ", liger: " + kernels(family) + "}}\n" +
-           (way.empty() ? "" : "parallelism: {" + way + "}\n") +
-           "hardware: {gpu: h100-sxm-80gb, count: " +
-           (sharded       ? "4"
-            : way.empty() ? "1"
-                          : "2") +
-           "}\n";
+    return test::Text() << "model: {hf: {model_type: " << family.name << ", " << family.further
+                        << ", num_hidden_layers: " << one_of(1, 2, 3, 5)
+                        << ", hidden_size: " << hidden_size << ", num_attention_heads: " << heads
+                        << ", num_key_value_heads: " << kv_heads << ", head_dim: " << head_dim
+                        << ", intermediate_size: " << hidden_size * one_of(2, 3, 4)
+                        << ", vocab_size: " << one_of(512, 1000, 5003, 32000)
+                        << ", max_position_embeddings: 2048, tie_word_embeddings: " << flag()
+                        << "}}\ntraining: {micro_batch: " << one_of(1, 2, 3, 8)
+                        << ", seq_len: " << one_of(64, 128, 511, 1024) << ", precision: "
+                        << (sharded
+                                ? "fsdp2-bf16"
+                                : one_of("bf16", "amp-bf16", "fp32", "amp-fp16", "bf16-autocast"))
+                        << ", optimizer: {name: " << one_of("adamw", "sgd")
+                        << ", implementation: fused}, recompute: " << one_of("none", "none", "full")
+                        << ", gradient_accumulation: " << one_of(1, 2)
+                        << ", clip_gradients: " << flag()
+                        << ", implementation: {name: transformers, attention: "
+                        << one_of("sdpa", "eager")
+                        << ", loop: " << (sharded ? "plain" : one_of("plain", "trainer"))
+                        << ", liger: " << kernels(family) << "}}\n"
+                        << (way.empty() ? "" : "parallelism: {" + way + "}\n")
+                        << "hardware: {gpu: h100-sxm-80gb, count: "
+                        << (sharded       ? "4"
+                            : way.empty() ? "1"
+                                          : "2")
+                        << "}\n";
   }
 
  private:
   std::string kernels(const Family& family) {
-    if (one_of(std::array{true, false})) return "true";
+    if (one_of(true, false)) return "true";
     std::string text = "{";
     for (const char* name : {"rope", "rms_norm", "fused_linear_cross_entropy"}) {
-      text += std::string(name) + ": " + one_of(std::array{"true", "false"}) + ", ";
+      text += test::Text() << name << ": " << flag() << ", ";
     }
-    return text + family.gate + ": " + one_of(std::array{"true", "false"}) + "}";
+    return test::Text() << text << family.gate << ": " << flag() << "}";
   }
-
-  template <class Choices>
-  std::string number(const Choices& choices) {
-    return std::to_string(one_of(choices));
-  }
-
-  template <class Choices>
-  typename Choices::value_type one_of(const Choices& choices) {
-    return choices[random_() % choices.size()];  // the same draw with every standard library
-  }
-
-  std::mt19937 random_;
 };
 
 Job without_liger(Job job) {
@@ -118,6 +103,16 @@ std::string refusal_of(const std::string& spec) {
   return reason == nullptr ? "" : reason->sentence;
 }
 
+/// What the kernel takes that sums a norm weight's gradient over the tokens (ATen's Reduce.cuh, for
+/// thread blocks that share an output): at most two fp32 numbers of every token and channel. The
+/// closed form leaves it out, and beside Liger's loss the last norm's backward can be the peak.
+std::int64_t reduction_scratch(const Job& job) {
+  constexpr std::int64_t kBytes = 2 * 4;
+  const TrainingSpec& training = *job.training;
+  return kBytes * training.micro_batch * training.seq_len *
+         std::get<DecoderSpec>(job.model.architecture).hidden_size;
+}
+
 TEST_CASE("with Liger's kernels the closed form is as near to the replay as without") {
   constexpr int kJobs = 120;
   Specs specs(1);
@@ -126,9 +121,10 @@ TEST_CASE("with Liger's kernels the closed form is as near to the replay as with
     const std::string spec = specs.draw();
     INFO(spec);
     const Job job = test::job_from(spec);
-    const double distance = test::distance_of(job);
-    CHECK(distance <= test::distance_of(without_liger(job)) + 0.0015);
-    if (distance <= 0.001) ++close;
+    const test::TwoPeaks peaks = test::two_peaks_of(job);
+    const std::int64_t without = test::two_peaks_of(without_liger(job)).apart();
+    CHECK(peaks.apart() <= without + reduction_scratch(job) + peaks.replayed / 1000);
+    if (peaks.apart() <= peaks.replayed / 1000) ++close;
   }
   CHECK(close >= kJobs * 9 / 10);
 }

@@ -5,11 +5,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
@@ -54,17 +54,15 @@ const std::array<std::string, 6> kSchedules{"gpipe",       "1f1b", "interleaved"
                                             "zero-bubble", "zbv",  "dualpipe-v"};
 
 TEST_CASE("micro-batches that are not followed keep what those that are keep") {
-  std::mt19937 random(1);
-  const auto one_of = [&random](const auto& choices) { return choices[random() % choices.size()]; };
+  test::Draws draws(1);
   for (const std::string& schedule : kSchedules) {
     for (int draw = 0; draw < 5; ++draw) {
       const bool splits =
           schedule == "zero-bubble" || schedule == "zbv" || schedule == "dualpipe-v";
-      const std::string more =
-          "seq_len: " + one_of(std::array<std::string, 3>{"256", "1024", "2048"}) +
-          ", micro_batch: " + one_of(std::array<std::string, 2>{"1", "2"}) +
-          ", recompute: " + (splits ? "none" : one_of(std::array<std::string, 2>{"none", "full"})) +
-          ", ";
+      const std::string more = test::Text()
+                               << "seq_len: " << draws.one_of("256", "1024", "2048")
+                               << ", micro_batch: " << draws.one_of("1", "2") << ", recompute: "
+                               << (splits ? "none" : draws.one_of("none", "full")) << ", ";
       for (std::int64_t rank = 0; rank < kRanks; ++rank) {
         const auto at = [&](std::int64_t count) { return peak_of({schedule, count, more}, rank); };
         const std::int64_t followed = at(kFollowed);

@@ -8,9 +8,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <string>
 
+#include "../draws.hpp"
 #include "candidates.hpp"
 #include "jobs.hpp"
 #include "memest/plan/budget.hpp"
@@ -28,13 +28,12 @@ using test::job_of;
 
 /// Specs of every implementation whose plans are near the memory of the GPU that is drawn with
 /// them.
-class Plans {
+class Plans : test::Draws {
  public:
-  explicit Plans(unsigned seed) : random_(seed) {}
+  using Draws::Draws;
+  using Draws::one_of;
 
-  PlanRequest draw() {
-    return draw_on(one_of(std::array{"rtx-4090", "a100-sxm-40gb", "h100-sxm-80gb", "l4"}));
-  }
+  PlanRequest draw() { return draw_on(one_of("rtx-4090", "a100-sxm-40gb", "h100-sxm-80gb", "l4")); }
   PlanRequest draw_on(const char* name) {
     PlanRequest request;
     request.job = test::job_from(spec());
@@ -42,16 +41,11 @@ class Plans {
     REQUIRE(gpu.ok());
     request.gpus = {gpu.value()};
     request.job.hardware.assumed = false;
-    request.counts = {one_of(std::array<std::int64_t, 3>{1, 2, 4}), 8};
+    request.counts = {one_of(1, 2, 4), 8};
     request.finalists = request.misses = 2;
     return request;
   }
   [[nodiscard]] const std::string& text() const { return text_; }
-
-  template <class Choices>
-  typename Choices::value_type one_of(const Choices& choices) {
-    return choices[random_() % choices.size()];  // the same draw with every standard library
-  }
 
  private:
   std::string spec() {
@@ -60,7 +54,7 @@ class Plans {
       std::string precision;
     };
     const std::array<Program, 8> programs = {{
-        {"transformers", one_of(std::array{"mixed", "bf16", "fp32"})},
+        {"transformers", one_of("mixed", "bf16", "fp32")},
         {"transformers", "amp-bf16"},
         {"{name: transformers, compile: blocks}", "bf16"},
         {"torchtitan", "amp-bf16"},
@@ -71,30 +65,30 @@ class Plans {
     }};
     const Program& program = programs[drawn_++ % programs.size()];
     const bool nanogpt = program.implementation == "nanogpt";
-    const int heads = one_of(std::array{16, 32});
+    const int heads = one_of(16, 32);
     const int hidden_size = 128 * heads;
-    const int layers = one_of(std::array{6, 12, 24});
-    const bool mixture =
-        program.precision.starts_with("megatron") && one_of(std::array{0, 0, 1}) == 1;
-    const std::string batch = one_of(std::array<std::string, 3>{
-        "global_batch: 32", "global_batch: 64", "gradient_accumulation: 4"});
-    text_ = "model: {family: decoder, layers: " + std::to_string(layers) +
-            ", hidden_size: " + std::to_string(hidden_size) + ", heads: " + std::to_string(heads) +
-            (nanogpt ? ", ffn_size: " + std::to_string(4 * hidden_size) +
-                           ", vocab_size: 50304, activation: gelu, norm: layernorm, position: "
-                           "learned, max_positions: 32768, bias: true, tied_embeddings: true"
-                     : ", kv_heads: 8, ffn_size: " + std::to_string(11 * hidden_size / 4) +
-                           ", vocab_size: " + one_of(std::array{"32000", "128256"}) +
-                           ", activation: swiglu, norm: rmsnorm, position: rope") +
-            (mixture ? ", moe: {experts: 8, top_k: 2, expert_ffn_size: 1408, capacity_factor: 1.0}"
-                     : "") +
-            "}\ntraining: {seq_len: " + one_of(std::array{"2048", "8192", "32768"}) + ", " + batch +
-            ", precision: " + program.precision + ", implementation: " + program.implementation +
-            "}\n";
+    const int layers = one_of(6, 12, 24);
+    const bool mixture = program.precision.starts_with("megatron") && one_of(false, false, true);
+    const std::string batch =
+        one_of("global_batch: 32", "global_batch: 64", "gradient_accumulation: 4");
+    const std::string vocabulary = one_of("32000", "128256");
+    text_ =
+        test::Text()
+        << "model: {family: decoder, layers: " << layers << ", hidden_size: " << hidden_size
+        << ", heads: " << heads
+        << (nanogpt ? ", ffn_size: " + std::to_string(4 * hidden_size) +
+                          ", vocab_size: 50304, activation: gelu, norm: layernorm, position: "
+                          "learned, max_positions: 32768, bias: true, tied_embeddings: true"
+                    : ", kv_heads: 8, ffn_size: " + std::to_string(11 * hidden_size / 4) +
+                          ", vocab_size: " + vocabulary +
+                          ", activation: swiglu, norm: rmsnorm, position: rope")
+        << (mixture ? ", moe: {experts: 8, top_k: 2, expert_ffn_size: 1408, capacity_factor: 1.0}"
+                    : "")
+        << "}\ntraining: {seq_len: " << one_of("2048", "8192", "32768") << ", " << batch
+        << ", precision: " << program.precision << ", implementation: " << program.implementation
+        << "}\n";
     return text_;
   }
-
-  std::mt19937 random_;
   std::size_t drawn_ = 0;
   std::string text_;
 };
@@ -198,9 +192,9 @@ TEST_CASE("the largest fits by estimate, and one step more does not") {
   Plans plans(2);
   int turned = 0;
   for (int i = 0; i < kSpecs; ++i) {
-    PlanRequest request = plans.draw_on(plans.one_of(std::array{"rtx-4090", "rtx-3080"}));
+    PlanRequest request = plans.draw_on(plans.one_of("rtx-4090", "rtx-3080"));
     const Growth growth = kGrowths[static_cast<std::size_t>(i) % kGrowths.size()];
-    request.counts = {plans.one_of(std::array<std::int64_t, 2>{1, 4})};
+    request.counts = {plans.one_of(1, 4)};
     INFO(plans.text() << request.counts.front() << " x " << request.gpus.front().slug << ", "
                       << name_of(growth));
     const Largest largest = find_largest(request, growth).front();

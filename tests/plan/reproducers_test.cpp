@@ -1,13 +1,12 @@
 // Small specs that once brought the program down or made it contradict itself, and specs drawn
 // around them: each is refused with a place, or answered.
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <filesystem>
-#include <random>
 #include <string>
 #include <variant>
 
+#include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/plan/budget.hpp"
 #include "memest/plan/estimate.hpp"
@@ -76,38 +75,37 @@ TEST_CASE("a budget of more FLOPs than 64 bits count is what was written") {
 }
 
 /// Layers of every kind, in place where they can be, over widths that agree.
-class Lists {
+class Lists : test::Draws {
  public:
-  explicit Lists(std::uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::string draw() {
-    width_ = one_of(std::array{1, 16, 64, 1000});
+    width_ = one_of(1, 16, 64, 1000);
     std::string layers =
         "{linear: {in: " + std::to_string(width_) + ", out: " + std::to_string(width_) + "}}";
-    const int count = one_of(std::array{1, 2, 5, 12});
+    const int count = one_of(1, 2, 5, 12);
     for (int i = 0; i < count; ++i) {
-      const bool before = one_of(std::array{true, false, false, false});
-      layers = before ? layer() + ", " + layers : layers + ", " + layer();
+      const bool before = one_of(true, false, false, false);
+      const std::string one = layer();
+      layers = before ? one + ", " + layers : layers + ", " + one;
     }
-    const std::string zero = one_of(std::array<std::string, 4>{"0", "0", "1", "2"});
-    return "model: {layers: [" + layers +
-           "]}\ntraining: {seq_len: " + one_of(std::array<std::string, 3>{"1", "8", "500"}) +
-           ", recompute: " +
-           one_of(std::array<std::string, 4>{"none", "full", "sqrt", "{every: 2}"}) +
-           ", gradient_accumulation: " + one_of(std::array<std::string, 3>{"1", "2", "9"}) +
-           ", precision: " +
-           (zero == "0" ? one_of(std::array<std::string, 4>{"amp-bf16", "fp32", "bf16", "amp-fp16"})
-                        : one_of(std::array<std::string, 2>{"mixed", "megatron-bf16-grad"})) +
-           ", dropout: " + one_of(std::array<std::string, 2>{"own", "off"}) + "}\nparallelism: {" +
-           "data: " + (zero == "0" ? one_of(std::array<std::string, 2>{"1", "4"}) : "16") +
-           ", zero: " + zero + "}\n";
+    const std::string zero = one_of("0", "0", "1", "2");
+    return test::Text() << "model: {layers: [" << layers
+                        << "]}\ntraining: {seq_len: " << one_of("1", "8", "500")
+                        << ", recompute: " << one_of("none", "full", "sqrt", "{every: 2}")
+                        << ", gradient_accumulation: " << one_of("1", "2", "9") << ", precision: "
+                        << (zero == "0" ? one_of("amp-bf16", "fp32", "bf16", "amp-fp16")
+                                        : one_of("mixed", "megatron-bf16-grad"))
+                        << ", dropout: " << one_of("own", "off")
+                        << "}\nparallelism: {data: " << (zero == "0" ? one_of("1", "4") : "16")
+                        << ", zero: " << zero << "}\n";
   }
 
  private:
   std::string layer() {
     const std::string size = std::to_string(width_);
-    const std::string in_place = one_of(std::array<std::string, 2>{"true", "false"});
-    switch (random_() % 8) {
+    const std::string in_place = flag();
+    switch (below(8)) {
       case 0:
         return "{linear: {in: " + size + ", out: " + size + ", bias: " + in_place + "}}";
       case 1:
@@ -117,23 +115,16 @@ class Lists {
       case 3:
         return "{softmax: {}}";
       case 4:
-        return "{dropout: {probability: " + one_of(std::array<std::string, 2>{"0", "0.5"}) +
-               ", in_place: " + in_place + "}}";
+        return test::Text() << "{dropout: {probability: " << one_of("0", "0.5")
+                            << ", in_place: " << in_place << "}}";
       case 5:
-        return "{repeat: " + one_of(std::array<std::string, 2>{"1", "3"}) + ", block: [" + layer() +
-               "]}";
+        return test::Text() << "{repeat: " << one_of("1", "3") << ", block: [" << layer() << "]}";
       default:
-        return "{" + one_of(std::array<std::string, 4>{"relu", "gelu", "tanh", "silu"}) +
-               ": {in_place: " + in_place + "}}";
+        return test::Text() << "{" << one_of("relu", "gelu", "tanh", "silu")
+                            << ": {in_place: " << in_place << "}}";
     }
   }
 
-  template <class Choices>
-  typename Choices::value_type one_of(const Choices& choices) {
-    return choices[random_() % choices.size()];
-  }
-
-  std::mt19937 random_;
   int width_ = 1;
 };
 

@@ -1,12 +1,11 @@
 // MFU and HFU under their roof: what is required is no more than what is computed, and that no more
 // than the peak gives in the step's time, whatever the job.
-#include <array>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <random>
 #include <string>
 #include <variant>
 
+#include "../draws.hpp"
 #include "jobs.hpp"
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
@@ -31,44 +30,37 @@ Timed timed(const Job& job) {
   return {flops, std::get<TimeEstimate>(time)};
 }
 
-class Specs {
+class Specs : test::Draws {
  public:
-  explicit Specs(std::uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::string draw() {
-    const int head_dim = one_of(std::array{64, 128, 256});
-    const int heads = one_of(std::array{2, 8, 32});
-    const bool learned = one_of(std::array{0, 1}) == 1;
-    const bool eager = one_of(std::array{0, 0, 1}) == 1;
-    const bool adapted = one_of(std::array{0, 0, 1}) == 1;
-    const std::string tokens = one_of(std::array{"128", "2048", "32768", "387072", "524288"});
-    return "model: {family: decoder, layers: " + text(one_of(std::array{1, 4, 32})) +
-           ", hidden_size: " + text(heads * head_dim) + ", heads: " + text(heads) +
-           ", ffn_size: " + text(heads * head_dim * one_of(std::array{1, 3, 4})) +
-           ", vocab_size: " + text(one_of(std::array{512, 32000, 262144})) +
-           ", activation: swiglu, norm: rmsnorm, position: " + (learned ? "learned" : "rope") +
-           ", max_positions: " + one_of(std::array{"524288", "100000000"}) +
-           ", tied_embeddings: " + one_of(std::array{"true", "false"}) + "}\n" +
-           "training: {seq_len: " + tokens +
-           ", micro_batch: " + text(one_of(std::array{1, 2, 16})) +
-           ", precision: " + (eager ? one_of(std::array{"bf16", "fp32"}) : "bf16") +
-           (adapted ? ", adapter: {lora: {rank: 16, targets: [q_proj, v_proj]}}" : "") +
-           ", recompute: " + one_of(std::array{"none", "full"}) +
-           ", implementation: {name: transformers, attention: " + (eager ? "eager" : "sdpa-flash") +
-           "}}\n" + "hardware: {gpu: " +
-           one_of(std::array{"a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb",
-                             "b300-sxm-288gb", "gb200", "rtx-pro-6000-server", "l40s"}) +
-           "}\n";
+    const int head_dim = one_of(64, 128, 256);
+    const int heads = one_of(2, 8, 32);
+    const bool learned = one_of(false, true);
+    const bool eager = one_of(false, false, true);
+    const bool adapted = one_of(false, false, true);
+    const std::string tokens = one_of("128", "2048", "32768", "387072", "524288");
+    return test::Text()
+           << "model: {family: decoder, layers: " << one_of(1, 4, 32)
+           << ", hidden_size: " << heads * head_dim << ", heads: " << heads
+           << ", ffn_size: " << heads * head_dim * one_of(1, 3, 4)
+           << ", vocab_size: " << one_of(512, 32000, 262144)
+           << ", activation: swiglu, norm: rmsnorm, position: " << (learned ? "learned" : "rope")
+           << ", max_positions: " << one_of("524288", "100000000")
+           << ", tied_embeddings: " << flag() << "}\ntraining: {seq_len: " << tokens
+           << ", micro_batch: " << one_of(1, 2, 16)
+           << ", precision: " << (eager ? one_of("bf16", "fp32") : "bf16")
+           << (adapted ? ", adapter: {lora: {rank: 16, targets: [q_proj, v_proj]}}" : "")
+           << ", recompute: " << one_of("none", "full")
+           << ", implementation: {name: transformers, attention: "
+           << (eager ? "eager" : "sdpa-flash") << "}}\nhardware: {gpu: "
+           << one_of("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb",
+                     "b300-sxm-288gb", "gb200", "rtx-pro-6000-server", "l40s")
+           << "}\n";
   }
 
  private:
-  static std::string text(int number) { return std::to_string(number); }
-  template <class Choices>
-  typename Choices::value_type one_of(const Choices& choices) {
-    return choices[std::uniform_int_distribution<std::size_t>(0, choices.size() - 1)(random_)];
-  }
-
-  std::mt19937 random_;
 };
 
 TEST_CASE("no utilisation exceeds its roof", "[plan]") {

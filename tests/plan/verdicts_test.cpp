@@ -25,7 +25,7 @@ using test::memory_of;
 Job with_room(Job job, DrawnJobs& jobs) {
   const MemoryAnswer memory = memory_of(estimate_job(job));
   const Bytes room = jobs.room_for(memory.device() - memory.estimate.outside);
-  if (jobs.one_of(std::array{true, false})) {
+  if (jobs.one_of(true, false)) {
     job.hardware.memory = room;
   } else {
     job.hardware.gpu.capacity.value = room + memory.estimate.outside_high;

@@ -35,8 +35,8 @@ Expr random_formula(std::mt19937& random) {
   const Expr letters[] = {b, s, h, t};
   Expr result;
   for (unsigned terms = 1 + random() % 4; terms > 0; --terms) {
-    Expr term = Rational(static_cast<std::int64_t>(random() % 19) - 9,
-                         1 + static_cast<std::int64_t>(random() % 6));
+    Expr term = Rational{static_cast<std::int64_t>(random() % 19) - 9,
+                         1 + static_cast<std::int64_t>(random() % 6)};
     for (unsigned factors = random() % 4; factors > 0; --factors) {
       const Expr& letter = letters[random() % 4];
       term = random() % 3 == 0 ? term / letter : term * letter;

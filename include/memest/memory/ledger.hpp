@@ -109,8 +109,10 @@ struct LedgerOptions {
 
 /// Writes the closed form of `job` (its training or inference is present) over `graph`; of a
 /// pipeline over the graph of one of its ranks.
-Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank = 0);
 Ledger write_ledger(const Graph& graph, const Job& job, const LedgerOptions& options);
+inline Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank = 0) {
+  return write_ledger(graph, job, LedgerOptions{.pipeline_rank = pipeline_rank});
+}
 
 /// Why the ledger's formulas are not those of the job; empty where they are.
 std::optional<Unavailable> beyond_the_formulas(const Job& job);

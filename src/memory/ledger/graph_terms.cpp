@@ -1,6 +1,7 @@
 #include "memory/ledger/graph_terms.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,26 @@ PassedOn passed_on(const Graph& graph, std::size_t maker, const Tensor& tensor) 
   return result;
 }
 
+/// The layer that comes first, where `id` of the block before it is its input.
+std::optional<std::size_t> layer_entered(const Graph& graph, std::size_t maker, TensorId id) {
+  const auto made = std::find_if(graph.order.begin(), graph.order.end(),
+                                 [maker](const BlockRun& run) { return run.block == maker; });
+  if (made == graph.order.end() || std::next(made) == graph.order.end()) return std::nullopt;
+  const Block& block = graph.blocks[maker];
+  const std::size_t next = std::next(made)->block;
+  const bool enters =
+      block.tensors[block.output].storage == id && graph.blocks[next].checkpointable;
+  return enters ? std::optional(next) : std::nullopt;
+}
+
+bool keeps_input(const Block& block) {
+  const TensorId input = block.tensors[block.input].storage;
+  return std::any_of(block.ops.begin(), block.ops.end(), [&](const Op& op) {
+    return std::any_of(op.saved.begin(), op.saved.end(),
+                       [&](TensorId id) { return block.tensors[id].storage == input; });
+  });
+}
+
 /// By an operation that runs in the process's first forward alone.
 bool is_made_once(const Block& block, TensorId id) {
   return std::any_of(block.ops.begin(), block.ops.end(), [id](const Op& op) {
@@ -72,10 +93,13 @@ Expr kept_buffers(const Graph& graph) {
 
 }  // namespace
 
-bool PassedOn::is_held(const std::vector<std::int64_t>& before, bool backward,
-                       bool checkpoints) const {
-  if (before[maker] == 0) return false;
-  return backward ? checkpoints && for_layers : before[last] == 0;
+bool PassedOn::is_held(const Site& site, bool backward, bool checkpoints) const {
+  if (site.before[maker] == 0) return false;
+  if (backward) return checkpoints && for_layers;
+  const bool in_its_layer = enters == site.block && site.layers_before == 0;
+  // The first checkpoint's input, or what the layer's first operation saved.
+  const bool kept = enters && (checkpoints || kept_by_layer);
+  return site.before[last] == 0 && !in_its_layer && !kept;
 }
 
 Expr passing_bytes(const Graph& graph, const Expr& stream) {
@@ -94,7 +118,9 @@ std::vector<PassedOn> passed_on(const Graph& graph) {
       const Tensor& tensor = block.tensors[id];
       if (!tensor.outlives_block || tensor.storage != id || is_saved(graph, tensor.name)) continue;
       if (is_made_once(block, id)) continue;
-      result.push_back(passed_on(graph, i, tensor));
+      PassedOn& passed = result.emplace_back(passed_on(graph, i, tensor));
+      passed.enters = layer_entered(graph, i, id);
+      passed.kept_by_layer = passed.enters && keeps_input(graph.blocks[*passed.enters]);
     }
   }
   return result;

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memest/memory/ledger.hpp"
+#include "memory/engine/sites.hpp"
 
 namespace memest {
 
@@ -22,11 +24,13 @@ struct PassedOn {
   std::size_t maker = 0;    ///< index into Graph::blocks
   std::size_t last = 0;     ///< the block where the model lets it go
   bool for_layers = false;  ///< layers are called with it, so that their checkpoints hold it
+  /// The layer whose input it is, into Graph::blocks: while that runs, the input is counted there.
+  std::optional<std::size_t> enters = {};
+  bool kept_by_layer = false;  ///< and autograd keeps that layer's input
 
-  /// Whether the model holds it in the forward pass at a site, `before` which so many of each block
-  /// stand; or, in the backward pass, the checkpoints that are called with it.
-  [[nodiscard]] bool is_held(const std::vector<std::int64_t>& before, bool backward,
-                             bool checkpoints) const;
+  /// Whether the model holds it in the forward pass at a site, where nothing else counts it; or, in
+  /// the backward pass, the checkpoints that are called with it.
+  [[nodiscard]] bool is_held(const Site& site, bool backward, bool checkpoints) const;
 };
 std::vector<PassedOn> passed_on(const Graph& graph);
 

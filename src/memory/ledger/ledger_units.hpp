@@ -28,6 +28,8 @@ class LedgerUnits {
   /// Whether whole gradients are summed up until a step's last micro-step, whose backward alone
   /// reduces. A backward is then one of two, and the terms of both have the sums.
   [[nodiscard]] bool holds() const { return holds_; }
+  /// Whether the backward that is asked of is one that reduces nothing.
+  [[nodiscard]] bool is_holding() const { return turn_ == Turn::holding; }
   /// Calls `write` for each of them; what it asks meanwhile is asked of that one.
   template <class Write>
   void each_turn(Write write) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -210,7 +211,7 @@ class LedgerWriter {
   void add_passed_on(Alive& alive, const Site& site, bool second) {
     Expr bytes;
     for (const PassedOn& tensor : passed_on_) {
-      if (tensor.is_held(site.before, second, checkpoint_ > 0)) bytes += tensor.bytes;
+      if (tensor.is_held(site, second, checkpoint_ > 0)) bytes += tensor.bytes;
     }
     add_term(alive, {"activations: masks and embeddings that the model holds",
                      TermGroup::activations, bytes, kLiveSource, ""});
@@ -219,7 +220,7 @@ class LedgerWriter {
   /// The moments of a block that can be a peak: at one site nothing else differs between them.
   const BlockMoments& moments(const Site& site, bool second) {
     const BlockPass pass = passes_.of(site, second);
-    const auto [entry, is_new] = moments_.try_emplace({site.block, pass});
+    const auto [entry, is_new] = moments_.try_emplace({site.block, pass, units_.is_holding()});
     if (!is_new) return entry->second;
     entry->second = of_blocks_.of(site.block, pass);
     keep_possible_peaks(site.block, entry->second.forward);
@@ -382,7 +383,9 @@ class LedgerWriter {
   std::vector<PassedOn> passed_on_;
   LedgerStages stages_;
   const LedgerStages::Life* life_ = &stages_.lives(0).front();
-  std::map<std::pair<std::size_t, BlockPass>, BlockMoments> moments_;
+  /// By block, how it is run, and whether its gradients only add to sums: which gradients are there
+  /// at a moment decides whether it can be the peak.
+  std::map<std::tuple<std::size_t, BlockPass, bool>, BlockMoments> moments_;
 };
 
 }  // namespace
@@ -391,10 +394,6 @@ Ledger write_ledger(const Graph& graph, const Job& job, const LedgerOptions& opt
   if (job.inference) return write_inference_ledger(graph, job);
   expect(job.training.has_value(), "a ledger is written for a job that trains or infers");
   return LedgerWriter(graph, job, options).write(options.scope);
-}
-
-Ledger write_ledger(const Graph& graph, const Job& job, std::int64_t pipeline_rank) {
-  return write_ledger(graph, job, LedgerOptions{.pipeline_rank = pipeline_rank});
 }
 
 }  // namespace memest

@@ -1,0 +1,141 @@
+#include "memory/moments/saved_storages.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace memest {
+
+SavedStorages::SavedStorages(const Block& block, BlockPass pass)
+    : block_(block), pass_(pass), last_core_(block.ops.size()) {
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    if (block.ops[i].attention_core) last_core_ = i;
+    const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
+    if (kept && block.compiled && pass == BlockPass::recompute_selected) cut_ = i + 1;
+  }
+  bytes_.reserve(block.tensors.size());
+  for (const Tensor& tensor : block.tensors) bytes_.push_back(tensor.bytes());
+  keep_saved();
+}
+
+bool SavedStorages::stops_early() const {
+  return pass_ == BlockPass::recompute || pass_ == BlockPass::recompute_held ||
+         (pass_ == BlockPass::recompute_selected && block_.compiled);
+}
+
+SavedStorages::Storages SavedStorages::pending(std::size_t at) const {
+  Storages result;
+  if (pass_ == BlockPass::recompute_selected) keep_selected(at, block_.ops.size(), result);
+  return result;
+}
+
+void SavedStorages::keep_selected(std::size_t begin, std::size_t end, Storages& kept) const {
+  for (std::size_t i = begin; i < end; ++i) {
+    if (!block_.ops[i].kept_selectively) continue;
+    for (const TensorId id : block_.ops[i].outputs) {
+      if (storage(id) == id && counts(id)) kept.insert(id);
+    }
+  }
+}
+
+bool SavedStorages::counts(TensorId id) const {
+  const Tensor& base = tensor(storage(id));
+  const bool callers =
+      pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || runs_again();
+  return base.role != Role::parameter && !base.shared &&
+         (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
+         !(callers && (storage(id) == storage(block_.input) || is_by_caller(storage(id))));
+}
+
+/// Made as the block was called: a checkpoint of the block holds it.
+bool SavedStorages::is_by_caller(TensorId made) const {
+  for (const Op& op : block_.ops) {
+    if (!op.by_caller) return false;
+    if (std::find(op.outputs.begin(), op.outputs.end(), made) != op.outputs.end()) return true;
+  }
+  return false;
+}
+
+Expr SavedStorages::bytes(const Storages& storages) const {
+  Expr total;
+  for (const TensorId id : storages) total += bytes_of_tensor(id);
+  return total;
+}
+
+std::size_t SavedStorages::forward_end() const {
+  std::size_t end = block_.ops.size();
+  if (!stops_early()) return end;
+  while (end > 1 && block_.ops[end - 1].saved.empty()) --end;
+  return end;
+}
+
+/// What is kept for the backward pass while each operation runs. It mostly grows: bytes are added
+/// up from one operation to the next.
+void SavedStorages::keep_saved() {
+  saved_.reserve(block_.ops.size());
+  for (std::size_t at = 0; at < block_.ops.size(); ++at) {
+    Storages storages = saved_until(at);
+    Expr grown = at > 0 ? saved_[at - 1].bytes : Expr();
+    const Storages none;
+    const Storages& before = at > 0 ? saved_[at - 1].storages : none;
+    for (const TensorId id : storages) {
+      if (!before.contains(id)) grown += bytes_of_tensor(id);
+    }
+    for (const TensorId id : before) {
+      if (!storages.contains(id)) grown -= bytes_of_tensor(id);
+    }
+    saved_.push_back({std::move(storages), std::move(grown)});
+  }
+}
+
+bool SavedStorages::stops_before(std::size_t at) const {
+  if (!stops_early() || at + 1 < forward_end()) return false;
+  const Op& op = block_.ops[at];
+  return !op.saved.empty() && std::none_of(op.saved.begin(), op.saved.end(), [&](TensorId id) {
+    return std::find(op.outputs.begin(), op.outputs.end(), storage(id)) != op.outputs.end();
+  });
+}
+
+/// Storages kept for the backward pass while operation `at` runs, forward or backward.
+SavedStorages::Storages SavedStorages::saved_until(std::size_t at) const {
+  Storages result;
+  if (pass_ == BlockPass::keep_selected) keep_selected(0, at + 1, result);
+  const bool drops = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer ||
+                     pass_ == BlockPass::keep_selected;
+  const std::size_t begin = at < cut_ ? 0 : cut_;
+  keep_selected(0, begin, result);
+  for (std::size_t i = begin; i <= at; ++i) {
+    if (drops) {
+      keep_held(block_.ops[i], result);
+      continue;
+    }
+    const Op& op = block_.ops[i];
+    const bool dropped = pass_ == BlockPass::keep_core_out && op.attention_core && at > last_core_;
+    for (const TensorId id : dropped ? entering_core(op) : op.saved) {
+      if (counts(id)) result.insert(storage(id));
+    }
+  }
+  return result;
+}
+
+std::vector<TensorId> SavedStorages::entering_core(const Op& op) const {
+  std::vector<TensorId> result;
+  for (const TensorId id : op.inputs) {
+    const auto makes = [&](const Op& other) {
+      return other.attention_core &&
+             std::any_of(other.outputs.begin(), other.outputs.end(),
+                         [&](TensorId output) { return storage(output) == storage(id); });
+    };
+    if (std::none_of(block_.ops.begin(), block_.ops.end(), makes)) result.push_back(id);
+  }
+  return result;
+}
+
+/// A checkpoint drops what autograd would save, but not what autocast's cache or the model's
+/// answer holds.
+void SavedStorages::keep_held(const Op& op, Storages& kept) const {
+  for (const TensorId id : op.outputs) {
+    if (tensor(id).role == Role::cast_parameter || tensor(id).answered) kept.insert(storage(id));
+  }
+}
+
+}  // namespace memest

@@ -1,0 +1,67 @@
+// Which of a block's storages autograd keeps while each of its operations runs, by how the block is
+// run.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <vector>
+
+#include "memest/graph/graph.hpp"
+#include "memory/moments/moments.hpp"
+
+namespace memest {
+
+class SavedStorages {
+ public:
+  using Storages = std::set<TensorId>;
+  struct Saved {
+    Storages storages;
+    Expr bytes;
+  };
+
+  /// `block` outlives this.
+  SavedStorages(const Block& block, BlockPass pass);
+
+  /// While operation `op` runs, forward or backward.
+  [[nodiscard]] const Saved& at(std::size_t op) const { return saved_[op]; }
+  /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
+  [[nodiscard]] Storages pending(std::size_t at) const;
+  /// What selective recompute keeps of a core operation: the inputs that no core operation makes.
+  [[nodiscard]] std::vector<TensorId> entering_core(const Op& op) const;
+  /// The last operation of the attention core; behind the last of all where there is none.
+  [[nodiscard]] std::size_t last_core() const { return last_core_; }
+
+  /// A checkpoint's second forward.
+  [[nodiscard]] bool runs_again() const { return pass_ >= BlockPass::recompute; }
+  /// A checkpoint's second forward ends with the last operation that saves something.
+  [[nodiscard]] std::size_t forward_end() const;
+  /// Autograd saves what an operation reads before it runs, and what it makes after: where the last
+  /// operation that saves keeps no output, the early stop (_StopRecomputationError) is before it.
+  [[nodiscard]] bool stops_before(std::size_t at) const;
+
+  [[nodiscard]] const Tensor& tensor(TensorId id) const { return block_.tensors[id]; }
+  [[nodiscard]] TensorId storage(TensorId id) const { return tensor(id).storage; }
+  /// Whether the block's own memory holds this storage: not a parameter, not made outside the
+  /// block, not kept by the block before, not the input that a checkpoint keeps.
+  [[nodiscard]] bool counts(TensorId id) const;
+  [[nodiscard]] const Expr& bytes_of_tensor(TensorId id) const { return bytes_[id]; }
+  [[nodiscard]] Expr bytes(const Storages& storages) const;
+
+ private:
+  [[nodiscard]] bool stops_early() const;
+  [[nodiscard]] bool is_by_caller(TensorId made) const;
+  void keep_selected(std::size_t begin, std::size_t end, Storages& kept) const;
+  void keep_held(const Op& op, Storages& kept) const;
+  [[nodiscard]] Storages saved_until(std::size_t at) const;
+  void keep_saved();
+
+  const Block& block_;
+  BlockPass pass_;
+  std::size_t last_core_;
+  /// A selective checkpoint compiled with its block computes again what stands behind, before.
+  std::size_t cut_ = 0;
+  std::vector<Expr> bytes_;   ///< of every tensor
+  std::vector<Saved> saved_;  ///< while each operation runs
+};
+
+}  // namespace memest
