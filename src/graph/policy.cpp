@@ -9,6 +9,7 @@ LoweringPolicy policy_of(const ForwardSpec& forward, int capability, std::int64_
   const Recipe& recipe = forward.recipe;
   LoweringPolicy policy;
   policy.implementation = forward.implementation;
+  policy.float8 = forward.float8;
   policy.weights = recipe.gathered_units ? recipe.compute : recipe.weights;
   if (recipe.gathered_units) policy.stored = recipe.weights;
   policy.casts_arguments = recipe.gathered_units;

@@ -22,6 +22,18 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 
 }  // namespace
 
+std::string_view name_of(Float8Recipe recipe) {
+  switch (recipe) {
+    case Float8Recipe::tensorwise:
+      return "tensorwise";
+    case Float8Recipe::rowwise:
+      return "rowwise";
+    case Float8Recipe::rowwise_with_gw_hp:
+      return "rowwise_with_gw_hp";
+  }
+  return "";
+}
+
 std::string_view name_of(DType type) {
   switch (type) {
     case DType::fp32:

@@ -22,6 +22,7 @@ bool is_output(const Op& op, TensorId tensor) {
 /// Whether the op saves nothing that its own kernel makes: then its saved tensors exist before it
 /// runs.
 bool saves_inputs_only(const Op& op) {
+  if (op.saves_behind) return false;
   const auto is_input = [&](TensorId tensor) {
     return !is_output(op, tensor) &&
            std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();

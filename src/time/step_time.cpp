@@ -263,8 +263,9 @@ double peak_of(const GpuSpec& gpu, DType type) {
 }
 
 /// The fastest that products run in: the roof of a utilisation.
-DType fastest_type(const Recipe& recipe) {
-  return recipe.fp8_weight_copies > 0 ? DType::fp8 : recipe.compute;
+DType fastest_type(const TrainingSpec& training) {
+  const bool narrow = training.recipe.fp8_weight_copies > 0 || training.float8;
+  return narrow ? DType::fp8 : training.recipe.compute;
 }
 
 }  // namespace
@@ -286,7 +287,7 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
   const Hardware& hardware = job.hardware;
   const GpuSpec& gpu = hardware.gpu;
   const Recipe& recipe = job.training->recipe;
-  for (const DType type : {recipe.compute, fastest_type(recipe)}) {
+  for (const DType type : {recipe.compute, fastest_type(*job.training)}) {
     if (peak_of(gpu, type) > 0) continue;
     return Unavailable{"no " + std::string(name_of(type)) + " rate is known for " + gpu.name};
   }
@@ -332,7 +333,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
     return Seconds(over_closed * model.step(job.parallelism, micro_steps).total());
   };
   const TrainingSpec& training = *job.training;
-  const double peak = peak_of(job.hardware.gpu, fastest_type(training.recipe));
+  const double peak = peak_of(job.hardware.gpu, fastest_type(training));
   const double tokens = static_cast<double>(training.micro_batch) *
                         static_cast<double>(training.seq_len) * work.micro_steps /
                         static_cast<double>(job.parallelism.ranks_of_a_model());

@@ -65,13 +65,16 @@ TEST_CASE("Liger's kernels stand in models of transformers, where a run of them 
   CHECK(error_of("{liger: true}", "parallelism: {data: 2}\n") == "ok");
   CHECK(error_of("{liger: true}", "parallelism: {data: 2, fsdp: {version: 2}}\n") == "ok");
   CHECK(error_of("{liger: true}", "parallelism: {data: 2, fsdp: {version: 1}}\n") ==
-        "FSDP1 beside Liger's kernels in the implementation 'transformers' is not available yet "
+        "FSDP1 beside Liger's kernels or float8 linears in the implementation 'transformers' is "
+        "not available yet "
         "(it comes with a later version; leave 'fsdp' out)");
   CHECK(error_of("{liger: true, loop: trainer}", "parallelism: {data: 2, fsdp: {version: 2}}\n") ==
-        "FSDP2 in the Trainer beside Liger's kernels in the implementation 'transformers' is not "
+        "FSDP2 in the Trainer beside Liger's kernels or float8 linears in the implementation "
+        "'transformers' is not "
         "available yet (it comes with a later version; leave 'fsdp' out)");
   CHECK(error_of("{liger: true}", "parallelism: {data: 2, zero: 2}\n") ==
-        "ZeRO beside Liger's kernels in the implementation 'transformers' is not available yet (it "
+        "ZeRO beside Liger's kernels or float8 linears in the implementation 'transformers' is not "
+        "available yet (it "
         "comes with a later version; leave 'zero' out)");
 }
 

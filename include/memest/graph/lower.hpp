@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memest/graph/graph.hpp"
+#include "memest/spec/float8.hpp"
 #include "memest/spec/inference.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/parallel/parallelism.hpp"
@@ -37,6 +38,7 @@ struct LoweringPolicy {
   /// What a block is called with is cast to `weights` (fully_shard's cast_forward_inputs).
   bool casts_arguments = false;
   bool dropout = true;
+  std::optional<Float8Linears> float8 = {};
   std::int64_t seq_len = 0;      ///< decides sliding windows and kernel choices
   std::int64_t micro_batch = 1;  ///< decides copies that b = 1 avoids
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks

@@ -77,6 +77,7 @@ struct BackwardTensor {
 struct KernelLaunch {
   enum class Kind : std::uint8_t {
     reduction,           ///< [outer, reduced, inner] summed over the middle
+    maximum,             ///< the largest of the middle, compared in its own type
     scan,                ///< a running sum over one row of `reduced`
     norm_backward,       ///< over `outer` rows of `reduced`
     embedding_backward,  ///< of `outer` indices into a table of [reduced, inner], which it makes
@@ -100,6 +101,7 @@ enum class StepKind : std::uint8_t {
   allocate,
   free,
   launch,
+  product,    ///< a library multiplies: it asks for the op's workspace
   drop_saved  ///< the op has read it for the last time
 };
 
@@ -138,7 +140,13 @@ struct InputGradient {
 
 /// What a library keeps from the first call of a thread on; Transformer Engine's products have one
 /// for the process.
-enum class Workspace : std::uint8_t { none, cublas, cublas_lt, transformer_engine };
+enum class Workspace : std::uint8_t {
+  none,
+  cublas,
+  cublas_lt,        ///< of the forward; the backward is two plain products
+  cublas_lt_twice,  ///< of both passes
+  transformer_engine
+};
 
 /// One call of the framework's dispatcher: PyTorch's ATen operator, or an equal of it.
 struct Op {
@@ -147,10 +155,11 @@ struct Op {
       name;  ///< a literal: "q_proj"; the casts and copies that feed an op share its name
   std::vector<TensorId> inputs;  ///< parameters included
   std::vector<TensorId> outputs;
-  std::vector<TensorId> saved;            ///< kept until this op's backward has run
+  std::vector<TensorId> saved;  ///< kept until this op's backward has run
+  bool saves_behind = false;    ///< when it has run, as a torch.autograd.Function of Python's does
   std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them
   /// The forward step by step where it is many kernels: what it makes counts the scratch and behind
-  /// it the outputs; scratch alone ends here.
+  /// it the outputs; scratch alone ends here. A launch is one of forward_launches.
   std::vector<Step> forward_steps;
   /// The backward, step by step: what it makes beside saved tensors and incoming gradients.
   std::vector<BackwardTensor> backward_tensors;

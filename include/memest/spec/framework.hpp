@@ -86,7 +86,10 @@ struct FrameworkRow {
   std::optional<LoopKind> own_program = {};
   bool has_layer_specs = false;  ///< Megatron's: its own modules, or Transformer Engine's
   bool compiles_blocks = false;
-  bool takes_liger = false;         ///< Liger's kernels may stand in its models
+  bool takes_liger = false;  ///< Liger's kernels may stand in its models
+  /// The module that is left out where its linear layers are torchao's float8 ones and the spec
+  /// does not say which; none: they cannot be.
+  std::string_view float8_filter = {};
   bool trains_layer_lists = false;  ///< and nothing else
   bool is_compared = false;         ///< by a search whose spec names no implementation
   /// Its layers are its own code's: no Transformer Engine, no optimizer of Megatron's.

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
+#include "memest/spec/float8.hpp"
 #include "memest/spec/implementation.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"
@@ -57,6 +59,11 @@ struct ForwardSpec {
   Implementation implementation;
   bool dropout = true;     ///< false: the model's dropout probabilities count as zero
   bool use_cache = false;  ///< the model fills a key-value cache and answers it
+  std::optional<Float8Linears> float8 = {};
+
+  /// Kernels of Liger's or modules of torchao's stand in the model: beside them what was recorded
+  /// has an answer, no other sharing and no offload.
+  [[nodiscard]] bool replaces_modules() const { return implementation.liger.any() || float8; }
 };
 
 struct TrainingSpec : ForwardSpec {

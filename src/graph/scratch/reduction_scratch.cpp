@@ -197,8 +197,9 @@ ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& d
   ScratchSequence sequence;
   // A 16-bit result cannot carry sums from one kernel to the next: a buffer of its own does.
   constexpr std::int64_t kHalfBytes = 2;
-  const bool carries =
-      reduction.element_bytes == kHalfBytes && !fits_32_bits(dimensions, reduction.element_bytes);
+  const bool carries = reduction.element_bytes == kHalfBytes &&
+                       reduction.accumulate_bytes > kHalfBytes &&
+                       !fits_32_bits(dimensions, reduction.element_bytes);
   std::int64_t carried = 0;
   if (carries) {
     std::int64_t outputs = 1;

@@ -83,13 +83,20 @@ class Compiler {
         made.parameter = op.inputs.front();
       }
     });
-    made.course = slice(program_.steps, [&] {
-      for (const Step& step : op.forward_steps) program_.steps.push_back({step.kind, step.tensor});
-    });
+    std::vector<std::uint32_t> launches;  // where each begins
     made.launches = slice(program_.launches, [&] {
       for (const KernelLaunch& launch : op.forward_launches) {
         const ScratchSteps steps = scratch_of(launch);
-        program_.launches.insert(program_.launches.end(), steps.begin(), steps.end());
+        launches.push_back(static_cast<std::uint32_t>(program_.launched.size()));
+        program_.launched.push_back(slice(program_.launches, [&] {
+          program_.launches.insert(program_.launches.end(), steps.begin(), steps.end());
+        }));
+      }
+    });
+    made.course = slice(program_.steps, [&] {
+      for (const Step& step : op.forward_steps) {
+        const bool launch = step.kind == StepKind::launch;
+        program_.steps.push_back({step.kind, launch ? launches[step.tensor] : step.tensor});
       }
     });
     made.outputs = slice(program_.tensors, [&] {
@@ -124,6 +131,7 @@ class Compiler {
   void append_saved(const Op& op, OpProgram& made) {
     if (!made.trains) return;
     made.keeps = !op.saved.empty();
+    made.keeps_result = op.saves_behind;
     const auto begin = static_cast<std::ptrdiff_t>(program_.tensors.size());
     for (const TensorId id : op.saved) {
       const TensorId storage = block_.tensors[id].storage;
@@ -199,6 +207,11 @@ class Compiler {
     switch (launch.kind) {
       case KernelLaunch::Kind::reduction:
         return reduction_scratch(sum_of_middle(outer, reduced, inner, element), *device_);
+      case KernelLaunch::Kind::maximum: {
+        Reduction maximum = sum_of_middle(outer, reduced, inner, element);
+        maximum.accumulate_bytes = element;
+        return reduction_scratch(maximum, *device_);
+      }
       case KernelLaunch::Kind::norm_backward:
         return norm_backward_scratch({outer, reduced, element, launch.has_bias}, *device_);
       case KernelLaunch::Kind::embedding_backward:

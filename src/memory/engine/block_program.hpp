@@ -50,7 +50,8 @@ struct HandedGradient {
 /// A Step of an op, or of the kernels that it launches: as many of these as the sizes ask for.
 struct ProgramStep {
   StepKind kind = StepKind::allocate;
-  /// Counted from OpProgram::gradients, ::scratch or ::saved on.
+  /// Counted from OpProgram::gradients, ::scratch or ::saved on; of a forward's launch,
+  /// BlockProgram::launched.
   std::uint32_t tensor = 0;
 };
 
@@ -103,6 +104,7 @@ struct BlockProgram {
   std::vector<OpProgram> ops;
   std::vector<MadeStorage> made;
   std::vector<ScratchStep> launches;
+  std::vector<Slice> launched;  ///< of `launches`: those of one kernel
   std::vector<TensorId> tensors;
   std::vector<MadeGradient> made_gradients;
   std::vector<ProgramStep> steps;

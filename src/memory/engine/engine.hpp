@@ -175,7 +175,7 @@ class Engine {
   void make_scratch(const OpSite& site, std::uint32_t index);
   void drop_scratch(const OpSite& site, std::uint32_t index);
   void make_output(const OpSite& site, const OpProgram& op, std::uint32_t index, Mode mode);
-  void run_launches(const OpSite& site, const OpProgram& op);
+  void run_launches(const OpSite& site, Slice launches);
   void save(const OpSite& site, const OpProgram& op);
   void end_references(const OpSite& site, const OpProgram& op);
   StorageId use_cast(std::uint32_t parameter, std::int64_t bytes, const Label& label);

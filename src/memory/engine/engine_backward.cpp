@@ -120,6 +120,10 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
       drop_early(site, op, step.tensor);
       continue;
     }
+    if (step.kind == StepKind::product) {
+      use_workspace(op.workspace);
+      continue;
+    }
     if (step.kind == StepKind::free) {
       recorder_.release(made_[step.tensor]);
       made_[step.tensor] = kNoStorage;
@@ -130,7 +134,8 @@ void Engine::run_steps(const OpSite& site, const OpProgram& op, Slice steps) {
     // The backward of a product is two plain products, whatever library the forward called.
     if (op.workspace == Workspace::transformer_engine) {
       use_workspace(op.workspace);
-    } else if (op.workspace != Workspace::none && i >= op.product) {
+    } else if (op.workspace != Workspace::none && op.workspace != Workspace::cublas_lt_twice &&
+               i >= op.product) {
       use_workspace(Workspace::cublas);
     }
   }

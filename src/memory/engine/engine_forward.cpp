@@ -159,7 +159,7 @@ void Engine::make_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
   for (std::uint32_t i = op.scratch.begin; i < op.scratch.end; ++i) make_scratch(site, i);
   for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) make_output(site, op, i, mode);
   use_workspace(op.workspace);
-  run_launches(site, op);
+  run_launches(site, op.launches);
   for (std::uint32_t i = op.scratch.end; i > op.scratch.begin; --i) drop_scratch(site, i - 1);
 }
 
@@ -168,7 +168,11 @@ void Engine::follow_course(const OpSite& site, const OpProgram& op, Mode mode) {
   for (std::uint32_t i = op.course.begin; i < op.course.end; ++i) {
     const ProgramStep& step = program.steps[i];
     const std::uint32_t made = op.scratch.begin + step.tensor;
-    if (step.kind == StepKind::free) {
+    if (step.kind == StepKind::product) {
+      use_workspace(op.workspace);
+    } else if (step.kind == StepKind::launch) {
+      run_launches(site, program.launched[step.tensor]);
+    } else if (step.kind == StepKind::free) {
       drop_scratch(site, made);
     } else if (made < op.scratch.end) {
       make_scratch(site, made);
@@ -206,7 +210,7 @@ void Engine::make_output(const OpSite& site, const OpProgram& op, std::uint32_t 
   answered_.push_back(storages_[cell]);
 }
 
-void Engine::run_launches(const OpSite& site, const OpProgram& op) {
+void Engine::run_launches(const OpSite& site, Slice launches) {
   const BlockProgram& program = order_.program(site);
   Label label;
   label.holding = Holding::temporaries;
@@ -214,7 +218,7 @@ void Engine::run_launches(const OpSite& site, const OpProgram& op) {
   label.place = site.instance;
   label.op = static_cast<std::uint16_t>(site.op);
   made_.clear();
-  for (std::uint32_t i = op.launches.begin; i < op.launches.end; ++i) {
+  for (std::uint32_t i = launches.begin; i < launches.end; ++i) {
     const ScratchStep& step = program.launches[i];
     if (step.kind == ScratchStep::Kind::release) {
       recorder_.release(made_[static_cast<std::size_t>(step.block)]);
@@ -271,7 +275,7 @@ void Engine::use_workspace(Workspace workspace) {
   if (workspace == Workspace::none) return;
   if (workspace == Workspace::transformer_engine) return use_workspace_of_process();
   use_workspace(LoopTensor::cublas_workspace, settings_.workspaces.cublas);
-  if (workspace == Workspace::cublas_lt) {
+  if (workspace != Workspace::cublas) {
     use_workspace(LoopTensor::cublas_lt_workspace, settings_.workspaces.cublas_lt);
   }
 }

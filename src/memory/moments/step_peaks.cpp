@@ -68,6 +68,8 @@ std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<con
         peaks.fall(scratch);
         break;
       }
+      case StepKind::product:
+        break;
       case StepKind::drop_saved:
         peaks.fall(block.tensors[op.saved[step.tensor]].bytes());
         break;
@@ -93,6 +95,7 @@ std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
     if (block.tensors[id].storage == id) peaks.rise(Expr() - block.tensors[id].bytes());
   }
   for (const Step& step : op.forward_steps) {
+    if (step.kind != StepKind::allocate && step.kind != StepKind::free) continue;
     const std::size_t scratch = op.forward_scratch.size();
     const TensorId id =
         step.tensor < scratch ? op.forward_scratch[step.tensor] : op.outputs[step.tensor - scratch];

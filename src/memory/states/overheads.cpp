@@ -35,6 +35,16 @@ bool uses(const Graph& graph, Workspace workspace) {
   });
 }
 
+/// Whether a forward has a library's product among its steps.
+bool multiplies_forward(const Graph& graph) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(), [](const Op& op) {
+      return std::any_of(op.forward_steps.begin(), op.forward_steps.end(),
+                         [](const Step& step) { return step.kind == StepKind::product; });
+    });
+  });
+}
+
 }  // namespace
 
 std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
@@ -58,9 +68,13 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
        "PyTorch 2.11, one for the forward and one for the backward thread: 32 MiB each on compute "
        "capability 9.0, 8,519,680 B elsewhere",
        ""}};
-  if (uses(graph, Workspace::cublas_lt)) {
-    terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(kCublasLtWorkspace),
-                     "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias", ""});
+  const bool backward = uses(graph, Workspace::cublas_lt_twice);
+  if (backward || uses(graph, Workspace::cublas_lt)) {
+    const std::int64_t calls = backward && multiplies_forward(graph) ? 2 : 1;
+    terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(calls * kCublasLtWorkspace),
+                     backward ? "PyTorch 2.9 to 2.11: 1 MiB kept from a thread's first _scaled_mm"
+                              : "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias",
+                     ""});
   }
   if (uses(graph, Workspace::transformer_engine)) {
     terms.push_back({"workspace of Transformer Engine's products", TermGroup::overhead,

@@ -146,11 +146,12 @@ std::string host_reason_of(const HostNeed& host) {
                    " GiB more of its host: " + of;
 }
 
-/// Beside Liger's kernels only what was recorded has an answer (reader, check_parallelism.cpp).
+/// Beside Liger's kernels and float8 linears only what was recorded has an answer (reader,
+/// check_parallelism.cpp).
 bool is_answered(const Job& job) {
   const Parallelism& layout = job.parallelism;
   const bool recorded = (layout.zero == ZeroStage::none || layout.fsdp) && !layout.offload.any();
-  return recorded || !job.training->implementation.liger.any();
+  return recorded || !job.training->replaces_modules();
 }
 
 }  // namespace

@@ -9,12 +9,12 @@
 namespace memest {
 namespace {
 
-/// What of its framework's row a job may share by: beside Liger's kernels only what was recorded
-/// (reader, check_parallelism.cpp).
+/// What of its framework's row a job may share by: beside Liger's kernels and float8 linears
+/// only what was recorded (reader, check_parallelism.cpp).
 FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
-  if (!implementation.liger.any()) return row;
+  if (!job.training->replaces_modules()) return row;
   row.sharer = Sharer::none;
   row.fsdp2 = row.fsdp2 && !row_of(implementation.loop).accelerate;
   return row;
@@ -136,8 +136,8 @@ class SharingChoices {
     constexpr HostOffload kWeights{.optimizer = false, .parameters = true};
     constexpr HostOffload kBoth{.optimizer = true, .parameters = true};
     const bool divided = layout_.ranks() != layout_.data;
-    const bool liger = job_.training->implementation.liger.any();
-    if (job_.model.adapter || divided || liger || !steps_on_host(*job_.training)) return {};
+    const bool replaced = job_.training->replaces_modules();
+    if (job_.model.adapter || divided || replaced || !steps_on_host(*job_.training)) return {};
     if (sharing.fsdp) {
       if (sharing.fsdp->version == 1) return {};
       return {kBoth};

@@ -42,13 +42,15 @@ bool is_of_own_layers(const Job& job) {
 }
 
 constexpr std::array kRecipeRules = {
-    Rule{"training", "precision",
-         [](const Job& job) {
-           return is_of_own_layers(job) && job.training->recipe.fp8_weight_copies > 0;
-         },
-         "the precision fp8 is that of Transformer Engine's layers, which torchtitan and nanoGPT "
-         "do not have",
-         "use amp-bf16, or 'implementation: transformers'"},
+    Rule{
+        "training", "precision",
+        [](const Job& job) {
+          return is_of_own_layers(job) && job.training->recipe.fp8_weight_copies > 0;
+        },
+        "the precision fp8 is that of Transformer Engine's layers, which torchtitan and nanoGPT "
+        "do not have",
+        "use amp-bf16 (with 'float8: {}' for torchao's linears in torchtitan), or 'implementation: "
+        "transformers'"},
     Rule{"training", "precision",
          [](const Job& job) {
            const std::string& name = job.training->recipe.name;

@@ -45,11 +45,12 @@ bool runs_schedule(const Job& job) {
   unreachable("every framework has its schedules");
 }
 
-/// Which runs of Liger's kernels were recorded: replicas, and row shards in a plain loop.
-bool without_liger(const Job& job) { return !job.forward()->implementation.liger.any(); }
+/// Which runs with Liger's kernels or torchao's modules were recorded: replicas, and row shards in
+/// a loop other than the Trainer's.
+bool has_own_modules(const Job& job) { return !job.forward()->replaces_modules(); }
 
-bool without_liger_in_trainer(const Job& job) {
-  return without_liger(job) || !row_of(job.forward()->implementation.loop).accelerate;
+bool has_own_modules_in_trainer(const Job& job) {
+  return has_own_modules(job) || !row_of(job.forward()->implementation.loop).accelerate;
 }
 
 constexpr std::array kWays = {
@@ -85,14 +86,14 @@ constexpr std::array kWays = {
         [](const Job&) { return false; }},
     Way{"fsdp", "FSDP2", [](const Parallelism& p) { return p.fsdp && p.fsdp->version == 2; },
         [](const Job& job) { return framework_of(job).fsdp2; }},
-    Way{"fsdp", "FSDP1 beside Liger's kernels",
-        [](const Parallelism& p) { return p.shards_flat(); }, without_liger},
-    Way{"fsdp", "FSDP2 in the Trainer beside Liger's kernels",
-        [](const Parallelism& p) { return p.shards_rows(); }, without_liger_in_trainer},
-    Way{"zero", "ZeRO beside Liger's kernels",
-        [](const Parallelism& p) { return p.zero != ZeroStage::none && !p.fsdp; }, without_liger},
-    Way{"offload", "offload beside Liger's kernels",
-        [](const Parallelism& p) { return p.offload.any(); }, without_liger},
+    Way{"fsdp", "FSDP1 beside Liger's kernels or float8 linears",
+        [](const Parallelism& p) { return p.shards_flat(); }, has_own_modules},
+    Way{"fsdp", "FSDP2 in the Trainer beside Liger's kernels or float8 linears",
+        [](const Parallelism& p) { return p.shards_rows(); }, has_own_modules_in_trainer},
+    Way{"zero", "ZeRO beside Liger's kernels or float8 linears",
+        [](const Parallelism& p) { return p.zero != ZeroStage::none && !p.fsdp; }, has_own_modules},
+    Way{"offload", "offload beside Liger's kernels or float8 linears",
+        [](const Parallelism& p) { return p.offload.any(); }, has_own_modules},
 };
 
 /// The table says how DeepSpeed's ZeRO works, and so asks for it.

@@ -1,6 +1,7 @@
 #include "reader/job/read_training.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,7 @@ class TrainingReader {
     if (text("loss", "cross-entropy") == "sum-of-logits") spec.loss = TrainingLoss::sum_of_logits;
     spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
+    read_float8(spec);
     check_positions("seq_len", training_, context_.model, diagnostics_);
     if (row_of(spec.implementation.loop).accelerate) check_trainer(spec);
     if (diagnostics_.size() > before) return std::nullopt;
@@ -56,6 +58,68 @@ class TrainingReader {
   void error(std::string_view key, std::string message, std::string hint = {}) {
     diagnostics_.push_back(
         error_at(training_.find(key)->span, std::move(message), std::move(hint)));
+  }
+
+  /// torchtitan's [quantize.linear.float8], or convert_to_float8_training(...) before a loop.
+  void read_float8(TrainingSpec& spec) {
+    const Value* written = training_.find("float8");
+    if (written == nullptr) return;
+    const std::string_view own = row_of(spec.implementation.framework).float8_filter;
+    if (own.empty()) {
+      error("float8",
+            "the implementation " + quoted(name_of(spec.implementation.framework)) +
+                " has no linear layers of torchao's",
+            "leave 'float8' out, or use transformers or torchtitan");
+      return;
+    }
+    Float8Linears& float8 = spec.float8.emplace();
+    const std::string recipe = as_text(written->find("recipe")).value_or("tensorwise");
+    for (const Float8Recipe candidate : kFloat8Recipes) {
+      if (name_of(candidate) == recipe) float8.recipe = candidate;
+    }
+    float8.all_gather = as_flag(written->find("all_gather")).value_or(false);
+    const Value* filters = written->find("filter_fqns");
+    if (filters == nullptr) {
+      float8.filter_fqns = {std::string(own)};
+    } else {
+      for (const Value& filter : filters->items) float8.filter_fqns.push_back(filter.text);
+    }
+    check_float8(*written, spec);
+  }
+
+  void check_float8(const Value& written, const TrainingSpec& spec) {
+    const Float8Linears& float8 = *spec.float8;
+    const auto at = [&](std::string_view key) { return written.find(key)->span; };
+    if (float8.all_gather && float8.recipe != Float8Recipe::tensorwise) {
+      diagnostics_.push_back(error_at(at("all_gather"),
+                                      "torchao gathers weights in fp8 with a scale a tensor alone",
+                                      "leave 'all_gather' out, or set 'recipe' to tensorwise"));
+    } else if (float8.all_gather && !context_.parallelism.shards_rows()) {
+      diagnostics_.push_back(error_at(at("all_gather"), "FSDP2 alone gathers weights in fp8",
+                                      "write 'fsdp: {version: 2}' in 'parallelism'"));
+    }
+    const bool small =
+        std::ranges::find(float8.filter_fqns, kAutoFilterSmallKn) != float8.filter_fqns.end();
+    if (small && float8.recipe == Float8Recipe::rowwise_with_gw_hp) {
+      diagnostics_.push_back(
+          error_at(at("filter_fqns"), "torchao filters no small layers of rowwise_with_gw_hp",
+                   "leave 'auto_filter_small_kn' out, or set 'recipe' to rowwise"));
+    }
+    if (float8.all_gather) {
+      diagnostics_.push_back(unavailable_at(at("all_gather"), "a gathering of weights in fp8",
+                                            "leave 'all_gather' out"));
+    }
+    if (std::holds_alternative<SelectiveRecompute>(spec.recompute)) {
+      diagnostics_.push_back(unavailable_at(training_.find("recompute")->span,
+                                            "selective recompute beside float8 linears",
+                                            "set 'recompute' to none or full"));
+    }
+    constexpr std::array<std::string_view, 4> kRecorded = {"fp32", "bf16", "amp-bf16",
+                                                           "fsdp2-bf16"};
+    if (std::ranges::find(kRecorded, spec.recipe.name) != kRecorded.end()) return;
+    diagnostics_.push_back(unavailable_at(
+        written.span, "float8 linears under the precision " + quoted(spec.recipe.name),
+        "use bf16, fp32 or amp-bf16"));
   }
 
   /// Micro-steps a step: as written, or as the global batch asks for.

@@ -233,6 +233,22 @@ constexpr Key kAdapterKeys[] = {
      .later = "training of a prompt"},
 };
 
+constexpr Word kFloat8Recipes[] = {{"tensorwise"}, {"rowwise"}, {"rowwise_with_gw_hp"}};
+constexpr Key kFloat8Keys[] = {
+    {.name = "recipe",
+     .shapes = {choice(kFloat8Recipes)},
+     .fallback = "tensorwise",
+     .doc = "torchao's: a scale a tensor, or a row; with the weight's gradient in 16 bits."},
+    {.name = "all_gather",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "FSDP2 gathers the weights in fp8 (tensorwise)."},
+    {.name = "filter_fqns",
+     .shapes = {list(kNames)},
+     .doc = "Parts of the names of modules that are left out, or auto_filter_small_kn; the output "
+            "head where nothing is written."},
+};
+
 constexpr Key kDataKeys[] = {
     {.name = "workers", .shapes = {count(0, 10'000)}, .fallback = "0", .doc = "Loader processes."},
     {.name = "prefetch", .shapes = {count()}, .doc = "Batches that each worker holds ready."},
@@ -315,6 +331,9 @@ constexpr Key kTrainingKeys[] = {
      .shapes = {count(1, kMaxSteps)},
      .fallback = "2",
      .doc = "How many steps are looked at; the peak of the second is that of all later ones."},
+    {.name = "float8",
+     .shapes = {table(kFloat8Keys)},
+     .doc = "Linear layers as torchao's float8 training has them (torchao 0.16)."},
     {.name = "adapter",
      .shapes = {choice(kNone), one_of(kAdapterKeys)},
      .fallback = "none",

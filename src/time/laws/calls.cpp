@@ -62,6 +62,7 @@ MatmulShape forward_product(const OpWork& work, const Block& block, const Bindin
     product.scaling = kFp8Scaling;
     product.cast_included = true;
   }
+  if (work.op->compute == DType::fp8) product.scaling = OperandScaling::per_tensor;
   product.n = rank == 0 ? 1 : value_of(result.shape[rank - 1], sizes);
   product.k = summed_channels(work, block, sizes, product.n);
   const double columns = 2 * static_cast<double>(product.n) * static_cast<double>(product.k);
@@ -106,6 +107,22 @@ StreamShape cast_of_weight(const MatmulShape& product, const Recipe& recipe) {
   return {.op = StreamOp::cast, .bytes = checked_multiply(elements, element_bytes)};
 }
 
+void put_first(std::vector<KernelShape>& calls, const std::vector<KernelShape>& others) {
+  calls.insert(calls.begin(), others.begin(), others.end());
+}
+
+/// A product whose operands are cast op by op around it (torchao's in eager PyTorch): what that
+/// makes is written and read once.
+void add_casts(OpWork& work) {
+  const auto casts = [](const PassWork& pass) {
+    StreamShape shape{.op = StreamOp::cast};
+    shape.bytes = std::llround(pass.bytes);
+    return std::vector<KernelShape>{shape};
+  };
+  put_first(work.forward_calls, casts(work.forward));
+  if (!work.backward_calls.empty()) put_first(work.backward_calls, casts(work.backward));
+}
+
 void add_products(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
   if (product_flops(work) == 0) return;
   MatmulShape forward = forward_product(work, block, sizes, recipe);
@@ -114,15 +131,12 @@ void add_products(OpWork& work, const Block& block, const Bindings& sizes, const
   forward.m = (forward.m + kernels - 1) / kernels;
   if (work.forward.flops > 0) {
     work.forward_calls.assign(static_cast<std::size_t>(kernels), forward);
-    if (forward.operand == DType::fp8) {
+    if (forward.cast_included) {
       work.forward_calls.insert(work.forward_calls.begin(), cast_of_weight(forward, recipe));
     }
   }
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
-}
-
-void put_first(std::vector<KernelShape>& calls, const std::vector<KernelShape>& others) {
-  calls.insert(calls.begin(), others.begin(), others.end());
+  if (work.op->compute == DType::fp8) add_casts(work);
 }
 
 /// A ring whose merging is many kernels of the framework: what it makes on the way is written and

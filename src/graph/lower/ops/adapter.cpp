@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/parameters/parameter_names.hpp"
@@ -63,6 +64,7 @@ bool has_module(const DecoderContext& context, std::string_view target) {
 
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Shape& rows, TensorId x) {
+  if (runs_in_float8(context, shape)) return float8_linear(block, context, shape, rows, x);
   const Adaptable* names = row_of(context, shape.name);
   if (names != nullptr && trains_whole(*context.adapter, context.names.*names->module)) {
     Projection2d whole = shape;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/liger/liger.hpp"
 
 namespace memest {
@@ -310,6 +311,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   if (auto refused = latent_refusal(context)) return *refused;
   if (auto refused = adapter_refusal(context)) return *refused;
   if (auto refused = liger_refusal(context)) return *refused;
+  if (auto refused = float8_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = kernel_refusal(context, kind)) return *refused;
     if (auto refused = inference_refusal(context, kind)) return *refused;

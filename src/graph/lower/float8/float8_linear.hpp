@@ -1,0 +1,18 @@
+// torchao's Float8Linear in place of torch.nn.Linear.
+#pragma once
+
+#include "graph/lower/ops/decoder_context.hpp"
+
+namespace memest {
+
+/// Whether the job has this projection replaced: its sizes are multiples of 16, and no filter names
+/// its module.
+[[nodiscard]] bool runs_in_float8(const DecoderContext& context, const Projection2d& shape);
+
+TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
+                       const Projection2d& shape, const Shape& rows, TensorId x);
+
+/// Why the model's linear layers cannot be followed in float8; none where they can.
+[[nodiscard]] std::optional<Unavailable> float8_refusal(const DecoderContext& context);
+
+}  // namespace memest

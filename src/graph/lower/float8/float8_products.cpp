@@ -1,0 +1,170 @@
+#include "graph/lower/float8/float8_products.hpp"
+
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+
+Float8Course::Made Float8Course::make(std::string_view name, TensorId like, DType dtype) {
+  made_.push_back({name, like, dtype});
+  const auto index = static_cast<Made>(made_.size() - 1);
+  steps_.push_back({StepKind::allocate, index});
+  return index;
+}
+
+void Float8Course::launch(KernelLaunch kernel) {
+  steps_.push_back({StepKind::launch, static_cast<std::uint8_t>(launches_.size())});
+  launches_.push_back(std::move(kernel));
+}
+
+void Float8Course::write_forward(BlockBuilder& block, Op& op, Made out) && {
+  const auto place_of = [out](Made made) {
+    return static_cast<Made>(made < out ? made : made - 1);
+  };
+  for (Made made = 0; made < made_.size(); ++made) {
+    if (made == out) continue;
+    const Temporary& one = made_[made];
+    op.forward_scratch.push_back(
+        scratch(block, {op.name, one.name}, block.tensor(one.like).shape, one.dtype));
+  }
+  const auto output = static_cast<Made>(op.forward_scratch.size());
+  for (Step step : steps_) {
+    if (step.kind == StepKind::allocate || step.kind == StepKind::free) {
+      step.tensor = step.tensor == out ? output : place_of(step.tensor);
+    }
+    op.forward_steps.push_back(step);
+  }
+  op.forward_launches = std::move(launches_);
+}
+
+void Float8Course::write_backward(Op& op) && {
+  for (const Temporary& one : made_) op.backward_tensors.push_back({one.like, one.dtype});
+  op.backward_steps = std::move(steps_);
+  op.backward_launches = std::move(launches_);
+}
+
+Float8Cast Float8Writer::cast(Float8Course& course, const Float8Operand& x,
+                              Float8Scales scales) const {
+  Float8Cast made{.scale_like = scale_like(x, scales), .scales = scales};
+  made.scale = scale_of(course, largest(course, x, scales), made.scale_like);
+  // _ToFloat8ConstrFunc: to fp32, times the scale, clamped, to fp8.
+  std::optional<Float8Course::Made> wide;
+  if (x.dtype != DType::fp32) wide = course.make("in fp32", x.tensor, DType::fp32);
+  const auto scaled = course.make("scaled", x.tensor, DType::fp32);
+  if (wide) course.drop(*wide);
+  const auto clamped = course.make("clamped", x.tensor, DType::fp32);
+  made.data = course.make("in fp8", x.tensor, DType::fp8);
+  course.drop(clamped);
+  course.drop(scaled);
+  return made;
+}
+
+void Float8Writer::drop(Float8Course& course, const Float8Cast& cast) const {
+  course.drop(cast.data);
+  course.drop(cast.scale);
+}
+
+Float8Course::Made Float8Writer::multiply(Float8Course& course, const Float8Cast& left,
+                                          const Float8Cast& right,
+                                          const Float8Product& product) const {
+  std::optional<Float8Course::Made> left_copy;
+  std::optional<Float8Course::Made> right_copy;
+  if (product.left_copy) left_copy = course.make("by rows", *product.left_copy, DType::fp8);
+  if (product.right_copy) {
+    right_copy = course.make("by columns", *product.right_copy, DType::fp8);
+  }
+  std::optional<Float8Course::Made> repeated;
+  const TensorId right_scale = product.repeated_scale.value_or(right.scale_like);
+  if (product.repeated_scale) repeated = course.make("repeated scale", right_scale, DType::fp32);
+  const auto left_inverse = course.make("inverse scale", left.scale_like, DType::fp32);
+  const auto right_inverse = course.make("inverse scale", right_scale, DType::fp32);
+  const bool rowwise = left.scales != Float8Scales::whole;
+  // Without fast accumulation the product is scaled behind: the row-wise kernel is slow then.
+  std::vector<Float8Course::Made> behind;
+  if (rowwise && !product.fast_accumulation) {
+    behind = {course.make("scales of the product", product.like, DType::fp32)};
+    behind.insert(behind.begin(), course.make("one", one_, DType::fp32));
+    course.drop(left_inverse);
+    behind.insert(behind.begin() + 1, course.make("one", one_, DType::fp32));
+    course.drop(right_inverse);
+  } else {
+    behind = {left_inverse, right_inverse};
+  }
+  // _scaled_mm with scales by rows answers bf16 alone.
+  const bool widens = rowwise && product.dtype != DType::bf16;
+  auto out = course.make("product", product.like, widens ? DType::bf16 : product.dtype);
+  if (product.library) course.run_product();
+  if (widens) {
+    const auto wide = course.make("product in type", product.like, product.dtype);
+    course.drop(out);
+    out = wide;
+  }
+  for (const Float8Course::Made made : behind) course.drop(made);
+  if (left_copy) course.drop(*left_copy);
+  if (right_copy) course.drop(*right_copy);
+  if (repeated) course.drop(*repeated);
+  return out;
+}
+
+TensorId Float8Writer::scale_like(const Float8Operand& x, Float8Scales scales) const {
+  switch (scales) {
+    case Float8Scales::row:
+      return x.one_a_row;
+    case Float8Scales::column:
+      return x.one_a_column;
+    case Float8Scales::whole:
+      break;
+  }
+  return one_;
+}
+
+/// tensor_to_amax: torch.max(torch.abs(x)), which copies what does not lie in order, or amax.
+Float8Course::Made Float8Writer::largest(Float8Course& course, const Float8Operand& x,
+                                         Float8Scales scales) const {
+  KernelLaunch kernel;
+  kernel.kind = KernelLaunch::Kind::maximum;
+  kernel.dtype = x.dtype;
+  const auto absolute = course.make("absolute", x.tensor, x.dtype);
+  const auto maximum = course.make("largest", scale_like(x, scales), x.dtype);
+  std::optional<Float8Course::Made> copy;
+  if (scales == Float8Scales::whole) {
+    kernel.reduced = x.rows * x.columns;
+    if (x.transposed) copy = course.make("absolute in order", x.tensor, x.dtype);
+  } else if (scales == Float8Scales::row) {
+    kernel.outer = x.rows;
+    kernel.reduced = x.columns;
+  } else {
+    kernel.reduced = x.rows;
+    kernel.inner = x.columns;
+  }
+  course.launch(std::move(kernel));
+  if (copy) course.drop(*copy);
+  course.drop(absolute);
+  return maximum;
+}
+
+/// amax_to_scale, and _round_scale_down_to_power_of_2 where the recipe asks for it.
+Float8Course::Made Float8Writer::scale_of(Float8Course& course, Float8Course::Made largest,
+                                          TensorId like) const {
+  const auto wide = course.make("largest in fp64", like, DType::fp64);
+  const auto clamped = course.make("largest clamped", like, DType::fp64);
+  const auto inverse = course.make("inverse in fp64", like, DType::fp64);
+  const auto quotient = course.make("scale in fp64", like, DType::fp64);
+  course.drop(inverse);
+  course.drop(clamped);
+  auto scale = course.make("scale", like, DType::fp32);
+  course.drop(quotient);
+  if (recipe_ != Float8Recipe::tensorwise) {
+    const auto exponent = course.make("exponent", like, DType::fp32);
+    const auto whole = course.make("whole exponent", like, DType::fp32);
+    course.drop(exponent);
+    const auto power = course.make("power of two", like, DType::fp32);
+    course.drop(whole);
+    course.drop(scale);
+    scale = power;
+  }
+  course.drop(wide);
+  course.drop(largest);
+  return scale;
+}
+
+}  // namespace memest

@@ -1,0 +1,99 @@
+// A float8 product op by op, as torchao's Python functions make and drop what it takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/ops/block_builder.hpp"
+#include "memest/spec/float8.hpp"
+
+namespace memest {
+
+/// Allocations, frees and launches in the order in which Python's functions make them.
+class Float8Course {
+ public:
+  using Made = std::uint8_t;
+
+  Made make(std::string_view name, TensorId like, DType dtype);
+  void drop(Made made) { steps_.push_back({StepKind::free, made}); }
+  void launch(KernelLaunch kernel);
+  /// A product of the library's runs, which asks for its workspace.
+  void run_product() { steps_.push_back({StepKind::product, kNoTensor}); }
+
+  /// As the forward of `op`, whose one output is `out`.
+  void write_forward(BlockBuilder& block, Op& op, Made out) &&;
+  void write_backward(Op& op) &&;
+
+ private:
+  static constexpr Made kNoTensor = 255;
+  struct Temporary {
+    std::string_view name;
+    TensorId like;
+    DType dtype;
+  };
+  std::vector<Temporary> made_;
+  std::vector<Step> steps_;
+  std::vector<KernelLaunch> launches_;
+};
+
+/// A tensor of [rows, columns] as it lies in memory.
+struct Float8Operand {
+  TensorId tensor = 0;
+  DType dtype = DType::bf16;
+  Expr rows;
+  Expr columns;
+  TensorId one_a_row = 0;     ///< as large as a number for each
+  TensorId one_a_column = 0;  ///< the same
+  bool transposed = false;    ///< seen so, where it is cast
+};
+
+/// What the largest value is of.
+enum class Float8Scales : std::uint8_t { whole, row, column };
+
+struct Float8Cast {
+  Float8Course::Made data = 0;
+  Float8Course::Made scale = 0;
+  TensorId scale_like = 0;
+  Float8Scales scales = Float8Scales::whole;
+};
+
+/// A product of two that are cast.
+struct Float8Product {
+  TensorId like = 0;
+  DType dtype = DType::bf16;
+  std::optional<TensorId> left_copy = {};   ///< whose data does not lie by rows
+  std::optional<TensorId> right_copy = {};  ///< whose data does not lie by columns
+  /// As large as the scale of the whole right one repeated, where the left has one a row.
+  std::optional<TensorId> repeated_scale = {};
+  bool fast_accumulation = false;
+  bool library = true;  ///< cuBLASLt's kernel, not one of PyTorch's own
+};
+
+class Float8Writer {
+ public:
+  /// `one` is as large as a number.
+  Float8Writer(Float8Recipe recipe, TensorId one) : recipe_(recipe), one_(one) {}
+
+  /// hp_tensor_to_float8_dynamic.
+  Float8Cast cast(Float8Course& course, const Float8Operand& x, Float8Scales scales) const;
+  void drop(Float8Course& course, const Float8Cast& cast) const;
+  /// preprocess_addmm, and addmm_float8_unwrapped: answers the result.
+  Float8Course::Made multiply(Float8Course& course, const Float8Cast& left, const Float8Cast& right,
+                              const Float8Product& product) const;
+
+ private:
+  [[nodiscard]] TensorId scale_like(const Float8Operand& x, Float8Scales scales) const;
+  Float8Course::Made largest(Float8Course& course, const Float8Operand& x,
+                             Float8Scales scales) const;
+  Float8Course::Made scale_of(Float8Course& course, Float8Course::Made largest,
+                              TensorId like) const;
+
+  Float8Recipe recipe_;
+  TensorId one_;
+};
+
+}  // namespace memest
