@@ -10,9 +10,9 @@ LoweringPolicy policy_of(const ForwardSpec& forward, int capability, std::int64_
   LoweringPolicy policy;
   policy.implementation = forward.implementation;
   policy.float8 = forward.float8;
-  policy.weights = recipe.gathered_units ? recipe.compute : recipe.weights;
-  if (recipe.gathered_units) policy.stored = recipe.weights;
-  policy.casts_arguments = recipe.gathered_units;
+  policy.weights = recipe.passed_weights();
+  if (recipe.casts_gathered()) policy.stored = recipe.weights;
+  policy.casts_arguments = recipe.casts_gathered();
   policy.compute = recipe.compute;
   policy.autocast = recipe.autocast;
   policy.dropout = forward.dropout;

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/inventory.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/model_states.hpp"
@@ -59,13 +61,14 @@ class HostWriter {
       : job_(job),
         recipe_(job.training->recipe),
         offload_(job.parallelism.offload),
+        sharding_(sharding_of(job)),
         ranks_(job.parallelism.shard_ranks()),
         inventory_(graph.parameters) {}
 
   HostMemory write() && {
-    if (job_.parallelism.fsdp) {
+    if (units_of(sharding_) != nullptr) {
       write_fsdp2();
-    } else if (job_.parallelism.zero == ZeroStage::optimizer_gradients_weights) {
+    } else if (zero().shards_weights()) {
       write_stage3();
     } else {
       write_stages12();
@@ -99,6 +102,12 @@ class HostWriter {
       if (purpose.kind == Kind::locked) term.pinned += Bytes(bytes);
     }
     if (term.bytes > Bytes()) memory_.terms.push_back(std::move(term));
+  }
+
+  [[nodiscard]] const DeepSpeedZero& zero() const {
+    const auto* zero = std::get_if<DeepSpeedZero>(&sharding_);
+    expect(zero != nullptr, "DeepSpeed and FSDP2 alone offload");
+    return *zero;
   }
 
   /// Of rows of the shapes that the optimizer sees.
@@ -137,7 +146,7 @@ class HostWriter {
     add({"staging of a gradient", "2·Φ1", kStages12}, {partitions.largest()}, recipe_.weights);
     add({"gradients in fp32", "4·⌈Φ/D⌉", kStages12}, partition, DType::fp32);
     // Stage 1 sums them on the device.
-    const bool sums_here = job_.parallelism.zero == ZeroStage::optimizer_gradients;
+    const bool sums_here = zero().stage == ZeroStage::optimizer_gradients;
     if (sums_here && job_.training->gradient_accumulation > 1) {
       Sizes64 whole;
       const std::int64_t rank = deepspeed_rank(job_);
@@ -158,7 +167,7 @@ class HostWriter {
     std::int64_t open = 0;
     for (const std::int64_t shard : shards) {
       open = checked_add(open, shard);
-      if (open < job_.parallelism.deepspeed.sub_group_size) continue;
+      if (open < zero().settings.sub_group_size) continue;
       groups.push_back(std::exchange(open, 0));
     }
     if (open > 0) groups.push_back(open);
@@ -228,6 +237,7 @@ class HostWriter {
   const Job& job_;
   const Recipe& recipe_;
   const HostOffload& offload_;
+  Sharding sharding_;
   std::int64_t ranks_;
   const Inventory& inventory_;
   HostMemory memory_;

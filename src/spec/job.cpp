@@ -51,6 +51,10 @@ std::int64_t Parallelism::ranks() const {
 
 std::int64_t Parallelism::ranks_of_a_model() const { return ranks() / data; }
 
+LayerDivision Parallelism::division() const {
+  return {tensor, context, context_exchange, expert, whole_experts(), sequence, fsdp.has_value()};
+}
+
 std::int64_t Parallelism::shard_ranks() const {
   return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
 }

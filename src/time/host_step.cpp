@@ -7,6 +7,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "time/optimizer_products.hpp"
 
 namespace memest {
@@ -59,7 +60,8 @@ Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
   const double gradients = part.trained * static_cast<double>(size_of(recipe.gradients));
   Crossings crossings;
   if (parallelism.offload.parameters) crossings.passes = weights;
-  if (parallelism.fsdp) {
+  const Sharding sharding = sharding_of(part.training, parallelism);
+  if (units_of(sharding) != nullptr) {
     crossings.gradients = gradients;
     return crossings;
   }
@@ -69,15 +71,16 @@ Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
   }
   if (!parallelism.offload.optimizer) return crossings;
   crossings.last_gradients = part.trained * static_cast<double>(size_of(DType::fp32));
-  const bool keeps_none = parallelism.zero == ZeroStage::optimizer_gradients_weights ||
-                          (parallelism.zero == ZeroStage::optimizer_gradients && micro_steps > 1);
+  const ZeroStage stage = stage_of(sharding);
+  const bool keeps_none = stage == ZeroStage::optimizer_gradients_weights ||
+                          (stage == ZeroStage::optimizer_gradients && micro_steps > 1);
   if (keeps_none) crossings.gradients = gradients;
   return crossings;
 }
 
 /// Of FSDP2 that keeps gathered weights the backward asks for none.
-bool comes_twice(const Parallelism& parallelism) {
-  return !parallelism.fsdp || parallelism.reshard() != Reshard::never;
+bool comes_twice(const GatheredUnits* units) {
+  return units == nullptr || units->reshard != Reshard::never;
 }
 
 /// A step reads weights, moments and gradients in fp32 from the drives and writes the first three
@@ -114,14 +117,16 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, d
   };
   HostSeconds result;
   result.transfers = waited(leaving, passes.backward) + waited(coming, passes.forward);
-  if (comes_twice(parallelism)) result.transfers += waited(coming, passes.backward);
+  const Sharding sharding = sharding_of(part.training, parallelism);
+  const GatheredUnits* units = units_of(sharding);
+  if (comes_twice(units)) result.transfers += waited(coming, passes.backward);
   result.transfers *= micro_steps;
   result.transfers +=
       waited(crossing(TransferPath::device_to_host_pinned, crossings.last_gradients),
              passes.backward) +
       crossing(TransferPath::host_to_device_pinned, crossings.stepped);
   if (!parallelism.offload.optimizer) return result;
-  const double rate = at(parallelism.fsdp ? kTorchAdam : kDeepSpeedAdam, outlook);
+  const double rate = at(units != nullptr ? kTorchAdam : kDeepSpeedAdam, outlook);
   const auto sharing = static_cast<double>(std::min(parallelism.ranks(), part.gpus_per_node));
   result.optimizer = part.optimizer_bytes * sharing / rate;
   result.clipping = part.clipping_bytes * sharing / rate;

@@ -249,8 +249,8 @@ class StepAccount {
 
   /// Ranks that share the optimizer's states.
   [[nodiscard]] double shards() const {
-    const Recipe& recipe = model_.job_->training->recipe;
-    const bool whole = zero_stage_of(recipe, parallelism_) == ZeroStage::none;
+    const Sharding sharding = sharding_of(*model_.job_->training, parallelism_);
+    const bool whole = stage_of(sharding) == ZeroStage::none;
     return whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
   }
 

@@ -121,6 +121,7 @@ TEST_CASE("Megatron's distributed optimizer leaves 6 + 12/D, with bf16 gradients
   bf16.training->implementation.framework = Framework::megatron;
   bf16.training->optimizer_implementation = OptimizerImplementation::fused;
   bf16.parallelism = job.parallelism;
+  bf16.parallelism.distributed_optimizer = true;
   const Ledger ledger = write_ledger(states_only(one_tensor(kLlama3)), bf16);
   const LedgerTerm* copies = nullptr;
   for (const LedgerTerm& term : ledger.terms) {

@@ -83,10 +83,10 @@ TEST_CASE("A freed key is read as if nobody wrote it") {
   const std::vector<std::string> written{"training.recompute=full", "parallelism.zero=3"};
   const auto kept = read_job(request_of(written));
   REQUIRE(kept.ok());
-  CHECK((kept.value().given.recompute && kept.value().given.zero));
+  CHECK((kept.value().given.recompute && kept.value().given.sharing));
   const auto freed = read_job(request_of(written, {"training.recompute", "parallelism"}));
   REQUIRE(freed.ok());
-  CHECK_FALSE((freed.value().given.recompute || freed.value().given.zero));
+  CHECK_FALSE((freed.value().given.recompute || freed.value().given.sharing));
   CHECK(freed.value().parallelism.zero == ZeroStage::none);
   const auto message = [&](const char* key) {
     const auto refused = read_job(request_of(written, {key}));

@@ -158,6 +158,7 @@ TEST_CASE("Megatron reduces and gathers behind its passes, the others beside the
   job.hardware.count = 8;
   const StepSeconds beside = Priced(graph, job).model().step(job.parallelism, 1);
   job.training->implementation.framework = Framework::megatron;
+  job.parallelism.distributed_optimizer = true;
   const Priced priced(graph, job);
   const StepSeconds behind = priced.model().step(job.parallelism, 1);
   const double bytes = 2.0 * kLayers * static_cast<double>(kHidden * kHidden);

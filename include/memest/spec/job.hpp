@@ -46,7 +46,7 @@ struct WrittenKeys {
   bool global_batch = false;  ///< a search keeps it and chooses micro_batch
   bool micro_batch = false;
   bool recompute = false;
-  bool zero = false;  ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
+  bool sharing = false;  ///< `parallelism.zero`, `distributed_optimizer` or `fsdp`
   bool tensor = false;
   bool sequence = false;
   bool context = false;

@@ -34,6 +34,13 @@ struct Recipe {
   /// fp8 copies of matmul weights kept beside the weights: cast, and transposed where the hardware
   /// wants it.
   int fp8_weight_copies = 0;
+
+  /// Whether a pass sees weights that were cast as they were gathered.
+  [[nodiscard]] bool casts_gathered() const { return gathered_units; }
+  /// The weights' type as a pass sees them.
+  [[nodiscard]] DType passed_weights() const { return gathered_units ? compute : weights; }
+  /// The gradients' type as they are reduced.
+  [[nodiscard]] DType reduced_gradients() const { return gathered_units ? reduce : gradients; }
 };
 
 }  // namespace memest

@@ -21,7 +21,7 @@ struct GroupPlace {
   /// Nodes that the group reaches.
   [[nodiscard]] std::int64_t nodes() const { return (ranks + in_node - 1) / in_node; }
 
-  friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
+  friend auto operator<=>(const GroupPlace&, const GroupPlace&) = default;
 };
 
 /// Ranks lie in Megatron's order: tensor innermost, then context, data (whose ranks expert ones

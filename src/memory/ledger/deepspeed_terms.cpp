@@ -48,7 +48,8 @@ LedgerTerm term(std::string name, TermGroup group, const Expr& bytes, std::strin
 DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
     : job_(job),
       exist_(shards_by<DeepSpeedZero>(job)),
-      settings_(job.parallelism.deepspeed),
+      zero_(exist_ ? std::get<DeepSpeedZero>(sharding_of(job))
+                   : DeepSpeedZero{.stage = ZeroStage::none, .settings = {}}),
       weight_bytes_(size_of(job.training->recipe.weights)),
       gradient_bytes_(size_of(job.training->recipe.gradients)),
       partitions_(exist_ ? trained_in_order(graph.parameters) : std::vector<std::int64_t>{},
@@ -57,7 +58,7 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
   for (const ParameterTensor& tensor : graph.parameters.parameters) {
     const std::int64_t elements = memest::elements_of(tensor);
     if (tensor.trainable) largest_ = std::max(largest_, elements);
-    if (elements > settings_.persistence_threshold) continue;
+    if (elements > zero_.settings.persistence_threshold) continue;
     persistent_ = checked_add(persistent_, checked_multiply(elements, tensor.count));
   }
   for (const Block& block : graph.blocks) {
@@ -74,7 +75,7 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
 }
 
 LedgerTerm DeepSpeedTerms::bucket() const {
-  const bool twice = settings_.overlap_comm && !shards_weights();
+  const bool twice = zero_.settings.overlap_comm && !shards_weights();
   return term("gradient bucket of DeepSpeed", TermGroup::gradients,
               Expr(twice ? 2 * weight_bytes_ : weight_bytes_) * Expr(Symbol::bucket),
               shards_weights() ? kStage3 : kStages12,
@@ -97,7 +98,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
                          "temp_grad_buffer_for_gpu_offload, as large as the largest parameter"));
   }
   if (!shards_weights()) return terms;
-  if (settings_.contiguous_gradients) terms.push_back(bucket());
+  if (zero_.settings.contiguous_gradients) terms.push_back(bucket());
   if (persistent_ > 0) {
     terms.push_back(term("weights that stay gathered", TermGroup::weights,
                          Expr(checked_multiply(weight_bytes_, persistent_)), kStage3,
@@ -113,7 +114,8 @@ std::vector<LedgerTerm> DeepSpeedTerms::gathered(const Site& site, bool backward
     there = checked_add(there, checked_multiply(site.before[i], block_elements_[i]));
     if (!backward) there = checked_add(there, checked_multiply(site.after[i], block_elements_[i]));
   }
-  const std::int64_t live = std::max(settings_.max_live_parameters, block_largest_[site.block]);
+  const std::int64_t live =
+      std::max(zero_.settings.max_live_parameters, block_largest_[site.block]);
   const std::int64_t elements = std::min(there, live);
   return {term("gathered weights of ZeRO 3", TermGroup::weights,
                Expr(checked_multiply(weight_bytes_, elements)), kCoordinator,
@@ -133,9 +135,9 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
                  Expr(checked_multiply(weight_bytes_, arrived)), kBf16Optimizer)};
   }
   std::vector<LedgerTerm> terms;
-  if (!shards_weights() && settings_.contiguous_gradients) terms.push_back(bucket());
+  if (!shards_weights() && zero_.settings.contiguous_gradients) terms.push_back(bucket());
   const std::int64_t largest = block_largest_[site.block];
-  if (site.layers_before > 0 && largest > settings_.reduce_bucket_size) {
+  if (site.layers_before > 0 && largest > zero_.settings.reduce_bucket_size) {
     terms.push_back(term("gradient larger than the bucket", TermGroup::gradients,
                          Expr(checked_multiply(weight_bytes_, largest)), kStages12,
                          "waits for the next parameter's"));
@@ -148,7 +150,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
 
 /// All of a bucket, of which each gradient is widened while those before it wait.
 LedgerTerm DeepSpeedTerms::sent_to_nvme(std::int64_t behind) const {
-  const std::int64_t reduced = std::min(behind, settings_.reduce_bucket_size);
+  const std::int64_t reduced = std::min(behind, zero_.settings.reduce_bucket_size);
   const std::int64_t share =
       checked_add(reduced, job_.parallelism.data - 1) / job_.parallelism.data;
   return term("gradients of a bucket on their way to NVMe", TermGroup::gradients,
@@ -178,7 +180,7 @@ std::int64_t DeepSpeedTerms::sent_at(const Site& site, const Moment& moment) con
   const std::int64_t ranks = job_.parallelism.data;
   if (shards_weights()) return checked_add(largest, ranks - 1) / ranks;
   const bool own_come =
-      job_.parallelism.zero == ZeroStage::optimizer_gradients && behind < partitions_.partition();
+      zero_.stage == ZeroStage::optimizer_gradients && behind < partitions_.partition();
   return own_come ? std::min(largest, partitions_.partition()) : 0;
 }
 
@@ -195,7 +197,7 @@ LedgerTerm DeepSpeedTerms::own_gradients() const {
 /// Of the shard that is stepped at once.
 std::int64_t DeepSpeedTerms::stepped_elements() const {
   const std::int64_t share = partitions_.partition();
-  return shards_weights() ? std::min(share, settings_.sub_group_size) : share;
+  return shards_weights() ? std::min(share, zero_.settings.sub_group_size) : share;
 }
 
 /// All sums and the gradients beside them, which stay until the step has ended.
@@ -208,7 +210,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::whole_gradients() const {
 
 /// Stage 1 reduces and sends them one behind the other while the rest waits.
 std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward_to_host() const {
-  if (job_.parallelism.zero != ZeroStage::optimizer) return {};
+  if (zero_.stage != ZeroStage::optimizer) return {};
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
   return {{"gradients sent to the host",
            {term("gradients that wait to be sent", TermGroup::gradients,
@@ -244,11 +246,11 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   std::vector<Instant> instants{{"gradient norm", {own_gradients(), norm}},
                                 {"gradients put together", std::move(widening)}};
   if (shards_weights()) return instants;
-  const std::int64_t reduced = std::min(settings_.reduce_bucket_size, partitions_.elements());
+  const std::int64_t reduced = std::min(zero_.settings.reduce_bucket_size, partitions_.elements());
   std::vector<LedgerTerm> last{term("gradients put together to be reduced", TermGroup::gradients,
                                     Expr(checked_multiply(weight_bytes_, reduced)), kStages12)};
-  if (settings_.contiguous_gradients) last.push_back(bucket());
-  if (job_.parallelism.zero == ZeroStage::optimizer_gradients) last.push_back(own_gradients());
+  if (zero_.settings.contiguous_gradients) last.push_back(bucket());
+  if (zero_.stage == ZeroStage::optimizer_gradients) last.push_back(own_gradients());
   instants.push_back({"last reduction", std::move(last)});
   return instants;
 }

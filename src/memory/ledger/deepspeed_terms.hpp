@@ -10,6 +10,7 @@
 #include "memest/graph/graph.hpp"
 #include "memest/memory/ledger.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/sites.hpp"
 #include "memory/moments/moments.hpp"
 #include "memory/states/flat_partitions.hpp"
@@ -38,9 +39,7 @@ class DeepSpeedTerms {
   [[nodiscard]] std::vector<Instant> steps(const Graph& graph) const;
 
  private:
-  [[nodiscard]] bool shards_weights() const {
-    return job_.parallelism.zero == ZeroStage::optimizer_gradients_weights;
-  }
+  [[nodiscard]] bool shards_weights() const { return zero_.shards_weights(); }
   [[nodiscard]] std::vector<Instant> after_backward() const;
   [[nodiscard]] std::vector<Instant> after_backward_to_host() const;
   [[nodiscard]] Instant flattening(const Graph& graph) const;
@@ -57,7 +56,7 @@ class DeepSpeedTerms {
 
   const Job& job_;
   bool exist_;
-  const DeepSpeed& settings_;
+  DeepSpeedZero zero_;
   std::int64_t weight_bytes_;
   std::int64_t gradient_bytes_;
   FlatPartitions partitions_;

@@ -7,6 +7,7 @@
 
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/forward_order.hpp"
 #include "memory/states/model_states.hpp"
 
@@ -102,7 +103,9 @@ Expr LedgerGradients::unreduced_elements() const {
 /// into a flat buffer with one for gradients beside it, and then go. The chunks are taken as equal;
 /// the last one's copies are the most.
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
-  if (!in_buffer_ || !job_.parallelism.distributed_optimizer) return {};
+  const Sharding sharding = sharding_of(job_);
+  const auto* buffer = std::get_if<MegatronBuffer>(&sharding);
+  if (buffer == nullptr || !buffer->divides_optimizer) return {};
   const Recipe& recipe = training_.recipe;
   const Expr all = Symbol::parameters;
   Expr last;

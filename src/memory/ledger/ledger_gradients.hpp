@@ -39,7 +39,7 @@ class LedgerGradients {
   /// DeepSpeed's buckets and gathered weights.
   /// Instants of the whole step that a program's own sharding makes.
   [[nodiscard]] std::vector<DeepSpeedTerms::Instant> steps() const;
-  [[nodiscard]] const DeepSpeedTerms& zero() const { return zero_; }
+  [[nodiscard]] const DeepSpeedTerms& stages() const { return zero_; }
 
   /// All of them, between the backward pass and zero_grad.
   [[nodiscard]] std::vector<LedgerTerm> all() const;

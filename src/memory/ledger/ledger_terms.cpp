@@ -8,6 +8,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memory/states/model_states.hpp"
 #include "memory/states/overheads.hpp"
 
@@ -89,10 +90,12 @@ LedgerTerms::LedgerTerms(const Graph& graph, const Job& job, std::int64_t pipeli
   ledger_.bindings = graph.sizes;
   bind_parameters(ledger_.bindings, graph);
   if (!graph.stages.empty()) bind_stage(ledger_.bindings, graph, job, pipeline_rank);
+  const Sharding sharding = sharding_of(job);
+  const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
+  if (zero != nullptr) ledger_.bindings.set(Symbol::bucket, zero->settings.reduce_bucket_size);
   ledger_.bindings.set(Symbol::data, job.parallelism.data)
       .set(Symbol::context, job.parallelism.context)
       .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1)
-      .set(Symbol::bucket, job.parallelism.deepspeed.reduce_bucket_size)
       .set(Symbol::largest_unit, narrow_to_int64(largest_unit(graph).evaluate(ledger_.bindings)));
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memory/ledger/ledger_units.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 #include "memory/states/model_states.hpp"
@@ -34,7 +35,7 @@ LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
 /// The layers come first; then the others, most of which accelerate holds by name until all are
 /// cut. What it loads, it loads tensor by tensor: none is larger than those of the last unit.
 std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
-  if (!job_.parallelism.fsdp) return {};
+  if (units_of(sharding_of(job_)) == nullptr) return {};
   const ShardInit init = shard_init(job_);
   const bool loads = row_of(job_.training->implementation.loop).accelerate;
   if (!flat_ && init == ShardInit::meta && !loads) return {};

@@ -38,18 +38,19 @@ bool is_tied(const Graph& graph, const Tensor& table) {
 }  // namespace
 
 LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
-    : graph_(graph),
-      job_(job),
-      exist_(job.training->recipe.gathered_units || job.parallelism.fsdp),
-      flat_(shards_by<FlatShards>(job)) {
+    : graph_(graph), job_(job), flat_(shards_by<FlatShards>(job)) {
+  const Sharding sharding = sharding_of(job);
+  const GatheredUnits* units = units_of(sharding);
+  const auto* shares = std::get_if<SharesOfFormula>(&sharding);
+  exist_ = units != nullptr || (shares != nullptr && shares->in_units);
   if (!exist_ || graph.order.empty()) return;
   const Recipe& recipe = job.training->recipe;
   const FsdpUnits layout = layout_of(job.training->implementation);
   ends_apart_ = layout.ends_apart;
   loss_in_model_ = layout.loss_in_model;
-  if (job.parallelism.fsdp) reshard_ = job.parallelism.reshard();
+  if (units != nullptr) reshard_ = units->reshard;
   gathered_ = size_of(recipe.compute);
-  reduced_ = size_of(recipe.gathered_units ? recipe.reduce : recipe.gradients);
+  reduced_ = size_of(recipe.reduced_gradients());
   share_ = size_of(recipe.gradients);
   makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
   sums_ = job.parallelism.pipeline > 1;

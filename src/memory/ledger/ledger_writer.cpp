@@ -65,11 +65,8 @@ class LedgerWriter {
       for (std::size_t i = 0; i < stages.size(); ++i) {
         for (const LedgerStages::Life& life : stages_.lives(i)) {
           life_ = &life;
-          if (life.part == BackwardPart::weights) {
-            write_second_part(stages[i], i);
-          } else {
-            write_stage(stages[i], i);
-          }
+          const bool second_part = life.part == BackwardPart::weights;
+          second_part ? write_second_part(stages[i], i) : write_stage(stages[i], i);
         }
       }
       write_steps();
@@ -115,15 +112,15 @@ class LedgerWriter {
     add_terms(always_, earlier_batch_terms(graph_, job_));
     if (training_.hold_outputs) add_term(always_, held_logits_term(graph_));
     add_terms(always_, process_terms(graph_));
-    add_terms(always_, gradients_.zero().residents());
+    add_terms(always_, gradients_.stages().residents());
     add_terms(always_, stages_.residents());
     add_terms(all_gradients_, gradients_.all());
   }
 
   [[nodiscard]] Alive residents() {
     Alive alive = always_;
+    const bool partly = !life_->missing_sums.is_zero();
     for (LedgerTerm& term : gradients_.kept(life_->missing_sums)) {
-      const bool partly = !life_->missing_sums.is_zero();
       const bool none = partly && terms_.bound(term.formula).evaluate(Sizes{}) == 0;
       if (!none) add_term(alive, std::move(term));
     }
@@ -206,8 +203,7 @@ class LedgerWriter {
     std::replace(alive.begin(), alive.end(), all, terms_.add(std::move(buffers)));
   }
 
-  /// What the model's forward holds beside what autograd keeps; backward, what checkpoints do of
-  /// it.
+  /// What the model's forward holds beside what autograd keeps; backward, what checkpoints hold.
   void add_passed_on(Alive& alive, const Site& site, bool second) {
     Expr bytes;
     for (const PassedOn& tensor : passed_on_) {
@@ -255,7 +251,7 @@ class LedgerWriter {
       write_hooks(site, units_.before_forward(site), first.begin, base);
       add_terms(base, units_.in_forward(site));
     } else {
-      add_terms(base, gradients_.zero().gathered(site, false));
+      add_terms(base, gradients_.stages().gathered(site, false));
     }
     for (const Moment& moment : first.forward) {
       Alive alive = base;
@@ -282,7 +278,7 @@ class LedgerWriter {
     const BlockMoments& second = moments(site, true);
     write_unit_hooks(site, second, base);
     add_terms(base,
-              units_.exist() ? units_.in_backward(site) : gradients_.zero().gathered(site, true));
+              units_.exist() ? units_.in_backward(site) : gradients_.stages().gathered(site, true));
     const Expr later = gradients_.later(site);
     if (passes_.run_again(site)) {
       for (const Moment& moment : second.forward) {
@@ -328,7 +324,7 @@ class LedgerWriter {
       add_terms(alive, std::move(instant.terms));
       terms_.instant(instant.name, instant.name, std::move(alive));
     }
-    if (gradients_.zero().exist() || job_.parallelism.offload.optimizer) return;
+    if (gradients_.stages().exist() || job_.parallelism.offload.optimizer) return;
     for (LedgerUnits::Hook& hook : units_.reductions(stages_.sums_beside())) {
       Alive alive = always_;
       add_terms(alive, std::move(hook.terms));
@@ -383,8 +379,7 @@ class LedgerWriter {
   std::vector<PassedOn> passed_on_;
   LedgerStages stages_;
   const LedgerStages::Life* life_ = &stages_.lives(0).front();
-  /// By block, how it is run, and whether its gradients only add to sums: which gradients are there
-  /// at a moment decides whether it can be the peak.
+  /// By block, how it is run, and whether its gradients only add to sums.
   std::map<std::tuple<std::size_t, BlockPass, bool>, BlockMoments> moments_;
 };
 

@@ -40,7 +40,7 @@ OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
       sharded_meshes_((shards_by<RowShards>(job) ? 1 : 0) + (job.parallelism.tensor > 1 ? 1 : 0)),
       tensor_ranks_(job.parallelism.tensor),
       keeps_unreduced_(row_of(training_.implementation.framework).splits.by_dtensor &&
-                       tensor_ranks_ > 1 && !job.parallelism.fsdp) {}
+                       tensor_ranks_ > 1 && units_of(sharding_of(job)) == nullptr) {}
 
 void OptimizerRun::construct() {
   if (training_.recipe.master) {

@@ -37,8 +37,9 @@ struct RankShare {
 };
 
 bool is_flat_zero(const Job& job) {
-  return shards_by<DeepSpeedZero>(job) &&
-         job.parallelism.zero != ZeroStage::optimizer_gradients_weights;
+  const Sharding sharding = sharding_of(job);
+  const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
+  return zero != nullptr && zero->is_flat();
 }
 
 /// DeepSpeed's partitions: which gradients come when is as much a rank's own as its pieces are, so
@@ -134,9 +135,11 @@ std::vector<std::int64_t> outstanding(const std::vector<RankShare>& shares) {
 std::int64_t data_ranks_of(const Job& job) {
   const Parallelism& parallelism = job.parallelism;
   if (!job.training) return 1;
-  if (shards_by<MegatronBuffer>(job))
-    return parallelism.distributed_optimizer ? parallelism.expert_ranks() : 1;
-  if (parallelism.shards_flat()) return parallelism.shard_ranks();
+  const Sharding sharding = sharding_of(job);
+  if (const auto* buffer = std::get_if<MegatronBuffer>(&sharding)) {
+    return buffer->divides_optimizer ? parallelism.expert_ranks() : 1;
+  }
+  if (std::holds_alternative<FlatShards>(sharding)) return parallelism.shard_ranks();
   return is_flat_zero(job) ? parallelism.data : 1;
 }
 

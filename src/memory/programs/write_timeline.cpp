@@ -98,7 +98,7 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
     units->construct(placement);
     return {std::move(units)};
   }
-  if (job.parallelism.fsdp) {
+  if (shards_by<RowShards>(job)) {
     auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
     units->hold_until_first_forward(placement.spare());
     ShardedUnits* const own = units.get();
@@ -164,6 +164,9 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   return timeline;
 }
 
+/// Of a job that shards so.
+DeepSpeedZero zero_of(const Job& job) { return std::get<DeepSpeedZero>(sharding_of(job)); }
+
 /// Nothing where the optimizer steps on the host.
 std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<ParameterGroup> groups) {
   return job.parallelism.offload.optimizer ? std::vector<ParameterGroup>{} : std::move(groups);
@@ -192,7 +195,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   buckets.flatten(placed_weights(timeline), optimizer);
   recorder.end();
   EngineSettings settings = settings_of(job, &buckets);
-  if (job.parallelism.zero == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
+  if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
   Engine engine(graph, order, settings, recorder);
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
@@ -201,7 +204,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
 
 /// Why DeepSpeed's part in the job is not followed, or nothing.
 std::optional<Unavailable> deepspeed_refusal(const Job& job) {
-  if (job.parallelism.zero == ZeroStage::optimizer_gradients_weights) {
+  if (zero_of(job).shards_weights()) {
     return Unavailable{"the timeline of DeepSpeed's ZeRO 3 is not available yet"};
   }
   if (!job.training->recipe.master || job.training->recipe.autocast || job.model.adapter) {
@@ -224,16 +227,20 @@ std::optional<Unavailable> deepspeed_refusal(const Job& job) {
 
 /// Why the job has no timeline yet, or nothing.
 std::optional<Unavailable> refusal(const Job& job) {
-  if (shards_by<MegatronBuffer>(job)) return std::nullopt;
-  if (shards_by<DeepSpeedZero>(job)) return deepspeed_refusal(job);
-  const bool without_program = !job.training || shards_by<SharesOfFormula>(job);
-  if (job.parallelism.data > 1 && !job.parallelism.fsdp && without_program) {
+  const Sharding sharding = sharding_of(job);
+  if (std::holds_alternative<MegatronBuffer>(sharding)) return std::nullopt;
+  if (std::holds_alternative<DeepSpeedZero>(sharding)) return deepspeed_refusal(job);
+  const bool in_units = units_of(sharding) != nullptr;
+  const auto* shares = std::get_if<SharesOfFormula>(&sharding);
+  const bool without_program = !job.training || shares != nullptr;
+  if (job.parallelism.data > 1 && !in_units && without_program) {
     return Unavailable{"the timeline of ZeRO without a framework is not available yet"};
   }
-  if (job.parallelism.fsdp && !job.training) {
+  if (in_units && !job.training) {
     return Unavailable{"inference over sharded weights is not available yet"};
   }
-  if (job.forward()->recipe.gathered_units && job.parallelism.shard_ranks() == 1) {
+  const bool gathers = job.forward()->recipe.casts_gathered();
+  if (gathers && job.parallelism.shard_ranks() == 1) {
     return Unavailable{"the timeline of units gathered from one GPU is not available yet"};
   }
   return gathers_refusal(job);

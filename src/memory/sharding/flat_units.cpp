@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/sharding/coalesced_broadcast.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
@@ -29,8 +30,7 @@ FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
       rank_(model.data_rank),
       share_(model.job.training->recipe.weights),
       gathered_(model.job.training->recipe.compute),
-      reduced_(model.job.training->recipe.gathered_units ? model.job.training->recipe.reduce
-                                                         : model.job.training->recipe.gradients),
+      reduced_(model.job.training->recipe.reduced_gradients()),
       units_(sharded_units(model.job, model.graph.parameters, model.order, recorder.timeline())),
       states_(units_.size()),
       arrived_(model.order.parameters().size(), kNoStorage) {
@@ -74,6 +74,7 @@ StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements
 // torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module.
 void FlatUnits::construct(ModelPlacement& placement) {
   const bool on_device = shard_init(job_) == ShardInit::device;
+  const bool sends_first = std::get<FlatShards>(sharding_of(job_)).sync_module_states;
   const std::vector<StorageId> placed =
       on_device ? placed_weights(recorder_.timeline()) : std::vector<StorageId>{};
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -83,7 +84,7 @@ void FlatUnits::construct(ModelPlacement& placement) {
     }
     if (!on_device) weights = bring(i, placement);
     if (states_[i].shard == 0) continue;
-    if (job_.parallelism.fsdp->sync_module_states) sync(i);
+    if (sends_first) sync(i);
     const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
     make(i, UnitTensor::shard, {states_[i].shard, share_});
     recorder_.release(whole);

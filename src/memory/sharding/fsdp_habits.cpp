@@ -22,14 +22,17 @@ bool runs_trainer_with_fsdp2(const Job& job) {
 // PyTorch's tutorials: FSDP2's model is made on the meta device, as in torchtitan 0.2.2, FSDP1's
 // on the host, with device_id.
 ShardInit shard_init(const Job& job) {
-  expect(job.parallelism.fsdp.has_value(), "FSDP alone has shards to make");
-  if (job.parallelism.fsdp->init) return *job.parallelism.fsdp->init;
-  return shards_by<FlatShards>(job) || runs_trainer(job) ? ShardInit::host : ShardInit::meta;
+  const Sharding sharding = sharding_of(job);
+  const GatheredUnits* units = units_of(sharding);
+  expect(units != nullptr, "FSDP alone has shards to make");
+  if (units->init) return *units->init;
+  const bool flat = std::holds_alternative<FlatShards>(sharding);
+  return flat || runs_trainer(job) ? ShardInit::host : ShardInit::meta;
 }
 
 // accelerate 1.15, FullyShardedDataParallelPlugin.set_mixed_precision: output_dtype is param_dtype.
 bool casts_loss(const Job& job) {
-  return runs_trainer_with_fsdp2(job) && job.training->recipe.gathered_units;
+  return runs_trainer_with_fsdp2(job) && job.training->recipe.casts_gathered();
 }
 
 // accelerate 1.15, Accelerator.no_sync, which Trainer._inner_training_loop enters for all but a

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -49,7 +50,7 @@ MegatronStates::MegatronStates(const Job& job, const Graph& graph, const Forward
       graph_(graph),
       timeline_(timeline),
       recipe_(job.training->recipe),
-      distributed_(job.parallelism.distributed_optimizer),
+      distributed_(std::get<MegatronBuffer>(sharding_of(job)).divides_optimizer),
       rank_(rank),
       weights_(timeline.parameters.size(), kNoStorage) {
   std::size_t begin = 0;

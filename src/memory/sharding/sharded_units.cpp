@@ -13,8 +13,7 @@ namespace {
 
 /// The trained shares' type, where there are adapters, is theirs.
 ShardTypes types_of(const Recipe& recipe) {
-  return {recipe.trained.value_or(recipe.weights), recipe.compute,
-          recipe.gathered_units ? recipe.reduce : recipe.gradients};
+  return {recipe.trained.value_or(recipe.weights), recipe.compute, recipe.reduced_gradients()};
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "memest/spec/parallel/sharding.hpp"
+
 namespace memest {
 
 /// torchtitan 0.2.2 (apply_fsdp); accelerate 1.15 (fsdp2_prepare_model); fully_shard on every block
@@ -37,7 +39,7 @@ class UnitWriter {
         order_(order),
         timeline_(timeline),
         layout_(layout_of(job.training->implementation)),
-        reshard_(job.parallelism.reshard()),
+        reshard_(units_of(sharding_of(job))->reshard),
         ranks_(job.parallelism.shard_ranks()),
         adapted_(job.model.adapter && std::holds_alternative<NoRecompute>(job.recompute())) {}
 

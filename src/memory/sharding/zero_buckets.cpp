@@ -25,8 +25,7 @@ std::vector<std::int64_t> trained_elements(const Inventory& inventory, const Tim
 
 ZeroBuckets::ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder)
     : recorder_(recorder),
-      settings_(model.job.parallelism.deepspeed),
-      shards_gradients_(model.job.parallelism.zero == ZeroStage::optimizer_gradients),
+      zero_(std::get<DeepSpeedZero>(sharding_of(model.job))),
       offloads_(model.job.parallelism.offload.optimizer),
       rank_(model.data_rank),
       micro_steps_(std::min(model.job.training->gradient_accumulation, kMostMicroSteps)),
@@ -53,7 +52,7 @@ StorageId ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements element
 
 /// What a reduction makes beside the backward comes from its own stream's pool.
 Stream ZeroBuckets::reduction_stream() const {
-  return settings_.overlap_comm ? Stream::reduce_scatter : Stream::compute;
+  return zero_.settings.overlap_comm ? Stream::reduce_scatter : Stream::compute;
 }
 
 void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& optimizer) {
@@ -74,24 +73,24 @@ void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& o
 }
 
 bool ZeroBuckets::reduces_now() const {
-  return shards_gradients_ || (settings_.overlap_comm && micro_step_ == micro_steps_);
+  return shards_gradients() || (zero_.settings.overlap_comm && micro_step_ == micro_steps_);
 }
 
 /// Gradients that are summed in a wider type than they come in have a tensor for the partition.
 bool ZeroBuckets::widens_partition() const { return size_of(gradients_) > size_of(weights_); }
 
 void ZeroBuckets::open_buckets() {
-  if (!buckets_.empty() || !settings_.contiguous_gradients) return;
-  for (int i = 0; i < (settings_.overlap_comm ? 2 : 1); ++i) {
+  if (!buckets_.empty() || !zero_.settings.contiguous_gradients) return;
+  for (int i = 0; i < (zero_.settings.overlap_comm ? 2 : 1); ++i) {
     buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::collective_buffers,
-                            {settings_.reduce_bucket_size, weights_}));
+                            {zero_.settings.reduce_bucket_size, weights_}));
   }
 }
 
 bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
   const std::size_t parameter = trained_index_[places_[use]];
   open_buckets();
-  if (!shards_gradients_) {
+  if (!shards_gradients()) {
     StorageId& sum = whole_[parameter];
     if (sum == kNoStorage) {
       sum = gradient;
@@ -108,8 +107,9 @@ bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
 
 void ZeroBuckets::add(std::size_t parameter, StorageId gradient) {
   const std::int64_t elements = partitions_.elements_of(parameter);
-  if (filled_elements_ + elements > settings_.reduce_bucket_size) reduce();
-  const bool copied = settings_.contiguous_gradients && elements <= settings_.reduce_bucket_size;
+  if (filled_elements_ + elements > zero_.settings.reduce_bucket_size) reduce();
+  const bool copied =
+      zero_.settings.contiguous_gradients && elements <= zero_.settings.reduce_bucket_size;
   if (copied) recorder_.release(std::exchange(gradient, kNoStorage));
   if (!copied && offloads_) {
     const StorageId clone =
@@ -131,7 +131,7 @@ bool ZeroBuckets::is_of_several_ranks() const {
 
 void ZeroBuckets::reduce() {
   if (filled_.empty()) return;
-  const bool listed = !settings_.contiguous_gradients && filled_.size() > 1;
+  const bool listed = !zero_.settings.contiguous_gradients && filled_.size() > 1;
   if (listed || is_of_several_ranks()) {
     recorder_.release(make(LoopTensor::gradient_bucket, Holding::temporaries,
                            {filled_elements_, weights_}, reduction_stream()));
@@ -157,12 +157,12 @@ void ZeroBuckets::send_own(const Filled& filled) {
 void ZeroBuckets::keep_own(const Filled& filled) {
   const bool own = partitions_.reaches(filled.parameter, rank_);
   if (!own) {
-    if (shards_gradients_) return recorder_.release(filled.gradient);
+    if (shards_gradients()) return recorder_.release(filled.gradient);
     waiting_.push_back(filled.gradient);
     return;
   }
   if (offloads_) return send_own(filled);
-  if (!settings_.contiguous_gradients && !widens_partition()) {
+  if (!zero_.settings.contiguous_gradients && !widens_partition()) {
     arrived_.push_back(filled.gradient);
     return;
   }
@@ -179,7 +179,7 @@ void ZeroBuckets::keep_own(const Filled& filled) {
 void ZeroBuckets::end_backward() {
   const bool last = micro_step_ == micro_steps_;
   micro_step_ = last ? 1 : micro_step_ + 1;
-  if (!shards_gradients_ && !last) return;
+  if (!shards_gradients() && !last) return;
   for (std::size_t i = 0; i < whole_.size(); ++i) {
     if (whole_[i] != kNoStorage) add(i, std::exchange(whole_[i], kNoStorage));
   }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "memest/spec/job.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
 #include "memory/engine/recorder.hpp"
@@ -79,8 +80,12 @@ class ZeroBuckets final : public BlockHooks {
                  Stream stream = Stream::compute);
 
   Recorder& recorder_;
-  const DeepSpeed& settings_;
-  bool shards_gradients_;  // stage 2
+  /// Stage 2.
+  [[nodiscard]] bool shards_gradients() const {
+    return zero_.stage == ZeroStage::optimizer_gradients;
+  }
+
+  DeepSpeedZero zero_;
   bool offloads_;
   std::int64_t rank_;
   std::int64_t micro_steps_;

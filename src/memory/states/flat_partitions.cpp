@@ -74,12 +74,15 @@ std::int64_t FlatPartitions::reaching(std::int64_t rank) const {
 }
 
 std::int64_t deepspeed_rank(const Job& job) {
-  return job.parallelism.zero == ZeroStage::optimizer_gradients ? job.parallelism.data - 1 : 0;
+  return stage_of(sharding_of(job)) == ZeroStage::optimizer_gradients ? job.parallelism.data - 1
+                                                                      : 0;
 }
 
 bool sums_whole_gradients(const Job& job) {
   const Recipe& recipe = job.training->recipe;
-  return shards_by<DeepSpeedZero>(job) && job.parallelism.zero == ZeroStage::optimizer &&
+  const Sharding sharding = sharding_of(job);
+  const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
+  return zero != nullptr && zero->stage == ZeroStage::optimizer &&
          size_of(recipe.gradients) > size_of(recipe.weights);
 }
 

@@ -216,9 +216,7 @@ std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
                           tensors);
 }
 
-ZeroStage zero_stage_of(const Job& job) {
-  return zero_stage_of(job.forward()->recipe, job.parallelism);
-}
+ZeroStage zero_stage_of(const Job& job) { return stage_of(sharding_of(job)); }
 
 Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
   const bool divided = zero_stage_of(job) >= stage && job.parallelism.shard_ranks() > 1;
@@ -227,7 +225,9 @@ Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
 
 Expr unit_share(const Job& job, const Expr& elements) {
   const Parallelism& parallelism = job.parallelism;
-  const std::int64_t replicas = parallelism.fsdp ? parallelism.fsdp->replicate : 1;
+  const Sharding sharding = sharding_of(job);
+  const GatheredUnits* units = units_of(sharding);
+  const std::int64_t replicas = units != nullptr ? units->replicas : 1;
   const Expr whole = replicas == 1 ? elements : elements * Expr(replicas);
   const Expr share = parallelism.data == 1 ? whole : whole / Expr(Symbol::data);
   return parallelism.context == 1 ? share : share / Expr(Symbol::context);
@@ -321,13 +321,13 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
 
 bool gradients_persist(const Job& job) {
   const TrainingSpec& training = *job.training;
-  const bool in_buckets =
-      shards_by<ReplicasOfDdp>(job) && job.parallelism.ddp.gradient_as_bucket_view;
+  const Sharding sharding = sharding_of(job);
+  const auto* ddp = std::get_if<ReplicasOfDdp>(&sharding);
+  const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
+  const bool in_buckets = ddp != nullptr && ddp->buckets.gradient_as_bucket_view;
   return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
          row_of(training.implementation.framework).gradient_buffer || in_buckets ||
-         sums_whole_gradients(job) ||
-         (shards_by<DeepSpeedZero>(job) &&
-          job.parallelism.zero == ZeroStage::optimizer_gradients_weights);
+         sums_whole_gradients(job) || (zero != nullptr && zero->shards_weights());
 }
 
 std::vector<LedgerTerm> buffer_terms(const Inventory& inventory) {

@@ -10,7 +10,7 @@
 
 namespace memest {
 
-/// The ZeRO stage in effect: FSDP2's recipes shard everything, whatever `parallelism.zero` says.
+/// The ZeRO stage in effect: FSDP2's recipes shard everything, whatever else is written.
 ZeroStage zero_stage_of(const Job& job);
 
 /// Elements of a rank's share: `elements`, over the ranks where the job's stage is at least

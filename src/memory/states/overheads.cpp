@@ -87,7 +87,9 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
 }
 
 std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
-  if (!shards_by<ReplicasOfDdp>(job) || job.parallelism.ddp.gradient_as_bucket_view) return {};
+  const Sharding sharding = sharding_of(job);
+  const auto* ddp = std::get_if<ReplicasOfDdp>(&sharding);
+  if (ddp == nullptr || ddp->buckets.gradient_as_bucket_view) return {};
   return {{"gradient buckets of DDP", TermGroup::gradients,
            size_of(job.training->recipe.gradients) * Expr(Symbol::parameters),
            "torch.nn.parallel.DistributedDataParallel: flat buckets of all gradients beside the "

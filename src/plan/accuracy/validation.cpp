@@ -9,6 +9,7 @@
 #include "memest/graph/parameters.hpp"
 #include "memest/memory/data_ranks.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
 namespace {
@@ -282,7 +283,7 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
   // runs are left out of the closed form's intervals.
   const std::int64_t formulas = data_rank_of_formulas(job);
   const bool of_formulas = measured.data_rank.value_or(formulas) == formulas;
-  if (memory != nullptr && of_formulas && !job.parallelism.shards_flat()) {
+  if (memory != nullptr && of_formulas && !shards_by<FlatShards>(job)) {
     run.closed_form = memory->closed_form;
   }
   if (const auto* missing = std::get_if<Unavailable>(&estimate.memory)) {

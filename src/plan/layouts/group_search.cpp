@@ -46,9 +46,22 @@ class GroupSearch {
   }
 
  private:
-  using LayersKey = std::array<std::int64_t, 6>;
-  using LocalKey = std::array<std::int64_t, 4>;
-  using TimeKey = std::array<std::int64_t, 3>;
+  /// Which forms of the layout at hand.
+  struct LocalKey {
+    std::int64_t forms = 0;  ///< number of the layout's
+    std::int64_t micro_batch = 1;
+    std::int64_t micro_steps = 1;  ///< steps_of_form
+    std::size_t recompute = 0;
+
+    auto operator<=>(const LocalKey&) const = default;
+  };
+  struct TimeKey {
+    std::int64_t division = 0;  ///< number of the layout's
+    std::int64_t micro_batch = 1;
+    std::size_t recompute = 0;
+
+    auto operator<=>(const TimeKey&) const = default;
+  };
 
   /// Between the GPUs of a node, and between the nodes.
   [[nodiscard]] bool has_links() const {
@@ -69,9 +82,7 @@ class GroupSearch {
       return numbers.try_emplace(key, static_cast<std::int64_t>(numbers.size())).first->second;
     };
     forms_number_ = number(forms_numbers_, space_.forms.forms_key(split_, layout));
-    times_number_ = number(times_numbers_, LayersKey{layout.tensor, layout.context, layout.expert,
-                                                     layout.whole_experts() ? 1 : 0,
-                                                     layout.sequence ? 1 : 0, layout.fsdp ? 1 : 0});
+    times_number_ = number(times_numbers_, layout.division());
   }
 
   /// Ascending micro-batches up to the first that does not fit: a larger one never needs less.
@@ -196,8 +207,7 @@ class GroupSearch {
   /// Of the layout at hand.
   [[nodiscard]] LocalKey key_of(const Evaluated& candidate) const {
     return {forms_number_, candidate.batch.micro_batch,
-            steps_of_form(job_, candidate.layout, candidate.batch),
-            static_cast<std::int64_t>(candidate.recompute)};
+            steps_of_form(job_, candidate.layout, candidate.batch), candidate.recompute};
   }
 
   /// A lookup for each candidate would cost more than its evaluation: neighbours share their forms.
@@ -233,8 +243,7 @@ class GroupSearch {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
     const Parallelism& layout = candidate.layout;
     if (!timed_ || (layout.offload.any() && !device_.laws->know_transfers())) return kUnknown;
-    const TimeKey key{times_number_, candidate.batch.micro_batch,
-                      static_cast<std::int64_t>(candidate.recompute)};
+    const TimeKey key{times_number_, candidate.batch.micro_batch, candidate.recompute};
     const PricedModel*& model = models_[key];
     if (model == nullptr) {
       const Lowered& graph = space_.forms.graph_of(device_.of, layout, candidate.batch.micro_batch);
@@ -300,7 +309,7 @@ class GroupSearch {
   std::int64_t forms_number_ = 0;  ///< of its forms
   std::int64_t times_number_ = 0;  ///< of how its ranks share layers
   std::map<LayoutForms::FormsKey, std::int64_t> forms_numbers_;
-  std::map<LayersKey, std::int64_t> times_numbers_;
+  std::map<LayerDivision, std::int64_t> times_numbers_;
   std::map<LocalKey, RankForms> forms_;
   std::map<LocalKey, RankForms> floors_;
   std::vector<Evaluated> hopeless_;  ///< by their states alone

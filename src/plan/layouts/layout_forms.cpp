@@ -120,10 +120,7 @@ LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
     const bool single = alike_ && layers_at(place, split, layout) == 1;
     places |= std::int64_t{single ? 3 : 1} << (2 * static_cast<int>(place));
   }
-  FormsKey key{};
-  std::ranges::copy(memest::key_of(layout_of_form(layout)), key.begin());
-  key.back() = places;
-  return key;
+  return {layout_of_form(layout), places};
 }
 
 /// DeepSpeed cuts flat buffers and buckets into as many parts as there are ranks: a form for each
@@ -131,12 +128,9 @@ LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
 Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
   Parallelism form = layout;
   form.overlap_grad_reduce = form.overlap_param_gather = false;  // take no memory
-  const bool in_flat_parts =
-      (layout.zero != ZeroStage::none && !layout.fsdp && !layout.distributed_optimizer) ||
-      layout.shards_flat();
-  if (layout.data > 1 && !in_flat_parts) {
-    const std::int64_t replicas = layout.fsdp ? layout.fsdp->replicate : 1;
-    form.data = 2 * replicas * layout.expert;
+  const Sharing sharing = sharing_of(layout);
+  if (layout.data > 1 && !sharing.in_flat_parts()) {
+    form.data = 2 * sharing.replicas() * layout.expert;
   }
   if (layout.pipeline == 1 || !alike_) return form;
   constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
@@ -159,15 +153,8 @@ std::vector<ModelPart> LayoutForms::parts_of(const Part& part) const {
 LayoutForms::GraphKey LayoutForms::key_of(const DeviceOfSearch& device, const Parallelism& layout,
                                           const Part& part) {
   const GpuSpec& gpu = *device.gpu;
-  return {device.device.capability,
-          gpu.multiprocessors ? gpu.multiprocessors->value : 0,
-          layout.tensor,
-          layout.context,
-          layout.expert,
-          layout.whole_experts(),
-          layout.sequence,
-          layout.fsdp.has_value(),
-          part};
+  return {device.device.capability, gpu.multiprocessors ? gpu.multiprocessors->value : 0,
+          layout.division(), part};
 }
 
 const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& device,
@@ -215,8 +202,7 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
   }
   Parallelism shared = layout_of_form(layout);
   std::int64_t micro_steps = steps_of_form(job_, layout, batch);
-  const FormKey key{
-      &lowered, memest::key_of(shared), rank_at(place, shared), micro_steps, recompute, content};
+  const FormKey key{&lowered, shared, rank_at(place, shared), micro_steps, recompute, content};
   return &forms_.at(key, [&] {
     // Several are as many as an interleaved pipeline of these ranks deals.
     if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
@@ -280,12 +266,7 @@ RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism&
 Bytes LayoutForms::host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
                                  const BatchChoice& batch) {
   const Lowered& lowered = graph_of(device, layout, batch.micro_batch);
-  const HostKey key{&lowered,
-                    layout.data,
-                    layout.zero,
-                    layout.fsdp ? layout.fsdp->replicate : 0,
-                    {layout.offload.optimizer, layout.offload.parameters},
-                    batch.gradient_accumulation > 1};
+  const HostKey key{&lowered, layout.data, sharing_of(layout), batch.gradient_accumulation > 1};
   return hosts_.at(key, [&] {
     return host_memory_of(std::get<Graph>(lowered), job_for(device, layout, batch))->taken();
   });

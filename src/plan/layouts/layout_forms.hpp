@@ -88,7 +88,12 @@ class LayoutForms {
   /// How the layout cuts the model's layers into stages.
   [[nodiscard]] StageSplit split_of(const Parallelism& layout) const;
   /// Layouts of one key have one set of forms for each micro-batch, steps_of_form and recompute.
-  using FormsKey = std::array<std::int64_t, std::tuple_size_v<LayoutKey> + 1>;
+  struct FormsKey {
+    Parallelism layout;       ///< of layout_of_form
+    std::int64_t places = 0;  ///< that may take most, and whether of one layer, two bits each
+
+    auto operator<=>(const FormsKey&) const = default;
+  };
   [[nodiscard]] FormsKey forms_key(const StageSplit& split, const Parallelism& layout) const;
   /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
@@ -116,12 +121,7 @@ class LayoutForms {
   struct GraphKey {
     int capability = 80;
     std::int64_t multiprocessors = 0;
-    std::int64_t tensor = 1;
-    std::int64_t context = 1;
-    std::int64_t expert = 1;
-    bool whole_experts = false;
-    bool sequence = false;
-    bool fsdp = false;  ///< whose recipe may be another
+    LayerDivision division;
     Part part;
 
     auto operator<=>(const GraphKey&) const = default;
@@ -139,7 +139,7 @@ class LayoutForms {
   /// What a form is made from, and nothing else: whoever asks first makes the same.
   struct FormKey {
     const Lowered* graph = nullptr;
-    LayoutKey layout{};  ///< of layout_of_form
+    Parallelism layout;  ///< of layout_of_form
     std::int64_t rank = 0;
     std::int64_t micro_steps = 1;
     std::size_t recompute = 0;
@@ -153,9 +153,15 @@ class LayoutForms {
   [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
   RankForm make_form(const Graph& graph, const Job& job, const FormKey& key);
   [[nodiscard]] RankForm rank_form(const Graph& graph, const Ledger& ledger) const;
-  /// Graph, data-parallel ranks, ZeRO stage, FSDP's replicas, offload, several micro-steps.
-  using HostKey = std::tuple<const Lowered*, std::int64_t, ZeroStage, std::int64_t,
-                             std::pair<bool, bool>, bool>;
+  /// What decides what a rank takes of its host.
+  struct HostKey {
+    const Lowered* graph = nullptr;
+    std::int64_t data = 1;
+    Sharing sharing;
+    bool accumulates = false;
+
+    auto operator<=>(const HostKey&) const = default;
+  };
 
   [[nodiscard]] Job job_for(const DeviceOfSearch& device, const Parallelism& layout,
                             const BatchChoice& batch) const;

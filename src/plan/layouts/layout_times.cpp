@@ -8,15 +8,13 @@ const PricedModel& LayoutTimes::priced(
   const auto [micro_batch, recompute] = micro_batch_and_recompute;
   const GroupPlaces places = places_of(layout, job_.hardware.gpus_per_node);
   const auto place = [&](RankGroup group) { return places[static_cast<std::size_t>(group)]; };
-  const GroupPlace tensor = place(RankGroup::tensor);
-  const GroupPlace context = place(RankGroup::context);
-  const GroupPlace expert = place(RankGroup::expert);
-  const PriceKey key{
-      device.index,
-      &graph,
-      micro_batch,
-      recompute,
-      {tensor.ranks, tensor.in_node, context.ranks, context.in_node, expert.ranks, expert.in_node}};
+  const PriceKey key{device.index,
+                     &graph,
+                     micro_batch,
+                     recompute,
+                     place(RankGroup::tensor),
+                     place(RankGroup::context),
+                     place(RankGroup::expert)};
   const auto& made = models_.at(key, [&] {
     auto priced = std::make_unique<Priced>();
     priced->job = job_;

@@ -41,9 +41,18 @@ class LayoutTimes {
     std::optional<PricedModel> model;
   };
   using WorkKey = std::tuple<const Graph*, std::int64_t, std::size_t>;
-  /// Device, graph, micro-batch, recompute; then where its tensor, context and expert ranks lie.
-  using PriceKey =
-      std::tuple<std::size_t, const Graph*, std::int64_t, std::size_t, std::array<std::int64_t, 6>>;
+  struct PriceKey {
+    std::size_t device = 0;
+    const Graph* graph = nullptr;
+    std::int64_t micro_batch = 1;
+    std::size_t recompute = 0;
+    /// Where the ranks lie that an operation's messages go to.
+    GroupPlace tensor;
+    GroupPlace context;
+    GroupPlace expert;
+
+    auto operator<=>(const PriceKey&) const = default;
+  };
 
   const Job& job_;
   const std::vector<Recompute>& recomputes_;

@@ -91,9 +91,8 @@ Change twice_the_gpus(const Job& job) {
           [more, megatron](Job& other) {
             other.hardware.count = more;
             other.parallelism.data *= 2;
-            other.parallelism.distributed_optimizer = megatron;
-            other.parallelism.zero =
-                megatron ? ZeroStage::optimizer : ZeroStage::optimizer_gradients_weights;
+            if (megatron) return divide_optimizer(other.parallelism);
+            cut_states(other.parallelism, ZeroStage::optimizer_gradients_weights);
           }};
 }
 
@@ -103,18 +102,20 @@ std::optional<Change> offload_of(const Job& job) {
   const Recipe& recipe = job.training->recipe;
   const Parallelism& parallelism = job.parallelism;
   const bool several = parallelism.data > 1 && parallelism.ranks() == parallelism.data;
-  if (!several || parallelism.shards_flat()) return std::nullopt;
-  if (parallelism.fsdp) {
+  const Sharing sharing = sharing_of(parallelism);
+  if (!several || sharing.in_flat_units()) return std::nullopt;
+  if (sharing.in_units()) {
     return Change{"weights, gradients and states on the host", [](Job& other) {
                     other.parallelism.offload.optimizer = other.parallelism.offload.parameters =
                         true;
                   }};
   }
   const bool narrow = size_of(recipe.gradients) <= size_of(recipe.weights);
-  if (!narrow || recipe.gathered_units || sharer_of(job) != Sharer::deepspeed) return std::nullopt;
-  return Change{"the optimizer on the host", [](Job& other) {
-                  other.parallelism.zero =
-                      std::max(other.parallelism.zero, ZeroStage::optimizer_gradients);
+  const bool in_stages = sharer_of(job) == Sharer::deepspeed && !recipe.casts_gathered();
+  if (!narrow || !in_stages) return std::nullopt;
+  const ZeroStage stage = std::max(sharing.stage(), ZeroStage::optimizer_gradients);
+  return Change{"the optimizer on the host", [stage](Job& other) {
+                  cut_states(other.parallelism, stage);
                   other.parallelism.offload.optimizer = true;
                 }};
 }
@@ -150,7 +151,7 @@ std::string host_reason_of(const HostNeed& host) {
 /// check_parallelism.cpp).
 bool is_answered(const Job& job) {
   const Parallelism& layout = job.parallelism;
-  const bool recorded = (layout.zero == ZeroStage::none || layout.fsdp) && !layout.offload.any();
+  const bool recorded = !sharing_of(layout).in_stages() && !layout.offload.any();
   return recorded || !job.training->replaces_modules();
 }
 
@@ -158,23 +159,22 @@ bool is_answered(const Job& job) {
 
 std::vector<Change> changes_of(const Job& job) {
   const TrainingSpec& training = *job.training;
-  const bool shards = training.recipe.gathered_units ||
-                      job.parallelism.zero == ZeroStage::optimizer_gradients_weights;
+  const Sharing sharing = sharing_of(job.parallelism);
+  const bool shards =
+      training.recipe.casts_gathered() || sharing.stage() == ZeroStage::optimizer_gradients_weights;
   std::vector<Change> changes;
   if (!std::holds_alternative<FullRecompute>(training.recompute)) {
     changes.push_back(
         {"full recompute", [](Job& other) { other.training->recompute = FullRecompute{}; }});
   }
   if (job.parallelism.data > 1 && sharer_of(job) == Sharer::megatron &&
-      !job.parallelism.distributed_optimizer) {
-    changes.push_back({"distributed_optimizer", [](Job& other) {
-                         other.parallelism.zero = ZeroStage::optimizer;
-                         other.parallelism.distributed_optimizer = true;
-                       }});
+      !sharing.divides_optimizer()) {
+    changes.push_back(
+        {"distributed_optimizer", [](Job& other) { divide_optimizer(other.parallelism); }});
   }
   if (job.parallelism.data > 1 && sharer_of(job) != Sharer::megatron && !shards) {
     changes.push_back({"ZeRO 3", [](Job& other) {
-                         other.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+                         cut_states(other.parallelism, ZeroStage::optimizer_gradients_weights);
                        }});
   }
   if (training.micro_batch > 1) {

@@ -200,7 +200,7 @@ class LayoutSpace {
       share(layout, sharing);
       if (overlaps_) {
         layout.overlap_grad_reduce = layout.shard_ranks() > 1;
-        layout.overlap_param_gather = sharing.distributed_optimizer;
+        layout.overlap_param_gather = sharing.divides_optimizer();
       }
       choices_.push_back(layout);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memest/spec/job.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 
 namespace memest {
 
@@ -16,20 +17,6 @@ struct BatchChoice {
   std::int64_t micro_batch = 1;
   std::int64_t gradient_accumulation = 1;
 };
-
-/// What the data-parallel ranks share of a layout's states, and what of it lies on the host.
-struct Sharing {
-  ZeroStage zero = ZeroStage::none;
-  bool distributed_optimizer = false;
-  std::optional<FullySharded> fsdp;
-  HostOffload offload;
-
-  friend bool operator==(const Sharing&, const Sharing&) = default;
-};
-Sharing sharing_of(const Parallelism& layout);
-void share(Parallelism& layout, const Sharing& sharing);
-/// "ZeRO 2", "FSDP2 in 4 replicas, the optimizer and the weights on the host".
-std::string text_of(const Sharing& sharing);
 
 /// What `job`'s framework offers over the layout's replicas, or the file wrote, the least first:
 /// DDP and DeepSpeed's ZeRO with what each offloads, FSDP2 in any number of replicas, Megatron's
@@ -43,11 +30,6 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 
 /// none, selective, full; or the file's own. A recompute that would save nothing is left out.
 std::vector<Recompute> recompute_choices(const Job& job);
-
-/// Everything of a layout that a search varies, as numbers: of two layouts with one key nothing
-/// differs.
-using LayoutKey = std::array<std::int64_t, 25>;
-LayoutKey key_of(const Parallelism& layout);
 
 /// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a
 /// node, context ranks, stages, their order, expert ranks, and what is sharded over

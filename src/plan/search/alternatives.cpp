@@ -47,7 +47,7 @@ class Alternatives {
     job.given = {.global_batch = job.given.global_batch,
                  .micro_batch = job.given.micro_batch,
                  .recompute = true,
-                 .zero = true,
+                 .sharing = true,
                  .tensor = true,
                  .sequence = false,
                  .context = true,
@@ -83,7 +83,7 @@ class Alternatives {
       }
       // Stages a rank are a matter of the depth; shards of how many there are to share.
       if (axis.degree == &Parallelism::pipeline) job.given.schedule = false;
-      job.given.zero = false;
+      job.given.sharing = false;
       job.given.offload = false;
       add(axis.name + (" " + std::to_string(value)), std::move(job));
     }

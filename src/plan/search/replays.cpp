@@ -124,7 +124,7 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
   const Capacity capacity = capacity_of(job.hardware);
   const OutsideBytes outside = outside_bytes(job);
   RankKey key{.device = class_of(job.hardware.gpu),
-              .layout = key_of(job.parallelism),
+              .layout = job.parallelism,
               .micro_batch = job.training->micro_batch,
               .gradient_accumulation = job.training->gradient_accumulation,
               .recompute = text_of(job.training->recompute),

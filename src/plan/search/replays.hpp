@@ -58,7 +58,7 @@ class Replays {
   /// What decides a rank's timeline beside its graph.
   struct RankKey {
     DeviceClass device;
-    LayoutKey layout{};
+    Parallelism layout;
     std::int64_t micro_batch = 1;
     std::int64_t gradient_accumulation = 1;
     std::string recompute;

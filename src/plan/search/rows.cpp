@@ -43,7 +43,7 @@ class RowMaker::Walk {
 
   /// Whether the candidate fits freely; else it may be kept as the pressed or the closest one.
   bool stands(const Evaluated& candidate) {
-    Sizes& sizes = sizes_[{key_of(candidate.layout), candidate.recompute}];
+    Sizes& sizes = sizes_[{candidate.layout, candidate.recompute}];
     if (is_too_large(candidate, sizes)) return false;
     const bool described = rows_.refusals_ == Refusals::described;
     const Follow follow = described ? Follow::to_first_refusal : Follow::to_fit;
@@ -95,7 +95,7 @@ class RowMaker::Walk {
 
   const RowMaker& rows_;
   const Group& group_;
-  std::map<std::pair<LayoutKey, std::size_t>, Sizes> sizes_;
+  std::map<std::pair<Parallelism, std::size_t>, Sizes> sizes_;
   const Evaluated* pressed_ = nullptr;
   const Evaluated* closest_ = nullptr;
   Bytes closest_high_;

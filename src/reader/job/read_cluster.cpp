@@ -201,7 +201,7 @@ RankProduct product_of_ranks(const Value* parallelism, std::int64_t data) {
 
 void note_given(const Value* parallelism, WrittenKeys& given) {
   const auto has = [&](std::string_view key) { return find(parallelism, key) != nullptr; };
-  given.zero = has("zero") || has("distributed_optimizer") || has("fsdp");
+  given.sharing = has("zero") || has("distributed_optimizer") || has("fsdp");
   given.tensor = has("tensor");
   given.sequence = has("sequence");
   given.context = has("context");

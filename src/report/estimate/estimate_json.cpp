@@ -7,6 +7,7 @@
 #include "memest/plan/validation.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/gpu/gpu_profile.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "report/pages/title.hpp"
 
 namespace memest {
@@ -239,7 +240,7 @@ Json spec_json(const Job& job) {
   } else {
     put_null(json, "training", "the spec describes a model alone");
   }
-  json["zero"] = static_cast<int>(job.parallelism.zero);
+  json["zero"] = static_cast<int>(sharing_of(job.parallelism).stage());
   json["gpu"] = job.hardware.gpu.slug;
   json["gpu_assumed"] = job.hardware.assumed;
   json["gpus"] = job.hardware.count;

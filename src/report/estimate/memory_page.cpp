@@ -12,6 +12,8 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
+#include "memest/spec/parallel/sharding.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "memest/units/text.hpp"
 #include "report/estimate/estimate_sections.hpp"
 #include "report/pages/coverage.hpp"
@@ -121,17 +123,20 @@ std::string outside_text(const MemoryAnswer& answer) {
 
 /// Whether all of the model is on the GPU before FSDP shards it.
 bool puts_on_device(const Job& job) {
-  return job.parallelism.fsdp && job.parallelism.fsdp->init == ShardInit::device;
+  const Sharding sharding = sharding_of(job);
+  const GatheredUnits* units = units_of(sharding);
+  return units != nullptr && units->init == ShardInit::device;
 }
 
 /// ", while FSDP1 shards the model": of a moment before the first step.
 std::string sharding_text(const Job& job, const StepMemory& memory, std::uint32_t event) {
   const Label& label = memory.timeline.storages[memory.timeline.events[event].storage].label;
-  if (!job.parallelism.fsdp || label.step > 0 || label.phase != Phase::model) return "";
+  const Sharing sharing = sharing_of(job.parallelism);
+  if (!sharing.in_units() || label.step > 0 || label.phase != Phase::model) return "";
   const bool comes =
-      puts_on_device(job) && job.parallelism.shards_flat() && label.origin == Origin::parameter;
+      puts_on_device(job) && sharing.in_flat_units() && label.origin == Origin::parameter;
   return fmt::format(", {} FSDP{} shards the model", comes ? "before" : "while",
-                     job.parallelism.fsdp->version);
+                     sharing.version_of_units());
 }
 
 std::string too_much_text(const MemoryAnswer& answer) {

@@ -8,6 +8,7 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "memest/units/text.hpp"
 
 namespace memest {
@@ -65,8 +66,9 @@ std::string title_of(const Job& job, std::int64_t parameters) {
 std::string setting_of(const Job& job) {
   std::vector<std::string> parts = {
       fmt::format("{} × {}", job.hardware.count, job.hardware.gpu.slug)};
-  if (job.parallelism.zero != ZeroStage::none) {
-    parts.push_back(fmt::format("ZeRO {}", stage_of(job.parallelism.zero)));
+  const ZeroStage stage = sharing_of(job.parallelism).stage();
+  if (stage != ZeroStage::none) {
+    parts.push_back(fmt::format("ZeRO {}", stage_of(stage)));
   }
   const HostOffload& offload = job.parallelism.offload;
   if (offload.any()) {

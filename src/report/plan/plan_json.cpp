@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memest/plan/whole_training.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "report/estimate/estimate_json.hpp"
 #include "report/plan/plan_choices.hpp"
 #include "report/plan/plan_layout.hpp"
@@ -17,6 +18,7 @@ Json json_of(const Parallelism& layout) {
     return !offloaded ? "none" : on_nvme ? "nvme" : "cpu";
   };
   const HostOffload& offload = layout.offload;
+  const Sharing sharing = sharing_of(layout);
   return {{"data", layout.data},
           {"tensor", layout.tensor},
           {"sequence", layout.sequence},
@@ -28,11 +30,11 @@ Json json_of(const Parallelism& layout) {
           {"last_stage_layers", layout.last_stage_layers},
           {"expert", layout.expert},
           {"expert_tensor", layout.expert_tensor.value_or(layout.tensor)},
-          {"distributed_optimizer", layout.distributed_optimizer},
+          {"distributed_optimizer", sharing.divides_optimizer()},
           {"overlap_grad_reduce", layout.overlap_grad_reduce},
           {"overlap_param_gather", layout.overlap_param_gather},
-          {"fsdp_version", layout.fsdp ? layout.fsdp->version : 0},
-          {"replicate", layout.fsdp ? layout.fsdp->replicate : 1},
+          {"fsdp_version", sharing.version_of_units()},
+          {"replicate", sharing.replicas()},
           {"offload",
            {{"optimizer", place(offload.optimizer, offload.optimizer_on_nvme)},
             {"parameters", place(offload.parameters, offload.parameters_on_nvme)}}}};
@@ -77,7 +79,7 @@ Json json_of(const PlanVerdict& verdict, const std::optional<Goal>& goal) {
             {"micro_batch", candidate.micro_batch},
             {"gradient_accumulation", candidate.gradient_accumulation},
             {"recompute", text_of(candidate.recompute)},
-            {"zero", static_cast<int>(candidate.parallelism.zero)},
+            {"zero", static_cast<int>(sharing_of(candidate.parallelism).stage())},
             {"parallelism", json_of(candidate.parallelism)},
             {"verdict", name_of(verdict.verdict)},
             {"device_bytes", verdict.device.value()},

@@ -4,6 +4,7 @@
 
 #include "memest/report/numbers.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "report/pages/title.hpp"
 
 namespace memest {
@@ -21,17 +22,6 @@ std::string recompute_flag(const Recompute& recompute) {
     return fmt::format("'{{every: {}}}'", every->every);
   }
   return text_of(recompute);
-}
-
-std::string fsdp_value(const FullySharded& fsdp) {
-  std::string keys = fmt::format("{{version: {}", fsdp.version);
-  if (fsdp.reshard != Reshard::always) {
-    keys += fmt::format(", reshard_after_forward: {}", name_of(fsdp.reshard));
-  }
-  if (fsdp.replicate > 1) keys += fmt::format(", replicate: {}", fsdp.replicate);
-  if (fsdp.init) keys += fmt::format(", init: {}", name_of(*fsdp.init));
-  if (fsdp.sync_module_states) keys += ", sync_module_states: true";
-  return keys + "}";
 }
 
 std::string offload_value(const HostOffload& offload) {
@@ -69,13 +59,13 @@ std::string parallelism_of(const PlanCandidate& candidate) {
   }
   ranks("expert", layout.expert);
   if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
-  if (layout.distributed_optimizer) {
-    keys += ", distributed_optimizer: true";
-    if (layout.overlap_param_gather) keys += ", overlap_param_gather: true";
-  } else if (layout.fsdp) {
-    keys += fmt::format(", fsdp: {}", fsdp_value(*layout.fsdp));
-  } else if (layout.zero != ZeroStage::none) {
-    keys += fmt::format(", zero: {}", stage_of(layout.zero));
+  const Sharing sharing = sharing_of(layout);
+  const WrittenKey written = written_key_of(sharing);
+  if (sharing.stage() != ZeroStage::none) {
+    keys += fmt::format(", {}: {}", written.key, written.value);
+  }
+  if (sharing.divides_optimizer() && layout.overlap_param_gather) {
+    keys += ", overlap_param_gather: true";
   }
   if (layout.overlap_grad_reduce) keys += ", overlap_grad_reduce: true";
   if (layout.offload.any()) keys += fmt::format(", offload: {}", offload_value(layout.offload));
@@ -102,9 +92,10 @@ std::string layout_text(const Parallelism& layout) {
 }
 
 std::string shards_text(const Parallelism& layout) {
-  std::string text(stage_of(layout.zero));
-  if (layout.fsdp) text += "f";
-  if (layout.fsdp && layout.fsdp->replicate > 1) text += fmt::format("r{}", layout.fsdp->replicate);
+  const Sharing sharing = sharing_of(layout);
+  std::string text(stage_of(sharing.stage()));
+  if (sharing.in_units()) text += "f";
+  if (sharing.replicas() > 1) text += fmt::format("r{}", sharing.replicas());
   if (layout.offload.any()) text += "+";
   if (layout.offload.optimizer) text += "o";
   if (layout.offload.parameters) text += "w";
@@ -117,9 +108,11 @@ std::string flags_of(const PlanCandidate& candidate, Splits splits) {
                   candidate.micro_batch, recompute_flag(candidate.recompute));
   if (splits == Splits::data) {
     const Parallelism& layout = candidate.parallelism;
-    const std::string shards = layout.fsdp
-                                   ? fmt::format("'parallelism.fsdp={}'", fsdp_value(*layout.fsdp))
-                                   : fmt::format("parallelism.zero={}", stage_of(layout.zero));
+    const Sharing sharing = sharing_of(layout);
+    const WrittenKey written = written_key_of(sharing);
+    const char* quote = sharing.in_units() ? "'" : "";
+    const std::string shards =
+        fmt::format("{0}parallelism.{1}={2}{0}", quote, written.key, written.value);
     const std::string offload =
         layout.offload.any()
             ? fmt::format(" --set 'parallelism.offload={}'", offload_value(layout.offload))

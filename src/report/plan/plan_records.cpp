@@ -9,6 +9,7 @@
 
 #include "memest/plan/whole_training.hpp"
 #include "memest/report/numbers.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "report/pages/title.hpp"
 #include "report/plan/plan_layout.hpp"
 
@@ -57,17 +58,18 @@ std::vector<std::string> implementation_records(const PlanVerdict& verdict,
 
 Row record_of(const PlanVerdict& verdict, const PlanRequest& request, const PlanView& view) {
   const PlanCandidate& candidate = verdict.candidate;
-  std::vector<std::string> cells = {candidate.gpu->slug,
-                                    std::to_string(candidate.gpus),
-                                    std::to_string(candidate.micro_batch),
-                                    std::to_string(candidate.gradient_accumulation),
-                                    text_of(candidate.recompute),
-                                    std::string(stage_of(candidate.parallelism.zero)),
-                                    std::string(name_of(verdict.verdict)),
-                                    std::to_string(verdict.device.value()),
-                                    std::to_string(verdict.low.value()),
-                                    std::to_string(verdict.high.value()),
-                                    std::to_string(verdict.capacity.value())};
+  std::vector<std::string> cells = {
+      candidate.gpu->slug,
+      std::to_string(candidate.gpus),
+      std::to_string(candidate.micro_batch),
+      std::to_string(candidate.gradient_accumulation),
+      text_of(candidate.recompute),
+      std::string(stage_of(sharing_of(candidate.parallelism).stage())),
+      std::string(name_of(verdict.verdict)),
+      std::to_string(verdict.device.value()),
+      std::to_string(verdict.low.value()),
+      std::to_string(verdict.high.value()),
+      std::to_string(verdict.capacity.value())};
   const auto* time = std::get_if<TimeEstimate>(&verdict.time);
   const auto* cost = std::get_if<CostEstimate>(&verdict.cost);
   cells.push_back(time == nullptr ? "" : exact_text(time->step.value()));

@@ -13,6 +13,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
 #include "memest/report/numbers.hpp"
+#include "memest/spec/parallel/sharing.hpp"
 #include "report/pages/title.hpp"
 #include "report/plan/plan_choices.hpp"
 #include "report/plan/plan_json.hpp"
@@ -49,7 +50,8 @@ std::string shards_legend(const PlanAnswer& answer) {
   std::vector<Bytes> offered;
   for (std::size_t i = 0; i < std::min(answer.best.size(), kShownPlans); ++i) {
     const PlanVerdict& verdict = answer.best[i];
-    shows_letters = shows_letters || verdict.candidate.parallelism.fsdp || verdict.host;
+    const bool in_units = sharing_of(verdict.candidate.parallelism).in_units();
+    shows_letters = shows_letters || in_units || verdict.host;
     if (!verdict.host) continue;
     taken.push_back(verdict.host->of_rank);
     offered.emplace_back(verdict.host->capacity.bytes.value() / verdict.host->ranks);

@@ -4,30 +4,67 @@
 #include "memest/spec/framework.hpp"
 
 namespace memest {
+namespace {
 
-Sharding sharding_of(const Job& job) {
-  const ForwardSpec* forward = job.forward();
-  expect(forward != nullptr, "what has no pass has no states to share");
-  const FrameworkRow& framework = row_of(forward->implementation.framework);
-  const Parallelism& parallelism = job.parallelism;
+Sharding by_units(const Parallelism& parallelism) {
+  const FullySharded& written = *parallelism.fsdp;
+  const GatheredUnits units{parallelism.reshard(), written.replicate, written.init};
+  if (parallelism.shards_flat()) return FlatShards{{units}, written.sync_module_states};
+  return RowShards{{units}};
+}
+
+Sharding of_training(const TrainingSpec& training, const Parallelism& parallelism) {
+  const FrameworkRow& framework = row_of(training.implementation.framework);
   if (framework.sharer == Sharer::megatron) {
     return MegatronBuffer{parallelism.distributed_optimizer};
   }
-  if (parallelism.shards_flat()) return FlatShards{};
-  if (parallelism.shards_rows()) return RowShards{};
-  const bool zero = parallelism.zero != ZeroStage::none;
-  if (forward->recipe.gathered_units || (zero && framework.sharer != Sharer::deepspeed)) {
-    return SharesOfFormula{zero_stage_of(forward->recipe, parallelism)};
+  if (parallelism.fsdp) return by_units(parallelism);
+  if (training.recipe.gathered_units) {
+    return SharesOfFormula{ZeroStage::optimizer_gradients_weights, true};
   }
+  const bool zero = parallelism.zero != ZeroStage::none;
+  if (zero && framework.sharer != Sharer::deepspeed) return SharesOfFormula{parallelism.zero};
   const bool several = parallelism.data > 1;
-  if (!job.training) return Unsharded{};
-  if (zero && (several || parallelism.offload.any())) return DeepSpeedZero{parallelism.zero};
-  if (several && !zero && framework.ddp) return ReplicasOfDdp{};
+  if (zero && (several || parallelism.offload.any())) {
+    return DeepSpeedZero{parallelism.zero, parallelism.deepspeed};
+  }
+  if (several && !zero && framework.ddp) return ReplicasOfDdp{parallelism.ddp};
   return Unsharded{};
 }
 
-ZeroStage zero_stage_of(const Recipe& recipe, const Parallelism& parallelism) {
-  return recipe.gathered_units ? ZeroStage::optimizer_gradients_weights : parallelism.zero;
+/// No program that shards runs a forward alone: what there is of it are the shares.
+Sharding of_inference(const InferenceSpec& inference, const Parallelism& parallelism) {
+  if (parallelism.fsdp) return by_units(parallelism);
+  if (inference.recipe.gathered_units) {
+    return SharesOfFormula{ZeroStage::optimizer_gradients_weights, true};
+  }
+  if (parallelism.zero != ZeroStage::none) return SharesOfFormula{parallelism.zero};
+  return Unsharded{};
+}
+
+}  // namespace
+
+Sharding sharding_of(const Job& job) {
+  if (job.training) return of_training(*job.training, job.parallelism);
+  expect(job.inference.has_value(), "what has no pass has no states to share");
+  return of_inference(*job.inference, job.parallelism);
+}
+
+Sharding sharding_of(const TrainingSpec& training, const Parallelism& parallelism) {
+  return of_training(training, parallelism);
+}
+
+const GatheredUnits* units_of(const Sharding& sharding) {
+  if (const auto* flat = std::get_if<FlatShards>(&sharding)) return flat;
+  return std::get_if<RowShards>(&sharding);
+}
+
+ZeroStage stage_of(const Sharding& sharding) {
+  if (units_of(sharding) != nullptr) return ZeroStage::optimizer_gradients_weights;
+  if (const auto* zero = std::get_if<DeepSpeedZero>(&sharding)) return zero->stage;
+  if (const auto* shares = std::get_if<SharesOfFormula>(&sharding)) return shares->stage;
+  const auto* buffer = std::get_if<MegatronBuffer>(&sharding);
+  return buffer != nullptr && buffer->divides_optimizer ? ZeroStage::optimizer : ZeroStage::none;
 }
 
 }  // namespace memest

@@ -18,12 +18,14 @@ struct ShardPlaces {
 ShardPlaces shard_places(const ReplicatedPart& part) {
   const Parallelism& parallelism = part.parallelism;
   const GroupPlace all = place_of(RankGroup::data, parallelism, part.gpus_per_node);
-  if (!parallelism.fsdp || parallelism.fsdp->replicate == 1) return {all, {}};
+  const Sharding sharding = sharding_of(part.training, parallelism);
+  const GatheredUnits* units = units_of(sharding);
+  if (units == nullptr || units->replicas == 1) return {all, {}};
   const std::int64_t shards = parallelism.shard_ranks();
   const std::int64_t beside =
       std::max<std::int64_t>(1, part.gpus_per_node / (parallelism.tensor * shards));
   return {{shards, std::min(shards, all.in_node)},
-          {parallelism.fsdp->replicate, std::min(parallelism.fsdp->replicate, beside)}};
+          {units->replicas, std::min(units->replicas, beside)}};
 }
 
 /// Prices pieces of one group after another, and remembers how they are known.
@@ -79,13 +81,11 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const ShardPlaces places = shard_places(part);
   if (places.shards.ranks * places.replicas.ranks == 1) return result;
   const Recipe& recipe = part.training.recipe;
-  const ZeroStage stage = zero_stage_of(recipe, part.parallelism);
-  const DType reduced = recipe.gathered_units ? recipe.reduce : recipe.gradients;
-  const DType gathered = recipe.gathered_units ? recipe.compute : recipe.weights;
-  const auto size = static_cast<double>(size_of(reduced));
+  const ZeroStage stage = stage_of(sharding_of(part.training, part.parallelism));
+  const auto size = static_cast<double>(size_of(recipe.reduced_gradients()));
   const double experts = part.held.trained_experts * size;
   const double gradients = part.held.trained * size - experts;
-  const double weights = part.held.weights * static_cast<double>(size_of(gathered));
+  const double weights = part.held.weights * static_cast<double>(size_of(recipe.passed_weights()));
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
   const double buckets = by_unit ? part.units : buckets_of(part, gradients, size);
   const double units = by_unit ? part.units : part.parallelism.overlap_param_gather ? buckets : 1;
@@ -121,7 +121,7 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
                            : gather};
   }
   const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
-  switch (zero_stage_of(part.training.recipe, part.parallelism)) {
+  switch (stage_of(sharding_of(part.training, part.parallelism))) {
     case ZeroStage::none:
     case ZeroStage::optimizer:
       return {.gradients = reducing, .weights = gather};

@@ -3,6 +3,7 @@
 // the tensor-parallel ones.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -15,6 +16,8 @@ namespace memest {
 struct DataParallelBuckets {
   Bytes bucket_cap = Bytes(25 * kMiB);  ///< bucket_cap_mb
   bool gradient_as_bucket_view = false;
+
+  friend auto operator<=>(const DataParallelBuckets&, const DataParallelBuckets&) = default;
 };
 
 /// What ZeRO shards over the data-parallel ranks.
@@ -52,7 +55,7 @@ struct FullySharded {
   std::optional<ShardInit> init = {};  ///< absent: the framework's own habit
   bool sync_module_states = false;     ///< FSDP1 sends the first rank's weights to all
 
-  friend bool operator==(const FullySharded&, const FullySharded&) = default;
+  friend auto operator<=>(const FullySharded&, const FullySharded&) = default;
 };
 
 /// In which order a pipeline's stages run their micro-steps.
@@ -77,6 +80,8 @@ struct DeepSpeed {
   std::int64_t persistence_threshold = 100'000;      ///< stage3_param_persistence_threshold
   std::int64_t max_live_parameters = 1'000'000'000;  ///< stage3_max_live_parameters
   std::int64_t sub_group_size = 1'000'000'000;
+
+  friend auto operator<=>(const DeepSpeed&, const DeepSpeed&) = default;
 };
 
 /// What lies in the host's memory until it is needed, or behind it on the node's NVMe: DeepSpeed's
@@ -89,7 +94,7 @@ struct HostOffload {
   bool parameters_on_nvme = false;  ///< with `parameters`: all but the first 10^9 elements
 
   [[nodiscard]] bool any() const { return optimizer || parameters; }
-  friend bool operator==(const HostOffload&, const HostOffload&) = default;
+  friend auto operator<=>(const HostOffload&, const HostOffload&) = default;
 };
 
 /// How attention over a sequence that lies on several ranks comes by the rest of it.
@@ -100,6 +105,21 @@ enum class ContextExchange : std::uint8_t {
 /// "ring", "all-to-all".
 std::string_view name_of(ContextExchange exchange);
 
+/// What of a layout decides the operations of a rank's layers: who shares each of them, not how
+/// many copies there are nor which layers a rank has.
+struct LayerDivision {
+  std::int64_t tensor = 1;
+  std::int64_t context = 1;
+  ContextExchange context_exchange = ContextExchange::ring;
+  std::int64_t expert = 1;
+  bool whole_experts = false;
+  bool sequence = false;
+  bool in_units = false;  ///< of FSDP, whose recipe may be another
+
+  friend auto operator<=>(const LayerDivision&, const LayerDivision&) = default;
+};
+
+/// Of two layouts that are equal nothing differs: a search keeps what it knows by them.
 struct Parallelism {
   std::int64_t data = 1;  ///< replicas and shards
   std::int64_t tensor = 1;
@@ -129,6 +149,7 @@ struct Parallelism {
   /// Whether weights lie in FSDP2's shares of rows, or in FSDP1's of flat tensors.
   [[nodiscard]] bool shards_rows() const { return fsdp && fsdp->version == 2; }
   [[nodiscard]] bool shards_flat() const { return fsdp && fsdp->version == 1; }
+  [[nodiscard]] LayerDivision division() const;
   /// All GPUs of the job.
   [[nodiscard]] std::int64_t ranks() const;
   /// Of them those that share one copy of the model.
@@ -145,6 +166,8 @@ struct Parallelism {
   [[nodiscard]] std::int64_t expert_ranks() const;
   /// Replicas of an expert: what of these the expert-parallel ranks leave.
   [[nodiscard]] std::int64_t expert_data_ranks() const;
+
+  friend auto operator<=>(const Parallelism&, const Parallelism&) = default;
 };
 
 }  // namespace memest

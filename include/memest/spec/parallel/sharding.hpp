@@ -1,8 +1,10 @@
 // Who shards a job's states over the GPUs that share its data: one answer, made of what a spec
-// writes, of its framework and of its precision. Who asks how a job shards asks here, not for the
-// keys that were written.
+// writes, of its framework and of its precision, with all that the sharer's users ask of it. Who
+// asks how a job shards asks here, not for the keys that were written (sharing.hpp).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "memest/spec/job.hpp"
@@ -12,22 +14,40 @@ namespace memest {
 /// Every GPU keeps all states of what it steps, and nobody reduces gradients in buckets.
 struct Unsharded {};
 /// Whole replicas, whose gradients torch's DistributedDataParallel reduces.
-struct ReplicasOfDdp {};
+struct ReplicasOfDdp {
+  DataParallelBuckets buckets;
+};
 /// ZeRO 1 to 3 of DeepSpeed; on one GPU where it offloads.
 struct DeepSpeedZero {
   ZeroStage stage = ZeroStage::optimizer;
+  DeepSpeed settings;
+
+  /// Stages 1 and 2 step one flat tensor, of which each rank has a part.
+  [[nodiscard]] bool is_flat() const { return !shards_weights(); }
+  [[nodiscard]] bool shards_weights() const {
+    return stage == ZeroStage::optimizer_gradients_weights;
+  }
+};
+/// Units that FSDP gathers for their passes and reduces behind them.
+struct GatheredUnits {
+  Reshard reshard = Reshard::always;   ///< which of them give their weights back
+  std::int64_t replicas = 1;           ///< of the sharded model (HSDP)
+  std::optional<ShardInit> init = {};  ///< absent: the framework's own habit
 };
 /// FSDP1: a flat tensor a unit, cut into equal shares.
-struct FlatShards {};
+struct FlatShards : GatheredUnits {
+  bool sync_module_states = false;  ///< the first rank's weights go to all
+};
 /// FSDP2 and HSDP: every parameter by itself, along its rows.
-struct RowShards {};
+struct RowShards : GatheredUnits {};
 /// Megatron's DDP: one buffer of gradients, whose optimizer may step a share of it a rank.
 struct MegatronBuffer {
-  bool distributed_optimizer = false;
+  bool divides_optimizer = false;
 };
 /// The shares alone, of no program: the textbook's ZeRO, a precision that gathers unit by unit.
 struct SharesOfFormula {
   ZeroStage stage = ZeroStage::none;
+  bool in_units = false;
 };
 
 using Sharding = std::variant<Unsharded, ReplicasOfDdp, DeepSpeedZero, FlatShards, RowShards,
@@ -35,6 +55,7 @@ using Sharding = std::variant<Unsharded, ReplicasOfDdp, DeepSpeedZero, FlatShard
 
 /// Of a job with a forward pass.
 Sharding sharding_of(const Job& job);
+Sharding sharding_of(const TrainingSpec& training, const Parallelism& parallelism);
 
 /// Whether `Kind` is how the job's states are shared.
 template <class Kind>
@@ -42,7 +63,9 @@ bool shards_by(const Job& job) {
   return std::holds_alternative<Kind>(sharding_of(job));
 }
 
-/// What is cut over the ranks: FSDP and precisions that gather units cut everything.
-ZeroStage zero_stage_of(const Recipe& recipe, const Parallelism& parallelism);
+/// FSDP's units, of either version; null where it does not shard. Part of `sharding`.
+const GatheredUnits* units_of(const Sharding& sharding);
+/// What is cut over the ranks, in ZeRO's stages.
+ZeroStage stage_of(const Sharding& sharding);
 
 }  // namespace memest

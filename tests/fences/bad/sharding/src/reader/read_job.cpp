@@ -1,0 +1,1 @@
+void read(Job& job) { job.parallelism.distributed_optimizer = true; }
