@@ -182,6 +182,15 @@ TEST_CASE("a plan shares beside float8 linears what an estimate answers: DDP and
   }
 }
 
+TEST_CASE("a plan recomputes beside float8 linears nothing or whole layers") {
+  const Job job = test::job_from(llama("seq_len: 512, float8: {}, implementation: torchtitan"));
+  const std::vector<Recompute> choices = recompute_choices(job);
+  CHECK(choices.size() == 2);
+  for (const Recompute& recompute : choices) {
+    CHECK_FALSE(std::holds_alternative<SelectiveRecompute>(recompute));
+  }
+}
+
 TEST_CASE("what float8 linears cannot be is refused by name") {
   const std::string float8 = "seq_len: 512, precision: bf16, float8: {recipe: tensorwise}";
   const std::string rows = "seq_len: 512, precision: bf16, float8: {recipe: rowwise}";

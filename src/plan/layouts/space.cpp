@@ -248,6 +248,8 @@ std::vector<BatchChoice> batch_choices(const Job& job, const Parallelism& layout
 
 std::vector<Recompute> recompute_choices(const Job& job) {
   if (job.given.recompute) return {job.training->recompute};
+  // The reader refuses selective recompute beside them (read_training.cpp).
+  if (job.training->float8) return {NoRecompute{}, FullRecompute{}};
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 
