@@ -33,7 +33,7 @@ struct ReplayedSteps {
   /// Under the same capacity with expandable segments; where it runs out without them.
   std::optional<StepReplay> expandable;
 
-  /// What it takes where nothing presses.
+  /// The replay with all the memory that the steps ask for.
   [[nodiscard]] const StepReplay& unpressed() const { return unlimited ? *unlimited : step.replay; }
 };
 
@@ -75,22 +75,22 @@ struct MemoryAnswer {
   /// The highest moments of the step, one of each kind, the peak first.
   std::vector<HighMoment> moments;
   Capacity capacity;
-  /// Of the device, by the replay: does-not-fit exactly where it runs out of memory.
+  /// Whether the device fits it, by the replay: does-not-fit exactly where it runs out of memory.
   Verdict verdict = Verdict::too_close_to_call;
   std::variant<ReplayedSteps, Unavailable> replay = Unavailable{};
   Margin replay_margin;  ///< of reserved(), from recorded runs
-  /// Of runs that others published, of any release of the programs.
+  /// Margins from runs that others published, of any release of the programs.
   SourceMargins published;
   SimpleView simple;
-  /// Of the job, where it was asked for (find_largest_micro_batch); 0: none fits.
+  /// The job's largest micro-batch, where asked for (find_largest_micro_batch); 0: none fits.
   std::optional<std::int64_t> largest_micro_batch;
   std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
-  /// The same of each layer, in order; empty where every layer is recomputed.
+  /// Bytes that autograd keeps of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
   std::optional<HostMemory> host;     ///< where something is offloaded
   std::optional<HostNeed> host_need;  ///< the same held against the node's memory
 
-  /// Of the device and of its host.
+  /// The worse of the device's verdict and its host's.
   [[nodiscard]] Verdict overall() const;
 
   /// Null where the closed form alone answers.
@@ -106,7 +106,7 @@ struct MemoryAnswer {
   /// Interval of device().
   [[nodiscard]] Bytes low() const;
   [[nodiscard]] Bytes high() const;
-  /// What of the capacity is taken: device(), or of an allocator's limit what it holds itself.
+  /// The capacity that is taken: device(), or under an allocator's limit what the allocator holds.
   [[nodiscard]] BytesInterval of_capacity() const;
   /// Intervals of the same under releases that nobody recorded: at least as wide as that of the
   /// recorded ones. Absent where nobody published such a run.
@@ -116,7 +116,7 @@ struct MemoryAnswer {
 
 struct JobEstimate {
   ParameterCounts parameters;
-  /// Of the ranks that take most; where some do not fit, of those.
+  /// The ranks that take most; where some ranks do not fit, the largest of those.
   std::variant<MemoryAnswer, Unavailable> memory;
   std::vector<MemoryAnswer> other_ranks;  ///< of a pipeline, those that take most first
   std::variant<FlopsEstimate, Unavailable> flops;
@@ -134,23 +134,23 @@ struct Capability {
 };
 Capability capability_of(const GpuSpec& gpu);
 
-/// What the lowering needs to know of the job's training or inference, one of which is present, of
-/// its GPU, and of one rank of its pipeline. Layers are a multiple of the pipeline's stages.
+/// The policy by which `job`'s training or inference (one is present) is lowered for
+/// its GPU and one rank of its pipeline. Layers are a multiple of the pipeline's stages.
 LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank = 0);
 
 /// The money of a step of `seconds` at `price` a GPU-hour, all GPUs of `job` together.
 /// `job.training` is present.
 CostEstimate cost_of(const Job& job, DollarsPerHour price, Seconds seconds);
 
-/// What autograd keeps in one forward of `job`, as its recompute has it. Throws OverflowError.
+/// Bytes that autograd keeps in one forward of `job` under its recompute. Throws OverflowError.
 Bytes saved_bytes_of(const Graph& graph, const TrainingSpec& training);
 
-/// The same of each layer, what it is the first to keep; empty where layers are recomputed.
+/// As above, per layer: bytes it is the first to keep; empty where layers are recomputed.
 std::vector<Bytes> saved_bytes_by_layer(const Graph& graph, const TrainingSpec& training);
 
 /// Throws OverflowError where a size leaves its range.
 JobEstimate estimate_job(const Job& job);
-/// The same with the memory of one data rank in place of the worst.
+/// As above, with the memory of one data rank in place of the worst.
 JobEstimate estimate_job(const Job& job, std::int64_t data_rank);
 
 /// Sets the largest micro-batch of an estimate of `job` whose memory is known: with it, and as many

@@ -1,4 +1,4 @@
-// What a search is for.
+// The objectives of a search.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace memest {
 
-/// What answers are ranked by.
+/// The measure by which answers are ranked.
 enum class Objective : std::uint8_t {
   money,   ///< dollars a token
   time,    ///< tokens a second
@@ -16,7 +16,7 @@ enum class Objective : std::uint8_t {
 /// "money", "time", "memory", "gpus".
 std::string_view name_of(Objective objective);
 
-/// What may grow until it no longer fits.
+/// The size that may grow until it no longer fits.
 enum class Growth : std::uint8_t {
   micro_batch,  ///< sequences a GPU and micro-step
   sequence,     ///< tokens, in steps of 1,024

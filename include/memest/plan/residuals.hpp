@@ -18,8 +18,8 @@ namespace memest {
 /// Both are rounded up to two significant digits, or to a hundredth of a percent.
 std::vector<Margin> margins_of(const std::vector<ValidatedRun>& runs);
 
-/// What is told of a whole run with an interval. Bytes of the allocator are reserved ones, of runs
-/// that publish only those the allocated ones; of the device, these too.
+/// A figure of a whole run, reported with an interval. The allocator's bytes are reserved ones, or
+/// allocated ones in runs that publish only those; the device's bytes fall back to either.
 enum class ToldFigure : std::uint8_t { step, reserved, device };
 inline constexpr std::array kToldFigures = {ToldFigure::step, ToldFigure::reserved,
                                             ToldFigure::device};
@@ -52,12 +52,12 @@ struct ToldInterval {
   std::array<Coverage, kSourceKinds.size()> coverages;  ///< by kind
 };
 
-/// Of each figure that runs with a source have: quantiles of measured over expected, as many runs
+/// For each figure that runs with a source have: quantiles of measured over expected, as many runs
 /// beyond either end, the narrowest of which sources left out find 80 % of their runs inside; at
 /// most 99 % of the runs lie between them.
 std::vector<ToldInterval> told_intervals(const std::vector<ValidatedRun>& runs);
 
-/// The same as an estimate asks for them; what has no interval is without runs.
+/// Returns the intervals as an estimate asks for them; a figure without one has zero runs.
 SourceMargins source_margins_of(const std::vector<ToldInterval>& intervals);
 
 }  // namespace memest

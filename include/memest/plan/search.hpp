@@ -64,7 +64,7 @@ struct Goal {
   std::optional<Seconds> within = {};
 };
 
-/// What a search does next.
+/// A search's next step.
 enum class PlanStep : std::uint8_t { layout, replay };
 
 struct PlanRequest {
@@ -95,13 +95,13 @@ struct PlanAnswer {
   /// For each GPU type and count the candidate of least time a token among those that fit, one
   /// that has to give memory back to the driver only where no other does; where none fits surely,
   /// the one that is too close to call and needs least, marked by its verdict.
-  /// What fits comes first, then what is best by the objective, then what is fastest; answers
+  /// Plans that fit come first, then the best by the objective, then the fastest; answers
   /// without a price or a time come last.
   std::vector<PlanVerdict> best;
-  /// For each GPU type and count without one: the nearest miss. What lacks least comes first, what
-  /// has no layout last.
+  /// For each GPU type and count without one: the nearest miss. Those that lack least come first,
+  /// those without a layout last.
   std::vector<PlanVerdict> refused;
-  /// Of all that fit those to which no other is equal or better in dollars a token, tokens a
+  /// Plans that fit and to which no other is equal or better in dollars a token, tokens a
   /// second, number of GPUs and free memory at once; the cheapest first.
   std::vector<PlanVerdict> front;
   std::size_t candidates = 0;              ///< considered, those that bounds leave out included

@@ -28,15 +28,15 @@ ReplayDevice replay_device_of(const Job& job);
 
 /// The timeline of one of `job`'s ranks and its replay, or why there is none. Throws OverflowError.
 std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, JobRank rank = {});
-/// The same where `graph`, of that job and rank of its pipeline, is there already.
+/// As above, with `graph`, of that job and rank of its pipeline, lowered already.
 std::variant<StepMemory, Unavailable> step_memory_of(Graph graph, const Job& job, JobRank rank);
 
 /// The data rank of a stage whose memory stands for all in an estimate. Throws OverflowError.
 std::int64_t worst_data_rank(const Job& job, std::int64_t pipeline_rank);
 
-/// What makes the storage and when, for people: "layer 3 of 32, q_proj, out, in step 2's forward".
+/// Names what makes the storage, and when: "layer 3 of 32, q_proj, out, in step 2's forward".
 std::string moment_name(const StepMemory& memory, StorageId storage);
-/// The same of what an event of the timeline allocates.
+/// As above, for the storage that an event of the timeline allocates.
 std::string moment_of_event(const StepMemory& memory, std::uint32_t event);
 
 }  // namespace memest

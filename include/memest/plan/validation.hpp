@@ -15,7 +15,7 @@
 
 namespace memest {
 
-/// What the estimate says of everything that a record can have measured. What it does not know is
+/// Returns the estimate's figures for everything that a record can have measured; the unknown are
 /// absent.
 Observables predict(const Job& job, const JobEstimate& estimate);
 
@@ -31,7 +31,7 @@ struct Comparison {
   std::variant<std::monostate, Int128, double> predicted;  ///< nothing where there is none
 
   [[nodiscard]] bool is_predicted() const;
-  /// The same number on both sides.
+  /// Whether both sides hold the same number.
   [[nodiscard]] bool equal() const;
   /// predicted / measured - 1, for people: lines of equality ask equal(). Infinite where only the
   /// measured figure is zero.
@@ -42,7 +42,7 @@ struct Comparison {
 /// layer that differs, else of the first.
 std::vector<Comparison> compare(const Observables& measured, const Observables& predicted);
 
-/// What a run was, in words of its spec.
+/// A run's traits, in words of its spec.
 struct RunTraits {
   std::string model;  ///< Hugging Face's model type, else the family
   std::string precision;
@@ -50,7 +50,7 @@ struct RunTraits {
   std::string recompute;
 };
 
-/// What makes runs alike.
+/// Runs with an equal kind are alike.
 struct RunKind {
   Framework implementation = {};
   bool recomputes = false;
@@ -96,7 +96,7 @@ struct MetricSummary {
   std::int64_t compared = 0;
   std::int64_t equal = 0;
   std::int64_t not_predicted = 0;  ///< measured, in runs that are not refused
-  // Of the distances |error|; zero where nothing was compared.
+  // Quantiles of |error|; zero where nothing was compared.
   double median = 0;
   double p90 = 0;
   double maximum = 0;

@@ -25,8 +25,8 @@ namespace {
 
 /// Below so many records the tenth that is beyond a 90th percentile is no record at all.
 constexpr std::size_t kLeastRecords = 10;
-/// Of mixtures, whose percentile is then nearly their largest: among the dense ones they would
-/// widen those.
+/// Least number of mixtures, whose percentile is then nearly their largest: among dense models they
+/// would widen those.
 constexpr std::size_t kLeastMixtures = 2;
 
 /// (measured − predicted) / predicted, of whole bytes.

@@ -15,7 +15,7 @@
 namespace memest {
 namespace {
 
-/// Of the runs of a source that was left out, what an interval made of the others is to hold.
+/// Share of a left-out source's runs that an interval made from the other sources is to hold.
 constexpr double kClaimed = 0.8;
 /// Shares of the runs that may lie between the ends: beyond the last, single runs are the ends.
 constexpr int kLeastPercent = 80;
@@ -125,7 +125,7 @@ double least_held(const std::array<Coverage, kSourceKinds.size()>& coverages) {
   return held;
 }
 
-/// Of `ratios`, which are not empty, the narrowest ends that hold what is claimed of every kind of
+/// Returns the narrowest ends of `ratios` (not empty) that hold the claimed share of every kind of
 /// source left out; else the widest.
 ToldInterval interval_of(const std::vector<Ratio>& ratios, ToldFigure figure) {
   int percent = kLeastPercent;

@@ -55,7 +55,7 @@ BudgetLine capacity_line(const MemoryAnswer& memory) {
   return line;
 }
 
-/// What every rank takes is known to the byte, or unverified: no interval.
+/// Every rank's host memory is known to the byte, or unverified: no interval.
 BudgetLine host_line(const HostNeed& need) {
   const double bytes = need.of_node().as_double();
   BudgetLine line =

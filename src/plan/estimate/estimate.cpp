@@ -79,7 +79,7 @@ std::vector<HighMoment> moments_of(const Ledger& ledger, const MemoryEstimate& e
   return moments;
 }
 
-/// What the closed form says of the rank and, where its steps are not replayed, all that is said.
+/// Writes the closed form's answer for the rank; where its steps are not replayed, the only answer.
 void answer_in_formulas(const Job& job, Ledger formulas, MemoryAnswer& answer) {
   answer.ledger = std::move(formulas);
   answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
@@ -144,7 +144,7 @@ std::variant<CostEstimate, Unavailable> answer_cost(
   return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
 }
 
-/// What the rank of a pipeline runs that runs most.
+/// FLOPs of the pipeline's rank that runs the most.
 FlopsEstimate flops_of_busiest(const std::vector<Graph>& ranks, const Job& job) {
   FlopsEstimate most = count_flops(ranks.front(), job);
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
@@ -161,7 +161,7 @@ std::variant<TimeEstimate, Unavailable> answer_time(const std::vector<Graph>& ra
   return time_of_step(job);
 }
 
-/// What each rank of the pipeline runs, or why one has no graph.
+/// The graph of each of the pipeline's ranks, or why one has none.
 std::variant<std::vector<Graph>, Unavailable> lower_ranks(const Job& job) {
   std::vector<Graph> ranks;
   for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {

@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// Of each kind (a phase with the block, the loop's or the unit's tensor that is made) the highest,
+/// The highest moment of each kind (a phase with the block, the loop's or the unit's tensor made),
 /// the peak first. `replay` is one of `step`'s timeline.
 std::vector<HighMoment> high_moments(const StepMemory& step, const StepReplay& replay);
 

@@ -18,7 +18,7 @@
 namespace memest {
 namespace {
 
-/// What a spec may write (src/reader/keys/training.cpp).
+/// The largest micro-batch that a spec may write (src/reader/keys/training.cpp).
 constexpr std::int64_t kMost = 1'000'000'000;
 
 /// Guesses along a line before the search halves: memory is nearly one.
@@ -35,7 +35,7 @@ Job with_micro_batch(const Job& job, std::int64_t micro_batch) {
   return other;
 }
 
-/// What the allocator takes with so many sequences.
+/// Bytes that the allocator takes with so many sequences.
 struct Taken {
   std::int64_t micro_batch = 0;
   Bytes bytes;
@@ -124,7 +124,7 @@ class MicroBatchSearch {
     if (taken.micro_batch != taken_.back().micro_batch) taken_.push_back(taken);
   }
 
-  /// Of the pipeline's other ranks, and the data ranks of each.
+  /// Returns one of the pipeline's other ranks, or of any stage's data ranks, that does not fit.
   std::optional<JobRank> rank_that_refuses(std::int64_t micro_batch) {
     if (micro_batch == job_.forward()->micro_batch) return std::nullopt;  // as every verdict says
     for (const std::int64_t stage : ranks_that_may_take_most(job_)) {

@@ -18,7 +18,7 @@ OutsideBytes outside_of(const MemoryEstimate& estimate) {
 constexpr ReplayDevice kUnlimitedDevice{
     .total = kMostReplayed, .available = kMostReplayed, .limit = {}};
 
-/// What an allocator may reserve of it.
+/// Bytes of the device that an allocator may reserve.
 Bytes room_of(const ReplayDevice& device) {
   return std::min(device.available, device.limit.value_or(device.available));
 }

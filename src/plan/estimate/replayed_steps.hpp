@@ -20,11 +20,11 @@ inline constexpr const char* kBeyondReplay =
 /// over it in any number of pieces.
 bool is_beyond_replay(const Graph& graph);
 
-/// Of one of the job's ranks, or why there is no timeline. Throws OverflowError.
+/// Replays one of the job's ranks, or says why there is no timeline. Throws OverflowError.
 std::variant<ReplayedSteps, Unavailable> replay_job(const Graph& graph, const Job& job,
                                                     JobRank rank);
 
-/// The same where the steps are there already, as replayed on the job's own device.
+/// As above, from steps that are replayed already on the job's own device.
 std::variant<ReplayedSteps, Unavailable> replayed_steps_of(StepMemory step, const Job& job);
 
 /// The device at its tightest: with the most that may stand outside the allocator, and as much less
@@ -56,13 +56,13 @@ struct SureRun {
 /// where it does not.
 SureRun surely_runs(const Timeline& timeline, const Job& job);
 
-/// The same of a run of `timeline` under the GPU's memory.
+/// The verdict on one run of `timeline` under the GPU's memory.
 Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job);
 
 /// Whether the memory made the run retry or ended it.
 bool was_pressed(const StepReplay& run);
 
-/// What the steps reserve with all the memory that they ask for; none where that is more than the
+/// Bytes that the steps reserve with all the memory that they ask for; none if more than the
 /// prediction hands out.
 std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job);
 
@@ -70,7 +70,7 @@ std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job
 /// pressed there.
 bool fits_freely(Bytes reserved, const Job& job);
 
-/// What a rank that reserves so much takes of its device.
+/// Bytes of the device that a rank takes which reserves so much.
 struct DeviceBytes {
   Bytes expected;
   Bytes low;

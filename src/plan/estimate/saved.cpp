@@ -10,7 +10,7 @@
 namespace memest {
 namespace {
 
-/// What stays of one stage where whole layers run again: their checkpoints' inputs, and the rest.
+/// Bytes that one stage keeps where whole layers are recomputed: checkpoints' inputs and the rest.
 Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
   const std::int64_t layers = graph.layers();
   const bool all = plan.again_of(layers) == layers;
@@ -31,7 +31,7 @@ Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
   return saved;
 }
 
-/// What selective recompute does not keep of a layer.
+/// Bytes of a layer that selective recompute does not keep.
 Expr dropped_selectively(const Block& block) {
   if (!block.keeps_selectively()) {
     return block.saved_bytes(false) - block.saved_bytes_without_attention_core();

@@ -14,7 +14,7 @@ std::variant<Graph, Unavailable> lower_whole(const Job& job);
 
 /// `job.training` is present.
 std::variant<TimeEstimate, Unavailable> time_of_step(const Job& job);
-/// The same where the whole model's graph is there already.
+/// As above, with the whole model's graph lowered already.
 std::variant<TimeEstimate, Unavailable> time_of_step(const Graph& whole, const Job& job);
 
 }  // namespace memest

@@ -75,7 +75,7 @@ class GroupSearch {
     return entry->second;
   }
 
-  /// What all candidates of one layout share.
+  /// Sets what all candidates of one layout share.
   void enter(const Parallelism& layout) {
     split_ = space_.forms.split_of(layout);
     const auto number = [](auto& numbers, const auto& key) {
@@ -137,7 +137,7 @@ class GroupSearch {
     return candidate.verdict == Verdict::does_not_fit;
   }
 
-  /// Of the hopeless those that may lack less than the nearest of the others, the least states
+  /// Finds the hopeless that may lack less than the nearest of the others, least states
   /// first.
   void find_nearest() {
     std::ranges::stable_sort(hopeless_, {}, &Evaluated::filled);
@@ -178,7 +178,7 @@ class GroupSearch {
     all.erase(repeated.begin(), repeated.end());
   }
 
-  /// Of equals the first found.
+  /// Keeps the first found among equals.
   void add_to_fastest(const Evaluated& candidate) {
     const bool full = fastest_.size() == kFastest;
     if (full && candidate.seconds_per_token >= fastest_.back().seconds_per_token) return;
@@ -188,7 +188,7 @@ class GroupSearch {
                     candidate);
   }
 
-  /// Of the layout at hand; the micro-batch does not matter but for whether there are several.
+  /// Checks the current layout's host; of the micro-batch only whether there are several matters.
   void hold_to_host(Evaluated& candidate) {
     const bool accumulates = candidate.batch.gradient_accumulation > 1;
     std::optional<HostNeed>& host = hosts_[accumulates ? 1 : 0];
@@ -204,7 +204,7 @@ class GroupSearch {
     candidate.filled = std::max(candidate.filled, host->of_node() / host->capacity.bytes);
   }
 
-  /// Of the layout at hand.
+  /// The candidate's key within the current layout.
   [[nodiscard]] LocalKey key_of(const Evaluated& candidate) const {
     return {forms_number_, candidate.batch.micro_batch,
             steps_of_form(job_, candidate.layout, candidate.batch), candidate.recompute};

@@ -32,7 +32,7 @@ struct Evaluated {
   double seconds_per_token = 0;  ///< infinite where the time is unavailable
 };
 
-/// What one GPU type and count have to offer.
+/// The candidates of one GPU type and count.
 struct Group {
   std::size_t gpu = 0;  ///< index into PlanRequest::gpus
   std::int64_t gpus = 1;
@@ -48,7 +48,7 @@ struct Group {
   std::variant<std::monostate, Unavailable> unavailable;
 };
 
-/// What all groups share; alive while they are searched.
+/// References that all groups share; alive while they are searched.
 struct SearchSpace {
   const PlanRequest& request;
   const std::vector<Recompute>& recomputes;
@@ -56,7 +56,7 @@ struct SearchSpace {
   LayoutTimes& times;
 };
 
-/// Of all candidates of a group so many that are the fastest are kept.
+/// Number of candidates that a group keeps: its fastest.
 inline constexpr std::size_t kFastest = 24;
 
 /// Throws OverflowError where a size leaves its range.

@@ -64,7 +64,7 @@ std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const Batc
   std::int64_t most = 2;
   if (layout.pipeline > 1 && job.end_layers() > 0) {
     if (layout.schedule == Schedule::gpipe) return batch.gradient_accumulation;
-    // Of 1F1B a forward behind the first backward, when its rank holds the sums of gradients too.
+    // 1F1B needs a forward behind the first backward, when its rank holds summed gradients too.
     most = std::max(most,
                     layout.virtual_stages == 1 ? layout.pipeline + 1 : kRounds * layout.pipeline);
   }

@@ -21,7 +21,7 @@
 
 namespace memest {
 
-/// What of a GPU type a ledger depends on: types of one class share theirs.
+/// The traits of a GPU type that a ledger depends on: types of one class share their ledgers.
 struct DeviceClass {
   int capability = 80;
   std::int64_t context = 0;
@@ -98,10 +98,10 @@ class LayoutForms {
   /// None where there is no graph. `recompute` is an index into the search's choices.
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                      const BatchChoice& batch, std::size_t recompute);
-  /// The same of states alone: no peak of those forms is lower.
+  /// As above, from states alone: no peak of those forms is lower.
   RankForms floors_of(const DeviceOfSearch& device, const Parallelism& layout,
                       const BatchChoice& batch, std::size_t recompute);
-  /// What a rank of a layout that offloads takes of its host; it has a graph.
+  /// Bytes of host memory taken by a rank of a layout that offloads; it has a graph.
   Bytes host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
                       const BatchChoice& batch);
 
@@ -117,7 +117,7 @@ class LayoutForms {
 
     auto operator<=>(const Part&) const = default;
   };
-  /// What decides a graph but the micro-batch.
+  /// Everything that decides a graph but the micro-batch.
   struct GraphKey {
     int capability = 80;
     std::int64_t multiprocessors = 0;
@@ -136,7 +136,7 @@ class LayoutForms {
     step,   ///< every moment of a step
     states  ///< what lies there whatever is computed, in a hundredth of the time
   };
-  /// What a form is made from, and nothing else: whoever asks first makes the same.
+  /// All that a form is made from: two threads that make one key's form make equal forms.
   struct FormKey {
     const Lowered* graph = nullptr;
     Parallelism layout;  ///< of layout_of_form
@@ -153,7 +153,7 @@ class LayoutForms {
   [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
   RankForm make_form(const Graph& graph, const Job& job, const FormKey& key);
   [[nodiscard]] RankForm rank_form(const Graph& graph, const Ledger& ledger) const;
-  /// What decides what a rank takes of its host.
+  /// Everything that decides how much host memory a rank takes.
   struct HostKey {
     const Lowered* graph = nullptr;
     std::int64_t data = 1;

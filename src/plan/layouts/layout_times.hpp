@@ -23,7 +23,7 @@ struct TimedDevice {
   std::unique_ptr<Links> links;
 };
 
-/// Of one job; several threads may ask at once.
+/// Times of one job's layouts; several threads may ask at once.
 class LayoutTimes {
  public:
   LayoutTimes(const Job& job, const std::vector<Recompute>& recomputes)

@@ -45,7 +45,7 @@ std::string in_days(double seconds) {
 
 Sharer sharer_of(const Job& job) { return row_of(job.training->implementation.framework).sharer; }
 
-/// The same optimizer with its states in blocks of 8 bit (bitsandbytes), where it has any that are
+/// Returns `optimizer` with its states in blocks of 8 bit (bitsandbytes), if it has any that are
 /// as large as the parameters.
 std::optional<Optimizer> in_8_bit(const Optimizer& optimizer) {
   Optimizer result = optimizer;

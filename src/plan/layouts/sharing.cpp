@@ -9,8 +9,8 @@
 namespace memest {
 namespace {
 
-/// What of its framework's row a job may share by: beside Liger's kernels and float8 linears
-/// only what was recorded (reader, check_parallelism.cpp).
+/// The framework's row, less what the job may not share by: beside Liger's and float8 linears
+/// only what was recorded is left (reader, check_parallelism.cpp).
 FrameworkRow row_of_job(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   FrameworkRow row = row_of(implementation.framework);
@@ -20,8 +20,8 @@ FrameworkRow row_of_job(const Job& job) {
   return row;
 }
 
-/// What DeepSpeed's CPU optimizers step: states as large as the parameters, of gradients no wider
-/// than the weights.
+/// Whether DeepSpeed's CPU optimizers step it: states as large as the parameters, gradients as wide
+/// as the weights or narrower.
 bool steps_on_host(const TrainingSpec& training) {
   const auto& states = training.optimizer.states;
   return size_of(training.recipe.gradients) <= size_of(training.recipe.weights) &&

@@ -35,7 +35,7 @@ constexpr std::int64_t kLeastTokensOfRank = 4096;
 /// Stages a rank of torchtitan's interleaved pipelines; more are tried where the file writes them.
 constexpr std::int64_t kDealtStages = 2;
 
-/// What the job's framework divides of its model.
+/// The dimensions of its model that the job's framework divides.
 ModelSplits splits_of(const Job& job) {
   const Implementation& implementation = job.training->implementation;
   ModelSplits splits = row_of(implementation.framework).splits;
@@ -136,7 +136,7 @@ class LayoutSpace {
     return layout.last_stage_layers > 0;
   }
 
-  /// Of what the file wrote of the ends.
+  /// Whether the layers that the file leaves to the middle stages divide over them.
   static bool middle_divides(const Parallelism& layout, std::int64_t layers) {
     const std::int64_t first = layout.first_stage_layers;
     const std::int64_t last = layout.last_stage_layers;

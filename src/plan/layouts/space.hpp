@@ -18,7 +18,7 @@ struct BatchChoice {
   std::int64_t gradient_accumulation = 1;
 };
 
-/// What `job`'s framework offers over the layout's replicas, or the file wrote, the least first:
+/// The choices of `job`'s framework over the layout's replicas, or the file's own, the least first:
 /// DDP and DeepSpeed's ZeRO with what each offloads, FSDP2 in any number of replicas, Megatron's
 /// distributed optimizer.
 std::vector<Sharing> sharing_choices(const Job& job, const Parallelism& layout);
@@ -34,7 +34,7 @@ std::vector<Recompute> recompute_choices(const Job& job);
 /// Every way in which `job`'s framework lays its model over so many GPUs: tensor ranks within a
 /// node, context ranks, stages, their order, expert ranks, and what is sharded over
 /// the data-parallel ranks. Sizes that the model does not divide by are left to the lowering, which
-/// names them. What the file wrote is kept. The least split first.
+/// names them. Values that the file wrote are kept. The least split first.
 std::vector<Parallelism> layout_choices(const Job& job, std::int64_t gpus);
 
 }  // namespace memest

@@ -45,7 +45,7 @@ Job Describer::job_of(const PlanCandidate& candidate) const {
   return job;
 }
 
-/// What the changed job needs is its replay's, as what `verdict` says of the job itself.
+/// The changed job's need comes from its replay, as does `verdict`'s need of the job itself.
 void Describer::add_levers(const Job& job, PlanVerdict& verdict) {
   const std::optional<double> before = seconds_per_token(job);
   for (const Change& change : changes_of(job)) {

@@ -22,7 +22,7 @@ class Describer {
                                            const std::vector<Recompute>& recomputes) const;
   /// The job of a candidate, with its price.
   [[nodiscard]] Job job_of(const PlanCandidate& candidate) const;
-  /// What `estimate` answers for the job's memory; none where it is not lowered.
+  /// The answer of `estimate` for the job's memory; none where it is not lowered.
   [[nodiscard]] std::optional<CandidateMemory> memory_of(const Job& job, Follow follow) {
     if (request_.on_step) request_.on_step(PlanStep::replay);
     return replays_.of(job, follow);
@@ -30,7 +30,7 @@ class Describer {
   /// Setting, bytes by the closed form, time and money.
   [[nodiscard]] PlanVerdict outline(const Evaluated& candidate, const Group& group,
                                     const std::vector<Recompute>& recomputes) const;
-  /// The same with the memory that is its own, and for a refusal the reason and the levers.
+  /// As above, with its own replayed memory, and for a refusal the reason and the levers.
   [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group,
                                      const std::vector<Recompute>& recomputes,
                                      const CandidateMemory& memory);

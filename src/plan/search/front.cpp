@@ -50,7 +50,7 @@ class FrontSearch {
   }
 
  private:
-  /// What its replay says of a candidate.
+  /// A candidate's state after its replay.
   struct Known {
     bool followed = false;
     bool refused = false;

@@ -128,7 +128,7 @@ class Comparison {
     return std::move(rows.front());
   }
 
-  /// Of equals the first.
+  /// The index of the best plan; the first among equals.
   [[nodiscard]] std::size_t best_of(const Known& known) const {
     std::size_t best = base_;
     const PlanVerdict* least = nullptr;

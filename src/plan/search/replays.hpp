@@ -55,7 +55,7 @@ class Replays {
   std::optional<CandidateMemory> of(const Job& job, Follow follow, const std::string& change = {});
 
  private:
-  /// What decides a rank's timeline beside its graph.
+  /// Everything that decides a rank's timeline beside its graph.
   struct RankKey {
     DeviceClass device;
     Parallelism layout;
@@ -67,14 +67,14 @@ class Replays {
 
     auto operator<=>(const RankKey&) const = default;
   };
-  /// What is known of a rank on any GPU.
+  /// A rank's memory on any GPU, as far as it is known.
   struct RankMemory {
     /// Reserved with all the memory that it asks for, by the data rank that reserves most.
     std::optional<Bytes> unpressed;
     bool has_all = false;         ///< no data rank was left because the others fit by far
     std::optional<Bytes> demand;  ///< held at once by the first data rank, at most
     bool has_replay = true;
-    /// Of the ledger, where it was asked for.
+    /// The ledger's estimate, where it was asked for.
     std::optional<MemoryEstimate> estimate;
     std::vector<NamedBytes> largest_terms;
   };

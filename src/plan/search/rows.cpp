@@ -68,11 +68,11 @@ class RowMaker::Walk {
 
   /// The first that fits only by giving memory back to the driver; null where none did.
   [[nodiscard]] const Evaluated* pressed() const { return pressed_; }
-  /// Of those that are too close to call the one that needs least, where refusals are described.
+  /// The candidate too close to call that needs least, where refusals are described.
   [[nodiscard]] const Evaluated* closest() const { return closest_; }
 
  private:
-  /// Of one layout and recompute.
+  /// Micro-batches of one layout and recompute.
   struct Sizes {
     std::int64_t too_large = std::numeric_limits<std::int64_t>::max();  ///< from here on
     std::vector<const Evaluated*> unsure;  ///< that do not fit, perhaps not by far

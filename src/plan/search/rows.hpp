@@ -1,4 +1,4 @@
-// What a search says of each GPU type and count: the fastest candidate that stands, or why none
+// A search's row for each GPU type and count: the fastest candidate that stands, or why none
 // does.
 #pragma once
 
@@ -19,7 +19,7 @@ struct GroupRow {
 };
 
 /// Several threads may ask at once.
-/// What a row says that none of its group's candidates stands.
+/// How a row reports that none of its group's candidates stands.
 enum class Refusals : std::uint8_t {
   described,  ///< what the least of them needs by its replay, and what would help
   outlined    ///< no more than that
