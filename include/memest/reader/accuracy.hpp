@@ -13,7 +13,7 @@ namespace memest {
 /// be opened.
 Checked<AccuracyLines> read_accuracy_lines(const std::string& path);
 
-/// The same from text in memory.
+/// As above, from text in memory.
 Checked<AccuracyLines> read_accuracy_lines(const std::shared_ptr<const SourceText>& source);
 
 }  // namespace memest

@@ -1,4 +1,4 @@
-// What memest knows without being told: the files of configs/, carried inside the program. A
+// The catalog that memest ships: the files of configs/, carried inside the program. A
 // look-up parses the files that it needs and no others.
 #pragma once
 

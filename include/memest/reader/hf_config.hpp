@@ -29,7 +29,7 @@ struct ImportedModel {
 Checked<ModelSpec> read_hf_config_file(const std::string& path,
                                        ConfigPart part = ConfigPart::whole);
 
-/// The same, keeping the keys for write_spec.
+/// As above, from a file; keeps the keys for write_spec.
 Checked<ImportedModel> import_hf_config_file(const std::string& path,
                                              ConfigPart part = ConfigPart::whole);
 

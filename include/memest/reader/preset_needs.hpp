@@ -1,4 +1,4 @@
-// What a preset trains on where one GPU of the default type is too small for it: the files under
+// The hardware that a preset trains on where one GPU of the default type is too small: the files in
 // configs/presets.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace memest {
 
-/// What profiles' files are called behind the slug of their GPU, beside whose facts they stand.
+/// Suffix of a profile's file name, behind the slug of the GPU beside whose facts it stands.
 inline constexpr std::string_view kProfileSuffix = ".profile.yaml";
 
 /// Every mistake of the text at its place; a profile of another form is refused with what to do.

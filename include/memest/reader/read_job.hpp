@@ -30,7 +30,7 @@ struct ReadRequest {
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.
 Checked<Job> read_job(const ReadRequest& request);
 
-/// The same from text in memory, JSON where its name ends in `.json`.
+/// As above, from text in memory: JSON where its name ends in `.json`.
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source);
 
 }  // namespace memest

@@ -13,7 +13,7 @@ namespace memest {
 /// that cannot be opened.
 Checked<AllocatorTrace> read_trace(const std::string& path);
 
-/// The same from text in memory.
+/// As above, from text in memory.
 Checked<AllocatorTrace> read_trace(const std::shared_ptr<const SourceText>& source);
 
 }  // namespace memest

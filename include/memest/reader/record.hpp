@@ -29,7 +29,7 @@ struct Record {
 /// for a file that cannot be opened.
 Checked<std::vector<Record>> read_records(const std::string& path);
 
-/// The same from text in memory.
+/// As above, from text in memory.
 Checked<std::vector<Record>> read_records(const std::shared_ptr<const SourceText>& source);
 
 }  // namespace memest

@@ -35,7 +35,7 @@ struct SampleTable {
 /// (docs/calibration.md lists them); others are passed over.
 Checked<SampleTable> read_samples(const std::string& path);
 
-/// The same, and a file without one good row is read too: who predicts every row needs them all.
+/// As above, but reads a file without one good row too: a prediction of every row needs them all.
 Checked<SampleTable> read_sample_rows(const std::string& path);
 
 /// The line of column names of such a file, and that of a sample, both with their end.

@@ -16,7 +16,7 @@ namespace memest {
 
 /// The tree of the embedded file `path`.
 Value read_embedded(std::string_view path);
-/// What is wrong in it by `keys`: nothing.
+/// Faults of the embedded file by `keys`: none in a program that was built rightly.
 Diagnostics faults_of_embedded(std::string_view path, std::span<const Key> keys);
 
 /// Embedded file of `folder` by its name, or the diagnostic that names the nearest one.
@@ -27,7 +27,7 @@ bool flag_at(const Value& table, std::string_view key);
 std::int64_t count_at(const Value& table, std::string_view key);
 std::optional<DType> type_at(const Value& table, std::string_view key);
 
-/// What `read` makes of each entry of the list `key`.
+/// Returns `read` of each entry of the list `key`.
 template <class T>
 std::vector<T> entries_of(const Value& file, std::string_view key, T (*read)(const Value&)) {
   std::vector<T> entries;

@@ -58,7 +58,7 @@ Enum named(const Value& entry, std::string_view key, int count) {
 
 KernelPass pass_at(const Value& entry) { return named<KernelPass>(entry, "pass", 2); }
 
-/// What every fit has beside its kind and its law.
+/// Reads the members that every fit has beside its kind and its law.
 template <class Fit>
 Fit common_of(const Value& entry) {
   Fit fit;

@@ -153,7 +153,7 @@ void prefer_own(Margins& margins) {
 
 namespace {
 
-/// Of all runs of a kind the ends that reach farthest.
+/// Widens `widest` to the ends that reach farthest over all runs of a kind.
 void widen(MethodMargins& widest, const Margin& margin) {
   Margins& margins = margin.method == EstimateMethod::replay ? widest.replay : widest.closed_form;
   Margin& kept = margin.recomputes ? margins.recomputed : margins.kept;

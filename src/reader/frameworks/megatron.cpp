@@ -49,7 +49,7 @@ bool leaves_layers_over(const Job& job) {
   return !has_own_ends(job) && decoder_layers_of(job) % stages_of(job) != 0;
 }
 
-/// What the first and last stage leave is for the others, each of as many layers.
+/// Whether the layers that the first and last stage leave do not divide evenly over the others.
 bool leaves_uneven_middle(const Job& job) {
   const Parallelism& p = job.parallelism;
   const std::int64_t others =
@@ -71,7 +71,7 @@ bool leaves_chunks_over(const Job& job) {
   return false;
 }
 
-/// What Megatron-core 0.16 (or memest with it) refuses.
+/// Jobs that Megatron-core 0.16 (or memest with it) refuses.
 constexpr std::array kRules = {
     Rule{"training", "implementation",
          [](const Job& job) {
@@ -244,7 +244,7 @@ constexpr std::array kRules = {
          "use fewer ranks, or 'ring'"},
 };
 
-/// Of other frameworks: what of `recompute` is Megatron's alone.
+/// Whether a job of another framework sets a part of `recompute` that only Megatron has.
 bool asks_for_megatrons_recompute(const Job& job) {
   if (const FullRecompute* full = full_of(job)) {
     return full->method != RecomputeMethod::uniform || full->layers != 1 || full->distribute;

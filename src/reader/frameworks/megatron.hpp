@@ -1,4 +1,4 @@
-// What Megatron-core asks of a job, and what of it memest has.
+// Megatron-core's demands on a job, and the parts of Megatron-core that memest has.
 #pragma once
 
 #include "memest/diag/diagnostic.hpp"

@@ -24,7 +24,7 @@ struct Rule {
 void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
                  Diagnostics& diagnostics);
 
-/// What all schedules of pipelines ask.
+/// Rules that hold for every pipeline schedule.
 std::span<const Rule> pipeline_rules();
 
 /// Recipes that one program alone runs.

@@ -24,7 +24,7 @@ bool splits_backwards(const Job& job) {
 
 bool cuts_sequences(const Job& job) { return job.parallelism.context > 1; }
 
-/// What torchtitan 0.2.2 (or memest with it) refuses.
+/// Jobs that torchtitan 0.2.2 (or memest with it) refuses.
 constexpr std::array kRules = {
     Rule{"parallelism", "pipeline",
          [](const Job& job) { return is_pipeline(job) && leaves_stage_without_layers(job); },

@@ -1,4 +1,4 @@
-// What torchtitan asks of a job, and what of it memest has.
+// torchtitan's demands on a job, and the parts of torchtitan that memest has.
 #pragma once
 
 #include "memest/diag/diagnostic.hpp"

@@ -1,5 +1,5 @@
-// Reads a config.json key by key. What is missing gets the default of transformers' configuration
-// class; what is written wrong becomes a diagnostic at its place, and reading goes on with the
+// Reads a config.json key by key. A missing key gets the default of transformers' configuration
+// class; a key written wrong becomes a diagnostic at its place, and reading goes on with the
 // default, so that every mistake comes in one run.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace memest::hf {
 /// The spellings of one key, first the class's own (transformers' attribute_map).
 using Keys = std::initializer_list<std::string_view>;
 
-/// What came of reading so far.
+/// The result of reading so far.
 struct Reading {
   Diagnostics diagnostics;
   int errors = 0;

@@ -1,4 +1,4 @@
-// What the decoder families share: heads, positions, windows, layer kinds, mixtures of experts, the
+// Keys that the decoder families share: heads, positions, windows, layer kinds, experts, the
 // head on top.
 #pragma once
 

@@ -98,7 +98,7 @@ constexpr std::array kPlainHeads = {
     HeadRow{"Model", none},
 };
 
-/// What tells BART's cousins apart.
+/// The differences between BART's cousins.
 struct BartLike {
   std::int64_t vocab = 50265;
   bool sinusoidal = false;  ///< positions are a frozen table, of max_position_embeddings rows

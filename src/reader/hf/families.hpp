@@ -9,7 +9,7 @@
 
 namespace memest::hf {
 
-/// What a family's reader makes: the architecture, and for which family's conventions.
+/// A family's reader makes this: the architecture, and the family whose conventions it follows.
 struct ReadModel {
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;

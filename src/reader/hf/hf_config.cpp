@@ -28,7 +28,7 @@ std::vector<ModelType> all_types() {
   return types;
 }
 
-/// Of a config whose model type nobody knows no answer is known, whatever its keys say.
+/// Refuses a config whose model type nobody knows: no answer is known, whatever its keys say.
 Diagnostic unknown_model_type(const Value& written, std::string_view model_type) {
   const std::vector<std::string> known = known_hf_model_types();
   const std::string nearest = nearest_name(std::string(model_type), known);

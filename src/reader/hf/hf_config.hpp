@@ -13,7 +13,7 @@ namespace memest {
 Checked<ModelSpec> read_hf_config(const Value& config, std::string name,
                                   ConfigPart part = ConfigPart::whole);
 
-/// The same, keeping the keys that decided it.
+/// As above, keeping the keys that decided it.
 Checked<ImportedModel> import_hf_config(const Value& config, std::string name,
                                         ConfigPart part = ConfigPart::whole);
 

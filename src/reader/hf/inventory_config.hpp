@@ -1,4 +1,4 @@
-// What the readers of encoders, encoder-decoders and vision models share: they know parameters, not
+// Shared by the readers of encoders, encoder-decoders and vision models: they know parameters, not
 // computation.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace memest::hf {
 
-/// What stands on the encoder.
+/// The head on top of the encoder.
 enum class HeadPart : std::uint8_t {
   none,
   language_model,      ///< a transform, then logits over the vocabulary

@@ -77,7 +77,7 @@ void read_groups(ConfigReader& config, const DeepSeek& defaults, MixtureOfExpert
     }
     if (method != "group_limited_greedy") return;
   }
-  // What the class would divide by nothing.
+  // A group count of zero is refused: the class would divide by it.
   moe.groups = config.size({"n_group"}, always ? defaults.groups : 1);
   moe.groups_kept = config.size({"topk_group"}, always ? defaults.groups_kept : 1);
   if (!config.ok()) return;

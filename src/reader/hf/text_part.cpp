@@ -13,8 +13,8 @@ constexpr auto kTowers =
     std::to_array<std::string_view>({"vision_config", "audio_config", "vision_encoder",
                                      "vision_tower", "mm_vision_tower", "visual"});
 
-/// What is multimodal without a word of it, and what its text model is where that is left out
-/// (sub_configs of transformers 5.17).
+/// Model types that are multimodal without a key that says so, and the default type of their text
+/// model (sub_configs of transformers 5.17).
 struct Multimodal {
   std::string_view model_type;
   std::string_view towers;

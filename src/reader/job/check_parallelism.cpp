@@ -163,7 +163,7 @@ void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostic
   }
 }
 
-/// What is recorded: a plain loop's three ways, the Trainer's own two (cpu_ram_efficient_loading is
+/// Allows the recorded: a plain loop's three ways, the Trainer's two (cpu_ram_efficient_loading is
 /// `meta`). torchtitan 0.2.2, Trainer.__init__, makes the model under torch.device("meta");
 /// fully_shard has no sync_module_states.
 void check_init(const Value& fsdp, const Job& job, Diagnostics& diagnostics) {

@@ -12,7 +12,7 @@
 namespace memest {
 namespace {
 
-/// What `memest plan` varies where a spec leaves it out.
+/// Keys that `memest plan` varies where a spec leaves them out.
 constexpr std::array<std::string_view, 23> kSearched = {
     "training.implementation",
     "training.micro_batch",

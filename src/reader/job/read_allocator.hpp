@@ -23,7 +23,7 @@ struct PlacedText {
 /// `allocator` as check_table let it pass; null where it is left out.
 AllocatorSettings read_allocator(const Value* written, Diagnostics& diagnostics);
 
-/// What PYTORCH_CUDA_ALLOC_CONF says: `expandable_segments:True,max_split_size_mb:128`.
+/// Reads PYTORCH_CUDA_ALLOC_CONF's text: `expandable_segments:True,max_split_size_mb:128`.
 AllocatorSettings read_allocator_text(const PlacedText& written, Diagnostics& diagnostics);
 
 }  // namespace memest

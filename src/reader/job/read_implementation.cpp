@@ -82,7 +82,7 @@ std::optional<std::string_view> gate_of(const ModelSpec* model) {
   return dense->activation == ActivationFunction::silu ? "swiglu" : "geglu";
 }
 
-/// What is left out of a map is as apply_liger_kernel_to_MODEL_TYPE(...) has it by default.
+/// A key left out of the map gets apply_liger_kernel_to_MODEL_TYPE(...)'s default.
 LigerKernels kernels_of(const Value& written, const ModelSpec* model, Diagnostics& diagnostics) {
   const auto on = [&](std::string_view key) { return as_flag(written.find(key)).value_or(true); };
   const std::string_view own = gate_of(model).value_or("swiglu");

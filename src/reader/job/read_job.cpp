@@ -121,7 +121,7 @@ void drop_refused(Value& tree, const RefusedPlaces& refused) {
   for (Value& item : tree.items) drop_refused(item, refused);
 }
 
-/// What people call the model: the preset's or the file's name.
+/// The name that people call the model: the preset's or the file's name.
 std::string name_of_source(const SourceSpan& span) {
   const std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
   if (name.starts_with(kPresetPrefix)) return std::string(name.substr(kPresetPrefix.size()));
@@ -159,7 +159,7 @@ void tidy(Diagnostics& diagnostics) {
   diagnostics.erase(repeated, diagnostics.end());
 }
 
-/// What a framework does where nothing is said.
+/// Sets the framework's defaults for layout keys that the spec leaves out.
 void set_layout_of_framework(const Value* written, Job& job) {
   if (!job.training || written == nullptr) return;
   Parallelism& parallelism = job.parallelism;
@@ -238,7 +238,7 @@ class GpusOfFlag {
         span_{std::make_shared<const SourceText>(SourceText{"--gpus", std::to_string(gpus)}), 1, 1,
               static_cast<std::int32_t>(std::to_string(gpus).size())} {}
 
-  /// What the files say of both.
+  /// Drops both keys as the files write them.
   void forget() {
     for (const auto& [section, key] : {std::pair{"hardware", "count"}, {"parallelism", "data"}}) {
       const auto found = std::ranges::find(root_.members, section, &Member::key);

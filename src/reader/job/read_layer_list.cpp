@@ -83,7 +83,7 @@ PlainLayer layer_of(const Member& member) {
 /// microseconds.
 constexpr std::size_t kMostSums = 500'000;
 
-/// Of a block, the blocks within it written out; each is an operation or more.
+/// Most blocks within one block, written out; each is an operation or more.
 constexpr std::size_t kMostInBlock = 10'000;
 
 class LayerListReader {

@@ -269,7 +269,7 @@ class TrainingReader {
     return recompute;
   }
 
-  /// What the Trainer's loop leaves no choice in.
+  /// Refuses keys in which the Trainer's loop leaves no choice.
   void check_trainer(const TrainingSpec& spec) {
     if (spec.hold_outputs) {
       error("hold_outputs", "the Trainer drops the model's outputs after the loss",

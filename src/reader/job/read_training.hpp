@@ -13,13 +13,13 @@
 
 namespace memest {
 
-/// What the training is read against. `model` is null where the model could not be read.
+/// The training is read against this. `model` is null where the model could not be read.
 struct TrainingContext {
   const ModelSpec* model = nullptr;
   const Parallelism& parallelism;
 };
 
-/// What `adapter` trains instead of the model; nothing where there is none.
+/// The adapter that `adapter` trains instead of the model; nothing where there is none.
 std::optional<LoraAdapter> read_adapter(const Value& training, DType weights);
 
 /// A table of learned positions ends the sequence: `key` of `pass` is its length.

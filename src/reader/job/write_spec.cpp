@@ -16,7 +16,7 @@ namespace {
 /// Sequences longer than this are rarely trained on, whatever the model could take.
 constexpr std::int64_t kUsualContext = 8192;
 
-/// What memest assumes of a decoder whose config it does not know are the habits of these classes.
+/// Classes whose habits memest assumes of a decoder whose config it does not know.
 constexpr std::array<std::string_view, 2> kGenericTypes = {"llama", "mistral"};
 
 std::string line(std::string_view key, const std::string& value) {
@@ -38,7 +38,7 @@ std::string indented(const std::string& text, const std::string& indentation) {
 }
 
 /// The keys of `family: decoder` for a model of equal layers with softmax attention and a dense
-/// feed-forward. What they cannot say is not said here: reading them back tells.
+/// feed-forward. Traits that these keys cannot express are left out: reading them back tells.
 std::string decoder_keys(const DecoderSpec& decoder) {
   const auto* const attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   const LayerKind& kind = decoder.kinds.front();

@@ -145,7 +145,7 @@ class TableCheck {
     return suggestion(word, known);
   }
 
-  /// What another program means by the value is told rather than the nearest word.
+  /// Hints at the meaning of the value in another program, rather than at the nearest word.
   void report_value(Diagnostic fault, const Value& value, const Shapes& shapes,
                     const std::string& name) {
     std::string hint = hint_of_bare_key(value.text, shapes);

@@ -15,7 +15,7 @@ constexpr Key kDdpKeys[] = {
      .doc = "Gradients are views of the buckets."},
 };
 
-/// Of any bucket, in elements: far above every model.
+/// Most elements of any bucket: far above every model.
 constexpr std::int64_t kMaxBucket = 1'000'000'000'000;
 
 constexpr Word kReshards[] = {{"default"}, {"always"}, {"never"}};

@@ -19,10 +19,10 @@ struct ForeignWord {
 };
 std::span<const ForeignWord> foreign_words();
 
-/// What to write for a key that another program calls `word`; empty where none is known to.
+/// The key to write where another program says `word`; empty where none is known.
 std::string_view hint_of_foreign_key(std::string_view word);
 
-/// The same for `word` as the value of `key`.
+/// As above, for `word` as the value of `key`.
 std::string_view hint_of_foreign_value(std::string_view key, std::string_view word);
 
 /// A whole file of another program, known by one of its keys.

@@ -119,7 +119,7 @@ std::span<const Key> layer_list_keys();  ///< of `model`, as a list of layers
 std::span<const Key> implementation_keys();
 std::span<const Word> framework_words();  ///< of `implementation`, where it is a name
 
-// Of the files in configs/.
+// Keys of the files in configs/.
 std::span<const Key> gpu_file_keys();
 std::span<const Key> recipe_file_keys();
 std::span<const Key> optimizer_file_keys();
@@ -128,11 +128,11 @@ std::span<const Key> ceiling_file_keys();
 std::span<const Key> residual_file_keys();
 std::span<const Key> need_file_keys();
 
-/// Of a profile's form; another one is refused.
+/// Version of a profile's form; another one is refused.
 inline constexpr std::int64_t kProfileFormat = 1;
 std::span<const Key> profile_keys();
 
-// Of recorded runs, and of the lines that predictions of them are held to.
+// Keys of recorded runs, and of the lines that predictions of them are held to.
 std::span<const Key> record_keys();    ///< of a record
 std::span<const Key> measured_keys();  ///< of its `measured`, and of each of its ranks
 std::span<const Key> accuracy_file_keys();

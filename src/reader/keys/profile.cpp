@@ -43,7 +43,7 @@ constexpr auto kCollectiveLawKeys = keys_of(kCollectiveParameters);
 constexpr auto kTransferLawKeys = keys_of(kTransferParameters);
 constexpr auto kLaunchLawKeys = keys_of(kLaunchParameters);
 
-/// Of residuals, as a factor: a law that is farther off says nothing.
+/// Largest residual, as a factor: a law that is farther off says nothing.
 constexpr double kMostOff = 1e6;
 constexpr Key kResidualKeys[] = {
     {.name = "fitted", .shapes = {count(0)}, .doc = "Samples that the law was fitted to."},

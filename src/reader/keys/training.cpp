@@ -6,8 +6,8 @@ namespace {
 
 constexpr std::int64_t kMaxSteps = 100;  // every one is replayed
 
-// `implementation`. What a framework's own default is, the reader knows; a part that it does not
-// have is refused there.
+// `implementation`. The reader knows each framework's own defaults and refuses a part that the
+// framework does not have.
 constexpr Word kFrameworks[] = {{"transformers"}, {"nanogpt"},    {"textbook"},
                                 {"plain"},        {"torchtitan"}, {"megatron"}};
 constexpr Word kAttentions[] = {{"default"},
@@ -37,7 +37,7 @@ constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a
 constexpr Word kTorches[] = {{"2.11"}};
 constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
 
-// What liger_kernel's apply_liger_kernel_to_MODEL_TYPE(...) takes, with its defaults.
+// Arguments of liger_kernel's apply_liger_kernel_to_MODEL_TYPE(...), with its defaults.
 constexpr Key kLigerKeys[] = {
     {.name = "rope",
      .shapes = {flag()},

@@ -23,7 +23,7 @@ constexpr std::int64_t kLargestAddress = std::int64_t{1} << 62U;
 constexpr std::int64_t kMostNumber = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kFirstLine = "# allocator trace 1";
 
-/// What stands behind an operation's letter.
+/// The form of an operand behind an operation's letter.
 enum class Operand : std::uint8_t { none, id, size, stream, address, block };
 
 struct Operation {

@@ -73,7 +73,7 @@ class RecordReader {
     }
     if (const Value* measured = root.find("measured")) record.measured = observables_of(*measured);
     record.measured.data_rank = as_count(root.find("data_rank"));
-    // What a program logs is its first rank's (Megatron's report_memory: data-parallel rank 0).
+    // A program logs its first rank's figures (Megatron's report_memory: data-parallel rank 0).
     if (!record.framework.empty() && !record.measured.data_rank) record.measured.data_rank = 0;
     for (Member& member : root.members) {
       if (member.key == "spec" && member.value.kind == ValueKind::mapping) {
@@ -87,7 +87,7 @@ class RecordReader {
   [[nodiscard]] Diagnostics& warnings() { return warnings_; }
 
  private:
-  /// What is wrong with a spec concerns its record alone: the others are compared all the same. A
+  /// A spec's mistakes concern its record alone: the others are compared all the same. A
   /// refusal by name needs no warning, a mistake does.
   void read_spec(Value spec, Record& record) {
     Checked<Job> job = countable_job(std::move(spec), record.id);

@@ -12,8 +12,8 @@
 
 namespace memest {
 
-/// What a row says. A hole or a wrong number is a warning; an operation without a law is counted in
-/// `unknown_ops` by its cell.
+/// A row as a sample. A hole or a wrong number is a warning; an operation without a law is counted
+/// in `unknown_ops` by its CSV cell.
 std::optional<Sample> sample_of(const CsvTable& table, const CsvRow& row, Diagnostics& warnings,
                                 std::vector<const CsvCell*>& unknown_ops);
 

@@ -17,7 +17,7 @@ namespace {
 
 /// Warnings about single rows that are shown; the rest is counted.
 constexpr std::size_t kMostWarnings = 10;
-/// Of a file, decompressed: hundreds of thousands of rows.
+/// Most bytes of a file, decompressed: hundreds of thousands of rows.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
 void shorten(Diagnostics& warnings) {

@@ -24,7 +24,7 @@ struct EmbeddedNode {
   bool quoted;
 };
 
-/// What the build wrote of all files, in the order of embedded_configs().
+/// The trees that the build wrote of all files, in the order of embedded_configs().
 struct EmbeddedTrees {
   std::span<const std::uint32_t> roots;  ///< index of each file's first node
   std::span<const EmbeddedNode> nodes;
@@ -35,7 +35,7 @@ EmbeddedTrees embedded_trees();
 /// The embedded file `path` ("gpus/h100-sxm-80gb.yaml"); null where there is none.
 const EmbeddedFile* find_embedded(std::string_view path);
 
-/// What the parser made of `file`, whose name in diagnostics is `name`.
+/// Returns the parsed tree of `file`, whose name in diagnostics is `name`.
 Value embedded_value(const EmbeddedFile& file, std::string name);
 
 }  // namespace memest

@@ -1,4 +1,4 @@
-// What is wrong with a scalar, held against one of the shapes that its key allows.
+// Faults of a scalar, held against one of the shapes that its key allows.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace memest {
 std::optional<Diagnostic> find_scalar_fault(const Value& value, const Shape& shape,
                                             const std::string& name);
 
-/// What a value of this shape is, as the end of "'key' is ..."; empty for Form::none.
+/// Noun of a value of this shape, as the end of "'key' is ..."; empty for Form::none.
 std::string noun_of(const Shape& shape);
 
 }  // namespace memest

@@ -22,7 +22,7 @@ inline constexpr std::string_view kPresetPrefix = "preset ";
 /// opened.
 Checked<SourcePointer> read_source(const std::string& path, const TextKind& kind = kSpecText);
 
-/// What a word of a command line names: a file, or standard input as `-`. A model's name on the Hub
+/// Reads the file that a command line's word names, or standard input for `-`. A model's Hub name
 /// that is no file is a diagnostic.
 Checked<SourcePointer> read_argument(const std::string& word);
 

@@ -1,4 +1,4 @@
-// What a YAML or JSON text says, with the place of every token: the tree that the readers walk.
+// The tree of a YAML or JSON text, with the place of every token: the tree that the readers walk.
 // Scalars keep their text as written; a reader asks for the type that it expects. yaml-cpp ends
 // here.
 #pragma once

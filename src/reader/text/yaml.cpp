@@ -309,7 +309,7 @@ std::optional<Diagnostic> find_bracket_tower(const LineIndex& lines) {
   return std::nullopt;
 }
 
-/// What yaml-cpp's words mean to the one who wrote the file.
+/// Explains yaml-cpp's words to the one who wrote the file.
 Diagnostic explain(const YAML::Exception& error, const TreeBuilder& builder,
                    const LineIndex& lines) {
   std::string hint;
