@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-/// Of one policy, whatever the framework.
+/// The checkpoint plan of one policy, whatever the framework.
 struct PlanOf {
   std::int64_t layers;
 

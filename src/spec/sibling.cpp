@@ -10,7 +10,7 @@ namespace {
 /// same architecture and reaches half of what others do (docs/calibration.md).
 constexpr double kMostPowerRatio = 1.55;
 
-/// Of 16-bit products; of fp32 where there are none.
+/// Peak rate of 16-bit products; of fp32 where there are none.
 double peak_of(const GpuSpec& gpu) {
   double peak = 0;
   for (const DType type : {DType::fp32, DType::fp16, DType::bf16}) {

@@ -40,12 +40,12 @@ struct TraceEvent {
   std::int32_t line = 0;
   std::int32_t stream = 0;
   Bytes size;  ///< as requested; of out_of_memory, rounded
-  /// Of allocate, free, free_when_done: which allocation, from 0 on. Of owner: the block, -1 for
-  /// none. Of marker: its place in AllocatorTrace::markers. Of a segment event: the address.
+  /// allocate, free, free_when_done: which allocation, from 0 on. owner: the block, -1 for none.
+  /// A marker: its index in AllocatorTrace::markers. A segment event: the address.
   std::int64_t number = 0;
 };
 
-/// What a marker tells, by the names that it is written with.
+/// The statistic that a marker tells, by the names that it is written with.
 enum class TracedStatistic : std::uint8_t {
   allocated_bytes,
   reserved_bytes,

@@ -1,4 +1,4 @@
-// What a recompute policy means in a framework: which layers are put into checkpoints, and how far
+// A recompute policy resolved for a framework: which layers are put into checkpoints, and how far
 // their second forward runs. One rule for memory, FLOPs and time.
 #pragma once
 

@@ -169,7 +169,7 @@ struct MixtureOfExperts {
 };
 using FeedForward = std::variant<DenseFeedForward, MixtureOfExperts>;
 
-/// What distinguishes one kind of layer from another within a model.
+/// The traits that distinguish one kind of layer from another within a model.
 struct LayerKind {
   std::optional<std::int64_t> sliding_window = {};  ///< tokens; none: full attention
   FeedForward feed_forward;
@@ -193,7 +193,7 @@ struct Dropout {
   bool operator==(const Dropout&) const = default;
 };
 
-/// What stands on top of the last layer.
+/// The head on top of the last layer.
 enum class DecoderHead : std::uint8_t {
   language_model,  ///< logits over the vocabulary, `tied_embeddings` or a matrix of its own
   classification,  ///< `labels` scores from a matrix of its own (sequence and token classification,
@@ -230,7 +230,7 @@ struct DecoderSpec {
   [[nodiscard]] std::int64_t layers() const;
   /// The experts of the first layer that has any; null in a dense model.
   [[nodiscard]] const MixtureOfExperts* experts() const;
-  /// Of layer `layer`, from 0: an index into `kinds`.
+  /// The kind of layer `layer`, from 0: an index into `kinds`.
   [[nodiscard]] std::size_t kind_of(std::int64_t layer) const;
   bool operator==(const DecoderSpec&) const = default;
 };

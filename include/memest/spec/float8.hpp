@@ -29,7 +29,7 @@ struct Float8Linears {
   Float8Recipe recipe = Float8Recipe::tensorwise;
   /// FSDP2 gathers the weights cast (enable_fsdp_float8_all_gather).
   bool all_gather = false;
-  /// What is left out: modules whose name contains one of these.
+  /// Modules whose name contains one of these are left out.
   std::vector<std::string> filter_fqns;
 
   friend bool operator==(const Float8Linears&, const Float8Linears&) = default;

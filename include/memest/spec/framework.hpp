@@ -20,7 +20,7 @@ struct RecordedProgram {
 };
 inline constexpr std::string_view kRecordedTorch = "2.11";
 
-/// What a framework divides beside the data.
+/// The dimensions that a framework divides beside the data.
 struct ModelSplits {
   bool tensor = false;
   bool context = false;
@@ -42,7 +42,7 @@ enum class PipelineSchedules : std::uint8_t {
   all  ///< torch.distributed.pipelining's
 };
 
-/// What shares the states of a model's replicas, beside FSDP.
+/// The program that shards the states of a model's replicas, beside FSDP.
 enum class Sharer : std::uint8_t {
   none,
   deepspeed,    ///< ZeRO 1 to 3, with what each offloads
@@ -61,14 +61,14 @@ enum class CheckpointRule : std::uint8_t {
 /// How fully_shard cuts a model: a unit a layer; of the rest, parts or one unit.
 struct FsdpUnits {
   /// The input embedding is a unit, and the final norm with the output head: one unit together
-  /// where the embedding is tied. What is left is the root's.
+  /// where the embedding is tied. The root's unit has all other parameters.
   bool ends_apart = false;
   bool loss_in_model = true;  ///< the root ends with the loss, else with the logits
   /// A tied table is a parameter of both units, each of which gathers it.
   bool gathers_tied_twice = false;
 };
 
-/// What a framework calls a precision that others have: the same types of weights, gradients,
+/// A framework's name for a precision that others have: the same types of weights, gradients,
 /// masters and products, or the nearest that it trains in.
 struct PrecisionName {
   std::string_view written;
@@ -124,7 +124,7 @@ const FrameworkRow& row_of(Framework framework);
 std::span<const Framework> frameworks();
 /// None where none is called so.
 std::optional<Framework> framework_named(std::string_view name);
-/// What trains models that the spec lists layer by layer, or all others.
+/// The framework that trains models listed layer by layer, or the one that trains all others.
 Framework default_framework(bool layer_list);
 
 /// Whether the layers of `implementation` divide a sequence over ranks.

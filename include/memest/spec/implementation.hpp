@@ -7,7 +7,7 @@
 
 namespace memest {
 
-/// What each does stands in its row (framework.hpp).
+/// Each framework's traits stand in its row (framework.hpp).
 enum class Framework : std::uint8_t {
   transformers,
   torchtitan,
@@ -17,7 +17,7 @@ enum class Framework : std::uint8_t {
   plain
 };
 
-/// What computes softmax attention, and so what it keeps for the backward pass.
+/// The kernel that computes softmax attention; it decides what is kept for the backward pass.
 enum class AttentionKernel : std::uint8_t {
   sdpa,  ///< PyTorch chooses by capability, type, mask and grouping
   sdpa_flash,
@@ -61,7 +61,7 @@ enum class TeRelease : std::uint8_t {
 inline constexpr std::array kTeReleases = {TeRelease::te_2_2, TeRelease::te_2_9,
                                            TeRelease::te_2_11};
 
-/// What torch.compile compiles.
+/// The scope of torch.compile.
 enum class CompileScope : std::uint8_t {
   off,
   blocks  ///< each layer by itself, without graph breaks; torchtitan compiles its loss too

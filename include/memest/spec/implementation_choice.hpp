@@ -12,7 +12,7 @@ namespace memest {
 struct ImplementationChoice {
   Framework framework = {};
   CompileScope compile = CompileScope::off;
-  /// What the spec leaves out and the choice says, as overrides of keys:
+  /// Keys that the spec leaves out and the choice sets, as overrides:
   /// "training.implementation={name: torchtitan, compile: blocks}", "training.precision=amp-bf16".
   std::vector<std::string> settings;
   std::optional<Job> job = {};

@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// Of which tokens the model computes logits.
+/// The tokens of which the model computes logits.
 enum class KeptLogits : std::uint8_t { last, all };
 
 /// `seq_len` is the prompt's length, `micro_batch` how many prompts run at once.

@@ -24,7 +24,7 @@ class InventoryBuilder {
   /// is what one of them holds, in the order of its placement. An inventory without stretches has
   /// no placement.
   void repeat(std::int64_t times);
-  /// The same of a layer.
+  /// As above, for one layer.
   void repeat_layer(std::int64_t times);
   /// Adds `tensor`, or its count to an equal row. Throws OverflowError.
   void add(ParameterTensor tensor);
@@ -47,7 +47,7 @@ class InventoryBuilder {
   Inventory inventory_;
 };
 
-/// Of every parameter the first, and largest, of `ranks` equal shares of its rows.
+/// Cuts every parameter to the first, and largest, of `ranks` equal shares of its rows.
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks);
 
 /// One tensor of a model: the `copy`-th of its row, from 0.

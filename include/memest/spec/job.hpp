@@ -32,7 +32,7 @@ struct Hardware {
                                         ///< overheads are not taken off
 };
 
-/// What `memest check` holds the file to.
+/// Limits to which `memest check` holds the file.
 struct Budget {
   std::optional<Bytes> memory;  ///< a GPU
   std::optional<Seconds> step_time;
@@ -41,7 +41,7 @@ struct Budget {
   double margin = 0;           ///< fraction kept free of each budget: 0.05 for `5 %`
 };
 
-/// What the file wrote itself (the reader sets these): a search keeps it and varies the rest.
+/// Keys that the file wrote itself (the reader sets these): a search keeps them, varies the rest.
 struct WrittenKeys {
   bool global_batch = false;  ///< a search keeps it and chooses micro_batch
   bool micro_batch = false;
@@ -71,9 +71,9 @@ struct Job {
   Hardware hardware;
   Budget budget;
   AllocatorSettings allocator;
-  /// Of estimates of its implementation; from recorded runs, by the reader.
+  /// Margins of estimates of its implementation; from recorded runs, by the reader.
   ScaledMargins scaled_margins;
-  /// Of runs that others published, of any release; by the reader.
+  /// Margins from runs that others published, of any release; by the reader.
   SourceMargins source_margins;
   /// Those of runs as large as this job's.
   [[nodiscard]] const MethodMargins& margins() const;
@@ -86,7 +86,7 @@ struct Job {
   /// Layers that the embedding counts for where the model is cut into stages, and the head as well:
   /// one under torchtitan, whose stages are given as much of both, none under Megatron-core.
   [[nodiscard]] std::int64_t end_layers() const;
-  /// The same training on other ranks: their number, and the recipe where FSDP has its own.
+  /// Lays the training over other ranks: sets their number, and the recipe where FSDP has its own.
   void lay_over(const Parallelism& layout);
   /// How so many layers are cut into the pipeline's stages, or into another layout's.
   [[nodiscard]] StageSplit stage_split(std::int64_t layers) const {

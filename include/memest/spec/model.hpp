@@ -20,7 +20,7 @@
 
 namespace memest {
 
-/// What a parameter tensor is for; decides FLOP conventions, autocast copies and optimizer choices.
+/// A parameter tensor's use; decides FLOP conventions, autocast copies and optimizer choices.
 enum class ParameterRole : std::uint8_t {
   matmul,     ///< a weight of a contraction (linear, convolution): cast under autocast
   embedding,  ///< a table that is looked up
@@ -121,7 +121,7 @@ struct ModelSpec {
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
   std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
 
-  /// Of a decoder's first layer that has any; null without.
+  /// The experts of a decoder's first layer that has any; null without.
   [[nodiscard]] const MixtureOfExperts* experts() const;
 };
 

@@ -1,4 +1,4 @@
-// What joins the nodes of a cluster: network cards as their ports are rated.
+// The links between the nodes of a cluster: network cards as their ports are rated.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What can be observed of a training run: the same figures on both sides, as a recorded run
+// Observable figures of a training run, alike on both sides: as a recorded run
 // measured them and as an estimate predicts them.
 #pragma once
 
@@ -38,7 +38,7 @@ struct Observables {
   std::optional<std::int64_t> trainable_parameters;
   std::optional<Bytes> buffers;
   std::optional<Bytes> saved;  ///< what autograd keeps in one forward
-  /// The same by block, what each is the first to keep; one number where all are equal, empty where
+  /// Bytes that each block is the first to keep; one number where all are equal, empty where
   /// every block is recomputed.
   std::optional<std::vector<Bytes>> saved_by_layer;
   std::optional<Flops> forward;   ///< as torch's FlopCounterMode counts

@@ -8,9 +8,9 @@
 
 namespace memest {
 
-/// How far `other` is from `gpu`; none where they do not run alike. The same architecture, by its
-/// compute capability, and about the same power for a FLOP/s: what a product reaches of the
-/// datasheet hangs on both. The nearest is nearest in rate, bandwidth and power together.
+/// How far `other` is from `gpu`; none unless they run alike: with one architecture (by compute
+/// capability) and about equal power for a FLOP/s: the share of its peak that a product reaches
+/// depends on both. The nearest is nearest in rate, bandwidth and power together.
 std::optional<double> distance_between(const GpuSpec& gpu, const GpuSpec& other);
 
 /// `measured` lends its profile to `gpu`.

@@ -1,5 +1,5 @@
 // One training step as asked for: sizes, precision, optimizer, recompute and the framework whose
-// kernels run. What a forward pass alone asks for is the part that inference shares.
+// kernels run. Inference shares the part that a forward pass alone asks for.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace memest {
 
-// What is recomputed in the backward pass instead of kept.
+// Tensors that the backward pass recomputes instead of keeping.
 struct NoRecompute {};
 /// Which layers full recompute takes together (Megatron's recompute_method).
 enum class RecomputeMethod : std::uint8_t {
@@ -48,7 +48,7 @@ enum class ZeroGrad : std::uint8_t {
   zeros         ///< gradients stay allocated
 };
 
-/// What the backward pass starts from.
+/// The scalar from which the backward pass starts.
 enum class TrainingLoss : std::uint8_t { cross_entropy, sum_of_logits };
 
 /// One pass of the model over a batch, with or without a backward behind it.
@@ -74,7 +74,7 @@ struct TrainingSpec : ForwardSpec {
   TrainingLoss loss = TrainingLoss::cross_entropy;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;
-  /// What the precision is under FSDP, whose own policy takes the place of autocast; none where it
+  /// The precision under FSDP, whose own policy takes the place of autocast; none where it
   /// is the same.
   std::optional<Recipe> recipe_of_fsdp = {};
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward

@@ -118,7 +118,7 @@ std::vector<PipelineAction> dual_pipe_v_actions(const PipelinePlace& place,
     rank.forward(1);
     rank.backward(0);
   }
-  // From the middle on the weights wait. Of an even rank the middle lies between the chunks.
+  // From the middle on the weights wait. An even rank's middle lies between the chunks.
   const std::int64_t last = place.rank + 1;
   const auto run_back = [&](std::int64_t chunk, std::int64_t i) {
     const std::int64_t middle = last / 2 + (chunk == 1 && place.rank % 2 == 0 ? 1 : 0);

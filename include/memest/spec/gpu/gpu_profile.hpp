@@ -1,4 +1,4 @@
-// What was measured of a GPU type: laws of its kernels' times, how well each holds, and where all
+// Measurements of a GPU type: laws of its kernels' times, how well each holds, and where all
 // of it comes from.
 #pragma once
 
@@ -104,7 +104,7 @@ struct ProfileOrigin {
   std::vector<std::string> sources;  ///< of samples from elsewhere, with licence
 };
 
-/// What the laws' shares are of, where no catalog has the machine: the host.
+/// The machine that the laws' shares refer to, where no catalog has it: the host.
 struct ProfiledMachine {
   std::int64_t multiprocessors = 1;
   Bytes memory;

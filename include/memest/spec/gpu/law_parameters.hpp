@@ -10,7 +10,7 @@
 
 namespace memest {
 
-/// What a profile writes behind the number.
+/// The unit that a profile writes behind the number.
 enum class ParameterUnit : std::uint8_t { none, seconds, bytes, bytes_per_second };
 
 template <class Law>

@@ -22,7 +22,7 @@ enum class RunScale : std::uint8_t {
 };
 inline constexpr std::size_t kRunScales = 4;
 
-/// What an estimate was made by.
+/// The method by which an estimate was made.
 enum class EstimateMethod { closed_form, replay };
 
 /// Shares of the closed form's `allocated`, or of the replay's `reserved`. Both ends are quantiles

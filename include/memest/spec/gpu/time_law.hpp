@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// What a law needs of a datasheet.
+/// The figures of a datasheet that a law needs.
 struct Machine {
   double multiprocessors = 0;
   double flops_per_second = 0;  ///< dense peak of the operand type

@@ -10,7 +10,7 @@ namespace memest {
 
 /// Whether `actions[at]`, of actions_of(), is the forward of a pair that ScheduleDualPipeV calls
 /// OVERLAP_F_B: the one right before a whole backward. PyTorch leaves the first of the last rank
-/// apart, which has neither end of the model. Of other schedules none.
+/// apart, which has neither end of the model. False for other schedules.
 bool overlaps_backward(Schedule schedule, const std::vector<PipelineAction>& actions,
                        std::size_t at);
 

@@ -20,7 +20,7 @@ struct DataParallelBuckets {
   friend auto operator<=>(const DataParallelBuckets&, const DataParallelBuckets&) = default;
 };
 
-/// What ZeRO shards over the data-parallel ranks.
+/// The states that ZeRO shards over the data-parallel ranks.
 enum class ZeroStage : std::uint8_t {
   none,                        ///< 0: everything replicated
   optimizer,                   ///< 1: optimizer states and master weights
@@ -70,7 +70,7 @@ enum class Schedule : std::uint8_t {
 /// "1f1b", "interleaved", "zero-bubble", "zbv", "dualpipe-v", "gpipe".
 std::string_view name_of(Schedule schedule);
 
-/// What DeepSpeed's section `zero_optimization` says of memory, in elements, with its defaults
+/// DeepSpeed's memory settings in its section `zero_optimization`, in elements, with its defaults
 /// (DeepSpeed 0.19).
 struct DeepSpeed {
   std::int64_t reduce_bucket_size = 500'000'000;
@@ -84,7 +84,7 @@ struct DeepSpeed {
   friend auto operator<=>(const DeepSpeed&, const DeepSpeed&) = default;
 };
 
-/// What lies in the host's memory until it is needed, or behind it on the node's NVMe: DeepSpeed's
+/// States that lie in the host's memory until needed, or behind it on the node's NVMe: DeepSpeed's
 /// offload_optimizer and offload_param, and FSDP2's CPUOffloadPolicy, which is both.
 struct HostOffload {
   bool optimizer = false;   ///< states and master weights; the step runs on the host
@@ -105,8 +105,8 @@ enum class ContextExchange : std::uint8_t {
 /// "ring", "all-to-all".
 std::string_view name_of(ContextExchange exchange);
 
-/// What of a layout decides the operations of a rank's layers: who shares each of them, not how
-/// many copies there are nor which layers a rank has.
+/// The part of a layout that decides the operations of a rank's layers: who shares each layer, not
+/// how many copies there are nor which layers a rank has.
 struct LayerDivision {
   std::int64_t tensor = 1;
   std::int64_t context = 1;
@@ -119,7 +119,7 @@ struct LayerDivision {
   friend auto operator<=>(const LayerDivision&, const LayerDivision&) = default;
 };
 
-/// Of two layouts that are equal nothing differs: a search keeps what it knows by them.
+/// Equal layouts differ in nothing: a search keeps what it knows by them.
 struct Parallelism {
   std::int64_t data = 1;  ///< replicas and shards
   std::int64_t tensor = 1;
@@ -152,12 +152,12 @@ struct Parallelism {
   [[nodiscard]] LayerDivision division() const;
   /// All GPUs of the job.
   [[nodiscard]] std::int64_t ranks() const;
-  /// Of them those that share one copy of the model.
+  /// The GPUs that share one copy of the model.
   [[nodiscard]] std::int64_t ranks_of_a_model() const;
   /// Whose gradients are summed and whose states are shards of one another: the context ranks are
   /// among them.
   [[nodiscard]] std::int64_t shard_ranks() const;
-  /// What `fsdp` gives back: under a pipeline torchtitan's default is nothing. `fsdp` is present.
+  /// When `fsdp` reshards: under a pipeline torchtitan's default is never. `fsdp` is present.
   [[nodiscard]] Reshard reshard() const;
   /// Whether every rank has whole experts, though it has parts of all else.
   [[nodiscard]] bool whole_experts() const { return tensor > 1 && expert_tensor == 1; }

@@ -43,7 +43,7 @@ LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t sta
 /// The stages of a rank, by chunk.
 std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place);
 
-/// What of a backward runs: a zero-bubble schedule has it in two, the second at any later time.
+/// The part of a backward that runs: zero-bubble schedules have two, the second at any later time.
 enum class BackwardPart : std::uint8_t { whole, inputs, weights };
 
 struct PipelineAction {
@@ -62,11 +62,11 @@ bool has_chunks(Schedule schedule);
 /// Whether it lays two of them out as a V: the rank of the last stage has the first one too.
 bool is_v_shaped(Schedule schedule);
 
-/// What a rank runs before its first backward.
+/// Forwards in a rank's warm-up phase, before it alternates forwards and backwards.
 std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64_t micro_batches);
 
-/// What `place` runs in a step, in order (Megatron-core's schedules.py). Interleaved: the number of
-/// micro-batches is a multiple of the ranks. Zero-bubble: ZB-H1, which keeps as many micro-batches
+/// The actions of `place` in a step, in order (Megatron-core's schedules.py). Interleaved: the
+/// micro-batches are a multiple of the ranks. Zero-bubble: ZB-H1, which keeps as many micro-batches
 /// in flight as 1F1B (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.1), and with
 /// several chunks PyTorch's ScheduleInterleavedZeroBubble. V-shaped: its ScheduleZBVZeroBubble, and
 /// ScheduleDualPipeV, which takes as many micro-batches as there are stages or more.
@@ -75,7 +75,7 @@ std::vector<PipelineAction> actions_of(Schedule schedule, const PipelinePlace& p
 
 /// The most micro-steps whose backward is not done, of all chunks.
 std::int64_t most_in_flight(const std::vector<PipelineAction>& actions);
-/// The same of what actions_of() answers, in closed form.
+/// As above for the actions that actions_of() returns, in closed form.
 std::int64_t most_in_flight(Schedule schedule, const PipelinePlace& place,
                             std::int64_t micro_batches);
 
@@ -98,7 +98,7 @@ struct PipelineStep {
 /// `stages` in order of the layers, ranks · chunks of them.
 double makespan(const PipelineStep& step, std::span<const StageSeconds> stages);
 
-/// The same in closed form, without a list of actions. Exact where all stages are equal, and for
+/// As above in closed form, without a list of actions. Exact where all stages are equal, and for
 /// GPipe and 1F1B with any first and last stage around equal ones; interleaved stages that differ
 /// add up to 5 %. V-shaped schedules have none, and are run.
 double closed_makespan(const PipelineStep& step, std::span<const StageSeconds> stages);

@@ -53,7 +53,7 @@ struct SharesOfFormula {
 using Sharding = std::variant<Unsharded, ReplicasOfDdp, DeepSpeedZero, FlatShards, RowShards,
                               MegatronBuffer, SharesOfFormula>;
 
-/// Of a job with a forward pass.
+/// How the states of a job with a forward pass are sharded.
 Sharding sharding_of(const Job& job);
 Sharding sharding_of(const TrainingSpec& training, const Parallelism& parallelism);
 
@@ -65,7 +65,7 @@ bool shards_by(const Job& job) {
 
 /// FSDP's units, of either version; null where it does not shard. Part of `sharding`.
 const GatheredUnits* units_of(const Sharding& sharding);
-/// What is cut over the ranks, in ZeRO's stages.
+/// The states that are cut over the ranks, in ZeRO's stages.
 ZeroStage stage_of(const Sharding& sharding);
 
 }  // namespace memest

@@ -1,5 +1,5 @@
-// What a layout says of who shares the states of its replicas: the keys of `parallelism` that a
-// spec writes and a search chooses. What comes of them under a framework is a Sharding
+// A layout's choice of who shares the states of its replicas: the keys of `parallelism` that a
+// spec writes and a search chooses. Under a framework they resolve to a Sharding
 // (sharding.hpp).
 #pragma once
 
@@ -27,14 +27,14 @@ struct Sharing {
   /// FSDP, of either version.
   [[nodiscard]] bool in_units() const { return fsdp.has_value(); }
   [[nodiscard]] bool in_flat_units() const { return fsdp && fsdp->version == 1; }
-  /// Of FSDP; 0 without.
+  /// FSDP's version; 0 without.
   [[nodiscard]] int version_of_units() const { return fsdp ? fsdp->version : 0; }
   /// ZeRO's, of DeepSpeed or of a formula.
   [[nodiscard]] bool in_stages() const;
-  /// What is cut, whoever cuts it.
+  /// The states that are cut, whoever cuts them.
   [[nodiscard]] ZeroStage stage() const { return zero; }
   [[nodiscard]] bool divides_optimizer() const { return distributed_optimizer; }
-  /// Of the sharded model.
+  /// Replicas of the sharded model.
   [[nodiscard]] std::int64_t replicas() const { return fsdp ? fsdp->replicate : 1; }
   /// Whether flat tensors are cut into as many parts as there are ranks.
   [[nodiscard]] bool in_flat_parts() const { return in_stages() || in_flat_units(); }
