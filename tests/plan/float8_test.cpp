@@ -216,6 +216,13 @@ TEST_CASE("what float8 linears cannot be is refused by name") {
   CHECK(refusal_of(llama("seq_len: 512, precision: bf16, loss: sum-of-logits, float8: "
                          "{filter_fqns: []}")) ==
         "a sum of logits behind a float8 head is not available yet");
+  CHECK(refusal_of(
+            "model: {family: decoder, layers: 2, hidden_size: 256, heads: 4, ffn_size: 768, "
+            "vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope, qk_norm: "
+            "true}\ntraining: {seq_len: 128, precision: fsdp2-bf16, implementation: torchtitan, "
+            "float8: {}}\n"
+            "parallelism: {data: 2, fsdp: {version: 2}}\nhardware: {gpu: h100-sxm-80gb, count: "
+            "2}\n") == "float8 linears in torchtitan's Qwen3 are not available yet");
   CHECK(refusal_of("model: gpt2\ntraining: {seq_len: 128, precision: bf16, float8: {}}\nhardware: "
                    "{gpu: h100-sxm-80gb}\n") ==
         "float8 linears are available in models of model_type llama, mistral, qwen2, qwen3, phi3, "
