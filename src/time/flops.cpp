@@ -12,7 +12,7 @@
 namespace memest {
 namespace {
 
-/// What the quoted conventions need to know of a model.
+/// Sizes of a model that the quoted conventions need.
 struct ConventionSizes {
   /// Σ over layers of heads · (query-key size + value size) / 2: a·d a layer where both are d.
   std::int64_t attention_width = 0;
@@ -61,7 +61,7 @@ std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
   return layers;
 }
 
-/// What kernels compute of counted FLOPs.
+/// FLOPs that kernels compute of those counted.
 Flops computed_of(const Op& op, Flops counted) {
   const bool half = op.kind == OpKind::attention && op.causal;
   return half ? Flops(counted.value() / 2) : counted;

@@ -42,7 +42,7 @@ double at(const HostRate& rate, Outlook outlook) {
   unreachable("every outlook has a rate");
 }
 
-/// What of one rank crosses PCIe, in bytes.
+/// Bytes of one rank that cross PCIe.
 struct Crossings {
   double gradients = 0;       ///< in every micro-step, to the host
   double last_gradients = 0;  ///< once a step
@@ -78,7 +78,7 @@ Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
   return crossings;
 }
 
-/// Of FSDP2 that keeps gathered weights the backward asks for none.
+/// Whether weights cross PCIe for the backward too; not under FSDP2 that keeps gathered weights.
 bool comes_twice(const GatheredUnits* units) {
   return units == nullptr || units->reshard != Reshard::never;
 }

@@ -1,4 +1,4 @@
-// What a step does over PCIe and on the host where states, gradients or weights lie there.
+// Time that a step takes over PCIe and on the host where states, gradients or weights lie there.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct OffloadedPart {
   std::optional<BytesPerSecond> nvme = {};  ///< of a node; there where something lies on it
 };
 
-/// What the step waits for.
+/// Seconds that the step waits.
 struct HostSeconds {
   double transfers = 0;
   double optimizer = 0;

@@ -13,7 +13,7 @@ namespace memest {
 /// Whether a step of `optimizer` multiplies matrices.
 bool computes_products(const Optimizer& optimizer);
 
-/// Of one step over all trained matrices of `inventory`, alike ones together.
+/// Products of one step over all trained matrices of `inventory`, alike ones together.
 std::vector<OptimizerProduct> optimizer_products(const Inventory& inventory,
                                                  const TrainingSpec& training);
 

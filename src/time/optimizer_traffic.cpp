@@ -13,7 +13,7 @@ namespace {
 /// _multi_tensor_adamw against _fused_adamw. Taken for optimizers whose kernels are not counted.
 constexpr double kUnfusedPasses = 20.0 / 7.0;
 
-/// What a kernel that does all at once moves of a parameter beside its states: reads p and g,
+/// Tensors that a fused kernel moves of a parameter beside its states: reads p and g,
 /// writes p.
 constexpr std::int64_t kFusedWithoutStates = 3;
 
@@ -92,7 +92,7 @@ double state_bytes(const OptimizerState& state, const Tensor& tensor, DType reci
   unreachable("every state has a shape");
 }
 
-/// What the kernels of a step move, over what one that reads and writes each tensor once does.
+/// Bytes that a step's kernels move, over those of one that reads and writes each tensor once.
 double passes_over_fused(const TrainingSpec& training) {
   for (const StepPasses& step : kStepPasses) {
     if (step.optimizer != training.optimizer.name) continue;

@@ -20,7 +20,7 @@ namespace {
 /// So many stages of all ranks together need no allocation.
 constexpr std::size_t kFewStages = 128;
 
-/// Of one execution of each block.
+/// Costs of one execution of each block.
 std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<OpPrice>& prices,
                                       Outlook outlook, double share) {
   std::vector<PartCost> costs(work.weights.size());
@@ -44,7 +44,7 @@ std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<Op
   return costs;
 }
 
-/// What the blocks do not know (copies that a framework holds) is spread over all alike.
+/// Spreads over all alike the copies that a framework holds, of which the blocks know nothing.
 void scale_weights(PartCost& part, double all, double trained) {
   part.weights *= all;
   part.trained *= trained;
@@ -122,7 +122,7 @@ class StepAccount {
   [[nodiscard]] PipelinePlace place_at(std::int64_t rank) const {
     return {step_.ranks, rank, step_.chunks, is_v_shaped(step_.schedule)};
   }
-  /// What a stage and the next one send each other, unless a rank has both: at the tip of a V.
+  /// Seconds of a stage's message to the next one, unless a rank has both: at the tip of a V.
   [[nodiscard]] double sent_between(std::int64_t index) const {
     const bool is_tip = is_v_shaped(step_.schedule) && index + 1 == step_.ranks;
     return index >= 0 && index + 1 < count() && !is_tip ? send_ : 0;
@@ -141,7 +141,7 @@ class StepAccount {
     return result;
   }
 
-  /// Of one rank, over all micro-steps.
+  /// Seconds of one rank, over all micro-steps.
   [[nodiscard]] StepSeconds work_of(std::int64_t rank) const {
     StepSeconds result;
     result.rank = rank;
@@ -157,7 +157,7 @@ class StepAccount {
     return result;
   }
 
-  /// What a rank holds; the last one its own copy of a tied table.
+  /// Everything a rank holds; the last rank holds its own copy of a tied table.
   [[nodiscard]] PartCost held_by(std::int64_t rank) const {
     PartCost held;
     for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
@@ -201,7 +201,7 @@ class StepAccount {
     if (parallelism_.offload.any()) add_host(result, most, {optimizer_bytes, clipping_bytes});
   }
 
-  /// What the optimizer and the clipping move, where the host does it.
+  /// Adds the optimizer's and the clipping's traffic, where the host does them.
   void add_host(StepSeconds& result, const PartCost& held, std::pair<double, double> moved) const {
     const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
     const HostSeconds host =

@@ -32,7 +32,7 @@ CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& l
   return total;
 }
 
-/// What is left of a message beside a kernel.
+/// The part of a message that is left beside a kernel.
 CallPrice beyond(const CallPrice& message, const CallPrice& kernel) {
   CallPrice left = message;
   left.fast = std::max(0.0, message.fast - kernel.fast);

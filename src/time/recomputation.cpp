@@ -71,7 +71,7 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   return executions;
 }
 
-/// Of the ops of a block those that selective recompute runs again. In a region that is compiled
+/// The ops of a block that selective recompute runs again. In a region that is compiled
 /// with its checkpoint, not those whose results no backward reads.
 std::vector<bool> selected(const Block& block, const SelectiveRecompute& parts, bool early) {
   const bool keeps = block.keeps_selectively();

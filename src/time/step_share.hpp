@@ -1,4 +1,4 @@
-// What a whole training step takes beside its kernels: how much of recorded steps their own times
+// Time of a whole training step beside its kernels: how much of recorded steps their own times
 // explain. Derivation and sources: docs/calibration.md.
 #pragma once
 

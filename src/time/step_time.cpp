@@ -21,7 +21,7 @@ struct StepPlace {
   const std::vector<OpPrice>& prices;
 };
 
-/// Of the FLOPs that are counted (torch's FlopCounterMode counts every score), those that run: a
+/// Share of the counted FLOPs that run (torch's FlopCounterMode counts every score): a
 /// causal fused attention leaves out the scores above the diagonal.
 double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op.causal ? 0.5 : 1; }
 
@@ -130,7 +130,7 @@ class OpTimes {
   std::vector<OpTime> times_;
 };
 
-/// What the messages of one pass, so often, leave to wait for.
+/// Seconds that the messages of one pass, so often, leave to wait for.
 void add_waiting(OpTimes& times, const std::vector<MessageWork>& messages, const CallPrice& price,
                  double executions) {
   if (messages.empty()) return;
@@ -241,7 +241,7 @@ std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
          "recorded on A100 and H100; no step was recorded on this kind of GPU";
 }
 
-/// Of every rank of a pipeline, over one micro-step.
+/// Times of every rank of a pipeline, over one micro-step.
 std::vector<StageTime> stage_times(const PricedModel& model, const Parallelism& parallelism) {
   std::vector<StageTime> times;
   if (parallelism.pipeline == 1) return times;
@@ -340,7 +340,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
 
   TimeEstimate estimate;
   estimate.step = Seconds(step);
-  // What is known of this job's kernels, and of whole runs whose source nobody has seen.
+  // Margins of this job's kernels, and of whole runs whose source nobody has seen.
   const SourceMargin& published = job.source_margins.step;
   estimate.low = std::min(step_at(Outlook::fast), Seconds(step * (1 - published.low)));
   estimate.high = std::max(step_at(Outlook::slow), Seconds(step * (1 + published.high)));

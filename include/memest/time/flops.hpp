@@ -11,7 +11,7 @@
 namespace memest {
 
 /// One rank's FLOPs of one step (all micro-steps), or of one forward where nothing is trained: then
-/// the conventions count a third, 2·Φ a token for 6·Φ. What runs is that of the graph, a rank's or
+/// the conventions count a third, 2·Φ a token for 6·Φ. Executed FLOPs are the graph's, a rank's or
 /// a stage's; the conventions are the whole model's, divided by the ranks that share it (tensor ·
 /// pipeline · context) and rounded down.
 struct FlopsEstimate {
@@ -20,11 +20,11 @@ struct FlopsEstimate {
   Flops model;     ///< 6·Φ·tokens, of experts the active ones
   Flops palm;      ///< 6·Φ·tokens + 12·L·a·d·s a token
   Flops megatron;  ///< matmuls, and attention with the causal half only
-  /// Of executed() what kernels compute, and what HFU is of: a causal fused attention leaves out
+  /// FLOPs of executed() that kernels compute; HFU counts them. Causal fused attention leaves out
   /// the half of its scores above the diagonal.
   Flops computed;
-  /// Of `computed` what MFU is of: one forward and one backward over the step's tokens, nothing
-  /// made again, neither by checkpoints nor inside fused attention's backward.
+  /// FLOPs of `computed` that MFU counts: one forward and one backward over the step's tokens,
+  /// nothing recomputed, neither by checkpoints nor inside fused attention's backward.
   Flops required;
 
   [[nodiscard]] Flops executed() const { return forward + backward; }

@@ -1,4 +1,4 @@
-// What kernel calls take on one GPU type within a training step: by the laws of its own profile,
+// Times of kernel calls on one GPU type within a training step: by the laws of its own profile,
 // else of a sibling's, else of its datasheet. docs/calibration.md says which is nearest to what.
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace memest {
 
-/// What laws need of `gpu`'s datasheet for operands of `operand` (fp32 through TF32 where
+/// The figures of `gpu`'s datasheet that laws need for operands of `operand` (fp32 as TF32 where
 /// `tensor_float`). None where a rate, the bandwidth or the count of multiprocessors is not known.
 std::optional<Machine> machine_of(const GpuSpec& gpu, DType operand, bool tensor_float = false);
 
@@ -24,7 +24,7 @@ double seconds_of(const TransferLaw& law, const TransferShape& shape);
 
 /// 2·m·n·k of each product.
 double flops_of(const MatmulShape& shape);
-/// Of both products forward, of five backward; of causal attention the half that is computed.
+/// FLOPs of 2 products forward, 5 backward; of causal attention the half that is computed.
 double flops_of(const AttentionShape& shape);
 /// Operands read and the result written, read too where it is added to.
 double bytes_of(const MatmulShape& shape);

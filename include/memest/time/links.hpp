@@ -1,4 +1,4 @@
-// What messages between ranks take: where a group's ranks lie over the nodes, and through which
+// Times of messages between ranks: how a group's ranks lie over the nodes, and through which
 // links they go. Rules and sources: docs/calibration.md.
 #pragma once
 

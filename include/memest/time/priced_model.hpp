@@ -1,5 +1,5 @@
 // A whole model priced once for one GPU type, one way to share its layers (tensor, sequence,
-// context, expert ranks), one micro-batch and one recompute. What a step takes under any pipeline,
+// context, expert ranks), one micro-batch and one recompute. A step's time under any pipeline,
 // number of replicas, shards and micro-steps is then arithmetic: no allocation, under a
 // microsecond.
 #pragma once
@@ -24,7 +24,7 @@ struct PassTimes {
   PassTimes& operator+=(const PassTimes& other);
 };
 
-/// What a part of the model takes and holds on one rank. Parts subtract.
+/// Seconds and bytes that a part of the model takes and holds on one rank. Parts subtract.
 struct PartCost {
   PassTimes passes;
   double weights = 0;          ///< parameters
@@ -69,7 +69,7 @@ struct StepSeconds {
 class PricedModel {
  public:
   /// `work` is of the whole model, `prices` are of its operations; of `job` the training, the model
-  /// and the hardware count. What is given here outlives this.
+  /// and the hardware count. These arguments outlive this.
   PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
               const Links& links, Outlook outlook = Outlook::expected);
 
@@ -83,7 +83,7 @@ class PricedModel {
   [[nodiscard]] PartCost stage(std::int64_t index, std::int64_t stages,
                                const Parallelism& parallelism) const;
   [[nodiscard]] std::int64_t layers() const;
-  /// Of one message between stages.
+  /// Seconds of one message between stages.
   [[nodiscard]] double send_seconds(const Parallelism& parallelism) const;
 
  private:
@@ -105,7 +105,7 @@ class PricedModel {
   CheckpointPlan checkpoints_;
 };
 
-/// What a search asks for.
+/// Seconds of a step that a search asks for.
 Seconds expected_step_time(const PricedModel& model, const Parallelism& parallelism,
                            std::int64_t micro_steps);
 

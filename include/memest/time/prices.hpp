@@ -1,4 +1,4 @@
-// What the operations of a step take on one GPU type, kernels and messages apart: the same for
+// Prices of a step's operations on one GPU type, kernels and messages apart: the same for
 // every pipeline, number of replicas and schedule.
 #pragma once
 

@@ -33,7 +33,7 @@ struct OpTime {
   LawOrigin origin;      ///< of the pass that takes longer
 };
 
-/// What kernels of one kind take together.
+/// Seconds that kernels of one kind take together.
 template <class Kind>
 struct TimePart {
   Kind kind;
@@ -65,7 +65,7 @@ struct TimeEstimate {
   /// The sums over `ops`, longest first.
   [[nodiscard]] std::vector<TimePart<OpClass>> by_class() const;
   [[nodiscard]] std::vector<TimePart<LawOrigin>> by_origin() const;
-  /// Of most of the step.
+  /// The origin of the laws behind most of the step.
   [[nodiscard]] LawOrigin origin() const;
 };
 
@@ -76,7 +76,7 @@ struct TimeEstimate {
 std::variant<TimeEstimate, Unavailable> estimate_step_time(const Graph& graph, const Job& job,
                                                            const FlopsEstimate& flops);
 
-/// The same over work already evaluated for the job's micro-batch and recompute.
+/// As above, over work already evaluated for the job's micro-batch and recompute.
 std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work, const Job& job,
                                                            const FlopsEstimate& flops);
 

@@ -36,7 +36,7 @@ struct OpWork {
   double recomputations = 0;  ///< of the forward, inside the backward pass, in a single stage
   PassWork forward;
   PassWork backward;
-  /// What the passes call; empty where no kernel runs.
+  /// Kernel calls of the passes; empty where no kernel runs.
   std::vector<KernelShape> forward_calls;
   std::vector<KernelShape> backward_calls;
   std::vector<MessageWork> forward_messages;

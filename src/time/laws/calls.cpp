@@ -15,7 +15,7 @@ std::int64_t value_of(const Expr& size, const Bindings& sizes) {
   return narrow_to_int64(size.evaluate(sizes));
 }
 
-/// Of the forward; where an op adds a bias to the product of another and has the backward of both,
+/// FLOPs of the forward; if an op adds a bias to another's product and has the backward of both,
 /// half of the backward's.
 double product_flops(const OpWork& work) {
   return work.forward.flops > 0 ? work.forward.flops : work.backward.flops / 2;

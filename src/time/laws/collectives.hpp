@@ -7,7 +7,7 @@
 
 namespace memest {
 
-/// What reduces and gathers: one rank's weights, in so many units (layers), of a training.
+/// One rank's weights, reduced and gathered in so many units (layers) of a training.
 struct ReplicatedPart {
   const PartCost& held;
   double units = 1;
@@ -22,13 +22,13 @@ struct PassSeconds {
   double backward = 0;  ///< recompute included
 };
 
-/// What the step waits for, over all its micro-steps.
+/// Seconds that the step waits, over all its micro-steps.
 struct ExposedSeconds {
   double gradients = 0;  ///< all-reduce or reduce-scatter
   double weights = 0;    ///< all-gather
 };
 
-/// What is reduced and gathered at a time, in seconds of its own.
+/// Seconds of each reduction and all-gather by itself.
 struct CollectiveSeconds {
   double reduce = 0;        ///< all of the gradients
   double gather = 0;        ///< all of the weights
@@ -37,7 +37,7 @@ struct CollectiveSeconds {
   LawOrigin origin;
 };
 
-/// What of `transfer` a pass of `compute` seconds does not hide; `tail` cannot be hidden at all.
+/// Seconds of `transfer` that a pass of `compute` seconds does not hide; `tail` is never hidden.
 double exposed(double transfer, double compute, double tail);
 
 /// Gradients go in DDP's buckets, under ZeRO 3 unit by unit as the weights.

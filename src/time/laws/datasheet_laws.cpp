@@ -79,7 +79,7 @@ struct LinkRow {
   Efficiency efficiency;
 };
 constexpr std::array kLinkRows = {LinkRow{2, {0.40, 0.55, 0.71}}};
-/// The same through the host, with peer access; without it, four and eight ranks are the slow end.
+/// As above through the host, with peer access; without it, four and eight ranks are the slow end.
 constexpr std::array kPcieRows = {LinkRow{2, {0.58, 0.62, 0.66}}, LinkRow{4, {0.16, 0.64, 0.66}},
                                   LinkRow{8, {0.05, 0.40, 0.66}}};
 
@@ -92,8 +92,8 @@ struct PcieRate {
 constexpr std::array kPcieRates = {PcieRate{3, 15.75e9}, PcieRate{4, 31.5e9}, PcieRate{5, 63e9},
                                    PcieRate{6, 121e9}};
 
-/// Of page-locked memory. The fast end on an H200 (PCIe 5, 55 of 63 GB/s); expected PCIe 4, 26 of
-/// 31.5 GB/s; slow the same in each direction with both at once (NVIDIA/nvbandwidth's README).
+/// Transfers of page-locked memory. Fast: an H200 (PCIe 5, 55 of 63 GB/s); expected: PCIe 4, 26 of
+/// 31.5 GB/s; slow: the rate per direction with both at once (NVIDIA/nvbandwidth's README).
 constexpr Efficiency kTransfers = {0.59, 0.82, 0.88};
 
 /// By slug first: what was measured on this very GPU is better than on its kind.

@@ -23,7 +23,7 @@ constexpr double kBackwardOverForward = 0.85;
 constexpr double kSiblingFast = 0.85;
 constexpr double kSiblingSlow = 1.20;
 
-/// Of an interval's ends, for each doubling of time beyond the samples that a law was fitted to
+/// Factor on an interval's ends for each doubling of time beyond the samples a law was fitted to
 /// (docs/calibration.md).
 constexpr double kDriftOfDoubling = 1.06;
 

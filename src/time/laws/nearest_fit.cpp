@@ -32,9 +32,9 @@ std::span<const std::string_view> kernels_for(std::string_view asked) {
   return kAnyKernel;
 }
 
-/// What an operation takes after where it was not measured itself, the nearest first. Reductions
-/// along a row differ between the passes; what passes over its data once does not. An empty place
-/// repeats the operation.
+/// Kin whose law an operation takes where it was not measured itself, the nearest first. Reductions
+/// along a row differ between the passes; single-pass operations do not. An empty entry repeats the
+/// operation.
 struct StreamKin {
   StreamOp op;
   bool reduces_rows;

@@ -9,15 +9,15 @@
 
 namespace memest {
 
-/// What a step calls the kernel of PyTorch's flash attention.
+/// A step's name for the kernel of PyTorch's flash attention.
 inline constexpr std::string_view kFlashAttention2 = "flash-2";
 
-/// Of the same operand type, or of the other 16-bit one; null where there is none.
+/// The fit of the operand type, or of the other 16-bit one; null where there is none.
 const MatmulFit* nearest_fit(const std::vector<MatmulFit>& fits, const MatmulShape& shape);
-/// Of the kernel that PyTorch's own attention comes nearest to. For a backward without a law of its
-/// own, the forward's.
+/// The fit of the kernel that PyTorch's own attention comes nearest to. A backward without a law of
+/// its own takes the forward's.
 const AttentionFit* nearest_fit(const std::vector<AttentionFit>& fits, const AttentionShape& shape);
-/// Of the operation whose kernel passes over its data alike.
+/// The fit of the operation whose kernel passes over its data alike.
 const StreamFit* nearest_fit(const std::vector<StreamFit>& fits, const StreamShape& shape);
 /// Over as many GPUs, or the nearest number of them.
 const CollectiveFit* nearest_fit(const std::vector<CollectiveFit>& fits,
