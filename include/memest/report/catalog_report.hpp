@@ -1,4 +1,4 @@
-// What memest knows, listed with its sources: the answers of `memest gpus`, `models`, `recipes` and
+// The shipped catalogs, with sources: the answers of `memest gpus`, `models`, `recipes` and
 // `optimizers`.
 #pragma once
 

@@ -13,7 +13,7 @@
 
 namespace memest {
 
-/// What broke a budget: the largest shares of it, largest first, each with its amount.
+/// A share of a broken budget: the largest shares, largest first, each with its amount.
 struct BudgetShare {
   std::string name;
   double amount = 0;  ///< in the line's unit

@@ -34,7 +34,7 @@ std::vector<Explanation> explain(const Job& job, const JobEstimate& estimate);
 Checked<std::vector<Explanation>> select(std::vector<Explanation> explanations,
                                          const std::string& term);
 
-/// What was asked for, as far as it is known.
+/// The explanation asked for, as far as it is known.
 struct Explained {
   std::vector<Explanation> rows;
   bool is_known = true;  ///< false: the answer has no memory, and the rows are not what was asked

@@ -16,7 +16,7 @@ namespace memest {
 enum class Align : std::uint8_t { left, right };
 enum class Tone : std::uint8_t { plain, strong, faint, good, bad, uncertain };
 
-/// What becomes of a cell that is wider than its column.
+/// How a cell that is wider than its column is folded.
 enum class Fold : std::uint8_t {
   wrap,   ///< it is broken into lines
   whole,  ///< the column is as wide as its widest cell

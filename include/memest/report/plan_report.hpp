@@ -15,7 +15,7 @@ namespace memest {
 inline constexpr std::size_t kShownPlans = 12;
 inline constexpr std::size_t kShownRefusals = 4;
 
-/// What the page shows beside the table.
+/// Parts that the page shows beside the table.
 struct PlanView {
   bool front = false;                              ///< the Pareto front
   std::vector<Alternative> alternatives = {};      ///< to the first row; empty: not shown

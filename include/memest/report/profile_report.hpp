@@ -1,4 +1,4 @@
-// What a profile holds, and how its laws do against samples.
+// A profile's laws, and how they do against samples.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What the reader of a text can see: how wide it is, whether it knows UTF-8, whether it shows
-// colours. cli decides it from the terminal and the environment; report only obeys.
+// Traits of a text's reader: how wide the text is, whether UTF-8 is known and whether colours are
+// shown. cli decides them from the terminal and the environment; report only obeys.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace memest {
 /// `job.training` and the bandwidth of its GPU are present, as they are where there is a time.
 Report report_roofline(const Job& job, const TimeEstimate& time, const Question& question);
 
-/// The same as a drawing that needs nothing beside it.
+/// As above, as a drawing that needs nothing beside it.
 std::string roofline_svg(const Job& job, const TimeEstimate& time);
 
 }  // namespace memest

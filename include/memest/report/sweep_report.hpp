@@ -1,4 +1,4 @@
-// What would be measured of a device, in which order and how long it would take.
+// Steps that would be measured of a device, in their order, and how long they would take.
 #pragma once
 
 #include "memest/calibrate/sweep.hpp"

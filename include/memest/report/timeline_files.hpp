@@ -23,7 +23,7 @@ struct TimelineRun {
 /// the storage; step and phase those of the event.
 std::string events_csv(const TimelineRun& run);
 
-/// What torch.cuda.memory._dump_snapshot() writes, which pytorch.org/memory_viz opens: a pickle.
+/// torch.cuda.memory._dump_snapshot()'s pickle, which pytorch.org/memory_viz opens.
 /// Times are indices of events; an allocation's frames are tensor, block and phase.
 std::string memory_snapshot(const TimelineRun& run);
 

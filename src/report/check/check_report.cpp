@@ -45,7 +45,7 @@ Look look_of(BudgetStatus status) {
   unreachable("a budget status beyond the enum");
 }
 
-/// What there is to say of a file beside its lines.
+/// A remark on a file beside its lines.
 std::string remark_of(const CheckedFile& file) {
   switch (file.status()) {
     case FileStatus::invalid:

@@ -31,7 +31,7 @@ std::vector<BudgetShare> memory_shares(const JobEstimate& estimate) {
   return largest(std::move(shares));
 }
 
-/// Of all the ranks of a node.
+/// Shares of the host memory that all ranks of a node take.
 std::vector<BudgetShare> host_shares(const JobEstimate& estimate) {
   std::vector<BudgetShare> shares;
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);

@@ -273,7 +273,7 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   return json;
 }
 
-/// What the busiest rank waits, and one micro-step of every rank.
+/// The busiest rank's wait, and one micro-step of every rank.
 Json pipeline_json(const TimeEstimate& time) {
   Json json{{"bubble_seconds", time.bubble.value()}, {"stages", Json::array()}};
   for (const StageTime& stage : time.stages) {

@@ -90,7 +90,7 @@ std::string verdict_line(const MemoryAnswer& answer) {
   unreachable("a verdict beyond the enum");
 }
 
-/// What people ask first: does it fit, how long is a step, what does it cost.
+/// The first questions: does it fit, how long is a step, what does it cost.
 std::vector<Paragraph> summary_of(const JobEstimate& estimate) {
   std::vector<Paragraph> summary;
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {

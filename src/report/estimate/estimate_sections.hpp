@@ -14,7 +14,7 @@ namespace memest {
 /// of those that share the states; may be empty.
 std::string whose_memory(const RankClass& ranks);
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
-/// What a rank, and a node, keeps in the host's memory.
+/// Host memory that a rank, and a node, keeps.
 void add_host_memory(Page& page, const Job& job, const MemoryAnswer& answer);
 /// The ranks of a pipeline beside each other, where there are several kinds.
 void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAnswer>& others);

@@ -93,7 +93,7 @@ Explanation of_sum(std::string name, Bytes value, Sum sum, std::string source) {
   return result;
 }
 
-/// What the allocator makes of the terms that are alive at the peak.
+/// Explains what the allocator makes of the terms that are alive at the peak.
 void add_replay(std::vector<Explanation>& out, const MemoryAnswer& answer) {
   const Bytes reserved = *answer.reserved();
   Explanation segments = of_bytes("memory", "reserved", reserved);

@@ -204,7 +204,7 @@ Paragraph verdict_of(const Job& job, const MemoryAnswer& answer) {
   unreachable("a verdict beyond the enum");
 }
 
-/// What the verdict is not of.
+/// Returns the interval under other releases, which the verdict does not cover.
 Paragraph any_release_text(const Job& job, const MemoryAnswer& answer,
                            const BytesInterval& interval) {
   const bool may_end = answer.verdict == Verdict::fits && interval.high > answer.capacity.bytes;

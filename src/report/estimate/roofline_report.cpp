@@ -38,7 +38,7 @@ Roof roof_of(const Job& job, const TimeEstimate& time) {
   return {bandwidth, bandwidth * time.ridge_point};
 }
 
-/// What an operation reaches of its roof; of the bandwidth where it computes nothing that counts.
+/// Share of its roof that an operation reaches; of the bandwidth where it counts no FLOPs.
 double share_of_roof(const OpTime& op, const Roof& roof) {
   const double seconds = op.seconds.value();
   if (op.flops > 0) return op.flops / seconds / roof.at(op.flops / op.bytes);

@@ -60,7 +60,7 @@ std::string origins_text(const TimeEstimate& time) {
   return text;
 }
 
-/// What the stages of a pipeline take, and the wait for them.
+/// Adds the times of a pipeline's stages, and the wait for them.
 void add_pipeline(Page& page, const TimeEstimate& time) {
   if (time.stages.empty()) return;
   Table table{{{"pipeline rank"}, {"forward", Align::right}, {"backward", Align::right}}, {}};
@@ -85,7 +85,7 @@ std::string interval_text(const TimeEstimate& time) {
 }  // namespace
 
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
-  // Of what trains two thirds are the backward's.
+  // Two thirds of training's FLOPs are the backward's.
   const int passes = job.inference ? 1 : 3;
   page.parts.emplace_back(Heading{"FLOPs of one GPU and step"});
   Table table{{{"count"}, {"", Align::right}, {"FLOPs", Align::right}, {"what it counts"}}, {}};

@@ -132,7 +132,7 @@ Table records_of(const std::vector<GpuSpec>& gpus) {
   return table;
 }
 
-/// What the letters of the facts' sources stand for.
+/// The legend of the letters of the facts' sources.
 Table source_table(const GpuSpec& gpu) {
   Table table{{{"source"}, {"is"}}, {}};
   for (const auto& [letters, source] : gpu.sources) {

@@ -36,7 +36,7 @@ std::string name_of_kind(const CollectiveKind& kind) {
 std::string name_of_kind(TransferPath path) { return std::string(name_of(path)); }
 std::string name_of_kind(LaunchPath path) { return fmt::format("launch, {}", name_of(path)); }
 
-/// What a law says at a glance.
+/// A law at a glance.
 std::string gist_of(const MatmulLaw& law) {
   return fmt::format("{} of the peak, {} less under load", percent_text(law.product.peak_share),
                      percent_text(law.product.power_loss / (1 + law.product.power_loss)));

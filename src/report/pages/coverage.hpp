@@ -1,4 +1,4 @@
-// What is said of an interval made of published runs.
+// Sentences on an interval made of published runs.
 #pragma once
 
 #include <string>

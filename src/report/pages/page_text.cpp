@@ -64,7 +64,7 @@ constexpr std::array<std::string_view, 19> kMissedLeast = {
     "bound by", "MFU",    "tokens/s",  "of GiB",      "peak", "micro",          "reserved, GiB",
     "seconds",  "active", "recompute", "layout",      "ZeRO"};
 
-/// What is seen at least of a cell that may be cut.
+/// Columns at least shown of a cell that may be cut.
 constexpr std::size_t kCutColumns = 24;
 
 /// A first column up to this width names the rows and is not broken into lines.

@@ -16,7 +16,7 @@
 namespace memest {
 namespace {
 
-/// What grows, as the table's column says it.
+/// The grown size, as the table's column says it.
 std::string column_of(Growth growth) {
   switch (growth) {
     case Growth::micro_batch:

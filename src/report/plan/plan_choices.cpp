@@ -37,7 +37,7 @@ std::string asks_of(const ImplementationChoice& choice) {
   return text;
 }
 
-/// What each of the implementations asks, once.
+/// Requirements of each framework, once.
 Table asked_by(const PlanView& view) {
   Table table{{{"implementation"}, {"asks for"}}, {}};
   bool compiles = false;
@@ -128,7 +128,7 @@ void add_choices(Page& page, const PlanView& view) {
   page.parts.emplace_back(asked_by(view));
 }
 
-/// What each other value of one setting would do to the choice.
+/// Adds, for each other value of one setting, the change to the choice.
 void add_alternatives(Page& page, const PlanAnswer& answer, const PlanView& view) {
   if (view.alternatives.empty() || answer.best.empty()) return;
   page.parts.emplace_back(Heading{"Why this choice: one setting changed, the others best"});

@@ -17,7 +17,7 @@ std::string flags_of(const ImplementationChoice& choice);
 /// Nothing where one implementation alone answers.
 void add_choices(Page& page, const PlanView& view);
 
-/// What each other value of one setting would do to the first row.
+/// Adds, for each other value of one setting, the change to the first row.
 void add_alternatives(Page& page, const PlanAnswer& answer, const PlanView& view);
 
 /// A list as the page's table; `candidate` writes a plan.

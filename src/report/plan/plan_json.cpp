@@ -107,7 +107,7 @@ Json json_of(const PlanVerdict& verdict, const std::optional<Goal>& goal) {
   return json;
 }
 
-/// Of every row which implementation it is of, where several are compared.
+/// Writes into every row which implementation it is of, where several are compared.
 void name_choices(Json& rows, const std::vector<PlanVerdict>& plans, const PlanView& view) {
   if (view.compared.empty() || !rows.is_array()) return;
   for (std::size_t i = 0; i < plans.size(); ++i) {

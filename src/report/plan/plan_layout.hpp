@@ -10,7 +10,7 @@
 
 namespace memest {
 
-/// What the framework of a job splits: what the table of its plans has a column for.
+/// Parts that a job's framework splits: those that the table of its plans has a column for.
 enum class Splits : std::uint8_t { data, layers };
 Splits splits_of(const Job& job);
 

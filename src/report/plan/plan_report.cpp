@@ -43,7 +43,7 @@ std::string gib_range(std::pair<Bytes, Bytes> range) {
   return least == most ? most : least + " to " + most;
 }
 
-/// Of the rows that people read, with what they take of their hosts; empty where none needs it.
+/// Legend of the rows that people read, with their host memory; empty where none needs it.
 std::string shards_legend(const PlanAnswer& answer) {
   bool shows_letters = false;
   std::vector<Bytes> taken;
@@ -192,7 +192,7 @@ Table table_of(const Look& look, const PlanAnswer& answer) {
   return table;
 }
 
-/// Of many points those that stand evenly between the cheapest and the last.
+/// Rows of the front: of many points, those spaced evenly between the cheapest and the last.
 Table front_table(const Look& look, const PlanAnswer& answer) {
   Table table = empty_table(look);
   const std::size_t count = answer.front.size();
@@ -226,12 +226,12 @@ std::string choice_text(const PlanVerdict& verdict, Splits splits) {
   return text;
 }
 
-/// What is missing where every row is refused.
+/// The sentence where every row is refused.
 std::string nothing_text(const std::optional<Goal>& goal) {
   return goal && goal->within ? "Nothing fits in that time." : "Nothing fits.";
 }
 
-/// Of the first row, by what it is ranked.
+/// The first row's rank in a word, by what it is ranked.
 const char* rank_text(Objective objective) {
   switch (objective) {
     case Objective::money:
@@ -266,7 +266,7 @@ Paragraph conclusion_of(const PlanAnswer& answer, const Look& look) {
           Tone::strong};
 }
 
-/// Of the rows that are shown.
+/// The method of the rows that are shown.
 std::string method_of(const PlanAnswer& answer) {
   std::size_t rows = 0;
   std::size_t replayed = 0;

@@ -1,4 +1,4 @@
-// What a plan's whole training takes, for people.
+// A plan's whole training, for people: time and money.
 #pragma once
 
 #include <string>

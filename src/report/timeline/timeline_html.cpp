@@ -172,8 +172,8 @@ StorageId storages_until(const Timeline& timeline, std::size_t events) {
   return count;
 }
 
-/// What the page's script reads. A run that ends out of memory ends there. An event is its storage,
-/// of a free -1 - storage.
+/// The data that the page's script reads. A run that ends out of memory ends there. An event is
+/// its storage, or for a free -1 - storage.
 Json page_data(const TimelineRun& run) {
   const Timeline& timeline = run.memory.timeline;
   Json json{{"peak", run.memory.replay.peak.event}};

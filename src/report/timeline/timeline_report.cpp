@@ -120,7 +120,7 @@ std::string predicted_at(const StepMemory& memory, const TimelineDifference& dif
                      moment_name(memory, storage), op_of(memory, storage));
 }
 
-/// What is not equal, a sentence each.
+/// The differences, a sentence each.
 std::vector<std::string> sentences_of(const StepMemory& memory,
                                       const TimelineDifference& difference) {
   std::vector<std::string> sentences;
