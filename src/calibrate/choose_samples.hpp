@@ -11,7 +11,7 @@ namespace memest {
 using SampleFeatures = std::array<double, 5>;
 
 /// Indices of at most `count` of the samples: first the one nearest to the middle, then always the
-/// one that is farthest from all chosen before. The same samples give the same choice.
+/// one that is farthest from all chosen before. Equal samples give equal choices.
 std::vector<std::size_t> choose_spread(const std::vector<SampleFeatures>& samples,
                                        std::size_t count);
 

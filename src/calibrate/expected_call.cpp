@@ -15,7 +15,7 @@ constexpr double kMatmulShare = 0.75;
 constexpr double kAttentionShare = 0.4;
 constexpr double kStreamShare = 0.7;
 constexpr Seconds kKernel{3e-6};
-/// Of PCIe 4 through 16 lanes, and of copies through a buffer.
+/// Rates of PCIe 4 through 16 lanes, and of copies through a buffer.
 constexpr BytesPerSecond kPinned{20e9};
 constexpr BytesPerSecond kPageable{6e9};
 constexpr Seconds kTransfer{10e-6};

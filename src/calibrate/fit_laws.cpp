@@ -20,7 +20,7 @@ constexpr std::int64_t kLeastSequence = 256;
 constexpr double kShortestTellingPower = 5e-3;
 /// Ten times what a launch takes.
 constexpr double kLongestTellingLaunch = 25e-6;
-/// Of messages from this size on the rate of the largest is at most so far from the limit:
+/// From this message size on the rate of the largest is at most so far from the limit:
 /// all-reduces of 16 GiB over those of 256 MiB on 8 GPUs are 1.21 (A100) and 1.11 (H200;
 /// stas00/ml-engineering, network/README.md).
 constexpr std::int64_t kLeastTellingMessage = 128 << 20;

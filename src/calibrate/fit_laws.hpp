@@ -1,4 +1,4 @@
-// What fitting needs to know of each law: which samples say something of it, which of its
+// Per law, what fitting uses: which samples say something of it, which of its
 // parameters they can tell, and how far samples lie apart.
 #pragma once
 
@@ -58,7 +58,7 @@ std::vector<Knob> knobs_of(TransferLaw& law, const std::vector<Call<TransferShap
 std::vector<Knob> knobs_of(LaunchLaw& law, const std::vector<Call<LaunchShape>>& calls,
                            const Machine& machine);
 
-/// What the law says of the call, under the load that it was timed under.
+/// Seconds that the law gives the call, under the load that it was timed under.
 double seconds_at(const MatmulLaw& law, const Call<MatmulShape>& call, const Machine& machine);
 double seconds_at(const AttentionLaw& law, const Call<AttentionShape>& call,
                   const Machine& machine);

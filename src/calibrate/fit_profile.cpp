@@ -77,7 +77,7 @@ Groups<Shape> groups_of(const std::vector<Sample>& samples) {
   return groups;
 }
 
-/// What no step runs in takes no samples from what steps run in.
+/// Whether steps run this kind; a kind that none runs takes no samples from those that they run.
 bool runs_in_steps(const MatmulKind& kind) { return kind.operand != DType::fp4; }
 template <class Kind>
 bool runs_in_steps(const Kind&) {
@@ -102,7 +102,7 @@ std::size_t share_of(const Groups<Shape>& groups, bool of_steps, std::size_t mos
   return most;
 }
 
-/// Of `count` samples of a kind, those that a law may be fitted to.
+/// Number of a kind's `count` samples that a law may be fitted to.
 std::size_t without_held_out(std::size_t count, JudgeBy judge) {
   constexpr std::size_t kHeldOutOf = 5;
   const bool holds_out = judge == JudgeBy::held_out_samples && count >= kLeastToHoldOut;
@@ -202,7 +202,7 @@ class ProfileFitter {
     return profile_.fitted.emplace_back(SampleLines{file, {}}).lines;
   }
 
-  /// Of operands that the shape names; what streams or moves needs no rate.
+  /// The machine for operands that the shape names; streams and transfers need no rate.
   template <class Shape>
   [[nodiscard]] std::optional<Machine> machine_for(const Shape& shape) const {
     if constexpr (std::is_same_v<Shape, MatmulShape>) {

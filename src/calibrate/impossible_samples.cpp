@@ -12,13 +12,13 @@
 namespace memest {
 namespace {
 
-/// Of the datasheet's peak, at most: consumer GPUs boost beyond their datasheet's clock, RTX 5090
+/// Largest share of the datasheet's peak: consumer GPUs boost beyond its clock, RTX 5090
 /// with constant data to 1.21 (docs/calibration.md).
 constexpr double kMostOfPeak = 1.25;
 /// Warnings about single samples; the rest is counted.
 constexpr std::size_t kMostWarnings = 10;
 
-/// What the call reaches of the peak of its operands; 0 where that is not known.
+/// Share of its operands' peak that the call reaches; 0 where the peak is not known.
 template <class Shape>
 double share_of_peak(const GpuSpec& gpu, const Shape& shape, DType operand, bool tensor_float,
                      Seconds seconds) {

@@ -1,4 +1,4 @@
-// What is told beside the samples of a sweep.
+// Diagnostics told beside the samples of a sweep.
 #include <algorithm>
 #include <cmath>
 #include <string>

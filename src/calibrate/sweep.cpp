@@ -34,10 +34,10 @@ constexpr std::size_t kSustainedOfEach = 8;
 /// Long enough for a product to be slowed by the power that it takes.
 constexpr Seconds kShortestSustained{100e-6};
 
-/// Of making and filling operands and of checking a kernel once.
+/// Seconds to make and fill operands and to check a kernel once.
 constexpr Seconds kSetUp{0.03};
 
-// What the ruler does (docs/calibration.md, "How a time is measured").
+// The ruler's constants (docs/calibration.md, "How a time is measured").
 constexpr Seconds kSample{0.002};
 constexpr double kMostCalls = 2048;
 constexpr double kRestShare = 9;
@@ -51,7 +51,7 @@ RulerSettings ruler_for(Seconds budget) {
   return budget <= kQuickBudget ? kQuickRuler : kFullRuler;
 }
 
-/// What a step's samples take, their rests with them.
+/// Seconds of a step's samples, their rests with them.
 Seconds time_of(Seconds call, const RulerSettings& ruler) {
   const double calls = std::clamp(std::ceil(kSample / call), 1.0, kMostCalls);
   const Seconds sample = call * calls;

@@ -14,7 +14,7 @@ struct SweepKind {
   double weight = 1;
 };
 
-/// What a sweep takes of all kinds.
+/// Kinds that a sweep takes in.
 struct SweepScope {
   bool every_type = false;  ///< else one type of streams, and 16 bits as bf16 alone
   Seconds longest_call;
@@ -22,11 +22,11 @@ struct SweepScope {
 
 std::vector<SweepKind> sweep_kinds(const SweepDevice& device, const SweepScope& scope);
 
-/// What a call may take by the GPU's rates and what kernels usually reach of them; only good for
+/// Seconds that a call may take by the GPU's rates and what kernels usually reach; only good for
 /// planning. Nothing where a rate is not known, so that no law could be fitted either.
 std::optional<Seconds> expected_call(const GpuSpec& gpu, const KernelShape& shape);
 
-/// What a call reads and writes; an upper bound of its operands' size.
+/// Bytes that a call reads and writes; an upper bound of its operands' size.
 Bytes footprint(const KernelShape& shape);
 
 }  // namespace memest

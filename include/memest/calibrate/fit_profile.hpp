@@ -21,7 +21,7 @@ enum class JudgeBy : std::uint8_t { fitted_samples, other_samples, held_out_samp
 /// Four fifths of so many are still twice the parameters of the largest law.
 inline constexpr std::size_t kLeastToHoldOut = 40;
 
-/// Of FitSettings::most_samples, where a sweep has chosen the samples already.
+/// FitSettings::most_samples where a sweep has chosen the samples already.
 inline constexpr std::size_t kEverySample = std::numeric_limits<std::size_t>::max();
 
 struct FitSettings {
@@ -42,7 +42,7 @@ std::vector<Sample> choose_samples(const GpuSpec& gpu, const std::vector<Sample>
                                    const FitSettings& settings);
 
 /// The laws that `samples` of one GPU allow; a kind with too few samples gets none. `gpu` is that
-/// GPU's datasheet. The same samples give the same profile.
+/// GPU's datasheet. Equal samples give equal profiles.
 ProfileFit fit_profile(const GpuSpec& gpu, const std::vector<Sample>& samples,
                        const FitSettings& settings = {});
 

@@ -17,7 +17,7 @@
 
 namespace memest {
 
-/// What the samples' column `source` says of those that memest measured itself.
+/// The samples' column `source` of those that memest measured itself.
 inline constexpr std::string_view kMeasuredSource = "memest calibrate";
 
 struct MeasureProgress {
@@ -53,7 +53,7 @@ struct MeasureResult {
 MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureRequest& request,
                             const MeasureHooks& hooks);
 
-/// What a reader of the samples must know: others that kept the device busy, shapes left out for
+/// Warnings for a reader of the samples: others kept the device busy, shapes left out for
 /// want of memory, samples at a fallen clock, steps that were not measured, rates that the device
 /// cannot have reached.
 Diagnostics warnings_of(const Sweep& sweep, const SweepDevice& device, const MeasureResult& result);

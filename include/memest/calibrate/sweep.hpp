@@ -1,6 +1,6 @@
-// What to measure of a device, and in which order: kinds of kernels in turn, each from its most
+// Kernels to measure of a device, and in which order: kinds in turn, each from its most
 // telling shapes on, so that whatever ends the run, all of them were covered as evenly as its time
-// allowed. The same device and budget give the same sweep.
+// allowed. A device and budget determine the sweep.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@
 
 namespace memest {
 
-/// Of a run of `memest calibrate --quick`, and of one without.
+/// Time of a run of `memest calibrate --quick`, and of one without.
 inline constexpr Seconds kQuickBudget{60};
 inline constexpr Seconds kFullBudget{600};
-/// Of a budget; the rest is for opening the device, fitting and writing.
+/// Share of a budget for measuring; the rest is for opening the device, fitting and writing.
 inline constexpr double kShareForMeasuring = 0.9;
 
 struct SweepDevice {
