@@ -121,7 +121,7 @@ std::ptrdiff_t letters_of(const Exponents& exponents) {
   return std::count_if(exponents.begin(), exponents.end(), [](std::int8_t e) { return e != 0; });
 }
 
-/// What to write in front of the brackets: the symbols of every monomial, and one more that most
+/// The factor in front of the brackets: the symbols of every monomial, and one more that most
 /// share (34·h + 5·a·s is written h·(34 + 5·a·s/h)). A single shared letter reads better inside:
 /// 2·Φ + 12·Φ/D.
 Exponents common_factor(const std::vector<Monomial>& monomials) {

@@ -62,7 +62,7 @@ class Expr {
   /// The formula as people write it, the common factor in front: "b·s·h·(34 + 5·s·a/h)", "2·Φ +
   /// 12·Φ/D".
   [[nodiscard]] std::string text() const;
-  /// The same with the values in place of the letters: "1·8192·4096·(34 + 5·8192·32/4096)".
+  /// The text with values in place of the letters: "1·8192·4096·(34 + 5·8192·32/4096)".
   [[nodiscard]] std::string substituted(const Bindings& bindings) const;
 
  private:

@@ -55,7 +55,7 @@ inline constexpr std::size_t kSymbolCount = static_cast<std::size_t>(Symbol::cou
 /// The letter as printed in formulas (UTF-8), for example "b", "s", "Φ".
 std::string_view letter(Symbol symbol);
 
-/// What the letter stands for, for the legend: "micro-batch (sequences a GPU and micro-step)".
+/// The letter's meaning, for the legend: "micro-batch (sequences a GPU and micro-step)".
 std::string_view meaning(Symbol symbol);
 
 /// A value for every symbol that a formula uses. Unset symbols are an InternalError when evaluated.
