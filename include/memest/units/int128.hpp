@@ -45,7 +45,7 @@ constexpr Int checked_multiply(Int left, Int right) {
   return result;
 }
 
-/// The same number in 64 bits; throws OverflowError where it does not fit.
+/// `value` in 64 bits; throws OverflowError where it does not fit.
 constexpr std::int64_t narrow_to_int64(Int128 value) {
   if (value > std::numeric_limits<std::int64_t>::max() ||
       value < std::numeric_limits<std::int64_t>::min()) {
