@@ -17,7 +17,7 @@
 
 namespace memest {
 
-/// What a command needs to know of the world: how to print on its two streams.
+/// A command's surroundings: how to print on its two streams.
 struct Surroundings {
   RenderOptions out;
   RenderOptions err;

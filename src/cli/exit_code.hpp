@@ -2,7 +2,7 @@
 
 namespace memest {
 
-/// What the shell learns.
+/// The exit codes that the shell learns.
 enum class ExitCode {
   yes = 0,
   no = 1,            ///< a true "no": does not fit, over budget

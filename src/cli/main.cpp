@@ -34,7 +34,7 @@ Outcome unknown_command(const std::string& word) {
                 nearest.empty() ? "see memest --help" : "did you mean '" + nearest + "'?");
 }
 
-/// What stays of the diagnostics under --quiet.
+/// The diagnostics that stay under --quiet.
 Diagnostics errors_of(const Diagnostics& diagnostics) {
   Diagnostics errors;
   for (const Diagnostic& diagnostic : diagnostics) {

@@ -155,7 +155,7 @@ std::optional<std::int64_t> count_of(const std::string& word, std::int64_t most)
   return std::nullopt;
 }
 
-/// What is measured and for how long; files of samples take no time and no device.
+/// Reads what to measure and for how long; files of samples take no time and no device.
 void read_measurement(RawArguments& raw, Diagnostics& errors) {
   constexpr std::int64_t kMostSeconds = 86'400;
   Arguments& arguments = raw.arguments;
@@ -207,7 +207,7 @@ std::optional<Enum> named(const std::string& word, const std::array<Enum, Count>
   return std::nullopt;
 }
 
-/// Of a search: what it is for, and by when.
+/// Reads a search's flags: what it is for, and by when.
 void read_search(RawArguments& raw, Diagnostics& errors) {
   constexpr std::array kObjectives{Objective::money, Objective::time, Objective::memory,
                                    Objective::gpus};

@@ -25,7 +25,7 @@ Question question_of(const Arguments& arguments, const std::vector<std::string>&
 /// The report in the format of --format; `format` is one of text, json, markdown, csv.
 std::string formatted(const Report& report, Format format, const RenderOptions& options);
 
-/// What is wrong: exit code 2, or 4 where nothing is but that it is not available yet.
+/// Reports the mistakes: exit code 2, or 4 where nothing is wrong but what is not available yet.
 Outcome refused(Diagnostics diagnostics);
 
 /// `word` as a shell reads it back.

@@ -1,4 +1,4 @@
-// What stands at the other end of a stream, as the environment and the terminal tell.
+// The terminal or file at the other end of a stream, as the environment and the terminal tell.
 #pragma once
 
 #include "cli/arguments.hpp"

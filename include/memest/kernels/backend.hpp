@@ -1,4 +1,4 @@
-// What can be measured and on what: a GPU, or the host that plays one, behind one face.
+// Backends that measure kernels: a GPU, or the host that plays one, behind one face.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ struct RateVerdict {
   std::optional<double> target;              ///< for that share
   std::optional<double> share_of_datasheet;  ///< of its peak or its bandwidth
   std::optional<double> datasheet_target;    ///< for that share
-  /// Of what the datasheet allows at the clock that was seen, where that is known.
+  /// Share of what the datasheet allows at the clock that was seen, where that is known.
   std::optional<double> utilization;
 
   /// No kernel is faster than its device: such a rate is a measurement that missed it.
@@ -64,7 +64,7 @@ struct SelftestSettings {
   bool judges_times = true;
 };
 
-/// What the backend cannot measure is left out. `begins` is told of each shape before it is
+/// Measures the shapes that the backend can run. `begins` is told of each shape before it is
 /// measured and may throw to interrupt.
 Selftest run_selftest(Backend& backend, const SelftestSettings& settings,
                       const std::function<void(const KernelShape&)>& begins);

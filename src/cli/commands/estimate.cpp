@@ -15,7 +15,7 @@ ExitCode code_of(const JobEstimate& estimate) {
   return memory->overall() == Verdict::does_not_fit ? ExitCode::no : ExitCode::yes;
 }
 
-/// What a preset that was named alone trains on.
+/// The command for a preset that is named alone, on the hardware that it trains on.
 std::string fitting_command(const Arguments& arguments) {
   const bool alone = arguments.words.size() == 1 && arguments.gpus.empty() &&
                      arguments.counts.empty() && arguments.overrides.empty();

@@ -91,7 +91,7 @@ std::size_t threads_of(const Arguments& arguments) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-/// Of the first implementation that takes the spec; one does.
+/// The job of the first implementation that takes the spec; one does.
 const Job& first_job(const std::vector<ImplementationChoice>& choices) {
   const auto first = std::ranges::find_if(
       choices, [](const ImplementationChoice& choice) { return choice.job.has_value(); });

@@ -13,8 +13,8 @@ namespace memest {
 
 class SampleLog {
  public:
-  /// Samples are to be in `path` in the end; until then in part_path(). What a run before left
-  /// there is read; half a line at its end is dropped. Throws EnvironmentError where that file
+  /// Samples are to be in `path` in the end; until then in part_path(). Samples of an earlier run
+  /// there are read; half a line at its end is dropped. Throws EnvironmentError where that file
   /// cannot be read or written, is of another form or is another run's that has not ended.
   explicit SampleLog(std::string path);
 
