@@ -26,7 +26,7 @@ Description describe_attention(const AttentionShape& shape);
 /// The forward that a backward follows; its operands are the first of the backward's.
 AttentionShape forward_of(AttentionShape shape);
 
-/// What a result may differ by from the reference where operands have `dtype`: 16-bit kernels also
+/// Difference allowed from the reference where operands have `dtype`: 16-bit kernels also
 /// round P and dS to it before they multiply them.
 double attention_tolerance(DType dtype);
 
@@ -43,8 +43,8 @@ struct HeadRows {
   [[nodiscard]] T* row(std::int64_t position) const { return first + position * stride; }
 };
 
-/// What a call reads and writes for one head of one sequence; heads of a group share k, v and their
-/// gradients. Those after lse are of a backward alone.
+/// Operands that a call reads and writes for one head of one sequence; heads of a group share k, v
+/// and their gradients. Those after lse are of a backward alone.
 template <class T>
 struct AttentionHead {
   HeadRows<T> q{}, k{}, v{}, o{};

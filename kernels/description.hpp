@@ -41,10 +41,10 @@ struct Description {
   std::int64_t flops = 0;
 };
 
-/// What a call must read and write, each once.
+/// Bytes that a call must read and write, each once.
 Bytes traffic(const Description& description);
 
-/// What a result may differ by from the double-precision reference, over the larger of the
+/// Difference allowed from the double-precision reference, over the larger of the
 /// reference's magnitude and its root mean square: half a unit in the last place of the type, and
 /// for sums in fp32 the rounding of their terms.
 double tolerance(DType result);

@@ -1,4 +1,4 @@
-// What the inputs of a kernel are filled with.
+// The values that a kernel's inputs are filled with.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ std::filesystem::path module_path() {
   return kernels::kGpuModule;
 }
 
-/// What dlopen or dlsym says went wrong.
+/// The error that dlopen or dlsym reports.
 std::string reason() {
   const char* text = dlerror();
   return text == nullptr ? "no reason given" : text;

@@ -4,7 +4,7 @@
 namespace memest::kernels {
 namespace {
 
-/// Of the elements that a map counts, each row has its first half, rounded up to whole vectors; an
+/// A map counts the first half of each row, rounded up to whole vectors; an
 /// element takes its partner of the second half along.
 template <class T, int kSign>
 struct Rotary {

@@ -38,8 +38,8 @@ constexpr std::array kTargets = {Target{StreamOp::softmax, KernelPass::forward, 
                                  Target{StreamOp::rmsnorm, KernelPass::backward, 0.80},
                                  Target{StreamOp::adamw, KernelPass::forward, 0.93}};
 
-/// Of the datasheet's bandwidth and peak, with random data: what the best published measurements of
-/// copies and of matrix products reach on parts that are not limited by their power.
+/// Shares of the datasheet's bandwidth and peak, random data: the best published measurements of
+/// copies and of matrix products reach them on parts that are not limited by their power.
 constexpr double kCopyOfDatasheet = 0.90;
 constexpr double kMatmulOfDatasheet = 0.78;
 
@@ -111,7 +111,7 @@ std::vector<KernelShape> shapes_to_time(const Backend& backend, const SelftestSe
   return shapes;
 }
 
-/// What the datasheet says of the shape's rate; nothing where it does not.
+/// The datasheet's rate for the shape; nothing where it gives none.
 std::optional<double> datasheet_rate(const KernelShape& shape, const GpuSpec* gpu) {
   if (gpu == nullptr) return std::nullopt;
   if (const auto* matmul = std::get_if<MatmulShape>(&shape)) {
@@ -152,7 +152,7 @@ void set_matmul_target(std::vector<RateVerdict>& rates) {
   if (best != nullptr) best->datasheet_target = kMatmulOfDatasheet;
 }
 
-/// Of products the best kernel that the library has, because ceilings are.
+/// Measures of products the best kernel that the library has: a ceiling is the best one's.
 Measurement measure_rate(Backend& backend, const KernelShape& shape, const RulerSettings& ruler) {
   const auto* matmul = std::get_if<MatmulShape>(&shape);
   return matmul == nullptr ? backend.measure(shape, ruler) : backend.measure_best(*matmul, ruler);

@@ -4,7 +4,7 @@
 //   backward   3·n·w bytes   4·n FLOPs
 //
 // Forward holds a row in registers up to four 16-byte vectors of each of 1024 threads (32768 bf16),
-// backward up to half as many of y and of dy. What is longer is read again, forward twice; the
+// backward up to half as many of y and of dy. Longer rows are reread, forward twice; the
 // bytes above count it once.
 #pragma once
 

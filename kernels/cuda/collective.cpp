@@ -27,7 +27,7 @@ class OnDevice {
   ~OnDevice() { cudaSetDevice(0); }
 };
 
-/// What one GPU brings; made while it is the current device.
+/// One GPU's part; made while it is the current device.
 struct Member {
   Member(int rank, Bytes bytes) : send(bytes), receive(bytes) {
     launch_fill({.dtype = DType::bf16,

@@ -37,7 +37,7 @@ struct MatmulPlan {
   MatrixLayout result;
   std::vector<cublasLtMatmulHeuristicResult_t> ranked;  ///< the library's best guess first
 
-  /// Products to come are multiplied by the fp32 at `scale` on the device. Of fp8 only.
+  /// Products to come are multiplied by the fp32 at `scale` on the device. Only for fp8.
   void scale_left_by(const void* scale) const;
   void enqueue(int rank, void* const* operands, Stream stream) const;
 };

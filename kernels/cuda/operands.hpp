@@ -17,12 +17,12 @@ class DeviceOperands {
   DeviceOperands(const Description& description, std::int64_t copies, const OwnedStream& stream);
 
   [[nodiscard]] std::int64_t copies() const;
-  /// Of the copy whose turn it is in the `call`-th call.
+  /// Operands of the copy that the `call`-th call uses.
   [[nodiscard]] void* const* of_call(std::int64_t call) const;
   /// An operand of the first copy, once the stream has done its work.
   [[nodiscard]] std::vector<double> read(std::size_t operand) const;
 
-  /// Of one copy, each operand at a place that vectors and tensor cores want.
+  /// Bytes of one copy, with each operand at an address that vectors and tensor cores want.
   static Bytes memory(const Description& description);
 
  private:

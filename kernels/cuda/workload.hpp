@@ -15,9 +15,9 @@ struct Workload {
   std::function<void(void* const* operands, Stream stream)> prepare{};
   /// Gives the stream one call on operands in the order of the description.
   std::function<void(void* const* operands, Stream stream)> enqueue{};
-  /// The same in double, on the host.
+  /// The computation in double, on the host.
   std::function<void(double* const* operands)> reference{};
-  /// What a result may differ by beyond the rounding of its type: of operands in TF32, say.
+  /// Difference allowed beyond the rounding of a result's type: of operands in TF32, say.
   double least_tolerance = 0;
 };
 

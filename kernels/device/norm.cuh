@@ -1,4 +1,4 @@
-// What layer and RMS normalization share, and their forward: a row in registers, its mean (of layer
+// Shared by layer and RMS normalization, with their forward: a row in registers, its mean (of layer
 // normalization alone) and the root of its mean square from that.
 #pragma once
 

@@ -28,7 +28,7 @@ struct NormBackward {
       nullptr;  ///< [blocks, columns] of dγ; then, for layer normalization, the same of dβ
 };
 
-/// What a thread holds of its row, and the sums of its columns over all rows it has seen.
+/// The part of its row that a thread holds, and its columns' sums over all rows it has seen.
 template <class T, Norm norm>
 class NormColumns {
  public:

@@ -31,7 +31,7 @@ struct RowPlace {
   __device__ bool is_present() const { return extent.count > 0; }
 };
 
-/// The same row of several arrays.
+/// One row of several arrays.
 template <class T, int kArrays>
 class Rows {
  public:

@@ -10,7 +10,7 @@ namespace memest::kernels {
 
 class Nvml {
  public:
-  /// Of the device at this PCI address, as CUDA writes it.
+  /// Opens the device at this PCI address, as CUDA writes it.
   explicit Nvml(const std::string& pci_address);
   Nvml(const Nvml&) = delete;
   Nvml(Nvml&&) = delete;
@@ -18,9 +18,9 @@ class Nvml {
   Nvml& operator=(Nvml&&) = delete;
   ~Nvml();
 
-  /// Of the multiprocessors, now; 0 where it is not known.
+  /// The multiprocessors' clock now; 0 where it is not known.
   [[nodiscard]] double clock_mhz() const;
-  /// Of the driver's last interval, at most a second, in which a kernel ran; 0 where it is not
+  /// Share of the driver's last interval, at most a second, in which a kernel ran; 0 where not
   /// known.
   [[nodiscard]] double busy_share() const;
   /// "580.65.06"; empty where it is not known.

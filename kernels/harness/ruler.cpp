@@ -27,7 +27,7 @@ std::int64_t calls_in_sample(Stopwatch& stopwatch) {
 
 Seconds rest_after(Seconds work) { return std::min(work * kRestShare, kLongestRest); }
 
-/// What counts: all samples under sustained load, in bursts those of full clock.
+/// Samples that count: all under sustained load, in bursts those of full clock.
 std::vector<double> kept(const std::vector<TimedSample>& samples, Load load) {
   if (load == Load::burst) return at_full_clock(samples);
   std::vector<double> seconds;

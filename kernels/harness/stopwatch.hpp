@@ -1,5 +1,5 @@
-// What the ruler reads: something that runs calls and says how long they took. A device, the host,
-// or in tests a clock that is not real.
+// The ruler's source of times: something that runs calls and says how long they took. A device, the
+// host, or in tests a clock that is not real.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Stopwatch {
   virtual Seconds run(std::int64_t calls) = 0;
   /// Lets what is measured cool down.
   virtual void rest(Seconds time) = 0;
-  /// Of the multiprocessors, during the last run; 0 where it is not known.
+  /// The multiprocessors' clock during the last run; 0 where it is not known.
   virtual double clock_mhz() = 0;
 };
 

@@ -26,7 +26,7 @@ class HostArrays {
     for (std::vector<T>& array : arrays_) pointers_.push_back(array.data());
   }
 
-  /// Of the copy whose turn it is in the `call`-th call.
+  /// Operands of the copy that the `call`-th call uses.
   [[nodiscard]] T* const* of_call(std::int64_t call) const {
     const std::size_t copies = pointers_.size() / operands_;
     return pointers_.data() + static_cast<std::size_t>(call) % copies * operands_;

@@ -29,7 +29,7 @@ Bytes pages(int name) {
   return Bytes(std::max(sysconf(name), 0L)) * std::max(sysconf(_SC_PAGESIZE), 1L);
 }
 
-/// The second level, which is a core's own. What cores share is neither counted nor flushed.
+/// The second level, which is a core's own. Caches shared by cores are neither counted nor flushed.
 Bytes cache() { return Bytes(std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 0L)); }
 
 std::string eigen_version() {

@@ -67,7 +67,7 @@ Flops computed_of(const Op& op, Flops counted) {
   return half ? Flops(counted.value() / 2) : counted;
 }
 
-/// Fused attention's backward makes the scores again, half of a forward beside its two.
+/// Fused attention's backward recomputes the scores, half of a forward beside its two.
 Flops required_backward(const Op& op, Flops forward, Flops backward) {
   const bool again = op.kind == OpKind::attention && backward > forward * 2;
   return computed_of(op, again ? forward * 2 : backward);

@@ -29,7 +29,7 @@ struct StepProduct {
   std::optional<MatrixSize> factor = {};  ///< the square factor that it is of
 };
 
-/// Five steps of Newton-Schulz: X·Xᵀ, A·A and B·X, of a matrix turned so that its rows are the
+/// Five steps of Newton-Schulz: X·Xᵀ, A·A and B·X, of a matrix transposed so that its rows are the
 /// fewer (torch/optim/_muon.py, _zeropower_via_newtonschulz).
 constexpr std::array kMuon = {StepProduct{shorter, shorter, longer, 5, DType::bf16},
                               StepProduct{shorter, shorter, shorter, 5, DType::bf16},

@@ -8,7 +8,7 @@
 namespace memest {
 namespace {
 
-/// How often a block is run again, and how often of these only up to the last tensor that its
+/// How often a block is recomputed, and how often of these only up to the last tensor that its
 /// backward needs.
 struct BlockReruns {
   std::int64_t whole = 0;
@@ -71,7 +71,7 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   return executions;
 }
 
-/// The ops of a block that selective recompute runs again. In a region that is compiled
+/// The ops of a block that selective recompute recomputes. In a region that is compiled
 /// with its checkpoint, not those whose results no backward reads.
 std::vector<bool> selected(const Block& block, const SelectiveRecompute& parts, bool early) {
   const bool keeps = block.keeps_selectively();

@@ -11,7 +11,7 @@
 
 namespace memest {
 
-/// For each block of a graph, and each op of the block: how often its forward runs again in one
+/// For each block of a graph, and each op of the block: how often its forward is recomputed in one
 /// micro-step.
 using Recomputations = std::vector<std::vector<std::int64_t>>;
 
@@ -19,7 +19,7 @@ using Recomputations = std::vector<std::vector<std::int64_t>>;
 Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training,
                                  std::span<const std::int64_t> stages);
 
-/// How much more of its layers a stage of `count` runs again than a single stage of all does.
+/// How much more of its layers a stage of `count` recomputes than a single stage of all does.
 double over_single_stage(const CheckpointPlan& plan, std::int64_t count, std::int64_t all);
 
 }  // namespace memest

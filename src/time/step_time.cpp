@@ -28,7 +28,7 @@ double share_that_runs(const Op& op) { return op.kind == OpKind::attention && op
 /// How often one rank of the pipeline runs a block of the whole model in a micro-step.
 struct RankRuns {
   double forward = 0;
-  double checkpointed = 0;  ///< for a single run again of each by OpWork::recomputations
+  double checkpointed = 0;  ///< for a single recompute of each by OpWork::recomputations
 };
 
 /// By block.

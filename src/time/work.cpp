@@ -15,7 +15,7 @@ namespace memest {
 namespace {
 
 /// Temporaries of an op that the framework writes as several kernels: each is written and read
-/// again.
+/// back.
 double temporary_bytes(const Block& block, const Op& op, const Bindings& sizes) {
   double bytes = 0;
   const auto add = [&](TensorId id) {

@@ -84,11 +84,11 @@ struct MemoryAnswer {
   SimpleView simple;
   /// The job's largest micro-batch, where asked for (find_largest_micro_batch); 0: none fits.
   std::optional<std::int64_t> largest_micro_batch;
-  std::variant<Bytes, Unavailable> saved;  ///< what autograd keeps in one forward
+  std::variant<Bytes, Unavailable> saved;  ///< kept by autograd in one forward
   /// Bytes that autograd keeps of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
   std::optional<HostMemory> host;     ///< where something is offloaded
-  std::optional<HostNeed> host_need;  ///< the same held against the node's memory
+  std::optional<HostNeed> host_need;  ///< `host` held against the node's memory
 
   /// The worse of the device's verdict and its host's.
   [[nodiscard]] Verdict overall() const;

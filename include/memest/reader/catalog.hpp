@@ -23,7 +23,7 @@ inline constexpr const char* kDefaultGpu = "h100-sxm-80gb";
 /// configs/gpus. A path is what has a slash or ends in
 /// `.yaml`; throws EnvironmentError where it cannot be opened.
 Checked<GpuSpec> find_gpu(const std::string& name);
-/// The GPU that a profile is of: its machine where it brings one, else that of the catalog.
+/// The GPU that a profile is of: its machine where it has one, else that of the catalog.
 Checked<GpuSpec> gpu_of_profile(const GpuProfile& profile);
 Checked<Recipe> find_recipe(const std::string& name);
 Checked<Optimizer> find_optimizer(const std::string& name);

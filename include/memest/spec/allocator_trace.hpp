@@ -74,7 +74,7 @@ struct AllocatorTrace {
   std::string name;           ///< of the case; empty where the header has none
   std::string settings_text;  ///< as PYTORCH_CUDA_ALLOC_CONF had it; "default" for none
   AllocatorSettings settings;
-  std::optional<Bytes> capacity;  ///< what the memory fraction was set from; absent: no limit
+  std::optional<Bytes> capacity;  ///< capacity that set the memory fraction; absent: no limit
   Bytes device_memory;            ///< of the whole device
   std::vector<TraceEvent> events;
   std::vector<TraceMarker> markers;

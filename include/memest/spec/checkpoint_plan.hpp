@@ -11,11 +11,11 @@ namespace memest {
 
 /// Over the layers of one stage, numbered from 0 on.
 struct CheckpointPlan {
-  std::int64_t length = 0;  ///< layers of one checkpoint; 0: no whole layer runs again
+  std::int64_t length = 0;  ///< layers of one checkpoint; 0: no whole layer is recomputed
   std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
   std::int64_t most = 0;    ///< only the first layers of a stage have checkpoints; 0: all may
   bool selects = false;     ///< what the operations of a list make stays
-  /// A function of autograd's own runs the layers again (torch.utils.checkpoint with
+  /// A function of autograd's own recomputes the layers (torch.utils.checkpoint with
   /// use_reentrant=True, Megatron's): it holds their answer and that one's gradient.
   bool holds_answer = false;
   bool to_end = false;       ///< a second forward runs to its end, which the layers' code needs
@@ -24,7 +24,7 @@ struct CheckpointPlan {
   [[nodiscard]] bool runs_again(std::int64_t layer) const;
   /// Whether a checkpoint ends with it, in a stage of so many.
   [[nodiscard]] bool ends_checkpoint(std::int64_t layer, std::int64_t layers) const;
-  /// How many of the first `layers` run again.
+  /// How many of the first `layers` are recomputed.
   [[nodiscard]] std::int64_t again_of(std::int64_t layers) const;
   /// How many checkpoints the first `layers` begin.
   [[nodiscard]] std::int64_t checkpoints_of(std::int64_t layers) const;
@@ -37,7 +37,7 @@ CheckpointPlan checkpoint_plan_of(const Recompute& recompute, CheckpointRule rul
 /// All of it, as the layers are compiled or not.
 CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers);
 
-/// Whether every layer runs again in a reentrant checkpoint.
+/// Whether every layer is recomputed in a reentrant checkpoint.
 bool is_reentrant(const Recompute& recompute);
 
 }  // namespace memest

@@ -126,7 +126,7 @@ struct LatentAttention {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   bool bias = false;
-  bool turns_neighbours = true;  ///< neighbouring channels turn as pairs; otherwise halves do
+  bool turns_neighbours = true;  ///< RoPE rotates neighbouring channels as pairs; otherwise halves
   bool operator==(const LatentAttention&) const = default;
 };
 using Attention = std::variant<SoftmaxAttention, LatentAttention>;

@@ -14,7 +14,7 @@ namespace memest {
 enum class Float8Recipe : std::uint8_t {
   tensorwise,         ///< a scale a tensor
   rowwise,            ///< a scale a row or column, whichever the product sums along
-  rowwise_with_gw_hp  ///< the same, and the weight's gradient from what was not cast
+  rowwise_with_gw_hp  ///< as rowwise, and the weight's gradient from tensors not cast
 };
 inline constexpr std::array kFloat8Recipes = {Float8Recipe::tensorwise, Float8Recipe::rowwise,
                                               Float8Recipe::rowwise_with_gw_hp};

@@ -46,14 +46,14 @@ enum class PipelineSchedules : std::uint8_t {
 enum class Sharer : std::uint8_t {
   none,
   deepspeed,    ///< ZeRO 1 to 3, with what each offloads
-  zero_stages,  ///< the same as a formula, which offloads nothing
+  zero_stages,  ///< ZeRO's stages as a formula, which offloads nothing
   megatron      ///< its distributed optimizer
 };
 
 /// Who recomputes, and how far.
 enum class CheckpointRule : std::uint8_t {
   torch,     ///< torch.utils.checkpoint: a second forward ends behind what it saves last
-  layers,    ///< the same around each layer by itself, with early_stop=False
+  layers,    ///< torch.utils.checkpoint around each layer by itself, with early_stop=False
   megatron,  ///< its own re-entrant function, over the layers of a stage
   formula    ///< whole forwards are counted
 };
@@ -141,7 +141,7 @@ struct LoopRow {
   bool holds_logits = false;                    ///< by name, until the next forward
   bool keeps_batches = false;                   ///< all of a step's, in a list
   bool divides_by_targets = false;              ///< the sum of the loss, by the targets of the step
-  std::string_view fsdp_recipe = "fsdp2-bf16";  ///< what bf16 autocast becomes under FSDP
+  std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
 };
 
 const LoopRow& row_of(LoopKind loop);

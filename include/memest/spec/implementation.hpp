@@ -40,7 +40,7 @@ enum class LossKernel : std::uint8_t {
   upcast,  ///< logits cast to fp32, then cross-entropy (transformers)
   plain,   ///< cross-entropy in the logits' type (nanoGPT under autocast: log-softmax in fp32)
   vocab_parallel,  ///< over shards of the vocabulary, in place on the logits in fp32 (Megatron)
-  te               ///< the same by Transformer Engine's kernel, on the logits as they are
+  te               ///< as vocab_parallel by Transformer Engine's kernel, on the logits as they are
 };
 inline constexpr std::array kLossKernels = {LossKernel::upcast, LossKernel::plain,
                                             LossKernel::vocab_parallel, LossKernel::te};

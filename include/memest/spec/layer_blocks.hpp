@@ -1,4 +1,4 @@
-// Which blocks of a list of layers are the same layers again.
+// Which blocks of a list of layers repeat the layers of another.
 #pragma once
 
 #include <cstddef>

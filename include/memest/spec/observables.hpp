@@ -31,18 +31,18 @@ struct Observables {
   std::optional<std::int64_t> data_rank;  ///< whose figures these are; absent where nobody says
   std::optional<Bytes> allocated_peak;
   std::optional<Bytes> reserved_peak;
-  std::optional<Bytes> device;  ///< what nvidia-smi shows
+  std::optional<Bytes> device;  ///< as nvidia-smi shows
   std::optional<Seconds> step;
   std::optional<double> tokens_per_second_per_gpu;
   std::optional<std::int64_t> parameters;
   std::optional<std::int64_t> trainable_parameters;
   std::optional<Bytes> buffers;
-  std::optional<Bytes> saved;  ///< what autograd keeps in one forward
+  std::optional<Bytes> saved;  ///< kept by autograd in one forward
   /// Bytes that each block is the first to keep; one number where all are equal, empty where
   /// every block is recomputed.
   std::optional<std::vector<Bytes>> saved_by_layer;
   std::optional<Flops> forward;   ///< as torch's FlopCounterMode counts
-  std::optional<Flops> backward;  ///< the same; recompute counts here
+  std::optional<Flops> backward;  ///< as torch's FlopCounterMode counts; recompute counts here
   std::vector<PhaseBytes> phases;
   std::vector<RankObservables> ranks;  ///< pipeline ranks, where they were looked at one by one
   std::optional<RunOutcome> outcome;

@@ -16,7 +16,7 @@ struct Recipe {
   DType weights = DType::fp32;  ///< the model's own parameters
   /// The trained parameters, where an adapter has a type other than `weights`.
   std::optional<DType> trained = {};
-  DType gradients = DType::fp32;  ///< what the backward pass leaves for the optimizer
+  DType gradients = DType::fp32;  ///< gradients that the backward pass leaves for the optimizer
   std::optional<DType> master;    ///< the optimizer's own copy of the parameters
   DType states = DType::fp32;     ///< the optimizer's states ("like parameter" states)
   DType compute = DType::fp32;    ///< matmuls and their activations

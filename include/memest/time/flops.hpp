@@ -16,7 +16,7 @@ namespace memest {
 /// pipeline · context) and rounded down.
 struct FlopsEstimate {
   Flops forward;   ///< as torch's FlopCounterMode counts: no causal halving
-  Flops backward;  ///< the same; recompute counts here
+  Flops backward;  ///< as torch's FlopCounterMode counts; recompute counts here
   Flops model;     ///< 6·Φ·tokens, of experts the active ones
   Flops palm;      ///< 6·Φ·tokens + 12·L·a·d·s a token
   Flops megatron;  ///< matmuls, and attention with the causal half only

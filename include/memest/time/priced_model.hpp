@@ -47,7 +47,7 @@ struct StepSeconds {
   double forward = 0;        ///< all micro-steps, over the rank of the pipeline that works most
   double backward = 0;       ///< recompute included
   double sends = 0;          ///< of that rank to its neighbours in the pipeline
-  double bubble = 0;         ///< what it waits for the others
+  double bubble = 0;         ///< its wait for the other ranks
   double gradients = 0;      ///< their reduction, as far as it is exposed
   double embeddings = 0;     ///< tied ones of the first and the last stage
   double weights = 0;        ///< gathered, as far as exposed
@@ -98,8 +98,8 @@ class PricedModel {
   Outlook outlook_;
   double share_ = 1;              ///< of a step that kernels explain
   std::vector<PartCost> before_;  ///< of the first n layers, for n from 0 on
-  PartCost front_;                ///< what lies before the layers
-  PartCost back_;                 ///< and behind
+  PartCost front_;                ///< everything before the layers
+  PartCost back_;                 ///< and everything behind
   double tied_ = 0;               ///< parameters of the table that is the head too
   ProductCost products_;          ///< of the optimizer step over all parameters
   CheckpointPlan checkpoints_;

@@ -18,7 +18,7 @@ GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node
 struct OpPrice {
   CallPrice forward;  ///< kernels alone
   CallPrice backward;
-  CallPrice forward_messages;  ///< what the pass waits for beside its kernels
+  CallPrice forward_messages;  ///< the pass's wait for messages, beside its kernels
   CallPrice backward_messages;
   double weights = 0;  ///< of `backward`, expected: the weights' gradients
 };

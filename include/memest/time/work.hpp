@@ -67,8 +67,8 @@ struct StepWork {
   double trainable = 0;
   double optimizer_bytes = 0;  ///< read and written by one optimizer step over all parameters
   std::vector<OptimizerProduct> optimizer_products;  ///< over all parameters
-  double clipping_bytes = 0;          ///< the same for clipping and zeroing the gradients
-  double stream_bytes = 0;            ///< what a layer hands to the next
+  double clipping_bytes = 0;          ///< read and written to clip and zero the gradients
+  double stream_bytes = 0;            ///< a layer's output, which the next layer reads
   std::vector<BlockWeights> weights;  ///< by block
 };
 

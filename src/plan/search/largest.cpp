@@ -85,7 +85,7 @@ class LargestSearch {
   LargestSearch(const PlanRequest& request, Growth growth, FormsOfValues& forms)
       : request_(request), growth_(growth), forms_(forms) {}
 
-  /// The closed form finds where to begin; the answer is where the replay's verdict turns.
+  /// The closed form finds where to begin; the answer is where the replay's verdict changes.
   Largest answer(std::size_t gpu, std::int64_t gpus) {
     largest_ = {.gpu = gpu, .gpus = gpus};
     std::int64_t fits = 0;
@@ -106,7 +106,7 @@ class LargestSearch {
  private:
   enum class Method : std::uint8_t { closed_form, replay };
 
-  /// From `start` in steps that double to either side of the turn, then between them.
+  /// Searches from `start` in doubling steps to either side of the change, then between them.
   void turn(std::int64_t start) {
     std::int64_t fits = 0;
     std::int64_t refused = start;

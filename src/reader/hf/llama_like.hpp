@@ -12,7 +12,7 @@ namespace memest::hf {
 enum class WindowRule : std::uint8_t {
   none,
   every_layer,          ///< all, where sliding_window is not null
-  every_layer_if_used,  ///< the same, where use_sliding_window says so
+  every_layer_if_used,  ///< all, where use_sliding_window says so
   pattern,              ///< all but every n-th
   from_layer,   ///< from max_window_layers on, where use_sliding_window says so (Qwen 2, Qwen 3)
   even_before,  ///< every second before max_window_layers, where use_sliding_window says so

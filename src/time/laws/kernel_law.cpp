@@ -95,7 +95,7 @@ double flops_of(const AttentionShape& shape) {
   const auto length = static_cast<double>(shape.seq_len);
   const auto dim = static_cast<double>(shape.head_dim);
   const auto value_dim = static_cast<double>(shape.value_head_dim);
-  // Backward: scores again, dV and dP over the value's width, dQ and dK over the query's.
+  // Backward: scores recomputed, dV and dP over the value's width, dQ and dK over the query's.
   const double widths =
       shape.pass == KernelPass::forward ? dim + value_dim : 3 * dim + 2 * value_dim;
   return 2 * rows * length * length * widths * (shape.causal ? 0.5 : 1);

@@ -23,9 +23,9 @@ struct LawResiduals {
   double mean_absolute = 0;  ///< of predicted / measured − 1
   double bias = 0;           ///< of the summed time: Σ predicted / Σ measured − 1
   double low = 0;            ///< 10th percentile of measured / predicted − 1
-  double high = 0;           ///< 90th percentile of the same
+  double high = 0;           ///< 90th percentile of measured / predicted − 1
   double shortest = 0;       ///< seconds, of the samples that it was fitted to
-  double longest = 0;        ///< the same; 0: not said
+  double longest = 0;        ///< seconds, of the samples that it was fitted to; 0: not said
 };
 
 /// A law with what it is of: the same kernel in any size.
