@@ -10,8 +10,8 @@
 namespace memest {
 namespace {
 
-/// By compute capability, over recorded steps. The rest is gaps, contention with collectives,
-/// clocks under load.
+/// Shares by compute capability, over recorded steps. The rest is gaps, contention with collectives
+/// and clocks under load.
 struct ShareRow {
   std::string_view capability;
   double slow;

@@ -31,7 +31,7 @@ struct RankRuns {
   double checkpointed = 0;  ///< for a single recompute of each by OpWork::recomputations
 };
 
-/// By block.
+/// How often one rank runs each block.
 std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
                                    const PipelinePlace& place) {
   const Graph& graph = *work.graph;
@@ -152,7 +152,7 @@ void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>
   }
 }
 
-/// Those of the optimizer step; most of them are alike in how they are known.
+/// Adds the optimizer step's products; most are alike in how they are known.
 void add_products(OpTimes& times, const StepPlace& place, const StepSeconds& step) {
   if (place.work.optimizer_products.empty()) return;
   const CallPrice price = place.links.laws().price(place.work.optimizer_products.front().shape);

@@ -13,8 +13,8 @@ namespace memest {
 /// Slug of the host in samples and profiles.
 inline constexpr const char* kHost = "host";
 
-/// With the best rates among `samples` of fp32; a guess at one core's, for planning, where they
-/// have none.
+/// The machine with the best rates among `samples` of fp32; a guess at one core's, for planning,
+/// where they have none.
 ProfiledMachine machine_of(const DeviceFacts& facts, const std::vector<Sample>& samples);
 
 }  // namespace memest

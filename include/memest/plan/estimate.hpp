@@ -28,9 +28,9 @@ struct CostEstimate {
 /// The training steps replayed, allocation by allocation, through PyTorch's caching allocator.
 struct ReplayedSteps {
   StepMemory step;  ///< under the capacity: with retries, or out of memory
-  /// With all the memory that it asks for; where the capacity made it retry or ended it.
+  /// The replay with all the memory that it asks for; where the capacity made it retry or ended it.
   std::optional<StepReplay> unlimited;
-  /// Under the same capacity with expandable segments; where it runs out without them.
+  /// The replay with expandable segments in equal capacity; where it runs out without them.
   std::optional<StepReplay> expandable;
 
   /// The replay with all the memory that the steps ask for.

@@ -1,4 +1,4 @@
-// From recorded runs to the margins of an estimate.
+// Turns recorded runs into the margins of an estimate.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ inline constexpr std::array kToldFigures = {ToldFigure::step, ToldFigure::reserv
 /// "step", "reserved", "device".
 std::string_view name_of(ToldFigure figure);
 
-/// By what runs are left out together.
+/// The trait by which runs are left out together.
 enum class SourceKind : std::uint8_t { framework, gpu, year };
 inline constexpr std::array kSourceKinds = {SourceKind::framework, SourceKind::gpu,
                                             SourceKind::year};

@@ -60,7 +60,7 @@ struct RunKind {
   bool mixture = false;  ///< of experts
 };
 
-/// Whose run it was: what such runs have in common is left out together (residuals.hpp).
+/// A run's source: runs that share one of these are left out together (residuals.hpp).
 struct RunSource {
   std::string publication;
   std::string framework;  ///< as the publication calls it

@@ -9,7 +9,7 @@
 
 namespace memest {
 
-/// Over the layers of one stage, numbered from 0 on.
+/// Checkpoints over the layers of one stage, numbered from 0 on.
 struct CheckpointPlan {
   std::int64_t length = 0;  ///< layers of one checkpoint; 0: no whole layer is recomputed
   std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers

@@ -56,7 +56,7 @@ struct Norm {
   bool operator==(const Norm&) const = default;
 };
 
-/// Where a block normalizes.
+/// The point at which a block normalizes.
 enum class BlockLayout : std::uint8_t {
   pre_norm,           ///< x + f(norm(x)), attention then feed-forward: GPT-2, LLaMA
   post_norm,          ///< norm(x + f(x)): OPT-350m

@@ -13,7 +13,7 @@
 
 namespace memest {
 
-/// Whose runs were recorded (tests/truth/README.md).
+/// The program whose runs were recorded (tests/truth/README.md).
 struct RecordedProgram {
   std::string_view package = {};  ///< as its project calls it; empty where PyTorch alone ran
   std::string_view release = {};
@@ -120,9 +120,9 @@ struct FrameworkRow {
 
 const FrameworkRow& row_of(Framework framework);
 
-/// In the order in which they are offered.
+/// The frameworks in the order in which they are offered.
 std::span<const Framework> frameworks();
-/// None where none is called so.
+/// The framework called `name`; none where none is called so.
 std::optional<Framework> framework_named(std::string_view name);
 /// The framework that trains models listed layer by layer, or the one that trains all others.
 Framework default_framework(bool layer_list);
@@ -146,7 +146,7 @@ struct LoopRow {
 
 const LoopRow& row_of(LoopKind loop);
 
-/// Those that a spec may write; torchtitan's comes with its framework.
+/// The loops that a spec may write; torchtitan's comes with its framework.
 std::span<const LoopKind> written_loops();
 
 }  // namespace memest

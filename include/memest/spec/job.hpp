@@ -75,7 +75,7 @@ struct Job {
   ScaledMargins scaled_margins;
   /// Margins from runs that others published, of any release; by the reader.
   SourceMargins source_margins;
-  /// Those of runs as large as this job's.
+  /// The margins of runs as large as this job's.
   [[nodiscard]] const MethodMargins& margins() const;
   /// Sequences a step over all GPUs: micro_batch · gradient_accumulation · data.
   [[nodiscard]] std::int64_t global_batch() const;

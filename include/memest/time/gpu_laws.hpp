@@ -46,7 +46,7 @@ class GpuLaws {
   /// `gpu` outlives this and has a memory bandwidth.
   explicit GpuLaws(const GpuSpec& gpu);
 
-  /// Under sustained load.
+  /// The price of a call under sustained load.
   [[nodiscard]] CallPrice price(const KernelShape& call) const;
   /// Whether GPUs of a node reach each other through their host alone.
   [[nodiscard]] bool through_host() const { return !gpu_->link_bandwidth; }

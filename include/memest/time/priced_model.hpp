@@ -73,9 +73,9 @@ class PricedModel {
   PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
               const Links& links, Outlook outlook = Outlook::expected);
 
-  /// By the schedule's closed form. `parallelism` shares layers as the prices do.
+  /// Seconds by the schedule's closed form. `parallelism` shares layers as the prices do.
   [[nodiscard]] StepSeconds step(const Parallelism& parallelism, std::int64_t micro_steps) const;
-  /// By running the schedule.
+  /// Seconds by running the schedule.
   [[nodiscard]] StepSeconds simulated_step(const Parallelism& parallelism,
                                            std::int64_t micro_steps) const;
 

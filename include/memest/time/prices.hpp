@@ -10,7 +10,7 @@
 
 namespace memest {
 
-/// By RankGroup.
+/// Where each RankGroup's ranks lie.
 using GroupPlaces = std::array<GroupPlace, 5>;
 GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node);
 
@@ -23,9 +23,9 @@ struct OpPrice {
   double weights = 0;  ///< of `backward`, expected: the weights' gradients
 };
 
-/// Without messages: what one rank alone takes.
+/// Prices without messages: one rank alone.
 std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws);
-/// With those between the ranks that share a layer.
+/// Prices with the messages between the ranks that share a layer.
 std::vector<OpPrice> price_ops(const StepWork& work, const Links& links, const GroupPlaces& places);
 
 }  // namespace memest

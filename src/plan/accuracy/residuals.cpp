@@ -82,7 +82,7 @@ Margin margin_over(const std::vector<Residual>& residuals) {
   return margin;
 }
 
-/// Those of each scale, eager and compiled, with and without recompute.
+/// The parts of each scale, eager and compiled, with and without recompute.
 struct Part {
   RunScale scale = RunScale::one_gpu;
   bool recomputes = false;

@@ -87,7 +87,7 @@ void answer_in_formulas(const Job& job, Ledger formulas, MemoryAnswer& answer) {
   if (!beyond_the_formulas(job)) answer.closed_form = answer.estimate.allocated();
 }
 
-/// In their place what is alive at the replay's peak, and its highest moments.
+/// Replaces them by the tensors alive at the replay's peak, and by its highest moments.
 void answer_in_events(const Job& job, const ReplayedSteps& steps, MemoryAnswer& answer) {
   const Ledger formulas = std::move(answer.ledger);
   const StepReplay& replay = steps.unpressed();

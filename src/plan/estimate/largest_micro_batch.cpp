@@ -85,8 +85,8 @@ class MicroBatchSearch {
     }
   }
 
-  /// Where the line through the last two known points, or of the closed form's slope, meets the
-  /// room.
+  /// The guess where the line through the last two known points, or with the closed form's slope,
+  /// meets the room.
   [[nodiscard]] std::int64_t guess() const {
     const Taken& last = taken_.back();
     double slope = per_sequence_;

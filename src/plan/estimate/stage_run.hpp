@@ -11,7 +11,7 @@
 
 namespace memest {
 
-/// Where the replays of a stage's data ranks end.
+/// The point at which the replays of a stage's data ranks end.
 enum class StageRunEnd : std::uint8_t {
   worst_known,    ///< more of them would change neither the verdict nor whose it is
   first_refusal,  ///< one does not fit: how much it takes is not asked
@@ -36,7 +36,7 @@ struct StageRun {
 };
 
 /// A rank that does not fit is worse than one that does; of equals the one that reserves more.
-/// Where those that stand out fit by far, or one of them does not fit, the rest is left. None where
+/// Leaves the rest where the ranks that stand out fit by far, or one does not fit. None where
 /// the job has no replay. Throws OverflowError.
 std::optional<StageRun> run_stage(const Graph& graph, const Job& job, std::int64_t pipeline_rank,
                                   StageRunEnd end);

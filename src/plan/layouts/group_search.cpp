@@ -164,7 +164,7 @@ class GroupSearch {
     candidate.filled = candidate.device / capacity_.bytes;
   }
 
-  /// In order, each once.
+  /// Admits the candidates in order, each once.
   void admit() {
     std::vector<Evaluated>& all = group_.admitted;
     all = std::move(fastest_);
@@ -273,7 +273,7 @@ class GroupSearch {
     return *known;
   }
 
-  /// Where the host lacks as much of either the one of them that takes less of the device.
+  /// Keeps the candidate that lacks least; at equal lack, the one that takes less of the device.
   void keep_nearest(const Evaluated& candidate) {
     const auto lacks = [](const Evaluated& one) {
       return std::tuple(one.filled, one.device, one.number);
@@ -303,7 +303,7 @@ class GroupSearch {
   Capacity capacity_;
   std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
   bool timed_ = false;                                  ///< whether such steps have a time
-  /// By data-parallel and context ranks.
+  /// Batch choices by data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
   StageSplit split_;               ///< of the layout that is tried
   std::int64_t forms_number_ = 0;  ///< of its forms
@@ -315,7 +315,7 @@ class GroupSearch {
   std::vector<Evaluated> hopeless_;  ///< by their states alone
   std::map<TimeKey, const PricedModel*> models_;
   std::vector<Evaluated> fastest_;  ///< of those admitted
-  /// Those that fit, or that are too close to call: by time, each later one with less memory.
+  /// Candidates that fit, or are too close to call: by time, each later one with less memory.
   std::vector<Evaluated> fitting_;
   std::vector<Evaluated> close_;
   std::array<std::optional<HostNeed>, 2> hosts_;  ///< of the layout; by whether there are several

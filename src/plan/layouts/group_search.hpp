@@ -36,7 +36,7 @@ struct Evaluated {
 struct Group {
   std::size_t gpu = 0;  ///< index into PlanRequest::gpus
   std::int64_t gpus = 1;
-  /// Those that the closed form does not refuse, the least time first: the fastest, and of the
+  /// Candidates that the closed form does not refuse, the least time first: the fastest, and of the
   /// others each with less memory than all that are faster.
   std::vector<Evaluated> admitted;
   /// Refused by the closed form or by the host: that which lacks the least share.

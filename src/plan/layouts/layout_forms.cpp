@@ -98,7 +98,7 @@ Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout
   return job;
 }
 
-/// Where all layers are alike only where a stage lies matters.
+/// The part of a model that a stage has: where all layers are alike only its place matters.
 LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace place) const {
   if (layout.pipeline == 1) return {};
   if (!alike_) {

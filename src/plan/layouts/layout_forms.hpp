@@ -60,7 +60,7 @@ bool has_layers_alike(const Job& job);
 std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch);
 std::int64_t rank_at(StagePlace place, const Parallelism& layout);
 
-/// By StagePlace; null where no rank there may take most.
+/// A layout's forms by StagePlace; null where no rank there may take most.
 struct RankForms {
   std::array<const RankForm*, kStagePlaces.size()> at{};
   bool exist = false;

@@ -46,7 +46,7 @@ class LayoutTimes {
     const Graph* graph = nullptr;
     std::int64_t micro_batch = 1;
     std::size_t recompute = 0;
-    /// Where the ranks lie that an operation's messages go to.
+    /// The nodes over which the ranks lie that an operation's messages go to.
     GroupPlace tensor;
     GroupPlace context;
     GroupPlace expert;

@@ -29,7 +29,7 @@ struct Change {
   std::function<void(Job&)> apply;
 };
 
-/// Those that make `job` need less, from the least change of what is trained to the greatest.
+/// Changes that make `job` need less, from the least change of what is trained to the greatest.
 std::vector<Change> changes_of(const Job& job);
 
 /// The ranks of the job's pipeline that may take most.

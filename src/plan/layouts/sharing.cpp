@@ -87,7 +87,7 @@ class SharingChoices {
     return job_.given.recompute && is_reentrant(job_.training->recompute);
   }
 
-  /// With reentrant checkpoints it has no answer (gathers_refusal in memory's fsdp_habits).
+  /// Adds none under reentrant checkpoints (gathers_refusal in memory's fsdp_habits).
   void add_fsdp2() {
     if (reenters()) return;
     if (replicas_ == 1 || !(in_units() || job_.training->recipe_of_fsdp)) return;
@@ -99,7 +99,7 @@ class SharingChoices {
     }
   }
 
-  /// With every offload that it has. Written replicas that do not divide the ranks are no choice.
+  /// Adds `sharing` with each of its offloads, unless written replicas do not divide the ranks.
   void add(Sharing sharing, bool without) {
     if (layout_.data % sharing.replicas() != 0) return;
     const std::vector<HostOffload> legal = offloads_of(sharing);

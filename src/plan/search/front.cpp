@@ -97,7 +97,7 @@ class FrontSearch {
     return refused;
   }
 
-  /// By the times that are shown: those of the search are of schedules in closed form.
+  /// Ranks by the times that are shown: the search's times are of schedules in closed form.
   static std::vector<PlanVerdict> once_more(std::vector<PlanVerdict> verdicts) {
     std::vector<Weighed> all;
     for (std::size_t i = 0; i < verdicts.size(); ++i) {

@@ -19,7 +19,7 @@ struct Weighed {
   std::size_t candidate = 0;  ///< index into Group::admitted
 };
 
-/// Those to which no other is equal or better in everything, the cheapest first; of equals the
+/// Plans to which no other is equal or better in everything, the cheapest first; of equals the
 /// first.
 std::vector<Weighed> pareto_front(std::vector<Weighed> all);
 

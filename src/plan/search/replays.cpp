@@ -14,7 +14,7 @@
 namespace memest {
 namespace {
 
-/// Those first that may take most: one refusal is enough.
+/// The ranks, with those first that may take most: one refusal is enough.
 std::vector<std::int64_t> ranks_in_order(const Job& job) {
   std::vector<std::int64_t> ranks = ranks_that_may_take_most(job);
   for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {

@@ -42,7 +42,7 @@ bool has_weight(const Op& op, const Block& block) {
                      [&block](TensorId id) { return block.tensors[id].role == Role::parameter; });
 }
 
-/// Where a recipe's fp8 products are: those with weights of the layers, not those of the head, of
+/// Whether a recipe's fp8 runs it: products with weights of the layers, not those of the head, of
 /// attention, or of a type of their own (a router in fp32). Transformer Engine replaces the linear
 /// layers that blocks hold.
 bool runs_in_fp8(const Op& op, const Block& block, const Recipe& recipe) {

@@ -59,8 +59,8 @@ constexpr std::array kAttentionRows = {
 };
 constexpr double kAttentionHalfLength = 500;
 
-/// By the operation that stands for its class: normalizations, and all that passes over its data
-/// once.
+/// Efficiency by the operation that stands for its class: normalizations, and all that passes over
+/// its data once.
 struct StreamRow {
   StreamOp op;
   KernelPass pass;
@@ -96,7 +96,7 @@ constexpr std::array kPcieRates = {PcieRate{3, 15.75e9}, PcieRate{4, 31.5e9}, Pc
 /// 31.5 GB/s; slow: the rate per direction with both at once (NVIDIA/nvbandwidth's README).
 constexpr Efficiency kTransfers = {0.59, 0.82, 0.88};
 
-/// By slug first: what was measured on this very GPU is better than on its kind.
+/// Looks the slug up first: a measurement on this very GPU is better than one on its kind.
 const Efficiency& matmul_efficiency(const GpuSpec& gpu) {
   for (const std::string* key : {&gpu.slug, &gpu.compute_capability}) {
     const auto row = std::find_if(kMatmulRows.begin(), kMatmulRows.end(),

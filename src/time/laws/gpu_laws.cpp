@@ -197,7 +197,7 @@ class Pricing {
     return kIsCollective<Shape> ? source.link_ratio : 1;
   }
 
-  /// By the datasheet: what takes longer of FLOPs and bytes, unless neither takes a launch.
+  /// The datasheet's bound: the slower of FLOPs and bytes, or the launch where both take less.
   template <class Shape>
   [[nodiscard]] Bound bound_of(const Shape& shape, const Machine& machine) const {
     if constexpr (kIsCollective<Shape> || std::is_same_v<Shape, TransferShape>) {

@@ -19,7 +19,7 @@ const MatmulFit* nearest_fit(const std::vector<MatmulFit>& fits, const MatmulSha
 const AttentionFit* nearest_fit(const std::vector<AttentionFit>& fits, const AttentionShape& shape);
 /// The fit of the operation whose kernel passes over its data alike.
 const StreamFit* nearest_fit(const std::vector<StreamFit>& fits, const StreamShape& shape);
-/// Over as many GPUs, or the nearest number of them.
+/// The fit over as many GPUs, or the nearest number of them.
 const CollectiveFit* nearest_fit(const std::vector<CollectiveFit>& fits,
                                  const CollectiveShape& shape);
 const TransferFit* nearest_fit(const std::vector<TransferFit>& fits, const TransferShape& shape);

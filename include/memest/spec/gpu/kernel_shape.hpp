@@ -105,7 +105,7 @@ enum class CollectiveOp : std::uint8_t { all_reduce, all_gather, reduce_scatter,
 /// "all_reduce", "all_gather", ...: NCCL's names.
 std::string_view name_of(CollectiveOp op);
 
-/// Over `gpus` GPUs of one node; `bytes` as nccl-tests counts the message: the whole buffer.
+/// A collective over `gpus` GPUs of a node; `bytes` as nccl-tests counts: the whole buffer.
 struct CollectiveShape {
   CollectiveOp op = CollectiveOp::all_reduce;
   std::int64_t gpus = 2;

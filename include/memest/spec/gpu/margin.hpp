@@ -13,7 +13,7 @@
 
 namespace memest {
 
-/// Over what a run was spread. Where one has no row, the row of the one before it stands for it.
+/// How widely a run was spread. Where one has no row, the row of the one before it stands for it.
 enum class RunScale : std::uint8_t {
   one_gpu,
   several_gpus,  ///< one rank of many
@@ -46,7 +46,7 @@ struct Margins {
   Margin recomputed;
 };
 
-/// Those of every method.
+/// The margins of every method.
 struct MethodMargins {
   Margins closed_form;  ///< of what tensors take
   Margins replay;       ///< of what the allocator reserves
@@ -62,14 +62,14 @@ struct SourceMargin {
   double held = 0;  ///< share of the runs within, of the kind of source that holds fewest
 };
 
-/// By what is told of a whole run.
+/// Margins by what is told of a whole run.
 struct SourceMargins {
   SourceMargin step;      ///< seconds
   SourceMargin reserved;  ///< bytes of the allocator
   SourceMargin device;    ///< bytes that nvidia-smi shows
 };
 
-/// By RunScale.
+/// Margins by RunScale.
 using ScaledMargins = std::array<MethodMargins, kRunScales>;
 
 /// A margin is a measured share, so its bytes are rounded outwards to whole ones.

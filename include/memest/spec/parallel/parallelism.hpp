@@ -38,7 +38,7 @@ enum class Reshard : std::uint8_t {
 /// "always", "default", "never".
 std::string_view name_of(Reshard reshard);
 
-/// Where a model's weights are when FSDP begins to shard them.
+/// The device that holds a model's weights when FSDP begins to shard them.
 enum class ShardInit : std::uint8_t {
   meta,   ///< nowhere: what the rank keeps is made on its GPU, unit by unit
   host,   ///< in the host's memory: a unit at a time goes to the GPU, to be cut there
@@ -58,7 +58,7 @@ struct FullySharded {
   friend auto operator<=>(const FullySharded&, const FullySharded&) = default;
 };
 
-/// In which order a pipeline's stages run their micro-steps.
+/// The order in which a pipeline's stages run their micro-steps.
 enum class Schedule : std::uint8_t {
   one_f_one_b,
   interleaved,
@@ -154,8 +154,8 @@ struct Parallelism {
   [[nodiscard]] std::int64_t ranks() const;
   /// The GPUs that share one copy of the model.
   [[nodiscard]] std::int64_t ranks_of_a_model() const;
-  /// Whose gradients are summed and whose states are shards of one another: the context ranks are
-  /// among them.
+  /// GPUs whose gradients are summed and whose states are shards of one another; the context ranks
+  /// are among them.
   [[nodiscard]] std::int64_t shard_ranks() const;
   /// When `fsdp` reshards: under a pipeline torchtitan's default is never. `fsdp` is present.
   [[nodiscard]] Reshard reshard() const;
