@@ -34,7 +34,7 @@ double bytes_of(const AttentionShape& shape);
 /// (nccl-tests, doc/PERFORMANCE.md).
 double ring_factor(const CollectiveShape& shape);
 
-/// Seconds by the profile's law for such calls under `load` on `gpu` (its own GPU, or a sibling with
+/// Seconds by the profile's law for such calls under `load` on `gpu`: its own or a sibling with
 /// its own datasheet). None where the profile has no law for them or the datasheet misses a fact.
 std::optional<Seconds> predict(const GpuProfile& profile, const GpuSpec& gpu,
                                const KernelShape& shape, Load load);
