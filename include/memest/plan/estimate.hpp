@@ -75,7 +75,7 @@ struct MemoryAnswer {
   /// The highest moments of the step, one of each kind, the peak first.
   std::vector<HighMoment> moments;
   Capacity capacity;
-  /// Whether the device fits it, by the replay: does-not-fit exactly where it runs out of memory.
+  /// Whether it fits the device, by the replay: does-not-fit exactly where it runs out of memory.
   Verdict verdict = Verdict::too_close_to_call;
   std::variant<ReplayedSteps, Unavailable> replay = Unavailable{};
   Margin replay_margin;  ///< of reserved(), from recorded runs
