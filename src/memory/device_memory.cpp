@@ -7,8 +7,8 @@
 namespace memest {
 namespace {
 
-// What cudaMalloc grants: 512 B for small requests, pages of 2 MiB for the others, as the recorded
-// allocator traces show (tests/truth/traces).
+// Sizes that cudaMalloc grants: 512 B for small requests, pages of 2 MiB for the others, as the
+// recorded allocator traces show (tests/truth/traces).
 constexpr Bytes kSmallest(512);
 constexpr Bytes kSmallRequest(kMiB);
 constexpr Bytes kPage(2 * kMiB);

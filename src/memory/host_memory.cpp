@@ -1,5 +1,5 @@
 // Buffers as the frameworks make them: DeepSpeed 0.19, runtime/zero/stage_1_and_2.py and stage3.py;
-// FSDP2 of PyTorch 2.11, _fsdp_param.py. What is page-locked is held to the allocator's statistics
+// FSDP2 of PyTorch 2.11, _fsdp_param.py. Page-locked buffers are held to the allocator's statistics
 // of recorded runs (torch.cuda.host_memory_stats); the rest is read from the source.
 #include "memest/memory/host_memory.hpp"
 
@@ -42,10 +42,10 @@ constexpr std::int64_t kOptimizerBuffers = 4;           ///< buffer_count
 constexpr std::int64_t kParameterBuffers = 5;           ///< buffer_count
 constexpr std::int64_t kParameterBuffer = 100'000'000;  ///< buffer_size, elements
 constexpr std::int64_t kMostInMemory = 1'000'000'000;   ///< max_in_cpu, elements
-/// Of a sub-group's fp32 weights, both moments of Adam and its gradient (AIO_ALIGNED_BYTES).
+/// Alignment of a sub-group's fp32 weights, both Adam moments and gradient (AIO_ALIGNED_BYTES).
 constexpr std::int64_t kSwapAlignment = 1024;
 
-/// Of every trained tensor, in the order of Module.parameters().
+/// Rows of every trained tensor, in the order of Module.parameters().
 std::vector<const ParameterTensor*> trained_rows(const Inventory& inventory) {
   std::vector<const ParameterTensor*> rows;
   for (const PlacedTensor& placed : tensors_in_order(inventory)) {
@@ -110,7 +110,7 @@ class HostWriter {
     return *zero;
   }
 
-  /// Of rows of the shapes that the optimizer sees.
+  /// Adds the optimizer's states for `rows`, whose shapes are those that the optimizer sees.
   void add_states(const std::vector<ParameterTensor>& rows, const char* source) {
     HostTerm term{.name = "optimizer states",
                   .bytes = {},
@@ -161,7 +161,7 @@ class HostWriter {
     add_states({flat(partitions.partition())}, kStages12);
   }
 
-  /// What is stepped at once: shards until they have sub_group_size elements.
+  /// Elements that are stepped at once: shards are grouped until they have sub_group_size elements.
   [[nodiscard]] Sizes64 sub_groups(const Sizes64& shards) const {
     Sizes64 groups;
     std::int64_t open = 0;

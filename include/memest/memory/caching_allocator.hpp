@@ -78,8 +78,8 @@ struct SegmentView {
 /// The size of the block that a request is looked for with. Throws OverflowError above 2^60 B.
 Bytes rounded_request(Bytes request, const RoundingDivisions& divisions);
 
-/// What torch.cuda.set_per_process_memory_fraction lets the allocator reserve where the fraction is
-/// `capacity / total`: that quotient has the rounding of a double.
+/// Bytes that torch.cuda.set_per_process_memory_fraction lets the allocator reserve where the
+/// fraction is `capacity / total`: that quotient has the rounding of a double.
 Bytes memory_fraction_limit(Bytes capacity, Bytes total);
 
 class CachingAllocator {

@@ -55,7 +55,7 @@ class DeviceMemory {
 class AddressSpace {
  public:
   AddressSpace();
-  /// What a request of `size` takes.
+  /// Bytes that a request of `size` takes.
   [[nodiscard]] static Bytes granted(Bytes size);
   Address take(Bytes size);
   void give_back(Address address, Bytes size);

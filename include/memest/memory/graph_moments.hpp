@@ -1,4 +1,4 @@
-// What is alive at the moments of blocks, kept for all the ledgers that ask for them.
+// The bytes alive at the moments of blocks, kept for all the ledgers that ask for them.
 #pragma once
 
 #include <memory>

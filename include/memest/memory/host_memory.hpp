@@ -1,4 +1,4 @@
-// What a rank keeps in the host's memory where weights, gradients or the optimizer are offloaded:
+// The memory that a rank keeps on the host where weights, gradients or the optimizer are offloaded:
 // page-locked buffers, which PyTorch's allocator rounds up to powers of two, and ordinary ones.
 #pragma once
 
@@ -24,11 +24,11 @@ struct HostTerm {
   std::string formula;   ///< in words and letters
   std::string source;
 
-  /// What the host gives for it.
+  /// Bytes that the host gives for it.
   [[nodiscard]] Bytes taken() const { return pinned == Bytes() ? bytes : pinned; }
 };
 
-/// Of one rank, beside what any training process takes on the host.
+/// One rank's memory on the host, beside what any training process takes there.
 struct HostMemory {
   std::vector<HostTerm> terms;
 
@@ -38,12 +38,12 @@ struct HostMemory {
   [[nodiscard]] Bytes on_nvme() const;
 };
 
-/// What a training process takes of its host beside that: Python, PyTorch and CUDA's libraries.
-/// 1,873 MiB behind a first convolution (pytorch/pytorch#12873), rounded up; unverified.
+/// Bytes that a training process takes on its host beside that: Python, PyTorch and CUDA's
+/// libraries. 1,873 MiB behind a first convolution (pytorch/pytorch#12873), rounded up; unverified.
 inline constexpr Bytes kHostProcess{std::int64_t{2} << 30};
 
-/// What the machine keeps of the memory that it is rented with: firmware, hypervisor, kernel. The
-/// share that karpenter-provider-aws takes off every instance type (VM_MEMORY_OVERHEAD_PERCENT).
+/// The share of the rented memory that the machine keeps: firmware, hypervisor, kernel. As much as
+/// karpenter-provider-aws takes off every instance type (VM_MEMORY_OVERHEAD_PERCENT).
 inline constexpr double kHostKept = 0.075;
 
 /// HostCapacity::source of what the spec says.
@@ -55,8 +55,8 @@ struct HostCapacity {
   Provenance provenance = Provenance::unverified;
   std::string source;
 };
-/// What the spec says of a node; else what nodes with such GPUs are rented with, by the GPUs of the
-/// job that share one; else, where nobody says, as much as the GPUs have themselves.
+/// The host memory of a node in the spec; else what nodes with such GPUs are rented with, by the
+/// GPUs of the job that share one; else, where nobody says, as much as the GPUs have.
 HostCapacity host_capacity_of(const Hardware& hardware);
 
 /// An offload held against the host that it goes to.

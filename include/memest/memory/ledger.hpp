@@ -71,7 +71,7 @@ struct InstantTotal {
 enum class Verdict : std::uint8_t { fits, does_not_fit, too_close_to_call };
 /// "fits", "does-not-fit", "too-close-to-call".
 std::string_view name_of(Verdict verdict);
-/// Of two that must both hold: one that does not fit outweighs one that is too close to call.
+/// The verdict on two that must both hold: does-not-fit outweighs too-close-to-call.
 Verdict worse_of(Verdict left, Verdict right);
 
 /// One rank's memory, evaluated. Totals are computed from the terms, never stored apart from them.
@@ -131,8 +131,8 @@ MemoryEstimate estimate_memory(const Ledger& ledger, const Bindings& bindings);
 /// Only the peak within the allocator: what a search asks for, without allocation.
 Bytes peak_allocated(const Ledger& ledger, const Bindings& bindings);
 
-/// What the device offers the estimate: the capacity the driver reports, or the spec's own limit
-/// for the allocator.
+/// The capacity that the device offers the estimate: what the driver reports, or the spec's own
+/// limit for the allocator.
 struct Capacity {
   Bytes bytes;
   bool allocator_limit = false;  ///< set by hardware.memory: overheads are not taken off it

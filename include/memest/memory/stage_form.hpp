@@ -13,7 +13,7 @@
 
 namespace memest {
 
-/// What a layout decides of a rank beside what its graph was lowered for.
+/// The sizes that a layout gives a rank beside those its graph was lowered for.
 struct StageSizes {
   std::int64_t micro_batch = 1;  ///< b
   std::int64_t layers = 1;       ///< L: of one of the rank's stages
@@ -24,8 +24,8 @@ struct StageSizes {
   std::int64_t micro_steps = 1;  ///< m: what has a buffer for each is there all the time
 };
 
-/// What a rank's device holds outside PyTorch's allocator (the CUDA context, NCCL's buffers): the
-/// same for all ledgers of a GPU type and so many ranks that share.
+/// Bytes that a rank's device holds outside PyTorch's allocator (the CUDA context, NCCL's buffers):
+/// the same for all ledgers of a GPU type and so many ranks that share.
 struct OutsideBytes {
   Bytes expected;
   Bytes low;

@@ -1,4 +1,4 @@
-// What a rank holds whatever it computes: the least that its memory can be.
+// The bytes that a rank holds whatever it computes: the least that its memory can be.
 #pragma once
 
 #include "memest/graph/graph.hpp"

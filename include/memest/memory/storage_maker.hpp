@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// What no block makes (a parameter, the batch) has a tensor alone.
+/// Names what made a storage; one that no block makes (a parameter, the batch) has a tensor alone.
 struct StorageMaker {
   std::string block;   ///< "layer 3 of 32"
   std::string op;      ///< the tensor's own: "q_proj"

@@ -34,7 +34,7 @@ enum class Phase : std::uint8_t {
 /// "model", "batch", "forward", ...
 std::string_view name_of(Phase phase);
 
-/// What a storage is to the ledger.
+/// The part that a storage plays in the ledger.
 enum class Holding : std::uint8_t {
   weights,
   buffers,
@@ -52,7 +52,7 @@ enum class Holding : std::uint8_t {
 /// "weights", "optimizer states", ...
 std::string_view name_of(Holding holding);
 
-/// What made a storage, and so what the numbers of its label mean.
+/// The maker of a storage, which decides what the numbers of its label mean.
 enum class Origin : std::uint8_t {
   forward,    ///< place: index into Timeline::places; op and tensor: of its block
   recompute,  ///< the same, of a checkpoint's second forward
@@ -65,7 +65,7 @@ enum class Origin : std::uint8_t {
   loop   ///< tensor: a LoopTensor
 };
 
-/// What the training loop makes itself.
+/// Tensors that the training loop makes itself.
 enum class LoopTensor : std::uint16_t {
   batch,
   batch_copy,  ///< made and dropped at once (labels that are the inputs)
@@ -106,7 +106,7 @@ enum class LoopTensor : std::uint16_t {
 };
 std::string_view name_of(LoopTensor tensor);
 
-/// What is made around a unit of sharded parameters.
+/// Tensors that FSDP makes around a unit of sharded parameters.
 enum class UnitTensor : std::uint16_t {
   cast_shares,  ///< the rank's own shares in the gathered type
   all_gather_output,
@@ -144,7 +144,7 @@ enum class Stream : std::uint8_t {
   reduce_scatter,
   cast_shards  ///< FSDP1's before it gathers
 };
-/// What `stream` is to the model parts behind the first on a pipeline's rank: each has its own.
+/// The stream that serves as `stream` for a rank's model part `part`: each part has its own.
 constexpr Stream of_part(Stream stream, std::size_t part) {
   constexpr std::size_t kOwn = 3;
   return static_cast<Stream>(static_cast<std::size_t>(stream) + kOwn * part);
@@ -209,15 +209,15 @@ struct JobRank {
 };
 
 /// The timeline of `job`'s training or inference (one is present) on one GPU over `graph`, the
-/// graph of that rank of the job's pipeline, or why there is none. Of many micro-steps a few
-/// are followed, and what the others leave alive stands beside them. Throws OverflowError.
+/// graph of that rank of the job's pipeline, or why there is none. Follows a few of many
+/// micro-steps; what the others leave alive stands beside them. Throws OverflowError.
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
                                                    JobRank rank = {});
 
 /// "layer 3 of 32", "head".
 std::string place_name(const Timeline& timeline, const Graph& graph, std::uint32_t place);
-/// What the storage is, for people: "layer 3 of 32, q_proj, out", "gradient of layer 3 of 32,
-/// q_proj, weight".
+/// Names the storage for people: "layer 3 of 32, q_proj, out", "gradient of layer 3 of 32, q_proj,
+/// weight".
 std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId storage);
 
 }  // namespace memest

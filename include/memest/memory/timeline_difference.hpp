@@ -23,7 +23,7 @@ struct TimelineDifference {
   std::uint32_t line = 0;   ///< of the record, 0 where it ended
   std::int64_t recorded_bytes = 0;
   StorageId predicted = kNoStorage;  ///< what the prediction allocates there
-  /// Of frees that do not agree: what only one of both frees before its next allocation.
+  /// Where frees do not agree: storages that only one side frees before its next allocation.
   std::vector<StorageId> freed_by_record;
   std::vector<StorageId> freed_by_prediction;
 };

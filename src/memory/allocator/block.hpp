@@ -1,4 +1,4 @@
-// What the allocator's sources share: its blocks and the sizes of PyTorch's constants.
+// Blocks and the sizes of PyTorch's constants, which the allocator's sources share.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 constexpr PoolKind kind_of(std::int64_t rounded) {
   return rounded <= kSmallSize ? PoolKind::small : PoolKind::large;
 }
-/// What is mapped at once in an expandable segment.
+/// Bytes that an expandable segment maps at once.
 constexpr std::int64_t page_of(PoolKind kind) {
   return kind == PoolKind::small ? kSmallBuffer : kLargeBuffer;
 }

@@ -1,4 +1,4 @@
-// What a wrapper around the model's blocks does before and after each, in both passes.
+// Hooks that a wrapper around the model's blocks runs before and after each, in both passes.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class BlockHooks {
   virtual void end_backward() = 0;
   /// The optimizer's step begins: what the wrapper makes of the gradients for it.
   virtual void hand_over(OptimizerRun&) {}
-  /// What the optimizer steps, where that is not the parameters themselves.
+  /// The tensors that the optimizer steps, where those are not the parameters themselves.
   [[nodiscard]] virtual ParameterGroup stepped() { return {}; }
   /// zero_grad(set_to_none=True).
   virtual void drop_gradients() = 0;

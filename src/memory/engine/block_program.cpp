@@ -8,7 +8,7 @@
 namespace memest {
 namespace {
 
-/// Of these there are gradients.
+/// Whether tensors of `type` have gradients.
 bool is_floating(DType type) {
   return type == DType::fp32 || type == DType::bf16 || type == DType::fp16;
 }

@@ -52,8 +52,8 @@ std::vector<Checkpoint> by_layers(const Graph& graph, const ForwardOrder& order,
     std::uint32_t begin = stretches[i].begin;
     while (order.op(order.sites()[begin]).by_caller) ++begin;
     std::uint32_t end = begin;
-    // What the first layer is called with, and what later ones are called with beside the stream
-    // (layers of two kinds read two tables).
+    // The first layer's arguments, and those of later layers beside the residual stream (layers of
+    // two kinds read two tables).
     std::vector<Cell> inputs = order.arguments_of(graph, begin);
     for (std::int64_t n = 0; n < length && i < stretches.size() && stretches[i].layer; ++n, ++i) {
       end = stretches[i].end;

@@ -31,12 +31,12 @@ struct Checkpoints {
   bool keeps_selectively = false;  ///< the outputs of ops that say so are not made again
 };
 
-/// What `framework` means by `recompute`. Around a compiled layer a checkpoint runs it again as a
-/// whole; torchtitan's, which are compiled with their layer, end with what the backward reads.
+/// The checkpoints that `recompute` means under `rule`. Around a compiled layer one recomputes it
+/// whole; torchtitan's, compiled with their layer, end with what the backward reads.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
                            const Recompute& recompute, CheckpointRule rule);
 
-/// The same of tensor_parallel.checkpoint over `ranks` tensor-parallel ranks.
+/// As above, for tensor_parallel.checkpoint over `ranks` tensor-parallel ranks.
 Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,
                                     const Recompute& recompute, std::int64_t ranks);
 

@@ -1,7 +1,7 @@
 // Eager PyTorch at work on one micro-step: the forward op by op, and the autograd engine's
 // backward.
 //
-//   forward   An op makes its outputs. What its node saves stays until the node has run; the
+//   forward   An op makes its outputs. Its saved tensors stay until its node has run; the
 //             program's own references end where the graph says.
 //   backward  Nodes run in reverse order of creation. A node makes what its formula makes, its
 //             incoming gradients and saved tensors go, and its gradients are put where the nodes
@@ -69,9 +69,9 @@ class Engine {
   /// The model's forward over `batch`, and `labels` where they are a tensor of their own. The loss
   /// and the logits stay held by the caller: see loss() and logits().
   void forward(StorageId batch, StorageId labels = kNoStorage);
-  /// The same of model.eval() under torch.no_grad().
+  /// As forward(), of model.eval() under torch.no_grad().
   void evaluate(StorageId batch, StorageId labels);
-  /// What blocks know by `name` from here on, where any does.
+  /// Hands blocks `storage` under `name` from here on, where any reads it.
   void bring(std::string_view name, StorageId storage);
   /// One stage of a pipeline's rank over `input`, which the caller holds: the model's forward.
   /// Its result stays held by the caller.
@@ -80,7 +80,7 @@ class Engine {
                           const std::shared_ptr<void>& owner = nullptr);
   /// The loss of what the last stage answered, where the program takes it.
   StorageId take_loss();
-  /// The same forward under torch.no_grad().
+  /// As forward_stage(), under torch.no_grad().
   StorageId evaluate_stage(std::size_t stage, StorageId input);
   /// The backward of a stage from its result's gradient, of which the caller gives up one
   /// reference. Answers the gradient of its input.
@@ -92,7 +92,7 @@ class Engine {
   StorageId backward_inputs(const SplitBackward& plan, std::size_t stage, StorageId gradient,
                             std::vector<StorageId>& kept);
   void backward_weights(const SplitBackward& plan, std::vector<StorageId>& kept);
-  /// Of a micro-step between its forward and its backward.
+  /// The state of a micro-step between its forward and its backward.
   struct InFlight;
   /// Sets the running micro-step aside and takes up `other`.
   void exchange(InFlight& other);
@@ -101,7 +101,7 @@ class Engine {
   void end_autocast();
   [[nodiscard]] StorageId loss() const { return storages_[order_.loss_cell()]; }
   [[nodiscard]] StorageId logits() const { return storages_[order_.logits_cell()]; }
-  /// What the model answers beside them, each with one reference: its key-value cache.
+  /// Returns the model's outputs beside them, each with one reference: its key-value cache.
   [[nodiscard]] std::vector<StorageId> take_answered() { return std::exchange(answered_, {}); }
 
   /// The backward, from the loss's gradient, of which the caller gives up one reference.
@@ -111,8 +111,8 @@ class Engine {
   [[nodiscard]] StorageId gradient(std::size_t parameter) const {
     return parameters_[parameter].gradient;
   }
-  /// What lasts as long as the loss does: the arguments of reentrant checkpoints beside the
-  /// blocks' inputs, and leaves that are no parameters with their gradients.
+  /// Returns the storages that live as long as the loss: the arguments of reentrant checkpoints
+  /// beside the blocks' inputs, and leaves that are no parameters with their gradients.
   [[nodiscard]] std::vector<StorageId> take_kept_with_loss() {
     return std::exchange(kept_with_loss_, {});
   }
@@ -198,7 +198,7 @@ class Engine {
   void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
                       StorageId kept);
   [[nodiscard]] StorageId first_saved(const OpSite& site, const OpProgram& op) const;
-  /// What two gradients that cannot be added in place are added into.
+  /// The sum of two gradients that cannot be added in place.
   struct Sum {
     std::int64_t bytes = 0;
     Label label;
@@ -256,7 +256,7 @@ class Engine {
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
   std::vector<OpSite> ran_once_;
   std::vector<std::pair<Cell, StorageId>> attributes_;  // of modules, whatever micro-step runs
-  /// What the graphs of a module's attributes begin with.
+  /// The leaves at which the autograd graphs of a module's attributes begin.
   struct GraphInput {
     OpSite last;  ///< of a stage or of a checkpoint: whose attribute has such a graph
     std::optional<std::size_t> checkpoint;

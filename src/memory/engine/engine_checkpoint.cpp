@@ -31,8 +31,8 @@ void Engine::end_checkpoint() {
   ending_.reset();
 }
 
-/// The first node that unpacks a saved tensor runs the forward again. What is then saved is let go
-/// node by node; the inputs go with the last node that kept something.
+/// The first node that unpacks a saved tensor recomputes the forward. Tensors saved then are
+/// released node by node; the inputs go with the last node that kept something.
 void Engine::backward_of(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints_.list[index];
   bool done = false;
@@ -52,7 +52,7 @@ void Engine::backward_of(std::size_t index) {
   if (!done) drop_inputs(index);
 }
 
-/// What a selective checkpoint keeps of the forward, beside its inputs.
+/// Keeps the op's tensors that a selective checkpoint stores beside its inputs.
 void Engine::keep_selectively(const OpSite& site, const OpProgram& op) {
   if (!checkpoints_.keeps_selectively) return;
   const BlockProgram& program = order_.program(site);

@@ -1,8 +1,8 @@
 // A stage's backward in two parts, as torch.distributed.pipelining runs it (PyTorch 2.11,
 // _backward.py). The first makes the input's gradient and keeps all that was saved, and beside it
 // the gradient that came to every node of a parameter. The second runs these nodes again, one after
-// another in the order of Module.parameters(), each from a copy of that gradient. What the other
-// nodes saved goes with the last of those that lead to them.
+// another in the order of Module.parameters(), each from a copy of that gradient. Tensors that the
+// other nodes saved go with the last of those that lead to them.
 #include <algorithm>
 #include <utility>
 
@@ -113,7 +113,7 @@ void Engine::run_inputs_part(const OpSite& site, const OpProgram& op, const Slot
   hand_gradients(site, op, incoming, kNoStorage);
 }
 
-/// What is added to a gradient that is there goes when the next one has been made.
+/// A gradient that is added to an existing one is released when the next one has been made.
 void Engine::backward_weights(const SplitBackward& plan, std::vector<StorageId>& kept) {
   thread_ = Thread::autograd;
   StorageId copy = kNoStorage;

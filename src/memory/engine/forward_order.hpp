@@ -81,10 +81,10 @@ class ForwardOrder {
   [[nodiscard]] std::vector<Cell> inputs_of(const Graph& graph, std::uint32_t begin,
                                             std::uint32_t end) const;
 
-  /// What the block at `site` is called with: its input, and what it knows by name.
+  /// The cells of the arguments of the block at `site`: its input, and what it knows by name.
   [[nodiscard]] std::vector<Cell> arguments_of(const Graph& graph, std::uint32_t site) const;
 
-  /// What the data loader brings: the batch, where the model reads one.
+  /// The cells that the data loader fills: the batch, where the model reads one.
   [[nodiscard]] const std::vector<Cell>& batch_cells() const { return batch_cells_; }
   /// Where the labels are a tensor of their own, as large as the batch.
   [[nodiscard]] const std::vector<Cell>& label_cells() const { return label_cells_; }
@@ -98,7 +98,7 @@ class ForwardOrder {
   [[nodiscard]] Cell loss_cell() const { return loss_cell_; }
   [[nodiscard]] std::int64_t loss_bytes() const { return loss_bytes_; }
   [[nodiscard]] Cell logits_cell() const { return logits_cell_; }
-  /// Of the logits in fp32; 0 where they are of 32 bits already.
+  /// Bytes of the logits in fp32; 0 where they are of 32 bits already.
   [[nodiscard]] std::int64_t widened_logits_bytes() const { return widened_logits_bytes_; }
 
  private:

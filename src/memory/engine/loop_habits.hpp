@@ -1,4 +1,4 @@
-// What the program around the model does in its own way though a step's mathematics is the same:
+// Habits in which the program around the model differs though a step's mathematics is the same:
 // when batches are sent, who divides the loss, what is kept from step to step.
 #pragma once
 

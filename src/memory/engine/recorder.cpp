@@ -95,7 +95,7 @@ void Recorder::repeat(const Mark& begin, std::int64_t times) {
   copies_.push_back({begin, end, end.storage - begin.storage, static_cast<std::uint32_t>(times)});
 }
 
-/// What a storage is called behind the first `copies`: those that were copied are the last copy's.
+/// Number of a storage behind the first `copies`: one that was copied is the last copy's.
 StorageId Recorder::number_of(StorageId storage, std::size_t copies) const {
   StorageId number = storage;
   for (std::size_t i = 0; i < copies; ++i) {

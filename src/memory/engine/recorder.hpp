@@ -21,7 +21,7 @@ class Recorder {
   explicit Recorder(Timeline& timeline, EqualMicroSteps equal = EqualMicroSteps::copied)
       : timeline_(timeline), equal_(equal) {}
 
-  /// What has been written so far.
+  /// The timeline written so far.
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 
   /// A storage with one reference, the caller's; kNoStorage for 0 bytes.
@@ -49,7 +49,7 @@ class Recorder {
   /// The timeline has all of its events.
   void finish();
 
-  /// What follows belongs to `step`, outside any phase.
+  /// Assigns the events that follow to `step`, outside any phase.
   void begin_step(std::uint16_t step) { step_ = step; }
   void begin(Phase phase, std::uint16_t micro_step = 0);
   void end();

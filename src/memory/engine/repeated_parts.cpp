@@ -33,8 +33,8 @@ bool has_storages_of(const Timeline& timeline, const TimelinePart& part,
                     });
 }
 
-/// What is freed besides was made by the part before. That one's own besides may be of any order
-/// where it is the `first` of these.
+/// Other storages that `part` frees were made by the part before. Those that `before` frees besides
+/// may be of any order where it is the `first` of these.
 bool has_events_of(const Timeline& timeline, const TimelinePart& part, const TimelinePart& before,
                    bool first) {
   const StorageId later = part.first_storage - before.first_storage;

@@ -26,12 +26,12 @@ struct Site {
 /// Which places count.
 struct SiteChoice {
   CheckpointPlan plan;
-  /// What a layer's neighbours are made of counts too, so that the second and the last but one are
-  /// places of their own.
+  /// Tells layers apart by what their neighbours are made of too, so that the second and the last
+  /// but one are sites of their own.
   bool neighbours = false;
 };
 
-/// Of one of the graph's stages, in forward order.
+/// The sites of one of the graph's stages, in forward order.
 std::vector<Site> sites_of(const Graph& graph, std::span<const BlockRun> stage,
                            const SiteChoice& choice);
 

@@ -67,7 +67,7 @@ bool is_scalar(LoopTensor tensor) {
   return std::find(kTensors.begin(), kTensors.end(), tensor) != kTensors.end();
 }
 
-/// What the storages of one term have in common.
+/// The properties that the storages of one term have in common.
 struct TermKey {
   TermGroup group = TermGroup::weights;
   Holding holding = Holding::weights;
@@ -169,7 +169,7 @@ class AliveLedger {
       case Origin::backward:
         key.of = block_of(label);
         if (label.holding != Holding::gradients && label.holding != Holding::cast_weights) break;
-        // Of all blocks together: the parameters' share of a step, whatever made them.
+        // One term for all blocks: the parameters' share of a step, whatever made them.
         key.origin = Origin::parameter;
         key.of = 0;
         break;
@@ -213,7 +213,7 @@ class AliveLedger {
     return graph_.blocks[at.first].tensors[at.second];
   }
 
-  /// What the states and the loop's buffers take by the formulas of the field.
+  /// Terms of the states and the loop's buffers by the formulas of the field.
   [[nodiscard]] std::vector<LedgerTerm> in_formulas(const TermKey& key) const {
     const Inventory& inventory = graph_.parameters;
     switch (key.holding) {

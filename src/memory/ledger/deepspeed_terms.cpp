@@ -194,7 +194,7 @@ LedgerTerm DeepSpeedTerms::own_gradients() const {
               "whole tensors, of every parameter that reaches into it");
 }
 
-/// Of the shard that is stepped at once.
+/// Elements of the shard that is stepped at once.
 std::int64_t DeepSpeedTerms::stepped_elements() const {
   const std::int64_t share = partitions_.partition();
   return shards_weights() ? std::min(share, zero_.settings.sub_group_size) : share;

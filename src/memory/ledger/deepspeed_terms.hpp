@@ -1,5 +1,5 @@
-// What DeepSpeed's ZeRO keeps beside the textbook's shares of the states: buckets, partitions whose
-// gradients are whole tensors, gathered weights, and the copies of its step.
+// Tensors that DeepSpeed's ZeRO keeps beside the textbook's shares of the states: buckets,
+// partitions whose gradients are whole tensors, gathered weights, and the copies of its step.
 // deepspeed/runtime/zero, DeepSpeed 0.19; held to recorded runs (tests/truth).
 #pragma once
 
@@ -19,7 +19,7 @@ namespace memest {
 
 class DeepSpeedTerms {
  public:
-  /// Of a job without DeepSpeed every list is empty. `job` outlives this.
+  /// Every list is empty for a job without DeepSpeed. `job` outlives this.
   DeepSpeedTerms(const Graph& graph, const Job& job);
   [[nodiscard]] bool exist() const { return exist_; }
 

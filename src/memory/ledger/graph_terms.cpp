@@ -174,8 +174,8 @@ LedgerTerm batch_term(const Graph& graph) {
 
 namespace {
 
-/// Of sequences that lie on several ranks the loop holds the whole, and a rank's labels and
-/// positions beside its inputs. All micro-batches of a pipeline are one batch.
+/// The loop holds whole sequences that lie on several ranks, and a rank's labels and positions
+/// beside its inputs. All micro-batches of a pipeline are one batch.
 std::vector<LedgerTerm> whole_batch_terms(const Job& job) {
   const Expr tokens = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len);
   const Expr id = Expr(size_of(DType::int64));
@@ -242,7 +242,7 @@ Expr unread_gradient_bytes(const Graph& graph) {
   return bytes;
 }
 
-/// What modules hold between two forwards and no backward waits for.
+/// Bytes that modules hold between two forwards and no backward waits for.
 Expr attribute_bytes(const Graph& graph) {
   Expr bytes;
   for (const BlockRun& run : graph.order) {

@@ -1,4 +1,4 @@
-// What the ledger reads off a graph as a whole: tables, the batch, the residual stream, the logits.
+// Terms that the ledger reads off a whole graph: tables, batch, residual stream, logits.
 #pragma once
 
 #include <cstddef>
@@ -38,14 +38,14 @@ std::vector<PassedOn> passed_on(const Graph& graph);
 /// bytes go from stage to stage.
 Expr passing_bytes(const Graph& graph, const Expr& stream);
 
-/// What the blocks before a site answer to the model's caller beside the logits and autograd keeps
-/// nowhere, `before` of each: key-value caches.
+/// Tensors that the blocks before a site return to the model's caller beside the logits and
+/// autograd keeps nowhere, `before` of each: key-value caches.
 LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& before);
 
 /// The step's batch, which the loop holds.
 LedgerTerm batch_term(const Graph& graph);
 
-/// What a loop holds of the micro-steps before the running one.
+/// Batches of the micro-steps before the running one, which a loop holds.
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job);
 
 /// Whether autograd keeps the batch anyway: token ids, or what the first operation reads.
@@ -58,8 +58,8 @@ LedgerTerm held_logits_term(const Graph& graph);
 /// program trains.
 LedgerTerm loaded_mask_term(const Job& job);
 
-/// What Megatron-core's process keeps from its first forward on: the buffer that only grows, as
-/// large as an operation asks for, and tables made once.
+/// Tensors that Megatron-core's process keeps from its first forward on: the buffer that only
+/// grows, as large as an operation asks for, and tables made once.
 std::vector<LedgerTerm> process_terms(const Graph& graph);
 
 /// Indices of the polynomials that no other one dominates; of equal ones the first.

@@ -63,7 +63,7 @@ class InferenceLedgerWriter {
     for (LedgerTerm& term : terms) add(alive, std::move(term));
   }
 
-  /// What the blocks before the site leave until the forward's end.
+  /// Adds the tensors that the blocks before the site leave until the forward's end.
   void add_kept(Alive& alive, const Site& site) {
     Expr casts;
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
@@ -78,8 +78,8 @@ class InferenceLedgerWriter {
   }
 
   /// Tables, masks and embeddings that the model's forward holds in locals while operation `at` of
-  /// the site runs: those that no operation before it in the block has let go. What the first layer
-  /// reads counts as its input.
+  /// the site runs: those that no operation before it in the block has let go. The first layer's
+  /// operands count as its input.
   [[nodiscard]] Expr locals_at(const Site& site, std::size_t at) const {
     const Block& first = graph_.blocks[graph_.order.front().block];
     const std::int64_t before =

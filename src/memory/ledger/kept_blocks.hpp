@@ -1,4 +1,4 @@
-// What autograd keeps of blocks outside checkpoints, between their forward and their backward.
+// Bytes that autograd keeps of blocks outside checkpoints, between their forward and backward.
 #pragma once
 
 #include <cstddef>

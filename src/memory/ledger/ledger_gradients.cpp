@@ -89,7 +89,7 @@ std::vector<LedgerTerm> LedgerGradients::before_the_end(const Site& site,
   return terms(site, moment, later(site, units_.reduces_at_end(site.block)));
 }
 
-/// Of a table of which every rank has the whole gradient, beside the rank's share.
+/// Elements of a table whose whole gradient every rank has, beside the rank's share.
 Expr LedgerGradients::unreduced_elements() const {
   const std::size_t first = graph_.order.front().block;
   const auto& tensors = graph_.blocks[first].tensors;
@@ -175,7 +175,7 @@ Expr LedgerGradients::arriving(const Moment& moment) const {
   return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
 }
 
-/// Of everything after the site; `reduced`: without what FSDP2 reduces at the end.
+/// Gradient bytes of all blocks after the site; `reduced`: without those FSDP2 reduces at the end.
 Expr LedgerGradients::later(const Site& site, bool reduced) const {
   Expr bytes;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {

@@ -32,7 +32,7 @@ class LayerCount {
 
 class LedgerGradients {
  public:
-  /// What is given outlives this.
+  /// The arguments outlive this.
   LedgerGradients(const LedgerMoments& moments, const Job& job, const LedgerUnits& units,
                   LayerCount layer_count);
 
@@ -43,23 +43,23 @@ class LedgerGradients {
 
   /// All of them, between the backward pass and zero_grad.
   [[nodiscard]] std::vector<LedgerTerm> all() const;
-  /// What is there in the forward pass too, from one micro-step to the next; of a pipeline's sums
-  /// `missing` are still to come.
+  /// Gradients that are there in the forward pass too, from one micro-step to the next; `missing`
+  /// bytes of a pipeline's sums are still to come.
   [[nodiscard]] std::vector<LedgerTerm> kept(const Expr& missing) const;
-  /// What the optimizer's step makes of those that no unit reduces.
+  /// Copies that the optimizer's step makes of those that no unit reduces.
   [[nodiscard]] LedgerTerm relaid() const;
 
-  /// Of everything after the site.
+  /// Gradient bytes of everything after the site.
   [[nodiscard]] Expr later(const Site& site) const { return later(site, false); }
   /// At a moment of the backward pass of the site's block; `later` as above, which all moments of
   /// the site share.
   [[nodiscard]] std::vector<LedgerTerm> at(const Site& site, const Moment& moment,
                                            const Expr& later) const;
-  /// The same where all is done but what FSDP2 reduces at the end.
+  /// As at(), where all is done but what FSDP2 reduces at the end.
   [[nodiscard]] std::vector<LedgerTerm> before_the_end(const Site& site,
                                                        const Moment& moment) const;
 
-  /// What tells the moments of a block apart, in bytes.
+  /// Bytes that tell the moments of a block apart.
   [[nodiscard]] Expr of_moment(std::size_t block, const Moment& moment) const {
     return own(block, moment) + arriving(moment);
   }

@@ -1,4 +1,4 @@
-// What the closed form has no formulas for.
+// The jobs that the closed form has no formulas for.
 #include <variant>
 
 #include "memest/memory/ledger.hpp"

@@ -13,7 +13,7 @@ namespace memest {
 
 class LedgerPasses {
  public:
-  /// What is given outlives this.
+  /// The arguments outlive this.
   LedgerPasses(const Graph& graph, const Job& job, const CheckpointPlan& plan)
       : graph_(graph), job_(job), plan_(plan) {}
 
@@ -21,12 +21,12 @@ class LedgerPasses {
   [[nodiscard]] bool run_again(const Site& site) const;
   /// How many of each block that stand before the site run again.
   [[nodiscard]] std::vector<std::int64_t> run_again_before(const Site& site) const;
-  /// Of the site's block, forward or, where `second`, backward.
+  /// The pass of the site's block: forward or, where `second`, backward.
   [[nodiscard]] BlockPass of(const Site& site, bool second) const;
-  /// What autograd keeps of a block between its forward and its backward, outside checkpoints.
+  /// Bytes that autograd keeps of a block between forward and backward, outside checkpoints.
   [[nodiscard]] Expr kept_of(const Block& block) const;
-  /// What a micro-batch that waits for its backward keeps of each stage: up to where the next stage
-  /// goes on. The head's backward comes at once, but for GPipe's. A checkpoint keeps `input`.
+  /// Bytes that a micro-batch waiting for its backward keeps of each stage: up to where the next
+  /// stage goes on. The head's backward comes at once, but for GPipe's. A checkpoint keeps `input`.
   [[nodiscard]] std::vector<Expr> kept_of_stages(const LayerCount& layer_count,
                                                  const Expr& input) const;
 

@@ -108,7 +108,7 @@ Expr LedgerStages::held_by_inputs(std::size_t stage) const {
   });
 }
 
-/// What a stage's last layer is given is one of those buffers.
+/// The input of a stage's last layer is one of those buffers.
 Expr LedgerStages::passing(const Site& site) const {
   const bool ends = std::all_of(site.after.begin(), site.after.end(),
                                 [](std::int64_t left) { return left == 0; });
@@ -206,7 +206,7 @@ Expr LedgerStages::waits_with(std::size_t stage) const {
   Expr bytes = kept_[stage];
   for (const BlockRun& run : runs) bytes += run.repeat * held_of_block(run.block);
   if (!is_last(stage)) return bytes;
-  // What is kept ends with the layers and counts the answer.
+  // The kept bytes end with the layers and count the stage's output.
   const std::size_t loss = graph_.order.back().block;
   for (const BlockRun& run : runs) {
     const Block& block = graph_.blocks[run.block];
@@ -333,7 +333,7 @@ void LedgerStages::find_lives() {
   }
 }
 
-/// Of one micro-batch alone the gradients are counted as they come.
+/// With a single micro-batch the gradients are counted as they come.
 LedgerStages::Life LedgerStages::life_of(const InFlight& moment, std::size_t stage) const {
   const bool persists = job_.training->gradient_accumulation > 1;
   Life life;

@@ -1,5 +1,5 @@
-// What a pipeline's rank holds beside the micro-batch that runs: others whose backward is to come,
-// and what stages send one another.
+// Tensors that a pipeline's rank holds beside the running micro-batch: other micro-batches whose
+// backward is to come, and what stages send one another.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace memest {
 
 class LedgerStages {
  public:
-  /// What is given outlives this. `kept`: bytes that one micro-batch keeps of each of the graph's
+  /// The arguments outlive this. `kept`: bytes that one micro-batch keeps of each of the graph's
   /// stages until its backward has run.
   LedgerStages(const LedgerUnits& units, const Job& job, std::int64_t rank, std::vector<Expr> kept);
 
@@ -41,8 +41,8 @@ class LedgerStages {
   /// adopted, those before the one that the moment makes; a table's sum is made beside its
   /// gradient.
   [[nodiscard]] LedgerTerm adopted(const Life& life, const Site& site, const Moment& moment) const;
-  /// The same, in the backward of the site's block: what is named between the stages, less what of
-  /// its activations lies in the buffers among residents().
+  /// Bytes, in the backward of the site's block, of the tensors named between the stages, less
+  /// those of its activations that lie in the buffers among residents().
   [[nodiscard]] Expr passing(const Site& site) const;
   /// At the end of the second part of a stage's backward: what nodes without parameters saved, the
   /// weights' gradients, and the last of them as it is made beside what it is made of. Nothing
@@ -64,7 +64,7 @@ class LedgerStages {
   [[nodiscard]] bool is_last(std::size_t stage) const;
   /// Whether the next stage is this rank's too, and takes what this one answers as it is.
   [[nodiscard]] bool hands_on_here(std::size_t stage) const;
-  /// Of the stage's sums of gradients, which the first backward makes.
+  /// Bytes of the stage's sums of gradients, which the first backward makes.
   [[nodiscard]] Expr sums_of(std::size_t stage) const;
   [[nodiscard]] Expr sums_of_block(std::size_t block) const;
   [[nodiscard]] Expr fresh_of(std::size_t stage) const;
@@ -81,10 +81,10 @@ class LedgerStages {
     BackwardPart part = BackwardPart::whole;
     std::int64_t bytes = -1;
   };
-  /// What the nodes of a block's parameters are given, which is kept between the two parts of a
-  /// backward.
+  /// Bytes of the gradients that the nodes of a block's parameters receive, kept between the two
+  /// parts of a backward.
   [[nodiscard]] Expr held_of_block(std::size_t block) const;
-  /// What a micro-batch keeps between them: of the last stage no loss and no logits.
+  /// Bytes that a micro-batch keeps between them: without loss and logits on the last stage.
   [[nodiscard]] Expr waits_with(std::size_t stage) const;
   /// Whether the stage's backwards have two parts: without an input that wants a gradient the first
   /// is empty.

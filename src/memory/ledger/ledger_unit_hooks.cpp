@@ -17,13 +17,13 @@ constexpr const char* kWholeGradients = "whole gradients of the unit";
 
 }  // namespace
 
-/// What is on the GPU whole, as FSDP finds it or on its way.
+/// Weights that lie on the GPU whole, as FSDP finds them or on their way.
 LedgerTerm LedgerUnits::whole_term(const Expr& elements) const {
   return {"weights before they are shards", TermGroup::weights,
           size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kSource, ""};
 }
 
-/// Of `elements` that are sharded; FSDP1 puts `elements` of its unit together first.
+/// Shards cut from `elements`; FSDP1 first flattens the unit's `elements` into one tensor.
 LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
   const std::int64_t bytes = size_of(job_.training->recipe.weights);
   const Expr share = unit_share(job_, elements);
@@ -33,7 +33,7 @@ LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
 }
 
 /// The layers come first; then the others, most of which accelerate holds by name until all are
-/// cut. What it loads, it loads tensor by tensor: none is larger than those of the last unit.
+/// cut. Weights that it loads it loads tensor by tensor: none exceeds those of the last unit.
 std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
   if (units_of(sharding_of(job_)) == nullptr) return {};
   const ShardInit init = shard_init(job_);
@@ -78,8 +78,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) con
   return hooks;
 }
 
-/// What is reduced are sums, of `own` beside those of `left`; the first hook copies them, in the
-/// second they are gone.
+/// Reduces sums: those of `own` beside those of `left`; the first hook copies them, in the second
+/// they are gone.
 void LedgerUnits::take_sums(std::vector<Hook>& hooks, const Expr& left, const Expr& own) const {
   for (std::size_t i = 0; i < hooks.size(); ++i) {
     std::erase_if(hooks[i].terms,
@@ -90,7 +90,7 @@ void LedgerUnits::take_sums(std::vector<Hook>& hooks, const Expr& left, const Ex
   }
 }
 
-/// The root first. What the others gathered is there until their turn.
+/// Reduces the root first. Weights gathered for the others stay until they are reduced.
 std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
   const Expr rest = tied_ ? ends_.tail : ends_.input;
   if (flat_) return reduced_flat(ends_.root, {});
@@ -146,7 +146,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
       {"reduce-scatter", std::move(sent)}};
 }
 
-/// Of a rank's stages the last one's are reduced first.
+/// The last of a rank's stages is reduced first.
 std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside) const {
   std::vector<Hook> hooks;
   if (!sums_) return hooks;

@@ -114,7 +114,7 @@ bool LedgerUnits::reduces_at_end(std::size_t block) const {
   return tied_ || ends_.tail.is_zero() || block == graph_.order.front().block;
 }
 
-/// Of the units that end before the site.
+/// Elements of the units that end before the site.
 Expr LedgerUnits::all_before(const Site& site) const {
   Expr elements = part_of(site) == Part::input ? Expr() : ends_.input;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
@@ -123,7 +123,7 @@ Expr LedgerUnits::all_before(const Site& site) const {
   return part_of(site) == Part::loss && !tied_ ? elements + ends_.tail : elements;
 }
 
-/// Of the units that begin with the first block and end with the last.
+/// Elements of the units that begin with the first block and end with the last.
 Expr LedgerUnits::spanning() const { return tied_ ? ends_.root + ends_.tail : ends_.root; }
 
 Expr LedgerUnits::own(const Site& site) const {
@@ -164,7 +164,7 @@ Expr LedgerUnits::layer_at(std::int64_t index) const {
   return {};
 }
 
-/// Of a layer's elements those that have gradients: of all layers' adapters an equal part.
+/// Those of a layer's elements that have gradients: an equal part of all layers' adapters.
 Expr LedgerUnits::reduced_layer(const Expr& elements) const {
   return adapts_ ? adapters_of_layer_ : elements;
 }
@@ -221,7 +221,7 @@ std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
            share_ * unit_share(job_, Expr(Symbol::parameters) - elements), kSource, ""}};
 }
 
-/// What of the sums, and of the shares made of them, is there when the site's backward begins.
+/// Adds the sums, and the shares made of them, that are there when the site's backward begins.
 void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) const {
   if (!holds_) return;
   const Expr left = all_before(site) + own(site) + spanning();
@@ -235,7 +235,7 @@ void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) con
   }
 }
 
-/// Of one type each is added as it comes; to wider sums the unit's are when it has run.
+/// Adds gradients of the sums' type as they come; wider sums take the unit's when it has run.
 Expr LedgerUnits::unsummed(const Moment& moment) const {
   if (turn_ == Turn::holding && makes_sums_) return gathered_ * moment.gradient_elements;
   return gathered_ *

@@ -59,16 +59,16 @@ class LedgerUnits {
   [[nodiscard]] bool sum() const { return sums_; }
   /// Bytes of sums of so many elements.
   [[nodiscard]] Expr sums(const Expr& elements) const { return reduced_ * elements; }
-  /// Of a block's gradients: of a table over tensor-parallel ranks the whole.
+  /// Bytes of the sums of a block's gradients: the whole for a table over tensor-parallel ranks.
   [[nodiscard]] Expr sums_of(std::size_t block) const;
-  /// Of all that the rank has.
+  /// The sums of all gradients of the rank.
   [[nodiscard]] LedgerTerm all_sums() const;
   /// Whether a stage of the rank has sums when another reduces its own.
   using SumsBeside = std::function<bool(std::size_t reduced, std::size_t other)>;
   /// The sums are reduced, unit by unit: the first of every kind of them.
   [[nodiscard]] std::vector<Hook> reductions(const SumsBeside& beside) const;
 
-  /// Of a block's gradients those that are not yet added to its sums.
+  /// Bytes of a block's gradients that are not yet added to its sums.
   [[nodiscard]] Expr unsummed(const Moment& moment) const;
   /// Bytes of gradients of `elements` as a block's backward makes them.
   [[nodiscard]] Expr whole_gradients(const Expr& elements) const { return gathered_ * elements; }
@@ -78,7 +78,7 @@ class LedgerUnits {
  private:
   enum class Turn : std::uint8_t { reducing, holding };
   enum class Part : std::uint8_t { input, layer, tail, loss };
-  /// What is gathered at once, in elements; zero where there is no such unit.
+  /// Elements that are all-gathered at once; zero where there is no such unit.
   struct Ends {
     Expr input;  ///< the embedding
     Expr tail;   ///< the final norm with the head
@@ -114,7 +114,7 @@ class LedgerUnits {
   [[nodiscard]] std::vector<Hook> reduced(const std::string& name, const Expr& elements,
                                           const Expr& last, std::vector<LedgerTerm> beside) const;
 
-  // Of so many elements.
+  // Terms of so many elements.
   [[nodiscard]] LedgerTerm gathered_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm output_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm sent_term(const Expr& elements) const;

@@ -89,7 +89,7 @@ class LedgerWriter {
     }
   }
 
-  /// Of a backward in two parts.
+  /// Writes the second part of a backward in two parts.
   void write_second_part(std::span<const BlockRun> stage, std::size_t index) {
     LedgerTerm term = stages_.second_part(index);
     Site site = sites_of(graph_, stage, {plan_, units_.exist()}).back();
@@ -134,10 +134,10 @@ class LedgerWriter {
     for (LedgerTerm& term : terms) add_term(alive, std::move(term));
   }
 
-  /// Of the site's block: behind its backward its checkpoint's input is gone.
+  /// The pass of the site's block: behind its backward its checkpoint's input is gone.
   enum class Run : std::uint8_t { forward, backward, behind };
 
-  /// What the blocks before the site keep, and what the site's checkpoint has brought back.
+  /// Adds what the blocks before the site keep, and what the site's checkpoint has recomputed.
   void add_kept(Alive& alive, const Site& site, Run run) {
     const bool second = run != Run::forward;
     Expr casts;
@@ -203,7 +203,7 @@ class LedgerWriter {
     std::replace(alive.begin(), alive.end(), all, terms_.add(std::move(buffers)));
   }
 
-  /// What the model's forward holds beside what autograd keeps; backward, what checkpoints hold.
+  /// Adds what the model's forward holds beside autograd; backward, what checkpoints hold.
   void add_passed_on(Alive& alive, const Site& site, bool second) {
     Expr bytes;
     for (const PassedOn& tensor : passed_on_) {
@@ -260,7 +260,7 @@ class LedgerWriter {
     }
   }
 
-  /// What FSDP2 does around a block, while `moment` is alive of it.
+  /// Writes what FSDP2 does around a block, while `moment` is alive of it.
   void write_hooks(const Site& site, const std::vector<LedgerUnits::Hook>& hooks, Moment moment,
                    const Alive& base) {
     for (const LedgerUnits::Hook& hook : hooks) {

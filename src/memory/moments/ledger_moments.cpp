@@ -7,7 +7,7 @@
 
 namespace memest {
 
-/// One block's, by how it is run. What the moments name lies in the copy.
+/// One block's moments, by how it is run. Names in the moments point into the copy.
 struct GraphMoments::OfBlock {
   explicit OfBlock(const Block& of) : block(of) {}
 

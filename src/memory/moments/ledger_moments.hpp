@@ -16,7 +16,7 @@ class LedgerMoments {
   LedgerMoments(const Graph& graph, GraphMoments* shared);
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
-  /// Of one of the graph's blocks.
+  /// The moments of one of the graph's blocks.
   [[nodiscard]] const BlockMoments& of(std::size_t block, BlockPass pass) const;
 
  private:

@@ -156,7 +156,7 @@ class BlockWalk {
     return at > 0 ? kept_.at(at - 1).bytes : Expr();
   }
 
-  /// What an op has made when its waiting steps run.
+  /// Bytes that an op has made when its waiting steps run.
   [[nodiscard]] Expr stays_beside(const Op& op) const {
     Expr total = made_again(op);
     for (std::size_t i = 0; i < op.backward_tensors.size(); ++i) {
@@ -167,7 +167,7 @@ class BlockWalk {
     return total;
   }
 
-  /// What a checkpoint that goes back holds: its answer, that one's gradient, the core's inputs.
+  /// Holds, for a checkpoint's backward, its output, that one's gradient, the core's inputs.
   void hold(const Op& op, std::size_t at, Moment& moment) {
     if (pass_ == BlockPass::recompute_held) moment.saved += kept_.bytes_of_tensor(block_.output);
     if (pass_ != BlockPass::keep_core_out) return;
@@ -183,7 +183,7 @@ class BlockWalk {
 
   /// The op's gradients take their places; a sum that cannot be made in place is a moment of its
   /// own.
-  /// What the op saved is gone by then.
+  /// Tensors that the op saved are gone by then.
   void hand_over(std::size_t at, const Moment& moment, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
     std::optional<std::size_t> incoming;

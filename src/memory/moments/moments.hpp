@@ -1,5 +1,5 @@
-// What is alive while one operation of a block runs, forward and backward, as formulas: the rules
-// of eager PyTorch's autograd applied to a block of the graph.
+// Bytes alive while one operation of a block runs, forward and backward, as formulas: the rules of
+// eager PyTorch's autograd applied to a block of the graph.
 //
 //   forward   an output lives while a later operation of the block reads it; what autograd saves
 //             stays; the operation's scratch is there while it runs.

@@ -68,8 +68,8 @@ std::size_t SavedStorages::forward_end() const {
   return end;
 }
 
-/// What is kept for the backward pass while each operation runs. It mostly grows: bytes are added
-/// up from one operation to the next.
+/// Sums what is kept for the backward pass while each operation runs. It mostly grows: bytes are
+/// added up from one operation to the next.
 void SavedStorages::keep_saved() {
   saved_.reserve(block_.ops.size());
   for (std::size_t at = 0; at < block_.ops.size(); ++at) {

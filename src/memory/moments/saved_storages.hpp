@@ -26,7 +26,7 @@ class SavedStorages {
   [[nodiscard]] const Saved& at(std::size_t op) const { return saved_[op]; }
   /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
   [[nodiscard]] Storages pending(std::size_t at) const;
-  /// What selective recompute keeps of a core operation: the inputs that no core operation makes.
+  /// Inputs of a core operation that selective recompute keeps: those that no core operation makes.
   [[nodiscard]] std::vector<TensorId> entering_core(const Op& op) const;
   /// The last operation of the attention core; behind the last of all where there is none.
   [[nodiscard]] std::size_t last_core() const { return last_core_; }

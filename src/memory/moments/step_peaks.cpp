@@ -91,7 +91,7 @@ std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<con
 std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
   Peaks peaks;
   for (const TensorId id : op.outputs) {
-    // Of outputs the course makes those that are no views of what is there.
+    // The course makes the outputs that are no views of what is there.
     if (block.tensors[id].storage == id) peaks.rise(Expr() - block.tensors[id].bytes());
   }
   for (const Step& step : op.forward_steps) {

@@ -19,7 +19,7 @@ Label label_of(LoopTensor tensor) {
 
 }  // namespace
 
-/// Of all tensors of a type together: partial sums, and a norm for each tensor.
+/// Makes partial sums over all tensors of a type together, and a norm for each tensor.
 void OptimizerRun::take_norms(DType type, std::vector<StorageId>& norms) {
   std::int64_t count = 0;
   std::int64_t largest = 0;
@@ -41,9 +41,9 @@ void OptimizerRun::take_norms(DType type, std::vector<StorageId>& norms) {
   release_backwards(relaid);
 }
 
-/// What no unit reduces (DTensor's partial sums of gains, and an embedding's gradient, of which
-/// every rank has the whole table) takes the form of the parameter's share for as long as an
-/// operation reads it. A norm of the whole table is a partial one as it is.
+/// Gradients that no unit reduces (DTensor's partial sums of gains, and an embedding's gradient, of
+/// which every rank has the whole table) take the form of the parameter's share for as long as an
+/// operation reads them. A norm of the whole table is a partial one as it is.
 std::vector<StorageId> OptimizerRun::relaid_gradients(const ParameterGroup& group, bool tables) {
   std::vector<StorageId> relaid;
   if (!keeps_unreduced_) return relaid;

@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-/// Of a block of threads in one round: 128 of them, 16 bytes each.
+/// Bytes that a block of threads copies in one round: 128 threads, 16 bytes each.
 constexpr std::int64_t kBytesOfBlock = 2048;
 constexpr std::int64_t kBytesOfEntry = 8;
 /// Blocks that are launched for each multiprocessor at most.

@@ -1,4 +1,4 @@
-// What stands between two steps: the optimizer's states and copies, clipping, the gradient scaler.
+// Work between two steps: the optimizer's states and copies, clipping, the gradient scaler.
 // Sequences are those of torch.optim and torch.nn.utils, PyTorch 2.11.
 #pragma once
 
@@ -30,12 +30,12 @@ class OptimizerRun {
   void widen_gradients();
   /// States in the first step, then the step's temporaries.
   void step();
-  /// What lasts from the step to zero_grad.
+  /// Releases what lasts from the step to zero_grad.
   void zero_grad();
 
  private:
-  /// Of whole modules beside adapters, and of the rest: what is multiplied, summed and stepped
-  /// tensor list by tensor list is so within a type.
+  /// The types of gradients of whole modules beside adapters, and of the rest: tensor lists are
+  /// multiplied, summed and stepped within one type.
   [[nodiscard]] std::vector<DType> gradient_types() const;
   [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
   void take_norms(DType type, std::vector<StorageId>& norms);

@@ -22,13 +22,13 @@ namespace {
 
 /// How many stand out at most: those at the ends of what is counted, and others evenly between.
 constexpr std::int64_t kMostOutstanding = 8;
-/// How many are replayed beside them at most. Of 335 drawn stages with more than 16 kinds of ranks
+/// How many are replayed beside them at most. In 335 drawn stages with more than 16 kinds of ranks
 /// none that was left out reserved over 0.4 % more than those followed.
 constexpr std::int64_t kMostOthers = 16;
-/// Of more data ranks so many are looked at.
+/// How many data ranks are looked at, at most.
 constexpr std::int64_t kMostLookedAt = 1024;
 
-/// What makes one rank's timeline another's.
+/// The sizes by which one rank's timeline differs from another's.
 struct RankShare {
   std::vector<std::int64_t> pieces;  ///< elements, in the order in which they are stepped
   std::int64_t kept = 0;             ///< elements of whole gradients beside them

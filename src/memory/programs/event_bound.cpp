@@ -13,7 +13,7 @@ namespace {
 /// of each, 300 MB.
 constexpr std::int64_t kMostEvents = 6'000'000;
 
-// Of what programs make, most of it a tensor that comes and goes.
+// Events that programs make, most of them a tensor that comes and goes.
 constexpr std::int64_t kEventsOfOperation = 8;   ///< forward, backward and one run again
 constexpr std::int64_t kEventsOfParameter = 16;  ///< gradient, states, temporaries of a step
 

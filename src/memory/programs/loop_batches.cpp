@@ -1,4 +1,4 @@
-// What the training loop sends and counts before a forward.
+// Transfers and counts of the training loop before a forward.
 #include <algorithm>
 #include <cstdint>
 #include <utility>

@@ -44,7 +44,7 @@ MegatronLoop::Received::~Received() {
   recorder->release(data);
 }
 
-/// What the model holds stays when the last step is done.
+/// Storages that the model holds stay when the last step is done.
 MegatronLoop::~MegatronLoop() {
   for (const std::shared_ptr<Received>& input : model_inputs_) {
     if (input) input->recorder = nullptr;
@@ -282,8 +282,8 @@ void MegatronLoop::run_one_by_one() {
   }
 }
 
-/// What comes in one exchange with both neighbours: the next forward's input, the next backward's
-/// gradient.
+/// Receives both tensors of one exchange with both neighbours: the next forward's input, the next
+/// backward's gradient.
 void MegatronLoop::receive_next(const PipelineAction* forward, const PipelineAction* backward) {
   if (forward != nullptr) {
     inputs_[static_cast<std::size_t>(forward->chunk)].push_back(receive_input(forward->chunk));

@@ -12,8 +12,8 @@
 namespace memest {
 namespace {
 
-/// Of the pickled shapes that a stage tells the next one, with the name of their type; larger sizes
-/// take some bytes more, and all of them less than the allocator's smallest block.
+/// Bytes of the pickled shapes that a stage sends the next one, with the name of their type; larger
+/// sizes take some bytes more, and all of them less than the allocator's smallest block.
 constexpr std::int64_t kToldShapes = 111;  // torch.bfloat16
 constexpr std::int64_t kToldInFp32 = 110;  // torch.float32
 /// Buffers one by one; those behind them are one storage.
@@ -202,7 +202,7 @@ void PipelineStages::put(StorageId& buffer, StorageId given) {
   recorder_.release(std::exchange(buffer, given));
 }
 
-/// Of the stage before, for the flight's micro-batch.
+/// The gradient buffer of the stage before, for the flight's micro-batch.
 StorageId& PipelineStages::gradient_buffer(const Flight& flight) {
   return buffers_[flight.stage - 1].gradients[static_cast<std::size_t>(flight.micro_batch)];
 }
@@ -234,8 +234,8 @@ void PipelineStages::backward(const PipelineAction& action) {
   send_back(of_input);
 }
 
-/// Of the first stage, which has no input that wants a gradient, all waits for the second part. The
-/// last one's logits go; other answers wait.
+/// The first stage, which has no input that wants a gradient, leaves all to the second part. The
+/// last one's logits go; other outputs wait.
 void PipelineStages::backward_inputs(const PipelineAction& action) {
   const auto flight = flight_of(action);
   if (is_first(flight->stage)) return;

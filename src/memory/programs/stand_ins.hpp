@@ -1,6 +1,6 @@
 // A step of many micro-batches is followed through some of them: the others run the same events.
-// What they leave alive stands beside them, storage by storage, each as long as the one that it is
-// like.
+// Tensors that those leave alive stand beside them, storage by storage, each as long as the one
+// that it is like.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ class StandIns {
  public:
   explicit StandIns(Recorder& recorder) : recorder_(recorder) {}
 
-  /// What is made from `begin_model` to `end_model` is of the micro-batch that the others are like.
+  /// Storages made from `begin_model` to `end_model` are of the micro-batch the others are like.
   void begin_model();
   void end_model();
-  /// Of the storages made so, those that are still held are what every micro-batch leaves.
+  /// Those of the storages made so that are still held: every micro-batch leaves such.
   [[nodiscard]] std::vector<StorageId> left_by_model() const;
 
   /// `count` more of each of `left`.

@@ -40,7 +40,7 @@ class CountingDevice : public PredictedDevice {
 };
 
 /// The allocator before a part, as far as repeated parts can change it. Where the device was not
-/// called the segments stay. What is alive and not freed by such a part stays in its place; where
+/// called the segments stay. Blocks alive and not freed by such a part stay where they are; where
 /// the rest lies where it lay, so does what is free, whose neighbours are always joined. The pools
 /// of small and of large blocks share nothing but the device.
 struct Standing {
@@ -58,7 +58,7 @@ struct Standing {
   }
 };
 
-/// Of a part whose large blocks will be where those of the part before it were.
+/// The blocks to follow in a part whose large blocks will be where the part before had its.
 enum class FollowedBlocks : std::uint8_t {
   all,
   small  ///< no more than the others

@@ -36,7 +36,7 @@
 namespace memest {
 namespace {
 
-/// What this rank holds of the model.
+/// The parameters that this rank holds of the model.
 Inventory own_inventory(const Graph& graph, const Job& job) {
   if (!shards_by<RowShards>(job)) return graph.parameters;
   return sharded_by_rows(graph.parameters, job.parallelism.shard_ranks());
@@ -84,7 +84,7 @@ struct Wrapped {
   const ForwardOrder& order;
   std::int64_t data_rank = 0;
 };
-/// What is put around the model; null where nothing is.
+/// The wrapper around the model; null where there is none.
 struct Wrapper {
   std::unique_ptr<BlockHooks> hooks;
   ShardedUnits* units = nullptr;  ///< where these are the hooks
@@ -164,7 +164,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   return timeline;
 }
 
-/// Of a job that shards so.
+/// The settings of a job that shards by DeepSpeed's ZeRO.
 DeepSpeedZero zero_of(const Job& job) { return std::get<DeepSpeedZero>(sharding_of(job)); }
 
 /// Nothing where the optimizer steps on the host.

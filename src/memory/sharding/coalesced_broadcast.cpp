@@ -10,7 +10,7 @@
 namespace memest {
 namespace {
 
-/// Of the flat copies, at most so many at once.
+/// Bytes of a flat copy, and how many of these copies are there at once, at most.
 constexpr std::int64_t kBroadcastBytes = 250 * kMiB;
 constexpr std::size_t kBroadcastsAtOnce = 2;
 

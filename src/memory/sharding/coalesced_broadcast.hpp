@@ -19,7 +19,7 @@ struct TensorBucket {
 std::vector<TensorBucket> buckets_of(const std::vector<std::int64_t>& bytes, std::int64_t first,
                                      std::int64_t cap);
 
-/// What is sent, by type.
+/// The tensors that are broadcast, by type.
 class CoalescedBroadcast {
  public:
   void add(DType type, std::int64_t bytes);

@@ -34,7 +34,7 @@ namespace memest {
 
 class FlatUnits final : public BlockHooks {
  public:
-  /// Of a model whose parameters have their place.
+  /// A model whose parameters are placed.
   struct Model {
     const Job& job;
     const Graph& graph;
@@ -46,8 +46,8 @@ class FlatUnits final : public BlockHooks {
   /// The weights are on the GPU, and are the storages of Timeline::parameters; or they come there
   /// through `placement`. None of them stays.
   void construct(ModelPlacement& placement);
-  /// What the optimizer steps: of every parameter what lies in the rank's shards. Their rows live
-  /// as long as this.
+  /// The pieces that the optimizer steps: each parameter's part in the rank's shards. Their rows
+  /// live as long as this.
   [[nodiscard]] ParameterGroup stepped() override;
   /// Elements of what a data rank steps, tensor by tensor.
   [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
@@ -68,7 +68,7 @@ class FlatUnits final : public BlockHooks {
     StorageId gradients = kNoStorage;
   };
 
-  /// What of a parameter lies in a rank's shards.
+  /// The part of a parameter that lies in a rank's shards.
   struct Piece {
     std::uint32_t parameter = 0;
     std::int64_t elements = 0;

@@ -1,5 +1,5 @@
-// What a program around FSDP does of its own accord: where the weights are before they are sharded,
-// and when gradients are reduced.
+// Habits of a program around FSDP: where the weights are before they are sharded, and when
+// gradients are reduced.
 #pragma once
 
 #include <optional>

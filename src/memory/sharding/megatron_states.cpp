@@ -178,8 +178,8 @@ void MegatronStates::make_buffers(Recorder& recorder) {
   }
 }
 
-/// What the rank steps: its shards of the buffers, or every parameter. Ranks are numbered tensor,
-/// context, data; of experts tensor (of theirs), expert, data (parallel_state.py, RankGenerator).
+/// The shards that the rank steps, or every parameter. Ranks are numbered tensor, context, data;
+/// for experts tensor (theirs), expert, data (parallel_state.py, RankGenerator).
 std::vector<FlatShard> MegatronStates::stepped(bool experts, std::int64_t data_rank) const {
   const Parallelism& parallelism = job_.parallelism;
   const std::int64_t beside = parallelism.whole_experts() ? parallelism.tensor : 1;

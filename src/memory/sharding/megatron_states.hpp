@@ -1,4 +1,4 @@
-// What Megatron-core keeps of a model on one rank: weights as its modules make them, the flat
+// Tensors that Megatron-core keeps of a model on one rank: weights as its modules make them, flat
 // buffers of its DistributedDataParallel, and the optimizer's main copies and states. Megatron-core
 // 0.16.1 with torch's AdamW (no Apex, no Transformer Engine), PyTorch 2.11.
 #pragma once

@@ -47,7 +47,7 @@ StorageId ModelPlacement::place_whole(std::size_t parameter, std::int64_t elemen
                             model_label(Holding::weights, Origin::parameter, parameter));
 }
 
-/// Of an adapter the trained type, but not of copies of whole modules.
+/// The trained type for an adapter, but not for copies of whole modules.
 DType ModelPlacement::type_of(std::size_t parameter) const {
   const bool widened = row(parameter).trainable && !row(parameter).whole_module;
   return widened ? recipe_.trained.value_or(recipe_.weights) : recipe_.weights;

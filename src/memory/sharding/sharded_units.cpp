@@ -44,7 +44,7 @@ const ParameterTensor& ShardedUnits::row(std::uint32_t parameter) const {
   return inventory_.parameters[timeline_.parameters[parameter].row];
 }
 
-/// Of what is gathered without a cast each in its own.
+/// Parameters that are gathered without a cast keep each its own type.
 DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
   if (recipe_.compute != recipe_.weights) return types_.gathered;
   const bool widened = row(parameter).trainable && !row(parameter).whole_module;
@@ -150,7 +150,7 @@ void ShardedUnits::after_backward(std::uint32_t instance) {
   }
 }
 
-/// What the second part of another backward has left is added to.
+/// Adds the gradient to one that the second part of another backward has left.
 bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
   if (has_gradient(use)) {
     recorder_.release(gradient);
@@ -192,7 +192,7 @@ void ShardedUnits::end_unit(std::size_t unit) {
   reduce(unit);
 }
 
-/// What is reduced is what earlier backwards have left.
+/// Takes the sums that earlier backwards have left as the gradients to reduce.
 void ShardedUnits::take_sums(std::size_t unit) {
   for (const std::uint32_t use : units_[unit].uses) {
     if (sums_of_[use] == kNoStorage) continue;
@@ -211,7 +211,7 @@ void ShardedUnits::sum_gradients(std::size_t unit) {
       continue;
     }
     if (sum == kNoStorage) {
-      // Of partial sums over the tensor-parallel ranks a gradient may be of the whole table.
+      // A gradient may be of the whole table: a partial sum over the tensor-parallel ranks.
       const std::int64_t elements = timeline_.storages[gradient].bytes / size_of(types_.gathered);
       sum =
           make(unit, UnitTensor::gradient_sum, checked_multiply(elements, size_of(types_.reduced)));
@@ -263,7 +263,7 @@ void ShardedUnits::gather(std::size_t unit, Stream stream) {
                 [this](StorageId storage) { recorder_.release(storage); });
 }
 
-/// What is made to be gathered: one cast of all shares, or each share as it comes from the host.
+/// Makes the inputs of an all-gather: one cast of all shares, or each share as the host sends it.
 std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
   const bool casts = recipe_.compute != recipe_.weights;
   if (!offloads_) {

@@ -67,7 +67,7 @@ class ShardedUnits final : public BlockHooks {
   void gather_stage(std::size_t stage);
   /// The stage is about to run: what was gathered is taken apart.
   void take_stage_apart(std::size_t stage);
-  /// What of it is gathered goes.
+  /// Frees the stage's all-gathered weights.
   void give_stage_back(std::size_t stage);
   /// All backwards of a stage have run: its sums are reduced.
   void reduce_stage(std::size_t stage);
@@ -79,7 +79,7 @@ class ShardedUnits final : public BlockHooks {
     StorageId gradients = kNoStorage;  ///< the shares
   };
 
-  /// What a tree of units keeps between them: a part of the model has one.
+  /// State that a tree of units keeps between them: a part of the model has one.
   struct Part {
     std::vector<std::size_t> forward_order;  ///< units as their forward ended
     StorageId kept_output = kNoStorage;      ///< of the last gather of the forward

@@ -14,7 +14,7 @@ namespace memest {
 /// As the framework cuts its model, or accelerate for its loop.
 FsdpUnits layout_of(const Implementation& implementation);
 
-/// What is gathered at once.
+/// Parameters that are all-gathered at once.
 struct ShardedUnit {
   std::vector<std::uint32_t> parameters;  ///< Timeline::parameters, as their modules register them
   std::vector<std::uint32_t> uses;        ///< ForwardOrder::parameters, whose gradients it reduces
@@ -24,8 +24,8 @@ struct ShardedUnit {
   bool ends_behind_look_up = false;  ///< of a table, which is all that it has
   bool is_root = false;              ///< the last of its part, around all others
   bool reshards = true;              ///< gives the gathered weights back after the forward
-  /// What it reduces is added to the shares of a unit that has reduced before: both have one tied
-  /// parameter.
+  /// Its reduced gradients are added to the shares of a unit that has reduced before: both have one
+  /// tied parameter.
   bool adds_to_others = false;
   /// It reads token ids, through which no gradient comes: nothing tells when its backward has run
   /// but the end of all.

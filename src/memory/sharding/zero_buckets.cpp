@@ -50,7 +50,7 @@ StorageId ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements element
                             stream);
 }
 
-/// What a reduction makes beside the backward comes from its own stream's pool.
+/// The stream in whose pool a reduction allocates: its own where it overlaps the backward.
 Stream ZeroBuckets::reduction_stream() const {
   return zero_.settings.overlap_comm ? Stream::reduce_scatter : Stream::compute;
 }
@@ -120,7 +120,7 @@ void ZeroBuckets::add(std::size_t parameter, StorageId gradient) {
   filled_elements_ = checked_add(filled_elements_, elements);
 }
 
-/// What lies side by side and is one rank's is reduced as it lies.
+/// A bucket whose contiguous gradients are all one rank's is reduced as it lies.
 bool ZeroBuckets::is_of_several_ranks() const {
   const std::int64_t rank = partitions_.first_rank(filled_.front().parameter);
   return std::any_of(filled_.begin(), filled_.end(), [&](const Filled& one) {

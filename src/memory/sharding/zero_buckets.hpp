@@ -14,7 +14,7 @@
 //               widened.
 //
 // With the optimizer on the host nothing is made of the partition but its clone, and a buffer of
-// the largest gradient stays for what comes back from there. What is larger than the bucket is
+// the largest gradient stays for what comes back from there. Gradients larger than the bucket are
 // cloned. Behind its reduction the last micro-step's gradient goes: its norm is taken of what lies
 // in the partition, and a copy of that in fp32 is sent.
 //

@@ -1,5 +1,5 @@
-// What expert-parallel ranks change about the shards of an optimizer: experts have fewer replicas,
-// and an optimizer of their own.
+// Effects of expert-parallel ranks on the shards of an optimizer: experts have fewer replicas, and
+// an optimizer of their own.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace memest {
 /// A rank's share of `all`, something like all that is stepped, `bytes` a parameter.
 Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all);
 
-/// The same of what lasts while one optimizer steps: that of the experts, or that of the rest.
+/// As above, while one optimizer steps: the larger of the experts' share and the rest's.
 Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all);
 
 }  // namespace memest

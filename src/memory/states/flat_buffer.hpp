@@ -28,8 +28,8 @@ struct FlatShard {
 struct FlatBuffer {
   std::int64_t elements = 0;  ///< with padding
 
-  /// What of it the rank's optimizer steps, in order: of every bucket an equal share, which is cut
-  /// where parameters end, and cuts them.
+  /// The parts that the rank's optimizer steps, in order: an equal share of every bucket, which is
+  /// cut where parameters end, and cuts them.
   [[nodiscard]] std::vector<FlatShard> pieces(std::int64_t rank) const;
 
   /// A parameter's place.

@@ -33,9 +33,9 @@ class FlatPartitions {
   /// The first parameter that reaches into the rank's partition, or that lies behind it; how many
   /// there are where none does.
   [[nodiscard]] std::size_t first_of(std::int64_t rank) const;
-  /// What of the parameter lies in the rank's partition, which it reaches into.
+  /// Elements of the parameter in the rank's partition, which it reaches into.
   [[nodiscard]] std::int64_t piece(std::size_t parameter, std::int64_t rank) const;
-  /// What of the rank's partition is of each parameter that reaches into it, in order.
+  /// Elements in the rank's partition of each parameter that reaches into it, in order.
   [[nodiscard]] std::vector<std::int64_t> pieces(std::int64_t rank) const;
   /// Elements of the largest parameter; 0 where there is none.
   [[nodiscard]] std::int64_t largest() const;

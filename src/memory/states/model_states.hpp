@@ -16,13 +16,13 @@ ZeroStage zero_stage_of(const Job& job);
 /// Elements of a rank's share: `elements`, over the ranks where the job's stage is at least
 /// `stage`.
 Expr share(const Job& job, ZeroStage stage, const Expr& elements);
-/// The same of what is cut over the ranks in any case: data and context parallel ones, in each
+/// As above, for elements cut over the ranks in any case: data and context parallel ones, in each
 /// replica of FSDP's.
 Expr unit_share(const Job& job, const Expr& elements);
 
 /// The type that the optimizer steps: the master copy where there is one.
 DType stepped_type(const Recipe& recipe);
-/// The same of one tensor.
+/// As above, for one tensor.
 DType stepped_type(const Recipe& recipe, const ParameterTensor& tensor);
 
 /// The model's own weights, and fp8 copies of them.
@@ -52,20 +52,20 @@ bool gradients_persist(const Job& job);
 /// Tables and statistics that belong to the model and are not trained.
 std::vector<LedgerTerm> buffer_terms(const Inventory& inventory);
 
-/// What the optimizer step allocates beside the states.
+/// Bytes that the optimizer step allocates beside the states.
 std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory);
 
-/// What clipping the gradient norm allocates.
+/// Bytes that clipping the gradient norm allocates.
 LedgerTerm clip_term(const Inventory& inventory);
 
-/// What the job's optimizer allocates in the implementation that the job names.
+/// Temporaries of the job's optimizer in the implementation that the job names.
 const ImplementationTransient& implementation_of(const TrainingSpec& training);
 
 /// Bytes of the tensors that `state` is for one parameter: none, one or two.
 std::vector<std::int64_t> state_tensors(const OptimizerState& state, const ParameterTensor& tensor,
                                         const Recipe& recipe);
 
-/// What the norm of `tensors` gradients, the largest of `largest` elements, sums into.
+/// Bytes that the norm of `tensors` gradients, the largest of `largest` elements, sums into.
 std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest);
 
 /// Elements of one tensor, and of all tensors.

@@ -1,5 +1,5 @@
-// What stands beside states and activations: library workspaces, communication buckets, gathered
-// units, and the CUDA context outside the allocator.
+// Memory beside states and activations: library workspaces, communication buckets, gathered units,
+// and the CUDA context outside the allocator.
 #pragma once
 
 #include <cstdint>
