@@ -24,8 +24,8 @@ Storages saved_storages(const Block& block) {
   return kept;
 }
 
-/// What stays when the attention core runs again: the other ops' saved tensors, and the inputs of
-/// the core.
+/// Storages that stay when the attention core is recomputed: the other ops' saved tensors, and the
+/// inputs of the core.
 Storages saved_outside_core(const Block& block) {
   Storages kept;
   Storages made_in_core;

@@ -21,20 +21,20 @@ struct Block {
   std::vector<Op> ops;
   /// The block's input as the previous block left it, kept by a checkpoint of the block.
   TensorId input = 0;
-  /// What the next block takes as its input.
+  /// The tensor that the next block takes as its input.
   TensorId output = 0;
   bool checkpointable = false;  ///< a transformer layer: recompute applies to it
   bool compiled = false;        ///< one region of torch.compile
 
   /// Elements of the block's own parameters; a tied weight belongs to the block that has it first.
   [[nodiscard]] Expr parameters() const;
-  /// The same of those that are trained.
+  /// As above, of those that are trained.
   [[nodiscard]] Expr trained_parameters() const;
   /// Bytes of the distinct storages that the block's ops save, parameters excluded, shared ones
   /// included only if `shared`.
   [[nodiscard]] Expr saved_bytes(bool shared) const;
-  /// The same where selective recompute drops what the attention core makes; what enters the core
-  /// stays.
+  /// As saved_bytes(), where selective recompute drops what the attention core makes; tensors that
+  /// enter the core stay.
   [[nodiscard]] Expr saved_bytes_without_attention_core() const;
   /// Bytes that autocast's copies of the block's parameters take among saved_bytes.
   [[nodiscard]] Expr saved_cast_bytes() const;
@@ -68,7 +68,7 @@ struct Graph {
   Bindings
       sizes;  ///< the model's symbols: h, a, k, d, f, v, L, ...; b and s as the policy has them
 
-  /// What runs in one go: the stages of a pipeline rank, or the whole model as one.
+  /// The runs that execute in one go: a pipeline rank's stages, or the whole model as one.
   [[nodiscard]] std::vector<std::span<const BlockRun>> stage_runs() const;
   /// Checkpointable blocks of a stage, or of the forward order.
   [[nodiscard]] std::int64_t layers(std::span<const BlockRun> runs) const;
@@ -76,10 +76,10 @@ struct Graph {
 
   /// Bytes that autograd keeps in one forward, parameters excluded, each shared tensor once.
   [[nodiscard]] Expr saved_bytes() const;
-  /// The same for every block of the forward order, a run's blocks one by one: what each is the
-  /// first to keep.
+  /// As above, for every block of the forward order, a run's blocks one by one: bytes that each is
+  /// the first to keep.
   [[nodiscard]] std::vector<Expr> saved_bytes_by_block() const;
-  /// The same where every checkpointable block keeps its input alone.
+  /// As saved_bytes(), where every checkpointable block keeps its input alone.
   [[nodiscard]] Expr saved_bytes_with_full_recompute() const;
   /// FLOPs of one forward and of one backward without recompute.
   [[nodiscard]] Expr forward_flops() const;

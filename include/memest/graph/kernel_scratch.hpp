@@ -1,4 +1,4 @@
-// What CUDA kernels of PyTorch 2.11 ask the caching allocator for beside their results, in order.
+// Scratch that PyTorch 2.11's CUDA kernels allocate beside their results, in order.
 //
 // The sizes depend on how the kernel is launched, so on the GPU; they are exact integer functions
 // of the shapes. Reductions and norms follow ATen's launch configurations (Reduce.cuh,
@@ -12,7 +12,7 @@
 
 namespace memest {
 
-/// What of a GPU the launch configurations read.
+/// The properties of a GPU that launch configurations read.
 struct LaunchDevice {
   std::int64_t multiprocessors = 0;
   std::int64_t threads_per_multiprocessor = 0;
@@ -69,16 +69,16 @@ Reduction sum_of_middle(std::int64_t outer, std::int64_t middle, std::int64_t in
 /// Every element to one.
 Reduction sum_of_all(std::int64_t elements, std::int64_t element_bytes);
 
-/// What is asked for after the result is allocated; empty where one pass needs no scratch.
+/// Scratch allocated after the result; empty where one pass needs none.
 ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& device);
 
-/// What a running sum over one row of `items` of `element_bytes` asks for.
+/// Scratch of a running sum over one row of `items` of `element_bytes`.
 ScratchSteps scan_scratch(std::int64_t items, std::int64_t element_bytes);
 
-/// What sorting one row of 64-bit integers with their numbers asks for.
+/// Scratch of sorting one row of 64-bit integers with their numbers.
 ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device);
 
-/// What adding rows to `rows` others at `indices` int64 indices that may repeat asks for.
+/// Scratch of adding rows to `rows` others at `indices` int64 indices that may repeat.
 ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows, const LaunchDevice& device);
 
 /// Products of `groups` matrices with their own rows in one call, [rows, columns] each on average.
@@ -88,7 +88,7 @@ struct GroupedProduct {
   std::int64_t columns = 0;
 };
 
-/// What such a product in bf16 asks for.
+/// Scratch of such a product in bf16.
 ScratchSteps grouped_product_scratch(const GroupedProduct& product, const LaunchDevice& device);
 
 /// The backward pass of a fused layer or RMS norm over [rows, width].
@@ -99,7 +99,7 @@ struct NormBackward {
   bool has_bias = false;           ///< whose gradient is asked for too
 };
 
-/// What is asked for after the gradients of input, gain and bias are allocated.
+/// Scratch allocated after the gradients of input, gain and bias.
 ScratchSteps norm_backward_scratch(const NormBackward& norm, const LaunchDevice& device);
 
 /// Up to so many tokens an embedding's backward is one kernel without scratch (PyTorch,

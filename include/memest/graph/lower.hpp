@@ -14,7 +14,7 @@
 
 namespace memest {
 
-/// What the forward ends with.
+/// The result with which the forward ends.
 enum class ForwardEnd : std::uint8_t { cross_entropy, sum_of_logits, logits, last_logits };
 
 /// A stage of a pipeline: layers [first, first + count), and the model's ends.
@@ -27,15 +27,15 @@ struct ModelPart {
   friend bool operator==(const ModelPart&, const ModelPart&) = default;
 };
 
-/// What the lowering needs to know of the job beside the model.
+/// The properties of the job that the lowering needs beside the model.
 struct LoweringPolicy {
   Implementation implementation;
   DType weights = DType::bf16;
-  /// Of the model as it is stored, where it is gathered in another.
+  /// The type of the model as it is stored, where it is all-gathered in another.
   std::optional<DType> stored = {};
   DType compute = DType::bf16;
   bool autocast = false;  ///< compute differs from weights by torch.autocast
-  /// What a block is called with is cast to `weights` (fully_shard's cast_forward_inputs).
+  /// A block's arguments are cast to `weights` (fully_shard's cast_forward_inputs).
   bool casts_arguments = false;
   bool dropout = true;
   std::optional<Float8Linears> float8 = {};

@@ -1,4 +1,4 @@
-// What ranks that share a model's layers send one another while an operation runs. The messages of
+// Messages that ranks sharing a model's layers exchange while an operation runs. The messages of
 // data parallelism and between the stages of a pipeline belong to the step, not to an operation.
 #pragma once
 

@@ -54,7 +54,7 @@ OpClass class_of(OpKind kind);
 std::string_view name_of(OpKind kind);
 std::string_view name_of(OpClass op_class);
 
-/// What one pass of an operation computes and moves.
+/// The FLOPs and bytes of one pass of an operation.
 struct Work {
   Expr flops;  ///< 2·m·n·k of contractions (an attention's by torch's FlopCounterMode, no causal
                ///< halving); zero for the rest
@@ -128,7 +128,7 @@ enum class Reach : std::uint8_t {
 struct InputGradient {
   /// In place of an index: the gradient of the op's output itself.
   static constexpr std::uint8_t kHandedOn = std::numeric_limits<std::uint8_t>::max();
-  /// The same: the first tensor that the op saves, written in place.
+  /// Likewise: the first tensor that the op saves, written in place.
   static constexpr std::uint8_t kKept = kHandedOn - 1;
 
   TensorId input = 0;
@@ -138,8 +138,8 @@ struct InputGradient {
   friend bool operator==(const InputGradient&, const InputGradient&) = default;
 };
 
-/// What a library keeps from the first call of a thread on; Transformer Engine's products have one
-/// for the process.
+/// The workspace that a library keeps from the first call of a thread on; Transformer Engine's
+/// products have one for the process.
 enum class Workspace : std::uint8_t {
   none,
   cublas,
@@ -198,8 +198,8 @@ struct Op {
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one
   Work forward;
   Work backward;
-  /// What each pass sends: the forward after its kernels, or before them where it gathers; no
-  /// message where the group has one rank.
+  /// Messages of each pass: the forward sends after its kernels, or before them where it
+  /// all-gathers; no message where the group has one rank.
   std::vector<Message> forward_messages;
   std::vector<Message> backward_messages;
   DType compute = DType::fp32;  ///< operand type of a contraction: selects the peak rate

@@ -43,8 +43,8 @@ struct Tensor {
   /// Made only where a gradient is wanted (log-sum-exp of the memory-efficient and of the cuDNN
   /// kernel).
   bool for_backward = false;
-  /// What was made of it keeps it by its place in autograd's graph, though no backward reads it: as
-  /// long as the program names that, or where no graph is kept to its own last use.
+  /// Results made from it keep it by its place in autograd's graph, though no backward reads it: as
+  /// long as the program names those, or where no graph is kept to its own last use.
   bool held_by_graph = false;
   /// Made only where something is dropped out (flash attention's second seed).
   bool for_dropout = false;

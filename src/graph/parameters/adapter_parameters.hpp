@@ -1,4 +1,4 @@
-// What an adapter makes of a model's parameters.
+// The parameters that an adapter adds to a model's.
 #pragma once
 
 #include "memest/spec/adapter.hpp"

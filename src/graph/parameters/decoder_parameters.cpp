@@ -51,7 +51,7 @@ class DecoderParameters {
   };
   enum class Owner { model, layer };
 
-  /// What has been written since, in the order of the modules in `order`; a module's tensors as
+  /// Takes the tensors written since, in the order of the modules in `order`; a module's tensors as
   /// they were written.
   std::vector<Placed> take_arranged(std::string_view order) {
     std::vector<Placed> arranged;

@@ -6,8 +6,8 @@
 
 namespace memest {
 
-/// Of the stages of `policy`, cut over its tensor-parallel ranks; `decoder` is one that
-/// lower_megatron() takes. Throws OverflowError.
+/// The parameters of the stages of `policy`, cut over its tensor-parallel ranks; `decoder` is one
+/// that lower_megatron() takes. Throws OverflowError.
 Inventory parameters_of_megatron(const DecoderSpec& decoder, const LoweringPolicy& policy);
 
 }  // namespace memest

@@ -1,4 +1,4 @@
-// What a family calls its tensors in the state dict. Counting needs none of it; adapters, sharding
+// A family's names of its tensors in the state dict. Counting needs none of it; adapters, sharding
 // rules and people do.
 #pragma once
 
@@ -56,11 +56,11 @@ inline constexpr std::size_t kUnlisted = std::numeric_limits<std::size_t>::max()
 /// belongs to: of the first that it is or lies in. kUnlisted where there is none.
 std::size_t place_of(std::string_view name, std::string_view order);
 
-/// What stands for a model type where the model is karpathy/nanoGPT's own class.
+/// Stands for a model type where the model is karpathy/nanoGPT's own class.
 inline constexpr std::string_view kNanogpt = "nanogpt";
-/// The same where it is torchtitan's LLaMA.
+/// Stands for one where it is torchtitan's LLaMA.
 inline constexpr std::string_view kTorchtitan = "torchtitan";
-/// The same where it is a GPT written by hand after it: a block has its norms first.
+/// Stands for one where it is a GPT written by hand after nanoGPT: a block has its norms first.
 inline constexpr std::string_view kByHand = "nanogpt by hand";
 
 /// The names of `model_type`; LLaMA's where it has none of its own.

@@ -24,7 +24,7 @@ struct AttentionInputs {
   Heads v;
 };
 
-/// What runs: the spec's kernel with `sdpa` resolved.
+/// The kernel that runs: the spec's with `sdpa` resolved.
 struct AttentionCall {
   AttentionKernel kernel = AttentionKernel::eager;
   bool masked = false;         ///< an explicit mask is passed
@@ -51,7 +51,7 @@ struct RotaryCall {
 /// The type in which attention runs: autocast's, or the model's.
 DType operand_type(const LoweringPolicy& policy);
 
-/// What attention of a layer of `kind` runs.
+/// The call that attention of a layer of `kind` runs.
 AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind);
 
 /// Why PyTorch would refuse the kernel that the policy forces, or nothing.
@@ -60,7 +60,7 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
 /// The kernel that `sdpa` means for these operands. Reference: which backend PyTorch 2.11 with
 /// cuDNN 9.19 takes, by capability, type, head size, mask and grouping.
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability);
-/// The same where torchtitan asks for cuDNN, flash or math, in this order (0.2.2,
+/// As above, where torchtitan asks for cuDNN, flash or math, in this order (0.2.2,
 /// models/attention.py, ScaledDotProductAttentionWrapper).
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
                                       int capability);
@@ -72,7 +72,7 @@ TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const 
 /// a·d].
 TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
                          const AttentionCall& call, AttentionInputs inputs);
-/// The same over context-parallel ranks.
+/// As above, over context-parallel ranks.
 TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, const AttentionInputs& inputs);
 TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
@@ -86,7 +86,7 @@ TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
 /// with the values as they were.
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs);
 
-/// What layers know DeepSeek V2's table of complex rotations by.
+/// The name by which layers know DeepSeek V2's table of complex rotations.
 inline constexpr std::string_view kComplexRotations = "complex rotations";
 
 /// Whether keys and values are repeated for the query heads that share them, as all families do but
@@ -110,7 +110,7 @@ Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::s
 /// up to 8 where the kernel wants that.
 TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
                      std::optional<TensorId> ready);
-/// The same where it is one of autocast's arguments, which it casts from the last to the first.
+/// As above, for one of autocast's arguments, which it casts from the last to the first.
 std::optional<TensorId> ready_mask(BlockBuilder& block, const DecoderContext& context,
                                    const AttentionCall& call);
 

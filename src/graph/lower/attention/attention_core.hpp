@@ -1,5 +1,5 @@
-// What attention written out as products is made of: its operands by heads, products, softmax, and
-// the joint of its heads. Selective recompute drops all of it.
+// The parts of attention written out as products: operands by heads, products, softmax, and the
+// joint of its heads. Selective recompute drops all of it.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace memest {
 /// [b, a, s, d].
 Shape all_heads(const Dimensions& dims);
 
-/// What a tensor of the core is made as.
+/// The form in which a tensor of the core is made.
 struct TensorForm {
   Shape shape;
   DType dtype = DType::bf16;

@@ -53,7 +53,7 @@ class ScoreWriter {
   ScoreWriter(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call)
       : block_(block), context_(context), call_(call) {}
 
-  /// What softmax reads; `function` names what it names, `softmax` what the result renames.
+  /// Returns softmax's input; `function` holds its names, `softmax` those the result renames.
   TensorId write(const AttentionInputs& inputs, Frame& function, Frame& softmax) {
     switch (context_.habits.scores) {
       case ScoreWriting::renamed:

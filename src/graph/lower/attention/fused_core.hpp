@@ -1,4 +1,4 @@
-// What the backward kernels of fused attention make beside the gradients, whoever calls them.
+// Tensors that fused attention's backward kernels make beside the gradients, whoever calls them.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
 }  // namespace
 
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
-  // Of one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
+  // For one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
   const Expr rows = context.policy.micro_batch == 1 ? context.dims.b : Expr(1);
   const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
   block.outlive(ids, "position ids");

@@ -1,5 +1,5 @@
-// What a model makes of the batch's shape before its layers: position ids, the test for packed
-// sequences, masks, and the tables of cosines and sines. None has a gradient.
+// Tensors that a model makes of the batch's shape before its layers: position ids, the test for
+// packed sequences, masks, and the tables of cosines and sines. None has a gradient.
 #pragma once
 
 #include "graph/lower/ops/decoder_context.hpp"
@@ -9,7 +9,7 @@ namespace memest {
 /// Position ids of [1, s], known to the model's end.
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context);
 
-/// The same of [b, s], counted along a mask of ones, which is known to the model's end as well.
+/// Position ids of [b, s], counted along a mask of ones, which is known to the model's end too.
 TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context);
 
 /// ALiBi's biases, known to the model's end as "alibi".

@@ -26,7 +26,7 @@ struct Pair {
   Item& before(std::int64_t step) { return of(step + 1); }
 };
 
-/// What the ring's tensors are as large as.
+/// Tensors whose sizes the ring's tensors have.
 struct RingShapes {
   TensorId q = 0;
   TensorId k = 0;
@@ -79,7 +79,7 @@ class RingForward {
   }
 
  private:
-  /// What one step's kernel answers.
+  /// The outputs of one step's kernel.
   struct Answer {
     TensorId seed = 0;
     TensorId offset = 0;

@@ -252,7 +252,7 @@ TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neig
   const TensorId even_sine = multiply(block, {name, "even sine"}, x.even, tables[1]);
   const TensorId high = add(block, {name, "high half"}, odd_cosine, even_sine);
   Frame list(block);
-  // Of a list the last goes first; others are names.
+  // A list releases its last element first; others are names.
   const bool named = block.tensor(x.even).name == "first half";
   for (const TensorId half : {named ? low : high, named ? high : low}) list.local(half);
   return concatenate(block, {name}, {low, high}, std::move(whole));

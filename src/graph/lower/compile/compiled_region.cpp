@@ -165,7 +165,7 @@ class RegionWriter {
     const Op* product = waiting_reader(kernel.result, 0);
     if (product == nullptr) return;
     TensorId weight = values_.value(product->inputs[1]);
-    // Of a copy in another type the parameter itself.
+    // Where the weight is a copy in another type, takes the parameter itself.
     if (const auto maker = values_.maker(weight)) {
       weight = values_.value(block_.ops[*maker].inputs.front());
     }
@@ -332,7 +332,7 @@ class RegionWriter {
     return tensor;
   }
 
-  /// What is read and written once; a joint is part of the kernels that read it.
+  /// Counts values read and written once; a joint is part of the kernels that read it.
   void write_traffic(const GeneratedKernel& kernel, Op& op) const {
     const std::vector<const FusedGradient*> made = made_gradients(kernel);
     if (!op.gradients.empty() && !made.empty()) {

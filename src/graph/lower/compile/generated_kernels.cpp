@@ -58,7 +58,7 @@ void GeneratedKernels::find_results() {
   ask(block_.output);
 }
 
-/// Of the values that several kernels compute the latest first: what stands before it is its own.
+/// Makes a joint of the latest value that several kernels compute: it owns what stands before it.
 void GeneratedKernels::find_joints() {
   while (true) {
     std::vector<std::size_t> times(block_.ops.size(), 0);

@@ -27,7 +27,7 @@ struct GeneratedKernel {
   std::vector<FusedGradient> gradients;
   bool is_elementwise = true;  ///< reads and writes element by element
 
-  /// What its backward reads of what is kept, each once.
+  /// Kept tensors that its backward reads, each once.
   [[nodiscard]] std::vector<TensorId> kept() const;
 };
 

@@ -158,7 +158,7 @@ std::vector<TensorId> RegionValues::read_by_derivative(std::size_t at, TensorId 
   return sources;
 }
 
-/// What library kernels read first: what they have kept others need not compute again.
+/// Keeps what library kernels read first: others need not compute again what those have kept.
 void RegionValues::keep() {
   const auto is_parameter = [this](TensorId value) {
     return block_.tensors[value].role == Role::parameter;

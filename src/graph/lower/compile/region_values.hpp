@@ -1,5 +1,5 @@
-// What torch.compile sees in a block: values instead of tensors, and who computes each. Views of a
-// value and further casts of it to one type are the value itself.
+// The values that torch.compile sees in a block instead of tensors, and who computes each. Views of
+// a value and further casts of it to one type are the value itself.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class RegionValues {
   [[nodiscard]] bool is_remembered(TensorId value) const;
   /// Appends what a kernel that needs `value` in the backward reads, computing it again from that.
   void append_sources(TensorId value, std::vector<TensorId>& sources) const;
-  /// What the derivative of `op` by its input `value` reads.
+  /// Values that the derivative of `op` by its input `value` reads.
   [[nodiscard]] std::vector<TensorId> read_by_derivative(std::size_t op, TensorId value) const;
 
  private:

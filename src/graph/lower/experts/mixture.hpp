@@ -7,7 +7,7 @@
 
 namespace memest {
 
-/// Of b·s tokens: how much each of its experts counts for a token, and which they are.
+/// The routing of b·s tokens: each chosen expert's weight for a token, and its index.
 struct RoutedChoice {
   TensorId logits = 0;
   TensorId weights = 0;

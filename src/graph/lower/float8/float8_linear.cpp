@@ -1,5 +1,5 @@
 // torchao 0.16, float8/float8_linear.py: matmul_with_hp_or_float8_args, op by op as eager PyTorch
-// runs it. What is saved is the input and the weight as they were; each pass casts anew.
+// runs it. It saves the input and the weight as they were; each pass casts anew.
 //
 //   forward    out = 8(x) · 8(Wᵀ)
 //   backward   dX = 8(dY) · 8(W), dW = 8(dYᵀ) · 8(X)

@@ -51,7 +51,7 @@ struct Float8Operand {
   bool transposed = false;    ///< seen so, where it is cast
 };
 
-/// What the largest value is of.
+/// The part of a tensor over which its largest value is taken.
 enum class Float8Scales : std::uint8_t { whole, row, column };
 
 struct Float8Cast {

@@ -210,7 +210,7 @@ class FusedLoss {
     emit_forward(std::move(op));
   }
 
-  /// What autocast makes for a part of so many tokens.
+  /// Tensors that autocast makes for a part of so many tokens.
   struct CastPart {
     TensorId weight = 0;
     TensorId hidden = 0;

@@ -26,8 +26,8 @@ std::optional<Unavailable> refusal(const MixtureOfExperts& experts, const Loweri
   return std::nullopt;
 }
 
-/// The same of a dense layer's part. Squared ReLU (activations.py) is a function that Megatron
-/// compiles, as its fused ones are with Transformer Engine.
+/// Why a dense layer's part has no graph, or nothing. Squared ReLU (activations.py) is a function
+/// that Megatron compiles, as its fused ones are with Transformer Engine.
 std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringPolicy& policy) {
   const bool squares = !part.gated && part.activation == ActivationFunction::relu2;
   if (squares && !part.bias && policy.implementation.layers == LayerSpec::te) return std::nullopt;
@@ -47,7 +47,7 @@ std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringP
   return std::nullopt;
 }
 
-/// Of layers one behind the other, dense ones may come before those of experts.
+/// Why the layers have no graph, or nothing; dense ones may come before those of experts.
 std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
                                              const LoweringPolicy& policy) {
   for (const LayerKind& kind : decoder.kinds) {

@@ -18,7 +18,7 @@
 
 namespace memest {
 
-/// What the parts of the lowering read.
+/// The inputs that the parts of the lowering read.
 struct MegatronContext {
   const DecoderSpec& decoder;
   SoftmaxAttention attention;     ///< of latent attention its heads
@@ -82,16 +82,16 @@ TensorId column_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x);
 TensorId row_product(BlockBuilder& block, const MegatronContext& context, ParallelProduct product,
                      TensorId x);
-/// What a product's ranks send. With shards of the sequence the input is gathered, and again in the
-/// backward beside the product that makes its gradient, which is scattered beside the weight's.
-/// Else the gradient's parts are summed there.
+/// Messages of a product's ranks. With shards of the sequence the input is all-gathered, and again
+/// in the backward beside the product that makes its gradient, which is reduce-scattered beside the
+/// weight's. Else the gradient's parts are summed there.
 void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
-/// What a row-parallel product's partial sums become, `x` the last op's result: summed in place, or
-/// in shards of the sequence.
+/// Reduces a row-parallel product's partial sums, `x` the last op's result: they are summed in
+/// place, or in shards of the sequence.
 TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                  TensorId x);
 
@@ -134,7 +134,7 @@ TensorId te_turned(BlockBuilder& block, const MegatronContext& context, std::str
                    TensorId x);
 TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
                            const std::vector<TensorId>& heads);
-/// The same over a sequence that lies on several ranks.
+/// As above, over a sequence that lies on several ranks.
 TensorId te_context_attention(BlockBuilder& block, const MegatronContext& context,
                               const std::vector<TensorId>& heads);
 TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context, TensorId y);

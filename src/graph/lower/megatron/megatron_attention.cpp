@@ -137,8 +137,8 @@ TensorId core_attention(BlockBuilder& block, const MegatronContext& context, Ten
   return copy(block, {"join_heads"}, mixed, context.tokens(context.a * context.d));
 }
 
-/// q_layernorm, k_layernorm: over each head's channels. What is a part of the product is written
-/// out first, and Transformer Engine keeps that in place of the part (ops/basic/rmsnorm.py).
+/// q_layernorm, k_layernorm: over each head's channels. An input that is a part of the product is
+/// copied first, and Transformer Engine keeps that instead of the part (ops/basic/rmsnorm.py).
 TensorId head_norm(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                    TensorId x) {
   const Norm& norm = context.attention.qk_norm_kind;

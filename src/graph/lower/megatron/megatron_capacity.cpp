@@ -19,7 +19,7 @@ Expr rows_of_expert(const MegatronContext& context) {
   const auto rounded_up = [](double count) {
     return static_cast<std::int64_t>(std::llround(std::ceil(count)));
   };
-  // Of every rank as many rows, or of all together.
+  // Rounds the rows of every rank alike, or those of all together.
   const std::int64_t rows = pads ? checked_multiply(ranks, rounded_up(mean * factor))
                                  : rounded_up(mean * factor * static_cast<double>(ranks));
   // A formula of b and s where nothing is rounded.

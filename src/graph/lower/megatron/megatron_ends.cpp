@@ -1,5 +1,5 @@
-// What GPTModel has before and behind its layers: LanguageModelEmbedding, the final norm with the
-// output layer, and VocabParallelCrossEntropy.
+// The modules of GPTModel before and behind its layers: LanguageModelEmbedding, the final norm with
+// the output layer, and VocabParallelCrossEntropy.
 #include <utility>
 
 #include "graph/lower/megatron/megatron.hpp"

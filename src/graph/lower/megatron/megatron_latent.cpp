@@ -1,8 +1,8 @@
 // MLASelfAttention over layers of Transformer Engine: queries, keys and values are products of
-// normed latents; one part of a head turns, for all heads' keys the same. Its rotations are not
-// fused. The table of angles, which every layer makes for itself, is counted once. Of
-// tensor-parallel ranks each has the products into latents whole (TELinear, duplicated), over its
-// own shard of the sequence, whose turning parts are then gathered; products out of latents have a
+// normed latents; one part of a head rotates, for all heads' keys the same. Its rotations are not
+// fused. The table of angles, which every layer makes for itself, is counted once. Each
+// tensor-parallel rank has the products into latents whole (TELinear, duplicated), over its own
+// shard of the sequence, whose rotated parts are then all-gathered; products out of latents have a
 // rank's heads.
 #include <string_view>
 #include <utility>

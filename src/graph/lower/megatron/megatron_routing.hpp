@@ -6,7 +6,7 @@
 
 namespace memest {
 
-/// Of [tokens, experts]: what each pair weighs, zero where it was not chosen, and which were.
+/// The routing of [tokens, experts]: each pair's weight, zero if not chosen, and the chosen ones.
 struct RoutedTokens {
   TensorId probabilities = 0;
   TensorId map = 0;

@@ -22,7 +22,7 @@ struct Precision {
   DType weights = DType::bf16;
   DType compute = DType::bf16;
   bool autocast = false;
-  /// Of what is trained where all else is frozen: an adapter's.
+  /// The type of what is trained where all else is frozen: an adapter's.
   std::optional<DType> adapter = {};
   bool gradients = true;  ///< false: under torch.no_grad
 };
@@ -49,19 +49,19 @@ class BackwardWriter {
 
   /// Makes as many elements as `like` has.
   Made make(TensorId like, DType dtype);
-  /// The same for a moment, of memory that nothing touches.
+  /// As make(), for a moment, of memory that nothing touches.
   void reserve(TensorId like, DType dtype);
   /// Makes a tensor anew that was dropped.
   void make_again(Made tensor);
   void drop(Made tensor);
-  /// What follows is the engine's: sums and casts of finished gradients.
+  /// Leaves the steps that follow to the engine: sums and casts of finished gradients.
   void leave_node();
   /// Runs a kernel that makes as many elements as `like` has among its scratch.
   Made launch_making(TensorId like, KernelLaunch kernel);
   /// Runs a kernel with scratch of its own.
   void launch(KernelLaunch kernel);
   void give(TensorId input, Made tensor, Reach reach = Reach::directly);
-  /// What the op keeps first becomes the input's gradient in place.
+  /// Makes the first tensor that the op keeps the input's gradient, in place.
   void give_kept(TensorId input);
   /// The output's gradient is the input's.
   void hand_on(TensorId input, Reach reach = Reach::directly);
@@ -76,9 +76,9 @@ class BlockBuilder {
 
   [[nodiscard]] const Precision& precision() const { return precision_; }
 
-  /// What the previous block leaves; also the block's `input`.
+  /// The tensor that the previous block leaves; also the block's `input`.
   TensorId block_input(Shape shape, DType dtype, bool wants_gradient = true);
-  /// What an op of the block has made there already, if any has.
+  /// The tensor that an op of the block has made there already, if any has.
   [[nodiscard]] std::optional<TensorId> find(Place place) const;
   /// A tensor from outside that needs no gradient: token ids, cos and sin tables.
   TensorId shared(std::string_view name, Shape shape, DType dtype);
@@ -86,14 +86,14 @@ class BlockBuilder {
   TensorId parameter(Place place, Shape shape);
   /// An adapter's.
   TensorId trained_parameter(Place place, Shape shape);
-  /// Of a module that is trained in full where all else is frozen, in the weights' type.
+  /// A parameter of a module trained in full where all else is frozen, in the weights' type.
   TensorId whole_parameter(Place place, Shape shape);
   /// A weight that another block owns.
   TensorId tied_parameter(Place place, Shape shape);
   /// A new storage that an op writes.
   TensorId make(Place place, Shape shape, DType dtype);
   TensorId make(Place place, Shape shape, DType dtype, Role role);
-  /// The same storage in another shape, without an op of its own: gradients do not pass.
+  /// A view of the storage in another shape, without an op of its own: gradients do not pass.
   TensorId alias(Place place, TensorId base, Shape shape);
   /// Makes `id` known to later blocks as `name`, a literal, until one of them lets it go.
   void outlive(TensorId id, std::string_view name);
@@ -151,7 +151,7 @@ class BlockBuilder {
   std::vector<TensorId> held_to_end_;
 };
 
-/// What is emitted while one stands belongs to the attention core.
+/// Marks the ops emitted while one stands as part of the attention core.
 class AttentionCore {
  public:
   explicit AttentionCore(BlockBuilder& block)
@@ -165,7 +165,7 @@ class AttentionCore {
   bool before_;
 };
 
-/// What is emitted while one stands belongs to the feed-forward.
+/// Marks the ops emitted while one stands as part of the feed-forward.
 class FeedForwardPart {
  public:
   explicit FeedForwardPart(BlockBuilder& block)

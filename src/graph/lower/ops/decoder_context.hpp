@@ -1,4 +1,4 @@
-// What every part of a decoder's lowering reads: the model, the policy, and the sizes in letters.
+// Inputs of every part of a decoder's lowering: model, policy, and the sizes in letters.
 #pragma once
 
 #include "graph/lower/ops/block_builder.hpp"
@@ -129,7 +129,7 @@ struct NormPart {
 };
 TensorId norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part, TensorId x);
 
-/// What a branch reads, and the residual stream where its own function adds that.
+/// A branch's input, and the residual stream where its own function adds that.
 struct Branch {
   TensorId x = 0;
   std::optional<TensorId> residual = {};

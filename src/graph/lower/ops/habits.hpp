@@ -1,5 +1,5 @@
-// What transformers' modeling files do each in its own way though the mathematics is the same: how
-// a norm is written, which tensors a rotation makes, where a mask is passed. They decide what stays
+// Habits in which transformers' modeling files differ though the mathematics is the same: how a
+// norm is written, which tensors a rotation makes, where a mask is passed. They decide what stays
 // in memory. Source: transformers 5.17, models/MODEL_TYPE/modeling_MODEL_TYPE.py.
 #pragma once
 

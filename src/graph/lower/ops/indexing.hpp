@@ -1,4 +1,4 @@
-// What routing tokens to experts is written with: choices, orders, and rows read at indices.
+// The operations that route tokens to experts: choices, orders, and rows read at indices.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace memest {
 /// A tensor without gradient that depends on `inputs`.
 TensorId made(BlockBuilder& block, const Made& result, const std::vector<TensorId>& inputs = {});
 
-/// The same with a second result, which comes after.
+/// Two such tensors, of which `second` is made after `first`.
 struct Pair {
   TensorId first = 0;
   TensorId second = 0;

@@ -12,7 +12,7 @@
 namespace memest {
 namespace {
 
-/// What the model's forward holds in locals until its last norm has run.
+/// Tensors that the model's forward holds in locals until its last norm has run.
 constexpr std::array<std::string_view, 14> kModelLocals = {"attention mask",
                                                            "alibi",
                                                            "position ids",
@@ -111,7 +111,7 @@ Block compiled_shards_block(const DecoderContext& context) {
   return written;
 }
 
-/// Of the last hidden state: Liger's loss multiplies by the output head itself
+/// The loss from the last hidden state: Liger's loss multiplies by the output head itself
 /// (LigerForCausalLMLoss).
 Block fused_loss_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;

@@ -40,12 +40,12 @@ struct Projection2d {
 /// first.
 TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x);
 
-/// What a product multiplies by and adds.
+/// The parameters of a product: what it multiplies by and adds.
 struct Factors {
   TensorId weight = 0;
   std::optional<TensorId> bias = {};
 };
-/// The same with parameters that are there.
+/// As above, with parameters that are there.
 TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Factors& factors,
                       const Shape& rows, TensorId x);
 
@@ -68,7 +68,7 @@ TensorId function(BlockBuilder& block, Place place, Keeps keeps, TensorId x);
 
 /// Another shape of the same storage.
 TensorId view(BlockBuilder& block, Place place, TensorId x, Shape shape);
-/// The same where the gradient cannot be seen in the old shape and is copied.
+/// As above, where the gradient cannot be seen in the old shape and is copied.
 TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape shape);
 /// A part of `x`: its gradient is a zero tensor of the whole, filled in part.
 TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape);
@@ -97,7 +97,7 @@ struct Repeats {
 TensorId repeated_copy(BlockBuilder& block, std::string_view name, TensorId x,
                        const Repeats& repeats);
 
-/// What a computation without gradient makes.
+/// The tensor that a computation without gradient makes.
 struct Made {
   Place place;
   Shape shape;

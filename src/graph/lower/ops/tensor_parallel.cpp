@@ -32,7 +32,7 @@ TensorId outside_shard(BlockBuilder& block, std::string_view name, const Shape& 
   return computed(block, {{name, "outside the shard"}, tokens, DType::boolean}, {below, above});
 }
 
-/// The same counted from the shard's first row, and 0 outside.
+/// Tokens, or targets, counted from the shard's first row, and 0 outside.
 TensorId masked_in_shard(BlockBuilder& block, std::string_view name, const Shape& tokens,
                          TensorId outside) {
   const TensorId shifted = computed(block, {{name, "shifted"}, tokens, DType::int64});

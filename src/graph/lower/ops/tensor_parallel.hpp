@@ -1,5 +1,5 @@
-// What torchtitan's tensor parallelism adds to a decoder. Where no tensors are sharded the
-// collectives answer what they are given.
+// The operations that torchtitan's tensor parallelism adds to a decoder. Where no tensors are
+// sharded the collectives answer what they are given.
 #pragma once
 
 #include <string_view>

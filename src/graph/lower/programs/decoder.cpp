@@ -81,7 +81,7 @@ class LayerWriter {
     return x;
   }
 
-  /// What the layer is called with and a checkpoint holds, whether it is read or not.
+  /// Names the layer's arguments, which a checkpoint holds whether they are read or not.
   void name_arguments() {
     const Dimensions& dims = context_.dims;
     if (context_.torchtitan()) return cast_rotary_table();
@@ -210,7 +210,7 @@ class LayerWriter {
 
   TensorId feed(TensorId x) {
     if (const auto* experts = std::get_if<MixtureOfExperts>(&kind_.feed_forward)) {
-      // What attention answers beside its output has a name that the experts' answer takes.
+      // Attention's second output has a name that the experts' output takes.
       Frame renaming(block_);
       if (context_.attention.sinks) renaming.local(kept_probabilities());
       return mixture(block_, context_, *experts, x);
@@ -289,7 +289,7 @@ class PartWriter {
       : context_(context), graph_(graph), layers_(context.decoder.kinds.size()) {}
 
   void write(const ModelPart& part) {
-    // What a stage is given by another it gives a gradient to.
+    // A stage gives a gradient to the input that another stage sends it.
     bool wanted = true;
     if (part.embedding) {
       append(embedding_block(context_));

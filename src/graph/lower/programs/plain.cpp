@@ -10,7 +10,7 @@
 namespace memest {
 namespace {
 
-/// What one block hands to the next.
+/// The tensor that one block hands to the next.
 struct Stream {
   std::int64_t width = 0;
   DType dtype = DType::bf16;
