@@ -209,8 +209,8 @@ struct Op {
   std::int64_t kernels = 1;
   std::int64_t parts = 1;
   bool attention_core =
-      false;  ///< scores, softmax, dropout, values: what selective recompute runs again
-  bool feed_forward = false;      ///< what recompute of the feed-forward alone runs again
+      false;  ///< scores, softmax, dropout, values: selective recompute reruns these
+  bool feed_forward = false;      ///< rerun by recompute of the feed-forward alone
   bool kept_selectively = false;  ///< selective recompute runs all of the block again but such
                                   ///< ops, whose outputs it keeps
   bool causal =

@@ -157,7 +157,7 @@ std::vector<Checkpoint> cut_behind_attention(const Graph& graph, const ForwardOr
   return halves;
 }
 
-/// Layer by layer, each run again to its end (torchtitan/distributed/activation_checkpoint.py).
+/// Layer by layer, each recomputed to its end (torchtitan/distributed/activation_checkpoint.py).
 Checkpoints around_layers(const Graph& graph, const ForwardOrder& order,
                           const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return {};

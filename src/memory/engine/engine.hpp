@@ -6,7 +6,7 @@
 //   backward  Nodes run in reverse order of creation. A node makes what its formula makes, its
 //             incoming gradients and saved tensors go, and its gradients are put where the nodes
 //             before it wait for them: added where one waits already, in place if nothing else
-//             holds it. A parameter's gradient is complete when every use has brought its share.
+//             holds it. A parameter's gradient is complete when every use has added its share.
 #pragma once
 
 #include <array>
@@ -286,7 +286,7 @@ class Engine {
   const Checkpoint* detached_ = nullptr;    // whose inputs are leaves of a backward of its own
   const SplitBackward* split_ = nullptr;    // whose first part runs
   std::vector<StorageId>* kept_ = nullptr;  // by its group
-  bool keeps_graph_ = false;                // of the running forward: no checkpoint runs it again
+  bool keeps_graph_ = false;                // of the running forward: no checkpoint recomputes it
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
 };
 

@@ -63,7 +63,7 @@ void Engine::keep_selectively(const OpSite& site, const OpProgram& op) {
   }
 }
 
-/// An op whose outputs a selective checkpoint has kept does not run again: they are handed out.
+/// An op whose outputs a selective checkpoint has kept is not recomputed: they are handed out.
 void Engine::make_or_take_outputs(const OpSite& site, const OpProgram& op, Mode mode) {
   const bool again = origin_ == Origin::recompute && checkpoints_.keeps_selectively;
   if (!again || !op.kept_selectively) return make_outputs(site, op, mode);

@@ -30,7 +30,7 @@ struct ParameterUse {
   TensorId tensor = 0;
   std::int64_t elements = 0;
   std::int64_t rows = 0;
-  std::int64_t contributions = 0;  ///< gradients that one backward brings
+  std::int64_t contributions = 0;  ///< gradients that one backward adds
   bool relaid = false;             ///< its gradient is put into the shard's form when reduced
 };
 
@@ -92,7 +92,7 @@ class ForwardOrder {
   [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
   /// The stages of a pipeline's rank; the whole model is one.
   [[nodiscard]] const std::vector<StageSites>& stages() const { return stages_; }
-  /// The cells of what blocks know by `name`, which the caller brings: none or one.
+  /// The cells of what blocks know by `name`, which the caller hands in: none or one.
   [[nodiscard]] std::vector<Cell> cells_named(std::string_view name) const;
   /// The loss, and what the loss is computed from; both are the logits where there is no loss.
   [[nodiscard]] Cell loss_cell() const { return loss_cell_; }

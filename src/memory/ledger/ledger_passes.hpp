@@ -17,9 +17,9 @@ class LedgerPasses {
   LedgerPasses(const Graph& graph, const Job& job, const CheckpointPlan& plan)
       : graph_(graph), job_(job), plan_(plan) {}
 
-  /// Whether the site's layer runs again.
+  /// Whether the site's layer is recomputed.
   [[nodiscard]] bool run_again(const Site& site) const;
-  /// How many of each block that stand before the site run again.
+  /// How many of each block before the site are recomputed.
   [[nodiscard]] std::vector<std::int64_t> run_again_before(const Site& site) const;
   /// The pass of the site's block: forward or, where `second`, backward.
   [[nodiscard]] BlockPass of(const Site& site, bool second) const;

@@ -46,7 +46,7 @@ struct BlockMoments {
   Moment begin;                  ///< before the forward
   Moment turn;                   ///< before the backward
   Moment end;                    ///< behind it
-  /// Under way while a checkpoint's forward runs again: the backward has begun, up to the first
+  /// Under way while a checkpoint's forward is recomputed: the backward has begun, up to the first
   /// operation that reads what was kept.
   Expr gradients_when_run_again;
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kMostEvents = 6'000'000;
 
 // Events that programs make, most of them a tensor that comes and goes.
-constexpr std::int64_t kEventsOfOperation = 8;   ///< forward, backward and one run again
+constexpr std::int64_t kEventsOfOperation = 8;   ///< forward, backward and one recompute
 constexpr std::int64_t kEventsOfParameter = 16;  ///< gradient, states, temporaries of a step
 
 std::int64_t micro_steps_of(const Job& job) {

@@ -5,7 +5,7 @@
 //   construct  Unit by unit, the root last: what of it is not on the GPU comes there; with
 //              sync_module_states it is sent in flat copies; the flat tensor, the rank's shard cut
 //              out of it; the flat tensor and the unit's parameters go.
-//   first run  What a unit will gather into is made once, to give its memory back at once.
+//   first run  A unit's gather output is made once, to give its memory back at once.
 //   gather     With mixed precision the shard in the gathered type, in a stream of its own; then
 //              the flat tensor in the all-gather stream. Nothing is gathered ahead in the forward;
 //              in the backward the unit before is, when a unit's turn comes. The root stays.

@@ -50,7 +50,7 @@ class GradientBuckets final : public BlockHooks {
   Recorder& recorder_;
   std::int64_t element_bytes_;  // of a gradient
   DType weights_;
-  std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward brought them
+  std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward made them
   std::vector<StorageId> buckets_;
   bool constructed_ = false;
   bool rebuilt_ = false;

@@ -108,8 +108,8 @@ class Projections {
     const bool packed_gradient =
         !by_liger && ((turns_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
                       (written_out_ && (!of_k || by_rows)));
-    // torchtitan turns in fp32: the gradient's copy in the given type lies by rows. That of values
-    // comes from the math kernel by heads, and so it does from a ring.
+    // torchtitan rotates in fp32: the gradient's copy in the given type lies by rows. The values'
+    // one comes from the math kernel by heads, and so it does from a ring.
     if (context_.torchtitan()) {
       const bool by_heads = of_v && (written_out_ || context_.policy.context > 1) &&
                             spec_.kv_heads > context_.policy.tensor;

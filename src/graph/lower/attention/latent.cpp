@@ -1,5 +1,5 @@
 // Multi-head latent attention as transformers 5.17 writes it (models/deepseek_v2 and deepseek_v3):
-// queries, keys and values are products of normed latents, and one part of a head turns, for all
+// queries, keys and values are products of normed latents, and one part of a head rotates, for all
 // heads' keys the same.
 #include <string_view>
 #include <utility>

@@ -14,7 +14,7 @@ struct Rotation {
   bool by_cat = false;           ///< rotated and other channels are joined: the result is packed
   bool joins_at_once = false;    ///< the queries before the keys are turned
   bool joined_replaces = false;  ///< the turned channels go as soon as they are joined
-  Expr channels;                 ///< that turn
+  Expr channels;                 ///< that rotate
   RotationType type = RotationType::given;
   bool casts_back = false;  ///< the sum is of another type
 };
@@ -41,7 +41,7 @@ TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Ro
   return add(block, {name, "turned"}, cosine, sine);
 }
 
-/// The channels that turn and those that do not.
+/// The channels that rotate and those that do not.
 struct Channels {
   TensorId turning = 0;
   TensorId still = 0;

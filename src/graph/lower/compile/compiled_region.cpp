@@ -160,7 +160,7 @@ class RegionWriter {
     return reader == block_.ops.end() ? nullptr : &*reader;
   }
 
-  /// Before all else, or where the region runs again after it.
+  /// Before all else, or where the region is recomputed after it.
   void take_over_weight(const GeneratedKernel& kernel, Op& op) const {
     const Op* product = waiting_reader(kernel.result, 0);
     if (product == nullptr) return;

@@ -254,7 +254,7 @@ class ExpertsWriter {
     return out;
   }
 
-  /// (up + 1) · gate · sigmoid(α · gate) of channels that lie in turn.
+  /// (up + 1) · gate · sigmoid(α · gate) of interleaved channels.
   TensorId clamped(TensorId both) {
     Frame function(block_);
     function.local(both);

@@ -47,7 +47,7 @@ struct Turned {
   bool copied = false;
 };
 
-/// The kernel writes in place, forward and backward. One node turns both, queries and keys: where
+/// The kernel writes in place, forward and backward. One node rotates queries and keys: where
 /// both gradients are copied both copies are there before the first gradient goes.
 std::vector<TensorId> turn(BlockBuilder& block, const std::vector<Turned>& parts,
                            const std::vector<TensorId>& tables) {

@@ -17,7 +17,7 @@ std::optional<Unavailable> liger_refusal(const DecoderContext& context);
 TensorId liger_norm(BlockBuilder& block, const DecoderContext& context, const NormPart& part,
                     TensorId x);
 
-/// LigerRopeFunction: turns queries and keys in place by `tables` of cosines and sines.
+/// LigerRopeFunction: rotates queries and keys in place by `tables` of cosines and sines.
 AttentionInputs liger_rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs,
                              const std::vector<TensorId>& tables);
 

@@ -56,7 +56,7 @@ struct MegatronContext {
   /// Whether an expert is cut over the tensor-parallel ranks as all else is, and over how many.
   [[nodiscard]] bool cuts_experts() const { return policy.tensor > 1 && !policy.whole_experts; }
   [[nodiscard]] Expr expert_cut() const { return cuts_experts() ? t : Expr(1); }
-  /// Channels of a head that turn.
+  /// Channels of a head that rotate.
   [[nodiscard]] Expr turning() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
   /// Channels of a head's values.
   [[nodiscard]] Expr of_values() const { return latent ? Expr(latent->v_head_dim) : d; }

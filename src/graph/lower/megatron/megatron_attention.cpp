@@ -119,7 +119,7 @@ TensorId values_of(BlockBuilder& block, const MegatronContext& context, TensorId
   return out;
 }
 
-/// DotProductAttention: what selective recompute of the attention core runs again.
+/// DotProductAttention: selective recompute reruns it as the attention core.
 TensorId core_attention(BlockBuilder& block, const MegatronContext& context, TensorId q, TensorId k,
                         TensorId v) {
   const AttentionCore core(block);

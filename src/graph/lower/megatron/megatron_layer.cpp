@@ -28,7 +28,7 @@ TensorId held(Frame& call, const MegatronContext& context, TensorId normed) {
   return context.te() ? normed : call.local(normed);
 }
 
-/// MLP, which recompute of the feed-forward runs again.
+/// MLP, which is run by recompute of the feed-forward.
 TensorId dense_part(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   const FeedForwardPart inside(block);
   return megatron_feed_forward(block, context, x);

@@ -94,7 +94,7 @@ enum class RouterWriting {
   of_choice    ///< softmax of the chosen logits, in their type (GPT-OSS)
 };
 
-/// How the turning part of latent attention is computed.
+/// How the rotated part of latent attention is computed.
 enum class LatentWriting {
   unknown,         ///< not read yet
   complex_pairs,   ///< neighbours as complex numbers in fp32 (DeepSeek V2)
@@ -106,7 +106,7 @@ struct Habits {
   NormWriting rms_norm = NormWriting::cast_then_gain;
   NormWriting layer_norm = NormWriting::fused;
   bool rotates_by_cat = false;   ///< rotated and other channels are joined even where all rotate
-  bool joins_at_once = false;    ///< the queries' channels are joined before the keys' turn
+  bool joins_at_once = false;    ///< the queries' channels are joined before the keys rotate
   bool joined_replaces = false;  ///< the joined channels take the turned ones' name
   bool tables_in_fp32 = false;   ///< cos and sin stay in fp32
   bool tables_by_layer = false;  ///< every layer makes cos and sin of its own from the shared ones
@@ -148,7 +148,7 @@ struct Habits {
   LatentWriting latents = LatentWriting::unknown;
   bool rotates_halves = false;  ///< tables of half a head, each half turned on its own
   bool finds_packed = true;     ///< looks for packed sequences in the position ids
-  bool clamps_experts = false;  ///< (up + 1)·gate·sigmoid(α·gate), both clamped, channels in turn
+  bool clamps_experts = false;  ///< (up + 1)·gate·sigmoid(α·gate), both clamped, interleaved
 };
 
 /// The habits of `model_type` in transformers, LLaMA's for an empty one; null where they are not
@@ -158,7 +158,7 @@ const Habits* habits_of(std::string_view model_type);
 /// Those of a model that another program writes out as its paper does: none of a library's, a norm
 /// is one kernel, a branch drops its own result. The order of projections stays the family's.
 Habits written_out(const Habits& family);
-/// Those of the papers' formulas.
+/// Habits of the papers' formulas.
 Habits as_formulas(const Habits& family);
 
 }  // namespace memest

@@ -41,7 +41,7 @@ void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
     const Tensor& out = block.tensor(op.outputs.front());
     backward.launch(sum_between(out.shape, {out.shape.back()}, out.dtype));
   }
-  // A call with a bias sees the input as rows before it turns the matrix, one without after.
+  // A call with a bias sees the input as rows before it transposes the matrix, one without after.
   const auto give_input = [&] {
     if (!wants_input) return;
     const Tensor& given = block.tensor(input);
