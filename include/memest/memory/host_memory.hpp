@@ -65,7 +65,7 @@ struct HostNeed {
   std::int64_t ranks = 1;  ///< of the job on one node
   HostCapacity capacity;
 
-  /// With the processes themselves.
+  /// Bytes of the node's ranks, with the processes themselves.
   [[nodiscard]] Bytes of_node() const;
   /// Too close to call where only the share that the machine keeps is missing.
   [[nodiscard]] Verdict verdict() const;

@@ -60,7 +60,7 @@ struct OutOfMemory {
 };
 
 struct StepReplay {
-  /// At the end; peaks are of the whole run, but for free blocks: of what of it was followed.
+  /// Statistics at the end; peaks are of the whole run, those of free blocks of what was followed.
   AllocatorStatistics statistics;
   std::vector<PhaseMemory> phases;
   PeakMoment peak;

@@ -247,7 +247,7 @@ class AliveLedger {
            key.of == static_cast<std::uint32_t>(LoopTensor::unread_gradient);
   }
 
-  /// Those of the formulas that say just these bytes: all of them together, or one.
+  /// The terms by formulas that say just these bytes: all of them together, or one.
   [[nodiscard]] std::vector<LedgerTerm> known_terms(const TermKey& key, std::int64_t bytes) const {
     std::vector<LedgerTerm> terms = in_formulas(key);
     Int128 sum = 0;

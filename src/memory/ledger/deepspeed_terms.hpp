@@ -23,7 +23,7 @@ class DeepSpeedTerms {
   DeepSpeedTerms(const Graph& graph, const Job& job);
   [[nodiscard]] bool exist() const { return exist_; }
 
-  /// From the constructor, or the first forward, on.
+  /// Terms that are there from the constructor, or the first forward, on.
   [[nodiscard]] std::vector<LedgerTerm> residents() const;
   /// Stage 3's weights while the block of `site` runs; backward those behind it have gone.
   [[nodiscard]] std::vector<LedgerTerm> gathered(const Site& site, bool backward) const;
@@ -35,7 +35,7 @@ class DeepSpeedTerms {
     std::vector<LedgerTerm> terms;
     bool beside_residents = true;
   };
-  /// Behind the backward, and before the first step.
+  /// Instants behind the backward, and before the first step.
   [[nodiscard]] std::vector<Instant> steps(const Graph& graph) const;
 
  private:

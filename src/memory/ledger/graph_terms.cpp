@@ -68,7 +68,7 @@ bool keeps_input(const Block& block) {
   });
 }
 
-/// By an operation that runs in the process's first forward alone.
+/// Whether an operation that runs in the process's first forward alone makes the tensor.
 bool is_made_once(const Block& block, TensorId id) {
   return std::any_of(block.ops.begin(), block.ops.end(), [id](const Op& op) {
     return op.once && std::find(op.outputs.begin(), op.outputs.end(), id) != op.outputs.end();

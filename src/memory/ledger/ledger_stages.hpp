@@ -33,7 +33,7 @@ class LedgerStages {
     bool backward = true;
     BackwardPart part = BackwardPart::whole;
   };
-  /// Those of the stage that can be the peak.
+  /// Moments of the stage that can be the peak.
   [[nodiscard]] const std::vector<Life>& lives(std::size_t stage) const { return lives_[stage]; }
   /// While the site's block works, forward or backward.
   [[nodiscard]] Expr in_flight(const Life& life, const Site& site, bool backward) const;

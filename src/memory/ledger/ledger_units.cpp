@@ -292,7 +292,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_forward(const Site& site) con
            {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}}};
 }
 
-/// From the forward to the backward.
+/// Whether the site's unit stays gathered from the forward to the backward.
 bool LedgerUnits::stays_gathered(const Site& site) const {
   if (reshard_ == Reshard::never) return true;
   return part_of(site) == Part::tail && (reshard_ != Reshard::always || loss_in_model_);

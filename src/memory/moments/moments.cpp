@@ -57,7 +57,7 @@ class BlockWalk {
     return total;
   }
 
-  /// Beside what its operations save: what the core's checkpoint holds while it goes back.
+  /// Bytes that the core's checkpoint holds in its backward beside what its operations save.
   [[nodiscard]] Expr held_by_core(std::size_t at) const {
     const Storages& saved = kept_.at(at).storages;
     Storages held;

@@ -17,7 +17,7 @@ class ContextShares {
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
   /// Whether sequences are cut at all.
   [[nodiscard]] bool cuts() const { return ranks_ > 1; }
-  /// From a whole batch of `sequences`, which the caller holds.
+  /// Makes the shares of a whole batch of `sequences`, which the caller holds.
   void make(std::int64_t sequences);
   [[nodiscard]] StorageId inputs() const { return shares_[0]; }
   [[nodiscard]] StorageId labels() const { return shares_[1]; }

@@ -207,7 +207,7 @@ StorageId& PipelineStages::gradient_buffer(const Flight& flight) {
   return buffers_[flight.stage - 1].gradients[static_cast<std::size_t>(flight.micro_batch)];
 }
 
-/// With a reference for the engine; of a loss also the caller's.
+/// Returns the gradient with a reference for the engine; for a loss also the caller's.
 StorageId PipelineStages::gradient_for(const Flight& flight) {
   const StorageId gradient =
       is_last(flight.stage)

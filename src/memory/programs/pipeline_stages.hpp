@@ -3,7 +3,7 @@
 //
 //   first step   Every stage runs forward once on zeros, without gradients, to learn its shapes;
 //                then it has a buffer for what it receives of each micro-batch, in both passes.
-//   forward      What a stage answers lives until its backward has run, the logits too; those of a
+//   forward      A stage's output lives until its backward has run, the logits too; those of a
 //                forward that DualPipeV overlaps with a backward to the next step.
 //   backward     Whole gradients are summed up (ShardedUnits); a stage's last backward reduces
 //   them.

@@ -89,7 +89,7 @@ struct Wrapper {
   std::unique_ptr<BlockHooks> hooks;
   ShardedUnits* units = nullptr;  ///< where these are the hooks
 };
-/// With what its constructor makes.
+/// Returns the wrapper, with what its constructor makes.
 Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& recorder) {
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job)) {

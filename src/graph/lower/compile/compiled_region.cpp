@@ -75,7 +75,7 @@ class RegionWriter {
     for (std::size_t i = 0; i < kernels_.size(); ++i) count(kernels_.kernel(i).kept());
   }
 
-  /// Behind what the backward reads: what a checkpoint inside of the region computes again.
+  /// Finds the ops that a checkpoint in the region recomputes for what the backward reads.
   void find_what_runs_again() {
     runs_again_.assign(block_.ops.size(), false);
     for (TensorId id = 0; id < block_.tensors.size(); ++id) {

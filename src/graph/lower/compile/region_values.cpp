@@ -10,7 +10,7 @@
 namespace memest {
 namespace {
 
-/// Beside their result these make numbers of every row, from which the result is made again.
+/// Whether the op makes numbers of every row beside its result, which is recomputed from them.
 bool has_row_statistics(const Op& op) {
   return op.kind == OpKind::layernorm || op.kind == OpKind::rmsnorm || op.kind == OpKind::softmax;
 }

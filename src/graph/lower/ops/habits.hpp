@@ -155,7 +155,7 @@ struct Habits {
 /// known.
 const Habits* habits_of(std::string_view model_type);
 
-/// Those of a model that another program writes out as its paper does: none of a library's, a norm
+/// Habits of a model that another program writes out as its paper does: none of a library's, a norm
 /// is one kernel, a branch drops its own result. The order of projections stays the family's.
 Habits written_out(const Habits& family);
 /// Habits of the papers' formulas.

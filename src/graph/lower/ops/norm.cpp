@@ -67,7 +67,7 @@ class NormWriter {
     return result;
   }
 
-  /// With all of its arguments in fp32, cast from the last to the first.
+  /// Runs the kernel with all arguments in fp32, cast from the last to the first.
   TensorId autocast_kernel() {
     Affine wide = affine();
     if (wide.bias) wide.bias = cast(block_, at("bias in fp32"), *wide.bias, DType::fp32);
