@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cstddef>
 #include <cstdint>
-#include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,9 +38,11 @@ bool check_sum(const MemoryAnswer& answer) {
   if (steps == nullptr) return false;
   Bytes within;
   Bytes rounded;
+  std::set<std::pair<TermGroup, std::string>> names;
   for (const Term& term : answer.estimate.terms) {
     const LedgerTerm& meaning = answer.ledger.terms[term.index];
     INFO(meaning.name << ": " << meaning.formula.text());
+    CHECK(names.insert({meaning.group, meaning.name}).second);
     CHECK(term.value > Bytes());
     CHECK(term.value == meaning.formula.bytes(answer.ledger.bindings));
     if (is_outside(answer.ledger, term.index)) continue;
@@ -54,13 +56,11 @@ bool check_sum(const MemoryAnswer& answer) {
   return true;
 }
 
-/// The term that has so many of its name before it: layers that keep different tensors (the first
-/// of a stage has its tables too) are terms of one name.
-const LedgerTerm* term_named(const MemoryAnswer& answer, const std::string& name,
-                             std::size_t before) {
+/// The other answer's term of the group and the name.
+const LedgerTerm* term_like(const MemoryAnswer& answer, const LedgerTerm& like) {
   for (const Term& term : answer.estimate.terms) {
     const LedgerTerm& meaning = answer.ledger.terms[term.index];
-    if (meaning.name == name && before-- == 0) return &meaning;
+    if (meaning.group == like.group && meaning.name == like.name) return &meaning;
   }
   return nullptr;
 }
@@ -87,10 +87,9 @@ int check_formulas(const MemoryAnswer& answer, const MemoryAnswer& other, const 
   int confirmed = 0;
   const Bindings bindings =
       bindings_at(answer.ledger, job.training->micro_batch, job.training->seq_len);
-  std::map<std::string, std::size_t> before;
   for (const Term& term : answer.estimate.terms) {
     const LedgerTerm& meaning = answer.ledger.terms[term.index];
-    const LedgerTerm* same = term_named(other, meaning.name, before[meaning.name]++);
+    const LedgerTerm* same = term_like(other, meaning);
     if (same == nullptr || !meaning.formula.uses(Symbol::micro_batch)) continue;
     INFO(meaning.name << ": " << meaning.formula.text() << " and " << same->formula.text());
     CHECK(meaning.formula.bytes(bindings) == same->formula.bytes(other.ledger.bindings));

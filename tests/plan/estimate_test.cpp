@@ -293,7 +293,7 @@ TEST_CASE("a release of Transformer Engine keeps unread gradients of shapes, one
     const MemoryAnswer& memory = memory_of(estimate);
     for (const Term& term : memory.estimate.terms) {
       const LedgerTerm& named = memory.ledger.terms[term.index];
-      if (named.name == "unread gradients of the weights' shapes") bytes += term.value;
+      if (named.name == "unread gradient of a weight's shape") bytes += term.value;
     }
     return bytes;
   };

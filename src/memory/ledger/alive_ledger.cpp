@@ -160,6 +160,12 @@ class AliveLedger {
     return timeline_.places[label.place].block;
   }
 
+  /// A pipeline's stages may have several blocks of one name: they share a term.
+  [[nodiscard]] std::uint32_t first_of_name(std::uint32_t block) const {
+    const auto first = std::ranges::find(graph_.blocks, graph_.blocks[block].name, &Block::name);
+    return static_cast<std::uint32_t>(first - graph_.blocks.begin());
+  }
+
   [[nodiscard]] TermKey key_of(const Storage& storage) const {
     const Label& label = storage.label;
     TermKey key{group_of(label.holding), label.holding, label.origin, label.tensor};
@@ -167,7 +173,7 @@ class AliveLedger {
       case Origin::forward:
       case Origin::recompute:
       case Origin::backward:
-        key.of = block_of(label);
+        key.of = first_of_name(block_of(label));
         if (label.holding != Holding::gradients && label.holding != Holding::cast_weights) break;
         // One term for all blocks: the parameters' share of a step, whatever made them.
         key.origin = Origin::parameter;
@@ -181,8 +187,10 @@ class AliveLedger {
         break;
       case Origin::loop:
         if (is_scalar(static_cast<LoopTensor>(label.tensor))) {
-          return {TermGroup::activations, Holding::temporaries, label.origin, kScalars};
+          return {TermGroup::activations, Holding::activations, label.origin, kScalars};
         }
+        // Between stages an activation and its gradient are one tensor of the schedule's.
+        if (key.group == TermGroup::activations) key.holding = Holding::activations;
         break;
       case Origin::unit:
         break;
@@ -263,7 +271,8 @@ class AliveLedger {
   [[nodiscard]] std::vector<LedgerTerm> terms_of(const TermKey& key,
                                                  const AliveGroup& group) const {
     std::vector<LedgerTerm> known = known_terms(key, group.bytes);
-    if (key.holding == Holding::batch && !known.empty()) known.front().name = name_of(key);
+    const bool own_name = key.origin == Origin::loop || key.origin == Origin::unit;
+    if (own_name && known.size() == 1) known.front().name = name_of(key);
     if (!known.empty()) return known;
     LedgerTerm term{name_of(key), key.group, Expr(group.bytes),
                     is_of_graph(key.origin) ? kEngineSource : kProgramSource, ""};
@@ -319,7 +328,7 @@ class AliveLedger {
       case Origin::recompute:
         return "recomputed " + std::string(memest::name_of(key.holding)) + of_block;
       case Origin::unit:
-        return std::string(memest::name_of(static_cast<UnitTensor>(key.of)));
+        return std::string(memest::name_of(static_cast<UnitTensor>(key.of))) + " of units";
       case Origin::loop:
         if (key.of == kScalars) return "losses and counts of the loop";
         return std::string(memest::name_of(static_cast<LoopTensor>(key.of)));
