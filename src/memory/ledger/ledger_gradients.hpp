@@ -36,9 +36,9 @@ class LedgerGradients {
   LedgerGradients(const LedgerMoments& moments, const Job& job, const LedgerUnits& units,
                   LayerCount layer_count);
 
-  /// DeepSpeed's buckets and gathered weights.
   /// Instants of the whole step that a program's own sharding makes.
   [[nodiscard]] std::vector<DeepSpeedTerms::Instant> steps() const;
+  /// DeepSpeed's buckets and gathered weights.
   [[nodiscard]] const DeepSpeedTerms& stages() const { return zero_; }
 
   /// All of them, between the backward pass and zero_grad.

@@ -52,10 +52,10 @@ std::optional<Unavailable> refusal_of_layers(const DecoderSpec& decoder,
                                              const LoweringPolicy& policy) {
   for (const LayerKind& kind : decoder.kinds) {
     if (kind.sliding_window) return unavailable("a sliding window");
-    const bool same_kinds = decoder.kinds.size() > 2 || kind.rotates != decoder.kinds[0].rotates;
+    const bool other_kinds = decoder.kinds.size() > 2 || kind.rotates != decoder.kinds[0].rotates;
     const bool twice = decoder.kinds.size() == 2 && decoder.kinds[0].feed_forward.index() ==
                                                         decoder.kinds[1].feed_forward.index();
-    if (same_kinds || twice) return unavailable("a model of several kinds of layers");
+    if (other_kinds || twice) return unavailable("a model of several kinds of layers");
     const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
     auto refused = experts != nullptr
                        ? refusal(*experts, policy)
