@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -75,12 +75,7 @@ struct TermKey {
   /// The block, or the loop's or the unit's tensor; of a parameter's kMaster or kStates.
   std::uint32_t of = 0;
 
-  friend bool operator<(const TermKey& left, const TermKey& right) {
-    const auto all = [](const TermKey& key) {
-      return std::tie(key.group, key.holding, key.origin, key.of);
-    };
-    return all(left) < all(right);
-  }
+  friend auto operator<=>(const TermKey&, const TermKey&) = default;
 };
 
 /// Storages of one size: a tensor of a block, in elements of so many bytes.
@@ -89,10 +84,7 @@ struct TensorKey {
   TensorId tensor = 0;
   std::int64_t element_bytes = 0;
 
-  friend bool operator<(const TensorKey& left, const TensorKey& right) {
-    return std::tie(left.block, left.tensor, left.element_bytes) <
-           std::tie(right.block, right.tensor, right.element_bytes);
-  }
+  friend auto operator<=>(const TensorKey&, const TensorKey&) = default;
 };
 
 struct AliveGroup {
@@ -146,7 +138,7 @@ class AliveLedger {
     group.bytes = checked_add(group.bytes, storage.bytes);
     ++group.storages;
     const std::int64_t element_bytes = element_bytes_of(storage);
-    if (is_of_graph(storage.label.origin) && element_bytes > 0) {
+    if (element_bytes > 0) {
       ++group.tensors[{block_of(storage.label), storage.label.tensor, element_bytes}];
     } else if (storage.bytes > 0) {
       group.all_known = false;
@@ -198,9 +190,10 @@ class AliveLedger {
     return key;
   }
 
-  /// Bytes of one element of what the label says that the storage is; 0 where it is something else
-  /// (scratch, packed states).
-  std::int64_t element_bytes_of(const Storage& storage) const {
+  /// Bytes of one element of the block's tensor that the label names; 0 where the storage is
+  /// something else (scratch, what no operation of a block makes).
+  [[nodiscard]] std::int64_t element_bytes_of(const Storage& storage) const {
+    if (!is_of_graph(storage.label.origin)) return 0;
     const std::int64_t elements = elements_of(storage.label);
     if (elements == 0 || storage.bytes % elements != 0) return 0;
     const std::int64_t bytes = storage.bytes / elements;
@@ -208,8 +201,6 @@ class AliveLedger {
   }
 
   [[nodiscard]] std::int64_t elements_of(const Label& label) const {
-    if (label.origin == Origin::parameter) return timeline_.parameters[label.place].elements;
-    if (!is_of_graph(label.origin)) return 0;
     const auto [known, is_new] = elements_.try_emplace({block_of(label), label.tensor});
     if (is_new)
       known->second = narrow_to_int64(tensor_of(known->first).elements().evaluate(graph_.sizes));

@@ -28,6 +28,11 @@ namespace {
 /// _scaled_mm takes operands whose rows and columns are multiples of this (cuBLASLt).
 constexpr std::int64_t kMultiple = 16;
 
+/// Compute capabilities, times ten, from which on the products run: with a scale a tensor, and with
+/// scales by rows.
+constexpr int kAda = 89;
+constexpr int kHopper = 90;
+
 /// A linear layer of a decoder, and its module in the state dict.
 struct Float8Module {
   std::string_view projection;
@@ -107,7 +112,6 @@ void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
   const Float8Cast w = writer.cast(course, of.weight, scales);
   // _scaled_mm_out_cuda (ATen/native/cuda/ScaledBlas.cpp): scales by rows go to cuBLASLt on compute
   // capability 9.0, elsewhere to CUTLASS's kernel.
-  constexpr int kHopper = 90;
   const bool library = scales == Float8Scales::whole || context.policy.capability == kHopper;
   const auto out = writer.multiply(course, x, w,
                                    {.like = of.output.tensor,
@@ -194,8 +198,6 @@ std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
   if (context.caches()) {
     return refuses("a key-value cache beside float8 linears is not available yet");
   }
-  constexpr int kAda = 89;
-  constexpr int kHopper = 90;
   const bool rows = float8.recipe != Float8Recipe::tensorwise;
   if (context.policy.capability < (rows ? kHopper : kAda)) {
     return refuses(rows ? "float8 products with scales by rows run from compute capability 9.0 on"
