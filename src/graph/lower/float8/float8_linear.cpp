@@ -118,8 +118,8 @@ void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
                                     .dtype = of.output.dtype,
                                     .fast_accumulation = true,
                                     .library = library});
-  writer.drop(course, w);
-  writer.drop(course, x);
+  drop(course, w);
+  drop(course, x);
   std::move(course).write_forward(block, op, out);
 }
 
@@ -149,7 +149,7 @@ void write_backward(BlockBuilder& block, Op& op, Float8Recipe recipe, const Floa
     const Float8Product to_weight{w, of.output.dtype, of.output.tensor, x};
     dw = writer.multiply(course, casts[2], casts[3], to_weight);
   }
-  for (const Float8Cast& cast : casts) writer.drop(course, cast);
+  for (const Float8Cast& cast : casts) drop(course, cast);
   std::move(course).write_backward(op);
   BackwardWriter backward(op);
   if (of.weight.dtype != of.output.dtype) {  // under autocast: the engine casts what it was given

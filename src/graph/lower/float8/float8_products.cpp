@@ -20,7 +20,7 @@ void Float8Course::write_forward(BlockBuilder& block, Op& op, Made out) && {
   const auto place_of = [out](Made made) {
     return static_cast<Made>(made < out ? made : made - 1);
   };
-  for (Made made = 0; made < made_.size(); ++made) {
+  for (std::size_t made = 0; made < made_.size(); ++made) {
     if (made == out) continue;
     const Temporary& one = made_[made];
     op.forward_scratch.push_back(
@@ -58,7 +58,7 @@ Float8Cast Float8Writer::cast(Float8Course& course, const Float8Operand& x,
   return made;
 }
 
-void Float8Writer::drop(Float8Course& course, const Float8Cast& cast) const {
+void drop(Float8Course& course, const Float8Cast& cast) {
   course.drop(cast.data);
   course.drop(cast.scale);
 }

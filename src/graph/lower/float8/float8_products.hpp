@@ -61,6 +61,9 @@ struct Float8Cast {
   Float8Scales scales = Float8Scales::whole;
 };
 
+/// Ends what a cast answers.
+void drop(Float8Course& course, const Float8Cast& cast);
+
 /// A product of two that are cast.
 struct Float8Product {
   TensorId like = 0;
@@ -80,7 +83,6 @@ class Float8Writer {
 
   /// hp_tensor_to_float8_dynamic.
   Float8Cast cast(Float8Course& course, const Float8Operand& x, Float8Scales scales) const;
-  void drop(Float8Course& course, const Float8Cast& cast) const;
   /// preprocess_addmm, and addmm_float8_unwrapped: answers the result.
   Float8Course::Made multiply(Float8Course& course, const Float8Cast& left, const Float8Cast& right,
                               const Float8Product& product) const;
