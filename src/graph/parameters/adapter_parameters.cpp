@@ -13,6 +13,8 @@ namespace {
 /// "self_attn.q_proj" of "self_attn.q_proj.weight".
 std::string_view module_of(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
+// peft's target_modules name modules: a 3-D Parameter of all experts is none (peft has
+// target_parameters for it, which is not followed).
 bool is_target(const LoraAdapter& adapter, const ParameterTensor& tensor) {
   return tensor.role == ParameterRole::matmul && tensor.shape.size() == 2 &&
          adapts(adapter, module_of(tensor.name));
@@ -21,6 +23,8 @@ bool is_target(const LoraAdapter& adapter, const ParameterTensor& tensor) {
 /// Heads are torch.nn.Linear even where the layers' matrices are not.
 void add_matrices(InventoryBuilder& result, const Adaptation& how, const ParameterTensor& target) {
   const std::string module(module_of(target.name));
+  // lora_A is nn.Linear(in_features, r) whatever the layout of the weight it adapts
+  // (LoraLayer.update_layer): rank 8 beside a [4096, 4096] projection is 2·8·4096 parameters.
   const bool in_out = how.stored_in_out && !module.ends_with("lm_head");
   const std::int64_t in = in_out ? target.shape.front() : target.shape.back();
   const std::int64_t out = in_out ? target.shape.back() : target.shape.front();
@@ -40,6 +44,8 @@ void add_whole(InventoryBuilder& result, const ParameterTensor& tensor) {
     return one;
   };
   ParameterTensor original = named(".original_module");
+  // peft/utils/other.py, ModulesToSaveWrapper: modules_to_save[adapter] is a deepcopy; forward
+  // calls it and never original_module, which stays on the device.
   original.active_numerator = 0;
   result.add(std::move(original));
   ParameterTensor copy = named(".modules_to_save.default");
@@ -79,6 +85,7 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
       continue;
     }
     result.add(inside(tensor));
+    // The bias belongs to the module that base_layer holds, so lora_A and lora_B come behind it.
     const bool more = i + 1 < steps.size() && !steps[i + 1].buffer;
     if (more && module_of(tensor_of(steps[i + 1]).name) == module_of(tensor.name)) {
       result.add(inside(tensor_of(steps[++i])));

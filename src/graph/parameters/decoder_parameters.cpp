@@ -83,6 +83,8 @@ class DecoderParameters {
   void add(Tensor tensor) { written_.push_back(std::move(tensor)); }
 
   void matrix(std::string_view name, Projection shape) {
+    // GPT-2's matrices are transformers' Conv1D (pytorch_utils.py), whose weight is [nx, nf]. The
+    // bytes are equal, but who cuts dimension 0 (FSDP2's Shard(0)) cuts another one.
     if (names_.stored_in_out) {
       add(ParameterTensor{.name = std::string(name) + ".weight", .shape = {shape.in, shape.out}});
       if (shape.bias) bias(name, shape.out);
@@ -125,6 +127,8 @@ class DecoderParameters {
         .name = std::string(names_.embedding) + ".weight",
         .shape = {decoder_.vocab_size, decoder_.embedding_size},
         .role = ParameterRole::embedding,
+        // PreTrainedModel.tie_weights makes lm_head.weight and the table one Parameter: one tensor,
+        // listed where it is met first.
         .output_head = decoder_.head == DecoderHead::language_model && decoder_.tied_embeddings});
     if (const auto* learned = std::get_if<LearnedPosition>(&decoder_.position)) {
       add(ParameterTensor{.name = std::string(names_.position) + ".weight",
@@ -132,6 +136,8 @@ class DecoderParameters {
                           .role = ParameterRole::embedding});
     }
     if (decoder_.embedding_norm) norm(names_.embedding_norm, decoder_.norm, {hidden});
+    // OPT-350m: word_embed_proj_dim 512 of hidden_size 1024. OPTDecoder.__init__ makes
+    // project_out before project_in.
     if (decoder_.embedding_size == hidden) return;
     linear("project_out", {decoder_.embedding_size, hidden});
     linear("project_in", {hidden, decoder_.embedding_size});
@@ -167,6 +173,8 @@ class DecoderParameters {
       case QkNorm::per_head:
         return norm(name, kind, {attention.head_dim});
       case QkNorm::per_head_own:
+        // StableLmLayerNormPerHead: a ModuleList of nn.LayerNorm(head_dim), one for each head.
+        // Cohere has one weight of [heads, head_dim] (CohereAttention.q_norm).
         if (names_.one_tensor_a_head) {
           return norm(name, kind, {attention.head_dim}, heads);
         }
@@ -182,7 +190,11 @@ class DecoderParameters {
         attention.heads, checked_add(attention.qk_nope_head_dim, attention.qk_rope_head_dim));
     const std::int64_t kv_size = checked_multiply(
         attention.heads, checked_add(attention.qk_nope_head_dim, attention.v_head_dim));
+    // kv_a_proj_with_mqa makes the latents and, beside them, the one rotating key that all heads
+    // share: 512 + 64 rows in DeepSeek-V3.
     const std::int64_t latent = checked_add(attention.kv_lora_rank, attention.qk_rope_head_dim);
+    // DeepseekV2Attention.__init__: q_lora_rank is None in DeepSeek-V2-Lite; attention_bias is on
+    // the products into latents and on o_proj, not on those out of them.
     if (attention.q_lora_rank == 0) {
       matrix("self_attn.q_proj", {q_size, hidden});
     } else {
@@ -213,6 +225,9 @@ class DecoderParameters {
     const std::int64_t hidden = decoder_.hidden_size;
     const std::string router(names_.router);
     matrix(router, {moe.experts, hidden, moe.router_bias});
+    // transformers 5 keeps the experts of a layer in two 3-D Parameters
+    // (MixtralExperts.gate_up_proj and down_proj), not in a module each: Mixtral-8x7B's first is
+    // [8, 2·14336, 4096].
     const std::int64_t width = checked_multiply(moe.expert_size, std::int64_t{moe.gated ? 2 : 1});
     const std::string experts(names_.experts);
     expert_matrix(experts + (moe.gated ? ".gate_up_proj" : ".up_proj"), {width, hidden}, moe);
@@ -224,6 +239,8 @@ class DecoderParameters {
       matrix(shared + ".down_proj", {hidden, moe.shared_size, moe.shared_bias});
     }
     if (moe.shared_gate) matrix("mlp.shared_expert_gate", {1, hidden});
+    // DeepseekV3TopkRouter.e_score_correction_bias is a Buffer, which no optimizer sees and
+    // model.to(bf16) casts; from_pretrained keeps it fp32 (_keep_in_fp32_modules_strict).
     if (moe.correction_bias_buffer) {
       add(BufferTensor{
           .name = router + ".e_score_correction_bias", .shape = {moe.experts}, .as_weights = true});
@@ -232,6 +249,7 @@ class DecoderParameters {
 
   /// One matrix of all experts, of which a token uses top_k.
   void expert_matrix(const std::string& name, Projection shape, const MixtureOfExperts& moe) {
+    // GptOssExperts: gate_up_proj is [experts, hidden, 2·intermediate].
     if (names_.experts_in_out) std::swap(shape.out, shape.in);
     ParameterTensor tensor{.name = name,
                            .shape = {moe.experts, shape.out, shape.in},
@@ -254,6 +272,7 @@ class DecoderParameters {
       case BlockLayout::post_norm:
         layer_norm(names_.first_norm);
         return layer_norm(names_.second_norm);
+      // Gemma2DecoderLayer.__init__: four norms, those of the feed-forward last.
       case BlockLayout::sandwich:
         layer_norm(names_.first_norm);
         layer_norm(names_.attention_output_norm);
@@ -294,6 +313,9 @@ class DecoderParameters {
     const auto* rotary = std::get_if<RotaryPosition>(&decoder_.position);
     if (rotary == nullptr || !names_.rotary_modules) return;
     for (std::int64_t table = 0; table < rotary->tables; ++table) {
+      // LlamaRotaryEmbedding.__init__ keeps the frequencies twice, since dynamic_rope_update may
+      // rewrite the first: rotary_dim 128 is two buffers of 64. Gemma 3 has a pair for each layer
+      // type.
       for (const char* name : {"rotary_emb.inv_freq", "rotary_emb.original_inv_freq"}) {
         add(BufferTensor{.name = name, .shape = {(rotary->rotary_dim + 1) / 2}});
       }

@@ -35,6 +35,9 @@ class GptModel {
     }
     if (!part.head) return;
     norm("decoder.final_layernorm");
+    // GPTModel: skip_weight_param_allocation where the stage has the embedding too. A last stage of
+    // its own keeps a second copy of the tied weight; _allreduce_word_embedding_grads adds up both
+    // gradients.
     if (decoder_.tied_embeddings && part.embedding) return;
     inventory_.add(ParameterTensor{.name = "output_layer.weight",
                                    .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
@@ -57,6 +60,9 @@ class GptModel {
   void write_layer(const LayerKind& kind) {
     std::visit([this](const auto& attention) { write_attention(attention); }, decoder_.attention);
     const bool dense_after = std::holds_alternative<DenseFeedForward>(kind.feed_forward);
+    // get_gpt_layer_with_transformer_engine_spec: pre_mlp_layernorm is IdentityOp for a dense
+    // layer, whose norm is TELayerNormColumnParallelLinear's; experts have no such product, and a
+    // TENorm.
     if (te_ && dense_after) {
       fused_norm("mlp.linear_fc1", decoder_.hidden_size, decoder_.norm.bias);
     } else {
@@ -73,6 +79,8 @@ class GptModel {
     const std::int64_t width = attention.heads * attention.head_dim / ranks_;
     const std::int64_t of_groups = 2 * attention.kv_heads * attention.head_dim / ranks_;
     const std::int64_t hidden = decoder_.hidden_size;
+    // TransformerLayer makes input_layernorm first, Attention.__init__ linear_proj, and
+    // SelfAttention.__init__, which calls it, linear_qkv, q_layernorm and k_layernorm after.
     if (!te_) norm("input_layernorm");
     inventory_.projection("self_attention.linear_proj", {hidden, width, attention.output_bias});
     if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
@@ -118,6 +126,8 @@ class GptModel {
   void write_experts(const MixtureOfExperts& experts) {
     const std::int64_t hidden = decoder_.hidden_size;
     inventory_.projection("mlp.router", {experts.experts, hidden});
+    // TopKRouter with moe_router_enable_expert_bias registers both buffers in fp32, and
+    // _maintain_float32_expert_bias holds the bias there when the model is cast.
     if (experts.correction_bias_buffer) {
       for (const char* name : {"mlp.router.local_tokens_per_expert", "mlp.router.expert_bias"}) {
         inventory_.add(
@@ -141,11 +151,14 @@ class GptModel {
         inventory_.add(*grouped);
       }
     }
+    // SequentialMLP.local_experts: an MLP for each expert.
     for (std::int64_t i = 0; i < count && !te_; ++i) {
       inventory_.add(up);
       inventory_.add(down);
     }
     if (experts.shared_size == 0) return;
+    // SharedExpertMLP.gate_weight is made after super().__init__(), but Parameters of a module come
+    // before those of its submodules.
     if (experts.shared_gate) {
       inventory_.add(
           ParameterTensor{.name = "mlp.shared_experts.gate_weight", .shape = {1, hidden}});

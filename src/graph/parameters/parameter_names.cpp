@@ -27,6 +27,8 @@ constexpr DecoderNames gpt2_of_linears(std::string_view model_type, std::string_
 }
 
 // transformers 5.17, models/*/modeling_*.py
+// The order of modules is that of __init__, which is the order of model.parameters(): DDP fills its
+// buckets by it and an optimizer steps by it. Names differ in the state dict, orders in memory.
 constexpr std::array kFamilies = {
     DecoderNames{.model_type = "gpt2",
                  .embedding = "wte",
@@ -51,6 +53,7 @@ constexpr std::array kFamilies = {
                  .first_norm = "ln_1",
                  .second_norm = "ln_2",
                  .final_norm = "ln_f",
+                 // GPTBigCodeModel.bias: a boolean mask of max_positions², a buffer of the model.
                  .model_order = "wte wpe layers ln_f bias lm_head",
                  .layer_order = "ln_1 attn ln_2 mlp"},
     gpt2_of_linears(kNanogpt, "ln_1 attn ln_2 mlp"),
@@ -71,6 +74,8 @@ constexpr std::array kFamilies = {
         .model_order = "wte wpe layers ln_f lm_head",
         .layer_order =
             "ln_1 attn.attention.k_proj attn.attention.v_proj attn.attention.q_proj attn ln_2 mlp"},
+    // torchtitan/models/qwen3/model/model.py makes the norms of queries and keys before wq;
+    // llama3's has none.
     DecoderNames{.model_type = kTorchtitan,
                  .embedding = "tok_embeddings",
                  .q = "attention.wq",
@@ -89,6 +94,8 @@ constexpr std::array kFamilies = {
                  .layer_order = "attention.q_norm attention.k_norm attention feed_forward.w1 "
                                 "feed_forward.w2 feed_forward.w3 attention_norm ffn_norm",
                  .rotary_modules = false},
+    // GPTJAttention.__init__ makes k_proj, v_proj, q_proj; so do GPTNeoSelfAttention and
+    // OPTAttention.
     DecoderNames{.model_type = "gptj",
                  .embedding = "wte",
                  .q = "attn.q_proj",
@@ -131,6 +138,7 @@ constexpr std::array kFamilies = {
                  .final_norm = "final_layer_norm",
                  .model_order = "embed_in layers final_layer_norm rotary_emb lm_head",
                  .layer_order = "input_layernorm post_attention_layernorm attention mlp"},
+    // OPTDecoder makes its final norm before the layers.
     DecoderNames{
         .model_type = "opt",
         .attention_output = "self_attn.out_proj",
@@ -143,6 +151,8 @@ constexpr std::array kFamilies = {
             "embed_tokens embed_positions project_out project_in final_layer_norm layers lm_head",
         .layer_order = "self_attn.k_proj self_attn.v_proj self_attn.q_proj self_attn "
                        "self_attn_layer_norm fc1 fc2 final_layer_norm"},
+    // FalconDecoderLayer: ln_attn and ln_mlp with num_ln_in_parallel_attn 2 (40B); else
+    // input_layernorm, in sequential layers behind post_attention_layernorm.
     DecoderNames{.model_type = "falcon",
                  .embedding = "word_embeddings",
                  .qkv = "self_attention.query_key_value",
@@ -172,6 +182,7 @@ constexpr std::array kFamilies = {
                  .up = "mlp.fc1",
                  .down = "mlp.fc2",
                  .final_norm = "final_layernorm",
+                 // PhiModel makes rotary_emb before its final norm.
                  .model_order = "embed_tokens layers rotary_emb final_layernorm lm_head"},
     DecoderNames{.model_type = "stablelm",
                  .q_norm = "self_attn.q_layernorm.norms",
@@ -179,11 +190,15 @@ constexpr std::array kFamilies = {
                  .one_tensor_a_head = true},
     DecoderNames{
         .model_type = "phi3",
+        // Phi3Attention makes o_proj before qkv_proj.
         .layer_order = "self_attn.o_proj self_attn mlp input_layernorm post_attention_layernorm"},
     DecoderNames{
         .model_type = "qwen3_moe",
+        // Qwen3MoeSparseMoeBlock makes the experts before their router.
         .layer_order = "self_attn mlp.experts mlp input_layernorm post_attention_layernorm"},
     DecoderNames{.model_type = "starcoder2", .up = "mlp.c_fc", .down = "mlp.c_proj"},
+    // Glm4DecoderLayer's post_attention_layernorm is the norm before the feed-forward; the
+    // branches' own are post_self_attn_layernorm and post_mlp_layernorm.
     DecoderNames{.model_type = "glm4",
                  .sandwich_second_norm = "post_attention_layernorm",
                  .attention_output_norm = "post_self_attn_layernorm",

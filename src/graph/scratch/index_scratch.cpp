@@ -36,10 +36,14 @@ ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
   const std::int64_t each = product(indices, kIndexBytes);
   ScratchSequence sequence;
   const std::int64_t wrapped = sequence.allocate(each);
+  // index_put_with_sort_kernel: computeLinearIndex wraps negative indices first and then counts
+  // elements instead of rows.
   std::vector<std::int64_t> kept = {sequence.allocate(each)};  // times the stride
   sequence.release(wrapped);
   // Sorted indices, their order, and the numbers that become it.
   for (int i = 0; i < 3; ++i) kept.push_back(sequence.allocate(each));
+  // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
+  // rows, in two sweeps of 8 instead of eight.
   kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
   return sequence.take();
@@ -50,6 +54,8 @@ ScratchSteps grouped_product_scratch(const GroupedProduct& product, const Launch
   constexpr std::int64_t kPointerBytes = 8;  // of three matrices, 16 B at a time
   constexpr std::int64_t kStrideBytes = 8;   // of three matrices
   constexpr std::int64_t kSizesBytes = 12;   // m, n, k in int32
+  // Other capabilities than 9.0 and 10.x have no CUTLASS kernel for _grouped_mm: there it is a loop
+  // over plain products (native/GroupedMMUtils.h: _grouped_mm_fallback).
   if (device.grouped_small == 0) return {};
   const std::int64_t aligned = blocks_of(product.groups, std::int64_t{2}) * 2;
   const bool is_small = std::min(product.rows, product.columns) <= kSmallSide;

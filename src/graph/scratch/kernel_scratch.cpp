@@ -37,6 +37,8 @@ constexpr std::int64_t kMostBlocks = 32768;
 
 std::int64_t partial_rows(const NormBackward& norm, const LaunchDevice& device) {
   const bool is_narrow = norm.width / kColumnsPerBlock < device.multiprocessors / 2;
+  // 65536 rows or fewer are summed in one pass without memory: so are 8 sequences of 8192 tokens,
+  // and nine of them are not, up to width 2111 on 132 multiprocessors.
   if (norm.rows <= kTallRows || !is_narrow) return 0;
   const std::int64_t across = blocks_of(norm.width, kColumnsPerBlock);
   return std::min(blocks_of(norm.rows, kRowsPerBlock),

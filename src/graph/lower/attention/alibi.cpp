@@ -20,6 +20,8 @@ class AlibiWriter {
       : block_(block), context_(context), frame_(block), heads_(context.attention.heads) {}
 
   /// slopes · (running sum of the mask - 1) · mask, with a mask of `tokens`.
+  /// BLOOM calls it with a mask of torch.ones, fp32; Falcon with one of int64 and slopes[...,
+  /// None].bfloat16().
   void write_by_mask(DType tokens) {
     const Dimensions& dims = context_.dims;
     const TensorId mask = mask_of_ones(block_, context_, tokens);
@@ -28,6 +30,8 @@ class AlibiWriter {
     const TensorId from_zero = made(OpKind::add, {counts}, "from zero", dims.rows(), tokens);
     const TensorId positions =
         frame_.local(made(OpKind::multiply, {from_zero, mask}, "positions", dims.rows(), tokens));
+    // Falcon multiplies bfloat16 slopes by int64 positions, and a product with integers stays
+    // bfloat16.
     const bool integers = tokens == DType::int64;
     const TensorId factors =
         integers ? made(OpKind::cast, {slopes}, "slopes in bf16", {Expr(heads_)}, DType::bf16)
@@ -36,15 +40,19 @@ class AlibiWriter {
     const DType dtype = integers ? DType::bf16 : DType::fp32;
     const TensorId biases =
         frame_.local(made(OpKind::multiply, {factors, positions}, "biases", shape, dtype));
+    // .to(dtype) is no copy where the biases have the type already: fp32 BLOOM, bf16 Falcon.
     block_.outlive(cast(block_, {kName, "in type"}, biases, context_.policy.weights), kName);
   }
 
   /// slopes · positions up to the last one that the config knows.
+  /// build_mpt_alibi_tensor is called with the config's max_seq_len, not with the batch's length:
+  /// 32 heads of 2048 positions are 32·2048·4 B, whatever s is.
   void write_by_position() {
     const Expr positions(context_.decoder.max_positions);
     const Expr slopes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(heads_))));
     const TensorId distances =
         frame_.local(made(OpKind::copy, {}, "distances", {positions}, DType::int32));
+    // torch.arange(1, n + 1, dtype=torch.int64).float(): two tensors.
     const TensorId counted = made(OpKind::copy, {}, "heads", {slopes}, DType::int64);
     const TensorId in_fp32 = made(OpKind::cast, {counted}, "heads in fp32", {slopes}, DType::fp32);
     const TensorId exponents =
@@ -52,6 +60,8 @@ class AlibiWriter {
     const TensorId powers = two_to_the(exponents);
     const TensorId inverse = made(OpKind::power, {powers}, "inverse", {slopes}, DType::fp32);
     TensorId factors = made(OpKind::scale, {inverse, powers}, "slopes", {slopes}, DType::fp32);
+    // torch.concat([slopes[:, 1::2], slopes[:, ::2]]) writes all of them out, and [:, :num_heads]
+    // is a view: 48 heads hold 64 slopes.
     if (slopes != Expr(heads_)) {
       factors = made(OpKind::concatenate, {factors}, "every second", {slopes}, DType::fp32);
     }
@@ -83,6 +93,7 @@ class AlibiWriter {
   /// One geometric row for as many heads as the largest power of two, and every second of the next
   /// one's for the rest.
   TensorId slopes_of_heads() {
+    // build_alibi_tensor: closest_power_of_2. 71 heads are 64 slopes and 7 of the row for 128.
     const auto largest =
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads_)));
     const TensorId first = row("base", "exponents", "slopes", largest);
@@ -132,6 +143,8 @@ void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mas
     return compute(block, kind, inputs, {{"alibi_mask", name}, std::move(shape), type});
   };
   Frame frame(block);
+  // FalconModel.forward turns sdpa's boolean mask into numbers: torch.where(causal_mask,
+  // torch.full((), 0.0), min_dtype).
   if (block.dtype_of(mask) == DType::boolean) {
     const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, dtype);
     const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, dtype);
@@ -139,6 +152,8 @@ void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mas
   }
   frame.local(mask);
   const TensorId biases = block.shared(kName, {dims.b, dims.a, dims.s}, dtype);
+  // FalconModel.forward: alibi · 1/√(hidden_size / num_heads), then torch.masked_fill where the
+  // mask is below -1; sdpa is given the result, [b, a, s, s] in the model's type.
   const TensorId scaled =
       made(OpKind::scale, {biases}, "scaled biases", {dims.b, dims.a, dims.s}, dtype);
   const TensorId hidden = made(OpKind::mask, {mask}, "hidden", square, DType::boolean);

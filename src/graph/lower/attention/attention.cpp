@@ -26,6 +26,8 @@ class Projections {
         attention_(call.function),
         turns_(call.turns),
         repeats_(call.attention.repeats),
+        // The cache's torch.cat makes keys and values packed by heads, and flash and cuDNN make
+        // gradients that lie as their operands do (at::empty_like).
         packs_gradients_(context.caches() &&
                          (call.attention.kernel == AttentionKernel::sdpa_flash ||
                           call.attention.kernel == AttentionKernel::sdpa_cudnn)),
@@ -56,6 +58,8 @@ class Projections {
         return {x};
       case QkNorm::per_head: {
         const std::int64_t count = name == "q_norm" ? spec_.heads : spec_.kv_heads;
+        // PhiAttention norms view(...).transpose(1, 2), and layer_norm's kernel calls
+        // input.expect_contiguous() (native/cuda/layer_norm_kernel.cu).
         const bool kernel = spec_.qk_norm_kind.kind == NormKind::layernorm;
         return {
             norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}, kernel && count > 1}, x)};
@@ -79,6 +83,7 @@ class Projections {
     const bool sees = order != ProjectionOrder::views_last;
     const bool norms = order == ProjectionOrder::norm_by_norm;
     TensorId raw = full_width_norm("q_norm", q_width, project("q_proj", q_width, spec_.q_bias, x));
+    // OPTAttention.forward: q_proj(hidden_states) * self.scaling.
     if (context_.habits.scales_queries) {
       raw = scale(block_, {"q_proj", "scaled"}, raw);
     }
@@ -132,6 +137,8 @@ class Projections {
       case QkvSplit::columns:
       case QkvSplit::columns_in_order:
         return columns(both);
+      // GPTBigCodeAttention.forward: with multi_query split((h, 2·d)), else view(b, s, heads,
+      // 3·d).transpose(1, 2) and split by d.
       case QkvSplit::columns_or_turned:
         return grouped ? columns(both) : turned(both);
       case QkvSplit::turned:
@@ -151,6 +158,8 @@ class Projections {
     };
     const std::vector<TensorId> parts = split(
         block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
+    // MptAttention reshapes query, key, value in turn; GPT2Attention views key and value first,
+    // queries last.
     const bool first = context_.habits.qkv_split == QkvSplit::columns_in_order;
     TensorId q = first ? heads("q_proj", parts[0], dims_.a) : parts[0];
     const TensorId k = heads("k_proj", parts[1], dims_.k);
@@ -159,6 +168,8 @@ class Projections {
     return by_heads(q, k, v);
   }
 
+  // GPTNeoXAttention.forward: qkv.view(b, s, a, 3·d).transpose(1, 2).chunk(3, -1): all three are
+  // views of one tensor, which stays whole as long as the values do.
   AttentionInputs turned(TensorId both) {
     const Shape shape = {dims_.b, dims_.s, dims_.a, Expr(3) * dims_.d};
     const Place place = {"qkv_proj", "by head"};
@@ -171,6 +182,8 @@ class Projections {
     return by_heads(parts[0], parts[1], parts[2]);
   }
 
+  // Phi3Attention.forward: qkv[..., :query_pos] and so on. Each slice_backward makes zeros of the
+  // whole width: three times (a + 2k)·d a token, where one split makes it once.
   AttentionInputs slices(TensorId both) {
     const auto part = [&](std::string_view name, const Expr& count) {
       return slice(block_, {"qkv_proj", name}, both, {dims_.b, dims_.s, count * dims_.d});
@@ -189,6 +202,8 @@ class Projections {
     return by_heads(q, k, slice(block_, {"qkv_proj", "v"}, both, by_head(dims_.k)));
   }
 
+  // FalconAttention._split_heads of Falcon-7B: [..., [-2], :] indexes with a list, which is
+  // index.Tensor, a copy, where [..., -2, :] would be a view.
   AttentionInputs indexed(TensorId both) {
     const TensorId q = slice(block_, {"qkv_proj", "q"}, both, by_head(dims_.a));
     const TensorId k = index_out("k_split", both, by_head(dims_.k));
@@ -283,6 +298,7 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
   AttentionCall call;
   call.kernel = policy.implementation.attention;
+  // Classes without _supports_sdpa: BLOOM, MPT, GPT-OSS.
   if (context.habits.eager_only) call.kernel = AttentionKernel::eager;
   if (alibi || context.habits.drops_attention) {
     call.dropout = context.dropout(context.decoder.dropout.attention);
@@ -291,6 +307,8 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.dtype = operand_type(policy);
   call.mask_by_head = alibi;
   call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
+  // _ignore_causal_mask_sdpa returns False from kv_length >= local_attention_size on: s 4096 with a
+  // window of 4096 passes a mask, s 4095 none and is_causal.
   call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
                 context.habits.masks_always;
   call.broadcast = broadcasts_heads(context);
@@ -305,6 +323,8 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
     call.kernel = call.broadcast ? AttentionKernel::sdpa_math
                                  : resolve(call, spec.head_dim, policy.capability);
   }
+  // pre_process_group_query_attention_input (attention.cpp): the math kernel repeats keys and
+  // values itself.
   if (call.grouped && call.kernel == AttentionKernel::sdpa_math) call.repeats = true;
   return call;
 }
@@ -363,6 +383,8 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   if (context.caches()) update_cache(block, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = mixed_values(block, context, call, inputs);
+  // y = self.resid_dropout(self.c_proj(y)): the old y, the joined heads, has its name until the
+  // right side is done.
   if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
   Frame product(block);
   if (context.shards_tensors()) product.local(mixed);

@@ -19,6 +19,7 @@ KernelLaunch sum_over_group(const BlockBuilder& block, TensorId given, TensorId 
 }
 
 /// One stored head seen as all of them: gradients of all are summed.
+/// x.expand: backward is at::sum_to(grad, sizes), one sum over the repeats.
 TensorId seen_by_all(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                      TensorId x) {
   const TensorId out = block.alias({name, "expanded"}, x, all_heads(context.dims));
@@ -36,6 +37,7 @@ TensorId seen_by_all(BlockBuilder& block, const DecoderContext& context, std::st
 }
 
 /// A batched product of FLOPs `flops` into `out`; each operand is kept for the other's gradient.
+/// derivatives.yaml, bmm: self: grad.bmm(mat2ᵀ), mat2: selfᵀ.bmm(grad).
 TensorId core_product(BlockBuilder& block, std::vector<TensorId> operands, TensorId out,
                       const Expr& flops) {
   Op op;
@@ -83,6 +85,8 @@ Expr value_flops(const Dimensions& dims) {
 
 Shape score_shape(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.s}; }
 
+// transformers/integrations/sdpa_attention.py: repeat_kv. Falcon has no num_key_value_groups:
+// _split_heads broadcasts to all heads itself (40B), or leaves one for the product (7B).
 bool repeats_heads(const DecoderContext& context) {
   const auto& spec = context.attention;
   const bool own_way = context.habits.qkv_split == QkvSplit::selected;
@@ -104,6 +108,8 @@ Heads repeat_heads(BlockBuilder& block, const DecoderContext& context, std::stri
                    Heads x) {
   const auto& spec = context.attention;
   if (!repeats_heads(context)) return x;
+  // reshape of an expanded tensor copies, but [b, 1, n, s, d] with one head can be viewed as [b, n,
+  // s, d].
   if (spec.kv_heads == 1) return {seen_by_all(block, context, name, x.id), x.packed, true};
   return {core_copy(block, {name}, x.id, {all_heads(context.dims), block.dtype_of(x.id)}), true};
 }
@@ -112,6 +118,7 @@ Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string
                  Heads x) {
   const DType dtype = operand_type(context.policy);
   if (block.dtype_of(x.id) == dtype) return x;
+  // Tensor.to of an expanded tensor writes all of it out: n times the stored head.
   if (x.expanded) {
     return {core_copy(block, {name}, x.id, {all_heads(context.dims), dtype}), true};
   }
@@ -121,6 +128,8 @@ Heads cast_heads(BlockBuilder& block, const DecoderContext& context, std::string
 Heads product_operand(BlockBuilder& block, const DecoderContext& context, std::string_view name,
                       Heads x) {
   const auto& spec = context.attention;
+  // torch.matmul of 4-D operands reshapes to [b·a, s, d] for bmm. Strides of a transposed [b, s, a,
+  // d] allow that view with b 1 or a 1 only; else reshape copies, and bmm keeps the copy.
   const bool as_is = (x.packed && !x.expanded) || context.policy.micro_batch == 1 ||
                      (spec.heads == 1 && !x.expanded);
   if (as_is) return x;
@@ -189,6 +198,7 @@ bool seen_as_batches(const DecoderContext& context) {
   return context.policy.micro_batch == 1 || context.attention.heads == 1;
 }
 
+// attn_output.transpose(1, 2).contiguous() (eager_attention_forward).
 TensorId join(BlockBuilder& block, const DecoderContext& context, TensorId mixed, bool of_product) {
   const Dimensions& dims = context.dims;
   const Shape joined = {dims.b, dims.s, dims.a * dims.value};

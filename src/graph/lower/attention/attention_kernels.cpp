@@ -36,6 +36,8 @@ std::int64_t flash_splits(const LoweringPolicy& policy, const SoftmaxAttention& 
   const std::int64_t blocks = checked_multiply(checked_multiply(policy.micro_batch, spec.heads),
                                                rounded_up(policy.seq_len, kRows) / kRows);
   const std::int64_t slots = 2 * policy.multiprocessors;
+  // 132 multiprocessors count as 264 slots: b 1, a 32, s 4096 fill them with 32·64 = 2048 blocks
+  // and are not split; b 1, a 8, s 1024 have 128, and keys of d 128 are split in two.
   if (static_cast<float>(blocks) >= kFilled * static_cast<float>(slots)) return 1;
   const auto per_split = [parts](std::int64_t splits) { return (parts + splits - 1) / splits; };
   std::vector<float> filled;  // by splits, from 1 on; 0 where one split fewer does as well
@@ -62,12 +64,17 @@ class OutputWriter {
     const Dimensions& dims = context_.dims;
     const bool flash = call_.kernel == AttentionKernel::sdpa_flash;
     const bool efficient = call_.kernel == AttentionKernel::sdpa_efficient;
+    // mem_eff_attention/kernel_forward.h: kAlignLSE = 32.
     const Expr rows = efficient ? Expr(Symbol::seq_len_32) : dims.s;
     const TensorId sums = make("log-sum-exp", {dims.b, dims.a, rows}, DType::fp32);
+    // should_compute_logsumexp (attention.cpp): cuDNN and efficient attention make it where a
+    // gradient is wanted; flash always.
     block_.tensor(sums).for_backward = !flash;
     op.outputs = {out, sums};
     if (efficient) {
       // The kernel for heads of so many channels keeps their output in registers.
+      // kNeedsOutputAccumulatorBuffer of kernel_forward.h: not kKeepOutputInRF, and an output type
+      // other than the accumulator's, so not for fp32.
       constexpr std::int64_t kWidestInRegisters = 128;
       op.saved.insert(op.saved.end(), {out, sums});
       const std::int64_t widest = std::max(spec_.head_dim, call_.value_dim.value_or(0));
@@ -104,6 +111,7 @@ class OutputWriter {
   void append_splits(Op& op) {
     const std::int64_t splits = flash_splits(context_.policy, spec_);
     if (splits == 1) return;
+    // The forward's head_size_rounded: a multiple of 32 up to 192 channels, then 256.
     constexpr std::int64_t kWide = 192;
     constexpr std::int64_t kWidest = 256;
     const std::int64_t d = spec_.head_dim <= kWide ? rounded_up(spec_.head_dim, 32) : kWidest;
@@ -132,6 +140,9 @@ using EfficientTiles = std::array<EfficientTile, 4>;
 constexpr std::int64_t kAnyHead = std::numeric_limits<std::int64_t>::max();
 
 // PyTorch 2.11's choices, found in 594 shapes on each capability.
+// The names say them: kernels/cutlassB.h tries ..._64x64_k64, ..._128x128_k128 in turn, and
+// _efficient_attention_backward takes the first whose kMaxK is wide enough and whose SharedStorage
+// fits sharedMemPerBlockOptin.
 constexpr EfficientTiles kHalfLargeShared = {
     {{64, 64, 64}, {96, 128, 128}, {128, 128, 128}, {kAnyHead, 128, 64, true}}};
 constexpr EfficientTiles kHalfAda = {
@@ -152,6 +163,7 @@ EfficientTile efficient_tile(const AttentionCall& call, std::int64_t head_dim, i
   const DType dtype = call.dtype;
   const bool large = has_large_shared_memory(capability);
   // With dropout the wider tile does not fit.
+  // cutlassB.h registers ..._128x64_k96 for cc 86 and 89 alone, and without dropout.
   const bool ada = (capability == 86 || capability == 89) && call.dropout <= 0;
   const EfficientTiles& half = large ? kHalfLargeShared : ada ? kHalfAda : kHalfOther;
   const EfficientTiles& tiles = is_half(dtype) ? half : (large ? kFloatLargeShared : kFloatOther);
@@ -174,6 +186,8 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
   if (tile.accumulates_kv) {
     const std::int64_t heads = checked_multiply(policy.micro_batch, spec.heads);
     const std::int64_t splits =
+        // num_splits_key is held to 200 / (batches·heads), so that accumulators stay few: 32 heads
+        // split in 6, more than 100 in one.
         std::min(rounded_up(policy.seq_len, 64) / 64, std::max<std::int64_t>(1, 200 / heads));
     const std::int64_t value_dim = call.value_dim.value_or(spec.head_dim);
     const std::int64_t columns =
@@ -185,6 +199,8 @@ void efficient_backward(BlockBuilder& block, const DecoderContext& context,
   const TensorId accumulators =
       scratch(block, {"attention", "accumulators"}, {dims.b, dims.a, bytes_a_head}, DType::uint8);
   BackwardWriter::Made delta = 0;
+  // Kernel::kKernelComputesDelta needs a 16-bit type. Else delta is (grad_out.to(kFloat) *
+  // out.to(kFloat)).sum(-1).transpose(-2, -1).contiguous(), whose casts are the tensors themselves.
   if (is_half(call.dtype)) {
     delta = backward.make(sums, DType::fp32);
   } else {
@@ -214,6 +230,8 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
   BackwardWriter backward(op);
   // Flash attention reads its output by tokens.
   const bool several = context.attention.heads > 1;
+  // _flash_attention_backward: out.contiguous(), where out is seen as [b, s, a, d]; it lies as the
+  // queries do (empty_like).
   const bool copies = packed && several && call.kernel == AttentionKernel::sdpa_flash;
   const auto by_tokens = copies ? backward.make(op.inputs.front(), call.dtype) : 0;
   std::array<BackwardWriter::Made, 3> gradients{};
@@ -246,6 +264,8 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
 }
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
+/// pad_last_dim<8> (attention.cpp). 100 channels become 104 in all three operands and in the
+/// output, which is sliced.
 Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_view name, Heads x) {
   const std::int64_t d = context.attention.head_dim;
   if (d % 8 == 0) return x;
@@ -267,13 +287,17 @@ Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_vie
 AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability) {
   const std::int64_t value_dim = call.value_dim.value_or(head_dim);
   // The memory-efficient kernel reads 16 bytes at a time.
+  // minimum_gemm_alignment: 8 elements of 16 bits, 4 of fp32.
   const std::int64_t aligned = 16 / size_of(call.dtype);
   const bool efficient = !call.grouped && head_dim % aligned == 0 && value_dim % aligned == 0;
   const AttentionKernel fallback =
       efficient ? AttentionKernel::sdpa_efficient : AttentionKernel::sdpa_math;
   constexpr std::int64_t kWidestFlash = 256;
   if (!is_half(call.dtype)) return fallback;
+  // check_dtypes_low_precision: bfloat16 needs sm80 in both fused kernels.
   if (capability < 80) return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
+  // check_prefer_cudnn_attention puts cuDNN first on 9.x and 10.x with cuDNN newer than 9.15.0;
+  // check_cudnn_tensor_shapes has the limits, 256 on 9.0 since 9.10.
   const std::int64_t widest_cudnn = capability / 10 == 9 ? 256 : capability / 10 == 10 ? 128 : 0;
   const bool multiples = head_dim % 8 == 0 && value_dim % 8 == 0;
   const bool latents = widest_cudnn == 128 && head_dim == 192 && value_dim == 128;  // DeepSeek's
@@ -281,6 +305,8 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
     return AttentionKernel::sdpa_cudnn;
   }
   // Flash attention's backward of wide heads needs more shared memory than small chips have.
+  // check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120: (192, 224] never trains
+  // there, (224, 256] without dropout only.
   constexpr std::int64_t kLastOfSmallShared = 192;
   constexpr std::int64_t kFirstWithoutDropout = 225;
   const bool fits = !call.gradients || has_large_shared_memory(capability) ||
@@ -294,6 +320,7 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
 
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
                                       int capability) {
+  // sdpa_kernel(backends, set_priority=True) enables cuDNN, flash and math alone.
   const AttentionKernel usual = resolve_sdpa(call, head_dim, capability);
   // Behind flash in PyTorch's own order.
   constexpr std::int64_t kWidestOfCudnn = 128;
@@ -347,6 +374,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   // The output lies as the queries do; efficient attention always writes [b, s, a, d].
   const Shape joined = {dims.b, dims.s, dims.a * dims.value};
   const bool sliced = flash && context.attention.head_dim % 8 != 0;
+  // transpose(1, 2).contiguous() of the caller: free where the output lies by tokens.
   const bool by_head = inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient &&
                        context.attention.heads > 1;
   if (sliced || by_head) {

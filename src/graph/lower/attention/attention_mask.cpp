@@ -14,10 +14,14 @@ namespace {
 TensorId typed_mask(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call) {
   const Dimensions& dims = context.dims;
   const Shape shape = {dims.b, call.mask_by_head ? dims.a : Expr(1), dims.s, dims.s};
+  // Falcon's mask of biases is a model's local that layers share; autocast casts it anew for each
+  // (scaled_dot_product_attention is on its lower-precision list, autocast_mode.h).
   if (call.mask_by_head) {
     const TensorId ready = block.shared("alibi mask", shape, context.policy.weights);
     return cast(block, {"attention_mask"}, ready, call.dtype);
   }
+  // convert_boolean_attn_mask (native/transformers/attention.cpp): at::where(mask, 0, -inf) in the
+  // query's type. A layer of b 4, s 4096 makes 4·4096²·2 B = 134 MB, and attention keeps it.
   const auto number = [&](std::string_view name) {
     return compute(block, OpKind::copy, {}, {{"attention_mask", name}, {Expr(1)}, call.dtype});
   };
@@ -38,6 +42,8 @@ std::optional<TensorId> ready_mask(BlockBuilder& block, const DecoderContext& co
 
 TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
                      std::optional<TensorId> ready) {
+  // preprocess_mask (attention.cpp): mem_eff_alignment is 8; pad_bias copies the mask to the next
+  // multiple and slices. 4095 columns become 4096, 4096 none.
   constexpr std::int64_t kColumns = 8;
   const TensorId mask = ready ? *ready : typed_mask(block, context, call);
   const bool widens =

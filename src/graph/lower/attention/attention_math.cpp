@@ -15,12 +15,15 @@ TensorId mask_in_place(BlockBuilder& block, TensorId scores, TensorId mask) {
   op.name = "mask";
   op.inputs = {scores, mask};
   op.outputs = {out};
+  // attn.add_(mask): both gradients of an addition are the incoming one, and the mask wants none.
   BackwardWriter(op).hand_on(scores);
   block.emit(std::move(op));
   return out;
 }
 
 /// The causal mask that the math kernel makes itself: boolean, then additive in `dtype`.
+/// _scaled_dot_product_attention_math: at::ones({L, S}, kBool).tril(), made anew by every call,
+/// then convert_boolean_attn_mask. With s 8192 each boolean one is 67 MB and the fp32 one 268 MB.
 TensorId causal_mask(BlockBuilder& block, const Dimensions& dims, DType dtype) {
   const Shape square = {dims.s, dims.s};
   const TensorId ones =
@@ -36,6 +39,8 @@ TensorId causal_mask(BlockBuilder& block, const Dimensions& dims, DType dtype) {
 /// softmax that gives zeros for rows without any score: it looks for them first.
 TensorId safe_softmax(BlockBuilder& block, TensorId scores) {
   const Shape shape = block.tensor(scores).shape;
+  // at::_safe_softmax compares the scores with -inf and asks which rows are all so;
+  // derivatives.yaml has _softmax_backward_data(grad, result) for it, so the result alone is kept.
   Shape rows = shape;
   rows.back() = Expr(1);
   const TensorId out = block.make({"softmax"}, shape, block.dtype_of(scores));
@@ -65,17 +70,22 @@ TensorId math_kernel(BlockBuilder& block, const DecoderContext& context, const A
   const Heads typed_v = cast_heads(block, context, "v_operand", given.v);
   const Heads typed_k = cast_heads(block, context, "k_operand", given.k);
   const Heads typed_q = cast_heads(block, context, "q_operand", given.q);
+  // The C++ arguments hold autocast's copies until the call returns.
   for (const Heads& local : {typed_v, typed_k, typed_q}) frame.local(local.id);
   const auto in_fp32 = [&](std::string_view name, Heads x) {
     x.id = frame.local(cast(block, {name, "in fp32"}, x.id, DType::fp32));
     return x;
   };
+  // From PyTorch 2.5 on the math kernel widens 16-bit operands to fp32 unless
+  // ctx.allowFP16BF16ReductionMathSDP(): scores of b 1, a 32, s 4096 are 32·4096²·4 B = 2.1 GB, not
+  // half of it.
   const bool half = is_half(call.dtype);
   TensorId mask = 0;
   if (call.masked) mask = frame.local(mask_tensor(block, context, call, ready));
   Heads q = in_fp32("q_operand", typed_q);
   Heads k = in_fp32("k_operand", typed_k);
   Heads v = in_fp32("v_operand", typed_v);
+  // Queries and keys are each multiplied by √scale before the product, which keeps both copies.
   q.id = frame.local(scale(block, {"q_operand", "scaled"}, q.id));
   if (!call.masked) mask = frame.local(causal_mask(block, dims, DType::fp32));
   if (call.grouped) {
@@ -98,6 +108,7 @@ TensorId math_kernel(BlockBuilder& block, const DecoderContext& context, const A
   scores = mask_in_place(block, scores, mask);
   TensorId probabilities = safe_softmax(block, scores);
   probabilities = frame.local(core_dropout(block, call.dropout, probabilities));
+  // The second result, the probabilities in the query's type, is made though nobody asks for it.
   if (half) frame.local(cast(block, {"softmax", "in type"}, probabilities, call.dtype));
   v = broadcast_heads(block, context, "v_product", v);
   v = product_operand(block, context, "v_product", v);
@@ -115,6 +126,8 @@ TensorId math_kernel(BlockBuilder& block, const DecoderContext& context, const A
 TensorId math_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, AttentionInputs inputs) {
   Frame frame(block);
+  // sdpa_attention_forward: with a mask transformers itself repeats keys and values (repeat_kv), so
+  // the kernel sees no groups.
   if (call.masked) {
     inputs.k = repeat_heads(block, context, "k_repeat", inputs.k);
     inputs.v = repeat_heads(block, context, "v_repeat", inputs.v);

@@ -99,6 +99,8 @@ class ScoreWriter {
     op.causal = true;
     BackwardWriter backward(op);
     for (const TensorId factor : op.saved) {
+      // baddbmm with alpha 1/√d: maybe_multiply(grad.bmm(batch2ᵀ), alpha), two tensors for each
+      // factor. beta is 1, and ALiBi's table wants no gradient.
       const auto raw = backward.make(factor, call_.dtype);
       const auto gradient = backward.make(factor, call_.dtype);
       backward.drop(raw);
@@ -133,10 +135,14 @@ class ScoreWriter {
 
   /// The scores over √d.
   TensorId scaled(TensorId scores) {
+    // torch.matmul(query, keyᵀ) * scaling: a tensor of its own beside the product. b 1, a 32, s
+    // 4096 in bf16: twice 1.07 GB.
     if (!context_.transformers()) return scores;
     return made({OpKind::scale, {"scores", "scaled"}, {scores}, block_.dtype_of(scores)});
   }
 
+  // FalconAttention.forward: attention_scores /= math.sqrt(head_dim); with ALiBi attention_logits
+  // *= inv_norm_factor.
   TensorId in_place(TensorId scores) {
     const TensorId out = block_.alias({"scores", "scaled"}, scores, shape());
     Op op = op_of({OpKind::scale, {"scores"}, {scores}, block_.dtype_of(scores)}, out);
@@ -147,11 +153,14 @@ class ScoreWriter {
   }
 
   TensorId capped(TensorId scores) {
+    // Gemma2's eager_attention_forward: attn_weights / softcap, tanh, * softcap; tanh keeps its
+    // result.
     if (!context_.attention.softcap) return scores;
     const AttentionCore core(block_);
     return softcap(block_, "softcap", scores);
   }
 
+  // MptAttention: position_bias is fp32, so bf16 scores become fp32 here.
   TensorId biased(TensorId scores) {
     const AttentionCore core(block_);
     const TensorId bias = block_.shared(
@@ -168,6 +177,8 @@ class ScoreWriter {
     return function.local(add(block_, {"alibi"}, wide, bias));
   }
 
+  // derivatives.yaml, masked_fill.Scalar: grad.masked_fill(mask, 0), so the mask is kept, a byte a
+  // score, but no score.
   TensorId filled(TensorId scores) {
     const Dimensions& dims = context_.dims;
     const TensorId mask =
@@ -185,6 +196,8 @@ class ScoreWriter {
   TensorId masked(TensorId scores) {
     const Dimensions& dims = context_.dims;
     const DType weights = block_.precision().weights;
+    // eager_mask makes the mask in the type of inputs_embeds: fp32 under autocast, and bf16 scores
+    // + fp32 mask are fp32.
     const DType dtype = promoted(block_.dtype_of(scores), weights);
     ScoreStep step = {OpKind::mask, {"mask"}, {scores}, dtype};
     if (context_.transformers()) {
@@ -212,6 +225,8 @@ class ScoreWriter {
   }
 
   /// A learned logit a head beside those of the keys.
+  /// GPT-OSS's eager_attention_forward: sinks.reshape(1, -1, 1, 1).expand(b, -1, s, -1), then
+  /// torch.cat: every tensor of scores has s + 1 columns.
   TensorId with_sinks(TensorId scores) {
     const Dimensions& dims = context_.dims;
     const TensorId sinks = block_.parameter({"sinks", "weight"}, {dims.a});
@@ -234,6 +249,8 @@ class ScoreWriter {
   }
 
   /// The largest's place is kept for its gradient, which is put into zeros.
+  /// combined_logits - combined_logits.max(dim=-1, keepdim=True).values; derivatives.yaml, max.dim
+  /// keeps indices (value_selecting_reduction_backward).
   TensorId less_the_largest(TensorId scores) {
     const AttentionCore core(block_);
     const DType dtype = block_.dtype_of(scores);
@@ -272,6 +289,8 @@ DType softmax_type(const DecoderContext& context, const AttentionCall& call, DTy
   if (in_hidden_type(context))
     return context.policy.autocast ? DType::fp32 : context.policy.weights;
   if (context.habits.scores == ScoreWriting::with_sinks) return scores;
+  // GPT2's softmax names no dtype; LLaMA's says dtype=torch.float32, for which bf16 scores are
+  // first copied to fp32.
   const bool in_type = context.habits.softmax_in_type;
   return in_type && !context.policy.autocast ? call.dtype : DType::fp32;
 }
@@ -300,6 +319,8 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
     TensorId wide =
         core_softmax(block, scores, softmax_type(context, call, block.dtype_of(scores)));
     // Where the softmax is a statement of its own the scores lose their name before the cast.
+    // GPT-2: softmax(attn_weights), then attn_weights.type(value.dtype); LLaMA casts in the
+    // softmax's own expression.
     if (context.habits.softmax_in_type && !sinks) naming.reset();
     if (sinks) {
       for (const TensorId local : {scores, wide}) frame.local(local);
@@ -313,6 +334,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   }();
   const TensorId dropped = sinks ? probabilities : core_dropout(block, call.dropout, probabilities);
   // Attention answers its weights too, and the layer names them.
+  // return attn_output, attn_weights: the layer's "_" holds the second one.
   if (context.transformers() && !sinks) block.hold_to_end(dropped);
   const TensorId joined =
       join(block, context, eager_values(block, context, dropped, inputs.v), true);

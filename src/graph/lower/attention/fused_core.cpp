@@ -15,8 +15,12 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
 
 }  // namespace
 
+// flash_api.cpp, mha_bwd: softmax_d, dq_accum, and where heads are grouped dk_expanded and
+// dv_expanded, which at::sum_out folds to the stored heads.
 void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward) {
   const Dimensions& dims = core.dims;
+  // head_size_rounded = round_multiple(head_size, head_size <= 128 ? 32 : 64): 80 channels
+  // accumulate as 96, 160 as 192. core.rows is s rounded up to 128.
   constexpr std::int64_t kWideHead = 128;
   const std::int64_t rounded = rounded_up(core.head_dim, core.head_dim > kWideHead ? 64 : 32);
   const Expr d_rounded = rounded == core.head_dim ? dims.d : Expr(rounded);
@@ -41,6 +45,9 @@ void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
   for (; !made.empty(); made.pop_back()) backward.drop(made.back());
 }
 
+// run_cudnn_SDP_bprop (native/cudnn/MHA.cpp) asks the allocator for get_workspace_size() bytes.
+// cuDNN's frontend puts an fp32 dQ and one sum a row there: b 1, a 32, s 4096, d 128 are
+// 32·4096·129·4 = 67,633,152 B.
 void cudnn_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward) {
   const Dimensions& dims = core.dims;
   const TensorId workspace = scratch(block, {"attention", "workspace"},

@@ -23,6 +23,8 @@ class LatentWriter {
         rope_(latent_.qk_rope_head_dim),
         value_(latent_.v_head_dim) {}
 
+  // DeepseekV3Attention.forward, line by line. DeepSeek-V3 has 128 heads of 128 + 64 channels and
+  // latents of 512 + 64: a token's queries are 24,576 channels.
   AttentionInputs write(TensorId x) {
     Frame& function = rotary_.attention;
     const TensorId q = function.local(queries(x));
@@ -46,6 +48,8 @@ class LatentWriter {
     const TensorId query =
         concatenate(block_, {"query"}, {parts[0], turned.q.id}, by_heads(dims_.a, dims_.d));
     const auto [key, values] = expanded(normed, turned.k.id);
+    // The values are a view of kv_b_proj's output: as long as attention keeps them, the keys' part
+    // of it is kept too, a·(128 + 128) channels a token instead of a·128.
     return {{query, true}, {key, true}, {values}};
   }
 
@@ -121,6 +125,8 @@ class LatentWriter {
   TensorId written_into(Place place, TensorId base, TensorId part) {
     const DType dtype = block_.dtype_of(base);
     const TensorId out = block_.alias(place, base, block_.tensor(base).shape);
+    // torch/csrc/autograd/functions/tensor.cpp, CopySlices::apply. The first copy is into
+    // new_empty, which wants no gradient; the second is into what the first has written.
     const bool base_wants = block_.needs_gradient(base);
     Op op;
     op.kind = OpKind::copy;
@@ -168,6 +174,7 @@ TensorId latent_attention(BlockBuilder& block, const DecoderContext& context, co
   const AttentionInputs inputs = LatentWriter(block, context, {context, kind, frame}).write(x);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = mixed_values(block, context, call, inputs);
+  // attention_bias of the config stands on o_proj too.
   return projection(block, context, {"o_proj", dims.a * dims.value, dims.h, context.latent()->bias},
                     dims.rows(), mixed);
 }

@@ -14,6 +14,7 @@ namespace {
 
 /// arange(s) + an offset.
 TensorId counted(BlockBuilder& block, std::string_view op, const Shape& shape) {
+  // torch.arange(s) + past_seen_tokens: an addition even of 0.
   const TensorId range =
       compute(block, OpKind::copy, {}, {{op, "arange"}, {shape.back()}, DType::int64});
   return compute(block, OpKind::add, {range}, {{op, "ids"}, shape, DType::int64});
@@ -48,10 +49,15 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
   TensorId allowed = 0;
   {
     Frame frame(block);
+    // sdpa_mask makes all four indices and broadcasts them ([:, None, None, None] and so on); a
+    // causal mask reads queries' and keys' only and stays [1, 1, s, s], expanded to the batch as a
+    // view.
     frame.local(made(OpKind::copy, {}, "batch index", {dims.b}, DType::int64));
     frame.local(made(OpKind::copy, {}, "head index", {Expr(1)}, DType::int64));
     const TensorId queries = frame.local(counted(block, name, {dims.s}));
     const TensorId keys = frame.local(counted(block, name, {dims.s}));
+    // and_masks begins with q_idx.new_ones((), dtype=torch.bool) and takes every mask's
+    // intersection: one boolean s² tensor for each & as well.
     TensorId window = 0;
     if (sliding) {
       Frame inner(block);
@@ -68,6 +74,8 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
     allowed = sliding || padded
                   ? made(OpKind::mask, {all, causal}, "boolean", square, DType::boolean)
                   : causal;
+    // padding_mask_function: padding_mask[batch_idx, kv_idx], by tensors of indices; the
+    // intersection is [b, 1, s, s].
     if (padded) {
       const Shape rows = {dims.b, dims.s};
       std::vector<TensorId> indices = {made(OpKind::copy, {}, "sequences", rows, DType::int64)};
@@ -78,6 +86,7 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
     }
   }
   if (!dtype) return allowed;
+  // eager_mask: torch.where(mask, torch.tensor(0.0), min_dtype).
   const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, *dtype);
   const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, *dtype);
   return made(OpKind::mask, {allowed, zero, lowest}, "additive", {dims.b, Expr(1), dims.s, dims.s},
@@ -119,6 +128,8 @@ TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context) {
   const Shape rows = {context.dims.b, context.dims.s};
   const TensorId mask = mask_of_ones(block, context, DType::fp32);
   Frame frame(block);
+  // OPTLearnedPositionalEmbedding: (cumsum(attention_mask) * attention_mask - 1).long(); the mask
+  // is torch.ones, fp32.
   const TensorId counts = frame.local(running_sum(block, context, kName, mask));
   const TensorId masked =
       compute(block, OpKind::multiply, {counts, mask}, {{kName, "masked"}, rows, DType::fp32});
@@ -199,6 +210,8 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const LayerKind& one) {
       return one.sliding_window.has_value() == sliding;
     });
+    // Qwen2Model.forward lists "full_attention" unconditionally and "sliding_attention" if
+    // has_sliding_layers.
     const bool unread = kind == kinds.end();
     const Habits& habits = context.habits;
     if (unread && !(sliding ? habits.makes_all_masks : habits.masks_by_type)) continue;
@@ -214,6 +227,7 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     LayerKind unread_kind;
     if (sliding) unread_kind.sliding_window = 0;
     const AttentionCall call = attention_call(context, unread ? unread_kind : *kind);
+    // sdpa_mask returns None here, and is_causal takes the mask's place.
     if (!eager && !call.masked) continue;
     const std::string_view name = sliding ? "sliding mask" : "causal mask";
     const std::optional<DType> dtype =
@@ -244,6 +258,9 @@ TensorId angles_of(BlockBuilder& block, std::string_view op, Frame& frame, Tenso
   product.kind = OpKind::rotary;
   product.name = op;
   product.inputs = {positions};
+  // inv_freq_expanded @ position_ids_expanded: a batched product, under
+  // maybe_autocast(enabled=False) in fp32. It is the first product of a model, and so makes
+  // cuBLAS's workspace.
   const TensorId angles = frame.local(
       block.make({op, "frequencies"}, {Expr(1), tokens, channels / Expr(2)}, DType::fp32));
   product.outputs = {angles};
@@ -262,6 +279,7 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
     const TensorId angles = angles_of(block, op, frame, ids, channels);
     const bool halves = context.habits.rotates_halves;
     const Shape shape = {Expr(1), dims.s, halves ? channels / Expr(2) : channels};
+    // torch.cat((freqs, freqs), dim=-1); GPT-OSS says emb = freqs.
     const TensorId both = halves ? angles
                                  : frame.local(compute(block, OpKind::concatenate, {angles},
                                                        {{op, "angles"}, shape, DType::fp32}));
@@ -272,6 +290,7 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
       const std::string_view name = i == 0 ? "cosines" : "sines";
       const TensorId raw =
           compute(block, OpKind::activation, {both}, {{op, name}, shape, DType::fp32});
+      // emb.cos() * self.attention_scaling: a tensor of its own even where the factor is 1.
       scaled[i] = compute(block, OpKind::scale, {raw},
                           {{op, i == 0 ? "scaled cosines" : "scaled sines"}, shape, DType::fp32});
     }
@@ -294,6 +313,8 @@ void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channel
   Frame frame(block);
   const TensorId angles = angles_of(block, kName, frame, ids, channels);
   const Shape shape = block.tensor(angles).shape;
+  // torch.polar(torch.ones_like(freqs), freqs) * attention_scaling: complex64, 8 B a pair of
+  // channels.
   const TensorId ones =
       compute(block, OpKind::copy, {angles}, {{kName, "ones"}, shape, DType::fp32});
   Shape complex = shape;

@@ -53,6 +53,7 @@ class RingForward {
     for (const TensorId copy : copies) make(copy);
     for (const TensorId one : {shapes_.pair, shapes_.gathered}) make(one);
     drop(shapes_.pair);
+    // _SDPAMerger.step: out.to(torch.float32); log-sum-exp is fp32 already.
     merged_ = two(shapes_.q, DType::fp32);
     merged_sums_ = two(shapes_.sums, DType::fp32);
     answers_ = {
@@ -133,6 +134,7 @@ class RingForward {
     drop(gap);
     make(sums);
     drop(weight);
+    // _partial_update: torch.cat of both chunks.
     make(last_ ? op_.outputs[1] : merged_sums_.of(step));
     drop(merged_sums_.before(step));
     make(merged_.of(step));

@@ -21,6 +21,8 @@ struct Rotation {
 
 /// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
 TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
+  // apply_rotary_pos_emb: mul keeps an operand for the other's gradient, and cos and sin want none:
+  // a layer keeps the tables, which all layers share, and no channel of q or k.
   const std::vector<TensorId>& tables = rotation.tables;
   const Shape shape = block.tensor(x).shape;
   const bool widens = rotation.type == RotationType::factors_in_fp32;
@@ -52,9 +54,12 @@ Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, con
   const Expr whole = shape.back();
   shape.back() = turning;
   Channels channels;
-  // A slice of everything is the tensor itself.
+  // A slice of everything is the tensor itself. GLM and GPT-NeoX slice even where all rotates;
+  // x[..., :d] of d channels is x itself (ATen/TensorIndexing.h, applySlice), without a
+  // slice_backward.
   channels.turning = turning == whole ? view(block, {name, "turning channels"}, x, shape)
                                       : slice(block, {name, "turning channels"}, x, shape);
+  // Phi-2's partial_rotary_factor 0.4 of 80 channels: 32 turn, 48 do not.
   shape.back() = whole - turning;
   channels.still = slice(block, {name, "still channels"}, x, shape);
   return channels;
@@ -65,7 +70,9 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
                                 const LayerKind& kind) {
   if (context.textbook()) return {};
   const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
+  // Gemma 3: a second base for the sliding layers (rope_parameters of "sliding_attention").
   const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
+  // OLMo's and ERNIE's rotary embeddings return cos, sin without .to(x.dtype).
   const bool in_fp32 = context.habits.tables_in_fp32;
   const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
   const bool halves = context.habits.rotates_halves;
@@ -74,6 +81,8 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
   std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
                                   block.shared(local ? "local sin" : "sin", shape, dtype)};
   if (!context.habits.tables_by_layer) return shared;
+  // GLM and ERNIE: cos[..., : d // 2].repeat_interleave(2, dim=-1) within apply_rotary_pos_emb, so
+  // each layer makes and keeps its own: 2·s·r·2 B for r rotating channels in bf16.
   return {compute(block, OpKind::copy, {shared[0]}, {{"interleave", "cos"}, shape, dtype}),
           compute(block, OpKind::copy, {shared[1]}, {{"interleave", "sin"}, shape, dtype})};
 }
@@ -101,6 +110,7 @@ void rotate_whole(BlockBuilder& block, const Rotation& rotation, AttentionInputs
   Frame frame(block);
   const DType dtype = block.dtype_of(q.id);
   for (const TensorId table : rotation.tables) frame.local(table);
+  // Cohere's apply_rotary_pos_emb: q.float(), k.float() at its start.
   if (rotation.type == RotationType::whole_in_fp32) {
     q.id = frame.local(cast(block, {"q_rotary", "in fp32"}, q.id, DType::fp32));
     k.id = frame.local(cast(block, {"k_rotary", "in fp32"}, k.id, DType::fp32));
@@ -125,12 +135,16 @@ void rotate_by_cat(BlockBuilder& block, const Rotation& rotation, Frame& names,
     return Heads{concatenate(block, {name}, {part, still}, block.tensor(like).shape), true};
   };
   const TensorId turned_q = turned(block, "q_rotary", of_q.turning, rotation);
+  // Phi-3: torch.cat([(q_rot * cos) + (rotate_half(q_rot) * sin), q_pass]), and only then the keys'
+  // line.
   if (rotation.joins_at_once) q = joined("q_rotary", turned_q, of_q.still, q.id);
   const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
   if (rotation.joins_at_once) {
     k = joined("k_rotary", turned_k, of_k.still, k.id);
     return;
   }
+  // GLM and GPT-NeoX: q_embed = torch.cat([q_embed, q_pass]); Phi and StableLM keep the names
+  // query_rot and key_rot.
   if (!rotation.joined_replaces) {
     for (const TensorId part : {turned_q, turned_k}) names.local(part);
   }
@@ -149,6 +163,8 @@ TensorId complex_product(BlockBuilder& block, std::string_view name, TensorId x,
   op.outputs = {out};
   op.saved = {table};
   BackwardWriter backward(op);
+  // mul_tensor_backward: grad * other.conj(). The conjugate is a lazy bit, which
+  // ConjugateFallback.cpp writes out before the product.
   const auto conjugate = backward.make(table, DType::fp32);
   const auto gradient = backward.make(x, DType::fp32);
   backward.drop(conjugate);
@@ -170,11 +186,15 @@ TensorId rotations(BlockBuilder& block, const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   const Expr pairs = dims.d / Expr(2);
   if (context.policy.context == 1) {
+    // A complex64 buffer of the model: s 8192 of 64 pairs is 4 MiB.
     const TensorId table = block.shared("freqs_cis", {dims.s, pairs, Expr(2)}, DType::fp32);
     block.tensor(table).role = Role::buffer;
     return table;
   }
   std::vector<TensorId> numbers;
+  // reshape_for_broadcast: freqs_cis[positions.squeeze(0)] for one row of positions, else
+  // torch.gather. prepare_context_parallel_input makes int32 positions, which indexing casts to
+  // int64.
   if (context.policy.micro_batch == 1) {
     numbers.push_back(
         compute(block, OpKind::cast, {}, {{"freqs_cis", "positions"}, dims.rows(), DType::int64}));
@@ -236,6 +256,7 @@ struct Neighbours {
 Neighbours neighbours_of(BlockBuilder& block, std::string_view name, TensorId x) {
   Shape half = block.tensor(x).shape;
   half.back() = half.back() / Expr(2);
+  // q[..., 0::2], q[..., 1::2].
   const TensorId even = slice(block, {name, "even channels"}, x, half);
   return {even, slice(block, {name, "odd channels"}, x, half)};
 }
@@ -263,6 +284,7 @@ Heads turned_halves(BlockBuilder& block, std::string_view name, TensorId x,
                     const std::vector<TensorId>& tables) {
   Shape half = block.tensor(x).shape;
   half.back() = half.back() / Expr(2);
+  // torch.chunk(x, 2, dim=-1): one split, whose backward joins both gradients in one tensor.
   const std::vector<TensorId> halves =
       split(block, name, x, {{{name, "first half"}, half}, {{name, "second half"}, half}});
   return {turned_in_halves(block, name, {halves[0], halves[1]}, tables), true};
