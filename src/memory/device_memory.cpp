@@ -32,6 +32,8 @@ Bytes AddressSpace::granted(Bytes size) {
 }
 
 Address AddressSpace::take(Bytes size) {
+  // First fit, lowest address: where a segment lies decides ties of best fit, since the allocator
+  // takes the lowest address among blocks of one size.
   const std::int64_t alignment = granularity(size).value();
   const std::int64_t length = granted(size).value();
   for (auto range = free_.begin(); range != free_.end(); ++range) {
@@ -40,6 +42,7 @@ Address AddressSpace::take(Bytes size) {
     const Address start = round_up(begin, alignment);
     if (start + length > end) continue;
     free_.erase(range);
+    // Alignment may leave addresses in front, and the range behind is what the request left over.
     if (start > begin) free_.emplace(begin, start - begin);
     if (end > start + length) free_.emplace(start + length, end - start - length);
     return start;
@@ -78,6 +81,7 @@ void PredictedDevice::release(const DeviceRange& segment) {
   addresses_.give_back(segment.address, segment.size);
 }
 
+// cuMemAddressReserve takes addresses but no memory: `available_` changes with map and unmap.
 Address PredictedDevice::reserve_addresses(Bytes size, int) { return addresses_.take(size); }
 
 void PredictedDevice::return_addresses(const DeviceRange& space) {

@@ -32,6 +32,7 @@ using Sizes64 = std::vector<std::int64_t>;
 
 /// ATen/core/CachingHostAllocator.h asks the driver for powers of two.
 std::int64_t power_of_two_from(std::int64_t bytes) {
+  // CachingHostAllocatorImpl::allocate, PowerOf2Ceil: a pinned buffer of 5 GiB takes 8.
   std::int64_t power = 1;
   while (power < bytes) power = checked_multiply(power, std::int64_t{2});
   return power;
@@ -139,6 +140,9 @@ class HostWriter {
     Sizes64 elements;
     for (const ParameterTensor* row : trained_rows(inventory_))
       elements.push_back(elements_of(*row));
+    // DeepSpeedZeroOptimizer.__init__ with cpu_offload: single_partition_of_fp32_groups and its
+    // gradient, param_buffer_of_bit16_for_cpu_offload_groups and temp_grad_buffer_for_cpu_offload,
+    // which is as large as the largest parameter.
     const FlatPartitions partitions(std::move(elements), ranks_);
     const Sizes64 partition{partitions.partition()};
     add({"weights in fp32", "4·⌈Φ/D⌉", kStages12}, partition, DType::fp32);
@@ -152,6 +156,8 @@ class HostWriter {
       const std::int64_t rank = deepspeed_rank(job_);
       const auto count = trained_rows(inventory_).size();
       for (std::size_t i = 0; i < count; ++i) {
+        // async_accumulate_grad_in_cpu_via_gpu makes a buffer of the whole parameter, also where
+        // only some of its elements are in the partition.
         if (partitions.reaches(i, rank)) whole.push_back(partitions.elements_of(i));
       }
       add({"gradients of earlier micro-steps", "2 B an element of every parameter in the partition",
@@ -165,6 +171,8 @@ class HostWriter {
   [[nodiscard]] Sizes64 sub_groups(const Sizes64& shards) const {
     Sizes64 groups;
     std::int64_t open = 0;
+    // DeepSpeedZeroOptimizer_Stage3._create_fp16_sub_groups closes a group behind the shard that
+    // fills it.
     for (const std::int64_t shard : shards) {
       open = checked_add(open, shard);
       if (open < zero().settings.sub_group_size) continue;
@@ -188,6 +196,8 @@ class HostWriter {
     Sizes64 shards;
     std::int64_t all = 0;
     for (const ParameterTensor* row : trained_rows(inventory_)) {
+      // Init._aligned_size pads each parameter to the ranks: 10 elements over 4 ranks are 3 on
+      // each.
       shards.push_back(checked_add(elements_of(*row), ranks_ - 1) / ranks_);
       all = checked_add(all, shards.back());
     }
@@ -210,6 +220,7 @@ class HostWriter {
     if (on_nvme) {
       const std::int64_t largest = *std::max_element(groups.begin(), groups.end());
       const std::int64_t lines = kSwapAlignment / size_of(DType::fp32);
+      // Direct I/O reads and writes whole lines of 1,024 bytes: 256 elements in fp32.
       const std::int64_t aligned = (largest + lines - 1) / lines * lines;
       add({"buffers between NVMe and the step", "4·4·the largest sub-group", kSwapper,
            Kind::locked},

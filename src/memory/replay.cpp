@@ -25,6 +25,8 @@ class Replay {
 
   ReplayResult run() {
     for (std::size_t i = 0; i < trace_.events.size() && !result_.difference; ++i) {
+      // Segments are the allocator's answer to a request: the device compares them, nothing asks
+      // for them.
       if (is_segment_event(trace_.events[i].kind)) continue;
       device_.begin(i);
       act(trace_.events[i]);
@@ -80,6 +82,7 @@ class Replay {
                             outcome(block.has_value()), outcome(succeeds)};
       return;
     }
+    // A trace writes the segments of a request before its block: all of them must have been seen.
     device_.settle();
     if (succeeds) block_of(event) = *block;
   }

@@ -8,6 +8,8 @@
 namespace memest {
 
 std::int64_t CachingAllocator::expandable_size(const Block& block) const {
+  // get_free_block, expandable_size: a block of 4 MiB before 60 MiB of unmapped addresses ranks as
+  // 64.
   if (block.next == kNoBlock || blocks_[block.next].use != Use::unmapped) return block.size;
   return block.size + blocks_[block.next].size;
 }
@@ -17,6 +19,8 @@ std::int64_t CachingAllocator::expandable_size(const Block& block) const {
 CachingAllocator::Index CachingAllocator::map_more(StreamPool& pool, std::int64_t size) {
   Index block = lowest_room(pool, size);
   if (block == kNoBlock) block = new_space(pool);
+  // try_allocate_expandable_block: the candidate is an unmapped block, or a free one with an
+  // unmapped one behind it. Each step maps some of it and merges it with the free block in front.
   if (blocks_[block].use == Use::unmapped) {
     block = map(pool, block, std::min(blocks_[block].size, size));
   }
@@ -34,6 +38,8 @@ CachingAllocator::Index CachingAllocator::lowest_room(StreamPool& pool, std::int
   for (const Index unmapped : pool.unmapped) {
     Index first = unmapped;
     const Index before = blocks_[unmapped].previous;
+    // find_expandable_block: a free block right in front of unmapped addresses counts as well. A
+    // request of 30 MiB that finds 10 free MiB there maps only 20.
     if (before != kNoBlock && blocks_[before].is_idle()) first = before;
     std::int64_t room = 0;
     for (Index block = first; room < size; block = blocks_[block].next) {
@@ -48,6 +54,8 @@ CachingAllocator::Index CachingAllocator::lowest_room(StreamPool& pool, std::int
 /// Addresses for 1 1/8 of the device's memory: some pages may have to be unmapped low and mapped
 /// again high.
 CachingAllocator::Index CachingAllocator::new_space(StreamPool& pool) {
+  // ExpandableSegment asks cuMemAddressReserve for whole handles: 80 GiB of memory have 90 GiB of
+  // addresses in every pool of every stream.
   const std::int64_t total = device_.total().value();
   const std::int64_t size = round_up(total + total / 8, page_of(pool.kind));
   const std::uint32_t entry = free_space_entry();
@@ -81,6 +89,8 @@ void CachingAllocator::insert_unmapped(StreamPool& pool, Index block) {
 /// Maps at least the low `size` bytes of an unmapped block and joins them with their free
 /// neighbours; kNoBlock where the device is out of memory.
 CachingAllocator::Index CachingAllocator::map(StreamPool& pool, Index block, std::int64_t size) {
+  // ExpandableSegment::map creates handles of 2 MiB in the small and 20 MiB in the large pool: 21
+  // missing MiB add 40 to reserved_bytes.
   const std::int64_t mapped = round_up(size, page_of(pool.kind));
   if (!device_.map({blocks_[block].address, Bytes(mapped), pool.stream})) return kNoBlock;
   std::erase(pool.unmapped, block);
@@ -94,6 +104,8 @@ CachingAllocator::Index CachingAllocator::map(StreamPool& pool, Index block, std
 
 /// Unmaps the pages that lie wholly within a free block.
 void CachingAllocator::unmap_pages(Index block) {
+  // ExpandableSegment::unmap: a handle cannot be split once it is mapped, so one that a live block
+  // touches stays. A free block from 5 to 55 MiB gives back only its addresses from 20 to 40 MiB.
   const std::int64_t page = page_of(blocks_[block].pool->kind);
   const Address origin = spaces_[blocks_[block].space].address;
   const Address low = origin + round_up(blocks_[block].address - origin, page);
@@ -111,6 +123,8 @@ void CachingAllocator::unmap_pages(Index block) {
   blocks_[block].use = Use::unmapped;
   join_neighbours(block);
   Block& unmapped = blocks_[block];
+  // release_blocks: only where nothing is mapped any more does release_expandable_segment return
+  // the addresses.
   if (!is_whole(unmapped)) {
     insert_unmapped(*unmapped.pool, block);
     return;

@@ -19,6 +19,8 @@ bool is_before(std::int64_t size, Address address, std::int64_t other_size, Addr
 }  // namespace
 
 std::size_t CachingAllocator::FreeBlocks::bin_of(std::int64_t size) {
+  // Up to 31 units the bin is the size itself. Above, it is the power of two and its next four
+  // bits: 40 units (20 KiB) have power 1 and stand in bin 16 + 40 / 2 = 36, together with 41.
   const auto units = static_cast<std::uint64_t>(size) >> kSizeUnit;
   const unsigned width = static_cast<unsigned>(std::bit_width(units | (1U << kBinsOfPower)));
   const unsigned power = width - 1 - kBinsOfPower;
@@ -81,6 +83,7 @@ void CachingAllocator::FreeBlocks::erase(std::span<Block> blocks, Index block) {
     const auto run = run_of(bin, blocks, entry);
     if (run->first == block) run->first = entry.after;
     if (--run->length == 0) bin.runs.erase(run);
+    // A single run says no more than the bin itself.
     if (bin.runs.size() == 1) bin.runs.clear();
   }
   (entry.before == kNoBlock ? bin.first : blocks[entry.before].after) = entry.after;

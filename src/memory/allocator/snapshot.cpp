@@ -18,6 +18,8 @@ std::vector<SegmentView> CachingAllocator::snapshot() const {
   };
   std::vector<SegmentView> segments;
   for (const Block& head : blocks_) {
+    // DeviceCachingAllocator::snapshot reports an expandable segment as one entry for each range
+    // that is mapped without a gap.
     if (head.use == Use::unused || head.use == Use::unmapped || is_mapped(head.previous)) continue;
     SegmentView segment{
         {head.address, Bytes(0), head.pool->stream}, head.pool->kind, head.space != kNoSpace, {}};

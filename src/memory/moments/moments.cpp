@@ -33,7 +33,12 @@ class BlockWalk {
     }
     moments.turn.live = gradients_.bytes();
     bool ran_again = !kept_.runs_again();
+    // The engine's ready queue takes the node with the highest sequence number first: operations
+    // run backward in the reverse of their forward order.
     for (std::size_t i = block_.ops.size(); i-- > 0;) {
+      // A non-reentrant checkpoint recomputes when the first saved tensor is unpacked
+      // (_checkpoint_hook, unpack_hook); a reentrant one, which holds its answer, before any of the
+      // block's nodes run.
       if (!ran_again && (!block_.ops[i].saved.empty() || pass_ == BlockPass::recompute_held)) {
         moments.gradients_when_run_again = gradients_.bytes();
         ran_again = true;
@@ -98,6 +103,8 @@ class BlockWalk {
     if (stopped) {
       for (const TensorId id : op.outputs) beside.erase(kept_.storage(id));
     }
+    // _CachedTorchDispatchMode answers a listed operation from its storage: no kernel runs, so no
+    // scratch is asked for.
     const bool taken = pass_ == BlockPass::recompute_selected && op.kept_selectively;
     const bool runs = !taken && !stopped;
     const bool has_course = runs && !op.forward_steps.empty();
@@ -130,9 +137,12 @@ class BlockWalk {
     const Op& op = block_.ops[at];
     const bool reached = std::any_of(op.outputs.begin(), op.outputs.end(),
                                      [this](TensorId id) { return gradients_.has(id); });
+    // Autograd never runs a node that no gradient reaches.
     if (!reached) return;
     Moment moment{op.name, kept_.at(at).bytes, {}, gradient_elements_, {}};
     hold(op, at, moment);
+    // Inductor schedules these at the end of the compiled backward: what the others made stays
+    // until then.
     const std::size_t waiting = kept_.runs_again() ? op.waiting_steps : 0;
     if (waiting == 0) count_parameters(op, moment);
     const Expr under_way = gradients_.bytes() + made_again(op);
@@ -169,6 +179,8 @@ class BlockWalk {
 
   /// Holds, for a checkpoint's backward, its output, that one's gradient, the core's inputs.
   void hold(const Op& op, std::size_t at, Moment& moment) {
+    // CheckpointFunction.backward: the locals `outputs` and `args` live until
+    // torch.autograd.backward returns.
     if (pass_ == BlockPass::recompute_held) moment.saved += kept_.bytes_of_tensor(block_.output);
     if (pass_ != BlockPass::keep_core_out) return;
     if (at == kept_.last_core() && gradients_.has(op.outputs.front())) {
@@ -197,6 +209,8 @@ class BlockWalk {
     for (const InputGradient& gradient : op.gradients) {
       if (kept_.tensor(gradient.input).role == Role::parameter) continue;
       const bool handed_on = gradient.tensor == InputGradient::kHandedOn;
+      // A gradient is handed on as it is (an addition), written into a saved tensor, or a new
+      // tensor.
       const bool kept = gradient.tensor == InputGradient::kKept;
       const Expr size = handed_on ? gradients_.bytes_of(*incoming)
                         : kept    ? kept_.bytes_of_tensor(op.saved.front())
@@ -223,6 +237,9 @@ class BlockWalk {
         continue;
       }
       const Expr& whole = kept_.bytes_of_tensor(gradient.input);
+      // input_buffer.cpp, can_accumulate_inplace: a second gradient is added into the first one's
+      // memory only where nothing else holds that. Elsewhere first, second and sum are alive
+      // together.
       const bool in_place = gradients_.adds_in_place(gradient.input);
       moments.push_back(moment);
       moments.back().saved += saved_before(at) - kept_.at(at).bytes;
@@ -237,6 +254,8 @@ class BlockWalk {
     for (const InputGradient& gradient : op.gradients) {
       const TensorId id = gradient.input;
       if (kept_.tensor(id).role != Role::parameter) continue;
+      // AccumulateGrad keeps the first gradient as `.grad` and adds the next ones to it: a tied
+      // weight counts once.
       if (!has_parameter_gradient_.insert(kept_.storage(id)).second) continue;
       const bool whole =
           kept_.tensor(id).gradient_is_relaid && gradient.tensor < op.backward_tensors.size();

@@ -64,6 +64,8 @@ Expr SavedStorages::bytes(const Storages& storages) const {
 std::size_t SavedStorages::forward_end() const {
   std::size_t end = block_.ops.size();
   if (!stops_early()) return end;
+  // The early stop comes with the last tensor to pack, so what saves nothing behind it is not run
+  // again: in a Llama block the residual addition, and (stops_before) down_proj itself.
   while (end > 1 && block_.ops[end - 1].saved.empty()) --end;
   return end;
 }
@@ -109,6 +111,7 @@ SavedStorages::Storages SavedStorages::saved_until(std::size_t at) const {
       continue;
     }
     const Op& op = block_.ops[i];
+    // Megatron's CheckpointFunction saves the arguments of the core in place of its tensors.
     const bool dropped = pass_ == BlockPass::keep_core_out && op.attention_core && at > last_core_;
     for (const TensorId id : dropped ? entering_core(op) : op.saved) {
       if (counts(id)) result.insert(storage(id));

@@ -51,6 +51,7 @@ SizePolynomial::SizePolynomial(const Expr& formula, const Bindings& bindings) {
       sum = sum + coefficient;
     }
   }
+  // One common denominator: integers are evaluated, and rounding happens once, at the end.
   for (const Rational& coefficient : coefficients) {
     denominator_ =
         checked_multiply(denominator_, coefficient.denominator() /
@@ -73,6 +74,7 @@ std::int64_t SizePolynomial::evaluate(const Sizes& sizes) const {
     }
     total = checked_add(total, value);
   }
+  // Rounded up: C++ cuts a negative quotient towards zero, which is up already.
   if (denominator_ == 1) return total;
   return total / denominator_ + (total % denominator_ > 0 ? 1 : 0);
 }
@@ -84,6 +86,8 @@ bool SizePolynomial::dominates(const SizePolynomial& other) const {
     }
     return std::int64_t{0};
   };
+  // Sizes are positive, so no smaller coefficient anywhere is enough; it is not necessary, and a
+  // polynomial that is larger for other reasons is not recognized.
   const auto at_least = [&](const Monomial& like) {
     return Int128{coefficient(*this, like)} * other.denominator_ >=
            Int128{coefficient(other, like)} * denominator_;

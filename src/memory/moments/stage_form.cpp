@@ -103,6 +103,7 @@ std::int64_t StageForm::BoundTerm::evaluate(const StageSizes& sizes) const {
   if (shared == 0) {
     return denominator == 1 ? narrow_to_int64(whole) : rounded_up_quotient(whole, denominator);
   }
+  // (whole + shared / D) / denominator over one divisor: rounded up once.
   const Int128 divisor = static_cast<Int128>(denominator) * sizes.data;
   return rounded_up_quotient(whole * sizes.data + shared, divisor);
 }
@@ -128,6 +129,8 @@ StageForm::StageForm(const Ledger& ledger) : margin_(ledger.margin) {
 /// The instants that are the largest of all somewhere among layouts like `own`; terms that only
 /// others have are dropped with them.
 void StageForm::keep_possible_peaks(const StageSizes& own, bool in_pipeline) {
+  // A sample of layouts stands for all: an instant that is the largest in none of them is left out.
+  // Powers from 1 on reach both ends, where states bind and where activations do.
   constexpr std::array<std::int64_t, 4> kMicroBatches{1, 2, 8, 64};
   std::vector<bool> kept(instants_.size(), false);
   std::vector<std::int64_t> values(terms_.size());

@@ -44,6 +44,7 @@ class Peaks {
  private:
   void note() {
     if (!rising_) return;
+    // A formula that another exceeds in every coefficient is never the largest, whatever the sizes.
     const auto exceeds = [this](const Expr& peak) { return never_negative(peak - now_); };
     if (std::any_of(peaks_.begin(), peaks_.end(), exceeds)) return;
     std::erase_if(peaks_, [this](const Expr& peak) { return never_negative(now_ - peak); });

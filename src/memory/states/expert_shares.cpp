@@ -8,6 +8,9 @@ namespace {
 
 /// How many times as few replicas an expert has as all else.
 Expr fewer_replicas(const Parallelism& parallelism) {
+  // Megatron's expert-data-parallel group has data · tensor / expert ranks where experts are whole
+  // (expert tensor parallelism of 1). With 8 expert- and 2 tensor-parallel ranks a rank steps 8 / 2
+  // = 4 times as large a share of an expert as of any other parameter.
   const Expr ranks = Symbol::expert;
   return parallelism.whole_experts() ? ranks / Expr(Symbol::tensor) : ranks;
 }
@@ -17,6 +20,8 @@ Expr fewer_replicas(const Parallelism& parallelism) {
 Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
   const Expr evenly = share(job, ZeroStage::optimizer, all);
   if (job.parallelism.expert == 1 || evenly == all) return evenly;
+  // `evenly` holds one share of all; an expert's share is larger by as many more as it has fewer
+  // replicas.
   const Expr more = (fewer_replicas(job.parallelism) - 1) * Expr(Symbol::expert_parameters);
   return evenly + share(job, ZeroStage::optimizer, bytes * more);
 }
@@ -35,6 +40,7 @@ Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes
   }
   if (!has_experts) return optimizer_share(job, bytes, all);
   const Expr experts = bytes * Expr(Symbol::expert_parameters);
+  // Megatron's ChainedOptimizer steps one optimizer after the other: their temporaries never meet.
   if (more < 0) return share(job, ZeroStage::optimizer, all - experts);
   return share(job, ZeroStage::optimizer,
                divided ? fewer_replicas(parallelism) * experts : experts);

@@ -21,11 +21,16 @@ class Layout {
   explicit Layout(const FlatRules& rules) : rules_(rules) {}
 
   void add(std::size_t index, const FlatParameter& parameter) {
+    // _pad_start_of_param_if_needed: a vector of 100 elements at 0 puts the next parameter at 128.
     if (rules_.distributed) at_ = rounded_up_to(at_, kParameterAlignment);
+    // _does_param_require_new_bucket: the first and the last pipeline stage share an embedding and
+    // must cut it alike over their data-parallel ranks, so it has a bucket to itself.
     const bool alone = parameter.own_bucket && rules_.distributed;
     if (alone) close();
     placed_.push_back({index, at_, checked_add(at_, parameter.elements)});
     at_ = placed_.back().end;
+    // A bucket is closed behind the parameter that fills it: with a bucket_size of 40 M elements, a
+    // head of 525 M is in one bucket with whatever lies before it there.
     const bool full = rules_.bucket > 0 && at_ - bucket_ >= rules_.bucket;
     if (alone || full) close();
   }
@@ -40,6 +45,8 @@ class Layout {
  private:
   void close() {
     if (placed_.empty()) return;
+    // _pad_end_of_bucket_if_needed: every rank's share is whole, and buckets begin at 256 bytes.
+    // For 6 ranks a bucket is a multiple of lcm(6, 128) = 384 elements.
     if (rules_.distributed) at_ = rounded_up_to(at_, std::lcm(rules_.ranks, kBucketAlignment));
     const std::int64_t whole = at_ - bucket_;
     const std::int64_t share = rules_.distributed ? whole / rules_.ranks : whole;
@@ -74,6 +81,8 @@ std::vector<FlatShard> FlatBuffer::pieces(std::int64_t rank) const {
 
 FlatBuffer lay_out(const std::vector<FlatParameter>& parameters, const FlatRules& rules) {
   Layout layout(rules);
+  // `params[::-1]`: about the order in which the backward pass makes gradients, so that the first
+  // bucket can be reduced first.
   for (std::size_t i = parameters.size(); i > 0; --i) layout.add(i - 1, parameters[i - 1]);
   return std::move(layout).take();
 }

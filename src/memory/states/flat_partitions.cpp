@@ -21,6 +21,8 @@ FlatPartitions::FlatPartitions(std::vector<std::int64_t> elements, std::int64_t 
     begins_.push_back(end);
     end = checked_add(end, size);
   }
+  // flatten_dense_tensors_aligned pads the whole to 2 · ranks elements: 9 elements over 4 ranks
+  // become 16, 4 a rank, and the last rank has padding alone.
   const std::int64_t unit = checked_multiply(kAlignment, ranks_);
   partition_ = checked_multiply(checked_add(end, unit - 1) / unit, kAlignment);
 }
@@ -30,6 +32,7 @@ std::int64_t FlatPartitions::first_rank(std::size_t parameter) const {
 }
 
 std::int64_t FlatPartitions::last_rank(std::size_t parameter) const {
+  // An empty parameter lies in the partition where it begins.
   const std::int64_t size = std::max<std::int64_t>(elements_[parameter], 1);
   return (begins_[parameter] + size - 1) / partition_;
 }
@@ -43,6 +46,7 @@ std::int64_t FlatPartitions::piece(std::size_t parameter, std::int64_t rank) con
 
 std::size_t FlatPartitions::first_of(std::int64_t rank) const {
   std::size_t first = 0;
+  // Bisects: last_rank never falls from one parameter to the next.
   for (std::size_t left = elements_.size(); left > 0;) {
     const std::size_t half = left / 2;
     const bool is_before = last_rank(first + half) < rank;

@@ -324,6 +324,8 @@ bool gradients_persist(const Job& job) {
   const Sharding sharding = sharding_of(job);
   const auto* ddp = std::get_if<ReplicasOfDdp>(&sharding);
   const auto* zero = std::get_if<DeepSpeedZero>(&sharding);
+  // zero_grad frees `.grad` alone: DDP's bucket views, Megatron's main_grad, BF16_Optimizer's sums
+  // and stage 3's grad_partitions_flat_buffer are memory of their own.
   const bool in_buckets = ddp != nullptr && ddp->buckets.gradient_as_bucket_view;
   return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
          row_of(training.implementation.framework).gradient_buffer || in_buckets ||

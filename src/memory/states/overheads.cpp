@@ -15,6 +15,9 @@
 namespace memest {
 namespace {
 
+// ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize: 8 times 4 MiB on compute capability
+// 9.0, else 2 times 4 MiB and 8 times 16 KiB. One for each handle and stream; handles are a
+// thread's own, and backward runs in the autograd engine's thread of the device.
 constexpr std::int64_t kCublasWorkspaces = 2;
 constexpr std::int64_t kCublasWorkspaceHopper = 32 * kMiB;
 constexpr std::int64_t kCublasWorkspace = 8519680;
@@ -60,6 +63,7 @@ std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
 }
 
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
+  // The field's formulas count no library.
   if (row_of(job.forward()->implementation.framework).is_formula) return {};
   const std::int64_t threads = job.training ? kCublasWorkspaces : 1;
   std::vector<LedgerTerm> terms{
@@ -70,6 +74,7 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
        ""}};
   const bool backward = uses(graph, Workspace::cublas_lt_twice);
   if (backward || uses(graph, Workspace::cublas_lt)) {
+    // One for each thread that calls _scaled_mm, as with cuBLAS above.
     const std::int64_t calls = backward && multiplies_forward(graph) ? 2 : 1;
     terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(calls * kCublasLtWorkspace),
                      backward ? "PyTorch 2.9 to 2.11: 1 MiB kept from a thread's first _scaled_mm"
@@ -89,6 +94,8 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
 std::vector<LedgerTerm> resident_bucket_terms(const Job& job) {
   const Sharding sharding = sharding_of(job);
   const auto* ddp = std::get_if<ReplicasOfDdp>(&sharding);
+  // reducer.cpp: a bucket is one flat tensor of its gradients. Without views `.grad` is copied into
+  // it and back, so both are there: 2 · 2 B a parameter in 16 bit.
   if (ddp == nullptr || ddp->buckets.gradient_as_bucket_view) return {};
   return {{"gradient buckets of DDP", TermGroup::gradients,
            size_of(job.training->recipe.gradients) * Expr(Symbol::parameters),
