@@ -133,6 +133,8 @@ class AliveLedger {
 
   void count(const AliveStorage& alive) {
     const Storage& storage = timeline_.storages[alive.storage];
+    // A storage asks for its bytes and gets a block: 512 B steps, and up to 1 MiB that is not split
+    // off (should_split).
     rounded_ = checked_add(rounded_, alive.block.value() - storage.bytes);
     AliveGroup& group = groups_[key_of(storage)];
     group.bytes = checked_add(group.bytes, storage.bytes);
@@ -195,6 +197,8 @@ class AliveLedger {
   [[nodiscard]] std::int64_t element_bytes_of(const Storage& storage) const {
     if (!is_of_graph(storage.label.origin)) return 0;
     const std::int64_t elements = elements_of(storage.label);
+    // A label names a tensor of the block also where its storage is something derived: a mask of a
+    // byte an element, a copy in fp32, or scratch that divides by no element size.
     if (elements == 0 || storage.bytes % elements != 0) return 0;
     const std::int64_t bytes = storage.bytes / elements;
     return bytes <= kWidestElement ? bytes : 0;
@@ -252,6 +256,8 @@ class AliveLedger {
     Int128 sum = 0;
     for (LedgerTerm& term : terms) {
       const Int128 value = term.formula.evaluate(ledger_.bindings);
+      // Weights may be two terms (frozen ones and adapters), each of which the timeline may hold
+      // alone.
       if (value == bytes) return {std::move(term)};
       sum += value;
     }
@@ -299,6 +305,8 @@ class AliveLedger {
     }
     for (const Expr& units : {elements, unit_share(job_, elements)}) {
       const Int128 count = units.evaluate(ledger_.bindings);
+      // Which type the units are gathered in follows from the bytes: 2 B an element is bf16, 4
+      // fp32.
       if (count == 0 || group.bytes % count != 0 || group.bytes / count > kWidestElement) continue;
       return Expr(narrow_to_int64(group.bytes / count)) * units;
     }

@@ -58,6 +58,8 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
   for (const ParameterTensor& tensor : graph.parameters.parameters) {
     const std::int64_t elements = memest::elements_of(tensor);
     if (tensor.trainable) largest_ = std::max(largest_, elements);
+    // DeepSpeedZeRoOffload.mark_persistent_parameters: with the default of 100,000 elements norms
+    // and biases stay on every rank.
     if (elements > zero_.settings.persistence_threshold) continue;
     persistent_ = checked_add(persistent_, checked_multiply(elements, tensor.count));
   }
@@ -75,6 +77,8 @@ DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
 }
 
 LedgerTerm DeepSpeedTerms::bucket() const {
+  // setup_buckets makes two: one is filled while the other is reduced. 5·10^8 elements of 2 B are 1
+  // GB each.
   const bool twice = zero_.settings.overlap_comm && !shards_weights();
   return term("gradient bucket of DeepSpeed", TermGroup::gradients,
               Expr(twice ? 2 * weight_bytes_ : weight_bytes_) * Expr(Symbol::bucket),
@@ -92,6 +96,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
                          4 * Expr(Symbol::parameters) / Symbol::data,
                          "DeepSpeed 0.19 steps a copy in fp32, beside fp32 weights too"));
   }
+  // async_accumulate_grad_in_cpu_via_gpu copies the host's sum here to add to it.
   if (!shards_weights() && offloads) {
     terms.push_back(term("buffer for gradients from the host", TermGroup::gradients,
                          Expr(checked_multiply(weight_bytes_, partitions_.largest())), kStages12,
@@ -114,6 +119,8 @@ std::vector<LedgerTerm> DeepSpeedTerms::gathered(const Site& site, bool backward
     there = checked_add(there, checked_multiply(site.before[i], block_elements_[i]));
     if (!backward) there = checked_add(there, checked_multiply(site.after[i], block_elements_[i]));
   }
+  // PartitionedParameterCoordinator.fetch_sub_module stops at stage3_max_live_parameters, but a
+  // module that runs needs its own weights however many they are.
   const std::int64_t live =
       std::max(zero_.settings.max_live_parameters, block_largest_[site.block]);
   const std::int64_t elements = std::min(there, live);
@@ -137,6 +144,8 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
   std::vector<LedgerTerm> terms;
   if (!shards_weights() && zero_.settings.contiguous_gradients) terms.push_back(bucket());
   const std::int64_t largest = block_largest_[site.block];
+  // extra_large_param_to_reduce: a gradient larger than the bucket is reduced where it is, and not
+  // copied into the bucket.
   if (site.layers_before > 0 && largest > zero_.settings.reduce_bucket_size) {
     terms.push_back(term("gradient larger than the bucket", TermGroup::gradients,
                          Expr(checked_multiply(weight_bytes_, largest)), kStages12,
@@ -179,12 +188,16 @@ std::int64_t DeepSpeedTerms::sent_at(const Site& site, const Moment& moment) con
   }
   const std::int64_t ranks = job_.parallelism.data;
   if (shards_weights()) return checked_add(largest, ranks - 1) / ranks;
+  // Gradients arrive from the last parameter on. Only those in this rank's partition go to its
+  // host.
   const bool own_come =
       zero_.stage == ZeroStage::optimizer_gradients && behind < partitions_.partition();
   return own_come ? std::min(largest, partitions_.partition()) : 0;
 }
 
 LedgerTerm DeepSpeedTerms::own_gradients() const {
+  // Stage 3 has reduce-scattered shards; stage 2 keeps `averaged_gradients`, whole tensors in the
+  // type of the weights.
   if (shards_weights() || gradient_bytes_ > weight_bytes_) {
     return term("gradients of the rank's shard", TermGroup::gradients,
                 gradient_bytes_ * Expr(Symbol::parameters) / Symbol::data, kStage3);
@@ -227,6 +240,7 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
     return {{"last reduction", std::move(terms)}};
   }
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
+  // get_grad_norm_direct widens one gradient at a time.
   const std::int64_t normed = shards_weights()
                                   ? (largest_ + job_.parallelism.data - 1) / job_.parallelism.data
                                   : largest_of(pieces);
@@ -237,6 +251,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   const LedgerTerm flat =
       term("gradients put together", TermGroup::optimizer,
            Expr(checked_multiply(gradient_bytes_, stepped)), "DeepSpeed 0.19, step()");
+  // step(): flatten() of the averaged gradients, then .to() of the master's type: parts, flat
+  // tensor and its fp32 copy are alive together.
   std::vector<LedgerTerm> widening{own_gradients(), flat};
   if (gradient_bytes_ < size_of(DType::fp32)) {
     widening.push_back(term("fp32 copies of the gradients", TermGroup::optimizer,
@@ -284,6 +300,7 @@ DeepSpeedTerms::Instant DeepSpeedTerms::flattening(const Graph& graph) const {
 std::vector<LedgerTerm> DeepSpeedTerms::stepping() const {
   const StepTransient& transient = implementation_of(*job_.training).transient;
   const std::int64_t fp32 = checked_multiply(size_of(DType::fp32), stepped_elements());
+  // The optimizer steps one flat tensor: copies of all parameters and of the largest one are equal.
   const std::int64_t copies = transient.whole_copies + transient.largest_copies +
                               (transient.running_pair ? std::int64_t{2} : std::int64_t{0});
   std::vector<LedgerTerm> terms;

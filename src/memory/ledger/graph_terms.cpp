@@ -95,6 +95,7 @@ Expr kept_buffers(const Graph& graph) {
 
 bool PassedOn::is_held(const Site& site, bool backward, bool checkpoints) const {
   if (site.before[maker] == 0) return false;
+  // A model's forward has returned by now: its locals live on only in the arguments of checkpoints.
   if (backward) return checkpoints && for_layers;
   const bool in_its_layer = enters == site.block && site.layers_before == 0;
   // The first checkpoint's input, or what the layer's first operation saved.
@@ -128,6 +129,7 @@ std::vector<PassedOn> passed_on(const Graph& graph) {
 
 Expr shared_bytes(const Graph& graph) {
   Expr shared = graph.saved_bytes();
+  // Each shared table is counted once in all: less the blocks' own bytes, the tables are left.
   for (const BlockRun& run : graph.order) {
     shared -= run.repeat * graph.blocks[run.block].saved_bytes(false);
   }
@@ -140,6 +142,7 @@ Expr layer_input_bytes(const Graph& graph) {
     Expr bytes = input_bytes(block);
     for (const Op& op : block.ops) {
       for (const TensorId id : op.outputs) {
+        // A checkpoint saves all tensors that its block is called with.
         if (op.by_caller) bytes += block.tensors[id].bytes();
       }
     }
@@ -159,6 +162,8 @@ LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& be
                            [&](TensorId saved) { return block.tensors[saved].storage == id; });
       };
       if (tensor.storage != id || !tensor.answered) continue;
+      // Keys and values that attention saves count there: the cache refers to them and copies
+      // nothing.
       if (std::any_of(block.ops.begin(), block.ops.end(), saves)) continue;
       bytes += before[i] * tensor.bytes();
     }
@@ -230,6 +235,8 @@ Expr unread_gradient_bytes(const Graph& graph) {
   Expr bytes;
   for (const Block& block : graph.blocks) {
     for (const Op& op : block.ops) {
+      // Megatron's wgrad GEMM adds to main_grad; autograd still wants a tensor of the weight's
+      // shape.
       if (!op.adds_to_buffer || !op.keeps_unread) continue;
       const Tensor& weight = block.tensors[*op.adds_to_buffer];
       std::vector<std::int64_t> shape;
@@ -279,6 +286,8 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
   Expr largest;
   Expr tables;
   const auto consider = [&](const Expr& bytes) {
+    // GlobalMemoryBuffer.get_tensor makes a buffer anew where a larger one is asked for, and never
+    // gives one back.
     if (bytes.evaluate(graph.sizes) > largest.evaluate(graph.sizes)) largest = bytes;
   };
   for (const Block& block : graph.blocks) {

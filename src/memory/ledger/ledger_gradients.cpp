@@ -21,6 +21,7 @@ constexpr std::int64_t kEndsOfStage = 2;
 }  // namespace
 
 Expr LayerCount::times(std::int64_t count) const {
+  // 31 of 32 layers are L - 1: the formula holds for another depth as well.
   if (!has_letter_ || count < 2 || count < layers_ - kEndsOfStage) return count;
   return Expr(Symbol::layers) - Expr(layers_ - count);
 }
@@ -38,6 +39,8 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
     elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);
     bytes_.push_back(bytes_of(block, elements_.back()));
+    // A block that multiplies by another's table makes a gradient for parameters that are not its
+    // own.
     Expr tied = elements_.back() - graph_.blocks[block].trained_parameters();
     if (!tied.is_zero()) tied_.push_back({block, std::move(tied)});
   }
@@ -168,8 +171,11 @@ Expr LedgerGradients::own(std::size_t block, const Moment& moment) const {
 Expr LedgerGradients::arriving(const Moment& moment) const {
   const Recipe& recipe = training_.recipe;
   if (units_.exist()) return {};
+  // Autocast's cast has a backward of its own, which widens the gradient as one of its operations.
   const bool cast =
       recipe.compute != recipe.gradients && !recipe.autocast && !recipe.trained.has_value();
+  // AccumulateGrad steals a new tensor where `.grad` is empty. Both exist where it is added to one
+  // that is there, and where a shard is cut from it.
   const bool beside = cast || persist_ || zero_stage_of(job_) >= ZeroStage::optimizer_gradients;
   if (!beside) return {};
   return size_of(cast ? recipe.compute : recipe.gradients) * moment.new_gradient_elements;
@@ -198,6 +204,8 @@ std::vector<LedgerTerm> LedgerGradients::terms(const Site& site, const Moment& m
                                                const Expr& later) const {
   const Recipe& recipe = training_.recipe;
   const Block& block = graph_.blocks[site.block];
+  // A tied head's gradient comes with the first operation of the backward and waits to its end, in
+  // the type of the product that made it.
   const DType arriving_type = in_buffer_ || units_.exist() ? recipe.compute : recipe.gradients;
   const Expr tied = size_of(arriving_type) * waiting_elements(site);
   std::vector<LedgerTerm> result;

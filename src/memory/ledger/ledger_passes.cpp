@@ -17,6 +17,8 @@ BlockPass LedgerPasses::of(const Site& site, bool second) const {
   if (!run_again(site)) {
     const bool behind_checkpoint =
         site.layers_before > 0 && plan_.runs_again(site.layers_before - 1);
+    // A block behind a checkpoint saves its input itself: the checkpoint kept nothing of its
+    // output.
     if (behind_checkpoint) return BlockPass::keep_input_too;
     return block.checkpointable ? kept_whole() : BlockPass::keep_all;
   }
@@ -63,6 +65,8 @@ std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
     std::int64_t layers = 0;
     for (const BlockRun& run : stage) {
       const Block& block = graph_.blocks[run.block];
+      // 1F1B runs the last stage's loss backward at once, so no other micro-batch in flight has got
+      // to it. GPipe runs all forwards first.
       if (!block.checkpointable && layers > 0 && !waits) break;
       std::int64_t dropped = 0;
       if (block.checkpointable) {

@@ -63,6 +63,8 @@ bool LedgerStages::hands_on_here(std::size_t stage) const {
 /// All stages have as many layers.
 void LedgerStages::follow_megatron() {
   for (std::size_t stage = 0; stage < kept_.size(); ++stage) {
+    // forward_backward_pipelining_without_interleaving: stage r of p has min(m, p - r)
+    // micro-batches in flight, one of which is the one at work.
     lives_[stage].front().others = (Expr(Symbol::in_flight) - 1) * kept_.front();
     passing_[stage] = passing_bytes(graph_, stream_);
   }
@@ -78,10 +80,14 @@ void LedgerStages::follow_torch() {
     const Expr answer =
         is_last(stage) ? input_bytes(graph_.blocks[graph_.order.back().block]) : stream_;
     Expr held = is_first(stage) ? answer : answer - stream_;
+    // Stages of one rank hand on the tensor itself: the next one's input is this one's output.
     if (hands_on_here(stage)) held -= stream_;
     kept_[stage] += held;
     const bool sends = !is_first(stage) && !interleaved;
     passing_[stage] = held + (sends ? stream_ : Expr());
+    // _prepare_forward_infra, _prepare_backward_infra: args_recv_info and grad_recv_info have a
+    // tensor for each micro-batch, made before the first step and never freed. A middle stage with
+    // 8 micro-batches has 16.
     const std::int64_t ways = (is_first(stage) ? 0 : 1) + (is_last(stage) ? 0 : 1);
     // The gradient that the input holds, unless it is in a buffer of the stage before.
     const bool handed = stage > 0 && hands_on_here(stage - 1);
@@ -161,6 +167,8 @@ LedgerTerm LedgerStages::second_part(std::size_t stage) const {
         for (const TensorId id : op.saved) left.insert(block.tensors[id].storage);
         continue;
       }
+      // `sum(non_none_grads)` begins with 0 + gradient, which makes a second tensor of it, beside
+      // which the weight's gradient comes.
       last = Expr(2) * block.tensors[op.outputs.front()].bytes() +
              block.tensors[weight->input].bytes();
     }
@@ -246,6 +254,7 @@ Expr LedgerStages::logits() const { return input_bytes(graph_.blocks[graph_.orde
 std::int64_t LedgerStages::first_saved_of(const std::vector<PipelineAction>& actions) const {
   for (std::size_t at = 0; at < actions.size(); ++at) {
     if (!is_last(static_cast<std::size_t>(actions[at].chunk))) continue;
+    // DualPipeV runs a forward of one micro-batch and a backward of another as one action.
     if (overlaps_backward(job_.parallelism.schedule, actions, at)) return actions[at].micro_batch;
   }
   return std::numeric_limits<std::int64_t>::max();
@@ -263,7 +272,7 @@ void LedgerStages::end_action(const PipelineAction& action, InFlight& now) {
     const bool waited = action.part == BackwardPart::weights && splits(stage);
     now.has_fresh[stage] = waited;
     now.has_sums[stage] = now.has_sums[stage] || !waited;
-    // PyTorch 2.11, stage.backward_maybe_with_nosync: the last of them reduces the stage's units.
+    // PyTorch 2.11, schedules._add_reduce_grad: REDUCE_GRAD follows a stage's last backward.
     if (--now.unreduced[stage] > 0 || !units_.exist()) return;
     now.has_sums[stage] = false;
     sums_at_reduction_[stage] = now.has_sums;
@@ -272,6 +281,9 @@ void LedgerStages::end_action(const PipelineAction& action, InFlight& now) {
 
 /// When most is in flight while a stage works, before its first backward has run and behind it. The
 /// sums of gradients, all of which are counted elsewhere, come with the first backward of each.
+/// backward_weight_one_chunk: the first stage has no input's gradient to send, so its backward is a
+/// full one, in the place of its weights' part. Moments of one kind differ only in what other
+/// micro-batches hold: the largest of each kind is kept.
 void LedgerStages::find_lives() {
   const std::size_t stages = kept_.size();
   Bindings sizes = graph_.sizes;

@@ -120,6 +120,7 @@ void LedgerTerms::instant(std::string name, std::string kind, std::vector<std::u
 }
 
 std::vector<Sizes> LedgerTerms::size_grid() const {
+  // Instants that are the largest at none of these sizes are left out of the ledger.
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 22;
   constexpr std::int64_t kLongest = std::int64_t{1} << 17;
   constexpr std::int64_t kLargestBatch = 1024;
@@ -163,6 +164,7 @@ void LedgerTerms::keep_largest_of_kinds(const std::vector<std::int64_t>& totals,
                                         std::vector<bool>& kept) const {
   std::map<std::string, std::size_t> largest;
   for (std::size_t i = 0; i < totals.size(); ++i) {
+    // A report shows one moment of every kind, also of those that are never the peak.
     const auto [entry, first] = largest.emplace(kinds_[i], i);
     if (!first && totals[i] > totals[entry->second]) entry->second = i;
   }

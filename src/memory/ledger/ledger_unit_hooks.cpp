@@ -27,6 +27,8 @@ LedgerTerm LedgerUnits::whole_term(const Expr& elements) const {
 LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
   const std::int64_t bytes = size_of(job_.training->recipe.weights);
   const Expr share = unit_share(job_, elements);
+  // FSDPParam._init_sharded_param chunks a parameter and copies its own chunk; FSDP1's
+  // FlatParamHandle concatenates first (flatten_tensors_into_flat_param) and cuts then.
   if (!flat_) return {"shares that are cut", TermGroup::weights, bytes * share, kSource, ""};
   return {"flat weights of the unit and their shard", TermGroup::weights,
           bytes * (elements + share), kFlatSource, ""};
@@ -68,6 +70,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) con
   if (sums_ || turn_ == Turn::holding) return {};
   const Part part = part_of(site);
   const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
+  // FSDPState._root_post_backward_final_callback reduces what waited: a unit whose input needs no
+  // gradient has no post-backward hook (_register_post_backward_hook).
   if (part == Part::input) return at_end();
   if (part == Part::loss || own(site).is_zero()) return {};
   if (flat_) return reduced_flat(own(site), spanning() + earlier + prefetched(site));
@@ -119,6 +123,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
 std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, const Expr& elements,
                                                     const Expr& last,
                                                     std::vector<LedgerTerm> beside) const {
+  // foreach_reduce: foreach_reduce_scatter_copy_in copies all gradients of the unit into one input,
+  // `unsharded_grads.clear()` frees them, and then reduce_output is made.
   beside.push_back(input_term(elements));
   std::vector<LedgerTerm> copied = beside;
   copied.push_back(gradients_term(elements));
@@ -129,6 +135,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reduced(const std::string& name, con
 }
 
 LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
+  // _to_dtype_if_needed: reduced in bf16 and kept in fp32, a shard is there as 2 and as 4 bytes.
   const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
   return {"reduced shares of the gradients", TermGroup::gradients,
           copies * unit_share(job_, elements), kSource, ""};
@@ -139,6 +146,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
                                                          const Expr& ahead) const {
   const LedgerTerm flat{"flat gradient of the unit", TermGroup::gradients, gathered_ * elements,
                         kFlatSource, ""};
+  // _runtime_utils._post_backward_hook: the unit's weights are resharded before its flat gradient,
+  // cast to the reduced type where that differs, is reduce-scattered.
   std::vector<LedgerTerm> sent{gathered_term(ahead), flat, shares_term(elements)};
   if (reduced_ != gathered_) sent.push_back(input_term(elements));
   return {
@@ -161,6 +170,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside)
   Expr weights;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     Expr left_sums;
+    // perform_reduce_grad: a stage's units wait with unsharded gradients until its last backward.
     for (std::size_t other = 0; other < stages.size(); ++other) {
       if (other == stage || beside(stage, other)) left_sums += stage_sums[other];
     }

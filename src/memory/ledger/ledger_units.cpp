@@ -52,6 +52,8 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   gathered_ = size_of(recipe.compute);
   reduced_ = size_of(recipe.reduced_gradients());
   share_ = size_of(recipe.gradients);
+  // _get_param_all_gather_inputs: shards are cast into one flat tensor before all_gather_copy_in;
+  // in one type, and on the device, they are copied straight from where they are.
   makes_sent_ = recipe.compute != recipe.weights || job.parallelism.offload.parameters;
   sums_ = job.parallelism.pipeline > 1;
   holds_ = !flat_ && reduces_last(job);
@@ -91,6 +93,7 @@ void LedgerUnits::take_ends_apart() {
   ends_.tail = last.parameters();
   for (const Tensor& tensor : last.tensors) {
     const bool own = tensor.role == Role::parameter && !tensor.shared;
+    // The norm's weight has one dimension, the head's two.
     if (own && tensor.shape.size() > 1) head_ = tensor.elements();
   }
   (tied_ ? ends_.tail : ends_.input) += table_;
@@ -110,6 +113,8 @@ Expr LedgerUnits::layer(std::size_t block) const { return graph_.blocks[block].p
 /// Under a pipeline only token ids, through which no gradient comes, make a unit wait.
 bool LedgerUnits::reduces_at_end(std::size_t block) const {
   if (graph_.blocks[block].checkpointable) return false;
+  // _register_post_backward_hook needs a tensor that requires a gradient among the unit's
+  // arguments.
   if (sums_) return look_up_of(graph_.blocks[block]) != nullptr;
   return tied_ || ends_.tail.is_zero() || block == graph_.order.front().block;
 }
@@ -194,12 +199,16 @@ Expr LedgerUnits::kept_output(const Site& site) const {
     if (!loss_in_model_) return {};
     return tied_ || ends_.tail.is_zero() ? last_layer() : ends_.tail;
   }
+  // wait_for_unshard keeps comm_ctx.all_gather_state to the next unit's copy-out, so that copy-out
+  // and the next all-gather can overlap.
   if (!own(site).is_zero()) return own(site);
   return part == Part::input ? spanning() : last_layer();
 }
 
 /// The output of the unit that is gathered ahead.
 Expr LedgerUnits::prefetched(const Site& site) const {
+  // _backward_prefetch: pre_backward of a unit all-gathers the one before it in the forward's
+  // order.
   if (reshard_ == Reshard::never) return {};
   switch (part_of(site)) {
     case Part::input:
@@ -247,6 +256,8 @@ Expr LedgerUnits::kept_input(const Site& site) const {
   if (turn_ == Turn::holding) return {};
   if (part_of(site) == Part::input) return reduced_layer(first_layer());
   if (part_of(site) != Part::layer) return {};
+  // comm_ctx.reduce_scatter_state holds one input, that of the unit behind, until the next
+  // post_backward.
   const bool last = site.layers_before + 1 == graph_.layers();
   if (!last) return reduced_layer(layer_at(site.layers_before + 1));
   return tied_ || adapts_ ? Expr() : ends_.tail;

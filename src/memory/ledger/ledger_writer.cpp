@@ -85,6 +85,8 @@ class LedgerWriter {
     for (Site& site : sites_of(graph_, stage, {plan_, units_.exist()})) {
       site.stage = index;
       if (life_->forward) write_forward(site);
+      // accelerate's no_sync: a backward that holds gradients and the one that reduces them are two
+      // turns.
       if (life_->backward) units_.each_turn([&] { write_backward(site); });
     }
   }
@@ -121,6 +123,7 @@ class LedgerWriter {
     Alive alive = always_;
     const bool partly = !life_->missing_sums.is_zero();
     for (LedgerTerm& term : gradients_.kept(life_->missing_sums)) {
+      // All that is summed is missing while a stage's first backward is yet to come.
       const bool none = partly && terms_.bound(term.formula).evaluate(Sizes{}) == 0;
       if (!none) add_term(alive, std::move(term));
     }

@@ -141,8 +141,8 @@ class BlockWalk {
     if (!reached) return;
     Moment moment{op.name, kept_.at(at).bytes, {}, gradient_elements_, {}};
     hold(op, at, moment);
-    // Inductor schedules these at the end of the compiled backward: what the others made stays
-    // until then.
+    // Where a compiled region computes its forward again, a weight's gradient waits for the kernel
+    // that makes the product's input.
     const std::size_t waiting = kept_.runs_again() ? op.waiting_steps : 0;
     if (waiting == 0) count_parameters(op, moment);
     const Expr under_way = gradients_.bytes() + made_again(op);
