@@ -21,6 +21,8 @@ struct ConventionSizes {
 };
 
 std::int64_t doubled_width_of(const Attention& attention) {
+  // Scores are products over the query-key size, outputs over the value size; in latent attention
+  // the two differ (DeepSeek-V3: 192 and 128).
   if (const auto* softmax = std::get_if<SoftmaxAttention>(&attention)) {
     return checked_multiply(softmax->heads, 2 * softmax->head_dim);
   }
@@ -32,6 +34,7 @@ std::int64_t doubled_width_of(const Attention& attention) {
 std::int64_t router_of(const LayerKind& kind, std::int64_t hidden_size) {
   const auto* experts = std::get_if<MixtureOfExperts>(&kind.feed_forward);
   if (experts == nullptr) return 0;
+  // One column an expert, and one for the gate of the shared expert.
   return checked_multiply(hidden_size, experts->experts + (experts->shared_gate ? 1 : 0));
 }
 
@@ -63,12 +66,16 @@ std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
 
 /// FLOPs that kernels compute of those counted.
 Flops computed_of(const Op& op, Flops counted) {
+  // FlopCounterMode counts every score of a fused attention; its kernels skip tiles above the
+  // diagonal.
   const bool half = op.kind == OpKind::attention && op.causal;
   return half ? Flops(counted.value() / 2) : counted;
 }
 
 /// Fused attention's backward recomputes the scores, half of a forward beside its two.
 Flops required_backward(const Op& op, Flops forward, Flops backward) {
+  // sdpa_backward_flop_count has five products to the forward's two: the first recomputes the
+  // scores.
   const bool again = op.kind == OpKind::attention && backward > forward * 2;
   return computed_of(op, again ? forward * 2 : backward);
 }
@@ -93,6 +100,8 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
     for (std::size_t op = 0; op < again[block].size(); ++op) {
       if (again[block][op] == 0) continue;
       const Op& repeated = graph.blocks[block].ops[op];
+      // A recomputed forward is work that hardware does and the model does not need: HFU counts it,
+      // MFU does not.
       const Flops more = repeated.forward.flops.flops(sizes) * again[block][op];
       result.backward += more;
       result.computed += computed_of(repeated, more);
@@ -124,7 +133,9 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   // 12·L·a·d·s a token: scores and values, forward and backward, every query with every key.
   const std::int64_t causal = checked_multiply(shape.attention_width, pass.seq_len);
   result.model = of_all(parameters.active);
+  // PaLM's appendix B counts all scores: `each` · 2 · L·a·d·s is 12·L·a·d·s where the job trains.
   result.palm = result.model + of_all(checked_multiply(std::int64_t{2}, causal));
+  // num_floating_point_operations halves the scores for the causal mask, and counts no look-up.
   result.megatron = of_all(parameters.active_matmul - shape.routers) + of_all(causal);
   return result;
 }

@@ -66,12 +66,15 @@ Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
     return crossings;
   }
   // Stepped on the device, offloaded weights go out; stepped on the host, others come in.
+  // With both on the host, the step writes the very shards that the next forward gathers.
   if (parallelism.offload.optimizer != parallelism.offload.parameters) {
     crossings.stepped = weights;
   }
   if (!parallelism.offload.optimizer) return crossings;
   crossings.last_gradients = part.trained * static_cast<double>(size_of(DType::fp32));
   const ZeroStage stage = stage_of(sharding);
+  // async_accumulate_grad_in_cpu_via_gpu sends every micro-step's gradients; stage 1 sums them on
+  // the device.
   const bool keeps_none = stage == ZeroStage::optimizer_gradients_weights ||
                           (stage == ZeroStage::optimizer_gradients && micro_steps > 1);
   if (keeps_none) crossings.gradients = gradients;
@@ -113,6 +116,7 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, d
   const double leaving = crossing(TransferPath::device_to_host_pinned, crossings.gradients);
   const double coming = crossing(TransferPath::host_to_device_pinned, crossings.passes);
   const auto waited = [&](double transfer, double compute) {
+    // Unit by unit beside the pass: one unit's transfer is never hidden.
     return exposed(transfer, compute, transfer / part.units);
   };
   HostSeconds result;
@@ -126,7 +130,9 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, d
              passes.backward) +
       crossing(TransferPath::host_to_device_pinned, crossings.stepped);
   if (!parallelism.offload.optimizer) return result;
+  // CPUOffloadPolicy leaves FSDP2's shards to torch.optim, DeepSpeed brings a vectorized Adam.
   const double rate = at(units != nullptr ? kTorchAdam : kDeepSpeedAdam, outlook);
+  // The ranks of a node step at the same time and share its memory's bandwidth.
   const auto sharing = static_cast<double>(std::min(parallelism.ranks(), part.gpus_per_node));
   result.optimizer = part.optimizer_bytes * sharing / rate;
   result.clipping = part.clipping_bytes * sharing / rate;

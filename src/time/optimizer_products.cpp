@@ -98,6 +98,8 @@ struct Matrices {
 std::optional<Matrices> matrices_of(const ParameterTensor& parameter) {
   const std::vector<std::int64_t>& shape = parameter.shape;
   if (shape.size() < 2) return std::nullopt;
+  // [experts, rows, columns]: a product for each expert. A convolution of four dimensions is
+  // flattened behind its first.
   const bool stacked = shape.size() == 3;
   Matrices matrices{.rows = shape[stacked ? 1 : 0], .columns = 1};
   for (std::size_t i = stacked ? 2 : 1; i < shape.size(); ++i) {
@@ -123,6 +125,8 @@ std::int64_t size_of(MatrixSize size, const Matrices& matrices) {
 }
 
 bool has_factor(const StepProduct& product, const Matrices& matrices, std::int64_t largest) {
+  // soap.py, max_precond_dim: a vocabulary of 128,256 rows keeps no factor, and its hidden size
+  // does.
   return !product.factor || largest == 0 || size_of(*product.factor, matrices) <= largest;
 }
 

@@ -99,6 +99,7 @@ double passes_over_fused(const TrainingSpec& training) {
     const bool loops = training.optimizer_implementation == OptimizerImplementation::for_loop;
     std::int64_t fused = kFusedWithoutStates;
     for (const OptimizerState& state : training.optimizer.states) {
+      // Each is read and written: AdamW's two moments make 3 + 4 = 7.
       if (state.shape == StateShape::like_parameter) fused += 2;
     }
     return static_cast<double>(loops ? step.for_loop : step.foreach_) / static_cast<double>(fused);
@@ -124,10 +125,13 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
       states += state_bytes(state, tensor, recipe.states);
     }
     // With a master copy the weights are only written.
+    // A fused step reads and writes the master and writes the 16-bit weights: 2 + 4 + 4 B.
     const double copies = recipe.master
                               ? weights + 2.0 * static_cast<double>(size_of(*recipe.master))
                               : 2.0 * weights;
     bytes += static_cast<double>(parameter.count) *
+             // bf16 with fp32 master and moments: 10 B of weights, 2 of gradients, 16 of moments
+             // are 28 B.
              (tensor.elements * (copies + gradients) + 2.0 * states);
   }
   return fused ? bytes : bytes * passes_over_fused(training);

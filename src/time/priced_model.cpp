@@ -26,6 +26,7 @@ std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<Op
   std::vector<PartCost> costs(work.weights.size());
   for (std::size_t i = 0; i < prices.size(); ++i) {
     const OpWork& op = work.ops[i];
+    // A table made in the first forward is no part of a later step.
     if (op.op->once || op.executions == 0) continue;
     PassTimes& passes = costs[op.block].passes;
     const double forward =
@@ -33,6 +34,7 @@ std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<Op
     passes.forward += forward;
     passes.backward +=
         prices[i].backward.at(outlook) / share + prices[i].backward_messages.at(outlook);
+    // Layers of a block may differ in whether they are recomputed: each gets the mean.
     passes.recompute += op.recomputations / op.executions * forward;
     passes.weights += prices[i].weights / share;
   }
@@ -124,6 +126,7 @@ class StepAccount {
   }
   /// Seconds of a stage's message to the next one, unless a rank has both: at the tip of a V.
   [[nodiscard]] double sent_between(std::int64_t index) const {
+    // A V runs down the ranks and back up: stages p - 1 and p lie on the last rank.
     const bool is_tip = is_v_shaped(step_.schedule) && index + 1 == step_.ranks;
     return index >= 0 && index + 1 < count() && !is_tip ? send_ : 0;
   }
@@ -133,6 +136,7 @@ class StepAccount {
     StepSeconds result;
     for (std::int64_t rank = 0; rank < step_.ranks; ++rank) {
       const StepSeconds works = work_of(rank);
+      // The slowest rank is described; others wait for it.
       if (works.total() > result.total()) result = works;
     }
     // One rank alone waits for nobody; the difference would be a rounding.
@@ -163,6 +167,8 @@ class StepAccount {
     for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
       held += model_.stage(stage_index(place_at(rank), chunk), count(), parallelism_);
     }
+    // Megatron's first and last stage both hold the word embeddings, whose gradients they
+    // all-reduce (_allreduce_word_embedding_grads).
     if (rank > 0 && rank + 1 == step_.ranks) {
       held.weights += model_.tied_;
       held.trained += model_.tied_;
@@ -179,6 +185,8 @@ class StepAccount {
       const PartCost last = held_by(step_.ranks - 1);
       double lead = 0;
       for (std::int64_t rank = 0; rank + 1 < step_.ranks; ++rank) {
+        // The last stage's last backward ends before those of all others, one after another: in
+        // that time it can reduce.
         lead += stages()[static_cast<std::size_t>(rank)].backward;
       }
       add_collectives(result, last, lead);
@@ -186,6 +194,7 @@ class StepAccount {
       add_tied_embeddings(result);
     }
     const StepWork& work = *model_.work_;
+    // The rank with the most parameters steps longest: with pipelines, one with an embedding.
     const double part = work.trainable > 0 ? most.trained / work.trainable : 0;
     const double optimizer_bytes = part * work.optimizer_bytes / shards();
     const double clipping_bytes = part * work.clipping_bytes / shards();
@@ -241,6 +250,7 @@ class StepAccount {
     const Recipe& recipe = model_.job_->training->recipe;
     GroupPlace place =
         place_of(RankGroup::pipeline, parallelism_, model_.job_->hardware.gpus_per_node);
+    // First and last stage alone, which lie in one node only where the whole pipeline does.
     place = {.ranks = 2, .in_node = place.nodes() == 1 ? 2 : 1};
     const double bytes = model_.tied_ * static_cast<double>(size_of(recipe.gradients));
     result.embeddings =
@@ -274,12 +284,15 @@ PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& price
     : work_(&work), job_(&job), links_(&links), outlook_(outlook) {
   share_ = step_share(job.hardware.gpu, job.training->implementation.framework, outlook);
   const std::vector<PartCost> blocks = costs_of_blocks(work, prices, outlook, share_);
+  // Prefix sums over the layers: any stage is a difference of two of them, in constant time.
   before_ = {PartCost{}};
   for (const BlockRun& run : work.graph->order) {
     const bool is_layer = work.graph->blocks[run.block].checkpointable;
     for (std::int64_t i = 0; i < run.repeat; ++i) {
       if (is_layer) {
         before_.push_back(before_.back());
+        // A block between two layers belongs to the layer behind it; behind the last one it is the
+        // end's.
         before_.back() += std::exchange(back_, {});
         before_.back() += blocks[run.block];
       } else {

@@ -7,6 +7,7 @@ namespace memest {
 namespace {
 
 void add(CallPrice& total, const CallPrice& price, double times = 1) {
+  // The first message names the bound of the sum; calls take the longest one's.
   if (price.expected > 0 && total.expected == 0) {
     total.bound = price.bound;
     total.origin = price.origin;
@@ -35,6 +36,7 @@ CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& l
 /// The part of a message that is left beside a kernel.
 CallPrice beyond(const CallPrice& message, const CallPrice& kernel) {
   CallPrice left = message;
+  // Ends of intervals are subtracted end by end: fast kernels meet fast links.
   left.fast = std::max(0.0, message.fast - kernel.fast);
   left.expected = std::max(0.0, message.expected - kernel.expected);
   left.slow = std::max(0.0, message.slow - kernel.slow);
@@ -52,6 +54,8 @@ CallPrice waiting_of(const std::vector<MessageWork>& messages,
     const GroupPlace& place = places[static_cast<std::size_t>(message.group)];
     CallPrice price = links.price(message.kind, place, message.bytes);
     if (message.asynchronous) {
+      // Three messages beside four calls run beside the last three; a message too many is waited
+      // for whole.
       if (beside <= calls.size()) {
         price = beyond(price, links.laws().price(calls[calls.size() - beside]));
       }

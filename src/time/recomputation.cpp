@@ -52,6 +52,7 @@ std::vector<BlockReruns> whole_block_reruns(const Graph& graph, const TrainingSp
   for (const BlockRun& run : graph.order) {
     if (!graph.blocks[run.block].checkpointable) continue;
     for (std::int64_t i = 0; i < run.repeat; ++i, ++layer) {
+      // A checkpoint never spans two stages: each stage counts its layers from 0.
       while (layer == *stage) {
         layer = 0;
         ++stage;
@@ -75,6 +76,7 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
 /// with its checkpoint, not those whose results no backward reads.
 std::vector<bool> selected(const Block& block, const SelectiveRecompute& parts, bool early) {
   const bool keeps = block.keeps_selectively();
+  // _CachedTorchDispatchMode takes listed results from its storage, so these are not run again.
   const std::size_t reached = early ? ops_before_early_stop(block) : block.ops.size();
   std::vector<bool> again(block.ops.size());
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
@@ -125,6 +127,8 @@ double over_single_stage(const CheckpointPlan& plan, std::int64_t count, std::in
   const auto share = [&plan](std::int64_t layers) {
     return static_cast<double>(plan.again_of(layers)) / static_cast<double>(layers);
   };
+  // With 2 layers recomputed in every stage (Megatron's `block` method), stages of 4 layers
+  // recompute half, where one of 32 would recompute a sixteenth.
   return count == 0 ? 1 : share(count) / share(all);
 }
 

@@ -41,6 +41,7 @@ bool has_whole_steps(const GpuSpec& gpu) {
 }
 
 const ShareRow& share_of(const GpuSpec& gpu, Framework framework) {
+  // Only where recorded steps say so: else a share from other GPUs stands, whatever the kernels.
   if (row_of(framework).fills_steps && has_whole_steps(gpu)) return kWholeSteps;
   const auto* const row = std::find_if(
       kShares.begin(), kShares.end(),

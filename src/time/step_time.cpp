@@ -77,6 +77,7 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
   const double forwards = executions + again_of(op, runs);
   const double forward = forwards * price.forward.expected;
   const double backward = executions * price.backward.expected;
+  // A recomputed operation runs forward twice as often as backward.
   const CallPrice& longer = forward >= backward ? price.forward : price.backward;
   const double computed = share_that_runs(*op.op);
   const double micro_steps = place.work.micro_steps;
@@ -327,6 +328,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   const StepSeconds parts = expected.simulated_step(job.parallelism, micro_steps);
   const double step = parts.total();
   // The schedule is run once: at the ends of the interval its stages differ as much.
+  // makespan() runs the schedule action by action, closed_makespan() is a formula.
   const double over_closed = step / expected.step(job.parallelism, micro_steps).total();
   const auto step_at = [&](Outlook outlook) {
     const PricedModel model(work, prices, job, links, outlook);
@@ -334,6 +336,8 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   };
   const TrainingSpec& training = *job.training;
   const double peak = peak_of(job.hardware.gpu, fastest_type(training));
+  // Ranks of one model (tensor, pipeline, context) share its tokens: a GPU's own are a part of
+  // them.
   const double tokens = static_cast<double>(training.micro_batch) *
                         static_cast<double>(training.seq_len) * work.micro_steps /
                         static_cast<double>(job.parallelism.ranks_of_a_model());
@@ -344,6 +348,7 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   const SourceMargin& published = job.source_margins.step;
   estimate.low = std::min(step_at(Outlook::fast), Seconds(step * (1 - published.low)));
   estimate.high = std::max(step_at(Outlook::slow), Seconds(step * (1 + published.high)));
+  // MFU counts what the model needs, HFU what kernels compute, over the same peak.
   estimate.mfu = flops.required.as_double() / (peak * step);
   estimate.hfu = flops.computed.as_double() / (peak * step);
   estimate.tokens_per_second_per_gpu = tokens / step;

@@ -65,8 +65,10 @@ std::vector<MessageWork> evaluate(const std::vector<Message>& messages, const Bi
 void add_hooks(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
   for (const InputGradient& gradient : work.op->gradients) {
     const Tensor& tensor = block.tensors[gradient.input];
+    // `grad_added_to_main_grad`: the wgrad GEMM has added it, and the hook drops an empty tensor.
     const bool added = work.op->adds_to_buffer == gradient.input;
     if (tensor.role != Role::parameter || tensor.frozen || added) continue;
+    // `main_grad.add_(grad)`: reads the 16-bit gradient, reads and writes the sum.
     const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype)) +
                        2 * static_cast<std::int64_t>(size_of(recipe.gradients));
     StreamShape shape{.op = StreamOp::add, .dtype = recipe.gradients};
@@ -127,6 +129,7 @@ void add_experts(StepWork& work, const std::vector<double>& executions) {
     if (has[block]) layers += executions[block];
   }
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    // A layer's share: every layer of experts has as many.
     if (has[block]) work.weights[block].trained_experts = experts / layers;
   }
 }
@@ -160,6 +163,8 @@ StepWork work_of(const Graph& graph, const Job& job) {
     work.weights.push_back({static_cast<double>(described.parameters().evaluate(sizes)),
                             static_cast<double>(described.trained_parameters().evaluate(sizes)),
                             0});
+    // Layers are the units that ZeRO 3 gathers, and what passes between them is what a pipeline
+    // sends.
     if (!described.checkpointable) continue;
     work.units += executions[block];
     work.stream_bytes = described.tensors[described.input].bytes().bytes(sizes).as_double();

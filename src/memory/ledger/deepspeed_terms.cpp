@@ -96,7 +96,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
                          4 * Expr(Symbol::parameters) / Symbol::data,
                          "DeepSpeed 0.19 steps a copy in fp32, beside fp32 weights too"));
   }
-  // async_accumulate_grad_in_cpu_via_gpu copies the host's sum here to add to it.
+  // async_accumulate_grad_in_cpu_via_gpu copies the host's sum here, to be added to a new gradient.
   if (!shards_weights() && offloads) {
     terms.push_back(term("buffer for gradients from the host", TermGroup::gradients,
                          Expr(checked_multiply(weight_bytes_, partitions_.largest())), kStages12,

@@ -80,6 +80,7 @@ bool trains_its_weight(const Op& op, const Block& block) {
 
 /// dX[m, k] = dY[m, n] · W[n, k] and dW[k, n] = Xᵀ[k, m] · dY[m, n], as many as the FLOPs are of.
 void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains_weight) {
+  // Two as a rule; one where the weight is frozen, or where the input needs no gradient.
   const auto products = std::lround(work.backward.flops / product_flops(work));
   MatmulShape data = forward;
   data.pass = MatmulPass::data_gradient;
@@ -89,6 +90,7 @@ void add_backward_products(OpWork& work, const MatmulShape& forward, bool trains
   std::swap(weight.m, weight.k);
   // The forward has cast its input in both layouts, the data's gradient that of the output.
   weight.cast_included = false;
+  // Megatron's wgrad GEMM in fp32: main_grad is read, added to and written.
   if (work.op->adds_to_buffer) {
     weight.result = DType::fp32;
     weight.accumulates = true;
@@ -182,6 +184,8 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   const auto tensor = [&](std::size_t i) -> const Tensor& {
     return block.tensors[work.op->inputs[i]];
   };
+  // PyTorch's own flash kernel is FlashAttention 2 on every GPU; elsewhere the nearest law is
+  // asked.
   const bool flash = kernel == AttentionKernel::sdpa_flash || kernel == AttentionKernel::flash_2;
   AttentionShape shape{.kernel = flash ? std::string(kFlashAttention2) : "",
                        .dtype = work.op->compute,
@@ -194,6 +198,8 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   };
   shape.head_dim = width(0);
   shape.value_head_dim = width(2);
+  // The tensors are a rank's own: with tensor parallelism of 4 the kernel sees a quarter of the
+  // heads.
   shape.heads = heads(0, shape.head_dim);
   shape.kv_heads = std::max<std::int64_t>(heads(1, shape.head_dim), 1);
   const auto kernels = static_cast<std::size_t>(work.op->kernels);

@@ -22,6 +22,8 @@ ShardPlaces shard_places(const ReplicatedPart& part) {
   const GatheredUnits* units = units_of(sharding);
   if (units == nullptr || units->replicas == 1) return {all, {}};
   const std::int64_t shards = parallelism.shard_ranks();
+  // HSDP's mesh is (replicate, shard), shard innermost: 4 shards on a node of 8 leave room for 2
+  // replicas in it.
   const std::int64_t beside =
       std::max<std::int64_t>(1, part.gpus_per_node / (parallelism.tensor * shards));
   return {{shards, std::min(shards, all.in_node)},
@@ -36,6 +38,7 @@ class Pieces {
 
   /// `bytes` in so many equal messages.
   double seconds(MessageKind kind, const GroupPlace& place, double bytes, double pieces) const {
+    // Each piece pays its latency: 100 pieces of 25 MiB are slower than one of 2.5 GB.
     if (bytes == 0 || place.ranks == 1) return 0;
     const CallPrice piece = links_.price(kind, place, bytes / pieces);
     origin_ = piece.origin;
@@ -55,14 +58,19 @@ bool has_gradient_buffer(const ReplicatedPart& part) {
 
 /// Elements of a bucket of Megatron that overlaps: at least so many, and so many a data-parallel
 /// rank (megatron-core 0.16, distributed/distributed_data_parallel.py).
+/// More ranks need larger buckets, because a ring cuts a bucket into as many parts as it has ranks,
+/// and small parts are bound by latency.
 constexpr double kBucketElements = 40e6;
 constexpr double kBucketElementsOfRank = 1e6;
 
 /// So many messages reduce `bytes` of gradients of `size` bytes each.
 double buckets_of(const ReplicatedPart& part, double bytes, double size) {
+  // reducer.hpp, kDefaultBucketBytesCap: 25 MiB. The first bucket of 1 MiB
+  // (kDefaultFirstBucketBytes) is one call more and is left out.
   if (!has_gradient_buffer(part)) {
     return std::max(1.0, bytes / part.parallelism.ddp.bucket_cap.as_double());
   }
+  // Without overlap Megatron sets bucket_size to None: the buffer is one bucket.
   if (!part.parallelism.overlap_grad_reduce) return 1;
   const auto ranks = static_cast<double>(part.parallelism.shard_ranks());
   const double elements = std::max(kBucketElements, kBucketElementsOfRank * ranks);
@@ -72,6 +80,8 @@ double buckets_of(const ReplicatedPart& part, double bytes, double size) {
 }  // namespace
 
 double exposed(double transfer, double compute, double tail) {
+  // The last piece is ready only when the backward has ended (the first one must be there before
+  // the forward begins), so no pass hides it.
   return std::max(transfer - compute, std::min(tail, transfer));
 }
 
@@ -84,17 +94,21 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const ZeroStage stage = stage_of(sharding_of(part.training, part.parallelism));
   const auto size = static_cast<double>(size_of(recipe.reduced_gradients()));
   const double experts = part.held.trained_experts * size;
+  // Experts have replicas of their own, in fewer ranks, and so a collective of their own.
   const double gradients = part.held.trained * size - experts;
   const double weights = part.held.weights * static_cast<double>(size_of(recipe.passed_weights()));
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
   const double buckets = by_unit ? part.units : buckets_of(part, gradients, size);
   const double units = by_unit ? part.units : part.parallelism.overlap_param_gather ? buckets : 1;
+  // Without shards every rank needs the whole sum; a rank that steps a shard needs the sum of that.
   const MessageKind reduction =
       stage == ZeroStage::none ? MessageKind::all_reduce : MessageKind::reduce_scatter;
 
   const Pieces pieces(links, outlook, result.origin);
   result.reduce = pieces.seconds(reduction, places.shards, gradients, buckets);
   const auto shards = static_cast<double>(places.shards.ranks);
+  // HSDP (foreach_reduce): a reduce-scatter among the shards, then an all-reduce of each shard over
+  // its replicas, of 1 / shards of the bytes.
   result.reduce +=
       pieces.seconds(MessageKind::all_reduce, places.replicas, gradients / shards, buckets);
   if (experts > 0) {
@@ -120,6 +134,7 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
                            ? exposed(gather, passes.forward, collectives.first_gather)
                            : gather};
   }
+  // A pipeline's stages reduce behind the step's last backward (perform_reduce_grad).
   const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
   switch (stage_of(sharding_of(part.training, part.parallelism))) {
     case ZeroStage::none:
@@ -130,6 +145,7 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
     case ZeroStage::optimizer_gradients_weights: {
       const double forward = exposed(gather, passes.forward, collectives.first_gather);
       if (part.parallelism.pipeline > 1) return {.gradients = reducing, .weights = forward};
+      // Both cross one link, so their times add up beside the backward.
       const double backward = exposed(gather + reduce, passes.backward,
                                       collectives.first_gather + collectives.last_reduce);
       // The backward's wait is shared by both collectives in proportion.

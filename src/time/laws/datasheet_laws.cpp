@@ -98,6 +98,7 @@ constexpr Efficiency kTransfers = {0.59, 0.82, 0.88};
 
 /// Looks the slug up first: a measurement on this very GPU is better than one on its kind.
 const Efficiency& matmul_efficiency(const GpuSpec& gpu) {
+  // The L40S is of 8.9, whose other cards have other limits of power.
   for (const std::string* key : {&gpu.slug, &gpu.compute_capability}) {
     const auto row = std::find_if(kMatmulRows.begin(), kMatmulRows.end(),
                                   [key](const GpuRow& other) { return other.gpu == *key; });
@@ -109,6 +110,7 @@ const Efficiency& matmul_efficiency(const GpuSpec& gpu) {
 /// The ends as quantiles of measured over predicted time.
 LawResiduals scatter_of(const Efficiency& efficiency) {
   LawResiduals residuals;
+  // Time is the inverse of efficiency: the fast end of one is the low end of the other.
   residuals.low = efficiency.expected / efficiency.fast - 1;
   residuals.high = efficiency.expected / efficiency.slow - 1;
   return residuals;
@@ -118,6 +120,7 @@ LawResiduals scatter_of(const Efficiency& efficiency) {
 MatmulFit matmul_fit(const MatmulKind& kind, const Efficiency& efficiency, double factor) {
   MatmulFit fit{.kind = kind, .law = {}, .residuals = scatter_of(efficiency)};
   fit.provenance = Provenance::datasheet;
+  // An infinite exponent of the p-norm is the maximum.
   fit.law.product = {.peak_share = efficiency.expected * factor,
                      .tile_loss = 0,
                      .prologue = 0,
@@ -212,6 +215,7 @@ GpuProfile datasheet_laws(const GpuSpec& gpu) {
       matmul_fit({.operand = DType::fp32}, certain(kMatmulFp32), 1),
   };
   for (const AttentionRow& row : kAttentionRows) {
+    // An own row of a kernel comes beside the general one: nearest_fit prefers the kernel's name.
     if (!row.capability.empty() && row.capability != gpu.compute_capability) continue;
     for (const DType dtype : {DType::bf16, DType::fp8, DType::fp32}) {
       profile.attentions.push_back(attention_fit(row, dtype));

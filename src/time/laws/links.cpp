@@ -48,6 +48,8 @@ CollectiveOp collective_of(MessageKind kind) {
 
 /// Times bytes, what one GPU's link carries.
 double carried(MessageKind kind, std::int64_t ranks) {
+  // nccl-tests, doc/PERFORMANCE.md: bus bandwidth is the bytes times 2(n - 1)/n of an all-reduce,
+  // (n - 1)/n of the others, over the time.
   if (kind == MessageKind::send) return 1;
   return ring_factor({.op = collective_of(kind), .gpus = ranks});
 }
@@ -92,6 +94,8 @@ std::int64_t stride_of(RankGroup group, const Parallelism& parallelism) {
 }
 
 GroupPlace placed(std::int64_t ranks, std::int64_t stride, std::int64_t gpus_per_node) {
+  // Neighbours of a group lie a stride apart: with tensor parallelism of 8 on nodes of 8 GPUs,
+  // every data-parallel neighbour is on another node.
   return {.ranks = ranks,
           .in_node = std::clamp<std::int64_t>(gpus_per_node / stride, 1, ranks),
           .stride = stride};
@@ -105,16 +109,22 @@ struct NetworkCourse {
 };
 NetworkCourse ring_course(MessageKind kind, const GroupPlace& place) {
   const auto nodes = static_cast<double>(place.nodes());
+  // An all-reduce goes round twice: once to sum, once to hand the sums on. Hops within a node cost
+  // no network latency.
   const double rounds = kind == MessageKind::all_reduce ? 2 : 1;
   return {carried(kind, place.ranks), rounds * (nodes - 1)};
 }
 NetworkCourse tree_course(const GroupPlace& place) {
+  // All bytes go up to the root and down again: twice the bytes, but 2 log2(n) hops in place of a
+  // ring's 2(n - 1). Among 64 nodes that is 12 against 126.
   return {2, 2 * std::ceil(std::log2(static_cast<double>(place.nodes())))};
 }
 /// Every rank sends what the other nodes' ranks get.
 NetworkCourse exchange_course(const GroupPlace& place) {
   const auto ranks = static_cast<double>(place.ranks);
   const auto in_node = static_cast<double>(place.in_node);
+  // 16 ranks on 2 nodes: each sends 8/16 of its bytes out of the node, and all 8 of a node share
+  // its cards, which carry 4 times the bytes of one rank.
   return {(ranks - in_node) / ranks * in_node, 1};
 }
 
@@ -165,6 +175,8 @@ CallPrice Links::price_in_node(MessageKind kind, const GroupPlace& place, double
     const double ring = ring_factor({.op = op, .gpus = span});
     return laws_->price(CollectiveShape{.op = op, .gpus = span, .bytes = std::llround(all / ring)});
   }
+  // A send to one neighbour is half of an all-gather between two: twice the bytes, times the ring's
+  // 1/2.
   const bool sends = kind == MessageKind::send;
   return laws_->price(CollectiveShape{.op = op,
                                       .gpus = sends ? 2 : place.in_node,
@@ -175,6 +187,7 @@ CallPrice Links::price_of_network(MessageKind kind, const GroupPlace& place, dou
   expect(network_.has_value(), "ranks of several nodes have a network");
   const Network& network = *network_;
   const bool sends = kind == MessageKind::send;
+  // One card a GPU: a message between two ranks uses one, a ring's channels all cards of the node.
   const double cards = sends ? 1 : static_cast<double>(place.in_node);
   const auto seconds = [&](double reached) {
     const double bandwidth = cards * network.bandwidth.value() * reached;
@@ -183,6 +196,7 @@ CallPrice Links::price_of_network(MessageKind kind, const GroupPlace& place, dou
     }
     const NetworkCourse ring = sends ? NetworkCourse{1, 1} : ring_course(kind, place);
     const double by_ring = seconds_of(ring, network, bandwidth, bytes);
+    // NCCL's tree is for all-reduce alone; its tuner takes what its own model finds faster.
     if (kind != MessageKind::all_reduce) return by_ring;
     return std::min(by_ring, seconds_of(tree_course(place), network, bandwidth, bytes));
   };

@@ -45,16 +45,20 @@ double started(double whole, double part) { return std::ceil(whole / part); }
 /// Seconds in which the multiprocessors compute, with the best tile for the split.
 double compute_seconds(const TileLaw& law, const Sizes& sizes, double split,
                        const Machine& machine) {
+  // k is padded to whole steps of the main loop, m and n to whole tiles: the padding costs its
+  // time.
   const double steps = started(sizes.k / split, kStepOfK) * kStepOfK;
   const double peak = machine.flops_per_second / machine.multiprocessors * law.peak_share;
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
+    // A tile loads m + n values a step for m · n products: the ratio is 1/m + 1/n.
     const double rate = peak / (1 + law.tile_loss * (1 / tile.m + 1 / tile.n));
     const double area = tile.m * tile.n;
     const double of_a_tile =
         2 * area * steps / rate + law.prologue + law.epilogue * area / kEpilogueTile;
     const double tiles = started(sizes.m, tile.m) * started(sizes.n, tile.n) * sizes.batch * split;
     const double load = tiles / machine.multiprocessors;
+    // 1.1 waves cost 2 where whole_waves is 1, and 1.1 where it is 0.
     const double waves =
         load <= 1 ? 1 : law.whole_waves * std::ceil(load) + (1 - law.whole_waves) * load;
     best = std::min(best, waves * of_a_tile);
@@ -68,6 +72,8 @@ double seconds_alone(const TileLaw& law, const MatmulShape& shape, const Machine
                     static_cast<double>(shape.k), static_cast<double>(shape.batch)};
   const double bandwidth = machine.bytes_per_second * law.bandwidth_share;
   const double bytes = bytes_of(shape);
+  // Split-k sums partial results of fp32 in memory; it pays where a result has fewer tiles than the
+  // GPU has multiprocessors.
   const double partial = law.split_traffic * 4 * sizes.m * sizes.n * sizes.batch;  // fp32
   double best = std::numeric_limits<double>::infinity();
   for (const double split : kSplits) {
@@ -87,6 +93,7 @@ double seconds_alone(const TileLaw& law, const MatmulShape& shape, const Machine
 
 double seconds_of(const TileLaw& law, const MatmulShape& shape, const Machine& machine, Load load) {
   const double burst = seconds_alone(law, shape, machine) + law.launch;
+  // Clocks fall under load after milliseconds: a call much shorter than power_time ends before.
   const double loaded = load == Load::sustained ? 1 : burst / (burst + law.power_time);
   return burst * (1 + law.power_loss * loaded);
 }

@@ -112,6 +112,7 @@ const MatmulFit* nearest_fit(const std::vector<MatmulFit>& fits, const MatmulSha
   return least_ranked(fits, [&shape](const MatmulKind& kind) -> std::optional<double> {
     if (measured_type(kind.operand) != measured_type(shape.operand)) return std::nullopt;
     if (kind.tensor_float != shape.tensor_float) return std::nullopt;
+    // Another scaling of an operand may stand in; another type never does.
     return kind.scaling == shape.scaling ? 0 : 1 + static_cast<double>(kind.scaling);
   });
 }
@@ -125,6 +126,7 @@ const AttentionFit* nearest_fit(const std::vector<AttentionFit>& fits,
     const auto other_mask = static_cast<double>(kernels.size());
     const double other_pass = 2 * other_mask;
     if (measured_type(kind.dtype) != measured_type(shape.dtype)) return std::nullopt;
+    // A backward may be derived from a forward (seconds_by), not the other way.
     if (shape.pass == KernelPass::forward && kind.pass != shape.pass) return std::nullopt;
     return static_cast<double>(kernel - kernels.begin()) +
            (kind.causal == shape.causal ? 0 : other_mask) +
@@ -150,6 +152,8 @@ const CollectiveFit* nearest_fit(const std::vector<CollectiveFit>& fits,
                                  const CollectiveShape& shape) {
   return least_ranked(fits, [&shape](const CollectiveKind& kind) -> std::optional<double> {
     if (kind.op != shape.op) return std::nullopt;
+    // The nearest count of GPUs by ratio: for 4 of {2, 8} both are as near, and the first one
+    // stays.
     return std::abs(std::log(static_cast<double>(kind.gpus) / static_cast<double>(shape.gpus)));
   });
 }
