@@ -73,6 +73,7 @@ Margin margin_over(const std::vector<Residual>& residuals) {
     above.push_back(residual.above);
   }
   Margin margin;
+  // All records lie above the low end, and nine of ten below the high one.
   margin.low = rounded_up(quantile(std::move(below), 1));
   margin.high = rounded_up(quantile(std::move(above), 0.9));
   margin.records = static_cast<int>(residuals.size());

@@ -46,6 +46,8 @@ const Comparison* first_of(const ValidatedRun& run, std::initializer_list<Metric
 /// Measured over expected seconds of a step, or bytes; none where nothing of it was published.
 std::optional<double> ratio_of(const ValidatedRun& run, ToldFigure figure) {
   if (figure == ToldFigure::step) {
+    // error() is predicted over measured less 1, so its inverse is measured over predicted; a pace
+    // is the inverse of a time.
     if (const Comparison* step = run.worst(Metric::step_seconds)) return 1 / (1 + step->error());
     const Comparison* pace = run.worst(Metric::tokens_per_second_per_gpu);
     return pace == nullptr ? std::nullopt : std::optional(1 + pace->error());
@@ -100,6 +102,7 @@ Coverage coverage_at(const std::vector<Ratio>& ratios, SourceKind kind, double s
     for (const Ratio& ratio : ratios) {
       (key_of(*ratio.source, kind) == key ? own : others).push_back(ratio);
     }
+    // Leave one source out: ends made of the others' runs are held against its own.
     if (others.empty()) continue;
     const Ends ends = ends_of(others, share);
     ++coverage.sources;
@@ -130,6 +133,7 @@ double least_held(const std::array<Coverage, kSourceKinds.size()>& coverages) {
 ToldInterval interval_of(const std::vector<Ratio>& ratios, ToldFigure figure) {
   int percent = kLeastPercent;
   auto coverages = coverages_at(ratios, percent / 100.0);
+  // A wider share of known runs makes wider ends, so the first that holds is the narrowest.
   while (least_held(coverages) < kClaimed && percent < kMostPercent) {
     coverages = coverages_at(ratios, ++percent / 100.0);
   }
@@ -142,6 +146,7 @@ ToldInterval interval_of(const std::vector<Ratio>& ratios, ToldFigure figure) {
                      .high = ends.high,
                      .runs = static_cast<int>(ratios.size()),
                      .sources = static_cast<int>(publications.size()),
+                     // Rounded down: an interval never claims more than it held.
                      .held = std::floor(100 * least_held(coverages)) / 100};
   interval.coverages = coverages;
   return interval;

@@ -80,10 +80,12 @@ class Comparer {
     };
     if (!predicted) return add(kMetric, Count(size_of(*measured)), Count(), "layers");
     std::vector<Bytes> expected = *measured;
+    // One measured layer stands for all, as records of equal layers have it.
     if (expected.size() == 1) expected.resize(predicted->size(), expected.front());
     if (expected.empty() || expected.size() != predicted->size()) {
       return add(kMetric, Count(size_of(expected)), Count(size_of(*predicted)), "layers");
     }
+    // Layers are compared for equality: the first that differs is reported, else the first of all.
     const auto [at, beside] = std::mismatch(expected.begin(), expected.end(), predicted->begin());
     const bool all_equal = at == expected.end();
     const auto layer = all_equal ? 0 : static_cast<std::size_t>(at - expected.begin());
@@ -262,6 +264,7 @@ std::string group_of(const Job& job) {
 }
 
 ValidatedRun validate_run(std::string id, const Job& job, const Observables& measured) {
+  // A record names its rank, or is of the worst one; figures without memory are every rank's.
   const JobEstimate estimate = measured.data_rank || !asks_for_memory(measured)
                                    ? estimate_job(job, measured.data_rank.value_or(0))
                                    : estimate_job(job);

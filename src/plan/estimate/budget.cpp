@@ -14,6 +14,7 @@ struct Estimated {
 BudgetLine line_of(BudgetItem item, double limit, const Estimated& estimated) {
   BudgetLine line{item,          BudgetStatus::within, limit, estimated.value,
                   estimated.low, estimated.high,       ""};
+  // The expected value decides between over and within, the interval only whether it is close.
   if (estimated.value > limit) {
     line.status = BudgetStatus::over;
   } else if (estimated.high > limit) {
@@ -113,9 +114,11 @@ bool has_budget(const Job& job) {
 
 std::vector<BudgetLine> hold_to_budget(const Job& job, const JobEstimate& estimate) {
   const Budget& budget = job.budget;
+  // A budget's margin is kept free: 10 % of 80 GiB leave 72 to hold to.
   const double share = 1 - budget.margin;
   std::vector<BudgetLine> lines;
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    // A GPU that nobody named has no capacity to hold to.
     if (!job.hardware.assumed) lines.push_back(capacity_line(*memory));
     const bool names_host = !job.hardware.assumed || job.hardware.host_memory;
     if (memory->host_need && names_host) lines.push_back(host_line(*memory->host_need));

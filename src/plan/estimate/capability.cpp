@@ -29,6 +29,7 @@ Capability capability_of(const GpuSpec& gpu) {
   const std::optional<int> major = whole_number(text.substr(0, point));
   const std::optional<int> minor = whole_number(text.substr(point + 1));
   if (!major || !minor) return kAssumed;
+  // "9.0" is 90 and "12.0" is 120, as CUDA's architectures sm_90 and sm_120 are written.
   return {.value = *major * 10 + *minor, .assumed = false};
 }
 
@@ -42,6 +43,7 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   policy.tensor = parallelism.tensor;
   policy.expert = parallelism.expert;
   policy.whole_experts = parallelism.whole_experts();
+  // A context-parallel rank has an equal part of every sequence.
   policy.seq_len /= parallelism.context;
   policy.context = parallelism.context;
   policy.context_exchange = parallelism.context_exchange;

@@ -56,6 +56,7 @@ void replay_rank(const Graph& graph, const Job& job, AskedRank asked, MemoryAnsw
     ranks.data = {0, 1, count};
     std::optional<StageRun> run = run_stage(graph, job, ranks.rank, StageRunEnd::worst_known);
     if (run) ranks.data = run->ranks;
+    // The worst rank's steps were replayed to find it: they are the answer's.
     if (run && run->worst_steps) {
       auto& [timeline, replay] = *run->worst_steps;
       answer.replay = replayed_steps_of({graph, std::move(timeline), std::move(replay)}, job);
@@ -71,6 +72,7 @@ std::vector<HighMoment> moments_of(const Ledger& ledger, const MemoryEstimate& e
   for (const InstantTotal& instant : estimate.instants) {
     moments.push_back({ledger.instants[instant.index].name, instant.total});
   }
+  // The peak leads also where another moment is as high.
   std::swap(moments.front(), moments[estimate.peak]);
   std::stable_sort(moments.begin() + 1, moments.end(),
                    [](const HighMoment& left, const HighMoment& right) {
@@ -84,6 +86,8 @@ void answer_in_formulas(const Job& job, Ledger formulas, MemoryAnswer& answer) {
   answer.ledger = std::move(formulas);
   answer.estimate = estimate_memory(answer.ledger, answer.ledger.bindings);
   answer.simple = simple_view(answer.ledger, answer.capacity);
+  // A ledger is written in any case, for its names; its sum is an answer only where the formulas
+  // hold.
   if (!beyond_the_formulas(job)) answer.closed_form = answer.estimate.allocated();
 }
 
@@ -127,6 +131,8 @@ void sort_by_memory(MemoryAnswer& first, std::vector<MemoryAnswer>& others) {
   others.insert(others.begin(), std::move(first));
   std::stable_sort(others.begin(), others.end(),
                    [](const MemoryAnswer& left, const MemoryAnswer& right) {
+                     // A rank that takes less may be the one that does not fit: its segments are
+                     // cut up.
                      if (left.verdict == right.verdict) return left.device() > right.device();
                      return worse_of(left.verdict, right.verdict) == left.verdict;
                    });
@@ -157,6 +163,7 @@ FlopsEstimate flops_of_busiest(const std::vector<Graph>& ranks, const Job& job) 
 std::variant<TimeEstimate, Unavailable> answer_time(const std::vector<Graph>& ranks,
                                                     const Job& job) {
   if (!job.training) return Unavailable{"the time of inference is not available yet"};
+  // A pipeline is timed from the whole model, whose layers are then cut into stages.
   if (ranks.size() == 1) return time_of_step(ranks.front(), job);
   return time_of_step(job);
 }

@@ -76,6 +76,7 @@ std::vector<HighMoment> high_moments(const StepMemory& step, const StepReplay& r
   for (std::uint32_t i = 0; i < timeline.events.size(); ++i) {
     const Event event = timeline.events[i];
     const Bytes block = replay.blocks[event.storage];
+    // A maximum stands behind an allocation: frees only lower what is held.
     if (event.kind == EventKind::free) {
       allocated -= block;
       continue;

@@ -50,6 +50,8 @@ class MicroBatchSearch {
     const std::int64_t own = job.forward()->micro_batch;
     (worst.verdict == Verdict::fits ? fitting_ : refused_) = own;
     if (worst.replayed() != nullptr) {
+      // The line is drawn to the room that is left with the margin taken off, as the verdict will
+      // ask.
       const ReplayDevice device = tightest_device_of(job);
       room_ = device.limit.value_or(device.available);
       taken_.push_back({own, worst.replayed()->unpressed().statistics.reserved.peak});
@@ -64,6 +66,8 @@ class MicroBatchSearch {
       search();
       if (fitting_ == 0) return 0;
       const std::optional<JobRank> other = rank_that_refuses(fitting_);
+      // Only the rank that took most was searched: another one may take most at the size that was
+      // found.
       if (!other) return fitting_;
       rank_ = *other;
       refused_ = fitting_;
@@ -96,9 +100,11 @@ class MicroBatchSearch {
               static_cast<double>(last.micro_batch - before.micro_batch);
     }
     auto sequences = static_cast<double>(last.micro_batch);
+    // Regula falsi: where memory does not grow between two points, the size is doubled.
     sequences += slope > 0 ? (room_ - last.bytes).as_double() / slope : sequences;
     const auto most = static_cast<double>(std::min(last.micro_batch * kMostGrowth, kMost));
     const double within = std::clamp(sequences, 0.0, most);
+    // Strictly inside the interval, so every guess shrinks it.
     return std::clamp(static_cast<std::int64_t>(within), fitting_ + 1, refused_ - 1);
   }
 
@@ -121,6 +127,7 @@ class MicroBatchSearch {
   }
 
   void note(const Taken& taken) {
+    // Two points of one size have no slope.
     if (taken.micro_batch != taken_.back().micro_batch) taken_.push_back(taken);
   }
 

@@ -26,6 +26,7 @@ Bytes room_of(const ReplayDevice& device) {
 }  // namespace
 
 Bytes demand_of(const Timeline& timeline) {
+  // Bytes asked for, without rounding or fragments: no allocator gets by with less.
   std::int64_t held = 0;
   std::int64_t most = 0;
   for (const Event event : timeline.events) {
@@ -55,6 +56,8 @@ std::variant<ReplayedSteps, Unavailable> replayed_steps_of(StepMemory step, cons
   ReplayedSteps steps;
   steps.step = std::move(step);
   const Timeline& timeline = steps.step.timeline;
+  // A replay that had to give memory back says what fits, not what the job wants: that takes a
+  // device without a limit.
   if (was_pressed(steps.step.replay)) {
     steps.unlimited = replay_steps(timeline, job.allocator, kUnlimitedDevice);
   }
@@ -62,6 +65,7 @@ std::variant<ReplayedSteps, Unavailable> replayed_steps_of(StepMemory step, cons
     return Unavailable{kBeyondReplay};
   }
   const ReplayDevice device = replay_device_of(job);
+  // Tried only where what is requested would fit: then segments are to blame, not tensors.
   if (steps.step.replay.out_of_memory && !job.allocator.expandable_segments &&
       steps.unpressed().statistics.requested.peak <= room_of(device)) {
     AllocatorSettings expandable = job.allocator;
@@ -77,6 +81,7 @@ ReplayDevice tightest_device_of(const Job& job) {
   const Margin& margin = margin_of(job.margins().replay, job.recompute());
   // The most that, with the margin on top of it, is all there is.
   const auto less_margin = [&](Bytes whole) {
+    // x (1 + high) = whole: with a margin of 25 % 64 of 80 GiB.
     return whole - share_rounded_up(whole, margin.high / (1 + margin.high));
   };
   ReplayDevice device = replay_device_of(job);
@@ -92,6 +97,7 @@ ReplayDevice roomiest_device_of(const Job& job) {
   const Margin& margin = margin_of(job.margins().replay, job.recompute());
   // The least that, with the margin taken off it, is all there is.
   const auto with_margin = [&](Bytes whole) {
+    // x (1 - low) = whole: with a margin of 20 % 100 of 80 GiB.
     return whole + share_rounded_up(whole, margin.low / (1 - margin.low));
   };
   ReplayDevice device = replay_device_of(job);
@@ -125,9 +131,12 @@ DeviceBytes device_bytes(Bytes reserved, const Margin& margin, const OutsideByte
 
 Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& job) {
   if (run.out_of_memory) {
+    // Out of memory also with all the margin allows: surely too large.
     const StepReplay roomy = replay_steps(timeline, job.allocator, roomiest_device_of(job));
     return roomy.out_of_memory ? Verdict::does_not_fit : Verdict::too_close_to_call;
   }
+  // A run that gave nothing back reserves the same on any larger device, so no second replay is
+  // needed.
   if (!was_pressed(run) && fits_freely(run.statistics.reserved.peak, job)) return Verdict::fits;
   const StepReplay tight = replay_steps(timeline, job.allocator, tightest_device_of(job));
   return tight.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;
@@ -143,6 +152,8 @@ SureRun surely_runs(const Timeline& timeline, const Job& job) {
   const StepReplay run = replay_steps(timeline, job.allocator, tightest_device_of(job));
   if (run.out_of_memory) return {};
   if (run.statistics.retries == 0) return {true, run.statistics.reserved.peak};
+  // Less room may run where more does not: giving segments back early changes where later ones lie.
+  // Both must run.
   return {!replay_steps(timeline, job.allocator, replay_device_of(job)).out_of_memory, {}};
 }
 

@@ -14,6 +14,8 @@ namespace {
 Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
   const std::int64_t layers = graph.layers();
   const bool all = plan.again_of(layers) == layers;
+  // With all layers recomputed each keeps its input; a checkpoint of several layers keeps one for
+  // all.
   Expr saved = all ? graph.saved_bytes_with_full_recompute() : graph.saved_bytes();
   std::int64_t layer = 0;
   for (const BlockRun& run : graph.order) {
@@ -37,6 +39,7 @@ Expr dropped_selectively(const Block& block) {
     return block.saved_bytes(false) - block.saved_bytes_without_attention_core();
   }
   const Tensor& input = block.tensors[block.input];
+  // torchtitan's selective checkpoint keeps the listed outputs and, as any checkpoint, the input.
   return block.saved_bytes(false) - block.selectively_kept_bytes() -
          block.tensors[input.storage].bytes();
 }

@@ -26,9 +26,11 @@ class StageReplay {
   std::optional<StageRun> run(StageRunEnd end) {
     run_.ranks = {0, 0, data_ranks_of(job_)};
     if (!follow(0, end)) return std::nullopt;
+    // One rank that does not fit is enough for a refusal.
     if (run_.ranks.count == 1 || is_refusal(end)) return run_;
     const FollowedRanks followed = followed_data_ranks(graph_, job_, pipeline_rank_);
     for (std::size_t i = 1; i < followed.ranks.size(); ++i) {
+      // Ranks that stand out are always followed; the others take at most kMostSpread more.
       if (i >= followed.outstanding && is_decided()) break;
       if (events_ > kMostEvents) break;
       if (!follow(followed.ranks[i], end)) return std::nullopt;
@@ -54,6 +56,7 @@ class StageReplay {
     events_ += timeline->events.size();
     const Bytes demand = demand_of(*timeline);
     if (run_.ranks.followed == 0) run_.demand = demand;
+    // More bytes are asked for than the device has: no replay against it is needed.
     if (is_hopeless(demand, job_)) {
       const std::optional<Bytes> taken = end == StageRunEnd::worst_known
                                              ? reserved_unpressed(*timeline, job_)

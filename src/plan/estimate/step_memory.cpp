@@ -34,6 +34,8 @@ ReplayDevice replay_device_of(const Job& job) {
   // PyTorch's memory fraction is a limit of the allocator alone: the device is larger.
   if (hardware.memory)
     return {std::max(total, *hardware.memory), std::max(total, *hardware.memory), hardware.memory};
+  // The context and NCCL's buffers are on the device before the allocator asks for its first
+  // segment.
   return {total, total - outside_bytes(job).expected, std::nullopt};
 }
 

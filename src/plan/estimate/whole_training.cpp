@@ -19,6 +19,7 @@ std::variant<WholeTraining, Unavailable> whole_training_of(const PlanVerdict& pl
   const auto gpus = static_cast<double>(plan.candidate.gpus);
   const double seconds = tokens / (time.tokens_per_second_per_gpu * gpus);
   WholeTraining training;
+  // All steps are taken to be off alike: the interval of a step is that of the training.
   training.seconds = {seconds, seconds * (time.low / time.step), seconds * (time.high / time.step)};
   training.gpu_hours = times(training.seconds, gpus / kSecondsOfHour);
   if (const auto* cost = std::get_if<CostEstimate>(&plan.cost)) {

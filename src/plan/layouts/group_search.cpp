@@ -91,6 +91,7 @@ class GroupSearch {
     bool full = false;
     for (const BatchChoice& batch : batches) {
       const bool interleaves = layout.virtual_stages > 1;
+      // Megatron's interleaved schedule asks for micro-batches that are a multiple of the stages.
       if (interleaves && batch.gradient_accumulation % layout.pipeline != 0) continue;
       if (full) {
         ++group_.candidates;
@@ -105,6 +106,7 @@ class GroupSearch {
   bool try_one(Evaluated candidate) {
     candidate.number = group_.candidates;
     const auto known = forms_.find(key_of(candidate));
+    // States are a lower bound of a step, and cheaper to know than the forms of its moments.
     if (known == forms_.end() && exceeds_by_states(candidate)) {
       ++group_.candidates;
       ++too_large_;
@@ -120,6 +122,7 @@ class GroupSearch {
     if (candidate.verdict == Verdict::does_not_fit) {
       ++(fits_device ? too_large_for_host_ : too_large_);
       keep_nearest(candidate);
+      // A larger micro-batch takes more of the device, but not of the host.
       return fits_device;
     }
     candidate.seconds_per_token = seconds_per_token(candidate);
@@ -142,6 +145,7 @@ class GroupSearch {
   void find_nearest() {
     std::ranges::stable_sort(hopeless_, {}, &Evaluated::filled);
     for (Evaluated& candidate : hopeless_) {
+      // `filled` is a lower bound here and they are sorted by it: no later one can lack less.
       if (group_.nearest && candidate.filled > group_.nearest->filled) return;
       enter(candidate.layout);
       hosts_ = {};
@@ -174,6 +178,7 @@ class GroupSearch {
       return std::pair(left.seconds_per_token, left.number) <
              std::pair(right.seconds_per_token, right.number);
     });
+    // A candidate may be among the fastest and on a front.
     const auto repeated = std::ranges::unique(all, {}, &Evaluated::number);
     all.erase(repeated.begin(), repeated.end());
   }
@@ -243,6 +248,8 @@ class GroupSearch {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
     const Parallelism& layout = candidate.layout;
     if (!timed_ || (layout.offload.any() && !device_.laws->know_transfers())) return kUnknown;
+    // Prices depend on the tensor, context and expert groups, not on stages and data-parallel
+    // ranks.
     const TimeKey key{times_number_, candidate.batch.micro_batch, candidate.recompute};
     const PricedModel*& model = models_[key];
     if (model == nullptr) {

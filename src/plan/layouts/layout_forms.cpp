@@ -46,6 +46,8 @@ bool may_take_most(StagePlace place, const Parallelism& layout, bool alike) {
     case StagePlace::first:
       return true;
     case StagePlace::second:
+      // 1F1B: stage r holds p - r micro-batches, so behind the first stage the second holds most;
+      // it takes more only if it has more layers.
       return layout.pipeline > 2 &&
              (!alike || layout.first_stage_layers + layout.last_stage_layers > 0);
     case StagePlace::last:
@@ -61,6 +63,7 @@ bool has_layers_alike(const Job& job) {
 
 std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch) {
   constexpr std::int64_t kRounds = 4;  // of an interleaved pipeline, whose later ones are alike
+  // From the second micro-batch on, sums of gradients stand: more of them change nothing.
   std::int64_t most = 2;
   if (layout.pipeline > 1 && job.end_layers() > 0) {
     if (layout.schedule == Schedule::gpipe) return batch.gradient_accumulation;
@@ -107,6 +110,7 @@ LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace pla
   }
   constexpr std::int64_t kRanks = kStagePlaces.size();
   constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
+  // A stage of one layer has no middle: its first layer is its last.
   const bool single = layers_at(place, split_of(layout), layout) == 1;
   return {kRanks, std::min(layout.virtual_stages, kStages), static_cast<std::int64_t>(place),
           single};
@@ -127,9 +131,11 @@ LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
 /// number of them.
 Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
   Parallelism form = layout;
+  // Layouts that differ in what takes no memory share one form.
   form.overlap_grad_reduce = form.overlap_param_gather = false;  // take no memory
   const Sharing sharing = sharing_of(layout);
   if (layout.data > 1 && !sharing.in_flat_parts()) {
+    // Any number of data-parallel ranks has the formulas of two: it is a letter of theirs.
     form.data = 2 * sharing.replicas() * layout.expert;
   }
   if (layout.pipeline == 1 || !alike_) return form;
@@ -205,6 +211,7 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
   const FormKey key{&lowered, shared, rank_at(place, shared), micro_steps, recompute, content};
   return &forms_.at(key, [&] {
     // Several are as many as an interleaved pipeline of these ranks deals.
+    // An interleaved schedule deals micro-batches in rounds of as many as there are ranks.
     if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
     Job job = job_for(device, shared, {graph->sizes.at(Symbol::micro_batch), micro_steps});
     job.training->recompute = recomputes_[recompute];
@@ -237,6 +244,7 @@ RankForm LayoutForms::rank_form(const Graph& graph, const Ledger& ledger) const 
   const std::int64_t layers = bound(Symbol::layers) * stages;
   made.of_layer = elements_of_layer(graph);
   made.experts_of_layer = bound(Symbol::expert_parameters) / layers;
+  // Parameters are ends + layers · of_layer: a layout's own number of layers goes in later.
   made.ends -= checked_multiply(made.of_layer, layers);
   return made;
 }
@@ -291,6 +299,7 @@ MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
          .experts = form->experts + of_rank * form->experts_of_layer,
          .data = layout.data,
          .micro_steps = batch.gradient_accumulation});
+    // The place that comes first wins a tie, so answers do not depend on the order of threads.
     if (worst != nullptr && peak <= most) continue;
     most = peak;
     worst = form;

@@ -8,6 +8,7 @@ const PricedModel& LayoutTimes::priced(
   const auto [micro_batch, recompute] = micro_batch_and_recompute;
   const GroupPlaces places = places_of(layout, job_.hardware.gpus_per_node);
   const auto place = [&](RankGroup group) { return places[static_cast<std::size_t>(group)]; };
+  // Messages inside a layer are priced here; data parallelism's and the pipeline's, in a step.
   const PriceKey key{device.index,
                      &graph,
                      micro_batch,

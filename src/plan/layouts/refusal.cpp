@@ -76,6 +76,7 @@ void add_splits(const Job& job, std::vector<Change>& changes) {
     changes.push_back(
         {std::string(what) + " " + std::to_string(split.*degree), [split](Job& other) {
            other.parallelism = split;
+           // Half as many data-parallel ranks: the global batch stays.
            other.training->gradient_accumulation *= 2;
          }});
   };
@@ -179,6 +180,7 @@ std::vector<Change> changes_of(const Job& job) {
   }
   if (training.micro_batch > 1) {
     changes.push_back({"micro_batch 1", [](Job& other) {
+                         // The batch stays: 8 sequences at once become 8 micro-steps.
                          other.training->gradient_accumulation *= other.training->micro_batch;
                          other.training->micro_batch = 1;
                        }});
@@ -269,6 +271,8 @@ std::string lateness_of(const PlanVerdict& verdict, const Goal& goal) {
 
 std::vector<Lever> ranked(std::vector<Lever> levers) {
   std::erase_if(levers, [](const Lever& lever) { return lever.saved <= Bytes(); });
+  // The first that suffices, in the order in which they are tried, leads; the others follow by what
+  // they save.
   const auto first = std::ranges::find_if(levers, [](const Lever& lever) { return lever.fits; });
   const auto rest = first == levers.end() ? levers.begin() : levers.begin() + 1;
   if (first != levers.end()) std::rotate(levers.begin(), first, first + 1);

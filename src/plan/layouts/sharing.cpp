@@ -55,6 +55,8 @@ class SharingChoices {
   [[nodiscard]] bool in_units() const { return job_.training->recipe.casts_gathered(); }
 
   void add_unsharded() {
+    // torchtitan refuses plain DDP beside any other dimension ("DDP has not supported > 1D
+    // parallelism").
     const bool divided = layout_.ranks() != layout_.data;
     if (replicas_ > 1 && (in_units() || (divided && !row_.replicates_divided_models))) return;
     add({}, true);
@@ -94,6 +96,7 @@ class SharingChoices {
     // A pipeline's replicas take more than shards do and save next to no time: reduced once a step.
     const std::int64_t most = layout_.pipeline > 1 ? 1 : layout_.data;
     for (std::int64_t replicas = most; replicas >= 1; --replicas) {
+      // As many replicas as ranks would shard nothing.
       if (layout_.data % replicas != 0 || replicas == replicas_) continue;
       add(Sharing::by_rows(row_.reshard, replicas), true);
     }

@@ -16,6 +16,7 @@ constexpr std::int64_t kLargestMicroBatch = std::int64_t{1} << 20;
 std::vector<BatchChoice> divisors_of(std::int64_t sequences) {
   std::vector<BatchChoice> choices;
   std::vector<BatchChoice> above_root;
+  // Divisors in pairs up to the root: 10^6 sequences cost 1,000 divisions.
   for (std::int64_t divisor = 1; divisor <= sequences / divisor; ++divisor) {
     if (sequences % divisor != 0) continue;
     const std::int64_t other = sequences / divisor;
@@ -77,6 +78,8 @@ class LayoutSpace {
     for (const std::int64_t tensor :
          axis(splits_.tensor, job_.given.tensor, written_.tensor, divisors_up_to(gpus_, node))) {
       layout.tensor = tensor;
+      // Sequence parallelism divides the norms' activations at no more traffic: an all-reduce is an
+      // all-gather and a reduce-scatter.
       if (!job_.given.sequence) layout.sequence = tensor > 1;
       if (gpus_ % tensor == 0) add_contexts(layout);
     }
@@ -129,6 +132,8 @@ class LayoutSpace {
     layout.first_stage_layers = layout.last_stage_layers = 0;
     if (layers % layout.pipeline == 0 || splits_.deals) return true;
     if (!splits_.own_ends) return false;
+    // As Megatron's --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers
+    // write them: 61 layers on 4 stages are 15, 16, 16, 14.
     const std::int64_t of_stage = layers / layout.pipeline + 1;
     const std::int64_t missing = of_stage * layout.pipeline - layers;
     layout.first_stage_layers = missing > 1 || layout.pipeline == 2 ? of_stage - missing / 2 : 0;
@@ -149,6 +154,8 @@ class LayoutSpace {
   [[nodiscard]] bool fills_stages(std::int64_t stages) const {
     const std::int64_t ends = job_.end_layers();
     const std::int64_t layers = decoder_ == nullptr ? 1 : decoder_->layers();
+    // torchtitan counts the embedding and the head as layers when it deals them out
+    // (first_stage_less_layers, last_stage_less_layers).
     return stages == 1 || (layers + 2 * ends) / stages > ends;
   }
 
@@ -223,6 +230,8 @@ std::vector<BatchChoice> batches_of(const Job& job, std::int64_t data) {
     const std::int64_t global_batch = job.global_batch();
     if (global_batch % data != 0) return {};
     const std::int64_t share = global_batch / data;
+    // micro-batch · micro-steps is the rank's share of the global batch, so both are divisors of
+    // it.
     if (!job.given.micro_batch) return divisors_of(share);
     if (share % training.micro_batch != 0) return {};
     return {{training.micro_batch, share / training.micro_batch}};

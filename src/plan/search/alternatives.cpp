@@ -103,6 +103,7 @@ class Alternatives {
     request.job = std::move(job);
     PlanAnswer answer = search_plans(request);
     std::vector<PlanVerdict>& rows = answer.best.empty() ? answer.refused : answer.best;
+    // A value that no other key of the chosen layout goes with is no alternative.
     if (answer.candidates == 0 || rows.empty()) return;
     rows.front().candidate.gpu = chosen_.gpu;
     found_.push_back({std::move(name), std::move(rows.front())});

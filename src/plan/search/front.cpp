@@ -69,6 +69,7 @@ class FrontSearch {
       for (std::size_t k = 0; k < group.admitted.size(); ++k) {
         const Evaluated& candidate = group.admitted[k];
         const bool closed = request_.finalists == 0;
+        // An admitted candidate is on the front until its replay refuses it.
         const bool out = known_[i][k].refused || rows_.is_late(candidate) ||
                          std::isinf(candidate.seconds_per_token) ||
                          (closed && candidate.verdict != Verdict::fits);

@@ -30,6 +30,8 @@ class Comparison {
     const Place lead = lead_of();
     compare_at(lead);
     const std::size_t winner = best_of(known_.at(lead));
+    // Every choice is searched at one place only, and the winner of that place at all that are
+    // shown.
     if (winner != base_) widen(winner);
     const Place last = lead_of();
     if (last != lead) compare_at(last);
@@ -134,6 +136,7 @@ class Comparison {
     const PlanVerdict* least = nullptr;
     for (const auto& [choice, plan] : known) {
       const auto* row = std::get_if<PlanVerdict>(&plan);
+      // A reason beside a verdict that fits is a deadline that is missed.
       if (row == nullptr || row->verdict == Verdict::does_not_fit || !row->reason.empty()) continue;
       if (least != nullptr && !ranks_before(*row, *least, request_.objective)) continue;
       least = row;

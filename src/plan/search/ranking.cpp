@@ -41,6 +41,8 @@ double measure_of(const PlanVerdict& plan, Objective objective) {
 
 bool ranks_before(const PlanVerdict& left, const PlanVerdict& right, Objective objective) {
   const auto key = [objective](const PlanVerdict& plan) {
+    // Plans that surely fit come before those too close to call, whatever they cost; price and pace
+    // break ties.
     return std::tuple(plan.verdict != Verdict::fits, measure_of(plan, objective),
                       dollars_per_token(plan), -tokens_per_second(plan));
   };

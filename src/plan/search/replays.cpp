@@ -17,6 +17,7 @@ namespace {
 /// The ranks, with those first that may take most: one refusal is enough.
 std::vector<std::int64_t> ranks_in_order(const Job& job) {
   std::vector<std::int64_t> ranks = ranks_that_may_take_most(job);
+  // The others come last: a verdict of all ranks needs them too.
   for (std::int64_t rank = 0; rank < job.parallelism.pipeline; ++rank) {
     if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
   }
@@ -70,11 +71,14 @@ Replays::RankOnGpu Replays::replay(const Step& step, RankMemory& known) {
   const auto taking = [&](Verdict verdict, Bytes reserved) {
     return RankOnGpu{verdict, true, device_bytes(reserved, margin, step.outside), {}};
   };
+  // A run that no limit pressed reserves the same on every GPU of the class: the peak decides
+  // alone.
   const bool is_known = known.unpressed && fits_freely(*known.unpressed, job);
   if (is_known && (known.has_all || fits_by_far(*known.unpressed, job))) {
     return taking(Verdict::fits, *known.unpressed);
   }
   const bool alone = says_verdict_alone(step.follow);
+  // `demand` is a lower bound of what any allocator reserves.
   if (alone && known.demand && is_hopeless(*known.demand, job)) {
     return taking(Verdict::does_not_fit, *known.demand);
   }
@@ -98,6 +102,8 @@ Replays::RankOnGpu Replays::follow_rank(const Step& step, const RankKey& key) {
   Variants& variants = *ranks_.at(key, [] { return std::make_unique<Variants>(); });
   const std::scoped_lock lock(variants.mutex);
   auto same = std::ranges::find_if(variants.distinct, [&](const auto& known) {
+    // GPUs of one capability may run different kernels (by their multiprocessors), so graphs tell
+    // them apart.
     return known.first.order == step.graph.order && known.first.blocks == step.graph.blocks;
   });
   if (same == variants.distinct.end()) {

@@ -19,6 +19,7 @@ bool RowMaker::is_late(const Evaluated& candidate) const {
 GroupRow RowMaker::outline(const Group& group) const {
   auto shown = group.admitted.begin();
   if (request_.finalists == 0) {
+    // Admitted candidates are in the order of their time: the first that fits is the fastest.
     shown = std::ranges::find(group.admitted, Verdict::fits, &Evaluated::verdict);
     if (shown == group.admitted.end()) {
       shown = std::ranges::min_element(group.admitted, {}, &Evaluated::high);
@@ -53,6 +54,8 @@ class RowMaker::Walk {
       sizes.too_large = candidate.batch.micro_batch;
       return false;
     }
+    // A step that gives memory back in every iteration waits for cudaFree and cudaMalloc, which no
+    // time law has.
     if (memory->fits_freely(capacity_of(job.hardware))) return true;
     const bool fits = memory->verdict == Verdict::fits;
     if (fits && pressed_ == nullptr) {
