@@ -269,6 +269,8 @@ class RegionWriter {
   }
 
   /// Where one gradient is all that is made, element by element, it takes the incoming one's place.
+  /// _inductor/scheduler.py, decide_inplace_update: a pointwise kernel takes the buffer of an input
+  /// that is read for the last time and has its size.
   [[nodiscard]] bool in_place(const GeneratedKernel& kernel,
                               const std::vector<const FusedGradient*>& made) const {
     return made.size() == 1 && kernel.gradients.size() == 1 && kernel.is_elementwise &&

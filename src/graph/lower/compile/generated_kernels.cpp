@@ -46,6 +46,8 @@ bool GeneratedKernels::is_in_memory(TensorId value) const {
 
 bool GeneratedKernels::is_joint(TensorId value) const { return has(joints_, value); }
 
+// Extern kernels (mm, attention) read buffers: what they read is realized, the rest is inlined into
+// its readers (_inductor/ir.py, StorageBox.realize).
 void GeneratedKernels::find_results() {
   const auto ask = [this](TensorId tensor) {
     const TensorId value = values_.value(tensor);
@@ -59,6 +61,8 @@ void GeneratedKernels::find_results() {
 }
 
 /// Makes a joint of the latest value that several kernels compute: it owns what stands before it.
+/// A pointwise value with several readers is computed in each, but AOTAutograd's backward sums its
+/// gradients once.
 void GeneratedKernels::find_joints() {
   while (true) {
     std::vector<std::size_t> times(block_.ops.size(), 0);
@@ -138,6 +142,7 @@ TensorId GeneratedKernels::end_of_sums(const GeneratedKernel& kernel, TensorId i
     if (readers.size() != 1) return at;
     const Op& op = block_.ops[readers.front()];
     const TensorId out = op.outputs.front();
+    // derivatives.yaml, add.Tensor: both gradients are the incoming one.
     const bool sums = op.kind == OpKind::add && op.saved.empty() &&
                       block_.tensors[out].elements() == block_.tensors[at].elements();
     if (!sums) return at;
@@ -181,6 +186,8 @@ void GeneratedKernels::write_gradients(GeneratedKernel& kernel) const {
     FusedGradient made = gradient_of(kernel, input);
     const Tensor& tensor = block_.tensors[input];
     const bool parameter = tensor.role == Role::parameter;
+    // Inputs of one sum share their gradient: the residual stream's and the branch's are one
+    // buffer.
     const auto same = std::find_if(kernel.gradients.begin(), kernel.gradients.end(),
                                    [&](const FusedGradient& other) {
                                      return !parameter && other.ends_at == made.ends_at &&

@@ -11,6 +11,9 @@ namespace memest {
 namespace {
 
 /// Whether the op makes numbers of every row beside its result, which is recomputed from them.
+/// _functorch/partitioners.py, should_ban_recomputation: an op whose output is 4 times smaller than
+/// its inputs ("reduction op") is never recomputed, so 1/rms of a row of 4096 is kept and the
+/// normed row computed again from it.
 bool has_row_statistics(const Op& op) {
   return op.kind == OpKind::layernorm || op.kind == OpKind::rmsnorm || op.kind == OpKind::softmax;
 }
@@ -39,6 +42,7 @@ RegionValues::RegionValues(Block& block) : block_(block) {
 
 /// Inductor's softmax is two passes over a row: its largest element, and the sum of powers.
 void RegionValues::add_softmax_statistics() {
+  // inductor_prims.prepare_softmax_online.
   static constexpr std::array<std::string_view, 2> kStatistics = {"largest", "logarithm of sum"};
   for (Op& op : block_.ops) {
     if (op.kind != OpKind::softmax) continue;
@@ -60,6 +64,7 @@ Runner RegionValues::runner_of(const Op& op) const {
   if (!op.forward_messages.empty()) return Runner::library;
   if (is_view_of_all(op, block_)) return Runner::nobody;
   // Inductor writes no kernels for complex numbers, of which rotations are.
+  // _inductor/lowering.py, unsupported_input_tensor: t.is_complex() falls back to ATen's kernels.
   const bool library = class_of(op.kind) == OpClass::contraction || op.kind == OpKind::embedding ||
                        op.kind == OpKind::rotary;
   return library ? Runner::library : Runner::generated;
@@ -87,6 +92,8 @@ void RegionValues::name_runners() {
 void RegionValues::name_values() {
   for (TensorId id = 0; id < block_.tensors.size(); ++id) values_.push_back(id);
   makers_.resize(block_.tensors.size());
+  // fx_graph_cse (_functorch/compile_utils.py): q, k, v, gate and up share one bf16 copy of their
+  // input, where eager autocast makes a copy for each.
   std::map<std::pair<TensorId, DType>, TensorId> casts;
   for (std::size_t i = 0; i < block_.ops.size(); ++i) {
     const Op& op = block_.ops[i];
@@ -121,6 +128,7 @@ void RegionValues::give_storages() {
       tensor.storage = id;
     }
     // Autocast's cache is not asked within a region.
+    // The casts are traced as operations, and the graph holds their results, not autocast's cache.
     if (makers_[id] && tensor.role == Role::cast_parameter) tensor.role = Role::activation;
   }
 }
@@ -129,11 +137,14 @@ bool RegionValues::is_remembered(TensorId value) const {
   if (!is_generated(value)) return false;
   const Op& op = block_.ops[*makers_[value]];
   if (op.kind == OpKind::reduce) return true;
+  // partitioners.py: a "random op" is not recomputed; Inductor keeps its boolean mask.
   if (op.kind == OpKind::dropout) return value == op.outputs.front();
   return has_row_statistics(op) && value != op.outputs.front();
 }
 
 void RegionValues::append_sources(TensorId value, std::vector<TensorId>& sources) const {
+  // min_cut_rematerialization_partition, by rule instead of by flow: pointwise values are computed
+  // again from the nearest kept ones.
   if (!is_generated(value) || kept_[value] || is_remembered(value)) {
     return add_once(sources, value);
   }
@@ -148,6 +159,7 @@ void RegionValues::append_sources(TensorId value, std::vector<TensorId>& sources
 std::vector<TensorId> RegionValues::read_by_derivative(std::size_t at, TensorId value) const {
   const Op& op = block_.ops[at];
   std::vector<TensorId> sources;
+  // The derivative by one factor reads the other: x·x reads x once.
   const bool product = op.kind == OpKind::multiply && op.inputs.size() == 2;
   if (product && values_[op.inputs[0]] != values_[op.inputs[1]]) {
     const TensorId other = values_[op.inputs[values_[op.inputs[0]] == value ? 1 : 0]];
@@ -159,6 +171,8 @@ std::vector<TensorId> RegionValues::read_by_derivative(std::size_t at, TensorId 
 }
 
 /// Keeps what library kernels read first: others need not compute again what those have kept.
+/// partitioners.py, is_materialized_backwards ("materialized in backward"): a product's input is
+/// read there by the product for its weight's gradient, so recomputing it would not be free.
 void RegionValues::keep() {
   const auto is_parameter = [this](TensorId value) {
     return block_.tensors[value].role == Role::parameter;

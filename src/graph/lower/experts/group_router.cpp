@@ -126,6 +126,7 @@ class GroupRouter {
   }
 
   TensorId without_others(const ChosenGroups& groups, TensorId scores) {
+    // scores.masked_fill(~score_mask.bool(), 0.0): .bool() and ~ make a tensor each.
     const TensorId others = others_than(groups);
     const DType dtype = block_.dtype_of(scores);
     const TensorId out = block_.make({"choice", "allowed"}, block_.tensor(scores).shape, dtype);

@@ -50,6 +50,8 @@ class ExpertsWriter {
     hidden = added(product("down_proj", hidden, sorted, {context_.dims.h, size()}), bias);
     hidden = masked({"experts", "out"}, hidden, sorted.beyond);
     function.local(hidden);
+    // proj_out * sample_weights_g.unsqueeze(-1): fp32 weights (Mixtral's, DeepSeek's) make bf16
+    // rows fp32: 8192 tokens of 2 experts and 4096 channels are 268 MB.
     const TensorId weighted = multiply(block_, {"experts", "weighted"}, hidden, sorted.weights);
     const TensorId places = function.local(places_of(sorted.order));
     const Made back = {
@@ -83,6 +85,8 @@ class ExpertsWriter {
     const Made weights = {{"pairs", "weights"}, {pairs_, Expr(1)}, block_.dtype_of(chosen.weights)};
     sorted.weights =
         function.local(rows_at(block_, weights, {pairs_, pairs_}, chosen.weights, sorted.order));
+    // torch.histc of expert_ids_g.int(), then cumsum(dtype=torch.int32): grouped_mm takes offsets
+    // of 32 bits.
     const TensorId narrow = function.local(
         made(block_, {{"pairs", "experts in int32"}, {pairs_}, DType::int32}, {experts}));
     const Shape each = {Expr(Symbol::experts)};
@@ -106,6 +110,7 @@ class ExpertsWriter {
     op.inputs = {indices};
     op.outputs = {values, sorted.order};
     KernelLaunch launch;
+    // torch.sort makes values and indices, both int64: 16 B a pair.
     launch.kind = KernelLaunch::Kind::sort;
     launch.reduced = pairs_;
     op.forward_launches = {std::move(launch)};
@@ -141,6 +146,8 @@ class ExpertsWriter {
     const Expr experts = Symbol::experts;
     const TensorId weight = block_.parameter({"experts", name}, {experts, sides.out, sides.in});
     const DType dtype = block_.dtype_of(weight);
+    // _grouped_mm is not on autocast's list: transformers casts the input to the weights' type
+    // itself.
     const TensorId input = cast(block_, {name, "in type"}, x, dtype);
     const Shape shape =
         batched_ ? Shape{experts, pairs_ / experts, sides.out} : Shape{pairs_, sides.out};
@@ -234,6 +241,7 @@ class ExpertsWriter {
   }
 
   /// torch.clamp: keeps its input; its backward compares with each limit.
+  /// GptOssExperts._apply_gate: gate.clamp(max=7), up.clamp(-7, 7).
   TensorId clamp(std::string_view name, TensorId x, int limits) {
     const DType dtype = block_.dtype_of(x);
     const TensorId out = block_.make({"experts", name}, block_.tensor(x).shape, dtype);

@@ -23,6 +23,8 @@ class RouterWriter {
       chosen.logits = forward.local(linear(block_, gate, {tokens_}, rows));
     }
     if (context_.habits.router == RouterWriting::of_choice) {
+      // GptOssTopKRouter: topk of the logits first, then softmax of the chosen ones with
+      // dtype=router_top_value.dtype: K columns, not all experts'.
       const auto [best, indices] = best_of(block_, part_, chosen.logits);
       chosen.indices = forward.local(indices);
       chosen.weights = softmax(block_, "router_softmax", best, block_.dtype_of(best));
@@ -34,6 +36,8 @@ class RouterWriter {
     TensorId weights = best;
     if (part_.weights_over_sum) {
       Frame naming(block_);
+      // Mixtral always, Qwen with norm_topk_prob: router_top_value /= router_top_value.sum(dim=-1,
+      // keepdim=True).
       weights = over_sum(block_, best, Denominator::sum, naming);
     }
     const bool in_fp32 = context_.habits.router == RouterWriting::in_fp32;
@@ -47,6 +51,8 @@ class RouterWriter {
  private:
   TensorId softmax_of(TensorId logits) {
     if (context_.habits.router == RouterWriting::in_fp32) {
+      // Mixtral: softmax(router_logits.float()); Qwen: softmax(router_logits, dtype=torch.float),
+      // which casts within the call.
       logits = cast(block_, {"router_softmax", "in fp32"}, logits, DType::fp32);
     }
     return softmax(block_, "router_softmax", logits, DType::fp32);
@@ -61,6 +67,7 @@ class RouterWriter {
 /// Autocast sums in fp32. The gradient is one number a token, seen for every choice.
 TensorId sum_of_choices(BlockBuilder& block, TensorId values) {
   const DType given = block.dtype_of(values);
+  // sum is on autocast's fp32_set_opt_dtype list (autocast_mode.h).
   const DType dtype = block.precision().autocast ? DType::fp32 : given;
   Shape shape = block.tensor(values).shape;
   shape.back() = Expr(1);
@@ -82,6 +89,8 @@ TensorId sum_of_choices(BlockBuilder& block, TensorId values) {
 }
 
 /// -gradient · ((values / sum) / sum), summed for the sum, and gradient / sum before that sum.
+/// derivatives.yaml, div.Tensor: div_tensor_other_backward is -grad * ((self / other) /
+/// other).conj().
 void write_quotient_backward(BlockBuilder& block, TensorId values, TensorId sum, Op& op) {
   const DType given = block.dtype_of(values);
   const DType wide = promoted(given, block.dtype_of(sum));
@@ -137,6 +146,8 @@ TensorId over_sum(BlockBuilder& block, TensorId values, Denominator denominator,
     sum = naming.local(add_number(block, {kName, "sum + epsilon"}, sum));
   }
   const Shape& shape = block.tensor(values).shape;
+  // An in-place division writes over what its own backward reads, so the generated VariableType
+  // keeps self.clone() where the divisor wants a gradient.
   const TensorId before = block.make({kName, "values"}, shape, block.dtype_of(values));
   block.tensor(before).for_backward = true;
   const TensorId out = block.alias({kName}, values, shape);

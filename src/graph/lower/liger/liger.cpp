@@ -15,6 +15,8 @@ namespace {
 struct Patch {
   std::string_view model_type;
   ActivationFunction gate = ActivationFunction::silu;
+  // LigerRMSNormForGemma2 alone of these has in_place=False: its norms follow one another, and the
+  // second would read the gradient that the first has overwritten.
   bool norm_in_place = true;  ///< the norm's backward writes over the gradient it is given
 };
 constexpr std::array kPatches = {
@@ -60,6 +62,8 @@ std::vector<TensorId> turn(BlockBuilder& block, const std::vector<Turned>& parts
     op.inputs.push_back(part.x);
     op.outputs.push_back(block.alias({part.name, "turned"}, part.x, block.tensor(part.x).shape));
     op.backward.bytes += Expr(2) * block.tensor(part.x).bytes();
+    // rope_backward: dq.transpose(1, 2).contiguous(), no copy for a gradient that lies by tokens;
+    // the kernel then turns it in place.
     if (part.copied) {
       backward.give(part.x, backward.make(part.x, block.dtype_of(part.x)), Reach::through_view);
     } else {
@@ -129,6 +133,7 @@ TensorId liger_norm(BlockBuilder& block, const DecoderContext& context, const No
   Shape rows = shape;
   rows.back() = Expr(1);
   const TensorId out = block.make({part.name}, shape, block.dtype_of(x));
+  // RSTD is fp32 in the casting modes "llama" and "gemma", which all patched models have.
   const TensorId root = block.make({part.name, "reciprocal rms"}, rows, DType::fp32);
   const TensorId gain = block.parameter({part.name, "weight"}, part.gain);
   Op op;
@@ -141,6 +146,7 @@ TensorId liger_norm(BlockBuilder& block, const DecoderContext& context, const No
   const bool trains = block.needs_gradient(gain);
   const bool in_place = patch_of(context)->norm_in_place;
   BackwardWriter::Made sums = 0;
+  // rms_norm_backward: _dW of [sm_count, n_cols] in fp32; 132 rows of 4096 are 2.2 MB.
   const Shape partial = {Expr(context.policy.multiprocessors), shape.back()};
   if (trains) {
     sums = backward.make(scratch(block, {part.name, "partial sums"}, partial, DType::fp32),
@@ -150,9 +156,11 @@ TensorId liger_norm(BlockBuilder& block, const DecoderContext& context, const No
     op.backward.bytes = Expr(3) * block.tensor(x).bytes();
     backward.hand_on(x, Reach::through_view);
   } else {
+    // in_place=False: dX = torch.zeros_like(dY).
     backward.give(x, backward.make(x, block.dtype_of(x)), Reach::through_view);
   }
   if (trains) {
+    // _dW.sum(dim=0).to(W.dtype).
     auto of_gain = backward.make(gain, DType::fp32);
     backward.launch(sum_between(partial, {shape.back()}, DType::fp32));
     if (block.dtype_of(gain) != DType::fp32) {
@@ -193,6 +201,8 @@ AttentionInputs liger_rotate(BlockBuilder& block, const RotaryCall& call, Attent
 
 /// Keeps gate and up, and the backward writes both gradients over them: one node, as an operation
 /// for each that it keeps.
+/// LigerSiLUMulFunction saves a and b and answers them from its backward: eager silu · up keeps
+/// silu's output too, a third [tokens, ffn_size].
 TensorId liger_gate(BlockBuilder& block, TensorId gate, TensorId up) {
   constexpr std::string_view kName = "gate_times_up";
   const Shape shape = block.tensor(gate).shape;

@@ -185,6 +185,8 @@ class StageWriter {
   void write(const ModelPart& part) {
     if (part.embedding) append(embedding_, 1, [&] { return megatron_embedding(context_); });
     std::int64_t first = part.first;
+    // A stage without the embedding computes the table of angles itself (GPTModel._preprocess runs
+    // on every stage).
     if (!part.embedding && context_.turns()) {
       append_layers({true, has_experts(first)}, 1);
       ++first;
@@ -197,6 +199,8 @@ class StageWriter {
       first = next;
     }
     if (!part.head) return;
+    // Only there does output_layer read the embedding's own Parameter
+    // (shared_embedding_or_output_weight).
     const bool ties = context_.decoder.tied_embeddings && part.embedding;
     append(head_, 1, [&] { return megatron_head(context_, ties); });
     append(loss_, 1, [&] { return megatron_loss(context_); });
@@ -255,6 +259,8 @@ void add_backward_messages(Op& op, const MegatronContext& context, const Paralle
   const auto beside = [&](MessageKind kind) {
     return Message{.kind = kind, .bytes = bytes, .asynchronous = true};
   };
+  // LinearWithGradAccumulationAndAsyncCommunication.backward gathers the input once more for the
+  // weight's gradient and reduce-scatters the input's.
   if (product.gathers) {
     op.backward_messages = {beside(MessageKind::all_gather), beside(MessageKind::reduce_scatter)};
   } else {
@@ -280,6 +286,7 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
   op.compute = dtype;
   op.inputs = {x, weight};
   op.saved = {x, weight};
+  // dist_all_gather_func into the global buffer "mpu": what is kept is the shard, 1/t of the input.
   op.forward_buffer = gathered;
   op.workspace = Workspace::cublas;
   add_forward_messages(op, context, product);
@@ -306,6 +313,8 @@ TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
     whole = backward.make(
         block.make({product.name, "gathered input"}, context.tokens(product.in), dtype), dtype);
   }
+  // grad_input has the gathered size and sub_grad_input the shard's; both are there until the
+  // scatter is done.
   const auto of_input = backward.make(x, dtype);
   const auto of_weight = backward.make(weight, dtype);
   backward.give(x, of_input);
@@ -324,11 +333,15 @@ TensorId reduced(BlockBuilder& block, const MegatronContext& context, std::strin
   const DType dtype = block.dtype_of(x);
   const Expr bytes = block.tensor(x).bytes();
   if (!context.sequence) {
+    // RowParallelLinear: reduce_from_tensor_model_parallel_region reduces in place; its backward is
+    // the identity.
     if (context.policy.tensor > 1) {
       block.send_forward({.kind = MessageKind::all_reduce, .bytes = bytes});
     }
     return x;
   }
+  // _reduce_scatter_along_first_dim (tensor_parallel/mappings.py) makes an output of its own; the
+  // backward gathers.
   const TensorId out = block.make({name, "own shard"}, context.stream(), dtype);
   Op op;
   op.kind = OpKind::copy;

@@ -18,6 +18,8 @@ TensorId from(BlockBuilder& block, Place place, TensorId x, DType dtype) {
 /// One of a tensor's cosines and sines: of the angles in fp32, times 1, in the tensor's type.
 TensorId factor(BlockBuilder& block, std::string_view name, std::string_view part, TensorId table,
                 DType dtype) {
+  // _apply_rotary_pos_emb_bshd: (torch.cos(freqs) * mscale).to(t.dtype), anew for queries and for
+  // keys of each layer: 4 tables of s·d·2 B a layer in bf16, which the products keep.
   const TensorId raw = from(block, {name, part}, table, DType::fp32);
   const TensorId scaled = from(block, {name, part}, raw, DType::fp32);
   if (dtype == DType::fp32) return scaled;
@@ -25,6 +27,8 @@ TensorId factor(BlockBuilder& block, std::string_view name, std::string_view par
 }
 
 /// Keys or values written out for every query head.
+/// DotProductAttention.forward: key.repeat_interleave(..., dim=2) copies, though its comment says
+/// "virtually repeated".
 TensorId repeated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                   TensorId x) {
   return repeated_copy(block, name, x,
@@ -47,10 +51,13 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
   op.inputs = {q, k};
   op.outputs = {out};
   op.saved = {q, k};
+  // get_global_memory_buffer().get_tensor((b·a, s, s), dtype, "mpu") with beta 0: b 1, a 32, s 4096
+  // in bf16 are 1.07 GB that stay until the process ends.
   op.forward_buffer = block.tensor(out).bytes();
   op.workspace = Workspace::cublas;
   op.causal = true;
   BackwardWriter backward(op);
+  // derivatives.yaml, baddbmm: maybe_multiply(grad.bmm(...), alpha).
   for (const TensorId operand : {q, k}) {
     const auto raw = backward.make(operand, dtype);
     const auto gradient = backward.make(operand, dtype);
@@ -65,6 +72,9 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
 /// masked_fill_ on a view of the product: the product's gradient is a copy, into which that of the
 /// view is filled, which comes as a tensor of its own.
 TensorId masked(BlockBuilder& block, const MegatronContext& context, TensorId scores) {
+  // FusedScaleMaskSoftmax.forward_torch_softmax with attention_mask_func:
+  // attention_scores.masked_fill_(attention_mask, -10000.0) on a view, so autograd writes
+  // CopySlices (torch/csrc/autograd/functions/tensor.cpp).
   const DType dtype = block.dtype_of(scores);
   const Shape shape = block.tensor(scores).shape;
   const TensorId mask =
@@ -133,6 +143,7 @@ TensorId core_attention(BlockBuilder& block, const MegatronContext& context, Ten
   const TensorId probabilities = call.local(
       dropout(block, "attention_dropout", context.dropout(context.decoder.dropout.attention),
               softmax(block, "softmax", seen, block.dtype_of(seen))));
+  // context.permute(2, 0, 1, 3).contiguous().
   const TensorId mixed = call.local(values_of(block, context, probabilities, v));
   return copy(block, {"join_heads"}, mixed, context.tokens(context.a * context.d));
 }
@@ -147,6 +158,7 @@ TensorId head_norm(BlockBuilder& block, const MegatronContext& context, std::str
   if (norm.bias) part.bias = block.parameter({name, "bias"}, {context.d});
   const bool is_part = block.tensor(x).storage != x;
   if (is_part && context.te()) x = copy(block, {name, "operand"}, x, block.tensor(x).shape);
+  // torch.nn.RMSNorm's kernel takes a contiguous input and keeps the one that it was given.
   part.transposed = is_part && !context.te();
   return normalize(block, part, x);
 }
@@ -165,6 +177,8 @@ TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::
   none.back() = Expr(0);
   const TensorId given = x;
   x = view(block, {name, "whole"}, given, shape);
+  // t, t_pass = t[..., :rot_dim], t[..., rot_dim:], of which t_pass is empty where all channels
+  // turn; torch.cat((t, t_pass)) copies all the same.
   const TensorId rest = slice(block, {name, "rest"}, given, none);
   const TensorId cosines = call.local(factor(block, name, "cosines", table, dtype));
   const TensorId sines = call.local(factor(block, name, "sines", table, dtype));
@@ -190,6 +204,8 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context) {
     op.name = "rotary_table";
     op.inputs = inputs;
     op.outputs = {out};
+    // RotaryEmbedding.forward is @lru_cache: the table of s·d fp32 is made by the first call and
+    // kept.
     op.once = true;
     block.emit(std::move(op));
     return out;
@@ -217,6 +233,8 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
   TensorId q = parts[0];
   TensorId k = parts[1];
   // Heads of a group lie together with their key and value: of several, queries are a copy.
+  // SelfAttention.get_query_key_value_tensors: [s, b, ng, np/ng · hn] is reshaped to [s, b, np,
+  // hn], which one group of a rank allows as a view.
   const bool several = context.attention.kv_heads > context.policy.tensor;
   if (several && context.attention.heads > context.attention.kv_heads) {
     q = call.local(copy(block, {"q_heads"}, q, by_heads(context.a)));
@@ -233,6 +251,7 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
   const TensorId mixed =
       call.local(context.te() ? te_core_attention(block, context, {q, k, parts[2]})
                               : core_attention(block, context, q, k, parts[2]));
+  // linear_proj: RowParallelLinear with skip_bias_add, whose bias bias_dropout_add adds.
   return row_product(block, context, {"o_proj", context.a * d, context.h}, mixed);
 }
 

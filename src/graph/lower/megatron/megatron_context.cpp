@@ -149,6 +149,7 @@ class ContextAttention {
   void write_kernel(const Dimensions& dims, BackwardWriter& backward) {
     FusedCore core{dims, context_.attention.head_dim, dtype_,
                    context_.attention.kv_heads < context_.attention.heads};
+    // After the exchange a kernel sees the whole sequence.
     if (!(dims.s == context_.s)) core.rows = core.rows * context_.c;
     if (context_.policy.implementation.attention == AttentionKernel::flash_2) {
       flash_backward(block_, core, backward);

@@ -19,6 +19,8 @@ struct OwnIds {
   TensorId mask = 0;
   TensorId ids = 0;
 };
+// (x < start) | (x >= end), then x.clone() - start: VocabParallelEmbedding.forward and
+// VocabParallelCrossEntropy.calculate_predicted_logits alike.
 OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
   const TensorId below = step(block, {op, "below"}, {ids}, DType::boolean);
   const TensorId above = step(block, {op, "above"}, {ids}, DType::boolean);
@@ -28,6 +30,7 @@ OwnIds own_ids(BlockBuilder& block, std::string_view op, TensorId ids) {
 }
 
 /// Rows of other ranks' ids are zeroed in place: their gradient is a copy with zeros.
+/// output_parallel[input_mask, :] = 0.0 (index_put_); with one rank nothing is masked.
 TensorId zeroed(BlockBuilder& block, TensorId rows, TensorId mask) {
   const TensorId out = block.alias({"embedding", "zeroed"}, rows, block.tensor(rows).shape);
   Op op;
@@ -57,6 +60,8 @@ bool has_learned_positions(const MegatronContext& context) {
 }
 
 /// The ranks' rows are summed to shards of the sequence; positions are added to the whole of them.
+/// reduce_scatter_embeddings (language_model_embedding.py): sequence parallelism, no position
+/// embeddings, no tokentypes.
 bool scatters_words(const MegatronContext& context) {
   return context.sequence && !has_learned_positions(context);
 }
@@ -82,6 +87,7 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
 }
 
 TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+  // embeddings.transpose(0, 1).contiguous(): [1, s, h] is [s, 1, h] as it lies.
   if (!turns(context)) return x;
   return copy(block, {"embedding", "by position"}, x, context.tokens(context.h));
 }
@@ -124,6 +130,7 @@ TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
   if (context.sequence) {
     x = scatters_words(context) ? reduced(block, context, "embedding", x)
                                 : scattered(block, context, x);
+    // config.clone_scatter_output_in_embedding: a view would hold the whole tensor.
     x = copy(block, {"embedding", "clone"}, x, context.stream());
   }
   return dropout(block, "embedding_dropout", context.dropout(context.decoder.dropout.embedding), x);
@@ -133,6 +140,8 @@ TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
 void write_loss_backward(BlockBuilder& block, TensorId logits, TensorId targets, Op& op) {
   BackwardWriter backward(op);
   const TensorId loss = op.outputs.front();
+  // prepare_gradient_calculation_operands: arange_1d, and 1.0 - target_mask.float(); then
+  // grad_2d[arange_1d, masked_target_1d] -= ... and mul_ in place.
   const auto counted = backward.make(targets, DType::int64);
   const auto flags = backward.make(loss, DType::fp32);
   const auto update = backward.make(loss, DType::fp32);
@@ -165,14 +174,18 @@ TensorId cross_entropy(BlockBuilder& block, const MegatronContext& context, Tens
   };
   TensorId scores = logits;
   if (block.dtype_of(logits) != DType::fp32) {
+    // vocab_parallel_logits.float(), and all after it in this one tensor, which is kept: 8192
+    // tokens of V 128256 over 8 ranks are 8192·16032·4 B = 525 MB.
     scores = compute(block, OpKind::cast, {logits},
                      {{"cross_entropy", "in fp32"}, block.tensor(logits).shape, DType::fp32});
   }
   const TensorId highest = call.local(all_reduced(make("maximum", {scores}, DType::fp32)));
+  // torch.max(..., dim=-1)[0] makes indices too.
   make("its place", {highest}, DType::int64);
   const OwnIds own = own_ids(block, "cross_entropy", targets);
   for (const TensorId local : {own.mask, own.ids}) call.local(local);
   const TensorId counted = make("positions", {targets}, DType::int64);
+  // logits_2d[arange_1d, masked_target_1d], then .clone().
   const TensorId picked = make("target's score", {scores, counted}, DType::fp32);
   const TensorId predicted =
       call.local(all_reduced(make("target's own score", {picked}, DType::fp32)));
@@ -200,6 +213,7 @@ TensorId te_cross_entropy(BlockBuilder& block, const MegatronContext& context, T
   op.kind = OpKind::cross_entropy;
   op.name = "cross_entropy";
   op.inputs = {logits, targets};
+  // Kept are the logits' own bytes, 2 B each in bf16, where Megatron's function keeps 4.
   op.saved = {logits};
   op.forward_scratch = {
       scratch(block, {"cross_entropy", "statistics"}, {three, context.s, context.b}, DType::fp32)};
@@ -237,6 +251,8 @@ Block megatron_embedding(const MegatronContext& context) {
   BlockBuilder block("embedding", context.precision());
   TensorId x = embedded(block, context);
   rotary_table(block, context);
+  // A transposed tensor without a copy is a view; TransformerBlock.forward calls
+  // make_viewless_tensor, so that pipeline stages can free outputs by .data.
   const bool copied =
       turns(context) || context.sequence || context.dropout(context.decoder.dropout.embedding) > 0;
   if (!copied) x = viewless(block, x);

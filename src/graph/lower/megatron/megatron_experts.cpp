@@ -66,6 +66,8 @@ class ExpertsWriter {
         of_expert_(sent_to_expert_ * context.expert_cut()),
         received_(Expr(Symbol::experts) / Expr(Symbol::expert) * sent_to_expert_),
         gathered_(received_ * context.expert_cut()),
+        // moe_pad_expert_input_to_capacity: every rank sends and receives capacity rows for each
+        // expert, empty ones included.
         sent_(pads_ ? received_ : tokens_ * Expr(Symbol::top_k)) {}
 
   TensorId write(TensorId x) {
@@ -100,6 +102,8 @@ class ExpertsWriter {
     MegatronContext context = context_;
     context.feed_forward = {.size = experts_.shared_size, .gated = true};
     const std::int64_t count = experts_.shared_size / experts_.expert_size;
+    // moe_shared_expert_intermediate_size; SharedExpertMLP is an MLP of that width over the sharded
+    // sequence.
     const bool whole = experts_.shared_size % experts_.expert_size == 0;
     context.f = whole ? count * Expr(Symbol::expert_ffn_size) : Expr(experts_.shared_size);
     if (context.sequence) context.f = context.f / context.t;
@@ -147,6 +151,8 @@ class ExpertsWriter {
         made(block_, {{"permute", "map in int8"}, by_expert(), DType::int8}, {routed.map});
     const TensorId by_rows =
         function.local(made(block_, {{"permute", "map"}, turned, DType::int8}, {numbers}));
+    // permute with drop_and_pad: routing_map.to(int8).T.contiguous().argsort(dim=-1,
+    // descending=True, stable=True)[:, :capacity].
     const TensorId order = sort_rows(by_rows, turned);
     Permuted permuted;
     permuted.indices = made(block_, {{"permute", "indices"}, kept, DType::int64}, {order});
@@ -208,6 +214,8 @@ class ExpertsWriter {
 
   /// Rows by rank and expert become rows by expert and rank, or back.
   TensorId by_other(Place place, TensorId x) {
+    // MoEAlltoAllTokenDispatcher sorts chunks by expert only where num_local_experts > 1
+    // (sort_chunks_by_idxs, or a transpose of [ranks, experts, capacity, h] when padded).
     if (local_ == 1 || (pads_ && !exchanges_ && !context_.cuts_experts())) return x;
     if (!pads_) return reordered(block_, place, x, gathered_);
     const Shape shape = block_.tensor(x).shape;
@@ -250,6 +258,7 @@ class ExpertsWriter {
   }
 
   TensorId sequential_experts(TensorId tokens, TensorId probabilities) {
+    // SequentialMLP.forward splits and joins nothing for one expert.
     if (local_ == 1) return expert(tokens, probabilities);
     const auto count = static_cast<std::size_t>(local_);
     const std::vector<TensorId> inputs =
@@ -261,6 +270,7 @@ class ExpertsWriter {
     std::vector<TensorId> outputs;
     for (std::size_t i = 0; i < count; ++i) outputs.push_back(expert(inputs[i], weights[i]));
     Frame list(block_);
+    // output_local_list goes as a list does, from its last element.
     for (std::size_t i = count; i > 0; --i) list.local(outputs[i - 1]);
     return concatenate(block_, {"join_experts"}, outputs, {gathered_, context_.h});
   }

@@ -58,6 +58,8 @@ TensorId swiglu(BlockBuilder& block, const MegatronContext& context, TensorId y)
   op.kind = OpKind::activation;
   op.name = "activation";
   op.inputs = {y};
+  // F.silu(y_1) * y_2: the first factor lives until the product is made. Kept is y alone, [s, b,
+  // 2f]; PyTorch's own nodes would keep silu(y_1) as well, a half more.
   op.forward_scratch = {scratch(block, {"activation", "silu"}, shape, dtype)};
   const TensorId out = block.make({"activation"}, shape, dtype);
   op.outputs = {out};
@@ -95,6 +97,8 @@ void write_bias_gelu_backward(BlockBuilder& block, TensorId y, TensorId bias, Op
   const auto factor = made.of({product, other});
   const auto gradient = made.of();
   for (const auto local : {x, tangent, factor}) backward.drop(local);
+  // GeLUFunction.backward returns tmp, tmp: the bias's gradient is summed over the tokens by the
+  // engine (validate_outputs, at::sum_to).
   backward.leave_node();
   backward.give(bias, backward.make(bias, dtype));
   backward.launch(sum_between(block.tensor(y).shape, block.tensor(bias).shape, dtype));
@@ -130,6 +134,8 @@ TensorId bias_gelu(BlockBuilder& block, TensorId y, TensorId bias) {
 TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights) {
   const DType dtype = block.dtype_of(y);
   const Shape shape = {block.tensor(y).shape.front(), width};
+  // weighted_swiglu: swiglu(y) * weights; its backward computes swiglu(y) again for the gradient of
+  // the weights.
   const TensorId plain = block.make({"expert_activation", "not weighted"}, shape, dtype);
   Op gate;
   gate.kind = OpKind::activation;
@@ -165,6 +171,8 @@ TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, Ten
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   const DenseFeedForward& part = context.feed_forward;
   Frame call(block);
+  // linear_fc1 holds both halves in one matrix (MLP.__init__: ffn_hidden_size *= 2 for
+  // gated_linear_unit).
   const Expr width = part.gated ? Expr(2) * context.f : context.f;
   TensorId hidden =
       column_product(block, context, {"up_proj", context.h, width, false, context.sequence}, x);

@@ -84,6 +84,8 @@ class LatentWriter {
   TensorId turned(std::string_view name, TensorId x) {
     MegatronContext context = context_;
     context.d = rope_;
+    // _apply_rotary_pos_emb_bshd with multi_latent_attention: torch.cat((t[..., 0::2], t[...,
+    // 1::2]), dim=-1).
     const TensorId parted = copy(block_, {name, "parted"}, x, block_.tensor(x).shape);
     return local_turned(block_, context, name, parted);
   }
@@ -92,6 +94,7 @@ class LatentWriter {
     Frame call(block_);
     TensorId latents = x;
     Expr width = context_.h;
+    // config.q_lora_rank is None: linear_q_proj from the hidden states, as in DeepSeek-V2-Lite.
     if (latent_.q_lora_rank > 0) {
       width = latent_.q_lora_rank;
       const TensorId down = call.local(into_latents("q_down_proj", width, x));
@@ -148,6 +151,7 @@ class LatentWriter {
     KeysAndValues result;
     result.keys = concatenate(block_, {"key"}, {parts[0], of_all_heads(rotated)},
                               by_heads(context_.a, nope_ + rope_));
+    // MLASelfAttention: value = value.contiguous() before core_attention.
     result.values = copy(block_, {"value"}, parts[1], by_heads(context_.a, value_));
     return result;
   }

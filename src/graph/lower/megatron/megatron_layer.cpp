@@ -14,6 +14,8 @@ TensorId bias_dropout_add(BlockBuilder& block, const MegatronContext& context,
   Frame call(block);
   call.local(x);
   if (biased) {
+    // _bias_dropout_add_func: x = x + bias, out = dropout(x), out = residual + out; only evaluation
+    // runs in place.
     x = call.local(
         add(block, {branch, "with bias"}, x, block.parameter({branch, "bias"}, {context.h})));
   }
@@ -25,6 +27,8 @@ TensorId bias_dropout_add(BlockBuilder& block, const MegatronContext& context,
 
 /// The layer names the norm's output where that is a module of its own.
 TensorId held(Frame& call, const MegatronContext& context, TensorId normed) {
+  // TransformerLayer.forward names input_layernorm_output and pre_mlp_layernorm_output; with
+  // Transformer Engine a dense layer's are IdentityOp.
   return context.te() ? normed : call.local(normed);
 }
 

@@ -44,6 +44,8 @@ class Router {
   [[nodiscard]] Shape by_choice() const { return {tokens_, Expr(Symbol::top_k)}; }
 
   /// The softmax, in fp32, is over the chosen scores alone.
+  /// moe_router_pre_softmax is False by default: topk first,
+  /// softmax(dtype=torch.float32).type_as(logits) of the chosen.
   Chosen choose_by_softmax(Frame& function, TensorId logits) {
     const DType dtype = block_.dtype_of(logits);
     const auto [scores, indices] =
@@ -76,6 +78,7 @@ class Router {
   TensorId over_sum(TensorId scores) {
     constexpr std::string_view kName = "router_weights";
     const DType dtype = block_.dtype_of(scores);
+    // probs = scores / (scores.sum(dim=-1, keepdim=True) + 1e-20).
     const TensorId sum =
         add_number(block_, {kName, "sum, not zero"}, mean_of_rows(block_, {kName, "sum"}, scores));
     const TensorId out = block_.make({kName}, by_choice(), dtype);
@@ -105,6 +108,8 @@ class Router {
     RoutedTokens routed;
     {
       Frame scatter(block_);
+      // torch.zeros_like(logits).scatter(1, top_indices, probs) is out of place: zeros and result,
+      // and the map likewise by way of .int().
       scatter.local(made(block_, {{"routing", "zeros"}, by_expert(), dtype}));
       routed.probabilities =
           moved(block_, {{"routing", "probabilities"}, by_expert(), dtype}, weights, indices);

@@ -31,6 +31,8 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
   made.op.inputs = {x, weight};
   made.op.saved = {x, weight};
   made.op.workspace = Workspace::transformer_engine;
+  // fuse_wgrad_accumulation: the product writes into weight.main_grad and answers a dummy
+  // (get_dummy_wgrad) in the gradient's place.
   made.op.adds_to_buffer = weight;
   if (product.bias) {
     made.op.inputs.push_back(block.parameter({product.name, "bias"}, {product.out}));
@@ -105,6 +107,8 @@ TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
   BackwardWriter backward(op);
   const Shape whole = context.tokens(product.in);
   if (product.gathers) {
+    // module/linear.py gathers the input into a tensor of its own for each pass, where Megatron's
+    // layers share one buffer.
     const TensorId gathered = scratch(block, {product.name, "gathered input"}, whole, dtype);
     op.forward_scratch = {gathered};
     const auto input = backward.make(gathered, dtype);
@@ -176,6 +180,8 @@ TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
   // Flash attention 2 wants values as wide as keys; cuDNN does not.
   const bool flash =
       context.policy.implementation.attention == AttentionKernel::flash_2 && !context.latent;
+  // Without a rotation all three are still parts of linear_qkv's output, a layout that
+  // get_qkv_layout knows.
   const bool packed = !context.turns() && context.attention.kv_heads == context.attention.heads;
   constexpr std::string_view kNames[] = {"q_operand", "k_operand", "v_operand"};
   std::vector<TensorId> operands = heads;
