@@ -13,6 +13,8 @@ struct PlanOf {
   CheckpointPlan operator()(const NoRecompute&) const { return {}; }
   CheckpointPlan operator()(const SelectiveRecompute&) const { return {}; }
   CheckpointPlan operator()(const FullRecompute& full) const {
+    // Megatron's recompute_method: "block" checkpoints each of the first recompute_num_layers
+    // layers, "uniform" chunks of so many (transformer_block.py, _checkpointed_forward).
     if (full.method == RecomputeMethod::block) return {.length = 1, .most = full.layers};
     return {.length = full.layers};
   }
@@ -28,6 +30,8 @@ struct PlanOf {
 CheckpointPlan plan_by_layers(const Recompute& recompute) {
   if (std::holds_alternative<NoRecompute>(recompute)) return {};
   CheckpointPlan plan{.length = 1};
+  // selective_ac_option "2": _apply_layer_sac wraps every second layer whole; "op" is a policy
+  // within each layer (_apply_op_sac).
   if (const auto* every = std::get_if<EveryRecompute>(&recompute)) plan.every = every->every;
   plan.selects = std::holds_alternative<SelectiveRecompute>(recompute);
   return plan;
@@ -37,6 +41,7 @@ CheckpointPlan plan_by_layers(const Recompute& recompute) {
 
 bool CheckpointPlan::runs_again(std::int64_t layer) const {
   if (length == 0 || (most > 0 && layer >= most)) return false;
+  // _apply_layer_sac counts from 1: with every 2 the layers 1, 3, 5 ... from 0 are checkpointed.
   return (layer + 1) % every == 0;
 }
 

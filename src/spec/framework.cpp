@@ -14,6 +14,8 @@ constexpr std::array kFrameworks = {Framework::transformers, Framework::torchtit
 
 constexpr std::array kWrittenLoops = {LoopKind::plain, LoopKind::nanogpt, LoopKind::trainer};
 
+// Plain PyTorch has no optimizer with fp32 masters beside 16-bit weights, as Megatron's
+// Float16OptimizerWithFloat16Params is; "mixed" is that recipe written by hand.
 constexpr std::array kPrecisionsOfTransformers = {
     PrecisionName{"megatron", "mixed-fp32-grad"},
     PrecisionName{"megatron-bf16-grad", "mixed"},
@@ -36,11 +38,15 @@ constexpr std::array kPrecisionsOfMegatron = {
 constexpr FrameworkRow kTransformers = {
     .name = "transformers",
     .recorded = {"transformers", "5.17"},
+    // PreTrainedModel's default attention is sdpa, its loss upcasts (loss_utils.py,
+    // ForCausalLMLoss: logits.float()), and its norms are op by op (LlamaRMSNorm).
     .asks = "Hugging Face's model in a training loop, sharded by DeepSpeed or FSDP2",
     .own = {Framework::transformers, AttentionKernel::sdpa, LossKernel::upcast,
             NormKernel::composite},
     .compiles_blocks = true,
     .takes_liger = true,
+    // torchao's convert_to_float8_training leaves out what module_filter_fn says: the output head,
+    // by each framework's name for it.
     .float8_filter = "lm_head",
     .is_compared = true,
     .precisions = kPrecisionsOfTransformers,
@@ -68,13 +74,23 @@ constexpr FrameworkRow kTorchtitan = {
     .splits =
         {.tensor = true, .context = true, .pipeline = true, .deals = true, .by_dtensor = true},
     .schedules = PipelineSchedules::all,
+    // pipeline_parallel.py: stages_per_rank = 1 if is_single_stage_schedule else 2.
     .stages_of_rank = 2,
+    // generate_llm_fqn_per_model_part(input_weight=1, output_weight=1): 32 layers over 4 stages are
+    // 34, dealt 9, 9, 8, 8, so 8, 9, 8, 7 layers.
     .end_layers = 1,
     .fsdp2 = true,
+    // apply_fsdp: fully_shard(tok_embeddings), each block, [norm, output] as one unit, and the
+    // root.
     .units = {.ends_apart = true, .loss_in_model = false, .gathers_tied_twice = true},
+    // fsdp_reshard_after_forward "default": not for [norm, output], which the backward would gather
+    // at once, and for nothing under pipeline parallelism.
     .reshard = Reshard::all_but_last,
+    // train.py makes the model under torch.device("meta"), then to_empty behind parallelize.
     .only_init = ShardInit::meta,
     .ddp = true,
+    // job_config.py, ActivationCheckpoint.early_stop is False, unlike torch.utils.checkpoint's
+    // default.
     .checkpoints = CheckpointRule::layers,
 };
 
@@ -86,21 +102,28 @@ constexpr FrameworkRow kMegatron = {
         "converted",
     .own = {Framework::megatron, AttentionKernel::te, LossKernel::vocab_parallel,
             NormKernel::fused},
+    // get_gpt_layer_local_spec or get_gpt_layer_with_transformer_engine_spec (--transformer-impl).
     .has_layer_specs = true,
     .is_compared = true,
     .precision = "megatron",
     .precisions = kPrecisionsOfMegatron,
     .splits = {.tensor = true,
                .context = true,
+               // DotProductAttention.__init__ asserts context_parallel_size == 1.
                .context_in_te_alone = true,
                .pipeline = true,
+               // LanguageModule.setup_embeddings_and_output_layer: the last stage has a copy of the
+               // tied weight.
                .ties_over_stages = true,
+               // num_layers_in_first_pipeline_stage and num_layers_in_last_pipeline_stage.
                .own_ends = true,
                .expert = true},
     .schedules = PipelineSchedules::interleaved,
     .overlaps = true,
     .sharer = Sharer::megatron,
     .replicates_divided_models = true,
+    // distributed/param_and_grad_buffer.py: one buffer of main gradients, allocated before the
+    // first step and zeroed, never freed.
     .gradient_buffer = true,
     .checkpoints = CheckpointRule::megatron,
     .fills_steps = true,
@@ -138,12 +161,17 @@ constexpr FrameworkRow kPlain = {
 };
 
 constexpr LoopRow kPlainLoop = {.name = "plain"};
+// train.py: configure_optimizers takes fused AdamW on CUDA, and the variable logits lives until the
+// next micro-step.
 constexpr LoopRow kTrainPy = {.name = "nanogpt",
                               .title = "train.py",
                               .trains = Framework::nanogpt,
                               .model_type = "nanogpt",
                               .fused_adamw = true,
                               .holds_logits = true};
+// training_args.py: the default is adamw_torch_fused from PyTorch 2.8 on. Adafactor is
+// transformers/optimization.py's; compute_loss passes num_items_in_batch, so the loss is a sum
+// divided by it.
 constexpr LoopRow kTrainer = {.name = "trainer",
                               .title = "the Trainer",
                               .trains = Framework::transformers,
@@ -152,6 +180,7 @@ constexpr LoopRow kTrainer = {.name = "trainer",
                               .own_adafactor = true,
                               .divides_by_targets = true,
                               .fsdp_recipe = "accelerate-fsdp2-bf16"};
+// train.py, train_step: a list named microbatches collects all of a step's before the first runs.
 constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
                                      .title = "torchtitan",
                                      .trains = Framework::torchtitan,

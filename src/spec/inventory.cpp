@@ -83,6 +83,8 @@ Inventory InventoryBuilder::take() && { return std::move(inventory_); }
 
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks) {
   for (ParameterTensor& row : inventory.parameters) {
+    // FSDP2's Shard(0) chunks like torch.chunk: rank 0 has ⌈rows / ranks⌉, 10 rows over 4 ranks 3,
+    // and the last ones fewer or none (_fsdp_param.py pads all to rank 0's size).
     if (!row.shape.empty()) row.shape.front() = (row.shape.front() + ranks - 1) / ranks;
   }
   return inventory;

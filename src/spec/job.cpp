@@ -10,6 +10,7 @@ SoftmaxAttention heads_of(const Attention& attention) {
   const auto& latent = std::get<LatentAttention>(attention);
   return {.heads = latent.heads,
           .kv_heads = latent.heads,
+          // Expanded, every head has keys of its own: DeepSeek-V3's 128 heads of 128 + 64 channels.
           .head_dim = checked_add(latent.qk_nope_head_dim, latent.qk_rope_head_dim)};
 }
 
@@ -56,14 +57,19 @@ LayerDivision Parallelism::division() const {
 }
 
 std::int64_t Parallelism::shard_ranks() const {
+  // ParallelDims: the mesh of fully_shard is dp_shard · cp, so context ranks hold shards too.
   return checked_multiply(data, context) / (fsdp ? fsdp->replicate : 1);
 }
 
 Reshard Parallelism::reshard() const {
+  // torchtitan's apply_fsdp: reshard_after_forward = not pp_enabled, lest every micro-batch gather
+  // anew.
   const bool keeps = pipeline > 1 && fsdp->reshard == Reshard::all_but_last;
   return keeps ? Reshard::never : fsdp->reshard;
 }
 
+// Megatron's expert-model-parallel groups are laid over data, context and, without expert tensor
+// parallelism, tensor ranks (parallel_state.py, initialize_model_parallel).
 std::int64_t Parallelism::expert_ranks() const {
   return checked_multiply(checked_multiply(data, context), whole_experts() ? tensor : 1);
 }

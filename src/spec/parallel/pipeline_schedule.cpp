@@ -12,6 +12,8 @@ namespace {
 /// The k-th forward of an interleaved rank: p micro-batches through chunk 0, then through chunk 1,
 /// and so on.
 PipelineAction interleaved_forward(std::int64_t k, const PipelinePlace& place) {
+  // schedules.py: forward_stage_index(step) = (step // microbatches_per_round) % n_local_stages. p
+  // 4, v 2: micro-batches 0 to 3 in chunk 0, 0 to 3 in chunk 1, then 4 to 7.
   const std::int64_t group = place.ranks * place.chunks;
   const std::int64_t within = k % group;
   return {true, k / group * place.ranks + within % place.ranks, within / place.ranks};
@@ -37,6 +39,7 @@ std::vector<PipelineAction> zero_bubble_actions(const PipelinePlace& place,
   };
   const auto run_back = [&] {
     run(backward++, BackwardPart::inputs);
+    // ZB-H1 delays a rank's weights' gradients by its number: the last rank's by p - 1 backwards.
     if (backward > place.rank) run(weights++, BackwardPart::weights);
   };
   for (std::int64_t k = 0; k < all; ++k) {
@@ -71,6 +74,7 @@ LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t sta
     span.first += split.first;
     return span;
   }
+  // The first all % stages stages get one more, as in torchtitan's generate_llm_fqn_per_model_part.
   const std::int64_t all = split.layers + 2 * split.ends;
   const auto first_of = [&](std::int64_t stage) {
     const std::int64_t before = all / stages * stage + std::min(stage, all % stages);
@@ -87,6 +91,7 @@ PipelinePlace place_of(const Parallelism& parallelism, std::int64_t rank) {
 }
 
 std::int64_t stage_index(const PipelinePlace& place, std::int64_t chunk) {
+  // generate_rank_to_stage_mapping(style="v"): rank 0 of 4 has stages 0 and 7.
   if (place.v_shaped && chunk == 1) return 2 * place.ranks - 1 - place.rank;
   return chunk * place.ranks + place.rank;
 }
@@ -119,6 +124,8 @@ std::int64_t warmup_of(Schedule schedule, const PipelinePlace& place, std::int64
     case Schedule::one_f_one_b:
       return std::min(behind, all);
     case Schedule::zero_bubble:
+      // _get_warmup_ops with multiply_factor 1 (ScheduleInterleavedZeroBubble) and 2
+      // (ScheduleInterleaved1F1B); Megatron's get_pp_rank_microbatches has the latter.
       return std::min(behind + (place.chunks - 1) * place.ranks, all);
     case Schedule::interleaved:
       return std::min(2 * behind + (place.chunks - 1) * place.ranks, all);
@@ -153,6 +160,7 @@ std::int64_t most_in_flight(const std::vector<PipelineAction>& actions) {
   std::int64_t now = 0;
   std::int64_t most = 0;
   for (const PipelineAction& action : actions) {
+    // A product's input is kept for its weight's gradient, so the first part frees nothing here.
     if (action.part == BackwardPart::inputs) continue;
     now += action.forward ? 1 : -1;
     most = std::max(most, now);

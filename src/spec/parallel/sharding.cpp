@@ -15,6 +15,7 @@ Sharding by_units(const Parallelism& parallelism) {
 
 Sharding of_training(const TrainingSpec& training, const Parallelism& parallelism) {
   const FrameworkRow& framework = row_of(training.implementation.framework);
+  // Megatron's DistributedDataParallel has its buffer with one replica too, whole or divided.
   if (framework.sharer == Sharer::megatron) {
     return MegatronBuffer{parallelism.distributed_optimizer};
   }
@@ -28,6 +29,7 @@ Sharding of_training(const TrainingSpec& training, const Parallelism& parallelis
   if (zero && (several || parallelism.offload.any())) {
     return DeepSpeedZero{parallelism.zero, parallelism.deepspeed};
   }
+  // DeepSpeed reduces the gradients itself, at stage 0 as well; DDP's buckets are there without it.
   if (several && !zero && framework.ddp) return ReplicasOfDdp{parallelism.ddp};
   return Unsharded{};
 }

@@ -54,6 +54,8 @@ class VWriter {
 
 /// A step of fewer micro-batches than fill the pipeline leaves out those that it does not have.
 std::vector<PipelineAction> zbv_actions(const PipelinePlace& place, std::int64_t micro_batches) {
+  // ScheduleZBVZeroBubble._calculate_single_rank_operations: n_micro = max(2·p - 1, n), and at the
+  // end actions of micro-batches from n on are taken out.
   const std::int64_t filled = std::max(2 * place.ranks - 1, micro_batches);
   const std::int64_t behind = place.ranks - place.rank;
   VWriter rank;
@@ -95,6 +97,7 @@ std::vector<PipelineAction> zbv_actions(const PipelinePlace& place, std::int64_t
 
 std::vector<PipelineAction> dual_pipe_v_actions(const PipelinePlace& place,
                                                 std::int64_t micro_batches) {
+  // ScheduleDualPipeV._calculate_single_rank_operations, its eight steps in order.
   const std::int64_t behind = place.ranks - place.rank - 1;
   VWriter rank;
   for (std::int64_t i = 0; i < 2 * behind; ++i) rank.forward(0);
