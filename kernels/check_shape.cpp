@@ -18,6 +18,7 @@ constexpr std::int64_t kEmbeddingColumns = 256;  // of a table of many rows
 
 StreamShape check_shape(const StreamShape& shape) {
   StreamShape small = shape;
+  // Three beyond a power of two: the tail behind whole vectors is checked as well.
   small.columns = shape.rows == 1 ? std::min(shape.columns, kElements + 3) : shape.columns;
   if (shape.op == StreamOp::embedding) small.columns = std::min(shape.columns, kEmbeddingColumns);
   const std::int64_t rows = std::min(shape.rows, kRows);
@@ -39,6 +40,7 @@ AttentionShape check_shape(const AttentionShape& shape) {
   AttentionShape small = shape;
   small.batch = std::min<std::int64_t>(shape.batch, 2);
   small.kv_heads = std::min<std::int64_t>(shape.kv_heads, 2);
+  // Two groups of two heads tell whether heads read their own group's keys.
   small.heads = small.kv_heads * std::min<std::int64_t>(shape.heads / shape.kv_heads, 2);
   small.seq_len = std::min(shape.seq_len, kPositions);
   return small;

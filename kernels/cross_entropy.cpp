@@ -35,6 +35,7 @@ struct CrossEntropy {
   static void run(const StreamShape& shape, T* const* operands) {
     for (std::int64_t row = 0; row < shape.rows; ++row) {
       const T* x = row_of(operands[0], shape, row);
+      // exp(x - largest) never exceeds 1, so no sum overflows.
       const T largest = *std::max_element(x, x + shape.columns);
       double sum = 0;
       for (std::int64_t c = 0; c < shape.columns; ++c) sum += std::exp(x[c] - largest);
@@ -53,6 +54,7 @@ struct CrossEntropyBackward {
       T* dx = row_of(operands[3], shape, row);
       const T lse = operands[2][row];
       for (std::int64_t c = 0; c < shape.columns; ++c) dx[c] = std::exp(x[c] - lse) * share;
+      // softmax less one at the target, over the rows that the mean is taken of.
       dx[static_cast<std::int64_t>(operands[1][row])] -= share;
     }
   }

@@ -40,6 +40,7 @@ std::vector<StreamKernel> all_kernels() {
 Bytes traffic(const Description& description) {
   Bytes sum{0};
   for (const Operand& operand : description.operands) {
+    // An embedding touches the rows of its tokens, not its whole table.
     const std::int64_t touched = operand.touched < 0 ? operand.elements : operand.touched;
     sum += Bytes(touched) * size_of(operand.dtype) * passes(operand.access);
   }
@@ -79,8 +80,11 @@ double largest_error(std::span<const double> result, std::span<const double> ref
   double largest = 0;
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double difference = std::abs(result[i] - reference[i]);
+    // std::max would drop a NaN, and the result would pass.
     if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
     if (difference > 0) {
+      // Relative to the element or to the mean square of all, whichever is larger: sums that cancel
+      // to nearly 0 have no relative error.
       largest = std::max(largest, difference / std::max(std::abs(reference[i]), scale));
     }
   }

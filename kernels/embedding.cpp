@@ -30,6 +30,7 @@ Description describe_backward(const StreamShape& shape) {
                        {.name = "dtable",
                         .elements = kVocabulary * shape.columns,
                         .access = Access::updates,
+                        // Each token adds to its row: read and written, n elements each.
                         .touched = n}},
           .flops = n};
 }

@@ -39,6 +39,8 @@ float value(const Operand& operand, const PhiloxWords& words, std::size_t pair) 
 template <class T>
 void fill(const Operand& operand, std::uint64_t seed, std::span<T> values) {
   for (std::size_t i = 0; i < values.size(); i += 2) {
+    // Counter-based: an element's value depends on its index and the seed alone, on the device as
+    // here.
     const PhiloxWords words = random_words(i / 2, seed);
     values[i] = value(operand, words, 0);
     if (i + 1 < values.size()) values[i + 1] = value(operand, words, 1);

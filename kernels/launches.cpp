@@ -91,6 +91,7 @@ bool is_row_op(StreamOp op) {
 /// Row kernels count columns in 32 bits; the backward of norms holds its row.
 bool has_too_long_rows(const StreamShape& shape) {
   if (shape.columns > std::numeric_limits<std::int32_t>::max() && is_row_op(shape.op)) return true;
+  // A backward of norms reads its row twice, so it keeps it on chip.
   const bool is_norm = shape.op == StreamOp::layernorm || shape.op == StreamOp::rmsnorm;
   return is_norm && shape.pass == kBackward &&
          shape.columns * size_of(shape.dtype) > kLongestNormRow;

@@ -33,6 +33,7 @@ std::string reason() {
 
 /// Stays open until the program ends: its backends have their code in it.
 void* open_module() {
+  // RTLD_LOCAL: the module's CUDA symbols do not meet those of other libraries.
   void* module = dlopen(module_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) throw EnvironmentError("cannot open the GPU module: " + reason());
   return module;

@@ -167,6 +167,7 @@ RateVerdict rate(const KernelShape& shape, const Measurement& measured,
     verdict.rate = (matmul_flops(*matmul) / measured.median).value();
   } else if (const auto* stream = std::get_if<StreamShape>(&shape)) {
     verdict.rate = (stream_traffic(*stream).value_or(Bytes(0)) / measured.median).value();
+    // The copy is timed first and is the measure of the others.
     verdict.share_of_copy = before.empty() ? 1 : verdict.rate / before.front().rate;
     verdict.target = target_of(*stream);
   }
@@ -184,6 +185,8 @@ bool all_passed(const Verdicts& verdicts) {
 bool KernelVerdict::passed() const { return all_passed(checks); }
 
 bool RulerVerdict::passed() const {
+  // A kernel that spins for a given time tells whether the ruler reads it: the launch may add to
+  // it, nothing may take off.
   const Seconds most = asked * (1 + kRulerShare) + kRulerLaunch;
   return measured.median >= asked * (1 - kRulerShare) && measured.median <= most;
 }

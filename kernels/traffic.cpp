@@ -18,6 +18,7 @@ Bytes matmul_traffic(const MatmulShape& shape) {
   const Bytes operands =
       Bytes(shape.m * shape.k + shape.k * shape.n) * size_of(shape.operand) * shape.batch;
   const Bytes result = Bytes(shape.m * shape.n) * size_of(shape.result) * shape.batch;
+  // A product that adds to its result reads it as well.
   return operands + result * (shape.accumulates ? 2 : 1);
 }
 

@@ -85,6 +85,7 @@ std::string CudnnAttention::library() const {
 bool CudnnAttention::supports(const AttentionShape& shape) const {
   const bool is_ours = shape.kernel.empty() || shape.kernel == kGpuAttention;
   if (plans_ == nullptr || !is_ours || !is_attention(shape) || !is_half(shape.dtype)) return false;
+  // A backward needs its forward's plan for its inputs.
   return is_safe(shape) && plans_->of(shape)->is_supported() &&
          plans_->of(forward_of(shape))->is_supported();
 }
@@ -102,6 +103,8 @@ Workload CudnnAttention::workload(const AttentionShape& shape) const {
   work.enqueue = [=](void* const* operands, Stream stream) {
     plan->enqueue(operands, operands[workspace], stream);
   };
+  // A backward reads o and lse of its own forward, so that is run once on every copy of the
+  // operands.
   if (shape.pass == KernelPass::backward) {
     const auto forward = plans_->built(forward_of(shape));
     const auto scratch = std::make_shared<DeviceMemory>(forward->workspace());

@@ -36,6 +36,7 @@ void place(const AttentionShape& shape, Index index, fe::graph::Tensor_attribute
     tensor.set_data_type(fe::DataType_t::FLOAT);
     tensor.set_dim({shape.batch, heads, s, 1}).set_stride({heads * s, s, 1, 1});
   } else {
+    // [batch, s, heads, dim] in memory, as projections leave it: strides say so.
     tensor.set_dim({shape.batch, heads, s, dim});
     tensor.set_stride({s * heads * dim, dim, heads * dim, 1});
   }
@@ -62,6 +63,7 @@ Attributes attributes_of(const AttentionShape& shape) {
 void add_forward(Graph& graph, const AttentionShape& shape) {
   const auto [o, lse] =
       graph.sdpa(input(graph, shape, kQ), input(graph, shape, kK), input(graph, shape, kV),
+                 // Training keeps the log-sum-exp for the backward.
                  attributes_of<fe::graph::SDPA_attributes>(shape).set_generate_stats(true));
   output(o, shape, kO);
   output(lse, shape, kLse);

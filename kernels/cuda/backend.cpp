@@ -37,6 +37,7 @@ std::vector<KernelCheck> compare(const Workload& workload, const Device& device)
   std::vector<std::vector<double>> values;
   std::vector<double*> reference;
   for (std::size_t i = 0; i < operands.size(); ++i) values.push_back(on_device.read(i));
+  // The reference computes in double on the very inputs that the device has, rounded as they are.
   for (std::vector<double>& each : values) reference.push_back(each.data());
 
   workload.enqueue(on_device.of_call(0), device.stream.handle());
@@ -79,6 +80,7 @@ class CudaBackend : public Backend {
 
   Measurement measure_best(const MatmulShape& shape, const RulerSettings& settings) override {
     Measurement best = measure(shape, settings);
+    // The heuristic's first choice is what a framework runs; a ceiling is of the fastest.
     for (int rank = 1; rank < matmul_ranks(cublas_, shape); ++rank) {
       const Measurement other = time_workload(matmul_workload(cublas_, shape, rank), settings);
       if (other.median < best.median) best = other;
@@ -145,6 +147,7 @@ class CudaBackend : public Backend {
   template <class Shape>
   Measurement time(const Shape& shape, const RulerSettings& settings) {
     if constexpr (kHasWorkload<Shape>) {
+      // A kernel is checked before it is timed, once for each small shape that stands for many.
       if (checked_.insert(check_shape(shape)).second) require_passed(check_one(shape));
       return time_workload(workload(shape), settings);
     } else if constexpr (std::is_same_v<Shape, TransferShape>) {
@@ -162,6 +165,7 @@ class CudaBackend : public Backend {
                                           const RulerSettings& settings) const {
     const DeviceOperands operands(
         work.description,
+        // Calls take turns at copies of the operands, so that none finds its own in the L2 cache.
         copies(DeviceOperands::memory(work.description), device_.l2_cache, Device::free_memory()),
         device_.stream);
     prepare(work, operands, device_);

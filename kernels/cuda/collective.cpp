@@ -89,6 +89,8 @@ class Collective : public Stopwatch {
   }
 
   void enqueue() {
+    // One thread drives all GPUs: without a group the first call would wait for ranks that are not
+    // yet called.
     nccl_.check(nccl_.group_start());
     for (std::size_t rank = 0; rank < size(); ++rank) nccl_.check(enqueue_of(rank));
     nccl_.check(nccl_.group_end());
@@ -118,6 +120,7 @@ class Collective : public Stopwatch {
 
   Nccl::Answer exchange(const Member& member, Nccl::Communicator communicator, std::size_t share) {
     const std::size_t bytes = share * static_cast<std::size_t>(kElement);
+    // NCCL's documentation builds an all-to-all of sends and receives in one group.
     for (std::size_t peer = 0; peer < size(); ++peer) {
       const auto* from = static_cast<const unsigned char*>(member.send.data()) + peer * bytes;
       auto* to = static_cast<unsigned char*>(member.receive.data()) + peer * bytes;
@@ -145,6 +148,7 @@ bool can_communicate(const Nccl& nccl, const CollectiveShape& shape) {
   check(cudaGetDeviceCount(&gpus));
   return nccl.is_complete() && shape.gpus > 1 && shape.gpus <= gpus && shape.bytes > 0 &&
          shape.bytes % (shape.gpus * kElement) == 0 &&
+         // Two buffers, and as much again for the communicator's own.
          Bytes(shape.bytes) * 4 <= Device::free_memory();
 }
 

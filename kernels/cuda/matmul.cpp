@@ -121,6 +121,7 @@ void enqueue_with_cast(const MatmulShape& shape, const MatmulPlan& plan, int ran
                   .stream = stream};
   const bool fits = shape.scaling == OperandScaling::per_tensor;
   fits ? launch_fitting_cast(call) : launch_cast(call);
+  // B_SCALE_POINTER: the library multiplies its second operand by the inverse scale.
   if (fits) plan.scale_left_by(operands[5]);
   const std::array<void*, 3> product = {operands[3], operands[1], operands[2]};
   plan.enqueue(rank, product.data(), stream);

@@ -52,6 +52,8 @@ MatmulOperation make_operation(const CublasLt& library, const MatmulShape& shape
   check(cublasLtMatmulDescCreate(
       &made, shape.tensor_float ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   MatmulOperation operation(made);
+  // cuBLASLt counts columns first: a row-major C = A · B is its Cᵀ = Bᵀ · Aᵀ, so the right operand
+  // comes first.
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, right_along_k(shape) ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, left_along_k(shape) ? CUBLAS_OP_N : CUBLAS_OP_T);
   if (shape.cast_included && shape.scaling == OperandScaling::per_tensor) {
@@ -87,6 +89,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> rank(const MatmulPlan& plan) {
   if (answer == CUBLAS_STATUS_NOT_SUPPORTED) found = 0;  // and that is an answer
   if (answer != CUBLAS_STATUS_NOT_SUPPORTED) check(answer);
   results.resize(static_cast<std::size_t>(found));
+  // Results come in the order of the library's own estimate of their time.
   std::erase_if(results, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
   return results;
 }

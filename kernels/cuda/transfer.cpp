@@ -64,6 +64,8 @@ class MigrationStopwatch : public Stopwatch {
     return Bytes(1 + bytes.value() / size_of(DType::fp32) / kReadSegment);
   }
   Seconds run_one() {
+    // Managed pages move to where they are touched: back to the host here, to the device in the
+    // kernel.
     std::memset(pages_.data(), kHostByte, static_cast<std::size_t>(pages_.size().value()));
     const std::array<void*, 2> operands = {pages_.data(), sums_.data()};
     begin_.record(device_.stream.handle());

@@ -21,6 +21,7 @@ Nvml::Nvml(const std::string& pci_address) : library_("libnvidia-ml.so.1") {
   auto* initialize = library_.function<Answer()>("nvmlInit_v2");
   auto* find = library_.function<Answer(const char*, Device*)>("nvmlDeviceGetHandleByPciBusId_v2");
   if (initialize == nullptr || find == nullptr || initialize() != kSuccess) return;
+  // By its PCI address: CUDA_VISIBLE_DEVICES renumbers CUDA's devices, not NVML's.
   if (find(pci_address.c_str(), &device_) != kSuccess) device_ = nullptr;
 }
 

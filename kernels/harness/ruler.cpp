@@ -18,6 +18,8 @@ std::int64_t calls_in_sample(Stopwatch& stopwatch) {
   while (true) {
     const Seconds time = stopwatch.run(calls);
     if (time >= kSampleLength || calls == kMostCalls) return calls;
+    // In proportion to the last trial, and one more at least: first runs are slow, so the count may
+    // have to grow again.
     const double wanted = static_cast<double>(calls) * (kSampleLength / time);
     calls = wanted < static_cast<double>(kMostCalls)
                 ? std::max(calls + 1, static_cast<std::int64_t>(std::ceil(wanted)))
@@ -46,6 +48,7 @@ Measurement measure(Stopwatch& stopwatch, const RulerSettings& settings) {
   const std::int64_t calls = calls_in_sample(stopwatch);
   if (settings.load == Load::sustained) {
     Seconds busy{0};
+    // Clocks and temperature settle before the first sample counts.
     while (busy < settings.sustained_for) busy += stopwatch.run(calls);
   }
 

@@ -22,6 +22,8 @@ double probability(double heads, double n) {
 /// How many samples on each side lie outside of the interval.
 std::size_t outside_each_side(std::size_t samples) {
   const double n = static_cast<double>(samples);
+  // Each sample lies below the median with probability 1/2, whatever its distribution: the second
+  // and the eighth of 9 samples enclose it with 96 %, the first and the last of 6 with 97 %.
   double below = probability(0, n);
   std::size_t count = 0;
   while (2 * below <= kOutside) {

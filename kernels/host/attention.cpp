@@ -25,6 +25,8 @@ class Block {
       : head_(head),
         first_(first),
         queries_(std::min(kBlock, shape.seq_len - first)),
+        // A causal block of queries sees the keys up to its last query; masked scores above are set
+        // to zero.
         keys_(shape.causal ? first + queries_ : shape.seq_len),
         causal_(shape.causal),
         scale_(1 / std::sqrt(static_cast<float>(shape.head_dim))) {}
@@ -53,6 +55,7 @@ class Block {
     }
     const View d_o = of_queries(head_.d_o);
     of_keys(head_.dv).noalias() += shares.transpose() * d_o;
+    // FlashAttention's delta: the row sums of dO · O are what a softmax's gradient subtracts.
     const Eigen::VectorXf shared = d_o.cwiseProduct(of_queries(head_.o)).rowwise().sum();
     Matrix of_scores = d_o * of_keys(head_.v).transpose();
     of_scores.colwise() -= shared;

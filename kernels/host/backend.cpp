@@ -141,6 +141,7 @@ class HostBackend : public Backend {
     if (shape.dtype != DType::fp32 || std::min(shape.rows, shape.columns) <= 0) return false;
     if (find_stream_kernel(shape.op, shape.pass) == nullptr) return false;
     const Description description = describe(shape);
+    // A mask of one byte is four here: where that is much, the time would be of other bytes.
     const double share = moved_in_fp32(description) / traffic(description);
     return share < 1 + kForeignShare && share > 1 - kForeignShare && fits(description);
   }

@@ -35,6 +35,8 @@ std::vector<std::size_t> choose_spread(const std::vector<SampleFeatures>& sample
       samples.begin(), samples.end(), [&](const SampleFeatures& left, const SampleFeatures& right) {
         return squared_distance(left, middle) < squared_distance(right, middle);
       });
+  // Farthest-point sampling: from the middle on, always the sample that is farthest from all chosen
+  // ones. The first n of a longer choice are the choice of n.
   chosen.push_back(static_cast<std::size_t>(nearest - samples.begin()));
   std::vector<double> distance(samples.size(), std::numeric_limits<double>::infinity());
   while (chosen.size() < std::min(count, samples.size())) {

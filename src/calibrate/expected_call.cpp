@@ -29,6 +29,8 @@ struct Expected {
     const auto machine = machine_of(gpu, shape.operand, shape.tensor_float);
     if (!machine) return std::nullopt;
     const double compute = flops_of(shape) / (machine->flops_per_second * kMatmulShare);
+    // The roof of compute or memory, whichever is longer: a plan needs the order of a time, no
+    // more.
     const double move =
         matmul_traffic(shape).as_double() / (machine->bytes_per_second * kStreamShare);
     return Seconds(std::max(compute, move)) + kKernel;
@@ -62,6 +64,7 @@ struct Footprint {
            (shape.pass == KernelPass::forward ? 1 : 2);
   }
   Bytes operator()(const StreamShape& shape) const { return Bytes(shape.bytes); }
+  // A buffer to send from and one to receive in.
   Bytes operator()(const CollectiveShape& shape) const { return Bytes(shape.bytes) * 2; }
   Bytes operator()(const TransferShape& shape) const { return Bytes(shape.bytes); }
   Bytes operator()(const LaunchShape&) const { return Bytes(0); }

@@ -69,6 +69,8 @@ Knob knob_of(Law& law, const LawParameter<Law>& parameter) {
 
 SampleFeatures features_of(const Call<MatmulShape>& call) {
   const MatmulShape& shape = call.shape;
+  // Logarithms: between 128 and 256 rows lies as much as between 4,096 and 8,192. Passes and loads
+  // are a factor e apart.
   return {log_of(shape.m), log_of(shape.n), log_of(shape.k),
           log_of(shape.batch) + (shape.pass == MatmulPass::forward ? 0 : 1) +
               (call.load == Load::burst ? 0 : 1),
@@ -115,6 +117,7 @@ AttentionLaw start_of(const std::vector<Call<AttentionShape>>&) { return {}; }
 StreamLaw start_of(const std::vector<Call<StreamShape>>&) { return {}; }
 CollectiveLaw start_of(const std::vector<Call<CollectiveShape>>& calls) {
   CollectiveLaw law;
+  // The search starts at the best rate and the shortest time that were seen.
   law.bandwidth = 0;
   for (const auto& call : calls) {
     law.latency = std::min(law.latency, call.seconds);
@@ -161,6 +164,7 @@ std::vector<Knob> knobs_of(AttentionLaw& law, const std::vector<Call<AttentionSh
   const bool one_head_dim = std::all_of(calls.begin(), calls.end(), [&](const auto& call) {
     return call.shape.head_dim == calls.front().shape.head_dim;
   });
+  // With one head size the loss is a part of peak_share.
   if (one_head_dim) law.head_dim_loss = 0;
   for (const LawParameter<AttentionLaw>& parameter : kAttentionParameters) {
     if (one_head_dim && parameter.value == &AttentionLaw::head_dim_loss) continue;

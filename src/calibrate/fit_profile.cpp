@@ -44,6 +44,7 @@ LawResiduals residuals_of(const Law& law, const std::vector<Call<Shape>>& calls,
     measured_over.push_back(call.seconds / predicted - 1);
   }
   if (calls.empty()) return result;
+  // Errors of single calls cancel in a step, an error of the sum does not.
   result.bias = predicted_sum / measured_sum - 1;
   result.low = quantile(measured_over, 0.1);
   result.high = quantile(std::move(measured_over), 0.9);
@@ -92,6 +93,8 @@ std::size_t share_of(const Groups<Shape>& groups, bool of_steps, std::size_t mos
   for (const auto& [kind, group] : groups) {
     if (runs_in_steps(kind) == of_steps) sizes.push_back(group.calls.size());
   }
+  // From the smallest kind on: one that has fewer than an equal share takes all, and the share of
+  // the rest grows. Sizes 5, 40, 90 share 100 as 5, 40, 55.
   std::sort(sizes.begin(), sizes.end());
   std::size_t left = most;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -180,10 +183,13 @@ class ProfileFitter {
     if (only_chooses_) return;
     auto& law = fit.law;
     law = start_of(fitted);
+    // Logarithms of ratios: a time that is twice too long weighs as much as one half too short.
     const auto log_ratio = [&](std::size_t row) {
       return std::log(seconds_at(law, fitted[row], machine) / fitted[row].seconds);
     };
     fit_knobs(knobs_of(law, fitted, machine), fitted.size(), log_ratio, kOutlier);
+    // Residuals of samples that the fit has not seen, where there are any: those of fitted ones are
+    // too good.
     const bool by_others = settings_.judge != JudgeBy::fitted_samples && !others.empty();
     fit.residuals = residuals_of(law, by_others ? others : fitted, machine);
     const auto [shortest, longest] = std::minmax_element(

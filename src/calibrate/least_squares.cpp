@@ -19,6 +19,8 @@ constexpr double kTolerance = 1e-7;
 
 double to_free(const Knob& knob) {
   const double share = (*knob.value - knob.low) / (knob.high - knob.low);
+  // A logistic map of each parameter's range onto all numbers: the solver has no bounds and needs
+  // none.
   const double inside = std::clamp(share, kFromEnd, 1 - kFromEnd);
   return std::log(inside / (1 - inside));
 }
@@ -29,6 +31,8 @@ void set_from_free(const Knob& knob, double value) {
 
 /// A residual whose square is the robust loss.
 double softened(double residual, double scale) {
+  // 2(√(1 + r²) - 1), known as soft L1: square near zero, linear for outliers. The solver squares
+  // what it is given, hence the root.
   const double ratio = residual / scale;
   const double loss = 2 * (std::sqrt(1 + ratio * ratio) - 1);
   return std::copysign(scale * std::sqrt(loss), residual);

@@ -22,6 +22,8 @@ class Pace {
     spent_ = now - begin_;
   }
   /// Real seconds for one that was expected.
+  /// Expectations are off by a common factor, most of all on a GPU that others use: the rest is
+  /// taken to be off by as much.
   [[nodiscard]] double factor() const { return expected_ > Seconds(0) ? spent_ / expected_ : 1; }
   [[nodiscard]] bool allows(Seconds expected) const {
     return spent_ + expected * std::max(factor(), 1.0) <= budget_;
@@ -75,6 +77,7 @@ MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureR
       result.end = MeasureEnd::interrupted;
       return result;
     }
+    // A clock ahead of its expectation is not trusted: the factor counts as 1 at least.
     if (!pace.allows(step->expected)) {
       result.end = MeasureEnd::out_of_time;
       continue;  // a shorter one may still find its time
@@ -83,6 +86,7 @@ MeasureResult measure_sweep(Backend& backend, const Sweep& sweep, const MeasureR
     RulerSettings ruler = sweep.ruler;
     ruler.load = step->load;
     ruler.sustained_for = warm_up(sweep.ruler, busy);
+    // Behind another sustained step the GPU is still warm.
     busy = step->load == Load::sustained;
     const Measurement measured = backend.measure(step->shape, ruler);
     result.samples.push_back(sample_of(*step, measured, request.gpu));

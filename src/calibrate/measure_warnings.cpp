@@ -42,6 +42,7 @@ bool is_impossible(const Sample& sample, const GpuSpec& gpu) {
   const auto machine = machine_of(gpu, shape->operand, shape->tensor_float);
   if (!machine) return false;
   constexpr double kMega = 1e6;
+  // A datasheet's peak is of its boost clock: at 1,200 of 1,980 MHz 61 % of it are the most.
   const bool clocks = sample.clock_mhz > 0 && gpu.boost_clock.has_value();
   const double clock = clocks ? sample.clock_mhz * kMega / gpu.boost_clock->value.value() : 1;
   return flops_of(*shape) / sample.seconds.value() > machine->flops_per_second * clock;

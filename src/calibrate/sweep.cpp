@@ -53,6 +53,8 @@ RulerSettings ruler_for(Seconds budget) {
 
 /// Seconds of a step's samples, their rests with them.
 Seconds time_of(Seconds call, const RulerSettings& ruler) {
+  // As measure() in kernels/harness/ruler.cpp will do it, with the time that is expected in place
+  // of the one that is seen.
   const double calls = std::clamp(std::ceil(kSample / call), 1.0, kMostCalls);
   const Seconds sample = call * calls;
   const double wanted =
@@ -73,6 +75,8 @@ SweepStep burst_step(const SweepDevice& device, const RulerSettings& ruler, Kern
 /// come in the first two rounds, whatever its weight.
 double place_of(std::size_t i, double weight) {
   constexpr std::size_t kForLaw = 3;
+  // Shape i of a kind of weight w stands at (i + 1/2) / w, so a kind of weight 4 is measured four
+  // times as often; the third of weight 1.25 stands at 2.
   constexpr double kLeastWeight = 1.25;
   return (static_cast<double>(i) + 0.5) / (i < kForLaw ? std::max(weight, kLeastWeight) : weight);
 }
@@ -162,6 +166,7 @@ Sweep design_sweep(const SweepDevice& device, Seconds budget) {
   };
   const Seconds due = left * (1 - kShareBeforeSustained);
   for (SweepStep& step : all) {
+    // A long step that does not fit any more leaves its time to shorter ones.
     if (step.expected > left) continue;
     if (left < due) add_block();
     left -= step.expected;

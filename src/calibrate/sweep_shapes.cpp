@@ -61,6 +61,7 @@ std::array<double, 3> spread_point(std::size_t index) {
 template <std::size_t kCount>
 std::int64_t size_at(const std::array<std::int64_t, kCount>& sizes, double place) {
   const auto first = static_cast<double>(sizes.front());
+  // Even in logarithms: half of the points lie below the geometric mean of the ends.
   const double wanted = first * std::pow(static_cast<double>(sizes.back()) / first, place);
   const auto distance = [wanted](std::int64_t size) {
     return std::abs(std::log(static_cast<double>(size) / wanted));
@@ -189,6 +190,8 @@ void add_attentions(const SweepDevice& device, const SweepScope& scope,
 std::optional<StreamShape> stream_of(StreamShape shape, double bytes) {
   constexpr std::int64_t kProbeRows = 1024;
   shape.rows = kProbeRows;
+  // Traffic grows linearly with the rows, but for tables and weights: many rows at once make those
+  // small.
   const std::optional<Bytes> probe = stream_traffic(shape);
   if (!probe) return std::nullopt;
   const double rows = bytes / probe->as_double() * static_cast<double>(kProbeRows);
@@ -201,6 +204,7 @@ std::optional<StreamShape> stream_of(StreamShape shape, double bytes) {
 /// logarithms.
 double bytes_at(const SweepDevice& device, const SweepScope& scope, double place) {
   const double most =
+      // Half of what the bandwidth moves in the longest call, for kernels that reach half of it.
       std::min({kMostBytes.as_double(), device.facts.memory.as_double() / kMemoryParts,
                 device.gpu.memory_bandwidth->value.value() * scope.longest_call.value() / 2});
   const auto least = static_cast<double>(kSmallest);
