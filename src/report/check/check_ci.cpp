@@ -50,10 +50,12 @@ std::string inside_of(const CheckedLine& checked) {
     case BudgetStatus::within:
       return "";
     case BudgetStatus::too_close:
+      // JUnit knows no warning: a case with output alone has passed.
       return fmt::format("<system-out>{}</system-out>", sentence);
     case BudgetStatus::over:
       return fmt::format("<failure message=\"{}\"/>", sentence);
     case BudgetStatus::unavailable:
+      // JUnit's failure is a claim that does not hold, its error a case that could not be judged.
       return fmt::format("<error message=\"{}\"/>", sentence);
   }
   return "";
@@ -73,6 +75,7 @@ void append_cases(std::string& out, const CheckedFile& file, Counts& counts) {
     append_case(out, file, name_of(checked.line.item), inside_of(checked));
   }
   if (!file.lines.empty()) return;
+  // A file that is held to nothing is a case of its own: it was read.
   ++counts.tests;
   if (file.errors.empty()) {
     append_case(out, file, "spec", "");

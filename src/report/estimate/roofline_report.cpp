@@ -41,6 +41,8 @@ Roof roof_of(const Job& job, const TimeEstimate& time) {
 /// Share of its roof that an operation reaches; of the bandwidth where it counts no FLOPs.
 double share_of_roof(const OpTime& op, const Roof& roof) {
   const double seconds = op.seconds.value();
+  // Left of the ridge the roof is intensity times bandwidth, so the share is one of the bandwidth;
+  // right of it one of the peak.
   if (op.flops > 0) return op.flops / seconds / roof.at(op.flops / op.bytes);
   return op.bytes / seconds / roof.bandwidth;
 }
@@ -152,6 +154,8 @@ class Axes {
 /// Its area is its share of the step; the pointer over it tells which it is.
 std::string mark_of(const OpTime& op, const TimeEstimate& time, const Axes& axes) {
   constexpr double kLargest = 30;
+  // An area that is the share needs a radius that is its root: 4 % of the step has a fifth of the
+  // largest radius.
   const double radius = std::max(2.0, kLargest * std::sqrt(op.seconds / time.step));
   const std::string title = fmt::format("{}: {} FLOP/B, {}, {} of the step", name_of(op),
                                         significant_text(op.flops / op.bytes), reached_text(op),

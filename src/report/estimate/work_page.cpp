@@ -97,6 +97,8 @@ void add_flops(Page& page, const Job& job, const FlopsEstimate& flops) {
                 "of these half of causal attention; over the peak: HFU"),
       flops_row("required", flops.required, "the same, nothing made again; over the peak: MFU"),
       flops_row("model", flops.model, fmt::format("{} · active parameters · tokens", 2 * passes)),
+      // PaLM's appendix B: scores and their product with the values take 2·a·d·s each, a layer,
+      // token and pass.
       flops_row("palm", flops.palm, fmt::format("model + {} · L · a · d · s a token", 4 * passes)),
       flops_row("megatron", flops.megatron, "matmuls, causal attention halved"),
   };

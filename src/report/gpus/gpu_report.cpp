@@ -75,6 +75,7 @@ const Price* price_of(const GpuSpec& gpu, const std::vector<Price>& prices) {
 }
 
 std::string peak_text(const GpuSpec& gpu) {
+  // By what training uses: Volta and Turing have no rate of bf16.
   for (const DType type : {DType::bf16, DType::fp16, DType::fp32}) {
     const auto peak = gpu.peak.find(type);
     if (peak != gpu.peak.end()) {
@@ -105,6 +106,7 @@ Json json_of(const GpuSpec& gpu, const std::vector<Price>& prices) {
                {"tag", name_of(fact.provenance)},
                {"source", fact.source},
                {"note", fact.note}};
+    // Bytes of a GPU are whole and far below 2^53, so the double holds them exactly.
     if (fact.unit == "B") entry["value"] = static_cast<std::int64_t>(fact.number);
     json["facts"][fact.name] = std::move(entry);
   }

@@ -38,6 +38,7 @@ std::string name_of_kind(LaunchPath path) { return fmt::format("launch, {}", nam
 
 /// A law at a glance.
 std::string gist_of(const MatmulLaw& law) {
+  // A call that takes 1 + power_loss times as long has 1 / (1 + power_loss) of the rate.
   return fmt::format("{} of the peak, {} less under load", percent_text(law.product.peak_share),
                      percent_text(law.product.power_loss / (1 + law.product.power_loss)));
 }

@@ -69,6 +69,7 @@ Neighbourhood neighbourhood_of(std::string_view line, const SourceSpan& span) {
   const std::size_t begin = std::min(column, line.size());
   const std::size_t end = std::min(begin + length, line.size());
   std::size_t first = begin > kLookAround ? begin - kLookAround : 0;
+  // A cut within a character would show its rest as invalid bytes.
   while (first < begin && first > 0 && continues_character(line[first])) ++first;
   const std::size_t last = std::min(begin + kLookAround, line.size());
   return {line.substr(first, last - first), begin - first, std::min(end, last) - first, first > 0,
@@ -103,6 +104,7 @@ Excerpt excerpt_of(const Neighbourhood& near, std::size_t columns, const RenderO
   bool cut_before = near.cut_before;
   bool cut_after = near.cut_after;
   if (cut_before || cut_after || columns_of(cells, 0, last) > columns) {
+    // Up to two thirds of the room stand before the token: what was written there explains it.
     const std::size_t room = columns - 2 * kCut.size();
     while (columns_of(cells, first, token) > room * 2 / 3) ++first;
     while (first < last && columns_of(cells, first, last) > room) --last;

@@ -84,7 +84,11 @@ Decoded decode(std::string_view text) {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {byte(0), 1, true};
   const std::size_t length = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
+  // RFC 3629: 0x80 to 0xBF continue a character, 0xC0 and 0xC1 could only begin an overlong one,
+  // and 0xF5 and beyond one past U+10FFFF.
   if (byte(0) < 0xC2 || byte(0) > 0xF4 || text.size() < length) return {};
+  // A first byte 110xxxxx, 1110xxxx or 11110xxx holds 5, 4 or 3 bits of the code; each of the
+  // others 6.
   char32_t code = byte(0) & (0xFFU >> (length + 1));
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return {};
@@ -104,6 +108,7 @@ std::size_t columns_of(char32_t code) {
 }
 
 std::string escape_of(const Decoded& character, unsigned char byte) {
+  // An invalid byte is shown alone, and decoding goes on with the next.
   if (!character.valid || character.code < 0x80) return fmt::format("\\x{:02x}", byte);
   return fmt::format("\\u{{{:x}}}", static_cast<std::uint32_t>(character.code));
 }

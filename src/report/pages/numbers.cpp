@@ -42,10 +42,12 @@ std::string prefixed(double value, const std::array<Prefix, kSize>& prefixes,
 
 std::string significant_text(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return fmt::format("{}", value);
+  // Rounded first: 9.996 to three digits is 10.0, which has one decimal and not two.
   const double rounded = std::strtod(fmt::format("{:.{}e}", value, digits - 1).c_str(), nullptr);
   const int magnitude = static_cast<int>(std::floor(std::log10(std::abs(rounded))));
   const int decimals = digits - 1 - magnitude;
   if (decimals > 0) return fmt::format("{:.{}f}", rounded, decimals);
+  // A double holds every whole number up to 2^53, which is 9e15.
   if (std::abs(rounded) < 1e15) return grouped(static_cast<Int128>(std::llround(rounded)));
   return fmt::format("{:.{}e}", value, digits - 1);
 }
@@ -73,6 +75,7 @@ std::string count_text(double count) {
 
 std::string percent_text(double fraction) {
   const double percent = 100 * fraction;
+  // 10 % and more have no decimal; 9.95 would be printed as 10.0.
   return fmt::format("{:.{}f} %", percent, std::abs(percent) < 9.95 ? 1 : 0);
 }
 

@@ -12,6 +12,7 @@ namespace {
 bool is_formula(std::string_view text) {
   if (text.empty()) return false;
   if (text.front() == '=' || text.front() == '@') return true;
+  // "-12.5" is a number and "+A1" is none; "-1|name" would be evaluated too.
   if (text.front() != '+' && text.front() != '-') return false;
   const bool number = text.size() > 1 && text[1] >= '0' && text[1] <= '9';
   return !number || text.find_first_of("|!('\"=") != std::string_view::npos;
@@ -19,10 +20,12 @@ bool is_formula(std::string_view text) {
 
 std::string field(std::string_view written) {
   std::string text = printable(written, {});
+  // OWASP, CSV injection: what begins with an apostrophe is read as text.
   if (is_formula(text)) text.insert(text.begin(), '\'');
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string result = "\"";
   for (const char sign : text) {
+    // RFC 4180: a quote within quotes is written twice.
     if (sign == '"') result += '"';
     result += sign;
   }

@@ -29,6 +29,7 @@ void append(std::string& out, const Table& table) {
   std::vector<std::string> rules;
   for (const Column& column : table.columns) {
     titles.push_back(escaped(column.title));
+    // GitHub Flavored Markdown: a colon behind the dashes aligns the column right.
     rules.emplace_back(column.align == Align::left ? "---" : "---:");
   }
   append_cells(out, titles, table.columns.size());

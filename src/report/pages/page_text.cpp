@@ -134,6 +134,7 @@ Layout layout_of(const Table& table, std::size_t columns) {
   if (layout.total() > columns) layout.gap = kNarrowGap;
   const std::vector<std::size_t> least = widths_of(table, true);
   const auto shrinks_before = [&](std::size_t left, std::size_t right) {
+    // Columns that may be cut shrink first, then the widest: its cells lose the smallest share.
     const auto key = [&](std::size_t column) {
       return std::pair(table.columns[column].fold == Fold::cut, layout.widths[column]);
     };
@@ -147,6 +148,7 @@ Layout layout_of(const Table& table, std::size_t columns) {
       if (!found || shrinks_before(i, widest)) widest = i;
       found = true;
     }
+    // No column can shrink without breaking a word any more: words of the widest are broken.
     if (!found)
       widest = static_cast<std::size_t>(
           std::max_element(layout.widths.begin(), layout.widths.end()) - layout.widths.begin());
@@ -180,6 +182,7 @@ std::string drop_columns(Table& table, std::size_t columns) {
     const auto column =
         std::find_if(table.columns.begin(), table.columns.end(),
                      [title](const Column& candidate) { return candidate.title == title; });
+    // Two columns stay: what a row is called and one thing that is said of it.
     if (column == table.columns.end() || table.columns.size() < 3) continue;
     dropped += (dropped.empty() ? "" : ", ") + column->title;
     drop_column(table, static_cast<std::size_t>(column - table.columns.begin()));
@@ -292,6 +295,8 @@ std::vector<std::string> command_lines(std::string_view command, std::size_t col
   std::vector<std::string> words(1);
   bool quoted = false;
   for (const char sign : command) {
+    // As shell_quoted writes it: a backslash within quotes would be a character, not the end of a
+    // line.
     if (sign == '\'') quoted = !quoted;
     if (sign == ' ' && !quoted) {
       words.emplace_back();

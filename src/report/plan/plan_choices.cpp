@@ -98,6 +98,7 @@ std::string short_name_of(const ImplementationChoice& choice) {
 std::string flags_of(const ImplementationChoice& choice) {
   std::string flags;
   for (const std::string& setting : choice.settings) {
+    // A shell splits at spaces and expands braces.
     const bool plain = setting.find_first_of(" {}") == std::string::npos;
     flags += plain ? fmt::format(" --set {}", setting) : fmt::format(" --set '{}'", setting);
   }

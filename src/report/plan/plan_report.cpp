@@ -198,6 +198,7 @@ Table front_table(const Look& look, const PlanAnswer& answer) {
   const std::size_t count = answer.front.size();
   const std::size_t shown = std::min(count, kShownPlans);
   for (std::size_t i = 0; i < shown; ++i) {
+    // The first and the last are always among them: of 23 points the 12 rows are every second.
     const std::size_t index = shown == 1 ? 0 : i * (count - 1) / (shown - 1);
     table.rows.push_back(best_row(answer.front[index], look, false));
   }

@@ -46,6 +46,8 @@ class Chart {
       : run_(run), columns_(columns - kLabelColumns - 2), events_(run.course.points.size()) {
     samples_.resize(columns_);
     for (std::size_t column = 0; column < columns_ && events_ > 0; ++column) {
+      // A column stands for many events and shows the highest, so that no peak is lost; where it
+      // has less than one, it repeats its neighbour.
       const std::size_t begin = column * events_ / columns_;
       const std::size_t end = std::max(begin + 1, (column + 1) * events_ / columns_);
       for (std::size_t i = begin; i < end; ++i) {
@@ -88,6 +90,7 @@ class Chart {
     const PeakMoment& peak = run_.memory.replay.peak;
     const std::size_t column = column_of(peak.event);
     const std::string text = fmt::format("peak {}", sized_text(peak.allocated));
+    // To the right of the mark, or to the left where it would leave the chart.
     const bool right = column + text.size() + 2 <= columns_;
     const std::string before(right ? column : column - text.size() - 1, ' ');
     return labelled("", " " + before + (right ? "▾ " + text : text + " ▾"));
@@ -99,6 +102,7 @@ class Chart {
     for (const Sample& sample : samples_) {
       const std::int64_t filled =
           std::clamp<std::int64_t>(height_of(sample.allocated) - bottom, std::int64_t{0}, kEighths);
+      // Shade has no eighths: a cell is reserved where more than half of it is.
       const bool reserved = height_of(sample.reserved) - bottom > kEighths / 2;
       line += filled == 0 && reserved ? kReserved : kFilled[static_cast<std::size_t>(filled)];
     }

@@ -150,12 +150,18 @@ class SnapshotWriter {
     for (std::uint32_t i = 0; i < run_.course.points.size(); ++i) {
       const auto [kind, storage] = timeline_.events[i];
       const Address address = run_.course.points[i].address;
+      // Entries have the size that was asked for (free_block: requested_size), blocks of a segment
+      // both.
       const Bytes size(timeline_.storages[storage].bytes);
       const int stream = static_cast<int>(timeline_.storages[storage].stream);
+      // A segment comes before the block that it is for: alloc_block notes it, then
+      // alloc_found_block the block.
       write_changes(i, storage);
       if (kind == EventKind::allocate) {
         write_entry({"alloc", "addr", address, size, stream, i}, storage);
       } else {
+        // free() notes the request, free_block that it is done; memory_viz takes the bytes off at
+        // the second.
         write_entry({"free_requested", "addr", address, size, stream, i}, storage);
         write_entry({"free_completed", "addr", address, size, stream, i}, storage);
       }
@@ -165,6 +171,7 @@ class SnapshotWriter {
       const Bytes left = replay_device_of(run_.job).available - out->reserved;
       write_changes(out->event, storage);
       const int stream = static_cast<int>(timeline_.storages[storage].stream);
+      // An out-of-memory entry has what the device had free in the place of an address.
       write_entry({"oom", "device_free", left.value(), out->requested, stream, out->event},
                   storage);
     }
@@ -218,6 +225,7 @@ class SnapshotWriter {
     put("requested_size", requested.value());
     put("stream", std::int64_t{segment.range.stream});
     put("segment_type", segment.pool == PoolKind::small ? "small" : "large");
+    // MempoolId_t (0, 0): the pool of all that is outside a CUDA graph and a MemPool.
     pickle_.text("segment_pool_id");
     pickle_.integer(0);
     pickle_.integer(0);
@@ -246,6 +254,7 @@ class SnapshotWriter {
     const AllocatorSettings& settings = run_.job.allocator;
     pickle_.begin_dict();
     put("PYTORCH_CUDA_ALLOC_CONF", "");
+    // No limit is the largest size_t, which Module.cpp casts to int64_t: -1.
     put("max_split_size", settings.max_split_size ? settings.max_split_size->value() : -1);
     pickle_.text("garbage_collection_threshold");
     pickle_.real(settings.garbage_collection_threshold.value_or(0));
@@ -257,6 +266,7 @@ class SnapshotWriter {
     pickle_.text("roundup_power2_divisions");
     pickle_.begin_dict();
     for (std::size_t i = 0; i < kRoundingClasses; ++i) {
+      // Keys are MiB from 1 to 32,768, as Module.cpp counts them up: "4" is for 4 to 8 MiB.
       put(std::to_string(std::int64_t{1} << i), settings.roundup_power2_divisions[i]);
     }
     pickle_.end_dict();

@@ -14,6 +14,7 @@
 namespace memest {
 namespace {
 
+// A viewer nests slices by their times within one thread of one process, so all share one.
 constexpr int kProcess = 1;
 constexpr int kThread = 1;
 
@@ -93,6 +94,7 @@ class TraceWriter {
     };
     for (std::uint32_t i = 0; i < end_; ++i) {
       const Span* now = cursor.at(i);
+      // No slice may reach over the end of the one around it.
       if (now != span) close(span == nullptr ? i : span->end);
       span = now;
       const Event event = timeline_.events[i];
@@ -121,6 +123,7 @@ class TraceWriter {
     Bytes reserved(-1);
     for (std::uint32_t i = 0; i < end_; ++i) {
       const CoursePoint& point = run_.course.points[i];
+      // Every event changes what is allocated; what is reserved changes with a segment alone.
       write_counter("allocated", i, point.allocated);
       if (point.reserved != reserved) write_counter("reserved", i, point.reserved);
       reserved = point.reserved;

@@ -67,6 +67,7 @@ struct Axis {
   [[nodiscard]] double x(double bytes) const {
     return kMargin + share(bytes) * (kWidth - 2 * kMargin);
   }
+  // SVG counts y from the top.
   [[nodiscard]] double y(double bytes) const {
     return kHeight - kMargin - share(bytes) * (kHeight - 2 * kMargin);
   }

@@ -178,6 +178,7 @@ void append_histogram(Page& page, const std::vector<ValidatedRun>& runs, Metric 
   const auto bar_of = [](double error) {
     const auto beyond = static_cast<int>(
         std::upper_bound(kEdges.begin(), kEdges.end(), std::abs(error)) - kEdges.begin());
+    // An error below the first edge is bar 0, whatever its sign; bar n begins at edge n - 1.
     return error < 0 ? -beyond : beyond;
   };
   std::map<int, std::size_t> bars;
@@ -195,6 +196,7 @@ void append_histogram(Page& page, const std::vector<ValidatedRun>& runs, Metric 
   Table table{{{"error"}, {"runs", Align::right}, {""}}, {}};
   for (int bar = bars.begin()->first; bar <= bars.rbegin()->first; ++bar) {
     const std::size_t count = bars[bar];
+    // Where there is a run there is a bar, however long the longest.
     const std::size_t columns = count == 0 ? 0 : 1 + (kBarColumns - 1) * count / most;
     std::string line;
     for (std::size_t i = 0; i < columns; ++i) line += "█";
