@@ -6,6 +6,8 @@
 namespace memest {
 namespace {
 
+// A signal comes between any two instructions: its handler can write such a variable and little
+// else (C++, [support.signal]).
 volatile std::sig_atomic_t g_interrupted = 0;
 
 void remember(int) { g_interrupted = 1; }

@@ -46,8 +46,10 @@ Diagnostics errors_of(const Diagnostics& diagnostics) {
 /// Prints an outcome; its code is the program's.
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(StandardStream::err, arguments.color);
+  // Files first: where one cannot be written, no answer is printed.
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
+  // An error replaces no file that an earlier run wrote.
   const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no ||
                           (outcome.code == ExitCode::not_known && !outcome.out.empty());
   if (!arguments.output.empty() && has_answer) {
@@ -77,6 +79,7 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
   surroundings.out.verbose = arguments.value().verbose;
   surroundings.err = render_options_of(StandardStream::err, arguments.value().color);
   surroundings.version = kVersion;
+  // A file is no terminal, though standard output may be one.
   if (!arguments.value().output.empty() && arguments.value().color != ColorWhen::always) {
     surroundings.out.color = false;
   }

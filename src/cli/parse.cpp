@@ -38,6 +38,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   app.add_option("--output,-o", arguments.output);
   app.add_option("--color", raw.color);
   if ((command.flags & kSpecFlags) != 0) {
+    // CLI11 lets an option that may be repeated take every word behind it, the spec's too.
     app.add_option("--gpu", arguments.gpus)->delimiter(',')->allow_extra_args(false);
     app.add_option("--gpus", raw.counts)->delimiter(',')->allow_extra_args(false);
     app.add_option("--set", arguments.overrides)->allow_extra_args(false);
@@ -150,6 +151,7 @@ void read_calibration(RawArguments& raw, Diagnostics& errors) {
 std::optional<std::int64_t> count_of(const std::string& word, std::int64_t most) {
   std::int64_t count = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), count);
+  // from_chars stops at the first sign that is no digit: "8x" would be 8.
   const bool whole = status == std::errc{} && end == word.data() + word.size();
   if (whole && count >= 1 && count <= most) return count;
   return std::nullopt;
@@ -288,6 +290,7 @@ Checked<Arguments> parse_arguments(const Command& command, std::span<const std::
   RawArguments raw;
   CLI::App app;
   app.set_help_flag();
+  // Unknown flags come back as words, so that refuse_unknown can say which was meant.
   app.allow_extras();
   bind(app, command, raw);
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them

@@ -23,6 +23,7 @@ std::string minutes(Seconds time) {
 
 ProgressLine::ProgressLine(const RenderOptions& options, bool quiet)
     : options_(options),
+      // A full line may wrap, and a carriage return would then go back to its second half alone.
       columns_(std::min(kMostColumns, options.columns - 1)),
       shows_(!quiet && is_terminal(StandardStream::err)) {}
 

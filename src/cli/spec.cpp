@@ -84,6 +84,8 @@ std::string shell_quoted(const std::string& word) {
   std::string quoted = "'";
   for (const char sign : word) {
     if (sign == '\'') {
+      // A shell has no escape within single quotes: they end, an escaped one follows, and they
+      // begin anew.
       quoted += "'\\''";
     } else {
       quoted += sign;

@@ -51,6 +51,7 @@ constexpr std::size_t kMostColumns = 160;  // longer lines are hard to follow
 std::size_t columns_at(StandardStream stream) {
   winsize size{};
   const int descriptor = stream == StandardStream::out ? STDOUT_FILENO : STDERR_FILENO;
+  // A terminal that does not know its size, as that of a serial line, says 0.
   if (is_terminal(stream) && ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     return size.ws_col;
   }

@@ -32,6 +32,7 @@ struct OpenFile {
   /// Closes and says whether everything reached the file; errno is set otherwise.
   bool close() {
     const bool written = std::fflush(stream) == 0;
+    // close(2): a network file system or a quota may refuse only here what it took before.
     const bool closed = std::fclose(stream) == 0;
     stream = nullptr;
     return written && closed;
@@ -86,12 +87,14 @@ void take_mode(const std::string& target, int descriptor, const std::string& pat
 void write_stream(std::FILE* stream, std::string_view text) {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+  // EPIPE: the reader has what it wanted (`memest ... | head`).
   if (!written && errno != EPIPE) fail("cannot write the answer", errno);
 }
 
 void write_file(const std::string& path, std::string_view text) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  // A device or a pipe is written to: a rename would put a file in its place.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     OpenFile file(open(path.c_str(), O_WRONLY | O_CLOEXEC), path);
     write_all(file, text, path);
@@ -100,6 +103,7 @@ void write_file(const std::string& path, std::string_view text) {
   // A link stays a link: the file that it points to is replaced.
   const std::string target =
       std::filesystem::exists(status) ? std::filesystem::canonical(path).string() : path;
+  // In the folder of the target: rename replaces a file at once, but not across file systems.
   FileBeside beside(target);
   OpenFile file(beside.descriptor, path);
   take_mode(target, beside.descriptor, path);

@@ -71,6 +71,7 @@ Checked<GpuSpec> choose_gpu(const Arguments& arguments, std::vector<Sample>& sam
   if (!gpu.ok()) return gpu;
   std::vector<std::string> own;
   for (const std::string& other : names) {
+    // A sample that names no GPU is taken for one of --gpu.
     if (other.empty() || slug_of(other) == gpu.value().slug) own.push_back(other);
   }
   std::erase_if(samples, [&own](const Sample& sample) {

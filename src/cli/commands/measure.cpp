@@ -75,6 +75,7 @@ double mean_clock(const std::vector<Sample>& samples, Load load) {
   double sum = 0;
   int count = 0;
   for (const Sample& sample : samples) {
+    // Only products have a law of what load costs (TileLaw::power_loss).
     const bool counts = std::holds_alternative<MatmulShape>(sample.shape) && sample.load == load &&
                         sample.clock_mhz > 0;
     if (!counts) continue;
@@ -160,6 +161,7 @@ Outcome measure_and_fit(OpenDevice& open, const Sweep& sweep, const Arguments& a
 }  // namespace
 
 std::string today() {
+  // In UTC, as system_clock counts.
   const std::chrono::year_month_day date(
       std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()));
   return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(date.year()),

@@ -88,6 +88,7 @@ class SearchProgress {
 
 std::size_t threads_of(const Arguments& arguments) {
   if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
+  // hardware_concurrency() is 0 where the number is not known.
   return std::max(1U, std::thread::hardware_concurrency());
 }
 

@@ -63,6 +63,7 @@ OpenLog open_alone(const std::string& path) {
   if (descriptor < 0) fail("write", path);
   OpenLog file(fdopen(descriptor, "ab"));
   if (file == nullptr) fail("write", path);
+  // The lock belongs to the open file: it goes with the process, however that ends.
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && names(path, descriptor)) return file;
   throw EnvironmentError("another calibration writes '" + path +
                          "': wait for it, or choose another --output");
@@ -72,6 +73,7 @@ OpenLog open_alone(const std::string& path) {
 
 SampleLog::SampleLog(std::string path) : path_(std::move(path)), file_(open_alone(part_path())) {
   before_ = read_part(part_path());
+  // An empty file gets its head, and rows that could not be read go.
   const std::string text = write_samples(before_);
   if (text == text_of(part_path())) return;
   if (ftruncate(fileno(file_.get()), 0) != 0) fail("write", part_path());
