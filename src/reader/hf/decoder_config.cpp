@@ -15,8 +15,12 @@ struct NamedActivation {
 // transformers 5.17, activations.py, ACT2CLS
 constexpr std::array kActivations = {
     NamedActivation{"gelu", ActivationFunction::gelu},
+    // GELUActivation(use_gelu_python=True) is x · 0.5 · (1 + erf(x / sqrt(2))) op by op; it is read
+    // as the one kernel, whose value it is.
     NamedActivation{"gelu_python", ActivationFunction::gelu},
     NamedActivation{"gelu_pytorch_tanh", ActivationFunction::gelu_tanh},
+    // GELUTanh(use_gelu_tanh_python=True) and AccurateGELUActivation write NewGELU's ops in Python,
+    // where gelu_pytorch_tanh is the one kernel gelu(approximate="tanh").
     NamedActivation{"gelu_python_tanh", ActivationFunction::gelu_new},
     NamedActivation{"gelu_new", ActivationFunction::gelu_new},
     NamedActivation{"gelu_fast", ActivationFunction::gelu_fast},
@@ -62,6 +66,7 @@ void read_heads(ConfigReader& config, std::int64_t hidden, const HeadKeys& keys,
   const Keys kv_keys = {"num_key_value_heads"};
   const HeadDefaults& defaults = keys.defaults;
   attention.heads = config.size(head_keys, defaults.heads);
+  // num_key_value_heads: null is num_attention_heads in every config's __post_init__.
   const bool null_kv_heads = config.has(kv_keys) && config.find(kv_keys) == nullptr;
   attention.kv_heads = config.size(
       kv_keys, null_kv_heads || defaults.kv_heads == 0 ? attention.heads : defaults.kv_heads);
@@ -72,6 +77,7 @@ void read_heads(ConfigReader& config, std::int64_t hidden, const HeadKeys& keys,
   } else if (defaults.head_dim > 0 && !config.has(dim_keys)) {
     attention.head_dim = defaults.head_dim;
   } else {
+    // getattr(config, "head_dim", hidden_size // num_attention_heads), as LlamaAttention takes it.
     attention.head_dim = whole_head_dim(config, head_keys, hidden, attention.heads);
   }
 }
@@ -92,10 +98,13 @@ ActivationFunction read_activation(ConfigReader& config, Keys keys, std::string_
 
 RotaryPosition read_rotary(ConfigReader& config, std::int64_t head_dim, const RotaryRule& rule) {
   const Value* const scaling = config.find({"rope_scaling"});
+  // RotaryEmbeddingConfigMixin.convert_rope_params_to_dict: rope_scaling or rope_parameters.
   const bool scaled = scaling != nullptr && !scaling->members.empty();
   ConfigReader rope = config.section(scaled ? "rope_scaling" : "rope_parameters");
   const std::string type = rope.word({"rope_type", "type"}, "default");
   double factor = 1.0;
+  // Llama's compute_default_rope_parameters takes the whole head; the scaled kinds
+  // (_compute_yarn_parameters and others) multiply by partial_rotary_factor in every model.
   if (rule.partial || type != "default") {
     const double outside =
         config.number({"partial_rotary_factor", "rotary_pct"}, rule.default_factor);
@@ -168,9 +177,12 @@ MixtureOfExperts read_experts(ConfigReader& config, const MoeKeys& keys,
   moe.expert_bias = keys.biases;
   moe.router_bias = keys.biases;
   moe.weights_over_sum = read_switch(config, keys.weights_over_sum);
+  // MixtralSparseMoeBlock.forward: hidden_states *= uniform_(1 - noise, 1 + noise), only above 0.
   moe.router_noise = config.number({"router_jitter_noise"}, 0) > 0;
+  // MixtralForCausalLM.forward: `if output_router_logits` it adds load_balancing_loss_func.
   moe.balance_loss = config.flag({"output_router_logits"}, false);
   if (keys.shared_size > 0) {
+    // Qwen2MoeSparseMoeBlock: sigmoid(shared_expert_gate(x)) · shared_expert(x).
     moe.shared_size = config.size({"shared_expert_intermediate_size"}, keys.shared_size);
     moe.shared_gate = true;
   }
@@ -183,6 +195,8 @@ std::vector<bool> read_dense_layers(ConfigReader& config, const MoeKeys& keys,
   if (!keys.dense_layers) return dense;
   const std::int64_t step = config.size({"decoder_sparse_step"}, 1);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
+    // Qwen2MoeDecoderLayer: experts where layer_idx not in mlp_only_layers and (layer_idx + 1) %
+    // decoder_sparse_step == 0.
     dense[static_cast<std::size_t>(layer)] = (layer + 1) % step != 0;
   }
   for (const std::int64_t layer : config.sizes({"mlp_only_layers"}, {})) {

@@ -51,13 +51,16 @@ void write_t5_stack(InventoryBuilder& inventory, const std::string& stack, const
                     std::int64_t layers) {
   const bool decodes = stack == "decoder";
   write_t5_attention(inventory, stack + ".SelfAttention", sizes, layers);
+  // T5Stack: has_relative_attention_bias = bool(i == 0): the first layer's table serves all.
   write_other(inventory, stack + ".SelfAttention.relative_attention_bias.weight",
               {sizes.buckets, sizes.heads});
   if (decodes) write_t5_attention(inventory, stack + ".EncDecAttention", sizes, layers);
   const std::string dense = stack + ".DenseReluDense";
+  // T5DenseGatedActDense has wi_0 and wi_1, T5DenseActDense one wi; no T5 product has a bias.
   inventory.projection(dense + (sizes.gated ? ".wi_0" : ".wi"), {sizes.ffn, sizes.hidden}, layers);
   if (sizes.gated) inventory.projection(dense + ".wi_1", {sizes.ffn, sizes.hidden}, layers);
   inventory.projection(dense + ".wo", {sizes.hidden, sizes.ffn}, layers);
+  // T5LayerNorm in T5LayerSelfAttention, T5LayerCrossAttention and T5LayerFF.
   inventory.rms_norm(stack + ".layer_norm", sizes.hidden, layers * (decodes ? 3 : 2));
   inventory.rms_norm(stack + ".final_layer_norm", sizes.hidden);
 }
@@ -69,9 +72,12 @@ ReadModel read_t5(ConfigReader& config) {
   T5Sizes sizes;
   sizes.hidden = config.size({"d_model", "hidden_size"}, 512);
   sizes.heads = config.size({"num_heads", "num_attention_heads"}, kDefaults.heads);
+  // T5Attention.inner_dim = n_heads · d_kv, which need not be d_model: T5-3B has 32 · 128 = 4096
+  // beside 1024.
   sizes.inner = sizes.heads * config.size({"d_kv", "head_dim"}, 64);
   sizes.ffn = config.size({"d_ff"}, kDefaults.ffn);
   sizes.buckets = config.size({"relative_attention_num_buckets"}, 32);
+  // T5Config: feed_forward_proj.split("-")[0] == "gated".
   sizes.gated = config.word({"feed_forward_proj"}, kDefaults.feed_forward).starts_with("gated-");
   const std::int64_t layers =
       read_layers(config, {"num_layers", "num_hidden_layers"}, kDefaults.layers);
@@ -80,6 +86,7 @@ ReadModel read_t5(ConfigReader& config) {
                     head.part == language_model);
   write_t5_stack(inventory, "encoder", sizes, layers);
   if (head.suffix == "EncoderModel") return {Family::encoder, std::move(inventory).take()};
+  // T5Config.__post_init__: "default = symmetry".
   const std::int64_t decoder_layers = config.size({"num_decoder_layers"}, layers);
   write_t5_stack(inventory, "decoder", sizes, decoder_layers);
   return {Family::encoder_decoder, std::move(inventory).take()};
@@ -107,7 +114,9 @@ struct BartLike {
   std::int64_t labels = 2;  ///< of a classifier whose config names none
   std::span<const HeadRow> heads = kBartHeads;
 };
+// BartConfig.__post_init__: num_labels is 3 where the config names none.
 constexpr BartLike kBart{.labels = 3};
+// MBart norms before its branches and so once more after the last layer, where BART norms after.
 constexpr BartLike kMbart{.final_norm = true};
 constexpr BartLike kPegasus{
     .sinusoidal = true, .embedding_norm = false, .final_norm = true, .heads = kPlainHeads};
@@ -124,6 +133,7 @@ struct StackSizes {
 void write_bart_attention(InventoryBuilder& inventory, const std::string& name,
                           const StackSizes& sizes) {
   const std::int64_t hidden = sizes.hidden;
+  // WhisperAttention.k_proj has no bias, BART's has.
   inventory.projection(name + ".k_proj", {hidden, hidden, sizes.key_bias}, sizes.layers);
   for (const char* part : {".v_proj", ".q_proj", ".out_proj"}) {
     inventory.projection(name + part, {hidden, hidden, true}, sizes.layers);
@@ -169,6 +179,7 @@ void write_bart_head(InventoryBuilder& inventory, const BartHead& head, Projecti
   const std::int64_t hidden = logits.in;
   if (head.part == language_model) {
     if (!head.tied) inventory.projection("lm_head", logits);
+    // A buffer, not trained: lm_logits + final_logits_bias.
     inventory.add(BufferTensor{.name = "final_logits_bias", .shape = {1, logits.out}});
   } else if (head.part == hidden_classifier) {
     inventory.projection("classification_head.dense", {hidden, hidden, true});
@@ -192,7 +203,10 @@ ReadModel read_bart(ConfigReader& config) {
   }
   write_token_table(inventory, "shared", {vocab, hidden}, tied && part == language_model);
   for (const std::string stack : {"encoder", "decoder"}) {
+    // BartModel builds shared and both embed_tokens, and ties all three or none.
     if (!tied) write_token_table(inventory, stack + ".embed_tokens", {vocab, hidden}, false);
+    // PegasusSinusoidalPositionalEmbedding is built with _freeze=True and has no offset;
+    // BartLearnedPositionalEmbedding.offset is 2, so 1026 rows for 1024 positions.
     if (kType.sinusoidal) {
       write_frozen_positions(inventory, stack + ".embed_positions", positions, hidden);
     } else {
@@ -217,6 +231,7 @@ ReadModel read_whisper(ConfigReader& config) {
   write_bias(inventory, "encoder.conv1", hidden);
   write_kernel(inventory, "encoder.conv2", {hidden, hidden, 3});
   write_bias(inventory, "encoder.conv2", hidden);
+  // WhisperEncoder: embed_positions.requires_grad_(False).
   write_frozen_positions(inventory, "encoder.embed_positions",
                          config.size({"max_source_positions"}, 1500), hidden);
   write_bart_stack(inventory, "encoder", read_stack(config, "encoder", hidden, defaults));

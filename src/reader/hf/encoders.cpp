@@ -50,6 +50,8 @@ constexpr LanguageModelNames kAlbertHead{"predictions.dense", "predictions.Layer
 using enum HeadPart;
 constexpr std::array kBertHeads = {
     HeadRow{"ForMaskedLM", language_model},
+    // BertForPreTraining keeps BertPooler, BertForMaskedLM builds
+    // BertModel(add_pooling_layer=False).
     HeadRow{"ForPreTraining", pretraining, true},
     HeadRow{"LMHeadModel", language_model},
     HeadRow{"ForNextSentencePrediction", classifier, true},
@@ -62,6 +64,8 @@ constexpr std::array kBertHeads = {
 constexpr std::array kRobertaHeads = {
     HeadRow{"ForMaskedLM", language_model},
     HeadRow{"ForCausalLM", language_model},
+    // RobertaForSequenceClassification pools in its head: RobertaClassificationHead.dense and
+    // out_proj.
     HeadRow{"ForSequenceClassification", hidden_classifier},
     HeadRow{"ForMultipleChoice", one_score, true},
     HeadRow{"ForTokenClassification", classifier},
@@ -96,6 +100,8 @@ struct BertLike {
   std::int64_t heads = 12;
   std::int64_t token_types = 2;  ///< default of type_vocab_size
   bool has_token_types = true;   ///< the class has such a table, of any size
+  // BertEmbeddings registers position_ids and token_type_ids, DistilBERT's and MPNet's position_ids
+  // only.
   bool token_type_buffer = true;
   std::int64_t embedding = 0;  ///< default of embedding_size; 0: always the hidden size
   const LayerNames* layer = &kBertLayer;
@@ -119,6 +125,7 @@ EncoderSizes read_sizes(ConfigReader& config, const BertLike& type) {
   sizes.vocab = config.size({"vocab_size"}, type.vocab);
   sizes.hidden = config.size(kHiddenKeys, type.hidden);
   sizes.embedding =
+      // ELECTRA and ALBERT embed into 128 and project to the hidden size.
       type.embedding == 0 ? sizes.hidden : config.size({"embedding_size"}, type.embedding);
   sizes.layer = {sizes.hidden, config.size({"intermediate_size", "hidden_dim"}, type.ffn),
                  read_layers(config, {"num_hidden_layers", "n_layers"}, type.layers)};
@@ -156,9 +163,13 @@ void write_language_model(InventoryBuilder& inventory, const BertLike& type,
   const LanguageModelNames& names = *type.language_model;
   inventory.projection(std::string(names.transform), {sizes.embedding, sizes.hidden, true});
   inventory.layer_norm(std::string(names.norm), sizes.embedding);
+  // cls.predictions.bias is a parameter of its own, to which decoder.bias is tied
+  // (_tied_weights_keys).
   write_bias(inventory, std::string(names.bias), sizes.vocab);
   if (tied) return;
   inventory.projection(std::string(names.logits),
+                       // Untied, BERT's decoder.bias stands beside predictions.bias; ELECTRA has
+                       // but one.
                        {sizes.vocab, sizes.embedding, names.logits != names.bias});
 }
 
@@ -180,6 +191,7 @@ void write_head(ConfigReader& config, InventoryBuilder& inventory, const BertLik
       return write_language_model(inventory, type, sizes, tied);
     case pretraining:
       write_language_model(inventory, type, sizes, tied);
+      // BertPreTrainingHeads.seq_relationship has two outputs, AlbertSOPHead.classifier num_labels.
       return write_classifier(inventory, hidden, type.embedding > 0 ? labels : 2);
     case discriminator:
       inventory.projection("discriminator_predictions.dense", {hidden, hidden, true});
@@ -210,6 +222,7 @@ void write_encoder(ConfigReader& config, InventoryBuilder& inventory, const Bert
   const HeadRow& head = choose_head(config, type.head_rows);
   write_embeddings(config, inventory, type, sizes, is_output_head(config, head));
   if (sizes.embedding != sizes.hidden) {
+    // ElectraModel: `if config.embedding_size != config.hidden_size`.
     inventory.projection("embeddings_project", {sizes.hidden, sizes.embedding, true});
   }
   write_layers(inventory, "", *type.layer, sizes.layer);
@@ -249,6 +262,7 @@ ReadModel read_bert_like(ConfigReader& config) {
 ReadModel read_mpnet(ConfigReader& config) {
   InventoryBuilder inventory;
   write_encoder(config, inventory, kMpnet);
+  // MPNetEncoder owns one table for all layers: 32 buckets · 12 heads.
   write_other(inventory, "encoder.relative_attention_bias.weight",
               {config.size({"relative_attention_num_buckets"}, 32), config.size(kHeadKeys, 12)});
   return {Family::encoder, std::move(inventory).take()};
@@ -268,9 +282,12 @@ constexpr BertLike kAlbert{.vocab = 30000,
 ReadModel read_albert(ConfigReader& config) {
   InventoryBuilder inventory;
   EncoderSizes sizes = read_sizes(config, kAlbert);
+  // AlbertTransformer.forward: group_idx = int(i / (num_hidden_layers / num_hidden_groups)). Twelve
+  // layers of one group hold the parameters of one.
   sizes.layer.layers = config.size({"num_hidden_groups"}, 1) * config.size({"inner_group_num"}, 1);
   const HeadRow& head = choose_head(config, kAlbert.head_rows);
   write_embeddings(config, inventory, kAlbert, sizes, is_output_head(config, head));
+  // AlbertTransformer maps always, even where both sizes are equal.
   inventory.projection("encoder.embedding_hidden_mapping_in",
                        {sizes.hidden, sizes.embedding, true});
   write_layers(inventory, "", *kAlbert.layer, sizes.layer);

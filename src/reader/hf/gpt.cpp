@@ -50,6 +50,7 @@ void set_biases(SoftmaxAttention& attention, bool bias) {
 void set_equal_layers(ConfigReader& config, DecoderSpec& decoder, std::int64_t layers,
                       const DenseFeedForward& feed_forward) {
   if (config.flag({"add_cross_attention"}, false)) {
+    // GPT2Block gets crossattention and ln_cross_attn as well, which no program here follows.
     config.error({"add_cross_attention"}, "a decoder with cross-attention is not known");
   }
   decoder.kinds = {{.feed_forward = feed_forward}};
@@ -70,6 +71,7 @@ Dropout gpt_dropout(ConfigReader& config, double fallback) {
 
 DenseFeedForward gpt_feed_forward(ConfigReader& config, const DecoderSpec& decoder,
                                   std::string_view activation) {
+  // GPT2Block: n_inner if not None else 4 · hidden_size.
   return {.size = config.size({"n_inner"}, 4 * decoder.hidden_size),
           .activation = read_activation(config, {"activation_function"}, activation),
           .gated = false,
@@ -80,6 +82,7 @@ DecoderSpec read_gpt2_sizes(ConfigReader& config, std::string_view activation) {
   DecoderSpec decoder = read_sizes(config, {kGptHidden, 768, kGptHeads, 12, 50257});
   decoder.max_positions = config.size(kGptPositions, 1024);
   decoder.position = LearnedPosition{decoder.max_positions};
+  // Conv1D c_attn of 3 · embed_dim outputs, with a bias like c_proj.
   attention_of(decoder).layout = QkvLayout::fused;
   set_biases(attention_of(decoder), true);
   decoder.dropout = gpt_dropout(config, 0.1);
@@ -95,7 +98,10 @@ ReadModel read_gpt2(ConfigReader& config) {
 
 ReadModel read_gpt_bigcode(ConfigReader& config) {
   DecoderSpec decoder = read_gpt2_sizes(config, "gelu_pytorch_tanh");
+  // GPTBigCodeAttention: c_attn makes heads · head_dim + 2 · head_dim, one key and one value for
+  // all.
   if (config.flag({"multi_query"}, true)) attention_of(decoder).kv_heads = 1;
+  // GPTBigCodeModel keeps one triangle for all layers: 8192² B = 64 MiB at n_positions 8192.
   decoder.buffers.push_back({.name = "bias",
                              .shape = {decoder.max_positions, decoder.max_positions},
                              .dtype = DType::boolean});
@@ -108,6 +114,7 @@ std::vector<bool> read_local_layers(ConfigReader& config, std::int64_t layers) {
   const Value* const types = config.find(keys);
   std::vector<bool> local;
   if (types == nullptr) {
+    // GPTNeoConfig.attention_types: [[["global", "local"], 12]].
     for (int pair = 0; pair < 12; ++pair) local.insert(local.end(), {false, true});
   } else {
     for (const Value& item : types->items) {
@@ -131,6 +138,7 @@ ReadModel read_gpt_neo(ConfigReader& config) {
       read_sizes(config, {{"hidden_size"}, 2048, {"num_heads", "num_attention_heads"}, 16, 50257});
   decoder.max_positions = config.size({"max_position_embeddings"}, 2048);
   decoder.position = LearnedPosition{decoder.max_positions};
+  // GPTNeoSelfAttention: k_proj, v_proj and q_proj without a bias, out_proj with one.
   attention_of(decoder).output_bias = true;
   decoder.dropout = {.embedding = config.probability({"embed_dropout"}, 0),
                      .attention = config.probability({"attention_dropout"}, 0),
@@ -148,6 +156,7 @@ ReadModel read_gpt_neo(ConfigReader& config) {
                      .feed_forward = feed_forward});
   }
   set_layers(decoder, kinds);
+  // Each GPTNeoSelfAttention keeps a triangle of its own: 24 layers of 2048² B are 96 MiB.
   decoder.buffers.push_back({.name = "attn.attention.bias",
                              .shape = {1, 1, decoder.max_positions, decoder.max_positions},
                              .dtype = DType::boolean,
@@ -161,12 +170,16 @@ DecoderSpec read_gptj_sizes(ConfigReader& config, QkvLayout layout) {
   DecoderSpec decoder = read_sizes(config, {kGptHidden, 4096, kGptHeads, 16, 50400});
   attention_of(decoder).layout = layout;
   decoder.max_positions = config.size(kGptPositions, 2048);
+  // GPTJAttention: pos_embd_dim = rotary_dim or embed_dim, so that null rotates everything.
   const bool null_rotary = config.has({"rotary_dim"}) && config.find({"rotary_dim"}) == nullptr;
   const std::int64_t rotary_dim =
       config.size({"rotary_dim"}, null_rotary ? decoder.hidden_size : 64);
+  // No GPTJRotaryEmbedding exists: each GPTJAttention gathers from its own embed_positions, [2048,
+  // 64] · 4 B = 512 KiB.
   decoder.position = RotaryPosition{.rotary_dim = rotary_dim, .tables = 0};
   decoder.layout = BlockLayout::parallel_one_norm;
   decoder.dropout = gpt_dropout(config, 0);
+  // GPTJForCausalLM.lm_head is nn.Linear with its bias.
   decoder.head_bias = true;
   const std::int64_t layers = read_layers(config, kGptLayers, 28);
   set_equal_layers(config, decoder, layers, gpt_feed_forward(config, decoder, "gelu_new"));
@@ -191,11 +204,14 @@ ReadModel read_gpt_neox(ConfigReader& config) {
   decoder.max_positions = config.size({"max_position_embeddings"}, 2048);
   SoftmaxAttention& attention = attention_of(decoder);
   attention.layout = QkvLayout::fused;
+  // GPTNeoXAttention: query_key_value and dense alike.
   set_biases(attention, config.flag({"attention_bias"}, true));
   decoder.position =
       read_rotary(config, attention.head_dim, {.default_factor = 0.25, .partial = true});
+  // GPTNeoXLayer: x + attn(ln1(x)) + mlp(ln2(x)), or one after the other.
   decoder.layout = config.flag({"use_parallel_residual"}, true) ? BlockLayout::parallel_two_norms
                                                                 : BlockLayout::pre_norm;
+  // GPTNeoXModel.emb_dropout, post_attention_dropout and post_mlp_dropout have one probability.
   const double hidden_dropout = config.probability({"hidden_dropout"}, 0);
   decoder.dropout = {.embedding = hidden_dropout,
                      .attention = config.probability({"attention_dropout"}, 0),
@@ -213,13 +229,18 @@ ReadModel read_opt(ConfigReader& config) {
   DecoderSpec decoder =
       read_sizes(config, {{"hidden_size"}, 768, {"num_attention_heads"}, 12, 50272});
   decoder.max_positions = config.size({"max_position_embeddings"}, 2048);
+  // OPTLearnedPositionalEmbedding.offset: 2050 rows for 2048 positions.
   decoder.position = LearnedPosition{decoder.max_positions + 2};
+  // OPT-350M embeds into 512 and projects to 1024 (OPTDecoder.project_in), and back.
   decoder.embedding_size = config.size({"word_embed_proj_dim"}, decoder.hidden_size);
   const bool bias = config.flag({"enable_bias"}, true);
   set_biases(attention_of(decoder), bias);
+  // OPTDecoderLayer hands the key to both of its norms, OPTDecoder to final_layer_norm.
   if (!config.flag({"layer_norm_elementwise_affine"}, true)) {
     decoder.norm = {.kind = NormKind::layernorm, .gain = NormGain::none};
   }
+  // OPT-350M alone norms after the branch, and then has no final_layer_norm either
+  // (OPTDecoder.__init__).
   const bool norm_first = config.flag({"do_layer_norm_before"}, true);
   decoder.layout = norm_first ? BlockLayout::pre_norm : BlockLayout::post_norm;
   decoder.final_norm = norm_first && !config.flag({"_remove_final_layer_norm"}, false);
@@ -239,11 +260,14 @@ ReadModel read_bloom(ConfigReader& config) {
   attention_of(decoder).layout = QkvLayout::fused;
   set_biases(attention_of(decoder), true);
   decoder.position = AlibiPosition{};
+  // BloomModel.word_embeddings_layernorm.
   decoder.embedding_norm = true;
   decoder.dropout = {.attention = config.probability({"attention_dropout"}, 0),
                      .residual = config.probability({"hidden_dropout"}, 0)};
   set_equal_layers(config, decoder, read_layers(config, kGptLayers, 2),
                    {.size = 4 * decoder.hidden_size,
+                    // No key of the config: BloomGelu.forward applies GeLUFunction, a
+                    // torch.autograd.Function that saves only its input.
                     .activation = ActivationFunction::gelu_bloom,
                     .gated = false,
                     .bias = true});
@@ -254,6 +278,7 @@ ReadModel read_bloom(ConfigReader& config) {
 ReadModel read_mpt(ConfigReader& config) {
   DecoderSpec decoder = read_sizes(
       config, {{"d_model", "hidden_size"}, 2048, {"n_heads", "num_attention_heads"}, 16, 50368});
+  // MptBlock writes norm_1.bias = None, "backward compatibility with weights on the Hub".
   decoder.norm = {.kind = NormKind::layernorm};
   attention_of(decoder).layout = QkvLayout::fused;
   decoder.position = AlibiPosition{};
@@ -274,6 +299,7 @@ void read_falcon_heads(ConfigReader& config, bool new_architecture, SoftmaxAtten
   const Keys keys = {"num_kv_heads"};
   attention.layout = QkvLayout::fused;
   if (new_architecture) {
+    // FalconConfig: num_kv_heads is num_attention_heads where None.
     attention.kv_heads = config.size(keys, attention.heads);
     check_grouping(config, keys, attention);
   } else if (config.flag({"multi_query"}, true)) {
@@ -298,6 +324,8 @@ ReadModel read_falcon(ConfigReader& config) {
   } else {
     decoder.position = read_rotary(config, attention.head_dim, {});
   }
+  // FalconDecoderLayer: num_ln_in_parallel_attn None is 2 with the new architecture (ln_attn and
+  // ln_mlp), else one input_layernorm feeds both branches.
   const std::int64_t parallel_norms =
       config.size({"num_ln_in_parallel_attn"}, new_architecture ? 2 : 1);
   if (!config.flag({"parallel_attn"}, true)) {

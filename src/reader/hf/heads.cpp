@@ -17,6 +17,8 @@ struct HeadSuffix {
 
 // "LMHeadModel" before "Model".
 constexpr std::array kSuffixes = {
+    // GenericForSequenceClassification: score without a bias; GenericForTokenClassification has
+    // one, and GenericForQuestionAnswering is nn.Linear(hidden, 2).
     HeadSuffix{"ForSequenceClassification", DecoderHead::classification, false, false},
     HeadSuffix{"ForTokenClassification", DecoderHead::classification, true, false},
     HeadSuffix{"ForQuestionAnswering", DecoderHead::classification, true, true},
@@ -37,6 +39,7 @@ std::int64_t read_labels(ConfigReader& config, std::int64_t fallback) {
   if (labels != nullptr && labels->kind != ValueKind::mapping) {
     config.error({"id2label"}, "'id2label' must be a mapping of numbers to names");
   } else if (labels != nullptr && !labels->members.empty()) {
+    // PreTrainedConfig.num_labels is len(id2label); without one it is 2.
     return static_cast<std::int64_t>(labels->members.size());
   }
   return config.size({"num_labels"}, fallback);
@@ -56,6 +59,7 @@ void read_decoder_head(ConfigReader& config, bool tied_by_default, DecoderSpec& 
     return;
   }
   decoder.head = row->head;
+  // tie_word_embeddings binds lm_head alone; a score stays a matrix of its own.
   decoder.tied_embeddings = tied && row->head == DecoderHead::language_model;
   if (row->head == DecoderHead::language_model) return;
   decoder.head_bias = row->bias;

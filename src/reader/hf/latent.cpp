@@ -54,6 +54,8 @@ constexpr DeepSeek kV3{
 };
 
 LatentAttention read_attention(ConfigReader& config, const DeepSeek& defaults) {
+  // DeepseekV3Attention: `if self.q_lora_rank is None` one q_proj, else q_a_proj, a norm and
+  // q_b_proj. A written null therefore means another thing than a key left out, which is 1536.
   const bool direct_queries =
       config.has({"q_lora_rank"}) && config.find({"q_lora_rank"}) == nullptr;
   return {.heads = config.size({"num_attention_heads"}, defaults.heads),
@@ -63,6 +65,7 @@ LatentAttention read_attention(ConfigReader& config, const DeepSeek& defaults) {
           .qk_rope_head_dim = config.size({"qk_rope_head_dim"}, 64),
           .v_head_dim = config.size({"v_head_dim"}, 128),
           .bias = config.flag({"attention_bias"}, false),
+          // V2 views neighbours as complex numbers always, V3 asks rope_interleave.
           .turns_neighbours = !defaults.correction_bias || config.flag({"rope_interleave"}, true)};
 }
 
@@ -99,8 +102,10 @@ MixtureOfExperts read_moe(ConfigReader& config, const DeepSeek& defaults,
     keys.top_k = 1;
   }
   MixtureOfExperts moe = read_experts(config, keys, activation);
+  // DeepseekV3MoE.shared_experts is one MLP, n_shared_experts times as wide: 2 · 1407 in V2.
   moe.shared_size = moe.expert_size * config.count({"n_shared_experts"}, defaults.shared_experts);
   moe.shared_bias = !defaults.correction_bias && config.flag({"mlp_bias"}, false);
+  // DeepseekV3TopkRouter registers e_score_correction_bias, one number an expert.
   moe.correction_bias_buffer = defaults.correction_bias;
   read_groups(config, defaults, moe);
   return moe;
@@ -126,6 +131,7 @@ DecoderSpec read_deepseek(ConfigReader& config, const DeepSeek& defaults) {
   const std::int64_t first_sparse = config.count({"first_k_dense_replace"}, defaults.dense_layers);
   std::vector<LayerKind> kinds;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
+    // DeepseekV3DecoderLayer: `if layer_idx >= config.first_k_dense_replace` experts.
     kinds.push_back(layer < first_sparse ? dense : sparse);
   }
   set_layers(decoder, kinds);

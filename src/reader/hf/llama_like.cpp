@@ -14,6 +14,8 @@ std::vector<bool> rotating_layers(ConfigReader& config, std::int64_t layers) {
     config.error(list_keys, "'no_rope_layers' names " + std::to_string(listed.size()) +
                                 " layers of " + std::to_string(layers));
   }
+  // SmolLM3Config.__post_init__: int((layer + 1) % no_rope_layer_interval != 0), so that layers 3,
+  // 7, 11, ... have no position.
   const std::int64_t interval = config.size({"no_rope_layer_interval"}, 4);
   std::vector<bool> rotates;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -26,6 +28,7 @@ std::vector<bool> rotating_layers(ConfigReader& config, std::int64_t layers) {
 /// For each layer whether its attention slides, by the class's own rule.
 std::vector<bool> sliding_by_rule(ConfigReader& config, const Window& window,
                                   const std::vector<bool>& rotates) {
+  // Qwen2Config slides from max_window_layers on, in spite of the name: of 32 layers the last four.
   const std::int64_t first_without = config.count({"max_window_layers"}, 28);
   const std::int64_t pattern =
       config.size({"sliding_window_pattern", "_sliding_window_pattern"}, window.pattern);
@@ -40,15 +43,19 @@ std::vector<bool> sliding_by_rule(ConfigReader& config, const Window& window,
       case WindowRule::every_layer_if_used:
         sliding.push_back(true);
         break;
+      // layer_types as Gemma2Config and Gemma3Config write them: bool((i + 1) % pattern). Pattern
+      // 6: layers 0 to 4 slide, layer 5 does not.
       case WindowRule::pattern:
         sliding.push_back((layer + 1) % pattern != 0);
         break;
       case WindowRule::from_layer:
         sliding.push_back(layer >= first_without);
         break;
+      // Qwen2MoeConfig: (i + 1) % 2 and i < max_window_layers.
       case WindowRule::even_before:
         sliding.push_back((layer + 1) % 2 != 0 && layer < first_without);
         break;
+      // SmolLM3Config: use_sliding_window and not has_rope.
       case WindowRule::unrotated:
         sliding.push_back(!rotates[index]);
         break;
@@ -74,6 +81,7 @@ std::optional<std::int64_t> read_window(ConfigReader& config, const Window& wind
     return std::nullopt;
   }
   std::optional<std::int64_t> size = config.optional_size(keys);
+  // A written null is no window; a key left out is the class's default.
   if (!config.has(keys) && window.size > 0) size = window.size;
   return size;
 }
@@ -81,6 +89,8 @@ std::optional<std::int64_t> read_window(ConfigReader& config, const Window& wind
 std::vector<bool> sliding_layers(ConfigReader& config, const Window& window,
                                  const std::vector<bool>& rotates) {
   const auto layers = static_cast<std::int64_t>(rotates.size());
+  // Mistral, Mixtral, Phi-3, PhiMoE, StarCoder2 and Qwen3-MoE read sliding_window alone, for all
+  // layers.
   const bool typed = window.rule != WindowRule::none && window.rule != WindowRule::every_layer &&
                      window.rule != WindowRule::every_layer_if_used;
   const std::vector<bool> listed = typed ? read_layer_types(config, layers) : std::vector<bool>{};
@@ -115,6 +125,7 @@ void read_layer_kinds(ConfigReader& config, const LlamaLike& row, DecoderSpec& d
                                         : std::vector<bool>(all, true);
   const std::optional<std::int64_t> window = read_window(config, row.window);
   const std::vector<bool> slides = sliding_layers(config, row.window, rotates);
+  // Gemma3RotaryEmbedding registers inv_freq and original_inv_freq for each type that occurs.
   if (row.table_a_layer_type) {
     std::get<RotaryPosition>(decoder.position).tables = layer_types_in(slides);
   }
@@ -133,6 +144,7 @@ SoftmaxAttention read_attention(ConfigReader& config, const LlamaLike& row, std:
   read_heads(config, hidden, row.heads, attention);
   attention.layout = row.qkv;
   attention.q_bias = read_switch(config, row.qkv_bias);
+  // No row gives q, k and v different biases.
   attention.kv_bias = attention.q_bias;
   attention.output_bias = read_switch(config, row.output_bias);
   if (row.qk_norm != QkNorm::none && read_switch(config, row.qk_normed)) {
@@ -140,6 +152,7 @@ SoftmaxAttention read_attention(ConfigReader& config, const LlamaLike& row, std:
     attention.qk_norm_kind = row.qk_norm_kind;
   }
   attention.sinks = row.sinks;
+  // null switches the cap off (Gemma2Attention hands it on as softcap), a key left out means 50.
   const Keys softcap_keys = {"attn_logit_softcapping"};
   if (row.attention_softcap > 0 && !config.has(softcap_keys)) {
     attention.softcap = row.attention_softcap;
@@ -150,9 +163,12 @@ SoftmaxAttention read_attention(ConfigReader& config, const LlamaLike& row, std:
 }
 
 void read_scales(ConfigReader& config, const LlamaLike& row, DecoderSpec& decoder) {
+  // Gemma multiplies by sqrt(hidden_size) in its embedding, Granite by embedding_multiplier.
   decoder.scaled_embedding = row.gemma_embedding || row.granite_scales;
   decoder.scaled_residual = row.granite_scales;
   decoder.scaled_logits = row.granite_scales || row.scaled_logits;
+  // Gemma's scaled embedding keeps its factor as a non-persistent buffer: one number in the
+  // weights' dtype.
   if (row.gemma_embedding) {
     decoder.buffers.push_back(
         {.name = "embed_tokens.embed_scale", .shape = {}, .as_weights = true});
@@ -180,6 +196,8 @@ DecoderSpec read_llama_like(ConfigReader& config, const LlamaLike& row) {
       read_switch(config, row.parallel_one_norm) ? BlockLayout::parallel_one_norm : row.layout;
   decoder.head_bias = read_switch(config, row.head_bias);
   decoder.dropout = {
+      // Phi calls them embd_pdrop and resid_pdrop, StarCoder2 embedding_dropout and
+      // residual_dropout.
       .embedding = config.probability({"embd_pdrop", "embedding_dropout"}, 0),
       .attention = config.probability({"attention_dropout"}, 0),
       .residual = config.probability({"resid_pdrop", "residual_dropout", "hidden_dropout"}, 0)};

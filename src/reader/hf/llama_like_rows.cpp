@@ -17,21 +17,27 @@ constexpr Switch kNormTopK{"norm_topk_prob"};
 constexpr Switch kYes{{}, true};
 
 constexpr std::array kDense = {
+    // Llama has no bias unless the config asks: LlamaAttention gives attention_bias to all four
+    // products, LlamaMLP mlp_bias to all three. KV heads default to the query heads.
     LlamaLike{.model_type = "llama",
               .sizes = {32000, 4096, 11008, 32, 2048},
               .heads = {{32}},
               .qkv_bias = kAttentionBias,
               .output_bias = kAttentionBias,
               .mlp_bias = kMlpBias},
+    // Every layer slides, over 4096 tokens unless the config says null
+    // (MistralConfig.sliding_window).
     LlamaLike{.model_type = "mistral",
               .sizes = {32000, 4096, 14336, 32, 131072},
               .heads = {{32, 8}},
               .window = {WindowRule::every_layer, 4096}},
+    // modeling_qwen2.py writes bias=True on q, k and v and False on o_proj; no key turns that.
     LlamaLike{.model_type = "qwen2",
               .sizes = {151936, 4096, 22016, 32, 32768},
               .heads = {{32, 32}},
               .qkv_bias = kYes,
               .window = {WindowRule::from_layer, 4096}},
+    // Qwen3Attention norms q and k over head_dim, "unlike olmo, only on the head dim".
     LlamaLike{.model_type = "qwen3",
               .sizes = {151936, 4096, 22016, 32, 32768},
               .heads = {{32, 32, 128}},
@@ -39,6 +45,8 @@ constexpr std::array kDense = {
               .output_bias = kAttentionBias,
               .qk_norm = QkNorm::per_head,
               .window = {WindowRule::from_layer, 4096}},
+    // PhiAttention and PhiMLP, like the head, write bias=True everywhere. One input_layernorm feeds
+    // both branches, and q_layernorm is a plain LayerNorm of head_dim.
     LlamaLike{.model_type = "phi",
               .sizes = {51200, 2048, 8192, 24, 2048},
               .heads = {{32}},
@@ -54,6 +62,8 @@ constexpr std::array kDense = {
               .qk_normed = {"qk_layernorm"},
               .qk_norm_kind = kLayerNorm,
               .rotary = {.default_factor = 0.5, .partial = true}},
+    // qkv_proj and gate_up_proj are one product each, without a bias. Phi3Config gives no default
+    // window.
     LlamaLike{.model_type = "phi3",
               .sizes = {32064, 3072, 8192, 32, 4096},
               .heads = {{32}},
@@ -61,6 +71,8 @@ constexpr std::array kDense = {
               .qkv = QkvLayout::fused,
               .rotary = {.partial = true},
               .window = {WindowRule::every_layer}},
+    // GemmaRMSNorm multiplies by 1 + weight. head_dim 256 is its own: 16 · 256 = 4096 beside a
+    // hidden size of 3072.
     LlamaLike{.model_type = "gemma",
               .sizes = {256000, 3072, 24576, 28, 8192},
               .heads = {{16, 16, 256}},
@@ -70,6 +82,9 @@ constexpr std::array kDense = {
               .output_bias = kAttentionBias,
               .norm = kGemmaRms,
               .gemma_embedding = true},
+    // Gemma2DecoderLayer norms what goes into and what comes out of either branch: four norms a
+    // layer. It caps scores at 50 and logits at 30, and slides on every second layer, the first one
+    // included.
     LlamaLike{.model_type = "gemma2",
               .sizes = {256000, 2304, 9216, 26, 8192},
               .heads = {{8, 4, 256}},
@@ -84,6 +99,8 @@ constexpr std::array kDense = {
               .attention_softcap = 50.0,
               .logit_softcap = 30.0,
               .gemma_embedding = true},
+    // Gemma3RotaryEmbedding keeps a table for each layer type, because sliding layers turn with
+    // their own base. Five layers slide, the sixth sees everything (_sliding_window_pattern 6).
     LlamaLike{.model_type = "gemma3_text",
               .sizes = {262208, 2304, 9216, 26, 131072},
               .heads = {{8, 4, 256}},
@@ -99,12 +116,15 @@ constexpr std::array kDense = {
               .table_a_layer_type = true,
               .window = {WindowRule::pattern, 4096, 6},
               .gemma_embedding = true},
+    // OlmoLayerNorm has neither weight nor bias: F.layer_norm(x, shape, None, None).
     LlamaLike{.model_type = "olmo",
               .sizes = {50304, 4096, 11008, 32, 2048},
               .heads = {{32}},
               .qkv_bias = kAttentionBias,
               .output_bias = kAttentionBias,
               .norm = {.kind = NormKind::layernorm, .gain = NormGain::none}},
+    // Olmo2DecoderLayer norms only what leaves a branch, and q_norm spans heads · head_dim at once:
+    // 4096 weights, where Qwen3 has 128.
     LlamaLike{.model_type = "olmo2",
               .sizes = {50304, 4096, 11008, 32, 2048},
               .heads = {{32}},
@@ -112,6 +132,7 @@ constexpr std::array kDense = {
               .output_bias = kAttentionBias,
               .layout = BlockLayout::output_norm,
               .qk_norm = QkNorm::full_width},
+    // As OLMo 2, with three sliding layers and then a full one.
     LlamaLike{.model_type = "olmo3",
               .sizes = {50304, 4096, 11008, 32, 2048},
               .heads = {{32}},
@@ -121,6 +142,8 @@ constexpr std::array kDense = {
               .qk_norm = QkNorm::full_width,
               .table_a_layer_type = true,
               .window = {WindowRule::pattern, 4096, 4}},
+    // head_dim is no key of StableLmConfig. StableLmLayerNormPerHead owns a norm for each head,
+    // none of them with a bias: 32 modules where Phi has one.
     LlamaLike{.model_type = "stablelm",
               .sizes = {50304, 2560, 6912, 32, 4096},
               .heads = {.defaults = {32, 32}, .head_dim_key = false},
@@ -131,6 +154,8 @@ constexpr std::array kDense = {
               .qk_normed = {"qk_layernorm"},
               .qk_norm_kind = kLayerNormNoBias,
               .rotary = {.default_factor = 0.25, .partial = true}},
+    // One key, use_bias, decides for attention and MLP alike; the MLP is c_fc and c_proj, not
+    // gated.
     LlamaLike{.model_type = "starcoder2",
               .sizes = {49152, 3072, 12288, 30, 4096},
               .heads = {{24, 2}},
@@ -142,6 +167,8 @@ constexpr std::array kDense = {
               .mlp_bias = {"use_bias", true},
               .norm = kLayerNorm,
               .window = {WindowRule::every_layer}},
+    // CohereLayerNorm keeps no bias; its q_norm has a weight of (heads, head_dim). The logits are
+    // multiplied by logit_scale: one more tensor as wide as the vocabulary.
     LlamaLike{.model_type = "cohere",
               .sizes = {256000, 8192, 22528, 40, 8192},
               .heads = {{64}},
@@ -154,6 +181,8 @@ constexpr std::array kDense = {
               .qk_normed = {"use_qk_norm"},
               .qk_norm_kind = kLayerNormNoBias,
               .scaled_logits = true},
+    // Cohere2Attention rotates only where sliding_window is not None: every fourth layer has no
+    // position at all.
     LlamaLike{.model_type = "cohere2",
               .sizes = {256000, 8192, 22528, 40, 8192},
               .heads = {{64}},
@@ -165,6 +194,8 @@ constexpr std::array kDense = {
               .rotation = RotationRule::sliding_layers,
               .window = {WindowRule::pattern, 4096, 4},
               .scaled_logits = true},
+    // Llama with four multipliers: embedding_multiplier, attention_multiplier, residual_multiplier
+    // on each branch, and logits / logits_scaling.
     LlamaLike{.model_type = "granite",
               .sizes = {32000, 4096, 11008, 32, 2048},
               .heads = {{32}},
@@ -172,6 +203,8 @@ constexpr std::array kDense = {
               .output_bias = kAttentionBias,
               .mlp_bias = kMlpBias,
               .granite_scales = true},
+    // SmolLM3Config leaves every fourth layer unrotated (no_rope_layer_interval); only such layers
+    // slide, and only where use_sliding_window says so.
     LlamaLike{.model_type = "smollm3",
               .sizes = {128256, 2048, 11008, 36, 32768},
               .heads = {{16, 4}},
@@ -181,12 +214,15 @@ constexpr std::array kDense = {
               .mlp_bias = kMlpBias,
               .rotation = RotationRule::listed_layers,
               .window = {WindowRule::unrotated}},
+    // GlmMLP has one gate_up_proj; o_proj writes bias=False whatever attention_bias says. Half of
+    // each head rotates.
     LlamaLike{.model_type = "glm",
               .sizes = {151552, 4096, 13696, 40, 131072},
               .heads = {{32, 2, 128}},
               .fused_gate_up = true,
               .qkv_bias = {"attention_bias", true},
               .rotary = {.default_factor = 0.5, .partial = true}},
+    // As GLM, with post_self_attn_layernorm and post_mlp_layernorm on what leaves the branches.
     LlamaLike{.model_type = "glm4",
               .sizes = {151552, 4096, 13696, 40, 131072},
               .heads = {{32, 2, 128}},
@@ -194,6 +230,7 @@ constexpr std::array kDense = {
               .qkv_bias = {"attention_bias", true},
               .layout = BlockLayout::sandwich,
               .rotary = {.default_factor = 0.5, .partial = true}},
+    // use_bias, off by default, decides for attention and MLP alike.
     LlamaLike{.model_type = "ernie4_5",
               .sizes = {103424, 1024, 3072, 18, 131072},
               .heads = {{16, 2, 128}},
@@ -201,6 +238,8 @@ constexpr std::array kDense = {
               .qkv_bias = {"use_bias"},
               .output_bias = {"use_bias"},
               .mlp_bias = {"use_bias"}},
+    // NemotronLayerNorm1P calls layer_norm with weight + 1, and NemotronMLP is up_proj, relu²,
+    // down_proj without a gate.
     LlamaLike{.model_type = "nemotron",
               .sizes = {256000, 6144, 24576, 32, 4096},
               .heads = {{48}},
@@ -214,11 +253,14 @@ constexpr std::array kDense = {
 };
 
 constexpr std::array kMixtures = {
+    // MixtralTopKRouter always divides the chosen weights by their sum; no key turns that off.
     LlamaLike{.model_type = "mixtral",
               .sizes = {32000, 4096, 14336, 32, 131072},
               .heads = {{32, 8}},
               .window = {WindowRule::every_layer},
               .moe = MoeKeys{.experts = 8, .top_k = 2, .size = 14336, .weights_over_sum = kYes}},
+    // A shared expert of 5632 runs beside the routed ones, under a gate of its own
+    // (shared_expert_gate, one output).
     LlamaLike{.model_type = "qwen2_moe",
               .sizes = {151936, 2048, 5632, 24, 32768},
               .heads = {{16, 16}},
@@ -231,6 +273,8 @@ constexpr std::array kMixtures = {
                              .shared_size = 5632,
                              .dense_layers = true,
                              .weights_over_sum = kNormTopK}},
+    // Qwen3MoeConfig sets sliding_window to None unless use_sliding_window; layer_types is no key
+    // of it.
     LlamaLike{.model_type = "qwen3_moe",
               .sizes = {151936, 2048, 6144, 24, 32768},
               .heads = {{32, 4}},
@@ -244,6 +288,8 @@ constexpr std::array kMixtures = {
                              .size = 768,
                              .dense_layers = true,
                              .weights_over_sum = kNormTopK}},
+    // GptOssExperts has biases on gate_up_proj and down_proj, GptOssAttention a learned sink for
+    // each head; every second layer slides over 128 tokens.
     LlamaLike{.model_type = "gpt_oss",
               .sizes = {201088, 2880, 2880, 36, 131072},
               .heads = {{64, 8, 64}},
@@ -252,6 +298,8 @@ constexpr std::array kMixtures = {
               .window = {WindowRule::pattern, 128, 2},
               .moe = MoeKeys{.experts = 128, .top_k = 4, .size = 2880, .biases = true},
               .sinks = true},
+    // PhimoeDecoderLayer norms with nn.LayerNorm in spite of rms_norm_eps, and sparsemixer routes
+    // to two.
     LlamaLike{.model_type = "phimoe",
               .sizes = {32064, 4096, 6400, 32, 131072},
               .heads = {{32, 8}},
@@ -262,6 +310,7 @@ constexpr std::array kMixtures = {
               .window = {WindowRule::every_layer},
               .moe = MoeKeys{.experts = 16, .top_k = 2, .size = 6400}},
     LlamaLike{
+        // OlmoeRMSNorm norms q over the hidden size and k over all KV heads together.
         .model_type = "olmoe",
         .sizes = {50304, 2048, 2048, 16, 4096},
         .heads = {{16}},
@@ -269,6 +318,7 @@ constexpr std::array kMixtures = {
         .output_bias = kAttentionBias,
         .qk_norm = QkNorm::full_width,
         .moe = MoeKeys{.experts = 64, .top_k = 8, .size = 2048, .weights_over_sum = kNormTopK}},
+    // GraniteMoeConfig writes the experts' width as intermediate_size, like Mixtral's.
     LlamaLike{.model_type = "granitemoe",
               .sizes = {32000, 4096, 11008, 32, 2048},
               .heads = {{32}},

@@ -28,6 +28,7 @@ MambaSizes read_mamba_sizes(ConfigReader& config) {
   sizes.inner = config.scaled_size({"expand"}, 2, sizes.hidden);
   sizes.state = config.size({"state_size"}, 16);
   const bool automatic = config.word({"time_step_rank"}, "auto") == "auto";
+  // MambaConfig: ceil(hidden_size / 16). 768: 48.
   const std::int64_t rank = (sizes.hidden + 15) / 16;
   sizes.rank = automatic ? rank : config.size({"time_step_rank"}, rank);
   sizes.layers = read_layers(config, {"num_hidden_layers"}, 32);
@@ -46,9 +47,12 @@ ReadModel read_mamba(ConfigReader& config) {
   inventory.rms_norm("norm", hidden, layers);
   write_other(inventory, "mixer.A_log", {inner, state}, layers);
   write_other(inventory, "mixer.D", {inner}, layers);
+  // Depthwise: groups = intermediate_size, so a kernel is one channel deep.
   write_kernel(inventory, "mixer.conv1d", {inner, 1, config.size({"conv_kernel"}, 4)}, layers);
   if (config.flag({"use_conv_bias"}, true)) write_bias(inventory, "mixer.conv1d", inner, layers);
+  // The state and its gate in one product.
   inventory.projection("mixer.in_proj", {2 * inner, hidden, bias}, layers);
+  // One product makes dt, B and C at once: rank + 2 · state outputs.
   inventory.projection("mixer.x_proj", {rank + 2 * state, inner}, layers);
   inventory.projection("mixer.dt_proj", {inner, rank, true}, layers);
   inventory.projection("mixer.out_proj", {hidden, inner, bias}, layers);

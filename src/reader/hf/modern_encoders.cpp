@@ -50,12 +50,14 @@ void write_deberta_embeddings(ConfigReader& config, InventoryBuilder& inventory,
                               const DebertaSizes& sizes, bool output_head) {
   write_token_table(inventory, "embeddings.word_embeddings", {sizes.vocab, sizes.embedding},
                     output_head);
+  // DebertaV2Embeddings: position_embeddings is None without it, as in DeBERTa-v3.
   if (config.flag({"position_biased_input"}, true)) {
     inventory.embedding("embeddings.position_embeddings", sizes.positions, sizes.embedding);
   }
   const std::int64_t types = config.count({"type_vocab_size"}, 0);
   if (types > 0) inventory.embedding("embeddings.token_type_embeddings", types, sizes.embedding);
   if (sizes.embedding != sizes.layer.hidden) {
+    // Without a bias, unlike ELECTRA's.
     inventory.projection("embeddings.embed_proj", {sizes.layer.hidden, sizes.embedding});
   }
   inventory.layer_norm("embeddings.LayerNorm", sizes.layer.hidden);
@@ -80,6 +82,7 @@ void write_relative_attention(ConfigReader& config, InventoryBuilder& inventory,
     return number > 0 ? config.size(keys, fallback) : fallback;
   };
   const bool relative = config.flag({"relative_attention"}, false);
+  // DisentangledSelfAttention: with share_att_key positions go through key_proj and query_proj.
   if (relative && !config.flag({"share_att_key"}, false)) {
     if (has_attention_type(config, "c2p")) {
       inventory.projection("attention.self.pos_key_proj", {hidden, hidden, true}, layers);
@@ -89,6 +92,8 @@ void write_relative_attention(ConfigReader& config, InventoryBuilder& inventory,
     }
   }
   if (relative) {
+    // DebertaV2Encoder: max_relative_positions below 1 is max_position_embeddings, and
+    // position_buckets above 0 stand in its place. v3-base: 256 buckets, 512 rows.
     const std::int64_t distances = positive_or({"max_relative_positions"}, sizes.positions);
     inventory.embedding("encoder.rel_embeddings", 2 * positive_or({"position_buckets"}, distances),
                         hidden);
@@ -96,6 +101,7 @@ void write_relative_attention(ConfigReader& config, InventoryBuilder& inventory,
   if (config.word({"norm_rel_ebd"}, "none").find("layer_norm") != std::string::npos) {
     inventory.layer_norm("encoder.LayerNorm", hidden);
   }
+  // DebertaV2Encoder.conv, one for the whole stack, after the first layer.
   const std::int64_t kernel = config.count({"conv_kernel_size"}, 0);
   if (kernel == 0) return;
   write_kernel(inventory, "encoder.conv.conv",
@@ -117,6 +123,7 @@ void write_deberta_head(ConfigReader& config, InventoryBuilder& inventory,
     if (config.flag({"tie_word_embeddings"}, true)) return;
     return inventory.projection("cls.predictions.decoder", {sizes.vocab, sizes.embedding, true});
   }
+  // ContextPooler; DebertaV2Model itself has none.
   if (pools) inventory.projection("pooler.dense", {pooled, pooled, true});
   const std::int64_t outputs = part == hidden_one_score ? 1 : read_labels(config);
   inventory.projection("classifier", {outputs, pools ? pooled : hidden, true});
@@ -155,6 +162,7 @@ void write_modern_layers(ConfigReader& config, InventoryBuilder& inventory,
   const auto [hidden, ffn, layers] = sizes.layer;
   const bool attention_bias = config.flag({"attention_bias"}, false);
   const bool mlp_bias = config.flag({"mlp_bias"}, false);
+  // ModernBertMLP.Wi is input and gate at once, Wqkv all three: each one product.
   inventory.projection("attn.Wqkv", {3 * hidden, hidden, attention_bias}, layers);
   inventory.projection("attn.Wo", {hidden, hidden, attention_bias}, layers);
   inventory.projection("mlp.Wi", {2 * ffn, hidden, mlp_bias}, layers);
@@ -171,6 +179,7 @@ void write_modern_tables(ConfigReader& config, InventoryBuilder& inventory,
   const std::int64_t every = config.size({"global_attn_every_n_layers"}, 3);
   std::vector<bool> slides = read_layer_types(config, layers);
   for (std::int64_t layer = 0; slides.size() < static_cast<std::size_t>(layers); ++layer) {
+    // ModernBertConfig: bool(i % global_attn_every_n_layers): layers 0, 3, 6, ... see everything.
     slides.push_back(layer % every != 0);
   }
   for (const bool sliding : {false, true}) {
@@ -201,9 +210,11 @@ ReadModel read_modernbert(ConfigReader& config) {
   write_norm(inventory, "final_norm", hidden, 1, sizes.norm_bias);
   write_modern_tables(config, inventory, sizes);
   if (part == none) return {Family::encoder, std::move(inventory).take()};
+  // ModernBertPredictionHead stands in front of every head, the language model's too.
   inventory.projection("head.dense", {hidden, hidden, config.flag({"classifier_bias"}, false)});
   write_norm(inventory, "head.norm", hidden, 1, sizes.norm_bias);
   if (part == language_model) {
+    // decoder.bias is not tied: only decoder.weight stands in _tied_weights_keys.
     if (!tied) inventory.projection("decoder", {vocab, hidden});
     if (config.flag({"decoder_bias"}, true)) write_bias(inventory, "decoder", vocab);
   } else {

@@ -20,6 +20,7 @@ struct Multimodal {
   std::string_view towers;
   std::string_view text_model_type;
 };
+// Gemma3Config.sub_configs: text_config is a Gemma3TextConfig, vision_config a SiglipVisionConfig.
 constexpr std::array kMultimodal = {Multimodal{"gemma3", "vision_config", "gemma3_text"}};
 
 std::string_view word_of(const Value& config, std::string_view key) {

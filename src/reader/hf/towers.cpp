@@ -68,6 +68,8 @@ std::int64_t write_vision_tower(ConfigReader& config, InventoryBuilder& inventor
   const std::string embeddings = "vision_model.embeddings";
   write_kernel(inventory, embeddings + ".patch_embedding",
                {sizes.hidden, config.size({"num_channels"}, 3), patch, patch});
+  // CLIPVisionEmbeddings: Conv2d(bias=False), a class_embedding and one position more for it;
+  // "pre_layrnorm" is the class's own spelling.
   if (defaults.clip) {
     write_other(inventory, embeddings + ".class_embedding", {sizes.hidden});
     inventory.layer_norm("vision_model.pre_layrnorm", sizes.hidden);
@@ -78,6 +80,7 @@ std::int64_t write_vision_tower(ConfigReader& config, InventoryBuilder& inventor
   write_layers(inventory, "vision_model.", kLayer, sizes);
   inventory.layer_norm("vision_model.post_layernorm", sizes.hidden);
   write_position_ids(inventory, "vision_model", positions);
+  // SiglipMultiheadAttentionPoolingHead: nn.MultiheadAttention, whose q, k and v are one parameter.
   if (defaults.clip) return sizes.hidden;
   const std::string pool = "vision_model.head";
   write_other(inventory, pool + ".probe", {1, 1, sizes.hidden});
@@ -101,8 +104,10 @@ ReadModel read_clip(ConfigReader& config) {
   const std::int64_t projected = config.size({"projection_dim"}, 512);
   const std::int64_t text_size = write_text_tower(text, inventory, {49408, 77, {512, 2048, 8}});
   const std::int64_t vision_size = write_vision_tower(vision, inventory, {32, true});
+  // CLIPModel projects both towers to projection_dim without a bias.
   inventory.projection("visual_projection", {projected, vision_size});
   inventory.projection("text_projection", {projected, text_size});
+  // torch.tensor(logit_scale_init_value): a parameter without a dimension; SigLIP's have one.
   write_other(inventory, "logit_scale", {});
   return {Family::vision, std::move(inventory).take()};
 }
@@ -113,6 +118,7 @@ ReadModel read_siglip(ConfigReader& config) {
   ConfigReader text = config.section("text_config");
   ConfigReader vision = config.section("vision_config");
   const std::int64_t text_size = write_text_tower(text, inventory, {32000, 64, {768, 3072, 12}});
+  // SiglipTextModel.head has a bias; SigLIP has no projection of the images.
   inventory.projection("text_model.head",
                        {text.size({"projection_size"}, text_size), text_size, true});
   write_vision_tower(vision, inventory, {16, false});

@@ -78,6 +78,7 @@ ReadModel read_vit(ConfigReader& config) {
   const auto [hidden, layers, patches] = read_vit_sizes(config, 16);
   const HeadRow& head = choose_head(config, kHeads);
   const std::int64_t ffn = config.size({"intermediate_size"}, 3072);
+  // DeiTEmbeddings: num_patches + 2, for the class and the distillation token. 224 / 16: 196 + 2.
   const std::int64_t tokens = kDistilled ? 2 : 1;
   write_other(inventory, "embeddings.cls_token", {1, 1, hidden});
   if (kDistilled) write_other(inventory, "embeddings.distillation_token", {1, 1, hidden});
@@ -93,6 +94,7 @@ ReadModel read_vit(ConfigReader& config) {
   inventory.projection("mlp.fc1", {ffn, hidden, true}, layers);
   inventory.projection("mlp.fc2", {hidden, ffn, true}, layers);
   inventory.layer_norm("layernorm", hidden);
+  // ViTForImageClassification builds ViTModel(add_pooling_layer=False).
   if (head.pooler) {
     inventory.projection("pooler.dense",
                          {config.size({"pooler_output_size"}, hidden), hidden, true});
@@ -107,6 +109,7 @@ void write_dinov2_feed_forward(ConfigReader& config, InventoryBuilder& inventory
                                std::int64_t hidden, std::int64_t layers) {
   const std::int64_t ffn = config.scaled_size({"mlp_ratio"}, 4, hidden);
   if (config.flag({"use_swiglu_ffn"}, false)) {
+    // Dinov2SwiGLUFFN: hidden 1536, mlp_ratio 4: 6144 · 2 / 3 = 4096, twice in weights_in.
     // int(ffn * 2 / 3), rounded up to a multiple of 8
     const std::int64_t gated = (ffn * 2 / 3 + 7) / 8 * 8;
     inventory.projection("mlp.weights_in", {2 * gated, hidden, true}, layers);
@@ -122,6 +125,7 @@ ReadModel read_dinov2(ConfigReader& config) {
   const auto [hidden, layers, patches] = read_vit_sizes(config, 14);
   const HeadRow& head = choose_head(config, kHeads);
   write_other(inventory, "embeddings.cls_token", {1, 1, hidden});
+  // Dinov2Embeddings: a parameter of every class, though only masked training uses it.
   if (config.flag({"use_mask_token"}, true)) {
     write_other(inventory, "embeddings.mask_token", {1, hidden});
   }
@@ -164,6 +168,8 @@ Stages read_stages(ConfigReader& config, Stages defaults) {
 void write_conv_norm(InventoryBuilder& inventory, const std::string& name,
                      std::vector<std::int64_t> shape) {
   const std::int64_t channels = shape.front();
+  // ResNetConvLayer: Conv2d(bias=False) and BatchNorm2d, whose running mean, variance and count are
+  // buffers.
   write_kernel(inventory, name + ".convolution", std::move(shape));
   inventory.layer_norm(name + ".normalization", channels);
   for (const char* statistic : {".normalization.running_mean", ".normalization.running_var"}) {
@@ -184,6 +190,7 @@ void write_residual_layer(InventoryBuilder& inventory, const ResidualLayer& laye
   const auto [in, out, bottleneck, shortcut] = layer;
   if (shortcut) write_conv_norm(inventory, "shortcut", {out, in, 1, 1});
   if (bottleneck) {
+    // ResNetBottleNeckLayer.reduction is 4, no key of the config.
     const std::int64_t reduced = out / 4;
     write_conv_norm(inventory, "layer", {reduced, in, 1, 1});
     write_conv_norm(inventory, "layer", {reduced, reduced, 3, 3});
@@ -206,10 +213,14 @@ ReadModel read_resnet(ConfigReader& config) {
   const bool bottleneck = layer_type == "bottleneck";
   const bool stride_first = config.flag({"downsample_in_first_stage"}, false);
   std::int64_t in = config.size({"embedding_size"}, 64);
+  // ResNetEmbeddings: a 7×7 convolution with stride 2.
   write_conv_norm(inventory, "embedder", {in, config.size({"num_channels"}, 3), 7, 7});
   for (std::size_t stage = 0; stage < stages.depths.size(); ++stage) {
     const std::int64_t out = stages.widths[stage];
     for (std::int64_t layer = 0; layer < stages.depths[stage]; ++layer) {
+      // ResNetStage's first layer has stride 2, that of the first stage only with
+      // downsample_in_first_stage; should_apply_shortcut = in_channels != out_channels or stride !=
+      // 1.
       const bool strides = layer == 0 && (stage > 0 || stride_first);
       write_residual_layer(inventory, {in, out, bottleneck, in != out || strides});
       in = out;
@@ -221,6 +232,7 @@ ReadModel read_resnet(ConfigReader& config) {
 
 void write_convnext_layers(InventoryBuilder& inventory, std::int64_t width, std::int64_t depth) {
   write_other(inventory, "layer_scale_parameter", {width}, depth);
+  // Depthwise (groups=dim): a kernel is one channel deep. The pointwise ones are nn.Linear.
   write_kernel(inventory, "dwconv", {width, 1, 7, 7}, depth);
   write_bias(inventory, "dwconv", width, depth);
   inventory.layer_norm("layernorm", width, depth);
@@ -242,6 +254,7 @@ ReadModel read_convnext(ConfigReader& config) {
     const std::int64_t width = stages.widths[stage];
     if (stage > 0) {
       inventory.layer_norm("downsampling_layer.norm", in);
+      // ConvNextStage: kernel_size 2 and stride 2, for every stage but the first.
       write_kernel(inventory, "downsampling_layer.conv", {width, in, 2, 2});
       write_bias(inventory, "downsampling_layer.conv", width);
     }
@@ -273,6 +286,8 @@ void write_swin_stage(ConfigReader& config, InventoryBuilder& inventory, const S
   inventory.projection("attention.o_proj", {width, width, true}, depth);
   const std::string table = "attention.relative_position_bias.relative_position_";
   write_other(inventory, table + "bias_table",
+              // SwinRelativePositionBias: window 7 has 13 · 13 relative places, each with a number
+              // a head, and an index of 49 · 49.
               {checked_multiply(2 * window - 1, 2 * window - 1), heads}, depth);
   inventory.add(BufferTensor{.name = table + "index",
                              .shape = {window * window, window * window},
@@ -303,6 +318,8 @@ ReadModel read_swin(ConfigReader& config) {
   for (std::size_t stage = 0; stage < depths.size(); ++stage) {
     write_swin_stage(config, inventory, {width, depths[stage], heads[stage]});
     if (stage + 1 == depths.size()) break;
+    // SwinPatchMerging lays four neighbours side by side, norms 4 · dim and projects to 2 · dim
+    // without a bias; the last stage has none.
     inventory.projection("downsample.reduction", {2 * width, 4 * width});
     inventory.layer_norm("downsample.norm", 4 * width);
     width *= 2;
