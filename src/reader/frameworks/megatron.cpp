@@ -52,6 +52,8 @@ bool leaves_layers_over(const Job& job) {
 /// Whether the layers that the first and last stage leave do not divide evenly over the others.
 bool leaves_uneven_middle(const Job& job) {
   const Parallelism& p = job.parallelism;
+  // transformer_config.py: __post_init__: the stages between the two ends divide evenly over what
+  // the ends leave. 30 layers, a last stage of 6, 4 stages: 24 over 3.
   const std::int64_t others =
       p.pipeline - (p.first_stage_layers > 0 ? 1 : 0) - (p.last_stage_layers > 0 ? 1 : 0);
   const std::int64_t left = decoder_layers_of(job) - p.first_stage_layers - p.last_stage_layers;
@@ -65,6 +67,8 @@ bool leaves_chunks_over(const Job& job) {
   if (leaves_layers_over(job) || (has_own_ends(job) && leaves_uneven_middle(job))) return false;
   const StageSplit split = job.stage_split(decoder_layers_of(job));
   const std::int64_t stages = stages_of(job);
+  // TransformerBlock._checkpointed_forward steps by recompute_num_layers and has no shorter last
+  // chunk: custom(layer_idx, layer_idx + recompute_num_layers) runs past the stage's end.
   for (std::int64_t stage = 0; stage < stages; ++stage) {
     if (stage_of(split, stage, stages).count % full->layers != 0) return true;
   }
@@ -73,6 +77,7 @@ bool leaves_chunks_over(const Job& job) {
 
 /// Jobs that Megatron-core 0.16 (or memest with it) refuses.
 constexpr std::array kRules = {
+    // The local spec's core_attention is DotProductAttention (baddbmm, FusedScaleMaskSoftmax, bmm).
     Rule{"training", "implementation",
          [](const Job& job) {
            return !is_te(job) &&
@@ -103,6 +108,8 @@ constexpr std::array kRules = {
          "use megatron, megatron-bf16-grad or fp32"},
     Rule{"training", "optimizer",
          [](const Job& job) {
+           // megatron/core/optimizer/__init__.py imports transformer_engine's FusedAdam, else
+           // Apex's, else torch.optim.AdamW under the name Adam.
            return !is_te(job) && steps_without(job, OptimizerImplementation::foreach_);
          },
          "Megatron without Apex steps with PyTorch's foreach AdamW",
@@ -127,6 +134,8 @@ constexpr std::array kRules = {
     Rule{"training", "recompute",
          [](const Job& job) {
            const FullRecompute* full = full_of(job);
+           // transformer_config.py: distribute_saved_activations "must be false when sequence
+           // parallel is enabled".
            return full != nullptr && full->distribute && job.parallelism.sequence;
          },
          "inputs that lie on shards of the sequence are distributed already",
@@ -139,18 +148,22 @@ constexpr std::array kRules = {
          [](const Job& job) { return has_own_ends(job) && leaves_uneven_middle(job); },
          "the layers that the first and last stage leave are not a multiple of the other stages",
          "choose other 'first_stage_layers' and 'last_stage_layers'"},
+    // Megatron itself takes them where each end's layers divide by the stages a rank.
     Rule{"parallelism", "virtual_stages",
          [](const Job& job) { return has_own_ends(job) && job.parallelism.virtual_stages > 1; },
          "interleaved stages with ends of their own sizes are not available yet",
          "leave 'virtual_stages', or 'first_stage_layers' and 'last_stage_layers' out"},
     Rule{
         "parallelism", "expert",
+        // transformer_config.py: "num_moe_experts must be non None to use expert-parallel".
         [](const Job& job) { return job.parallelism.expert > 1 && job.model.experts() == nullptr; },
         "expert parallelism shares experts, and the model has none",
         "leave 'expert' out, or give the model a 'moe'"},
     Rule{"parallelism", "expert",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
+           // parallel_state.py: initialize_model_parallel: the world must divide by expert_tensor ·
+           // expert · pipeline.
            return !p.whole_experts() && p.expert_ranks() % p.expert != 0;
          },
          "the expert-parallel ranks lie within the data-parallel ones",
@@ -178,6 +191,8 @@ constexpr std::array kRules = {
     Rule{"parallelism", "tensor",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
+           // MoELayer.forward raises where it trains over tensor ranks without sequence
+           // parallelism.
            return job.model.experts() != nullptr && p.tensor > 1 && !p.sequence;
          },
          "Megatron trains mixtures of experts over tensor-parallel ranks with shards of the "
@@ -198,6 +213,7 @@ constexpr std::array kRules = {
     Rule{"parallelism", "expert",
          [](const Job& job) {
            const MixtureOfExperts* experts = job.model.experts();
+           // BaseMoELayer.__init__: assert num_moe_experts % ep_size == 0.
            return experts != nullptr && experts->experts % job.parallelism.expert != 0;
          },
          "the experts are not a multiple of the expert-parallel ranks",
@@ -205,6 +221,8 @@ constexpr std::array kRules = {
     Rule{"model", "moe",
          [](const Job& job) {
            const MixtureOfExperts* experts = job.model.experts();
+           // moe_utils.py: apply_router_token_dropping: a capacity of ceil(tokens · top_k / experts
+           // · factor) above the rank's tokens is no capacity, its mask is all ones.
            return experts != nullptr &&
                   experts->capacity_factor * static_cast<double>(experts->top_k) >
                       static_cast<double>(experts->experts);
@@ -218,6 +236,8 @@ constexpr std::array kRules = {
     Rule{"parallelism", "context",
          [](const Job& job) {
            const std::int64_t ranks = job.parallelism.context;
+           // get_batch_on_this_cp_rank views the sequence as 2 · cp chunks and gives rank r chunks
+           // r and 2 · cp − r − 1, which balances a causal mask. 4 ranks: rank 0 has 0 and 7.
            return ranks > 1 && training_of(job).seq_len % (2 * ranks) != 0;
          },
          "a causal sequence is cut into two parts for every context-parallel rank",
@@ -229,6 +249,8 @@ constexpr std::array kRules = {
     Rule{"parallelism", "overlap_param_gather",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
+           // Megatron's arguments.py asserts both: the gathered buckets are those that the
+           // distributed optimizer scattered.
            return p.overlap_param_gather && !(p.overlap_grad_reduce && p.distributed_optimizer);
          },
          "Megatron gathers weights beside the forward only as its distributed optimizer reduces "
@@ -237,6 +259,7 @@ constexpr std::array kRules = {
     Rule{"parallelism", "context_exchange",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
+           // cp_comm_type "a2a" (Ulysses): the all-to-all gives each rank whole heads.
            return p.context > 1 && p.context_exchange == ContextExchange::all_to_all &&
                   kv_heads_of(job) % (p.tensor * p.context) != 0;
          },

@@ -30,6 +30,9 @@ constexpr std::array kPipelineRules = {
     Rule{"parallelism", "virtual_stages",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
+           // forward_backward_pipelining_with_interleaving raises for a last group of micro-batches
+           // shorter than the pipeline; ScheduleInterleaved1F1B would take some that are no
+           // multiple, 10 over 4 ranks in two rounds of 5.
            return p.virtual_stages > 1 && !is_v_shaped(p.schedule) &&
                   job.training->gradient_accumulation % p.pipeline != 0;
          },

@@ -14,6 +14,9 @@ bool is_pipeline(const Job& job) { return job.parallelism.pipeline > 1; }
 /// Layers and both ends of the model over the stages, rounded down: an end takes one.
 bool leaves_stage_without_layers(const Job& job) {
   const Parallelism& p = job.parallelism;
+  // generate_llm_fqn_per_model_part: layers_per_stage = (num_layers + input_weight + output_weight)
+  // // num_stages, both weights 1. 2 layers over 4 stages: 1 each, and the first would hold the
+  // embedding alone.
   const std::int64_t stages = checked_multiply(p.pipeline, p.virtual_stages);
   return (decoder_layers_of(job) + 2 * job.end_layers()) / stages <= job.end_layers();
 }
@@ -32,6 +35,7 @@ constexpr std::array kRules = {
          "torchtitan counts the embedding as a layer, and the head as another: use fewer stages"},
     Rule{"parallelism", "pipeline",
          [](const Job& job) {
+           // parallelize.py raises "DDP has not supported > 1D parallelism".
            return is_pipeline(job) && job.parallelism.data > 1 && !job.parallelism.fsdp;
          },
          "torchtitan's replicas of a pipeline are those of FSDP2",
@@ -39,6 +43,8 @@ constexpr std::array kRules = {
     Rule{"parallelism", "fsdp",
          [](const Job& job) {
            return is_pipeline(job) && job.parallelism.fsdp &&
+                  // apply_fsdp's "default" is `not pp_enabled`: an all-gather for every micro-batch
+                  // would not overlap.
                   job.parallelism.fsdp->reshard == Reshard::always;
          },
          "gathering a pipeline's weights anew for every micro-batch is not available yet",
@@ -57,6 +63,7 @@ constexpr std::array kRules = {
     Rule{"parallelism", "virtual_stages",
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
+           // ScheduleZBVZeroBubble and ScheduleDualPipeV raise for another number of stages a rank.
            return is_v_shaped(p.schedule) && p.virtual_stages != 2;
          },
          "a rank of a V-shaped schedule has two stages", "set 'virtual_stages' to 2"},
@@ -64,6 +71,8 @@ constexpr std::array kRules = {
          [](const Job& job) {
            const Parallelism& p = job.parallelism;
            return is_pipeline(job) && p.schedule == Schedule::dual_pipe_v &&
+                  // ScheduleDualPipeV.__init__: "at least as many microbatches as stages". 4 ranks
+                  // have 8 stages.
                   job.training->gradient_accumulation < 2 * p.pipeline;
          },
          "DualPipeV takes as many micro-batches as there are stages, or more",
@@ -90,6 +99,8 @@ constexpr std::array kRules = {
          "set 'recompute' to none, or choose another 'schedule'"},
     Rule{"training", "implementation",
          [](const Job& job) {
+           // schedules.py: _check_torch_compile_compatibility raises for an OptimizedModule, which
+           // torch.compile makes of each layer.
            return splits_backwards(job) &&
                   job.training->implementation.compile != CompileScope::off;
          },

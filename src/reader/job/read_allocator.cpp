@@ -64,6 +64,8 @@ std::optional<std::size_t> class_of(const PlacedText& text, Diagnostics& diagnos
     return {};
   }
   const auto power = static_cast<std::size_t>(std::countr_zero(static_cast<std::uint64_t>(*size)));
+  // AcceleratorAllocatorConfig keeps sixteen classes, one a power of two: the last holds for all
+  // sizes beyond it.
   return std::min(power, kRoundingClasses - 1);
 }
 
@@ -85,6 +87,7 @@ void read_division_list(const PlacedText& list, RoundingDivisions& divisions,
       diagnostics.push_back(not_divisions(pair->value));
       continue;
     }
+    // c10/core/AllocatorConfig.cpp: AcceleratorAllocatorConfig::parseRoundUpPower2Divisions.
     if (pair->name.text == ">") {
       for (std::size_t i = last + 1; i < kRoundingClasses; ++i) divisions[i] = *parts;
       continue;
@@ -129,6 +132,7 @@ void read_max_split(const PlacedText& text, AllocatorSettings& settings, Diagnos
 
 void read_threshold(const PlacedText& text, AllocatorSettings& settings, Diagnostics& diagnostics) {
   const std::optional<double> threshold = number_of(text.text);
+  // AcceleratorAllocatorConfig::parseGarbageCollectionThreshold refuses both bounds.
   if (!threshold || *threshold <= 0 || *threshold >= 1) {
     return diagnostics.push_back(error_at(
         text.span,

@@ -36,6 +36,8 @@ ZeroStage stage_of(std::int64_t zero) {
 
 Reshard reshard_of(const Value* written) {
   if (written == nullptr || written->text == "always") return Reshard::always;
+  // torchtitan's word; apply_fsdp leaves the output head's unit gathered, since its backward comes
+  // at once.
   if (written->text == "default") return Reshard::all_but_last;
   return written->text == "never" || !as_flag(written).value_or(true) ? Reshard::never
                                                                       : Reshard::always;
@@ -70,6 +72,8 @@ class DeepSpeedReader {
 
   DeepSpeed read() {
     DeepSpeed spec;
+    // h 4096: 16 777 216 elements are reduced at once, and weights of fewer than 40 960 stay
+    // gathered.
     const std::int64_t square = checked_multiply(hidden_size_, hidden_size_);
     size("reduce_bucket_size", square, spec.reduce_bucket_size);
     size("stage3_prefetch_bucket_size", checked_multiply(square, std::int64_t{9}) / 10,

@@ -26,6 +26,7 @@ void read_layers(const Value* layers, const Value* release, Implementation& impl
   override_with<LayerSpec>(layers, kLayerSpecs, implementation.layers);
   override_with<TeRelease>(release, kTeReleases, implementation.transformer_engine);
   if (implementation.layers == LayerSpec::local)
+    // get_gpt_layer_local_spec has core_attention=DotProductAttention: baddbmm, a softmax and bmm.
     implementation.attention = AttentionKernel::unfused;
 }
 
@@ -79,6 +80,7 @@ std::optional<std::string_view> gate_of(const ModelSpec* model) {
   if (decoder == nullptr || decoder->kinds.empty()) return std::nullopt;
   const auto* dense = std::get_if<DenseFeedForward>(&decoder->kinds.front().feed_forward);
   if (dense == nullptr || !dense->gated) return std::nullopt;
+  // apply_liger_kernel_to_llama takes swiglu, apply_liger_kernel_to_gemma geglu, none takes both.
   return dense->activation == ActivationFunction::silu ? "swiglu" : "geglu";
 }
 

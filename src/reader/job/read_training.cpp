@@ -102,6 +102,8 @@ class TrainingReader {
         std::ranges::find(float8.filter_fqns, kAutoFilterSmallKn) != float8.filter_fqns.end();
     if (small && float8.recipe == Float8Recipe::rowwise_with_gw_hp) {
       diagnostics_.push_back(
+          // torchao/float8/float8_linear_utils.py: _auto_filter_for_recipe raises
+          // NotImplementedError for it.
           error_at(at("filter_fqns"), "torchao filters no small layers of rowwise_with_gw_hp",
                    "leave 'auto_filter_small_kn' out, or set 'recipe' to rowwise"));
     }
@@ -159,6 +161,7 @@ class TrainingReader {
     if (!recipe.ok()) return;
     spec.recipe = std::move(recipe).value();
     // Under FSDP autocast is left out: its own policy gathers and reduces in the types asked for.
+    // torchtitan's maybe_enable_amp enters autocast only without FSDP, TP and PP.
     if (!spec.recipe.autocast || spec.recipe.compute != DType::bf16) return;
     const std::string_view of_fsdp = row_of(spec.implementation.loop).fsdp_recipe;
     spec.recipe_of_fsdp = find_recipe(std::string(of_fsdp)).value();
@@ -175,6 +178,7 @@ class TrainingReader {
           "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
       return;
     }
+    // Only what requires a gradient gets one, and AdamW's exp_avg is zeros_like(p).
     recipe.trained = adapter->dtype;
     recipe.gradients = adapter->dtype;
     recipe.states = adapter->dtype;
@@ -275,6 +279,7 @@ class TrainingReader {
       error("hold_outputs", "the Trainer drops the model's outputs after the loss",
             "leave 'hold_outputs' out, or set 'loop' to plain");
     }
+    // Trainer calls model.zero_grad(), whose set_to_none is True by default.
     if (spec.zero_grad == ZeroGrad::zeros) {
       error("zero_grad", "the Trainer frees the gradients after a step",
             "leave 'zero_grad' out, or set 'loop' to plain");
