@@ -7,7 +7,7 @@
 namespace memest {
 
 /// The parameters of the stages of `policy`, cut over its tensor-parallel ranks; `decoder` is one
-/// that lower_megatron() takes. Throws OverflowError.
+/// that lower_gpt_model() takes. Throws OverflowError.
 Inventory parameters_of_megatron(const DecoderSpec& decoder, const LoweringPolicy& policy);
 
 }  // namespace memest

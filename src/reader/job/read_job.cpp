@@ -16,6 +16,7 @@
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/frameworks/torchtitan.hpp"
+#include "reader/frameworks/trainer.hpp"
 #include "reader/job/check_parallelism.hpp"
 #include "reader/job/free_key.hpp"
 #include "reader/job/read_allocator.hpp"
@@ -217,6 +218,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_parallelism(mapping("parallelism"), job, diagnostics);
   check_megatron(root, job, diagnostics);
   check_torchtitan(root, job, diagnostics);
+  check_trainer(root, job, diagnostics);
   if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);

@@ -40,7 +40,6 @@ class TrainingReader {
     spec.dropout = text("dropout", "own") != "off";
     read_float8(spec);
     check_positions("seq_len", training_, context_.model, diagnostics_);
-    if (row_of(spec.implementation.loop).accelerate) check_trainer(spec);
     if (diagnostics_.size() > before) return std::nullopt;
     return spec;
   }
@@ -271,27 +270,6 @@ class TrainingReader {
     recompute.layers = as_count(full.find("layers")).value_or(1);
     recompute.distribute = as_flag(full.find("distribute")).value_or(false);
     return recompute;
-  }
-
-  /// Refuses keys in which the Trainer's loop leaves no choice.
-  void check_trainer(const TrainingSpec& spec) {
-    if (spec.hold_outputs) {
-      error("hold_outputs", "the Trainer drops the model's outputs after the loss",
-            "leave 'hold_outputs' out, or set 'loop' to plain");
-    }
-    // Trainer calls model.zero_grad(), whose set_to_none is True by default.
-    if (spec.zero_grad == ZeroGrad::zeros) {
-      error("zero_grad", "the Trainer frees the gradients after a step",
-            "leave 'zero_grad' out, or set 'loop' to plain");
-    }
-    if (spec.use_cache) {
-      error("use_cache", "the Trainer switches the model's cache off",
-            "leave 'use_cache' out, or set 'loop' to plain");
-    }
-    if (spec.loss == TrainingLoss::sum_of_logits) {
-      error("loss", "the Trainer takes the model's own loss",
-            "leave 'loss' out, or set 'loop' to plain");
-    }
   }
 
   const Value& training_;

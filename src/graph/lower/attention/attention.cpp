@@ -107,7 +107,7 @@ class Projections {
     const bool of_v = name == "v_proj";
     const bool of_k = name == "k_proj";
     const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
-                         context_.policy.micro_batch > 1 && context_.transformers();
+                         context_.policy.micro_batch > 1 && context_.program.library_functions;
     // Liger's rotation answers gradients by rows, whatever it is given (rope_backward).
     const bool by_liger = turns_ && context_.liger().rope && !of_v;
     const bool packed_gradient =
@@ -115,7 +115,7 @@ class Projections {
                       (written_out_ && (!of_k || by_rows)));
     // torchtitan rotates in fp32: the gradient's copy in the given type lies by rows. The values'
     // one comes from the math kernel by heads, and so it does from a ring.
-    if (context_.torchtitan()) {
+    if (context_.program.rotations == Rotations::complex) {
       const bool by_heads = of_v && (written_out_ || context_.policy.context > 1) &&
                             spec_.kv_heads > context_.policy.tensor;
       return by_heads ? view_copied_back(block_, {name, "heads"}, x, by_head(count))
@@ -319,9 +319,8 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
                  (call.masked || call.kernel == AttentionKernel::eager);
   if (call.kernel == AttentionKernel::sdpa) {
-    const auto resolve = context.torchtitan() ? resolve_in_torchtitan : resolve_sdpa;
     call.kernel = call.broadcast ? AttentionKernel::sdpa_math
-                                 : resolve(call, spec.head_dim, policy.capability);
+                                 : context.program.sdpa(call, spec.head_dim, policy.capability);
   }
   // pre_process_group_query_attention_input (attention.cpp): the math kernel repeats keys and
   // values itself.
@@ -385,7 +384,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   const TensorId mixed = mixed_values(block, context, call, inputs);
   // y = self.resid_dropout(self.c_proj(y)): the old y, the joined heads, has its name until the
   // right side is done.
-  if (context.nanogpt()) frame.local(mixed);  // named until dropout has run
+  if (context.program.names_attention) frame.local(mixed);
   Frame product(block);
   if (context.shards_tensors()) product.local(mixed);
   TensorId out = projection(block, context,

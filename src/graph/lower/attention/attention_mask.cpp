@@ -28,7 +28,8 @@ TensorId typed_mask(BlockBuilder& block, const DecoderContext& context, const At
   const TensorId zero = number("zero");
   const TensorId lowest = number("lowest value");
   std::vector<TensorId> inputs = {zero, lowest};
-  if (context.transformers()) inputs.push_back(block.shared(call.mask, shape, DType::boolean));
+  if (context.program.passes_masks)
+    inputs.push_back(block.shared(call.mask, shape, DType::boolean));
   return compute(block, OpKind::mask, inputs, {{"attention_mask"}, shape, call.dtype});
 }
 

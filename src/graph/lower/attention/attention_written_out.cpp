@@ -137,7 +137,7 @@ class ScoreWriter {
   TensorId scaled(TensorId scores) {
     // torch.matmul(query, keyᵀ) * scaling: a tensor of its own beside the product. b 1, a 32, s
     // 4096 in bf16: twice 1.07 GB.
-    if (!context_.transformers()) return scores;
+    if (!context_.program.library_functions) return scores;
     return made({OpKind::scale, {"scores", "scaled"}, {scores}, block_.dtype_of(scores)});
   }
 
@@ -200,7 +200,7 @@ class ScoreWriter {
     // + fp32 mask are fp32.
     const DType dtype = promoted(block_.dtype_of(scores), weights);
     ScoreStep step = {OpKind::mask, {"mask"}, {scores}, dtype};
-    if (context_.transformers()) {
+    if (context_.program.passes_masks) {
       const Expr heads = call_.mask_by_head ? dims.a : Expr(1);
       step.inputs.push_back(block_.shared(mask_name(), {dims.b, heads, dims.s, dims.s}, weights));
     }
@@ -335,7 +335,7 @@ TensorId eager_attention(BlockBuilder& block, const DecoderContext& context,
   const TensorId dropped = sinks ? probabilities : core_dropout(block, call.dropout, probabilities);
   // Attention answers its weights too, and the layer names them.
   // return attn_output, attn_weights: the layer's "_" holds the second one.
-  if (context.transformers() && !sinks) block.hold_to_end(dropped);
+  if (context.program.library_functions && !sinks) block.hold_to_end(dropped);
   const TensorId joined =
       join(block, context, eager_values(block, context, dropped, inputs.v), true);
   if (names_joined(context)) call.function->local(joined);

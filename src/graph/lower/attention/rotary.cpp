@@ -68,7 +68,7 @@ Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, con
 /// The cos and sin tables of a layer kind, [1, s, r] in the residual stream's type.
 std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& context,
                                 const LayerKind& kind) {
-  if (context.textbook()) return {};
+  if (context.program.rotations == Rotations::in_formula) return {};
   const auto& rotary = std::get<RotaryPosition>(context.decoder.position);
   // Gemma 3: a second base for the sliding layers (rope_parameters of "sliding_attention").
   const bool local = rotary.tables > 1 && kind.sliding_window.has_value();
@@ -94,7 +94,7 @@ Rotation rotation_of(BlockBuilder& block, const DecoderContext& context, const L
   rotation.tables = tables_of(block, context, kind);
   const bool heads_turn = rotary.rotary_dim == context.attention.head_dim;
   rotation.channels = heads_turn ? context.dims.d : Expr(Symbol::rotary_dim);
-  if (!context.transformers()) return rotation;
+  if (!context.program.library_functions) return rotation;
   const Habits& habits = context.habits;
   rotation.by_cat = habits.rotates_by_cat || !all;
   rotation.joins_at_once = habits.joins_at_once;
@@ -333,7 +333,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
   if (context.liger().rope) {
     return liger_rotate(block, call, inputs, tables_of(block, context, call.kind));
   }
-  if (context.torchtitan()) {
+  if (context.program.rotations == Rotations::complex) {
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
     if (context.has_rope_cache()) {

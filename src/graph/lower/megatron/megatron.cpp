@@ -369,8 +369,8 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
   return reduced(block, context, product.name, parallel_product(block, context, product, x));
 }
 
-std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
-                                                const LoweringPolicy& policy) {
+std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,
+                                                 const LoweringPolicy& policy) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
   if (model.adapter) return unavailable("an adapter");
   if (auto refused = refusal(decoder, policy)) return *std::move(refused);

@@ -156,7 +156,7 @@ Block megatron_head(const MegatronContext& context, bool ties);
 Block megatron_loss(const MegatronContext& context);
 
 /// The graph of a rank, or why there is none.
-std::variant<Graph, Unavailable> lower_megatron(const ModelSpec& model,
-                                                const LoweringPolicy& policy);
+std::variant<Graph, Unavailable> lower_gpt_model(const ModelSpec& model,
+                                                 const LoweringPolicy& policy);
 
 }  // namespace memest

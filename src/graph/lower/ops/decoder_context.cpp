@@ -7,6 +7,7 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/liger/liger.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 namespace {
@@ -16,94 +17,35 @@ Unavailable unavailable(const char* what) {
           " are not available yet; parameter counts are"};
 }
 
-/// Why the model cannot be cut over torchtitan's tensor-parallel ranks, or nothing.
-std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  if (policy.tensor == 1) return std::nullopt;
-  if (!policy.sequence_parallel) {
-    return Unavailable{
-        "torchtitan's tensor parallelism keeps the residual stream in shards of the sequence: set "
-        "'sequence' to true"};
-  }
-  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
-  const std::int64_t size = std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
-  for (const std::int64_t whole :
-       {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
-    if (whole % policy.tensor == 0) continue;
-    return Unavailable{"a size of " + std::to_string(whole) + " cannot be cut evenly over " +
-                       std::to_string(policy.tensor) + " tensor-parallel ranks"};
-  }
-  return std::nullopt;
-}
-
-/// torchtitan 0.2.2 has LLaMA's architecture here, and the dense Qwen3's, which has norms of
-/// queries and keys and may tie its embeddings: its other models are not written out yet.
-std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
-                                              const LoweringPolicy& policy) {
-  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
-  const bool normed = attention != nullptr && attention->qk_norm == QkNorm::per_head;
-  const bool plain = attention != nullptr && (normed || attention->qk_norm == QkNorm::none) &&
-                     !attention->q_bias && !attention->output_bias &&
-                     attention->layout == QkvLayout::separate;
-  const bool llama = plain && std::holds_alternative<RotaryPosition>(decoder.position) &&
-                     decoder.layout == BlockLayout::pre_norm &&
-                     decoder.norm.kind == NormKind::rmsnorm &&
-                     (normed || !decoder.tied_embeddings) && decoder.kinds.size() == 1 &&
-                     !decoder.kinds.front().sliding_window;
-  if (llama && normed && policy.tensor > 1) {
-    return Unavailable{"torchtitan's tensor parallelism of Qwen3 is not available yet"};
-  }
-  if (llama && normed && !policy.casts_arguments) {
-    return Unavailable{
-        "torchtitan's Qwen3 is available with FSDP2 in bf16 only: set 'precision' to fsdp2-bf16"};
-  }
-  if (llama) return uneven(decoder, policy);
-  return Unavailable{
-      "the implementation torchtitan is available for models of LLaMA's architecture and of the "
-      "dense Qwen3's only"};
-}
-
-/// Why the attention has no graph, or nothing.
-std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
-  const bool transformers = policy.implementation.framework == Framework::transformers;
-  if (std::holds_alternative<LatentAttention>(decoder.attention) && !transformers) {
+/// Why the decoder has no graph, or nothing.
+std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy,
+                                   const DecoderProgram& program) {
+  const LibraryParts& has = program.has;
+  if (std::holds_alternative<LatentAttention>(decoder.attention) && !has.latent_attention) {
     return unavailable("multi-head latent attention");
   }
   for (const LayerKind& kind : decoder.kinds) {
-    if (!transformers && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
+    if (!has.experts && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
       return unavailable("mixtures of experts of this implementation");
     }
   }
   if (decoder.head != DecoderHead::language_model) {
     return unavailable("decoders without a language-model head");
   }
-  if (!transformers && !policy.gradients) {
+  if (!has.inference && !policy.gradients) {
     return Unavailable{
         "inference is that of the implementation transformers; others are not "
         "available yet"};
   }
-  if (!transformers && policy.key_value_cache) {
+  if (!has.key_value_cache && policy.key_value_cache) {
     return Unavailable{"the key-value cache is that of the implementation transformers"};
   }
-  if (!transformers && policy.end == ForwardEnd::sum_of_logits) {
+  if (!has.sum_of_logits && policy.end == ForwardEnd::sum_of_logits) {
     return Unavailable{
         "the loss 'sum-of-logits' is available with the implementation "
         "transformers only"};
   }
-  switch (policy.implementation.framework) {
-    case Framework::transformers:
-    case Framework::nanogpt:
-    case Framework::textbook:
-      return std::nullopt;
-    case Framework::torchtitan:
-      return torchtitan_refusal(decoder, policy);
-    case Framework::megatron:
-      return unavailable("implementation megatron");
-    case Framework::plain:
-      return Unavailable{
-          "implementation plain is for layer lists; a decoder needs transformers, nanogpt or "
-          "textbook"};
-  }
-  return std::nullopt;
+  return program.refusal == nullptr ? std::nullopt : program.refusal(decoder, policy);
 }
 
 /// Why inference with the layer's attention has no graph, or nothing.
@@ -180,7 +122,7 @@ std::optional<Unavailable> latent_refusal(const DecoderContext& context) {
 /// Why the adapter has no graph, or nothing.
 std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   if (context.adapter == nullptr) return std::nullopt;
-  if (!context.transformers()) {
+  if (!context.program.has.adapters) {
     return Unavailable{
         "adapters are peft's, which adapts models of the implementation transformers"};
   }
@@ -232,74 +174,49 @@ std::optional<Unavailable> compile_refusal(const DecoderContext& context, const 
   return std::nullopt;
 }
 
-/// Why a sequence cannot lie on several of torchtitan's ranks, or nothing.
-std::optional<Unavailable> ring_refusal(const DecoderContext& context, const LayerKind& kind) {
-  if (context.policy.context == 1) return std::nullopt;
-  if (context.compiles_blocks()) return unavailable("torch.compile with context parallelism");
-  if (context.has_rope_cache()) {
-    return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
-  }
-  if (attention_call(context, kind).kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
-  return Unavailable{
-      "torchtitan's context parallelism is available with cuDNN's attention only: in 16 bits, on a "
-      "GPU where PyTorch has it"};
-}
-
 Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& policy) {
   Dimensions dims;
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
   const std::int64_t value_dim = value_dim_of(decoder.attention);
   if (value_dim != heads_of(decoder.attention).head_dim) dims.value = Expr(value_dim);
-  const Framework framework = policy.implementation.framework;
-  const bool textbook = framework == Framework::textbook && policy.symbolic_tensor_parallel;
-  const bool torchtitan = framework == Framework::torchtitan && policy.tensor > 1;
-  if (!textbook && !torchtitan) return dims;
+  const bool shards = shards_by_dtensor(policy);
+  if (!policy.symbolic_tensor_parallel && !shards) return dims;
   const Expr t = Symbol::tensor;
   dims.a = dims.a / t;
   dims.k = dims.k / t;
-  if (torchtitan) dims.v = dims.v / t;
+  if (shards) dims.v = dims.v / t;
   if (policy.sequence_parallel) dims.stream_s = dims.s / t;
   return dims;
 }
 
-Habits habits_in(Framework framework, const Habits& family) {
-  switch (framework) {
-    case Framework::transformers:
-      return family;
-    case Framework::textbook:
-      return as_formulas(family);
-    case Framework::nanogpt:
-    case Framework::torchtitan:
-    case Framework::megatron:
-    case Framework::plain:
-      return written_out(family);
-  }
-  return family;
-}
-
 }  // namespace
+
+bool shards_by_dtensor(const LoweringPolicy& policy) {
+  return row_of(policy.implementation.framework).splits.by_dtensor && policy.tensor > 1;
+}
 
 Expr DecoderContext::feed_forward_size(std::int64_t size) const {
   const auto* first = std::get_if<DenseFeedForward>(&decoder.kinds.front().feed_forward);
   const Expr whole = first != nullptr && first->size == size ? Expr(Symbol::ffn_size) : Expr(size);
-  const bool cut = shards_tensors() || (textbook() && policy.symbolic_tensor_parallel);
+  const bool cut = shards_tensors() || policy.symbolic_tensor_parallel;
   return cut ? whole / Expr(Symbol::tensor) : whole;
 }
 
 std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
-                                                     std::string_view model_type,
-                                                     const LoweringPolicy& policy) {
+                                                     const LoweringPolicy& policy,
+                                                     const DecoderProgram& program) {
   const auto& decoder = std::get<DecoderSpec>(model.architecture);
-  if (auto refused = refusal(decoder, policy)) return *refused;
-  const Habits* family = habits_of(model_type);
+  if (auto refused = refusal(decoder, policy, program)) return *refused;
+  const Habits* family = habits_of(model.model_type);
   if (family == nullptr) {
-    return Unavailable{"memory and time of model_type '" + std::string(model_type) +
+    return Unavailable{"memory and time of model_type '" + model.model_type +
                        "' are not available yet; parameter counts are"};
   }
   const LoraAdapter* adapter = model.adapter ? &*model.adapter : nullptr;
   DecoderContext context{decoder,
                          policy,
-                         habits_in(policy.implementation.framework, *family),
+                         program,
+                         program.habits(*family),
                          dimensions_of(decoder, policy),
                          names_of(model.model_type),
                          adapter};
@@ -316,7 +233,8 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
     if (auto refused = kernel_refusal(context, kind)) return *refused;
     if (auto refused = inference_refusal(context, kind)) return *refused;
     if (auto refused = compile_refusal(context, kind)) return *refused;
-    if (auto refused = ring_refusal(context, kind)) return *refused;
+    if (program.layer_refusal == nullptr) continue;
+    if (auto refused = program.layer_refusal(context, kind)) return *refused;
   }
   return context;
 }

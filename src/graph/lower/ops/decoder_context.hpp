@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/lower/ops/block_builder.hpp"
+#include "graph/lower/ops/decoder_program.hpp"
 #include "graph/lower/ops/habits.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/parameters/parameter_names.hpp"
@@ -27,9 +28,13 @@ struct Dimensions {
   [[nodiscard]] Shape stream() const { return {b, stream_s}; }
 };
 
+/// Products and vocabulary are cut over tensor-parallel ranks by DTensor.
+bool shards_by_dtensor(const LoweringPolicy& policy);
+
 struct DecoderContext {
   const DecoderSpec& decoder;
   const LoweringPolicy& policy;
+  const DecoderProgram& program;
   const Habits habits;
   Dimensions dims;
   const DecoderNames& names;
@@ -49,43 +54,23 @@ struct DecoderContext {
   [[nodiscard]] bool embeddings_want_gradient() const {
     return adapter != nullptr && policy.embeddings_want_gradient;
   }
-  [[nodiscard]] bool textbook() const {
-    return policy.implementation.framework == Framework::textbook;
-  }
-  [[nodiscard]] bool transformers() const {
-    return policy.implementation.framework == Framework::transformers;
-  }
-  /// nanoGPT's model.py, or a GPT written by hand after it.
-  [[nodiscard]] bool nanogpt() const {
-    return policy.implementation.framework == Framework::nanogpt;
-  }
-  /// torchtitan's models and loop.
-  [[nodiscard]] bool torchtitan() const {
-    return policy.implementation.framework == Framework::torchtitan;
-  }
-  /// Whose products and vocabulary are cut over ranks, by DTensor.
   /// torchtitan's Qwen3 reads cosines and sines from a table of its model's.
   [[nodiscard]] bool has_rope_cache() const {
-    return torchtitan() && attention.qk_norm != QkNorm::none;
+    return program.rotations == Rotations::complex && attention.qk_norm != QkNorm::none;
   }
-  [[nodiscard]] bool shards_tensors() const { return torchtitan() && policy.tensor > 1; }
+  [[nodiscard]] bool shards_tensors() const { return shards_by_dtensor(policy); }
   /// Rows of a product whose partial sums are the ranks'; scattered by an operation of its own or,
   /// in a textbook's, at once.
   [[nodiscard]] Shape summed_rows() const { return shards_tensors() ? dims.rows() : dims.stream(); }
-  /// nanoGPT's model.py: its forward takes the loss as well and names what it makes of the batch;
-  /// layers are of modules, which hold what they are called with. In a plain loop stands a GPT
-  /// written by hand after it, in one module and without names.
-  [[nodiscard]] bool model_py() const { return policy.implementation.loop == LoopKind::nanogpt; }
-  /// Embeddings and the last hidden state have names in the model's forward, and live until the
-  /// names end.
-  [[nodiscard]] bool names_results() const { return transformers() || model_py(); }
   /// Layers are compiled one by one.
   [[nodiscard]] bool compiles_blocks() const {
     return policy.implementation.compile == CompileScope::blocks;
   }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
-  /// Whose forward fills a key-value cache.
-  [[nodiscard]] bool caches() const { return transformers() && policy.key_value_cache; }
+  /// The forward fills a key-value cache.
+  [[nodiscard]] bool caches() const {
+    return program.has.key_value_cache && policy.key_value_cache;
+  }
   [[nodiscard]] BiasCall bias_call() const { return habits.bias_call; }
   /// `probability`, or 0 where the job switches dropout off.
   [[nodiscard]] double dropout(double probability) const {
@@ -104,8 +89,8 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes);
 
 /// Fails with a sentence for what has no graph yet.
 [[nodiscard]] std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
-                                                                   std::string_view model_type,
-                                                                   const LoweringPolicy& policy);
+                                                                   const LoweringPolicy& policy,
+                                                                   const DecoderProgram& program);
 
 /// A matrix product with a parameter, and beside it the adapter's two where it is a target.
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,

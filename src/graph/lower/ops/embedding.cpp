@@ -26,7 +26,7 @@ TensorId position_rows(BlockBuilder& block, const DecoderContext& context, Tenso
       block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.dims.h});
   const TensorId rows =
       looked_up(block, context, "position_embedding", {ids, table, 0, learned.rows});
-  if (context.names_results()) block.outlive(rows, "position rows");
+  if (context.program.names_results) block.outlive(rows, "position rows");
   return rows;
 }
 
@@ -44,7 +44,9 @@ TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, Ten
 TensorId counted_positions(BlockBuilder& block, const DecoderContext& context) {
   const TensorId ids = compute(block, OpKind::copy, {},
                                {{"position_ids", "arange"}, {context.dims.s}, DType::int64});
-  if (context.model_py()) block.outlive(ids, "position ids");
+  if (context.program.position_ids == PositionIds::counted_first) {
+    block.outlive(ids, "position ids");
+  }
   return ids;
 }
 
@@ -57,7 +59,7 @@ TensorId ids_of_library(BlockBuilder& block, const DecoderContext& context) {
 
 /// The tables of cosines and sines that layers read, or are only called with.
 void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
-  if (context.textbook() || context.torchtitan()) return;
+  if (context.program.rotations != Rotations::tables) return;
   const Position& position = context.decoder.position;
   const bool unused =
       std::holds_alternative<AlibiPosition>(position) && context.habits.rotates_unused;
@@ -69,6 +71,20 @@ void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, Ten
   if (unused) rotary_tables(block, context, ids, context.dims.d);
 }
 
+/// The rows of the table that `tokens` name; of a shard of the table, the rank's part of them.
+TensorId token_rows(BlockBuilder& block, const DecoderContext& context, TensorId tokens) {
+  const DecoderSpec& decoder = context.decoder;
+  const Dimensions& dims = context.dims;
+  const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
+  if (!context.shards_tensors()) {
+    return looked_up(block, context, "embedding", {tokens, table, 0, decoder.vocab_size});
+  }
+  const std::int64_t count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
+  const TensorId rows =
+      look_up_in_shard(block, context, {tokens, table, count, decoder.vocab_size});
+  return scattered(block, context, "embedding_shard", rows);
+}
+
 }  // namespace
 
 Block embedding_block(const DecoderContext& context) {
@@ -76,26 +92,19 @@ Block embedding_block(const DecoderContext& context) {
   const Dimensions& dims = context.dims;
   BlockBuilder block("embedding", context.precision());
   const TensorId tokens = block.shared("token ids", dims.rows(), DType::int64);
-  const TensorId table = block.parameter({"embedding", "weight"}, {dims.v, dims.embedding});
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
-  TensorId ids = 0;
-  if (learned && context.model_py()) ids = counted_positions(block, context);
-  TensorId x = 0;
-  if (context.shards_tensors()) {
-    const std::int64_t count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
-    x = look_up_in_shard(block, context, {tokens, table, count, decoder.vocab_size});
-    x = scattered(block, context, "embedding_shard", x);
-  } else {
-    x = looked_up(block, context, "embedding", {tokens, table, 0, decoder.vocab_size});
-  }
+  const PositionIds counts = context.program.position_ids;
+  const bool counts_first = learned && counts == PositionIds::counted_first;
+  TensorId ids = counts_first ? counted_positions(block, context) : 0;
+  TensorId x = token_rows(block, context, tokens);
   if (context.embeddings_want_gradient()) block.set_needs_gradient(x, true);
   if (decoder.scaled_embedding) x = scale_embedding(block, context, x);
   const bool projects = decoder.embedding_size != decoder.hidden_size;
   const bool renames = context.habits.renames_embedding;
-  if (context.names_results() && !projects && !renames) block.outlive(x, "input embeddings");
+  if (context.program.names_results && !projects && !renames) block.outlive(x, "input embeddings");
   const bool of_mask = context.habits.positions_from_mask;
   const bool alibi =
-      context.transformers() && std::holds_alternative<AlibiPosition>(decoder.position);
+      context.program.passes_masks && std::holds_alternative<AlibiPosition>(decoder.position);
   const auto normalize = [&] {
     if (!decoder.embedding_norm) return;
     x = norm(block, context, {"embedding_norm", decoder.norm, {dims.h}}, x);
@@ -104,9 +113,9 @@ Block embedding_block(const DecoderContext& context) {
     normalize();
     alibi_table(block, context);
   }
-  if (context.transformers()) {
+  if (counts == PositionIds::of_family) {
     ids = ids_of_library(block, context);
-  } else if (learned && !context.model_py()) {
+  } else if (learned && counts == PositionIds::counted) {
     ids = counted_positions(block, context);
   }
   const bool masks_first = context.habits.masks_before_positions;
@@ -119,11 +128,11 @@ Block embedding_block(const DecoderContext& context) {
   if (learned) positions = position_rows(block, context, ids);
   if (projects) {
     x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
-    if (context.names_results()) block.outlive(x, "input embeddings");
+    if (context.program.names_results) block.outlive(x, "input embeddings");
   }
   if (learned) x = add(block, {"add_positions"}, x, positions);
   if (!alibi) normalize();
-  if (context.transformers() && !masks_first) attention_masks(block, context, ids);
+  if (context.program.passes_masks && !masks_first) attention_masks(block, context, ids);
   if (context.habits.drops_embedding) {
     x = dropout(block, "embedding_dropout", context.dropout(decoder.dropout.embedding), x);
   }

@@ -13,17 +13,14 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   const Dimensions& dims = context.dims;
   const Expr size = context.feed_forward_size(part.size);
   const Shape rows = branch.rows.empty() ? dims.rows() : branch.rows;
-  const ActivationPart function = {
-      "activation", part.activation,
-      context.transformers() ? ActivationWriting::python : ActivationWriting::one_kernel};
+  const ActivationPart function = {"activation", part.activation, context.program.activation};
   const auto up_to = [&](std::string_view name, const Expr& out) {
     return projection(block, context, {name, dims.h, out, part.bias, false, context.bias_call()},
                       rows, x);
   };
 
   Frame frame(block);
-  const bool module = context.transformers() && !context.habits.feeds_inline;
-  if (module || context.model_py() || context.torchtitan()) frame.local(x);
+  if (context.program.feed_forward_module && !context.habits.feeds_inline) frame.local(x);
   TensorId hidden = 0;
   if (!part.gated) {
     hidden = activation(block, function, up_to("up_proj", size));

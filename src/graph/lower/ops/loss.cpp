@@ -33,15 +33,14 @@ DType logits_type(const LoweringPolicy& policy) {
   return policy.autocast ? policy.compute : policy.weights;
 }
 
-/// The targets: the labels shifted in a padded copy (transformers), of which b = 1 is then a view,
-/// others are copied; the loader's second tensor in nanoGPT's train.py; the batch itself elsewhere.
+/// The targets of the loss, [b, s] or [b·s] in int64. Labels shifted in a padded copy are a view of
+/// it where b = 1, and are copied elsewhere.
 TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& frame) {
   const Dimensions& dims = context.dims;
-  if (context.model_py() || context.torchtitan()) {
-    return block.shared("labels", dims.rows(), DType::int64);
-  }
+  const Targets targets = context.program.targets;
+  if (targets == Targets::second_tensor) return block.shared("labels", dims.rows(), DType::int64);
   const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
-  if (!context.transformers()) return ids;
+  if (targets == Targets::token_ids) return ids;
   const TensorId padded =
       frame.local(compute(block, OpKind::copy, {ids},
                           {{"shift_labels", "padded"}, {dims.b, dims.s + Expr(1)}, DType::int64}));
@@ -87,8 +86,8 @@ TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, Te
 
 /// The locals of the outermost forward end.
 void end_of_model(BlockBuilder& block, const DecoderContext& context) {
-  if (context.names_results()) block.let_go("last hidden state");
-  if (!context.model_py()) return;
+  if (context.program.names_results) block.let_go("last hidden state");
+  if (context.program.locals_end != LocalsEnd::with_loss) return;
   for (const std::string_view name : kModelLocals) block.let_go(name);
 }
 
@@ -176,10 +175,10 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     }
   }
   const bool fused = context.liger().fused_linear_cross_entropy;
-  if (decoder.final_norm && context.names_results() && !fused) {
+  if (decoder.final_norm && context.program.names_results && !fused) {
     block.outlive(x, "last hidden state");
   }
-  if (context.transformers()) {
+  if (context.program.locals_end == LocalsEnd::before_head) {
     for (const std::string_view name : kModelLocals) block.let_go(name);
   }
   if (fused) return std::move(block).take(x);
@@ -188,8 +187,9 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     rows.back() = Expr(1);
     x = slice(block, {"last_hidden_state", "last token"}, x, {dims.b, Expr(1), dims.embedding});
   }
+  const FsdpUnits& units = row_of(context.policy.implementation.framework).units;
   Projection2d to_logits{"lm_head", dims.embedding, dims.v, decoder.head_bias,
-                         decoder.tied_embeddings && !context.torchtitan()};
+                         decoder.tied_embeddings && !units.gathers_tied_twice};
   to_logits.gradient_is_number = sums_logits_as_they_are(context);
   {
     Frame call(block);
@@ -219,9 +219,8 @@ Block loss_block(const DecoderContext& context) {
   TensorId loss = 0;
   {
     Frame frame(block);
-    // torchtitan's loss function always widens.
     const bool upcasts =
-        context.policy.implementation.loss == LossKernel::upcast || context.torchtitan();
+        context.policy.implementation.loss == LossKernel::upcast || context.program.widens_logits;
     TensorId scores = logits;
     if (upcasts) {
       scores = cast(block, {"logits_in_fp32"}, logits, DType::fp32);

@@ -84,8 +84,9 @@ class LayerWriter {
   /// Names the layer's arguments, which a checkpoint holds whether they are read or not.
   void name_arguments() {
     const Dimensions& dims = context_.dims;
-    if (context_.torchtitan()) return cast_rotary_table();
-    if (!context_.transformers()) return;
+    const LayerArguments arguments = context_.program.layer_arguments;
+    if (arguments == LayerArguments::rope_cache) return cast_rotary_table();
+    if (arguments == LayerArguments::none) return;
     if (context_.habits.passes_positions) {
       block_.shared("position ids", {dims.s}, DType::int64);
     }
@@ -302,10 +303,9 @@ class PartWriter {
   }
 
  private:
-  /// torchtitan compiles its loss where it compiles its layers.
   [[nodiscard]] Block loss() const {
     Block block = loss_block(context_);
-    const bool compiles = context_.compiles_blocks() && context_.torchtitan();
+    const bool compiles = context_.compiles_blocks() && context_.program.compiles_loss;
     if (!compiles || block.compiled) return block;
     return compiled(std::move(block), RegionCheckpoint::around);
   }
@@ -343,33 +343,18 @@ class PartWriter {
   std::vector<std::array<std::optional<std::size_t>, 2>> layers_;
 };
 
-/// torchtitan's save list: attention, and of the matrix products every second one from the first on
-/// (torchtitan/distributed/activation_checkpoint.py).
-void mark_save_list(Block& block) {
-  std::int64_t products = 0;
-  for (Op& op : block.ops) {
-    const bool product = op.kind == OpKind::linear;
-    if (product) ++products;
-    const bool scattered = op.kind == OpKind::copy &&
-                           (op.name == "attention_shard" || op.name == "feed_forward_shard");
-    op.kept_selectively =
-        op.kind == OpKind::attention || scattered || (product && products % 2 == 1);
-  }
-}
-
 }  // namespace
 
 Block layer_block(const DecoderContext& context, const LayerKind& kind, bool input_wants_gradient) {
   Block block = LayerWriter(context, kind, input_wants_gradient).write();
-  if (context.torchtitan()) mark_save_list(block);
+  if (context.program.mark_selected != nullptr) context.program.mark_selected(block);
   if (!context.compiles_blocks()) return block;
-  return compiled(std::move(block),
-                  context.torchtitan() ? RegionCheckpoint::inside : RegionCheckpoint::around);
+  return compiled(std::move(block), context.program.region_checkpoint);
 }
 
-std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::string_view model_type,
-                                               const LoweringPolicy& policy) {
-  auto made = context_of(model, model_type, policy);
+std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const LoweringPolicy& policy,
+                                               const DecoderProgram& program) {
+  auto made = context_of(model, policy, program);
   if (auto* unavailable = std::get_if<Unavailable>(&made)) return std::move(*unavailable);
   const DecoderContext& context = std::get<DecoderContext>(made);
   Graph graph;
@@ -383,6 +368,7 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, std::stri
   }
   graph.trains = policy.gradients && (policy.parts.empty() || policy.parts.back().head);
   bind_sizes(context, graph.sizes);
+  graph.parameters = parameters_of(model, policy.implementation);
   return graph;
 }
 

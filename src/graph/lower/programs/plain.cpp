@@ -1,9 +1,8 @@
-#include "graph/lower/programs/plain.hpp"
-
 #include <optional>
 #include <utility>
 
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/programs/programs.hpp"
 #include "memest/spec/layer_blocks.hpp"
 #include "memest/units/int128.hpp"
 
@@ -250,7 +249,13 @@ class BlockWriter {
 
 }  // namespace
 
-std::variant<Graph, Unavailable> lower_layers(const LayerList& list, const LoweringPolicy& policy) {
+std::variant<Graph, Unavailable> lower_layer_list(const ModelSpec& model,
+                                                  const LoweringPolicy& policy) {
+  if (model.adapter) return Unavailable{"adapters of a list of layers are not available yet"};
+  if (policy.end != ForwardEnd::cross_entropy || policy.key_value_cache) {
+    return Unavailable{"a list of layers has no logits and no cache: its loss is its mean square"};
+  }
+  const auto& list = std::get<LayerList>(model.architecture);
   Graph graph;
   BlockWriter blocks(graph, {input_width(list), policy.weights, false, false}, policy);
   for (const LayerBlock& block : list.blocks) blocks.write(block);
@@ -259,6 +264,7 @@ std::variant<Graph, Unavailable> lower_layers(const LayerList& list, const Lower
   append_block(graph, std::move(loss).take(false), 1);
   graph.blocks.back().name = "loss";
   bind_tokens(graph.sizes, policy.micro_batch, policy.seq_len);
+  graph.parameters = parameters_of(model, policy.implementation);
   return graph;
 }
 

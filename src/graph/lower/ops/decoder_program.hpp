@@ -1,0 +1,98 @@
+// A program that writes decoders: the names, arguments and kernels of its model's code beside the
+// mathematics, whatever the family (a family's own are in habits.hpp). Each program's row stands in
+// its file of lower/programs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "graph/lower/compile/compiled_region.hpp"
+#include "graph/lower/ops/habits.hpp"
+#include "graph/lower/ops/operations.hpp"
+
+namespace memest {
+
+struct AttentionCall;
+struct DecoderContext;
+
+/// Parts beside the training of dense decoders, which transformers alone has.
+struct LibraryParts {
+  bool latent_attention = false;
+  bool experts = false;
+  bool inference = false;
+  bool key_value_cache = false;
+  bool sum_of_logits = false;
+  bool adapters = false;
+};
+
+/// A layer's arguments beside the hidden states. A checkpoint holds them whether they are read or
+/// not.
+enum class LayerArguments : std::uint8_t {
+  none,
+  rope_cache,  ///< where the model has one (torchtitan's Qwen3)
+  of_family    ///< position ids and tables, by the family's habits
+};
+
+/// The point at which the locals of the model's outermost forward end.
+enum class LocalsEnd : std::uint8_t { unnamed, before_head, with_loss };
+
+enum class PositionIds : std::uint8_t {
+  counted,        ///< torch.arange(s), after the tokens are looked up
+  counted_first,  ///< before, and named (nanoGPT's `pos`)
+  of_family
+};
+
+enum class Rotations : std::uint8_t {
+  in_formula,  ///< in place, from no table
+  tables,      ///< cosines and sines that the model's forward makes
+  complex      ///< in fp32, as complex numbers or by the model's rope cache (torchtitan)
+};
+
+/// The targets of the loss.
+enum class Targets : std::uint8_t {
+  token_ids,      ///< the batch itself
+  second_tensor,  ///< the loader's second tensor
+  shifted_copy    ///< labels shifted in a padded copy
+};
+
+struct DecoderProgram {
+  LibraryParts has = {};
+  /// The family's habits as this program writes them.
+  Habits (*habits)(const Habits& family) = written_out;
+  /// Why a decoder has no graph, or nothing.
+  std::optional<Unavailable> (*refusal)(const DecoderSpec& decoder,
+                                        const LoweringPolicy& policy) = nullptr;
+  std::optional<Unavailable> (*layer_refusal)(const DecoderContext& context,
+                                              const LayerKind& kind) = nullptr;
+
+  // The model's forward.
+  bool names_results = false;  ///< embeddings and the last hidden state live until their names end
+  LocalsEnd locals_end = LocalsEnd::unnamed;
+  PositionIds position_ids = PositionIds::counted;
+  bool passes_masks = false;  ///< layers are called with masks, tensors of their own
+  LayerArguments layer_arguments = LayerArguments::none;
+
+  // A layer's.
+  Rotations rotations = Rotations::tables;
+  /// Attention and rotation are functions of the library: scores are scaled by an operation of
+  /// their own, rotated and other channels are joined, the weights are answered.
+  bool library_functions = false;
+  bool names_attention = false;      ///< attention's result, until dropout has run
+  bool feed_forward_module = false;  ///< a module, which holds what it is called with
+  ActivationWriting activation = ActivationWriting::one_kernel;
+  /// The kernel that `sdpa` means for heads of `head_dim` channels.
+  AttentionKernel (*sdpa)(const AttentionCall& call, std::int64_t head_dim,
+                          int capability) = nullptr;
+  /// Marks the operations that a selective checkpoint keeps.
+  void (*mark_selected)(Block& layer) = nullptr;
+
+  // The loss.
+  Targets targets = Targets::token_ids;
+  bool widens_logits = false;  ///< whatever the loss kernel is
+
+  // torch.compile.
+  RegionCheckpoint region_checkpoint = RegionCheckpoint::around;
+  bool compiles_loss = false;
+};
+
+}  // namespace memest

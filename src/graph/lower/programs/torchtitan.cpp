@@ -1,0 +1,180 @@
+// torchtitan 0.2.2: models/llama3/model/model.py, models/qwen3/model/model.py and what
+// parallelize_llama makes of them.
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "graph/lower/programs/decoder.hpp"
+#include "graph/lower/programs/programs.hpp"
+#include "graph/parameters/parameter_names.hpp"
+#include "memest/spec/inventory.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+/// Why the model cannot be cut over torchtitan's tensor-parallel ranks, or nothing.
+std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  if (policy.tensor == 1) return std::nullopt;
+  if (!policy.sequence_parallel) {
+    return Unavailable{
+        "torchtitan's tensor parallelism keeps the residual stream in shards of the sequence: set "
+        "'sequence' to true"};
+  }
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  const std::int64_t size = std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).size;
+  for (const std::int64_t whole :
+       {attention.heads, attention.kv_heads, size, decoder.vocab_size, policy.seq_len}) {
+    if (whole % policy.tensor == 0) continue;
+    return Unavailable{"a size of " + std::to_string(whole) + " cannot be cut evenly over " +
+                       std::to_string(policy.tensor) + " tensor-parallel ranks"};
+  }
+  return std::nullopt;
+}
+
+/// torchtitan 0.2.2 has LLaMA's architecture here, and the dense Qwen3's, which has norms of
+/// queries and keys and may tie its embeddings: its other models are not written out yet.
+std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
+  const bool normed = attention != nullptr && attention->qk_norm == QkNorm::per_head;
+  const bool plain = attention != nullptr && (normed || attention->qk_norm == QkNorm::none) &&
+                     !attention->q_bias && !attention->output_bias &&
+                     attention->layout == QkvLayout::separate;
+  const bool llama = plain && std::holds_alternative<RotaryPosition>(decoder.position) &&
+                     decoder.layout == BlockLayout::pre_norm &&
+                     decoder.norm.kind == NormKind::rmsnorm &&
+                     (normed || !decoder.tied_embeddings) && decoder.kinds.size() == 1 &&
+                     !decoder.kinds.front().sliding_window;
+  if (llama && normed && policy.tensor > 1) {
+    return Unavailable{"torchtitan's tensor parallelism of Qwen3 is not available yet"};
+  }
+  if (llama && normed && !policy.casts_arguments) {
+    return Unavailable{
+        "torchtitan's Qwen3 is available with FSDP2 in bf16 only: set 'precision' to fsdp2-bf16"};
+  }
+  if (llama) return uneven(decoder, policy);
+  return Unavailable{
+      "the implementation torchtitan is available for models of LLaMA's architecture and of the "
+      "dense Qwen3's only"};
+}
+
+/// Why a sequence cannot lie on several of torchtitan's ranks, or nothing.
+std::optional<Unavailable> ring_refusal(const DecoderContext& context, const LayerKind& kind) {
+  if (context.policy.context == 1) return std::nullopt;
+  if (context.compiles_blocks()) {
+    return Unavailable{
+        "memory and time of torch.compile with context parallelism are not available yet; "
+        "parameter counts are"};
+  }
+  if (context.has_rope_cache()) {
+    return Unavailable{"torchtitan's context parallelism of Qwen3 is not available yet"};
+  }
+  if (attention_call(context, kind).kernel == AttentionKernel::sdpa_cudnn) return std::nullopt;
+  return Unavailable{
+      "torchtitan's context parallelism is available with cuDNN's attention only: in 16 bits, on a "
+      "GPU where PyTorch has it"};
+}
+
+/// torchtitan's save list: attention, and of the matrix products every second one from the first on
+/// (torchtitan/distributed/activation_checkpoint.py).
+void mark_save_list(Block& block) {
+  std::int64_t products = 0;
+  for (Op& op : block.ops) {
+    const bool product = op.kind == OpKind::linear;
+    if (product) ++products;
+    const bool scattered = op.kind == OpKind::copy &&
+                           (op.name == "attention_shard" || op.name == "feed_forward_shard");
+    op.kept_selectively =
+        op.kind == OpKind::attention || scattered || (product && products % 2 == 1);
+  }
+}
+
+/// The share of one of `ranks`: rows of a matrix or, where its product sums over the ranks,
+/// columns. Gains of norms are whole.
+void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
+  for (ParameterTensor& row : inventory.parameters) {
+    if (row.role == ParameterRole::norm) continue;
+    const DecoderNames& names = names_of(kTorchtitan);
+    const bool sums = row.name.find(names.attention_output) != std::string::npos ||
+                      row.name.find(names.down) != std::string::npos;
+    (sums ? row.shape.back() : row.shape.front()) /= ranks;
+  }
+}
+
+/// torchtitan's model keeps the rotations of all its positions, as complex numbers, or as cosines
+/// beside sines (Qwen3).
+void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& inventory) {
+  const auto& decoder = std::get<DecoderSpec>(model.architecture);
+  const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
+  inventory.placement.push_back({.steps = {{true, inventory.buffers.size(), 1}}});
+  if (attention.qk_norm == QkNorm::none) {
+    inventory.buffers.push_back(
+        {.name = "freqs_cis", .shape = {positions, attention.head_dim / 2, 2}});
+  } else {
+    inventory.buffers.push_back(
+        {.name = "rope_cache", .shape = {positions, 2 * attention.head_dim}});
+  }
+}
+
+/// The tensors of a pipeline rank's stages, in the order in which they are placed: of every stage
+/// the rows before the layers where it has the embedding, its layers, the rows behind them where it
+/// has the head, and the rotations.
+Inventory of_parts(const Inventory& whole, const std::vector<ModelPart>& parts) {
+  InventoryBuilder inventory;
+  for (const ModelPart& part : parts) {
+    bool behind_layers = false;
+    for (const PlacementRun& run : whole.placement) {
+      behind_layers = behind_layers || run.layers;
+      const bool is_buffer = run.steps.front().buffer;
+      if (!run.layers && !is_buffer && !(behind_layers ? part.head : part.embedding)) continue;
+      if (run.layers) {
+        inventory.repeat_layer(part.count);
+      } else {
+        inventory.repeat(run.repeat);
+      }
+      for (const PlacementStep& step : run.steps) {
+        if (step.buffer) {
+          BufferTensor row = whole.buffers[step.row];
+          row.count = step.count;
+          inventory.add(std::move(row));
+        } else {
+          ParameterTensor row = whole.parameters[step.row];
+          row.count = step.count;
+          inventory.add(std::move(row));
+        }
+      }
+    }
+  }
+  return std::move(inventory).take();
+}
+
+constexpr DecoderProgram kProgram = {.refusal = refusal,
+                                     .layer_refusal = ring_refusal,
+                                     .layer_arguments = LayerArguments::rope_cache,
+                                     .rotations = Rotations::complex,
+                                     .feed_forward_module = true,
+                                     .sdpa = resolve_in_torchtitan,
+                                     .mark_selected = mark_save_list,
+                                     .targets = Targets::second_tensor,
+                                     .widens_logits = true,
+                                     .region_checkpoint = RegionCheckpoint::inside,
+                                     .compiles_loss = true};
+
+}  // namespace
+
+std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
+                                                  const LoweringPolicy& policy) {
+  auto result = lower_decoder(model, policy, kProgram);
+  if (auto* graph = std::get_if<Graph>(&result)) {
+    cut_over_tensor_ranks(policy.tensor, graph->parameters);
+    add_rotations(model, checked_multiply(policy.seq_len, policy.context), graph->parameters);
+    if (!policy.parts.empty()) graph->parameters = of_parts(graph->parameters, policy.parts);
+  }
+  return result;
+}
+
+}  // namespace memest

@@ -1,0 +1,36 @@
+// transformers 5.17: models/MODEL_TYPE/modeling_MODEL_TYPE.py; families differ by their habits.
+#include "graph/lower/attention/attention.hpp"
+#include "graph/lower/programs/decoder.hpp"
+#include "graph/lower/programs/programs.hpp"
+
+namespace memest {
+namespace {
+
+constexpr Habits own_habits(const Habits& family) { return family; }
+
+constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
+                                             .experts = true,
+                                             .inference = true,
+                                             .key_value_cache = true,
+                                             .sum_of_logits = true,
+                                             .adapters = true},
+                                     .habits = own_habits,
+                                     .names_results = true,
+                                     .locals_end = LocalsEnd::before_head,
+                                     .position_ids = PositionIds::of_family,
+                                     .passes_masks = true,
+                                     .layer_arguments = LayerArguments::of_family,
+                                     .library_functions = true,
+                                     .feed_forward_module = true,
+                                     .activation = ActivationWriting::python,
+                                     .sdpa = resolve_sdpa,
+                                     .targets = Targets::shifted_copy};
+
+}  // namespace
+
+std::variant<Graph, Unavailable> lower_transformers(const ModelSpec& model,
+                                                    const LoweringPolicy& policy) {
+  return lower_decoder(model, policy, kProgram);
+}
+
+}  // namespace memest
