@@ -10,6 +10,8 @@ namespace memest {
 namespace {
 
 /// 0.5·x·(1 + tanh(c·(x + 0.044715·x³))), where autocast raises the power to fp32.
+/// NewGELUActivation.forward; pow is one of AT_FORALL_FP32. x and half are kept, the cube's fp32
+/// input under autocast as well: 4·b·s·ffn bytes that gelu(approximate="tanh") does without.
 TensorId gelu_new(BlockBuilder& block, std::string_view name, TensorId x) {
   Frame frame(block);
   frame.local(x);
@@ -26,6 +28,8 @@ TensorId gelu_new(BlockBuilder& block, std::string_view name, TensorId x) {
 }
 
 /// 0.5·x·(1 + tanh(0.7978845608·x·(1 + 0.044715·x·x))).
+/// FastGELUActivation.forward: x appears four times, and Python works from the left:
+/// (0.044715·x)·x.
 TensorId gelu_fast(BlockBuilder& block, std::string_view name, TensorId x) {
   Frame frame(block);
   frame.local(x);
@@ -41,6 +45,7 @@ TensorId gelu_fast(BlockBuilder& block, std::string_view name, TensorId x) {
 }
 
 /// x·sigmoid(1.702·x).
+/// QuickGELUActivation.forward.
 TensorId quick_gelu(BlockBuilder& block, std::string_view name, TensorId x) {
   Frame frame(block);
   frame.local(x);
@@ -107,6 +112,7 @@ TensorId gelu_bloom(BlockBuilder& block, std::string_view name, TensorId x) {
 }
 
 /// relu(x)², where autocast raises the power to fp32.
+/// ReLUSquaredActivation.forward: torch.square is pow(2), and names relu_applied.
 TensorId relu_squared(BlockBuilder& block, std::string_view name, TensorId x) {
   Frame frame(block);
   frame.local(x);
@@ -134,6 +140,8 @@ TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x)
     case ActivationFunction::gelu_bloom:
       if (python) return gelu_bloom(block, name, x);
       break;
+    // Their backward reads the result: relu's follows where it is positive, tanh's is grad·(1 −
+    // result²).
     case ActivationFunction::relu:
     case ActivationFunction::sigmoid:
     case ActivationFunction::tanh:

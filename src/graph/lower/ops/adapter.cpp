@@ -77,13 +77,17 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
   const Expr rank(lora.rank);
   Frame frame(block);
   frame.local(x);
+  // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
+  // bytes, and kept by lora_A.
   const TensorId wide = cast(block, {names->sum, "input"}, x, lora.dtype);
   if (wide != x) frame.local(wide);
+  // result = result + lora_B(lora_A(dropout(x))) * scaling, from the inside out.
   const TensorId input = dropout(block, names->sum, context.dropout(lora.dropout), wide);
   const TensorId narrow = times_trained(block, {names->a, shape.in, rank}, rows, input);
   const TensorId update = times_trained(block, {names->b, rank, shape.out}, rows, narrow);
   const TensorId scaled = scale(block, {names->b, "scaled"}, update);
   const TensorId sum = add(block, {names->sum, "sum"}, result, scaled);
+  // result = result.to(torch_result_dtype)
   return cast(block, {names->sum, "in type"}, sum, block.dtype_of(result));
 }
 

@@ -35,6 +35,8 @@ TensorId scale_embedding(BlockBuilder& block, const DecoderContext& context, Ten
   if (!context.habits.scale_is_tensor) {
     return scale(block, {"embedding_scale"}, x);
   }
+  // GemmaTextScaledWordEmbedding.forward: times self.embed_scale.to(weight.dtype), a tensor that
+  // the product keeps.
   const TensorId factor =
       block.make({"embedding_scale", "factor"}, {Expr(1)}, block.dtype_of(x), Role::buffer);
   return multiply(block, {"embedding_scale"}, x, factor);
@@ -61,6 +63,7 @@ TensorId ids_of_library(BlockBuilder& block, const DecoderContext& context) {
 void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids) {
   if (context.program.rotations != Rotations::tables) return;
   const Position& position = context.decoder.position;
+  // FalconModel.forward calls rotary_emb whether it has ALiBi or not.
   const bool unused =
       std::holds_alternative<AlibiPosition>(position) && context.habits.rotates_unused;
   if (context.habits.latents == LatentWriting::complex_pairs) {

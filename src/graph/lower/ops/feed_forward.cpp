@@ -26,6 +26,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
     hidden = activation(block, function, up_to("up_proj", size));
   } else {
     if (part.fused_gate_up) {
+      // Phi3MLP, GlmMLP: gate, up = gate_up_proj(x).chunk(2, dim=-1); up · act(gate). Chunks are
+      // views, whose gradients come back as one tensor.
       const TensorId both = frame.local(up_to("gate_up_proj", Expr(2) * size));
       Shape half = rows;
       half.push_back(size);
@@ -38,6 +40,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
       const TensorId gate = up_to("gate_proj", size);
       hidden = liger_gate(block, gate, up_to("up_proj", size));
     } else {
+      // LlamaMLP: act_fn(gate_proj(x)) * up_proj(x): the gate runs first, its activation lies
+      // beside up's product.
       const TensorId gated = activation(block, function, up_to("gate_proj", size));
       hidden = multiply(block, {"gate_times_up"}, gated, up_to("up_proj", size));
     }
@@ -66,6 +70,7 @@ TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::st
   const TensorId dropped =
       dropout(block, of_attention ? "attention_output_dropout" : "feed_forward_dropout",
               context.dropout(as_scores ? rates.attention : rates.residual), branch.x);
+  // dropout_add (BLOOM, Falcon): residual + out.
   return add(block, {of_attention ? "attention_residual" : "feed_forward_residual"},
              *branch.residual, dropped);
 }

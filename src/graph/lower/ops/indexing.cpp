@@ -31,6 +31,7 @@ Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, Tenso
   op.name = values.place.op;
   op.inputs = {x};
   op.outputs = {taken.first, taken.second};
+  // TopkBackward0 keeps the indices: value_selecting_reduction_backward scatters into zeros.
   op.saved = {taken.second};
   BackwardWriter backward(op);
   backward.give(x, backward.make(x, block.dtype_of(x)));
@@ -58,6 +59,8 @@ TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId ind
                Reading reading) {
   const TensorId out = block.make(result.place, result.shape, result.dtype);
   Op op = reading_op(result, x, indices, out);
+  // derivatives.yaml: gather_backward(grad, self, dim, index) reads self only for its sizes, yet it
+  // is saved; index_select keeps sizes alone.
   if (reading == Reading::gather) op.saved.push_back(x);
   BackwardWriter backward(op);
   const bool seen = block.tensor(x).shape.size() > result.shape.size();
@@ -75,6 +78,7 @@ TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, T
   sum.kind = KernelLaunch::Kind::index_sum;
   sum.outer = sizes.count;
   sum.reduced = sizes.rows;
+  // aten/src/ATen/native/cuda/Indexing.cu: index_put_with_sort_kernel.
   // Indices, sorted ones, their order and numbers, and as much again to sort both.
   sum.scratch_bytes = Expr(6 * size_of(DType::int64)) * sizes.count;
   BackwardWriter backward(op);

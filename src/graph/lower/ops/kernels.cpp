@@ -43,6 +43,8 @@ TensorId normalize(BlockBuilder& block, const NormKernelPart& part, TensorId x) 
   op.kind = part.rms ? OpKind::rmsnorm : OpKind::layernorm;
   op.name = part.name;
   op.inputs = {x};
+  // NativeLayerNormBackward0 keeps input, weight, bias, mean and rstd; FusedRmsNormBackward0 input,
+  // weight and rstd. Statistics are fp32 for 16-bit rows: 4096 rows have 16 KiB of each.
   op.saved = {x};
   if (part.transposed) {
     op.forward_scratch = {scratch(block, {part.name, "contiguous"}, shape, dtype)};
@@ -70,6 +72,8 @@ TensorId normalize(BlockBuilder& block, const NormKernelPart& part, TensorId x) 
 TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType dtype) {
   const Shape shape = block.tensor(x).shape;
   const DType given = block.dtype_of(x);
+  // aten/src/ATen/native/SoftMax.cpp: softmax: half_to_float where fp16 becomes fp32 on a GPU, else
+  // input.toType(dtype), which makes a tensor of its own.
   // The kernel itself widens fp16 alone.
   if (given != dtype && given != DType::fp16) x = cast(block, {name, "scores in fp32"}, x, dtype);
   const TensorId out = block.make({name}, shape, dtype);
@@ -78,6 +82,7 @@ TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType d
   op.name = name;
   op.inputs = {x};
   op.outputs = {out};
+  // SoftmaxBackward0 keeps result; softmax_backward_cuda makes grad · output before its kernel.
   op.saved = {out};
   BackwardWriter backward(op);
   const auto gradient = backward.make(x, block.dtype_of(x));
@@ -97,6 +102,8 @@ void write_table_gradient(BlockBuilder& block, const LookUp& part, TensorId grad
   const auto drop_copies = [&] {
     for (; !copies.empty(); copies.pop_back()) backward.drop(copies.back());
   };
+  // embedding_dense_backward_cuda: up to 3072 indices one kernel adds rows in place
+  // (embedding_backward_feature_kernel), beyond them they are sorted.
   if (part.count <= kUnsortedTokens) {
     backward.give(part.table, backward.make(gradient, dtype));
     drop_copies();
@@ -130,6 +137,7 @@ TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part)
   }
   op.inputs = {part.indices, part.table};
   op.outputs = {out};
+  // EmbeddingBackward0 keeps the indices, and of the weight only how many rows it has.
   op.saved = {part.indices};
   write_table_gradient(block, part, part.table, op);
   block.emit(std::move(op));

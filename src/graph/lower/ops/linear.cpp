@@ -16,6 +16,8 @@ Expr product(const Shape& shape) {
 /// the matrix's. The bias's gradient is the output's, summed by the engine.
 void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
                     bool gradient_is_number) {
+  // AddmmBackward0 works through mat1, mat2, self, MmBackward0 through mat2, self: generated code
+  // takes the arguments by their names.
   BackwardWriter backward(op);
   if (gradient_is_number) op.first_product = 2;
   const TensorId input = op.inputs.front();
@@ -23,6 +25,8 @@ void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
   const auto product_like = [&](TensorId operand) {
     const auto made = backward.make(operand, block.dtype_of(operand));
     const TensorId out = op.outputs.front();
+    // sum's backward expands one number with strides of 0, which prepare_matrix_for_cublas
+    // (cuBlasCommonArgs.h) clones for each product.
     if (gradient_is_number) backward.drop(backward.make(out, block.dtype_of(out)));
     return made;
   };
@@ -120,14 +124,19 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   op.inputs = {input, matrix};
   if (biased) op.inputs.push_back(added);
   op.outputs = {out};
+  // mm_mat2_backward needs the input, mm_mat1_backward the matrix: a frozen matrix leaves no input
+  // behind, as under LoRA.
   if (block.needs_gradient(matrix)) op.saved.push_back(input);
   if (block.needs_gradient(input)) op.saved.push_back(matrix);
+  // addmm_out_cuda_impl calls gemm_and_bias (cublasLt) for a bias of one dimension; at::mm goes to
+  // cuBLAS.
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
   write_backward(block, op, matrix, biased ? added : matrix, shape.gradient_is_number);
   const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
   const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
                        (block.needs_gradient(matrix) ? 1 : 0));
   block.emit(std::move(op), {flops, gradients * flops});
+  // FalconLinear.forward: hidden_states = input @ self.weight.T, then + self.bias.
   if (!factors.bias || !own_op) return out;
   return add(block, {shape.name}, out, *factors.bias);
 }

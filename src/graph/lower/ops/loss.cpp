@@ -60,6 +60,8 @@ TensorId log_softmax(BlockBuilder& block, TensorId scores) {
   op.name = "log_softmax";
   op.inputs = {scores};
   op.outputs = {out};
+  // LogSoftmaxBackward0: _log_softmax_backward_data(grad, result). 4096 tokens of 128 256 in fp32:
+  // 1.96 GiB.
   op.saved = {out};
   BackwardWriter backward(op);
   backward.give(scores, backward.make(scores, block.dtype_of(scores)));
@@ -77,6 +79,7 @@ TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, Te
   op.name = "nll_loss";
   op.inputs = {log_probabilities, targets};
   op.outputs = {loss, weight};
+  // NllLossBackward0: nll_loss_backward fills zeros as large as the log-probabilities.
   op.saved = {log_probabilities, targets, weight};
   BackwardWriter backward(op);
   backward.give(log_probabilities, backward.make(log_probabilities, dtype));
@@ -170,6 +173,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     model.local(x);
     block.let_input_go();
     if (decoder.final_norm) x = norm(block, context, {"final_norm", decoder.norm, {dims.h}}, x);
+    // OPTDecoder.project_out, between the last norm and lm_head.
     if (decoder.embedding_size != decoder.hidden_size) {
       x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
     }
@@ -183,6 +187,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
   }
   if (fused) return std::move(block).take(x);
   Shape rows = dims.rows();
+  // lm_head(hidden_states[:, -1:, :]), as generate() asks with logits_to_keep=1.
   if (context.policy.end == ForwardEnd::last_logits) {
     rows.back() = Expr(1);
     x = slice(block, {"last_hidden_state", "last token"}, x, {dims.b, Expr(1), dims.embedding});
@@ -230,11 +235,14 @@ Block loss_block(const DecoderContext& context) {
     TensorId kept = frame.local(shards ? log_softmax_of_shards(block, context, scores)
                                        : log_softmax(block, scores));
     // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
+    // cross_entropy_loss calls log_softmax with self.scalar_type(), which fp32_set_opt_dtype
+    // leaves; nll_loss is one of AT_FORALL_FP32 (autocast_mode.h).
     if (context.policy.autocast) kept = cast(block, {"log_softmax_in_fp32"}, kept, DType::fp32);
     loss = shards ? likelihood_of_shards(block, context, kept, targets)
                   : negative_likelihood(block, kept, targets);
     // The Trainer has the sum divided by the targets of the whole step. Their number is its own,
     // and lives longer than the graph.
+    // fixed_cross_entropy: reduction "sum", then loss / num_items_in_batch.
     if (row_of(context.policy.implementation.loop).divides_by_targets) {
       loss = scale(block, {"loss_over_targets"}, loss);
     }

@@ -28,19 +28,29 @@ class NormWriter {
         return kernel(x_, affine(), Statistics::none);
       case NormWriting::fused:
         // Autocast runs layer_norm in fp32 and leaves rms_norm alone.
+        // autocast_mode.h: AT_FORALL_FP32 names layer_norm and native_layer_norm, no list names
+        // rms_norm.
         return block_.precision().autocast && !is_rms() ? autocast_kernel()
                                                         : kernel(x_, affine(), Statistics::kept);
+      // OlmoLayerNorm: F.layer_norm(x.to(float32), shape, None, None).to(orig_dtype).
       case NormWriting::fp32:
         return cast(block_, at("out"), kernel(in_fp32(x_), affine(), Statistics::kept), given_);
       case NormWriting::one_plus_fused:
+        // NemotronLayerNorm1P: _cast_if_autocast_enabled(x, weight + 1.0, bias), then F.layer_norm
+        // with autocast off.
         return one_plus_fused();
       case NormWriting::python_layer:
+        // CohereLayerNorm, which has no fused kernel.
         return python_layer();
       case NormWriting::cast_then_gain:
+        // LlamaRMSNorm: self.weight * hidden_states.to(input_dtype): the product keeps 16-bit rows.
         return cast_then_gain();
       case NormWriting::gain_then_cast:
+        // Olmo2RMSNorm: (self.weight * hidden_states).to(input_dtype): the product keeps fp32 rows,
+        // twice as large.
         return gain_then_cast();
       case NormWriting::one_plus_gain:
+        // GemmaRMSNorm: output · (1.0 + weight.float()), then type_as(x).
         return one_plus_gain();
     }
     return x_;

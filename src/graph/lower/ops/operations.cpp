@@ -20,6 +20,8 @@ TensorId power_keeping(BlockBuilder& block, Place place, Keeps keeps, TensorId x
   Op op = op_of(OpKind::power, place);
   op.inputs = {x};
   op.outputs = {out};
+  // derivatives.yaml: pow.Tensor_Scalar hands pow_backward its input; rsqrt is -0.5 · grad ·
+  // result.pow(3), so that the input may go.
   op.saved = {keeps == Keeps::input ? x : out};
   BackwardWriter backward(op);
   const auto kept_power = backward.make(x, dtype);
@@ -35,6 +37,7 @@ TensorId power_keeping(BlockBuilder& block, Place place, Keeps keeps, TensorId x
 }  // namespace
 
 DType promoted(DType left, DType right) {
+  // torch.promote_types: bf16 beside fp16, or either beside fp32, is fp32.
   if (left == right) return left;
   return DType::fp32;
 }
@@ -58,6 +61,8 @@ KernelLaunch sum_between(const Shape& whole, const Shape& part, DType dtype) {
 
 void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
                   BackwardWriter::Made made, TensorId output) {
+  // engine.cpp: validate_outputs: a gradient wider than its input is first summed (reduce_grad),
+  // then cast to the input's type; both run outside of the node that made it.
   auto settled = made;
   backward.leave_node();
   const auto replace = [&](DType dtype, const KernelLaunch* sum) {
@@ -82,6 +87,8 @@ TensorId cast(BlockBuilder& block, Place place, TensorId x, DType dtype) {
   op.inputs = {x};
   op.outputs = {out};
   BackwardWriter backward(op);
+  // ToCopyBackward0 keeps the options of the input, no tensor: _to_copy_backward casts the
+  // gradient.
   backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));
   return out;
@@ -97,6 +104,8 @@ TensorId function(BlockBuilder& block, Place place, Keeps keeps, TensorId x) {
   Op op = op_of(keeps == Keeps::nothing ? OpKind::scale : OpKind::activation, place);
   op.inputs = {x};
   op.outputs = {out};
+  // derivatives.yaml: gelu_backward and silu_backward take self; threshold_backward (relu),
+  // sigmoid_backward and tanh_backward take result. A product with a number keeps neither.
   if (keeps == Keeps::input) op.saved = {x};
   if (keeps == Keeps::result) op.saved = {out};
   BackwardWriter backward(op);
@@ -115,6 +124,8 @@ TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right) {
   Op op = op_of(OpKind::add, place);
   op.inputs = {left, right};
   op.outputs = {out};
+  // derivatives.yaml: add.Tensor: both inputs get grad itself; a sum over broadcast dimensions or a
+  // cast is validate_outputs' own.
   BackwardWriter backward(op);
   for (const TensorId id : {left, right}) {
     if (!block.needs_gradient(id)) continue;
@@ -144,6 +155,7 @@ TensorId subtract(BlockBuilder& block, Place place, TensorId left, TensorId righ
   op.inputs = {left, right};
   op.outputs = {out};
   BackwardWriter backward(op);
+  // derivatives.yaml: sub.Tensor: self gets grad itself, other maybe_multiply(-grad, alpha).
   const auto negated = backward.make(out, block.dtype_of(out));
   backward.hand_on(left);
   give_settled(block, backward, right, negated, out);
@@ -172,6 +184,8 @@ TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId righ
   op.inputs = {left, right};
   op.outputs = {out};
   BackwardWriter backward(op);
+  // MulBackward0 saves self only where other wants a gradient and the other way round: times a
+  // frozen gain, or a buffer, only that is kept.
   // The right operand's gradient is computed first; both are settled after, the left one first.
   BackwardWriter::Made of_right = 0;
   BackwardWriter::Made of_left = 0;
@@ -204,6 +218,7 @@ TensorId mean_of_rows(BlockBuilder& block, Place place, TensorId x) {
   Op op = op_of(OpKind::reduce, place);
   op.inputs = {x};
   op.outputs = {out};
+  // mean_backward expands the rows' gradients and divides: one tensor as large as x.
   op.forward_launches = {
       sum_between(block.tensor(x).shape, block.tensor(out).shape, block.dtype_of(x))};
   BackwardWriter backward(op);
@@ -217,6 +232,7 @@ TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   Op op = op_of(OpKind::copy, place);
   op.inputs = {x};
   op.outputs = {out};
+  // CloneBackward0: self: grad.
   BackwardWriter(op).hand_on(x, Reach::through_view);
   block.emit(std::move(op));
   return out;
@@ -251,6 +267,7 @@ TensorId compute(BlockBuilder& block, OpKind kind, const std::vector<TensorId>& 
 }
 
 TensorId softcap(BlockBuilder& block, std::string_view name, TensorId x) {
+  // Gemma 2: scores / softcap, tanh, times softcap: three tensors, of which tanh's result is kept.
   const TensorId inner = scale(block, {name, "quotient"}, x);
   const TensorId bounded = function(block, {name, "tanh"}, Keeps::result, inner);
   return scale(block, {name}, bounded);
@@ -259,6 +276,8 @@ TensorId softcap(BlockBuilder& block, std::string_view name, TensorId x) {
 TensorId dropout(BlockBuilder& block, std::string_view name, double probability, TensorId x) {
   if (probability <= 0) return x;
   const Shape shape = block.tensor(x).shape;
+  // native_dropout makes the result and its mask of one byte an element, which
+  // NativeDropoutBackward0 keeps. [1, 4096, 4096]: 16 MiB.
   const TensorId mask = block.make({name, "mask"}, shape, DType::boolean);
   const TensorId out = block.make({name}, shape, block.dtype_of(x));
   Op op = op_of(OpKind::dropout, {name});

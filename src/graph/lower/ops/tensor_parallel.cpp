@@ -27,6 +27,7 @@ TensorId all_reduced(BlockBuilder& block, TensorId x) {
 
 /// Which tokens, or targets, lie outside this rank's shard of the vocabulary.
 TensorId outside_shard(BlockBuilder& block, std::string_view name, const Shape& tokens) {
+  // _MaskPartial._mask_tensor: (tensor < offset) | (tensor >= offset + size).
   const TensorId below = computed(block, {{name, "below the shard"}, tokens, DType::boolean});
   const TensorId above = computed(block, {{name, "above the shard"}, tokens, DType::boolean});
   return computed(block, {{name, "outside the shard"}, tokens, DType::boolean}, {below, above});
@@ -35,6 +36,7 @@ TensorId outside_shard(BlockBuilder& block, std::string_view name, const Shape& 
 /// Tokens, or targets, counted from the shard's first row, and 0 outside.
 TensorId masked_in_shard(BlockBuilder& block, std::string_view name, const Shape& tokens,
                          TensorId outside) {
+  // masked = tensor.clone() - offset; masked[mask] = 0.
   const TensorId shifted = computed(block, {{name, "shifted"}, tokens, DType::int64});
   return computed(block, {{name, "masked"}, tokens, DType::int64}, {shifted, outside});
 }
@@ -46,6 +48,8 @@ void write_loss_backward(Op& op, TensorId scores, TensorId targets) {
   const TensorId one = op.outputs.front();
   const auto tokens = [&](DType dtype) { return backward.make(targets, dtype); };
   const auto number = [&](DType dtype) { return backward.make(one, dtype); };
+  // loss.py: _nll_loss_and_log_softmax_backward, line by line: safe_target, zeros_like(x), the
+  // masked targets, grad_update, arange_1d, where, (grad_input + exp(x)) · grad_output.
   const auto counted = tokens(DType::boolean);
   const auto zero = number(DType::int64);
   const auto safe = tokens(DType::int64);
@@ -82,6 +86,7 @@ void write_loss_backward(Op& op, TensorId scores, TensorId targets) {
 /// The target's element of every row, summed over the ranks, or 0 where the target does not count.
 TensorId likelihoods(BlockBuilder& block, const Shape& tokens, TensorId summed) {
   Frame frame(block);
+  // _nll_loss_forward: torch.where(target != ignore_index, -result, 0).
   const TensorId negated =
       computed(block, {{"nll_loss", "negated"}, tokens, DType::fp32}, {summed});
   const TensorId chosen = computed(block, {{"nll_loss", "chosen"}, tokens, DType::boolean});
@@ -97,6 +102,7 @@ TensorId total_weight(BlockBuilder& block, const Shape& tokens) {
     Frame frame(block);
     const TensorId flags = computed(block, {{"nll_loss", "counted flags"}, tokens, DType::boolean});
     const TensorId count = computed(block, {{"nll_loss", "count"}, {Expr(1)}, DType::int64});
+    // total_weight = (target != ignore_index).sum().to(x)
     const TensorId wide =
         computed(block, {{"nll_loss", "flags as numbers"}, tokens, DType::int64}, {flags});
     for (const TensorId local : {wide, flags}) frame.local(local);
@@ -117,6 +123,8 @@ TensorId gathered(BlockBuilder& block, const DecoderContext& context, std::strin
   op.kind = OpKind::copy;
   op.name = name;
   op.inputs = {x};
+  // all_gather_tensor gathers along the first dimension; _maybe_view_chunk_cat then cuts and joins
+  // along the sequence, and is a view where b = 1.
   // The shards of a single sequence lie as the whole does.
   if (context.policy.micro_batch > 1) {
     op.forward_scratch = {scratch(block, {name, "shards"}, shape, dtype)};
@@ -143,6 +151,8 @@ TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::stri
   Shape shape = context.dims.stream();
   shape.push_back(context.dims.h);
   Frame frame(block);
+  // reduce_scatter_tensor: torch.cat(torch.chunk(self, group_size, dim=1)), before it sends
+  // anything.
   const TensorId cut = block.make({name, "cut"}, block.tensor(x).shape, dtype);
   for (const TensorId local : {cut, x}) frame.local(local);
   Op cutting;
@@ -171,6 +181,8 @@ TensorId scattered(BlockBuilder& block, const DecoderContext& context, std::stri
 }
 
 TensorId gathered_logits(BlockBuilder& block, const DecoderContext& context, TensorId x) {
+  // parallelize.py: apply_tp: ColwiseParallel(output_layouts=Shard(-1) if loss_parallel else
+  // Replicate()).
   if (!context.shards_tensors() || context.policy.implementation.loss_parallel) return x;
   const DType dtype = block.dtype_of(x);
   Shape shape = context.dims.rows();
@@ -197,6 +209,8 @@ TensorId look_up_in_shard(BlockBuilder& block, const DecoderContext& context, co
   const TensorId outside = frame.local(outside_shard(block, kName, dims.rows()));
   const TensorId masked = masked_in_shard(block, kName, dims.rows(), outside);
   const Shape whole = {Symbol::vocab_size, dims.h};
+  // embedding_dense_backward_strategy has no strategy by rows: every rank sums the whole table's
+  // gradient. 128 256 · 4096 · 2 B = 1 GiB.
   const TensorId table = scratch(block, {kName, "whole gradient"}, whole, dtype);
   const TensorId out = block.make({kName}, {dims.b, dims.s, dims.h}, dtype);
   Op op;
@@ -220,6 +234,7 @@ TensorId log_softmax_of_shards(BlockBuilder& block, const DecoderContext& contex
     return computed(block, {{kName, name}, rows, DType::fp32}, inputs);
   };
   Frame frame(block);
+  // loss.py: _log_softmax: amax, all_reduce(MAX), shifted, sum(exp), all_reduce(SUM), log.
   const TensorId own_largest = row("largest of the shard", {});
   const TensorId largest = all_reduced(block, row("largest", {own_largest}));
   const TensorId shifted = computed(block, {{kName, "shifted"}, shape, DType::fp32}, {largest});
@@ -245,6 +260,7 @@ TensorId likelihood_of_shards(BlockBuilder& block, const DecoderContext& context
   constexpr std::string_view kName = "nll_loss";
   const Shape tokens = context.dims.rows();
   Frame frame(block);
+  // _nll_loss_forward: safe_target = torch.where(target != ignore_index, target, 0).
   const TensorId safe = [&] {
     Frame naming(block);
     const TensorId counted = computed(block, {{kName, "counted"}, tokens, DType::boolean});

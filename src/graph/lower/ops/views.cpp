@@ -20,6 +20,7 @@ Op view_op(std::string_view name, TensorId x, std::vector<TensorId> outputs) {
 TensorId view(BlockBuilder& block, Place place, TensorId x, Shape shape) {
   const TensorId out = block.alias(place, x, std::move(shape));
   Op op = view_op(place.op, x, {out});
+  // ViewBackward0: grad.reshape(self.sizes()).
   BackwardWriter(op).hand_on(x, Reach::through_view);
   block.emit(std::move(op));
   return out;
@@ -45,6 +46,8 @@ std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId
   for (const Part& part : parts) outputs.push_back(block.alias(part.place, x, part.shape));
   Op op = view_op(name, x, outputs);
   BackwardWriter backward(op);
+  // SplitBackward0 joins the parts' gradients into one tensor, zeros for those without;
+  // SliceBackward0 writes its part into zeros.
   backward.give(x, backward.make(x, block.dtype_of(x)));
   block.emit(std::move(op));
   return outputs;
@@ -63,6 +66,8 @@ TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorI
   BackwardWriter backward(op);
   for (const TensorId part : parts) {
     if (!block.needs_gradient(part)) continue;
+    // CatBackward0: cat_tensors_backward narrows the gradient for each input, a view; cat had
+    // promoted the others, whose part is cast back.
     if (block.dtype_of(part) == dtype) {
       backward.hand_on(part, Reach::through_view);
     } else {

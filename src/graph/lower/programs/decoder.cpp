@@ -48,6 +48,7 @@ class LayerWriter {
         }
         return normalize("feed_forward_norm", residual("feed_forward_residual", y, feed(y)));
       }
+      // Gemma2DecoderLayer, Glm4DecoderLayer: a norm before and behind each branch.
       case BlockLayout::sandwich: {
         const TensorId mixed =
             normalize("attention_output_norm", attend(normalize("attention_norm", x)));
@@ -56,11 +57,13 @@ class LayerWriter {
             normalize("feed_forward_output_norm", feed(normalize("feed_forward_norm", y)));
         return residual("feed_forward_residual", y, fed);
       }
+      // Olmo2DecoderLayer: residual + post_attention_layernorm(self_attn(x)).
       case BlockLayout::output_norm: {
         const TensorId y =
             residual("attention_residual", x, normalize("attention_output_norm", attend(x)));
         return residual("feed_forward_residual", y, normalize("feed_forward_output_norm", feed(y)));
       }
+      // PhiDecoderLayer, CohereDecoderLayer, GPTJBlock, Falcon-7B: both branches read one norm.
       case BlockLayout::parallel_one_norm: {
         const TensorId normalized = named(LayerLocals::first_norm, normalize("input_norm", x));
         const TensorId mixed = attend(normalized);  // named: the order of arguments is not fixed
@@ -68,6 +71,7 @@ class LayerWriter {
       }
       case BlockLayout::parallel_two_norms: {
         const TensorId for_attention = named(LayerLocals::all, normalize("attention_norm", x));
+        // GPTNeoXLayer norms inside the call of its MLP; Falcon makes ln_attn and ln_mlp first.
         if (context_.habits.norms_between_branches) {
           const TensorId mixed = attend(for_attention);
           return join(x, mixed, feed(normalize("feed_forward_norm", x)));
@@ -156,6 +160,7 @@ class LayerWriter {
   /// The feed-forward on rows without a function of its own, which names what it is added to.
   TensorId fed_inline(TensorId x, bool norm_first) {
     const Shape shape = block_.tensor(x).shape;
+    // OPTDecoderLayer.forward: residual = hidden_states.reshape(-1, h).
     const TensorId rows = view(block_, {"feed_forward_norm", "rows"}, x, shape);
     block_.hold_to_end(rows);
     const TensorId fed = feed(norm_first ? normalize("feed_forward_norm", rows) : rows);
@@ -242,11 +247,14 @@ class LayerWriter {
   TensorId join(TensorId x, TensorId mixed, TensorId fed) {
     for (const TensorId branch : {mixed, fed}) named(LayerLocals::branches, branch);
     if (context_.habits.joins_residual_first) {
+      // CohereDecoderLayer: residual + attention + mlp, where Phi and GPT-NeoX add the branches
+      // first.
       return add(block_, {"feed_forward_residual"}, add(block_, {"attention_residual"}, x, mixed),
                  fed);
     }
     const bool in_place = context_.habits.joins_in_place;
     TensorId both =
+        // FalconDecoderLayer: mlp_output += attention_output.
         in_place ? add_in_place(fed, mixed) : add(block_, {"attention_residual"}, mixed, fed);
     if (drops_joined()) both = drop("branches_dropout", both);
     return add(block_, {"feed_forward_residual"}, x, both);

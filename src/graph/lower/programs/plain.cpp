@@ -50,6 +50,7 @@ class LayerListWriter {
   /// The mean square of the output; autocast takes the square in fp32.
   void write_loss() {
     const TensorId x = policy_.autocast ? cast(block_, {"loss", "in fp32"}, x_, DType::fp32) : x_;
+    // pow is one of AT_FORALL_FP32.
     const TensorId squares = power(block_, {"loss", "squares"}, x);
     Op op;
     op.kind = OpKind::mean_square;
@@ -95,6 +96,8 @@ class LayerListWriter {
   void write(const ActivationLayer& layer) {
     const TensorId given = x_;
     x_ = activation(block_, {"activation", layer.function, ActivationWriting::one_kernel}, x_);
+    // nn.ReLU(inplace=True): relu_'s backward reads the result, so that the input may be
+    // overwritten.
     if (layer.in_place) block_.tensor(x_).storage = block_.tensor(given).storage;
     switch (layer.function) {
       case ActivationFunction::relu:
@@ -141,6 +144,9 @@ class LayerListWriter {
 
   /// x times noise in its own type, which is kept.
   TensorId dropped_in_place() {
+    // F.dropout(inplace=True) is at::dropout_, which is not native_dropout:
+    // empty_like(input).bernoulli_(1 − p).div_(1 − p), then input.mul_(noise). Its noise takes 2 or
+    // 4 bytes an element, the other's mask one.
     const TensorId noise =
         block_.make({"dropout", "noise"}, block_.tensor(x_).shape, block_.dtype_of(x_));
     Op op;
