@@ -40,6 +40,8 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& f
   const Targets targets = context.program.targets;
   if (targets == Targets::second_tensor) return block.shared("labels", dims.rows(), DType::int64);
   const TensorId ids = block.shared("token ids", dims.rows(), DType::int64);
+  // ForCausalLMLoss: pad(labels, (0, 1)) and labels[..., 1:].contiguous(); the plain loop hands the
+  // token ids in as labels.
   if (targets == Targets::token_ids) return ids;
   const TensorId padded =
       frame.local(compute(block, OpKind::copy, {ids},
@@ -193,6 +195,8 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     x = slice(block, {"last_hidden_state", "last token"}, x, {dims.b, Expr(1), dims.embedding});
   }
   const FsdpUnits& units = row_of(context.policy.implementation.framework).units;
+  // torchtitan's apply_fsdp shards tok_embeddings and [norm, output] as two units: a tied table is
+  // a parameter of both.
   Projection2d to_logits{"lm_head", dims.embedding, dims.v, decoder.head_bias,
                          decoder.tied_embeddings && !units.gathers_tied_twice};
   to_logits.gradient_is_number = sums_logits_as_they_are(context);

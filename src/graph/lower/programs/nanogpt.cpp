@@ -23,6 +23,8 @@ ModelSpec with_one_matrix(ModelSpec model) {
 constexpr DecoderProgram kHandWritten = {.names_attention = true, .sdpa = resolve_sdpa};
 
 /// GPT.forward takes the loss as well and names what it makes of the batch; layers are of modules.
+/// train.py: X, Y = get_batch('train'); logits, loss = model(X, Y). GPT.forward begins with pos =
+/// torch.arange(0, t) and ends with F.cross_entropy(logits.view(-1, V), targets.view(-1)).
 constexpr DecoderProgram kModelPy = {.names_results = true,
                                      .locals_end = LocalsEnd::with_loss,
                                      .position_ids = PositionIds::counted_first,

@@ -85,7 +85,11 @@ void mark_save_list(Block& block) {
   std::int64_t products = 0;
   for (Op& op : block.ops) {
     const bool product = op.kind == OpKind::linear;
+    // _custom_policy counts an mm before it asks whether its number is even: wq is 1 and kept, wk 2
+    // and made again, wv 3, wo 4, w1 5, w3 6, w2 7.
     if (product) ++products;
+    // _op_sac_save_list has _c10d_functional.reduce_scatter_tensor beside mm and the kernels of
+    // SDPA.
     const bool scattered = op.kind == OpKind::copy &&
                            (op.name == "attention_shard" || op.name == "feed_forward_shard");
     op.kept_selectively =
@@ -97,6 +101,8 @@ void mark_save_list(Block& block) {
 /// columns. Gains of norms are whole.
 void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
   for (ParameterTensor& row : inventory.parameters) {
+    // parallelize.py: apply_tp: wo and w2 are RowwiseParallel, the other products ColwiseParallel,
+    // the embedding RowwiseParallel over the vocabulary, norms SequenceParallel.
     if (row.role == ParameterRole::norm) continue;
     const DecoderNames& names = names_of(kTorchtitan);
     const bool sums = row.name.find(names.attention_output) != std::string::npos ||
@@ -112,6 +118,7 @@ void add_rotations(const ModelSpec& model, std::int64_t positions, Inventory& in
   const auto& attention = std::get<SoftmaxAttention>(decoder.attention);
   inventory.placement.push_back({.steps = {{true, inventory.buffers.size(), 1}}});
   if (attention.qk_norm == QkNorm::none) {
+    // Transformer.freqs_cis, not persistent: 4096 positions of 64 complex64 are 2 MiB.
     inventory.buffers.push_back(
         {.name = "freqs_cis", .shape = {positions, attention.head_dim / 2, 2}});
   } else {
@@ -159,6 +166,11 @@ constexpr DecoderProgram kProgram = {.refusal = refusal,
                                      .feed_forward_module = true,
                                      .sdpa = resolve_in_torchtitan,
                                      .mark_selected = mark_save_list,
+                                     // train.py: batch_generator yields input_dict, labels;
+                                     // cross_entropy_loss: pred.flatten(0, 1).float().
+                                     // parallelize.py: apply_ac wraps a block before apply_compile
+                                     // compiles the wrapper, and compile.components is ["model",
+                                     // "loss"] by default.
                                      .targets = Targets::second_tensor,
                                      .widens_logits = true,
                                      .region_checkpoint = RegionCheckpoint::inside,

@@ -15,6 +15,9 @@ constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
                                              .sum_of_logits = true,
                                              .adapters = true},
                                      .habits = own_habits,
+                                     // LlamaForCausalLM.forward holds `outputs` and `hidden_states`
+                                     // while lm_head and the loss run; LlamaModel.forward's own
+                                     // names end before.
                                      .names_results = true,
                                      .locals_end = LocalsEnd::before_head,
                                      .position_ids = PositionIds::of_family,
@@ -22,8 +25,11 @@ constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
                                      .layer_arguments = LayerArguments::of_family,
                                      .library_functions = true,
                                      .feed_forward_module = true,
+                                     // activations.py: ACT2CLS: gelu_new, gelu_fast, quick_gelu and
+                                     // relu2 are written op by op.
                                      .activation = ActivationWriting::python,
                                      .sdpa = resolve_sdpa,
+                                     // loss_utils.py: ForCausalLMLoss.
                                      .targets = Targets::shifted_copy};
 
 }  // namespace
