@@ -36,6 +36,7 @@ struct Dropout {
   static void run(const StreamShape& shape, T* const* operands) {
     PhiloxWords words{};
     for (std::int64_t i = 0; i < elements_of(shape); ++i) {
+      // Philox makes four words of a counter, so each serves four elements.
       if (i % 4 == 0) words = random_words(static_cast<std::uint64_t>(i / 4), kDropoutSeed);
       const bool stays = unit_interval(words.at[i % 4]) >= kDropped;
       operands[1][i] = stays ? operands[0][i] * kKeptFactor<T> : T{0};

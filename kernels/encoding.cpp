@@ -16,6 +16,7 @@ template <class T>
 struct Number {
   static T from(double value) {
     if constexpr (std::numeric_limits<T>::is_integer) {
+      // C++ leaves the cast of a NaN to an integer undefined; this is a value that no result has.
       if (std::isnan(value)) return std::numeric_limits<T>::max();
     }
     return static_cast<T>(value);

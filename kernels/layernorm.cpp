@@ -39,6 +39,7 @@ struct LayerNorm {
     for (std::int64_t r = 0; r < shape.rows; ++r) {
       const T* x = row_of(operands[0], shape, r);
       T* y = row_of(operands[3], shape, r);
+      // Two passes, mean first: E[x²] - mean² would cancel where the mean is large.
       double mean = 0;
       for (std::int64_t c = 0; c < shape.columns; ++c) mean += x[c] / h;
       double variance = 0;

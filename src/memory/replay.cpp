@@ -55,6 +55,7 @@ class Replay {
         ++result_.requests;
         return allocator_.free(block_of(event));
       case TraceEventKind::free_when_done:
+        // Counted when its end comes, as a free.
         return allocator_.free_when_done(block_of(event));
       case TraceEventKind::empty_cache:
         return allocator_.empty_cache();
@@ -108,6 +109,8 @@ class Replay {
   ReplayResult result_;
 };
 
+// As torch.cuda.memory_stats tells them: a block is allocated until free() is called and active
+// until no stream uses it any more; requested is what was asked for before it was rounded up.
 std::int64_t value_of(const AllocatorStatistics& statistics, TracedStatistic which) {
   switch (which) {
     case TracedStatistic::allocated_bytes:

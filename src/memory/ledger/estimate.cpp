@@ -34,6 +34,7 @@ Bytes MemoryEstimate::high() const {
 
 Bindings bindings_at(const Ledger& ledger, std::int64_t micro_batch, std::int64_t seq_len) {
   Bindings bindings = ledger.bindings;
+  // Under context parallelism a rank has its share of every sequence.
   bind_tokens(bindings, micro_batch, seq_len / context_ranks(bindings));
   return bindings;
 }
@@ -49,6 +50,7 @@ MemoryEstimate estimate_memory(const Ledger& ledger, const Bindings& bindings) {
   for (std::size_t i = 0; i < ledger.instants.size(); ++i) {
     const auto index = static_cast<std::uint16_t>(i);
     estimate.instants.push_back({index, total_of(ledger.instants[i], values)});
+    // The first where several are as high: a later one adds nothing to what was needed before.
     if (estimate.instants[i].total > estimate.instants[estimate.peak].total) estimate.peak = index;
   }
   const Instant& peak = ledger.instants[estimate.peak];

@@ -119,6 +119,7 @@ class LineCheck {
       return report(miss.span, "'" + miss.id + "' has no prediction of " + name + " to miss",
                     "take it off the list");
     }
+    // The list may only shrink: what is mended must go, or it could come back unseen.
     if (!is_past(*line, *worst)) {
       return report(miss.span, "'" + miss.id + "' no longer misses " + name,
                     "take it off the list");
@@ -201,6 +202,7 @@ struct Collected {
 
   void add(const ValidatedRun& run, const Comparison& comparison) {
     if (!comparison.is_predicted()) {
+      // Records that are refused are counted by their reason, not again by every figure.
       if (run.refusal.empty()) ++summary.not_predicted;
       return;
     }

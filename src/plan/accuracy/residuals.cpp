@@ -17,6 +17,7 @@ double rounded_up(double share) {
   constexpr double kNoise = 1e-9;  // of doubles, so that 26 % stays 26 %
   if (share <= 0) return 0;
   constexpr double kLeastStep = 1e-4;
+  // Two significant digits: 0.0263 becomes 0.027, 0.00123 becomes 0.0013.
   const double step = std::max(kLeastStep, std::pow(10, std::floor(std::log10(share)) - 1));
   return std::ceil(share / step - kNoise) * step;
 }

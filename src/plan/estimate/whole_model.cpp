@@ -8,6 +8,7 @@ namespace memest {
 
 std::variant<Graph, Unavailable> lower_whole(const Job& job) {
   LoweringPolicy policy = policy_of(job);
+  // No stages: FLOPs and times are those of all layers, and mean_of_stages divides them.
   policy.parts.clear();
   return lower(job.model, policy);
 }

@@ -136,6 +136,7 @@ Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
   const Sharing sharing = sharing_of(layout);
   if (layout.data > 1 && !sharing.in_flat_parts()) {
     // Any number of data-parallel ranks has the formulas of two: it is a letter of theirs.
+    // Replicas and groups of experts divide the data ranks: each part keeps two.
     form.data = 2 * sharing.replicas() * layout.expert;
   }
   if (layout.pipeline == 1 || !alike_) return form;

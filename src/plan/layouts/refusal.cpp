@@ -92,6 +92,7 @@ Change twice_the_gpus(const Job& job) {
           [more, megatron](Job& other) {
             other.hardware.count = more;
             other.parallelism.data *= 2;
+            // Megatron's DistributedOptimizer divides the optimizer and no more.
             if (megatron) return divide_optimizer(other.parallelism);
             cut_states(other.parallelism, ZeroStage::optimizer_gradients_weights);
           }};

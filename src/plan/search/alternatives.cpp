@@ -44,6 +44,7 @@ class Alternatives {
       job.training->gradient_accumulation = global_batch / chosen_.parallelism.data;
     }
     job.training->recompute = chosen_.recompute;
+    // Everything is taken for written, so that only what a change sets free is searched.
     job.given = {.global_batch = job.given.global_batch,
                  .micro_batch = job.given.micro_batch,
                  .recompute = true,

@@ -13,6 +13,7 @@ const Price* price_of(const PlanRequest& request, const GpuSpec& gpu) {
   const Price* chosen = nullptr;
   for (const Price& price : request.prices) {
     if (price.gpu != gpu.slug) continue;
+    // The price that the catalog calls usual, else the first.
     if (chosen == nullptr || (price.is_default && !chosen->is_default)) chosen = &price;
   }
   return chosen;

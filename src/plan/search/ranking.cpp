@@ -53,6 +53,7 @@ bool lacks_less(const PlanVerdict& left, const PlanVerdict& right) {
   const auto key = [](const PlanVerdict& plan) {
     Bytes lacking = plan.high - plan.capacity;
     if (plan.host) lacking = std::max(lacking, plan.host->of_node() - plan.host->capacity.bytes);
+    // A row without any candidate (Describer::refuse) has no bytes and stands last.
     return std::tuple(plan.device == Bytes(), std::max(lacking, Bytes()), -tokens_per_second(plan));
   };
   return key(left) < key(right);
