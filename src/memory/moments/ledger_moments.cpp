@@ -18,6 +18,7 @@ struct GraphMoments::OfBlock {
 
 struct GraphMoments::Made {
   std::mutex mutex;
+  // References to a deque's blocks last while more are added at its end.
   std::deque<OfBlock> blocks;
 
   OfBlock& of(const Block& block) {

@@ -93,6 +93,7 @@ std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
   Peaks peaks;
   for (const TensorId id : op.outputs) {
     // The course makes the outputs that are no views of what is there.
+    // They are in the moment that these peaks are added to, and so the course begins without them.
     if (block.tensors[id].storage == id) peaks.rise(Expr() - block.tensors[id].bytes());
   }
   for (const Step& step : op.forward_steps) {
