@@ -191,6 +191,8 @@ ImplementationTransient implementation_of(const Value& entry) {
   }
   result.transient.whole_copies = count_at(entry, "whole_copies");
   result.transient.largest_copies = count_at(entry, "largest_copies");
+  // A loop over parameters rebinds its names: while it makes the next, the last one's is still
+  // there.
   result.transient.running_pair = flag_at(entry, "running_pair");
   result.transient.dtype = type_at(entry, "dtype");
   result.extra_states = states_at(entry);

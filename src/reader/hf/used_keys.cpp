@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kColumns = 96;  ///< of a line, the spec's own indentation not counted
 
 /// Words that YAML takes for something else than text.
+/// YAML 1.1, which PyYAML reads, takes yes, no, on and off for flags, and its type bool y and n
+/// too.
 constexpr std::array<std::string_view, 9> kNotText = {"true", "false", "null", "yes", "no",
                                                       "on",   "off",   "y",    "n"};
 

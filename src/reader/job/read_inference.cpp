@@ -60,6 +60,8 @@ std::optional<InferenceSpec> read_inference(const Value& inference, const ModelS
   spec.implementation = read_implementation(inference.find("implementation"), model, diagnostics);
   spec.dropout = false;
   spec.use_cache = as_flag(inference.find("use_cache")).value_or(true);
+  // generate() asks the prefill for the last token's logits (logits_to_keep=1), a plain call for
+  // all.
   spec.logits = text("logits", "last") == "all" ? KeptLogits::all : KeptLogits::last;
   check_positions("prompt", inference, model, diagnostics);
   if (diagnostics.size() > before) return std::nullopt;

@@ -73,6 +73,7 @@ PlainLayer layer_of(const Member& member) {
   }
   if (member.key == "softmax") return SoftmaxLayer{};
   if (member.key == "dropout") {
+    // torch.nn.Dropout(p=0.5).
     return DropoutLayer{.probability = as_number(keys.find("probability")).value_or(0.5),
                         .in_place = flag("in_place", false)};
   }

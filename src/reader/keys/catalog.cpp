@@ -102,6 +102,8 @@ constexpr Key kRecipeKeys[] = {
      .doc = "fp8 copies of matmul weights."},
 };
 
+// AdamW's exp_avg; Adafactor's row_var and col_var; bitsandbytes' state1, a byte an element and an
+// fp32 absmax for 256; Shampoo's [m, m] and [n, n]; the step of a fused optimizer.
 constexpr Word kStateShapes[] = {
     {"like-parameter"}, {"rows-and-columns"}, {"blockwise-8bit"}, {"square-factors"}, {"scalar"}};
 constexpr Key kStateKeys[] = {

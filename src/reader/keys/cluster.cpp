@@ -4,6 +4,7 @@
 namespace memest {
 namespace {
 
+// DistributedDataParallel.__init__: bucket_cap_mb None is 25.
 constexpr Key kDdpKeys[] = {
     {.name = "bucket_mb",
      .shapes = {count(1, 1'000'000)},
@@ -18,6 +19,7 @@ constexpr Key kDdpKeys[] = {
 /// Most elements of any bucket: far above every model.
 constexpr std::int64_t kMaxBucket = 1'000'000'000'000;
 
+// torchtitan's fsdp_reshard_after_forward; fully_shard itself takes true, false or a number.
 constexpr Word kReshards[] = {{"default"}, {"always"}, {"never"}};
 constexpr Word kUnits[] = {{"block"}};
 constexpr Word kInits[] = {{"meta"}, {"host"}, {"device"}};
@@ -46,6 +48,8 @@ constexpr Key kFsdpKeys[] = {
 };
 
 constexpr Word kAuto[] = {{"auto"}};
+// deepspeed/runtime/zero/config.py: DeepSpeedZeroConfig, with its defaults. overlap_comm is None
+// there, which means true in stage 3 alone: that stage has one bucket either way.
 constexpr Key kDeepSpeedKeys[] = {
     {.name = "reduce_bucket_size",
      .shapes = {count(1, kMaxBucket), choice(kAuto)},
@@ -78,6 +82,8 @@ constexpr Key kDeepSpeedKeys[] = {
 };
 
 constexpr Word kOffloadDevices[] = {{"none"}, {"cpu"}, {"nvme"}};
+// deepspeed/runtime/zero/offload_config.py: offload_optimizer and offload_param, both with a device
+// and pin_memory. FSDP2's CPUOffloadPolicy has pin_memory alone.
 constexpr Key kOffloadKeys[] = {
     {.name = "optimizer",
      .shapes = {choice(kOffloadDevices)},
@@ -93,9 +99,12 @@ constexpr Key kOffloadKeys[] = {
      .doc = "Whether the host's memory is page-locked."},
 };
 
+// torch.distributed.pipelining's get_schedule_class: 1F1B, Interleaved1F1B, InterleavedZeroBubble,
+// ZBVZeroBubble, DualPipeV and GPipe.
 constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"},
                                {"zbv"},  {"dualpipe-v"},  {"gpipe"}};
 
+// Megatron's cp_comm_type knows all_gather and a2a+p2p besides.
 constexpr Word kContextExchanges[] = {{"ring"}, {"all-to-all"}};
 
 constexpr Key kParallelismKeys[] = {
@@ -248,6 +257,7 @@ constexpr Key kBudgetKeys[] = {
      .doc = "Share of each budget that is kept free."},
 };
 
+// PYTORCH_CUDA_ALLOC_CONF; parseMaxSplitSize asks for kLargeBuffer, 20 MiB, at least.
 constexpr Key kAllocatorKeys[] = {
     {.name = "expandable_segments",
      .shapes = {flag()},

@@ -166,6 +166,7 @@ constexpr Key kHfKeys[] = {
      .doc = "Of a multimodal config the text model alone, without its towers."},
 };
 
+// Defaults of torch.nn: Linear(bias=True), LayerNorm(bias=True), Dropout(p=0.5), and inplace=False.
 constexpr Key kLinearKeys[] = {
     {.name = "in", .shapes = {count()}, .doc = "Input features.", .required = true},
     {.name = "out", .shapes = {count()}, .doc = "Output features.", .required = true},

@@ -10,6 +10,8 @@ constexpr std::int64_t kMaxSteps = 100;  // every one is replayed
 // framework does not have.
 constexpr Word kFrameworks[] = {{"transformers"}, {"nanogpt"},    {"textbook"},
                                 {"plain"},        {"torchtitan"}, {"megatron"}};
+// torch.nn.attention.SDPBackend names the kernels behind sdpa: FLASH_ATTENTION,
+// EFFICIENT_ATTENTION, MATH and CUDNN_ATTENTION.
 constexpr Word kAttentions[] = {{"default"},
                                 {"sdpa"},
                                 {"sdpa-flash"},
@@ -122,6 +124,7 @@ constexpr Key kImplementationKeys[] = {
      .doc = "The version of PyTorch whose behaviour is modelled."},
 };
 
+// torch.optim.AdamW(foreach=None, fused=None): _default_to_fused_or_foreach takes foreach on a GPU.
 constexpr Word kOptimizerImplementations[] = {{"foreach"}, {"fused"}, {"for-loop"}};
 constexpr Key kOptimizerKeys[] = {
     {.name = "name",
@@ -134,6 +137,7 @@ constexpr Key kOptimizerKeys[] = {
             "fused)."},
 };
 
+// Megatron's recompute_modules: core_attn, mlp, moe_act and layernorm.
 constexpr Word kSelectiveWords[] = {{"attention-core"},
                                     {"feed-forward"},
                                     {"moe-activation", "recompute of expert activations alone"},
@@ -173,6 +177,7 @@ constexpr Key kRecomputeKeys[] = {
      .later = "recompute to a memory budget"},
 };
 
+// Optimizer.zero_grad(set_to_none=True) is PyTorch's default.
 constexpr Word kZeroGrads[] = {{"set-to-none"}, {"zeros"}};
 constexpr Word kTrainingLosses[] = {{"cross-entropy"}, {"sum-of-logits"}};
 constexpr Word kDropouts[] = {{"own"}, {"off"}};
@@ -233,6 +238,7 @@ constexpr Key kAdapterKeys[] = {
      .later = "training of a prompt"},
 };
 
+// torchao/float8/config.py: Float8LinearRecipeName; TENSORWISE is its "Default".
 constexpr Word kFloat8Recipes[] = {{"tensorwise"}, {"rowwise"}, {"rowwise_with_gw_hp"}};
 constexpr Key kFloat8Keys[] = {
     {.name = "recipe",

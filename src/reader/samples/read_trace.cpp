@@ -32,6 +32,9 @@ struct Operation {
   std::array<Operand, 3> operands{};
   std::string_view form;
 };
+// TraceEntry::Action (c10/core/CachingDeviceAllocator.h): ALLOC, FREE_COMPLETED, and FREE_REQUESTED
+// of a block that record_stream lent to another stream; OOM; SEGMENT_ALLOC, SEGMENT_FREE,
+// SEGMENT_MAP and SEGMENT_UNMAP. empty_cache and reset_peak_memory_stats are calls of the program.
 constexpr std::array<Operation, 11> kOperations = {{
     {'a',
      TraceEventKind::allocate,

@@ -106,6 +106,7 @@ constexpr std::array kOperandWords = {
     OperandWord{"fp32", DType::fp32},
     OperandWord{"tf32", DType::fp32, OperandScaling::none, true},
     OperandWord{"fp8", DType::fp8, OperandScaling::per_tensor},
+    // A scale for 128 elements as in DeepSeek V3, or for 16 as in NVFP4.
     OperandWord{"fp8_block128", DType::fp8, OperandScaling::block_128},
     OperandWord{"fp8_static", DType::fp8, OperandScaling::fixed},
     OperandWord{"nvfp4", DType::fp4, OperandScaling::block_16},
@@ -262,6 +263,7 @@ constexpr std::array kOpWords = {
     OpWord{"copy", stream_at<StreamOp::copy, 2>},
     OpWord{"scale", stream_at<StreamOp::scale, 2>},
     OpWord{"add", stream_at<StreamOp::add, 3>},
+    // STREAM's four: copy a = b, scale a = s·b, add a = b + c, triad a = b + s·c.
     OpWord{"triad", stream_at<StreamOp::triad, 3>},
     OpWord{"gelu", stream_at<StreamOp::gelu, 2>},
     OpWord{"silu-mul", stream_at<StreamOp::silu_mul, 3>},
@@ -273,6 +275,7 @@ constexpr std::array kOpWords = {
     OpWord{"cross-entropy", stream_at<StreamOp::cross_entropy, 1>},
     OpWord{"embedding", stream_at<StreamOp::embedding, 2>},
     OpWord{"rotary", stream_at<StreamOp::rotary, 2>},
+    // Reads weight, gradient, exp_avg and exp_avg_sq, writes all but the gradient.
     OpWord{"adamw", stream_at<StreamOp::adamw, 7>},
     OpWord{"all_reduce", collective_at<CollectiveOp::all_reduce>},
     OpWord{"all_gather", collective_at<CollectiveOp::all_gather>},

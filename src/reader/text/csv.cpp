@@ -57,6 +57,7 @@ class LineReader {
         at_ = std::min(line_.find(',', at_), line_.size());
         return text;
       }
+      // RFC 4180, 2.7.
       text += '"';  // a doubled quote stands for one
     }
     return std::nullopt;

@@ -41,6 +41,7 @@ Checked<SourcePointer> read_compressed(const std::string& path, std::size_t most
     return whole_file(path, "this is a directory", "name a file in it");
   }
   errno = 0;
+  // zlib hands on a file without gzip's first two bytes as it is.
   const File file(gzopen(path.c_str(), "rb"));
   if (file == nullptr) {
     throw EnvironmentError("cannot open '" + path + "': " + std::strerror(errno));

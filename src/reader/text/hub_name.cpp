@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kSigns =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
+// huggingface_hub/utils/_validators.py: REPO_ID_REGEX: [\w\-.] between word boundaries, in ASCII.
 bool is_part(std::string_view part) {
   return !part.empty() && part.front() != '.' && part.front() != '-' &&
          part.find_first_not_of(kSigns) == std::string_view::npos;

@@ -146,6 +146,7 @@ class JsonParser {
       value.text.append(text_.substr(at_, run - at_));
       at_ = run + 1;
       if (text_[run] == '"') break;
+      // RFC 8259, 7: a string has no character below U+0020 unescaped.
       if (text_[run] == '\t') refuse(run, 1, "a tab in a string", "write \\t");
       parse_escape(value.text);
     }
@@ -167,6 +168,7 @@ class JsonParser {
     const std::size_t start = at_ - 2;
     std::uint32_t code = parse_hex4(start);
     if (code >= 0xDC00U && code <= 0xDFFFU) refuse(start, 6, "half of a surrogate pair", "");
+    // RFC 8259, 7: \uD83D\uDE00 is one character beyond U+FFFF, in two halves as UTF-16 has it.
     if (code >= 0xD800U && code <= 0xDBFFU) {
       if (text_.substr(at_, 2) != "\\u") refuse(start, 6, "half of a surrogate pair", "");
       at_ += 2;
@@ -201,6 +203,7 @@ class JsonParser {
     if (text_[at_] == '-') ++at_;
     const std::size_t integer = at_;
     skip_digits(start);
+    // RFC 8259, 6: int = zero / ( digit1-9 *DIGIT ).
     if (text_[integer] == '0' && at_ - integer > 1) {
       refuse(start, at_ - start, "a number with leading zeros", "");
     }
@@ -236,6 +239,7 @@ class JsonParser {
       null.span = lines_.span(start, length);
       return null;
     }
+    // Python's json.dump writes NaN and Infinity unless told allow_nan=False.
     const bool python =
         word == "True" || word == "False" || word == "None" || word == "NaN" || word == "Infinity";
     refuse(start, length, "this is not a JSON value",

@@ -63,6 +63,8 @@ class TreeBuilder final : public YAML::EventHandler {
     Value value;
     value.kind = ValueKind::scalar;
     value.text = text;
+    // yaml-cpp (SingleDocParser::HandleNode) gives a scalar without a tag "?" where it is plain,
+    // "!" where it is quoted.
     value.quoted = tag == "!";
     value.span = lines_.span(offset, scalar_length(offset, text));
     add(std::move(value), anchor);
@@ -230,6 +232,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   [[nodiscard]] std::size_t null_length(std::size_t offset) const {
+    // yaml-cpp's IsNullString, by which a plain scalar becomes OnNull.
     for (const std::string_view word : {"null", "Null", "NULL", "~"}) {
       if (text_.substr(offset, word.size()) == word && word_length(offset) == word.size()) {
         return word.size();
