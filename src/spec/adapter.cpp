@@ -6,6 +6,7 @@ namespace memest {
 
 namespace {
 
+// peft's check_target_module_exists: key.endswith(f".{target_key}").
 bool any_names(const std::vector<std::string>& targets, std::string_view module) {
   return std::any_of(targets.begin(), targets.end(),
                      [module](const std::string& target) { return is_named(module, target); });

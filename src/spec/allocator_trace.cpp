@@ -2,6 +2,8 @@
 
 namespace memest {
 
+// torch.cuda.memory_stats(): allocated_bytes.all.current and .peak, segment.all.current,
+// num_alloc_retries, num_ooms and so on.
 std::string_view name_of(TracedStatistic statistic) {
   switch (statistic) {
     case TracedStatistic::allocated_bytes:

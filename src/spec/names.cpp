@@ -24,6 +24,7 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 
 std::string_view name_of(Float8Recipe recipe) {
   switch (recipe) {
+    // torchao's Float8LinearRecipeName.
     case Float8Recipe::tensorwise:
       return "tensorwise";
     case Float8Recipe::rowwise:

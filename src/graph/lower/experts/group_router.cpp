@@ -28,6 +28,7 @@ class GroupRouter {
                               ? choose_by_sigmoid(forward, logits)
                               : choose_by_softmax(forward, logits);
     chosen.logits = logits;
+    // topk_weights * self.routed_scaling_factor
     chosen.weights = scale(block_, {"router_weights", "scaled"}, chosen.weights);
     return chosen;
   }
@@ -39,6 +40,8 @@ class GroupRouter {
     const Projection2d gate = {"gate", context_.dims.h, Symbol::experts};
     const TensorId rows = view(block_, {"gate", "rows"}, x, block_.tensor(x).shape);
     const TensorId weight = block_.parameter({"gate", "weight"}, {gate.out, gate.in});
+    // F.linear(hidden_states.type(float32), self.weight.type(float32)): both in fp32, whatever the
+    // model is in.
     const TensorId input = cast(block_, {"gate", "input in fp32"}, rows, DType::fp32);
     const TensorId wide = cast(block_, {"gate", "weight in fp32"}, weight, DType::fp32);
     Frame call(block_);  // arguments live until it returns, also where autocast narrows them again
@@ -51,6 +54,8 @@ class GroupRouter {
     ChosenGroups groups;
     if (part_.groups > 0) {
       const Shape each = of_width(part_.groups);
+      // V2: scores.view(-1, groups, experts / groups).max(dim=-1) makes values and indices, and
+      // only the values are read.
       groups = groups_of(pair_of(block_, {{"groups", "scores"}, each, DType::fp32},
                                  {{"groups", "best experts"}, each, DType::int64}, scores));
       scores = without_others(groups, scores);
@@ -71,6 +76,8 @@ class GroupRouter {
     const DType dtype = promoted(block_.dtype_of(scores), context_.policy.weights);
     const DType summed = context_.policy.autocast ? DType::fp32 : dtype;
     const TensorId biased = made(block_, {{"choice", "scores"}, all, dtype}, {scores});
+    // V3: view(-1, groups, experts / groups).topk(2, dim=-1)[0].sum(dim=-1). 256 experts in 8
+    // groups of 32: the best two of each.
     constexpr std::int64_t kBestExperts = 2;  // a group's score is their sum
     const Shape pairs = {tokens_, Expr(part_.groups), Expr(kBestExperts)};
     Pair best = pair_of(block_, {{"groups", "best scores"}, pairs, dtype},
@@ -82,6 +89,7 @@ class GroupRouter {
     const TensorId allowed = [&] {
       Frame renaming(block_);
       renaming.local(biased);
+      // scores_for_choice = scores_for_choice.masked_fill(...) rebinds its own name.
       return made(block_, {{"choice", "allowed"}, all, dtype}, {biased, others});
     }();
     const Pair chosen =
@@ -93,6 +101,7 @@ class GroupRouter {
     const Made weights = {
         {"router_weights", "chosen"}, of_choices(part_, tokens_), block_.dtype_of(scores)};
     TensorId values = moved(block_, weights, scores, chosen.second, Reading::gather);
+    // denominator = topk_weights.sum(dim=-1, keepdim=True) + 1e-20
     if (part_.weights_over_sum) {
       values = over_sum(block_, values, Denominator::guarded, forward);
     }
@@ -108,8 +117,11 @@ class GroupRouter {
                              {{"groups", "kept"}, kept, DType::int64}, best.first)
                          .second;
     const Shape each = of_width(part_.groups);
+    // zeros_like(group_scores), then scatter_(1, group_idx, 1) in place.
     groups.mask = made(block_, {{"groups", "mask"}, each, dtype}, {best.first, groups.indices});
     const Shape all = of_width(Symbol::experts);
+    // group_mask.unsqueeze(-1).expand(...).reshape(-1, experts) copies, but where a group has one
+    // expert or all of them.
     const bool seen = part_.groups == 1 || part_.groups == part_.experts;
     groups.by_expert =
         seen ? block_.alias({"groups", "mask by expert"}, groups.mask, all)
