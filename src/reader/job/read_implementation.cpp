@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "memest/spec/framework.hpp"
+#include "reader/keys/implementation.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -117,6 +118,21 @@ void read_liger(const Value* liger, const ModelSpec* model, Implementation& impl
   implementation.liger = kernels_of(*liger, model, diagnostics);
 }
 
+/// Keys of one framework's own mean nothing to another.
+void read_own_keys(const Value& written, Implementation& implementation, Diagnostics& diagnostics) {
+  for (const OwnKey& own : own_keys()) {
+    const Value* value = written.find(own.name);
+    if (value == nullptr) continue;
+    if (own.flag != nullptr) implementation.*own.flag = as_flag(value).value_or(false);
+    if (own.belongs_to(row_of(implementation.framework))) continue;
+    diagnostics.push_back(error_at(value->span,
+                                   quoted(own.name) + " is of " + std::string(own.owner) +
+                                       ", not of the implementation " +
+                                       quoted(name_of(implementation.framework)),
+                                   "leave " + quoted(own.name) + " out"));
+  }
+}
+
 }  // namespace
 
 Implementation read_implementation(const Value* written, const ModelSpec* model,
@@ -136,7 +152,7 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   override_with<AttentionKernel>(written->find("attention"), kAttentionKernels,
                                  implementation.attention);
   override_with<LossKernel>(written->find("loss"), kLossKernels, implementation.loss);
-  implementation.loss_parallel = as_flag(written->find("loss_parallel")).value_or(false);
+  read_own_keys(*written, implementation, diagnostics);
   check_norm(written->find("norm"), own, diagnostics);
   read_loop(written->find("loop"), implementation, diagnostics);
   read_liger(written->find("liger"), model, implementation, diagnostics);

@@ -6,124 +6,6 @@ namespace {
 
 constexpr std::int64_t kMaxSteps = 100;  // every one is replayed
 
-// `implementation`. The reader knows each framework's own defaults and refuses a part that the
-// framework does not have.
-constexpr Word kFrameworks[] = {{"transformers"}, {"nanogpt"},    {"textbook"},
-                                {"plain"},        {"torchtitan"}, {"megatron"}};
-// torch.nn.attention.SDPBackend names the kernels behind sdpa: FLASH_ATTENTION,
-// EFFICIENT_ATTENTION, MATH and CUDNN_ATTENTION.
-constexpr Word kAttentions[] = {{"default"},
-                                {"sdpa"},
-                                {"sdpa-flash"},
-                                {"sdpa-efficient"},
-                                {"sdpa-math"},
-                                {"sdpa-cudnn"},
-                                {"eager"},
-                                {"unfused"},
-                                {"flash-2"},
-                                {"flash-3", "the attention kernel 'flash-3'"},
-                                {"flex", "the attention kernel 'flex'"},
-                                {"te"}};
-constexpr Word kLosses[] = {{"upcast"},
-                            {"plain"},
-                            {"chunked", "the chunked loss"},
-                            {"fused-linear", "the fused linear loss"},
-                            {"vocab-parallel"},
-                            {"te"}};
-constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
-constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
-constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
-constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
-constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
-constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
-constexpr Word kTorches[] = {{"2.11"}};
-constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
-
-// Arguments of liger_kernel's apply_liger_kernel_to_MODEL_TYPE(...), with its defaults.
-constexpr Key kLigerKeys[] = {
-    {.name = "rope",
-     .shapes = {flag()},
-     .fallback = "true",
-     .doc = "Rotary positions in place, in one kernel."},
-    {.name = "rms_norm", .shapes = {flag()}, .fallback = "true", .doc = "RMS norms in one kernel."},
-    {.name = "swiglu",
-     .shapes = {flag()},
-     .fallback = "true",
-     .doc = "silu(gate) times up in one kernel, of models that have it."},
-    {.name = "geglu",
-     .shapes = {flag()},
-     .fallback = "true",
-     .doc = "gelu(gate) times up in one kernel, of models that have it."},
-    {.name = "fused_linear_cross_entropy",
-     .shapes = {flag()},
-     .fallback = "true",
-     .doc = "Output head, loss and both gradients part by part of the tokens, without logits."},
-    {.name = "cross_entropy",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "The loss of whole logits in place (not available yet)."},
-};
-
-constexpr Key kImplementationKeys[] = {
-    {.name = "name",
-     .shapes = {choice(kFrameworks)},
-     .fallback = "transformers",
-     .doc = "Whose kernels run.",
-     .decides = true},
-    {.name = "attention",
-     .shapes = {choice(kAttentions)},
-     .doc = "What computes attention; `default` is the model's own choice, `sdpa` lets PyTorch "
-            "choose."},
-    {.name = "loss",
-     .shapes = {choice(kLosses)},
-     .doc = "Cross-entropy: over logits cast to fp32 (upcast) or as they are (plain)."},
-    {.name = "loss_parallel",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "torchtitan's loss over shards of the vocabulary, where the head is one of tensor "
-            "parallelism."},
-    {.name = "norm",
-     .shapes = {choice(kNormKernels)},
-     .doc = "Normalization operation by operation, or as one kernel."},
-    {.name = "activation",
-     .shapes = {choice(kActivationKernels)},
-     .fallback = "unfused",
-     .doc = "The gate's product as an operation of its own, or fused."},
-    {.name = "rotary",
-     .shapes = {choice(kRotaries)},
-     .fallback = "composite",
-     .doc = "Rotary positions operation by operation, or as one kernel."},
-    {.name = "liger",
-     .shapes = {flag(), table(kLigerKeys)},
-     .fallback = "false",
-     .doc =
-         "Liger's kernels (liger-kernel 0.8.5) in a model of transformers: all that it patches by "
-         "default, or which."},
-    {.name = "layers",
-     .shapes = {choice(kLayerSpecs)},
-     .fallback = "te",
-     .doc = "Megatron's layer specification: Transformer Engine's layers, or its own."},
-    {.name = "transformer_engine",
-     .shapes = {choice(kTeReleases)},
-     .fallback = "2.11",
-     .doc =
-         "Its release, of Megatron's layers: 2.11 stands for 2.10 on, 2.9 for 2.3 to 2.9, 2.2 for "
-         "those before. They differ in the unread gradients that products keep."},
-    {.name = "loop",
-     .shapes = {choice(kLoops)},
-     .fallback = "plain",
-     .doc = "A plain training loop, nanoGPT's train.py (its model with 'hold_outputs' means it), "
-            "or the transformers Trainer with accelerate."},
-    {.name = "compile",
-     .shapes = {choice(kCompiles)},
-     .fallback = "off",
-     .doc = "What torch.compile compiles: each layer by itself (blocks; torchtitan its loss too)."},
-    {.name = "torch",
-     .shapes = {choice(kTorches)},
-     .fallback = "2.11",
-     .doc = "The version of PyTorch whose behaviour is modelled."},
-};
-
 // torch.optim.AdamW(foreach=None, fused=None): _default_to_fused_or_foreach takes foreach on a GPU.
 constexpr Word kOptimizerImplementations[] = {{"foreach"}, {"fused"}, {"for-loop"}};
 constexpr Key kOptimizerKeys[] = {
@@ -275,7 +157,7 @@ constexpr Key kCacheKey = {.name = "use_cache",
                            .fallback = "false",
                            .doc = "The model fills its key-value cache during training."};
 
-constexpr Key kTrainingKeys[] = {
+const Key kTrainingKeys[] = {
     {.name = "seq_len",
      .shapes = {count()},
      .doc = "Tokens of a sequence; rows of a sample for a list of layers.",
@@ -304,7 +186,7 @@ constexpr Key kTrainingKeys[] = {
      .fallback = "none",
      .doc = "What is computed again in the backward pass instead of kept."},
     {.name = "implementation",
-     .shapes = {choice(kFrameworks), table(kImplementationKeys)},
+     .shapes = {choice(framework_words()), table(implementation_keys())},
      .fallback = "transformers",
      .doc = "Whose kernels run, and so what they keep for the backward pass."},
     {.name = "clip_gradients",
@@ -351,9 +233,6 @@ constexpr Key kTrainingKeys[] = {
 };
 
 }  // namespace
-
-std::span<const Key> implementation_keys() { return kImplementationKeys; }
-std::span<const Word> framework_words() { return kFrameworks; }
 
 std::span<const Key> training_keys() { return kTrainingKeys; }
 
