@@ -9,6 +9,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/forward_order.hpp"
+#include "memory/ledger/graph_terms.hpp"
 #include "memory/states/model_states.hpp"
 
 namespace memest {
@@ -78,6 +79,20 @@ LedgerTerm LedgerGradients::relaid() const {
           size_of(training_.recipe.gradients) * elements,
           "torch.distributed.tensor, PyTorch 2.11: partial sums and whole tables, for the step",
           ""};
+}
+
+std::vector<Moment> LedgerGradients::possible_peaks(std::size_t block,
+                                                    const std::vector<Moment>& moments,
+                                                    const LedgerTerms& terms) const {
+  std::vector<SizePolynomial> totals;
+  totals.reserve(moments.size());
+  for (const Moment& moment : moments) {
+    totals.push_back(
+        terms.bound(moment.saved + moment.live + own(block, moment) + arriving(moment)));
+  }
+  std::vector<Moment> kept;
+  for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
+  return kept;
 }
 
 std::vector<LedgerTerm> LedgerGradients::at(const Site& site, const Moment& moment,

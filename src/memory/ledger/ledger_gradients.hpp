@@ -10,6 +10,7 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/sites.hpp"
 #include "memory/ledger/deepspeed_terms.hpp"
+#include "memory/ledger/ledger_terms.hpp"
 #include "memory/ledger/ledger_units.hpp"
 #include "memory/moments/ledger_moments.hpp"
 #include "memory/moments/moments.hpp"
@@ -59,10 +60,10 @@ class LedgerGradients {
   [[nodiscard]] std::vector<LedgerTerm> before_the_end(const Site& site,
                                                        const Moment& moment) const;
 
-  /// Bytes that tell the moments of a block apart.
-  [[nodiscard]] Expr of_moment(std::size_t block, const Moment& moment) const {
-    return own(block, moment) + arriving(moment);
-  }
+  /// Those of a block's moments that take most at some sizes; `terms` bind the other letters.
+  [[nodiscard]] std::vector<Moment> possible_peaks(std::size_t block,
+                                                   const std::vector<Moment>& moments,
+                                                   const LedgerTerms& terms) const;
 
  private:
   [[nodiscard]] Expr bytes_of(std::size_t block, const Expr& elements) const;

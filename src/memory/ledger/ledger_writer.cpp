@@ -221,21 +221,14 @@ class LedgerWriter {
     const BlockPass pass = passes_.of(site, second);
     const auto [entry, is_new] = moments_.try_emplace({site.block, pass, units_.is_holding()});
     if (!is_new) return entry->second;
-    entry->second = of_blocks_.of(site.block, pass);
-    keep_possible_peaks(site.block, entry->second.forward);
-    keep_possible_peaks(site.block, entry->second.backward);
+    const BlockMoments& all = of_blocks_.of(site.block, pass);
+    entry->second = {gradients_.possible_peaks(site.block, all.forward, terms_),
+                     gradients_.possible_peaks(site.block, all.backward, terms_),
+                     all.begin,
+                     all.turn,
+                     all.end,
+                     all.gradients_when_run_again};
     return entry->second;
-  }
-
-  void keep_possible_peaks(std::size_t block, std::vector<Moment>& moments) const {
-    std::vector<SizePolynomial> totals;
-    std::vector<Moment> kept;
-    for (const Moment& moment : moments) {
-      totals.push_back(
-          terms_.bound(moment.saved + moment.live + gradients_.of_moment(block, moment)));
-    }
-    for (const std::size_t index : undominated(totals)) kept.push_back(moments[index]);
-    moments = std::move(kept);
   }
 
   void add_moment(Alive& alive, const Moment& moment, const Site& site, const char* pass) {

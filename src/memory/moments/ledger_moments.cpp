@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <mutex>
 
 namespace memest {
@@ -34,11 +33,16 @@ GraphMoments::~GraphMoments() = default;
 
 LedgerMoments::LedgerMoments(const Graph& graph, GraphMoments* shared)
     : graph_(graph),
-      own_(shared == nullptr ? std::make_unique<GraphMoments>() : nullptr),
-      shared_(shared == nullptr ? own_.get() : shared),
-      of_blocks_(graph.blocks.size()) {}
+      shared_(shared),
+      of_blocks_(shared == nullptr ? 0 : graph.blocks.size()),
+      own_(shared == nullptr ? graph.blocks.size() : 0) {}
 
 const BlockMoments& LedgerMoments::of(std::size_t block, BlockPass pass) const {
+  if (shared_ == nullptr) {
+    const auto [entry, is_new] = own_[block].try_emplace(pass);
+    if (is_new) entry->second = moments_of(graph_.blocks[block], pass);
+    return entry->second;
+  }
   GraphMoments::OfBlock*& known = of_blocks_[block];
   if (known == nullptr) known = &shared_->made_->of(graph_.blocks[block]);
   const std::scoped_lock lock(known->mutex);

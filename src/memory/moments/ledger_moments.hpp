@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <map>
 #include <vector>
 
 #include "memest/memory/graph_moments.hpp"
@@ -12,7 +12,8 @@ namespace memest {
 
 class LedgerMoments {
  public:
-  /// `shared`: those that other ledgers have made and will ask for; null: own ones.
+  /// `shared`: those that other ledgers have made and will ask for; null: own ones. `graph`
+  /// outlives this.
   LedgerMoments(const Graph& graph, GraphMoments* shared);
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
@@ -21,9 +22,9 @@ class LedgerMoments {
 
  private:
   const Graph& graph_;
-  std::unique_ptr<GraphMoments> own_;
   GraphMoments* shared_;
-  mutable std::vector<GraphMoments::OfBlock*> of_blocks_;  ///< of the graph; null: not asked yet
+  mutable std::vector<GraphMoments::OfBlock*> of_blocks_;  ///< shared ones; null: not asked yet
+  mutable std::vector<std::map<BlockPass, BlockMoments>> own_;  ///< by block
 };
 
 }  // namespace memest

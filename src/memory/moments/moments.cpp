@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -51,7 +50,6 @@ class BlockWalk {
   }
 
  private:
-  using Storages = SavedStorages::Storages;
   /// Under which a checkpoint holds the gradient of its answer.
   static constexpr TensorId kHeld = std::numeric_limits<TensorId>::max();
 
@@ -64,8 +62,8 @@ class BlockWalk {
 
   /// Bytes that the core's checkpoint holds in its backward beside what its operations save.
   [[nodiscard]] Expr held_by_core(std::size_t at) const {
-    const Storages& saved = kept_.at(at).storages;
-    Storages held;
+    const TensorSet& saved = kept_.at(at).storages;
+    TensorSet held;
     for (const Op& op : block_.ops) {
       if (!op.attention_core) continue;
       for (const TensorId id : kept_.entering_core(op)) {
@@ -93,12 +91,12 @@ class BlockWalk {
   void forward(std::size_t at, std::vector<Moment>& moments) {
     const Op& op = block_.ops[at];
     run(at);
-    Storages saved = kept_.at(at).storages;
+    TensorSet saved = kept_.at(at).storages;
     Expr kept = kept_.at(at).bytes;
-    for (const TensorId id : kept_.pending(at)) {
-      if (saved.insert(id).second) kept += kept_.bytes_of_tensor(id);
-    }
-    Storages beside = live_;
+    kept_.pending(at).each([&](TensorId id) {
+      if (saved.insert(id)) kept += kept_.bytes_of_tensor(id);
+    });
+    TensorSet beside = live_;
     const bool stopped = kept_.stops_before(at);
     if (stopped) {
       for (const TensorId id : op.outputs) beside.erase(kept_.storage(id));
@@ -111,8 +109,9 @@ class BlockWalk {
     if (runs && !has_course) {
       for (const TensorId id : op.forward_scratch) beside.insert(kept_.storage(id));
     }
-    for (const TensorId id : saved) beside.erase(id);
-    moments.push_back({op.name, std::move(kept), kept_.bytes(beside), {}, {}});
+    Expr live;
+    beside.each_beyond(saved, [&](TensorId id) { live += kept_.bytes_of_tensor(id); });
+    moments.push_back({op.name, std::move(kept), std::move(live), {}, {}});
     if (!has_course) return;
     const Moment after = moments.back();
     for (const Expr& peak : peaks_of_course(block_, op)) {
@@ -256,7 +255,7 @@ class BlockWalk {
       if (kept_.tensor(id).role != Role::parameter) continue;
       // AccumulateGrad keeps the first gradient as `.grad` and adds the next ones to it: a tied
       // weight counts once.
-      if (!has_parameter_gradient_.insert(kept_.storage(id)).second) continue;
+      if (!has_parameter_gradient_.insert(kept_.storage(id))) continue;
       const bool whole =
           kept_.tensor(id).gradient_is_relaid && gradient.tensor < op.backward_tensors.size();
       const TensorId like = whole ? op.backward_tensors[gradient.tensor].like : id;
@@ -270,9 +269,9 @@ class BlockWalk {
   const Block& block_;
   BlockPass pass_;
   SavedStorages kept_;
-  Storages live_;  ///< while one runs forward
+  TensorSet live_;  ///< while one runs forward
   GradientSlots gradients_;
-  Storages has_parameter_gradient_;
+  TensorSet has_parameter_gradient_;
   Expr gradient_elements_;
 };
 

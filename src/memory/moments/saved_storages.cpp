@@ -14,6 +14,9 @@ SavedStorages::SavedStorages(const Block& block, BlockPass pass)
   }
   bytes_.reserve(block.tensors.size());
   for (const Tensor& tensor : block.tensors) bytes_.push_back(tensor.bytes());
+  for (TensorId id = 0; id < block.tensors.size(); ++id) {
+    if (holds(id)) counted_.insert(id);
+  }
   keep_saved();
 }
 
@@ -22,13 +25,13 @@ bool SavedStorages::stops_early() const {
          (pass_ == BlockPass::recompute_selected && block_.compiled);
 }
 
-SavedStorages::Storages SavedStorages::pending(std::size_t at) const {
-  Storages result;
+TensorSet SavedStorages::pending(std::size_t at) const {
+  TensorSet result;
   if (pass_ == BlockPass::recompute_selected) keep_selected(at, block_.ops.size(), result);
   return result;
 }
 
-void SavedStorages::keep_selected(std::size_t begin, std::size_t end, Storages& kept) const {
+void SavedStorages::keep_selected(std::size_t begin, std::size_t end, TensorSet& kept) const {
   for (std::size_t i = begin; i < end; ++i) {
     if (!block_.ops[i].kept_selectively) continue;
     for (const TensorId id : block_.ops[i].outputs) {
@@ -37,7 +40,7 @@ void SavedStorages::keep_selected(std::size_t begin, std::size_t end, Storages& 
   }
 }
 
-bool SavedStorages::counts(TensorId id) const {
+bool SavedStorages::holds(TensorId id) const {
   const Tensor& base = tensor(storage(id));
   const bool callers =
       pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || runs_again();
@@ -55,9 +58,9 @@ bool SavedStorages::is_by_caller(TensorId made) const {
   return false;
 }
 
-Expr SavedStorages::bytes(const Storages& storages) const {
+Expr SavedStorages::bytes(const TensorSet& storages) const {
   Expr total;
-  for (const TensorId id : storages) total += bytes_of_tensor(id);
+  storages.each([&](TensorId id) { total += bytes_of_tensor(id); });
   return total;
 }
 
@@ -70,23 +73,28 @@ std::size_t SavedStorages::forward_end() const {
   return end;
 }
 
-/// Sums what is kept for the backward pass while each operation runs. It mostly grows: bytes are
-/// added up from one operation to the next.
+/// Sums what is kept for the backward pass while each operation runs. It mostly grows: storages and
+/// bytes are added up from one operation to the next.
 void SavedStorages::keep_saved() {
   saved_.reserve(block_.ops.size());
   for (std::size_t at = 0; at < block_.ops.size(); ++at) {
-    Storages storages = saved_until(at);
-    Expr grown = at > 0 ? saved_[at - 1].bytes : Expr();
-    const Storages none;
-    const Storages& before = at > 0 ? saved_[at - 1].storages : none;
-    for (const TensorId id : storages) {
-      if (!before.contains(id)) grown += bytes_of_tensor(id);
+    Saved saved = at > 0 ? saved_[at - 1] : Saved();
+    const TensorSet before = saved.storages;
+    if (differs_from_before(at)) {
+      saved.storages = saved_until(at);
+    } else {
+      keep_of(at, at, saved.storages);
     }
-    for (const TensorId id : before) {
-      if (!storages.contains(id)) grown -= bytes_of_tensor(id);
-    }
-    saved_.push_back({std::move(storages), std::move(grown)});
+    saved.storages.each_beyond(before, [&](TensorId id) { saved.bytes += bytes_of_tensor(id); });
+    before.each_beyond(saved.storages, [&](TensorId id) { saved.bytes -= bytes_of_tensor(id); });
+    saved_.push_back(std::move(saved));
   }
+}
+
+/// Whether storages that earlier operations kept change with operation `at`: behind the attention
+/// core, and behind the cut of a selective checkpoint.
+bool SavedStorages::differs_from_before(std::size_t at) const {
+  return at == cut_ || at == last_core_ + 1;
 }
 
 bool SavedStorages::stops_before(std::size_t at) const {
@@ -98,26 +106,27 @@ bool SavedStorages::stops_before(std::size_t at) const {
 }
 
 /// Storages kept for the backward pass while operation `at` runs, forward or backward.
-SavedStorages::Storages SavedStorages::saved_until(std::size_t at) const {
-  Storages result;
-  if (pass_ == BlockPass::keep_selected) keep_selected(0, at + 1, result);
-  const bool drops = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer ||
-                     pass_ == BlockPass::keep_selected;
+TensorSet SavedStorages::saved_until(std::size_t at) const {
+  TensorSet result;
   const std::size_t begin = at < cut_ ? 0 : cut_;
   keep_selected(0, begin, result);
-  for (std::size_t i = begin; i <= at; ++i) {
-    if (drops) {
-      keep_held(block_.ops[i], result);
-      continue;
-    }
-    const Op& op = block_.ops[i];
-    // Megatron's CheckpointFunction saves the arguments of the core in place of its tensors.
-    const bool dropped = pass_ == BlockPass::keep_core_out && op.attention_core && at > last_core_;
-    for (const TensorId id : dropped ? entering_core(op) : op.saved) {
-      if (counts(id)) result.insert(storage(id));
-    }
-  }
+  for (std::size_t op = begin; op <= at; ++op) keep_of(op, at, result);
   return result;
+}
+
+/// Adds the storages that operation `op` has kept by the time `at` runs.
+void SavedStorages::keep_of(std::size_t op, std::size_t at, TensorSet& kept) const {
+  const Op& keeper = block_.ops[op];
+  const bool drops = pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_answer ||
+                     pass_ == BlockPass::keep_selected;
+  if (pass_ == BlockPass::keep_selected) keep_selected(op, op + 1, kept);
+  if (drops) return keep_held(keeper, kept);
+  // Megatron's CheckpointFunction saves the arguments of the core in place of its tensors.
+  const bool dropped =
+      pass_ == BlockPass::keep_core_out && keeper.attention_core && at > last_core_;
+  for (const TensorId id : dropped ? entering_core(keeper) : keeper.saved) {
+    if (counts(id)) kept.insert(storage(id));
+  }
 }
 
 std::vector<TensorId> SavedStorages::entering_core(const Op& op) const {
@@ -135,7 +144,7 @@ std::vector<TensorId> SavedStorages::entering_core(const Op& op) const {
 
 /// A checkpoint drops what autograd would save, but not what autocast's cache or the model's
 /// answer holds.
-void SavedStorages::keep_held(const Op& op, Storages& kept) const {
+void SavedStorages::keep_held(const Op& op, TensorSet& kept) const {
   for (const TensorId id : op.outputs) {
     if (tensor(id).role == Role::cast_parameter || tensor(id).answered) kept.insert(storage(id));
   }

@@ -3,19 +3,18 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
 #include "memory/moments/moments.hpp"
+#include "memory/moments/tensor_set.hpp"
 
 namespace memest {
 
 class SavedStorages {
  public:
-  using Storages = std::set<TensorId>;
   struct Saved {
-    Storages storages;
+    TensorSet storages;
     Expr bytes;
   };
 
@@ -25,7 +24,7 @@ class SavedStorages {
   /// While operation `op` runs, forward or backward.
   [[nodiscard]] const Saved& at(std::size_t op) const { return saved_[op]; }
   /// Storages of the outputs that a selective checkpoint has kept, of the operations from `at` on.
-  [[nodiscard]] Storages pending(std::size_t at) const;
+  [[nodiscard]] TensorSet pending(std::size_t at) const;
   /// Inputs of a core operation that selective recompute keeps: those that no core operation makes.
   [[nodiscard]] std::vector<TensorId> entering_core(const Op& op) const;
   /// The last operation of the attention core; behind the last of all where there is none.
@@ -43,16 +42,19 @@ class SavedStorages {
   [[nodiscard]] TensorId storage(TensorId id) const { return tensor(id).storage; }
   /// Whether the block's own memory holds this storage: not a parameter, not made outside the
   /// block, not kept by the block before, not the input that a checkpoint keeps.
-  [[nodiscard]] bool counts(TensorId id) const;
+  [[nodiscard]] bool counts(TensorId id) const { return counted_.contains(id); }
   [[nodiscard]] const Expr& bytes_of_tensor(TensorId id) const { return bytes_[id]; }
-  [[nodiscard]] Expr bytes(const Storages& storages) const;
+  [[nodiscard]] Expr bytes(const TensorSet& storages) const;
 
  private:
   [[nodiscard]] bool stops_early() const;
+  [[nodiscard]] bool holds(TensorId id) const;
   [[nodiscard]] bool is_by_caller(TensorId made) const;
-  void keep_selected(std::size_t begin, std::size_t end, Storages& kept) const;
-  void keep_held(const Op& op, Storages& kept) const;
-  [[nodiscard]] Storages saved_until(std::size_t at) const;
+  void keep_selected(std::size_t begin, std::size_t end, TensorSet& kept) const;
+  void keep_held(const Op& op, TensorSet& kept) const;
+  void keep_of(std::size_t op, std::size_t at, TensorSet& kept) const;
+  [[nodiscard]] bool differs_from_before(std::size_t at) const;
+  [[nodiscard]] TensorSet saved_until(std::size_t at) const;
   void keep_saved();
 
   const Block& block_;
@@ -61,6 +63,7 @@ class SavedStorages {
   /// A selective checkpoint compiled with its block computes again what stands behind, before.
   std::size_t cut_ = 0;
   std::vector<Expr> bytes_;   ///< of every tensor
+  TensorSet counted_;         ///< tensors of storages that count
   std::vector<Saved> saved_;  ///< while each operation runs
 };
 
