@@ -200,9 +200,9 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   if (const Value* training = mapping("training")) {
     const TrainingContext context{.model = has_model ? &job.model : nullptr,
                                   .parallelism = job.parallelism};
-    job.training = read_training(*training, context, diagnostics);
-    if (job.training) job.model.adapter = read_adapter(*training, job.training->recipe.weights);
-    if (job.training) {
+    if (auto read = read_training(*training, context, diagnostics)) {
+      job.training = std::move(read->spec);
+      job.model.adapter = std::move(read->adapter);
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);
       job.source_margins = find_source_margins();

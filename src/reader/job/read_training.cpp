@@ -13,12 +13,33 @@
 namespace memest {
 namespace {
 
+/// Nothing where no adapter is trained.
+std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
+  const Value* written = training.find("adapter");
+  const Value* lora = written == nullptr ? nullptr : written->find("lora");
+  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
+  LoraAdapter adapter;
+  adapter.rank = as_count(lora->find("rank")).value_or(0);
+  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
+    const Value* modules = lora->find(key);
+    if (modules == nullptr) return;
+    for (const Value& name : modules->items) list.push_back(name.text);
+  };
+  names("targets", adapter.targets);
+  names("modules_to_save", adapter.whole_modules);
+  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
+  // peft widens 16-bit adapters only.
+  const bool widens = as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
+  adapter.dtype = widens ? DType::fp32 : weights;
+  return adapter;
+}
+
 class TrainingReader {
  public:
   TrainingReader(const Value& training, const TrainingContext& context, Diagnostics& diagnostics)
       : training_(training), context_(context), diagnostics_(diagnostics) {}
 
-  std::optional<TrainingSpec> read() {
+  std::optional<ReadTraining> read() {
     const std::size_t before = diagnostics_.size();
     TrainingSpec spec;
     spec.seq_len = count("seq_len", 0);
@@ -41,7 +62,7 @@ class TrainingReader {
     read_float8(spec);
     check_positions("seq_len", training_, context_.model, diagnostics_);
     if (diagnostics_.size() > before) return std::nullopt;
-    return spec;
+    return ReadTraining{std::move(spec), std::move(adapter_)};
   }
 
  private:
@@ -169,8 +190,8 @@ class TrainingReader {
 
   /// An adapter's gradients and states are of its own type.
   void adapt_recipe(Recipe& recipe) {
-    const std::optional<LoraAdapter> adapter = read_adapter(training_, recipe.weights);
-    if (!adapter) return;
+    adapter_ = read_adapter(training_, recipe.weights);
+    if (!adapter_) return;
     if (recipe.master || recipe.gathered_units || recipe.fp8_weight_copies > 0) {
       diagnostics_.push_back(unavailable_at(
           training_.find("adapter")->span, "an adapter under the precision " + quoted(recipe.name),
@@ -178,9 +199,9 @@ class TrainingReader {
       return;
     }
     // Only what requires a gradient gets one, and AdamW's exp_avg is zeros_like(p).
-    recipe.trained = adapter->dtype;
-    recipe.gradients = adapter->dtype;
-    recipe.states = adapter->dtype;
+    recipe.trained = adapter_->dtype;
+    recipe.gradients = adapter_->dtype;
+    recipe.states = adapter_->dtype;
   }
 
   void read_optimizer(TrainingSpec& spec) {
@@ -275,6 +296,7 @@ class TrainingReader {
   const Value& training_;
   const TrainingContext& context_;
   Diagnostics& diagnostics_;
+  std::optional<LoraAdapter> adapter_;
 };
 
 }  // namespace
@@ -291,27 +313,7 @@ void check_positions(std::string_view key, const Value& pass, const ModelSpec* m
                                      " positions that the model has"));
 }
 
-std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
-  const Value* written = training.find("adapter");
-  const Value* lora = written == nullptr ? nullptr : written->find("lora");
-  if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
-  LoraAdapter adapter;
-  adapter.rank = as_count(lora->find("rank")).value_or(0);
-  const auto names = [lora](std::string_view key, std::vector<std::string>& list) {
-    const Value* modules = lora->find(key);
-    if (modules == nullptr) return;
-    for (const Value& name : modules->items) list.push_back(name.text);
-  };
-  names("targets", adapter.targets);
-  names("modules_to_save", adapter.whole_modules);
-  adapter.dropout = as_number(lora->find("dropout")).value_or(0);
-  // peft widens 16-bit adapters only.
-  const bool widens = as_text(lora->find("dtype")).value_or("fp32") == "fp32" && is_half(weights);
-  adapter.dtype = widens ? DType::fp32 : weights;
-  return adapter;
-}
-
-std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
+std::optional<ReadTraining> read_training(const Value& training, const TrainingContext& context,
                                           Diagnostics& diagnostics) {
   return TrainingReader(training, context, diagnostics).read();
 }

@@ -19,15 +19,17 @@ struct TrainingContext {
   const Parallelism& parallelism;
 };
 
-/// The adapter that `adapter` trains instead of the model; nothing where there is none.
-std::optional<LoraAdapter> read_adapter(const Value& training, DType weights);
-
 /// A table of learned positions ends the sequence: `key` of `pass` is its length.
 void check_positions(std::string_view key, const Value& pass, const ModelSpec* model,
                      Diagnostics& diagnostics);
 
+struct ReadTraining {
+  TrainingSpec spec;
+  std::optional<LoraAdapter> adapter;  ///< that is trained instead of the model
+};
+
 /// Nothing where a diagnostic says why.
-std::optional<TrainingSpec> read_training(const Value& training, const TrainingContext& context,
+std::optional<ReadTraining> read_training(const Value& training, const TrainingContext& context,
                                           Diagnostics& diagnostics);
 
 }  // namespace memest
