@@ -1,6 +1,6 @@
 // A replay passes over micro-steps that change nothing any more: its answer is that of the run
 // which follows every event (course_of).
-#include "memory/engine/repeated_parts.hpp"
+#include "memory/timeline/repeated_parts.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -20,8 +20,9 @@
 #include "memest/spec/framework.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/checkpoints.hpp"
+#include "memory/engine/flight_state.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -92,15 +93,14 @@ class Engine {
   StorageId backward_inputs(const SplitBackward& plan, std::size_t stage, StorageId gradient,
                             std::vector<StorageId>& kept);
   void backward_weights(const SplitBackward& plan, std::vector<StorageId>& kept);
-  /// The state of a micro-step between its forward and its backward.
-  struct InFlight;
   /// Sets the running micro-step aside and takes up `other`.
-  void exchange(InFlight& other);
-  [[nodiscard]] InFlight fresh() const;
+  void exchange(FlightState& other) { std::swap(now_, other); }
+  /// Returns the state of a micro-step that begins.
+  [[nodiscard]] FlightState fresh() const;
   /// Closes the autocast context of the forward.
   void end_autocast();
-  [[nodiscard]] StorageId loss() const { return storages_[order_.loss_cell()]; }
-  [[nodiscard]] StorageId logits() const { return storages_[order_.logits_cell()]; }
+  [[nodiscard]] StorageId loss() const { return now_.storages[order_.loss_cell()]; }
+  [[nodiscard]] StorageId logits() const { return now_.storages[order_.logits_cell()]; }
   /// Returns the model's outputs beside them, each with one reference: its key-value cache.
   [[nodiscard]] std::vector<StorageId> take_answered() { return std::exchange(answered_, {}); }
 
@@ -114,7 +114,7 @@ class Engine {
   /// Returns the storages that live as long as the loss: the arguments of reentrant checkpoints
   /// beside the blocks' inputs, and leaves that are no parameters with their gradients.
   [[nodiscard]] std::vector<StorageId> take_kept_with_loss() {
-    return std::exchange(kept_with_loss_, {});
+    return std::exchange(now_.kept_with_loss, {});
   }
 
   /// The loss in the type of the wrapper's answers, if that is another: the caller's.
@@ -139,15 +139,10 @@ class Engine {
     no_gradients,  ///< in a reentrant checkpoint, or at all
     evaluation     ///< nor dropout
   };
-  struct Slot {
-    StorageId storage = kNoStorage;
-    Reach reach = Reach::directly;
-    bool arrived = false;  ///< a tensor without elements has no storage
-  };
   struct ParameterState {
     StorageId gradient = kNoStorage;
     StorageId cast = kNoStorage;  ///< in autocast's cache
-    Slot slot;
+    GradientSlot slot;
     std::int64_t arrived = 0;
   };
 
@@ -189,13 +184,13 @@ class Engine {
   // engine_backward.cpp
   void run_sites_back(std::uint32_t begin, std::uint32_t end);
   void run_backward(const OpSite& site);
-  Slot take_incoming(const OpSite& site, const OpProgram& op);
+  GradientSlot take_incoming(const OpSite& site, const OpProgram& op);
   void run_steps(const OpSite& site, const OpProgram& op, Slice steps);
   void drop_early(const OpSite& site, const OpProgram& op, std::uint32_t place);
   void make_again(const OpSite& site, const OpProgram& op);
   void drop_saved(const OpSite& site, const OpProgram& op);
   /// `kept`: what the op saved first, where that becomes a gradient.
-  void hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
+  void hand_gradients(const OpSite& site, const OpProgram& op, const GradientSlot& incoming,
                       StorageId kept);
   [[nodiscard]] StorageId first_saved(const OpSite& site, const OpProgram& op) const;
   /// The sum of two gradients that cannot be added in place.
@@ -204,7 +199,7 @@ class Engine {
     Label label;
     Stream stream = Stream::compute;
   };
-  void put(Slot& slot, const Slot& gradient, const Sum& sum);
+  void put(GradientSlot& slot, const GradientSlot& gradient, const Sum& sum);
   void accumulate(std::uint32_t parameter);
   StorageId in_gradient_type(std::uint32_t parameter, StorageId arrived);
   [[nodiscard]] Label label_of(const OpSite& site, const MadeGradient& made) const;
@@ -219,7 +214,7 @@ class Engine {
   [[nodiscard]] bool is_of_weights(const OpSite& site, const OpProgram& op,
                                    std::uint32_t tensor) const;
   void run_part(const OpSite& site, const OpProgram& op, bool weights);
-  void run_inputs_part(const OpSite& site, const OpProgram& op, const Slot& incoming);
+  void run_inputs_part(const OpSite& site, const OpProgram& op, const GradientSlot& incoming);
   [[nodiscard]] StorageId adopt(std::uint32_t parameter, StorageId gradient);
 
   // engine_checkpoint.cpp
@@ -243,15 +238,9 @@ class Engine {
   EngineSettings settings_;
   Recorder& recorder_;
   Checkpoints checkpoints_;
-  std::vector<StorageId> storages_;  // by cell
-  std::vector<std::uint8_t> held_;   // by cell: references of the running program
-  std::vector<Slot> slots_;          // by cell
+  FlightState now_;  // of the running micro-step
   std::vector<ParameterState> parameters_;
   std::vector<std::uint32_t> cast_;  // parameters in autocast's cache
-  std::vector<StorageId> inputs_;    // of all checkpoints
-  std::vector<Slice> inputs_of_;     // by checkpoint
-  std::vector<StorageId> selected_;  // by cell: kept by a selective checkpoint
-  std::vector<StorageId> kept_with_loss_;
   std::vector<StorageId> answered_;
   std::vector<Cell> leaves_;  // no parameters, and a gradient ends at them: embeddings under peft
   std::vector<OpSite> ran_once_;
@@ -288,16 +277,6 @@ class Engine {
   std::vector<StorageId>* kept_ = nullptr;  // by its group
   bool keeps_graph_ = false;                // of the running forward: no checkpoint recomputes it
   bool unpacks_ = false;  // saved tensors are recomputed: they end with their node's formula
-};
-
-struct Engine::InFlight {
-  std::vector<StorageId> storages;
-  std::vector<std::uint8_t> held;
-  std::vector<Slot> slots;
-  std::vector<StorageId> inputs;
-  std::vector<Slice> inputs_of;
-  std::vector<StorageId> selected;
-  std::vector<StorageId> kept_with_loss;
 };
 
 }  // namespace memest

@@ -7,7 +7,7 @@ namespace memest {
 
 void Engine::backward(StorageId loss_gradient) {
   thread_ = Thread::autograd;
-  slots_[order_.loss_cell()] = {loss_gradient, Reach::directly, true};
+  now_.slots[order_.loss_cell()] = {loss_gradient, Reach::directly, true};
   run_sites_back(0, static_cast<std::uint32_t>(order_.sites().size()));
 }
 
@@ -33,7 +33,7 @@ void Engine::run_sites_back(std::uint32_t begin, std::uint32_t end) {
   }
   if (settings_.hooks != nullptr) settings_.hooks->end_backward();
   for (const Cell leaf : leaves_) {
-    kept_with_loss_.push_back(std::exchange(slots_[leaf], {}).storage);
+    now_.kept_with_loss.push_back(std::exchange(now_.slots[leaf], {}).storage);
   }
 }
 
@@ -50,7 +50,7 @@ void Engine::hook_after_backward(const OpSite& site) {
 void Engine::run_backward(const OpSite& site) {
   const OpProgram& op = order_.op(site);
   if (!op.trains) return;
-  const Slot incoming = take_incoming(site, op);
+  const GradientSlot incoming = take_incoming(site, op);
   if (split_ != nullptr) {
     if (incoming.arrived) run_inputs_part(site, op, incoming);
     return;
@@ -91,16 +91,16 @@ void Engine::make_again(const OpSite& site, const OpProgram& op) {
 
 StorageId Engine::first_saved(const OpSite& site, const OpProgram& op) const {
   const TensorId first = order_.program(site).tensors[op.saved.begin];
-  return storages_[order_.storage_cell(site.instance, first)];
+  return now_.storages[order_.storage_cell(site.instance, first)];
 }
 
 /// The gradients of the outputs leave their slots; only one of an op's outputs is differentiable,
 /// or the others' gradients (statistics') never arrive.
-Engine::Slot Engine::take_incoming(const OpSite& site, const OpProgram& op) {
+GradientSlot Engine::take_incoming(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
-  Slot incoming;
+  GradientSlot incoming;
   for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
-    Slot& slot = slots_[order_.cell(site.instance, program.tensors[i])];
+    GradientSlot& slot = now_.slots[order_.cell(site.instance, program.tensors[i])];
     if (!slot.arrived) continue;
     if (incoming.arrived) {
       extra_incoming_.push_back(slot.storage);
@@ -146,7 +146,7 @@ void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
   for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
     const std::uint32_t place = i - op.saved.begin;
     if (std::find(dropped_.begin(), dropped_.end(), place) != dropped_.end()) continue;
-    recorder_.release(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
+    recorder_.release(now_.storages[order_.storage_cell(site.instance, program.tensors[i])]);
   }
   dropped_.clear();
 }
@@ -155,11 +155,11 @@ void Engine::drop_saved(const OpSite& site, const OpProgram& op) {
 void Engine::drop_early(const OpSite& site, const OpProgram& op, std::uint32_t place) {
   if (unpacks_) return;
   const TensorId saved = order_.program(site).tensors[op.saved.begin + place];
-  recorder_.release(storages_[order_.storage_cell(site.instance, saved)]);
+  recorder_.release(now_.storages[order_.storage_cell(site.instance, saved)]);
   dropped_.push_back(place);
 }
 
-void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot& incoming,
+void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const GradientSlot& incoming,
                             StorageId kept) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
@@ -168,7 +168,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
     const bool on = handed.tensor == InputGradient::kHandedOn;
     const bool in_place = handed.tensor == InputGradient::kKept;
     const StorageId storage = on ? incoming.storage : in_place ? kept : made_[handed.tensor];
-    Slot gradient{storage, handed.reach, true};
+    GradientSlot gradient{storage, handed.reach, true};
     if (on && incoming.reach == Reach::through_view) gradient.reach = Reach::through_view;
     if (!handed.last) recorder_.retain(gradient.storage);
     const Cell target = order_.cell(site.instance, handed.input);
@@ -178,7 +178,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
       copied_leaves_.push_back({target, label, handed.sum_bytes});
     }
     if (!handed.to_parameter) {
-      put(slots_[target], gradient, {handed.sum_bytes, label});
+      put(now_.slots[target], gradient, {handed.sum_bytes, label});
       continue;
     }
     ParameterState& parameter = parameters_[target];
@@ -190,7 +190,7 @@ void Engine::hand_gradients(const OpSite& site, const OpProgram& op, const Slot&
 
 /// torch/csrc/autograd/input_buffer.cpp: a second gradient is added in place only where nothing
 /// but the slot holds the first one's storage.
-void Engine::put(Slot& slot, const Slot& gradient, const Sum& sum) {
+void Engine::put(GradientSlot& slot, const GradientSlot& gradient, const Sum& sum) {
   if (!slot.arrived || gradient.storage == kNoStorage) {
     slot = gradient;
     if (slot.reach == Reach::summed) slot.reach = Reach::directly;

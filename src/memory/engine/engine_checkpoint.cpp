@@ -9,18 +9,18 @@ namespace memest {
 
 void Engine::hold_inputs(const Checkpoint& checkpoint) {
   for (const Cell cell : checkpoint.inputs) {
-    recorder_.retain(storages_[cell]);
+    recorder_.retain(now_.storages[cell]);
     // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
     // stay with the node.
     const bool bound = checkpoints_.reentrant && !checkpoints_.saves_arguments &&
                        cell != checkpoint.inputs.front();
-    (bound ? kept_with_loss_ : inputs_).push_back(storages_[cell]);
+    (bound ? now_.kept_with_loss : now_.inputs).push_back(now_.storages[cell]);
   }
 }
 
 void Engine::drop_inputs(std::size_t checkpoint) {
-  const Slice slice = inputs_of_[checkpoint];
-  for (std::uint32_t i = slice.begin; i < slice.end; ++i) recorder_.release(inputs_[i]);
+  const Slice slice = now_.inputs_of[checkpoint];
+  for (std::uint32_t i = slice.begin; i < slice.end; ++i) recorder_.release(now_.inputs[i]);
 }
 
 /// The last node that kept something of a checkpoint lets its inputs go, before the engine hands
@@ -58,8 +58,8 @@ void Engine::keep_selectively(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) {
     const Cell cell = order_.cell(site.instance, program.made[i].tensor);
-    selected_[cell] = storages_[cell];
-    recorder_.retain(selected_[cell]);
+    now_.selected[cell] = now_.storages[cell];
+    recorder_.retain(now_.selected[cell]);
   }
 }
 
@@ -70,8 +70,8 @@ void Engine::make_or_take_outputs(const OpSite& site, const OpProgram& op, Mode 
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.made.begin; i < op.made.end; ++i) {
     const Cell cell = order_.cell(site.instance, program.made[i].tensor);
-    storages_[cell] = std::exchange(selected_[cell], kNoStorage);
-    held_[cell] = 1;
+    now_.storages[cell] = std::exchange(now_.selected[cell], kNoStorage);
+    now_.held[cell] = 1;
   }
 }
 
@@ -107,7 +107,7 @@ void Engine::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) 
     const OpProgram& op = order_.op(site);
     for (std::uint32_t k = op.made.begin; k < op.made.end; ++k) {
       const Cell cell = order_.storage_cell(site.instance, program.made[k].tensor);
-      for (; held_[cell] > 0; --held_[cell]) recorder_.release(storages_[cell]);
+      for (; now_.held[cell] > 0; --now_.held[cell]) recorder_.release(now_.storages[cell]);
     }
   }
 }
@@ -118,7 +118,7 @@ void Engine::backward_of_reentrant(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints_.list[index];
   const OpSite& last = order_.sites()[checkpoint.end - 1];
   const TensorId answer = order_.program(last).tensors[order_.op(last).outputs.end - 1];
-  const StorageId incoming = slots_[order_.cell(last.instance, answer)].storage;
+  const StorageId incoming = now_.slots[order_.cell(last.instance, answer)].storage;
   recorder_.retain(incoming);
   gather_input(index);
   origin_ = Origin::recompute;
@@ -147,7 +147,7 @@ bool Engine::is_leaf_of_checkpoint(Cell cell) const {
 void Engine::copy_leaves() {
   for (; !copied_leaves_.empty(); copied_leaves_.pop_back()) {
     const CopiedLeaf& leaf = copied_leaves_.back();
-    Slot& slot = slots_[leaf.cell];
+    GradientSlot& slot = now_.slots[leaf.cell];
     const StorageId copy = recorder_.allocate(leaf.bytes, leaf.label);
     recorder_.release(std::exchange(slot.storage, copy));
     slot.reach = Reach::directly;
@@ -167,7 +167,7 @@ StorageId Engine::make_input(const Checkpoint& checkpoint, std::int64_t bytes) {
 void Engine::cut_input(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints_.list[index];
   if (checkpoints_.shares == 1 || checkpoint.input_bytes == 0) return;
-  StorageId& input = inputs_[inputs_of_[index].begin];
+  StorageId& input = now_.inputs[now_.inputs_of[index].begin];
   const StorageId share = make_input(checkpoint, checkpoint.input_bytes / checkpoints_.shares);
   // Whoever else holds the tensor holds the new data from here on.
   recorder_.release(std::exchange(input, share));
@@ -176,9 +176,9 @@ void Engine::cut_input(std::size_t index) {
 void Engine::gather_input(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints_.list[index];
   if (checkpoints_.shares == 1 || checkpoint.input_bytes == 0) return;
-  StorageId& input = inputs_[inputs_of_[index].begin];
+  StorageId& input = now_.inputs[now_.inputs_of[index].begin];
   recorder_.release(std::exchange(input, make_input(checkpoint, checkpoint.input_bytes)));
-  storages_[checkpoint.inputs.front()] = input;
+  now_.storages[checkpoint.inputs.front()] = input;
 }
 
 }  // namespace memest

@@ -39,12 +39,8 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
           settings.megatron_ranks == 0
               ? checkpoints_of(graph, order, settings.recompute, settings.checkpoints)
               : megatron_checkpoints_of(graph, order, settings.recompute, settings.megatron_ranks)),
-      storages_(order.cells(), kNoStorage),
-      held_(order.cells(), 0),
-      slots_(order.cells()),
+      now_(fresh()),
       parameters_(order.parameters().size()),
-      inputs_of_(checkpoints_.list.size()),
-      selected_(checkpoints_.keeps_selectively ? order.cells() : 0, kNoStorage),
       leaves_(leaves_of(order)) {
   find_graph_inputs();
 }
@@ -52,15 +48,15 @@ Engine::Engine(const Graph& graph, const ForwardOrder& order, const EngineSettin
 void Engine::begin_forward(StorageId batch, StorageId labels) {
   thread_ = Thread::forward;
   origin_ = Origin::forward;
-  inputs_.clear();
-  for (const Cell cell : order_.batch_cells()) storages_[cell] = batch;
-  for (const Cell cell : order_.label_cells()) storages_[cell] = labels;
+  now_.inputs.clear();
+  for (const Cell cell : order_.batch_cells()) now_.storages[cell] = batch;
+  for (const Cell cell : order_.label_cells()) now_.storages[cell] = labels;
 }
 
 /// The model's outputs are the caller's from here on.
 void Engine::end_forward() {
-  held_[order_.logits_cell()] = 0;
-  held_[order_.loss_cell()] = 0;
+  now_.held[order_.logits_cell()] = 0;
+  now_.held[order_.loss_cell()] = 0;
 }
 
 void Engine::forward(StorageId batch, StorageId labels) {
@@ -77,9 +73,9 @@ void Engine::run_sites(std::uint32_t begin, std::uint32_t end) {
     const bool ahead = next < checkpoints_.list.size();
     const bool inside = ahead && i >= checkpoints_.list[next].begin;
     if (ahead && i == checkpoints_.list[next].begin) {
-      const auto first_input = static_cast<std::uint32_t>(inputs_.size());
+      const auto first_input = static_cast<std::uint32_t>(now_.inputs.size());
       hold_inputs(checkpoints_.list[next]);
-      inputs_of_[next] = {first_input, static_cast<std::uint32_t>(inputs_.size())};
+      now_.inputs_of[next] = {first_input, static_cast<std::uint32_t>(now_.inputs.size())};
     }
     const bool takes_loss = sites[i].op == 0 && sites[i].instance + 1 == order_.instances().size();
     if (takes_loss && settings_.loss_outside) recorder_.turn(Phase::backward);
@@ -124,9 +120,9 @@ void Engine::evaluate_site(const OpSite& site) {
 void Engine::hand_on(const OpSite& site, const OpProgram& op) {
   const MadeStorage& result = order_.program(site).made[op.made.end - 1];
   const Cell cell = order_.cell(site.instance, result.tensor);
-  storages_[cell] = storages_[order_.storage_cell(site.instance, op.dropped)];
-  held_[cell] = result.held;
-  for (std::uint8_t i = 0; i < result.held; ++i) recorder_.retain(storages_[cell]);
+  now_.storages[cell] = now_.storages[order_.storage_cell(site.instance, op.dropped)];
+  now_.held[cell] = result.held;
+  for (std::uint8_t i = 0; i < result.held; ++i) recorder_.retain(now_.storages[cell]);
 }
 
 void Engine::run_forward(const OpSite& site, bool saves) {
@@ -148,8 +144,8 @@ void Engine::keep_leaves(const OpSite& site, const OpProgram& op) {
   for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
     const Cell cell = order_.cell(site.instance, program.tensors[i]);
     if (std::find(leaves_.begin(), leaves_.end(), cell) == leaves_.end()) continue;
-    recorder_.retain(storages_[cell]);
-    kept_with_loss_.push_back(storages_[cell]);
+    recorder_.retain(now_.storages[cell]);
+    now_.kept_with_loss.push_back(now_.storages[cell]);
   }
 }
 
@@ -184,12 +180,13 @@ void Engine::follow_course(const OpSite& site, const OpProgram& op, Mode mode) {
 
 void Engine::make_scratch(const OpSite& site, std::uint32_t index) {
   const MadeStorage& made = order_.program(site).made[index];
-  storages_[order_.cell(site.instance, made.tensor)] =
+  now_.storages[order_.cell(site.instance, made.tensor)] =
       recorder_.allocate(made.bytes, label_of(site, made));
 }
 
 void Engine::drop_scratch(const OpSite& site, std::uint32_t index) {
-  recorder_.release(storages_[order_.cell(site.instance, order_.program(site).made[index].tensor)]);
+  recorder_.release(
+      now_.storages[order_.cell(site.instance, order_.program(site).made[index].tensor)]);
 }
 
 void Engine::make_output(const OpSite& site, const OpProgram& op, std::uint32_t index, Mode mode) {
@@ -198,16 +195,17 @@ void Engine::make_output(const OpSite& site, const OpProgram& op, std::uint32_t 
   const Label label = label_of(site, made);
   if ((made.for_backward && !(mode == Mode::gradients && op.trains)) ||
       (made.for_dropout && mode == Mode::evaluation)) {
-    storages_[cell] = kNoStorage;
+    now_.storages[cell] = kNoStorage;
     return;
   }
-  storages_[cell] = op.casts ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
-                             : recorder_.allocate(made.bytes, label);
-  held_[cell] = made.held_by_graph && !keeps_graph_ ? 1 : made.held;
-  if (held_[cell] > 1) recorder_.retain(storages_[cell]);
+  now_.storages[cell] = op.casts
+                            ? use_cast(order_.cell(site.instance, op.parameter), made.bytes, label)
+                            : recorder_.allocate(made.bytes, label);
+  now_.held[cell] = made.held_by_graph && !keeps_graph_ ? 1 : made.held;
+  if (now_.held[cell] > 1) recorder_.retain(now_.storages[cell]);
   if (!made.answered) return;
-  recorder_.retain(storages_[cell]);
-  answered_.push_back(storages_[cell]);
+  recorder_.retain(now_.storages[cell]);
+  answered_.push_back(now_.storages[cell]);
 }
 
 void Engine::run_launches(const OpSite& site, Slice launches) {
@@ -231,21 +229,21 @@ void Engine::run_launches(const OpSite& site, Slice launches) {
 void Engine::save(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.saved.begin; i < op.saved.end; ++i) {
-    recorder_.retain(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
+    recorder_.retain(now_.storages[order_.storage_cell(site.instance, program.tensors[i])]);
   }
 }
 
 void Engine::end_references(const OpSite& site, const OpProgram& op) {
   const BlockProgram& program = order_.program(site);
   for (std::uint32_t i = op.attributes.begin; i < op.attributes.end; ++i) {
-    recorder_.retain(storages_[order_.storage_cell(site.instance, program.tensors[i])]);
+    recorder_.retain(now_.storages[order_.storage_cell(site.instance, program.tensors[i])]);
   }
   for (std::uint32_t i = op.released.begin; i < op.released.end; ++i) {
     const Cell cell = order_.storage_cell(site.instance, program.tensors[i]);
     // A recomputed block does not hold what it was given; the logits are the caller's to drop.
-    if (held_[cell] == 0 || cell == order_.logits_cell()) continue;
-    --held_[cell];
-    recorder_.release(storages_[cell]);
+    if (now_.held[cell] == 0 || cell == order_.logits_cell()) continue;
+    --now_.held[cell];
+    recorder_.release(now_.storages[cell]);
   }
   name_attributes(site, op);
 }

@@ -96,7 +96,8 @@ void Engine::run_part(const OpSite& site, const OpProgram& op, bool weights) {
 }
 
 /// Hooks hold what comes to the nodes of parameters.
-void Engine::run_inputs_part(const OpSite& site, const OpProgram& op, const Slot& incoming) {
+void Engine::run_inputs_part(const OpSite& site, const OpProgram& op,
+                             const GradientSlot& incoming) {
   const auto here =
       std::find_if(split_->groups.begin(), split_->groups.end(), [&](const auto& one) {
         const OpSite& other = order_.sites()[one.site];

@@ -6,7 +6,7 @@
 namespace memest {
 
 void Engine::bring(std::string_view name, StorageId storage) {
-  for (const Cell cell : order_.cells_named(name)) storages_[cell] = storage;
+  for (const Cell cell : order_.cells_named(name)) now_.storages[cell] = storage;
 }
 
 StorageId Engine::forward_stage(std::size_t stage, StorageId input,
@@ -14,8 +14,8 @@ StorageId Engine::forward_stage(std::size_t stage, StorageId input,
   const StageSites& sites = order_.stages()[stage];
   thread_ = Thread::forward;
   origin_ = Origin::forward;
-  inputs_.clear();
-  if (input != kNoStorage) storages_[sites.input] = input;
+  now_.inputs.clear();
+  if (input != kNoStorage) now_.storages[sites.input] = input;
   input_owner_ = owner;
   run_sites(sites.begin, end_of_model(sites));
   input_owner_.reset();
@@ -31,8 +31,8 @@ StorageId Engine::hand_over_answer(std::size_t stage) {
   const StageSites& sites = order_.stages()[stage];
   end_forward();
   if (end_of_model(sites) < sites.end) return logits();
-  held_[sites.output] = 0;
-  return storages_[sites.output];
+  now_.held[sites.output] = 0;
+  return now_.storages[sites.output];
 }
 
 StorageId Engine::take_loss() {
@@ -46,7 +46,7 @@ StorageId Engine::evaluate_stage(std::size_t stage, StorageId input) {
   const StageSites& sites = order_.stages()[stage];
   thread_ = Thread::forward;
   origin_ = Origin::forward;
-  if (input != kNoStorage) storages_[sites.input] = input;
+  if (input != kNoStorage) now_.storages[sites.input] = input;
   for (std::uint32_t i = sites.begin; i < end_of_model(sites); ++i) {
     const OpSite& site = order_.sites()[i];
     hook_before_forward(site);
@@ -59,7 +59,7 @@ StorageId Engine::evaluate_stage(std::size_t stage, StorageId input) {
 StorageId Engine::backward_stage(std::size_t stage, StorageId gradient) {
   const StageSites& sites = order_.stages()[stage];
   thread_ = Thread::autograd;
-  slots_[sites.output] = {gradient, Reach::directly, true};
+  now_.slots[sites.output] = {gradient, Reach::directly, true};
   run_sites_back(sites.begin, sites.end);
   StorageId of_input = kNoStorage;
   for (const StorageId leaf : take_kept_with_loss()) {
@@ -68,24 +68,14 @@ StorageId Engine::backward_stage(std::size_t stage, StorageId gradient) {
   return of_input;
 }
 
-void Engine::exchange(InFlight& other) {
-  std::swap(storages_, other.storages);
-  std::swap(held_, other.held);
-  std::swap(slots_, other.slots);
-  std::swap(inputs_, other.inputs);
-  std::swap(inputs_of_, other.inputs_of);
-  std::swap(selected_, other.selected);
-  std::swap(kept_with_loss_, other.kept_with_loss);
-}
-
-Engine::InFlight Engine::fresh() const {
-  return {std::vector<StorageId>(storages_.size(), kNoStorage),
-          std::vector<std::uint8_t>(held_.size(), 0),
-          std::vector<Slot>(slots_.size()),
-          {},
-          std::vector<Slice>(inputs_of_.size()),
-          std::vector<StorageId>(selected_.size(), kNoStorage),
-          {}};
+FlightState Engine::fresh() const {
+  FlightState state;
+  state.storages.assign(order_.cells(), kNoStorage);
+  state.held.assign(order_.cells(), 0);
+  state.slots.resize(order_.cells());
+  state.inputs_of.resize(checkpoints_.list.size());
+  state.selected.assign(checkpoints_.keeps_selectively ? order_.cells() : 0, kNoStorage);
+  return state;
 }
 
 /// torch.empty where it is too small; the old one goes when the new one has its name.
@@ -124,9 +114,9 @@ void Engine::name_attributes(const OpSite& site, const OpProgram& op) {
     const auto known = std::find_if(attributes_.begin(), attributes_.end(),
                                     [cell](const auto& named) { return named.first == cell; });
     if (known == attributes_.end()) {
-      attributes_.emplace_back(cell, storages_[cell]);
+      attributes_.emplace_back(cell, now_.storages[cell]);
     } else {
-      recorder_.release(std::exchange(known->second, storages_[cell]));
+      recorder_.release(std::exchange(known->second, now_.storages[cell]));
     }
     const bool has_graph = i == op.attributes.begin && op.names_graph;
     if (!has_graph || graph_inputs_.empty()) continue;
@@ -164,7 +154,7 @@ void Engine::keep_graph_leaves(std::size_t checkpoint) {
   const Cell first = checkpoints_.list[checkpoint].inputs.front();
   for (GraphInput& input : graph_inputs_) {
     if (input.checkpoint != checkpoint) continue;
-    input.leaves = {slots_[first].storage, inputs_[inputs_of_[checkpoint].begin]};
+    input.leaves = {now_.slots[first].storage, now_.inputs[now_.inputs_of[checkpoint].begin]};
     for (const StorageId leaf : input.leaves) recorder_.retain(leaf);
   }
 }

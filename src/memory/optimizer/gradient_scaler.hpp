@@ -1,9 +1,7 @@
 // torch.amp.GradScaler, PyTorch 2.11: a few scalars on the device.
 #pragma once
 
-#include <vector>
-
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -12,7 +10,7 @@ class GradientScaler {
   explicit GradientScaler(Recorder& recorder) : recorder_(recorder) {}
 
   /// scaler.scale(loss): the scaled loss, held by the caller.
-  StorageId scale(std::int64_t loss_bytes);
+  [[nodiscard]] HeldStorage scale(std::int64_t loss_bytes);
   /// scaler.unscale_(optimizer): whether an infinity was found is kept until update().
   void unscale();
   /// scaler.step(optimizer), up to the optimizer's own step. A fused one unscales by itself.
@@ -21,12 +19,12 @@ class GradientScaler {
   void update();
 
  private:
-  StorageId make(std::int64_t bytes);
+  [[nodiscard]] HeldStorage make(std::int64_t bytes);
   void look_for_infinity();
 
   Recorder& recorder_;
-  StorageId found_infinity_ = kNoStorage;
-  std::vector<StorageId> handed_;  // to a fused step
+  HeldStorage found_infinity_;
+  HeldVector handed_;  // to a fused step
   bool has_scale_ = false;
 };
 

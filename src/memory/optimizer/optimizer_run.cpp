@@ -7,29 +7,9 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/states/model_states.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
-namespace {
-
-Label state_label(const SteppedTensor& tensor, std::uint16_t state) {
-  Label label;
-  label.holding = Holding::optimizer_states;
-  label.origin = Origin::parameter;
-  label.place = tensor.parameter;
-  label.tensor = state;
-  return label;
-}
-
-Label loop_label(LoopTensor tensor, Holding holding, std::uint32_t place) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  label.place = place;
-  return label;
-}
-
-}  // namespace
-
 OptimizerRun::OptimizerRun(const Job& job, std::vector<ParameterGroup> groups,
                            const std::optional<LaunchDevice>& device, Recorder& recorder)
     : training_(*job.training),
@@ -47,8 +27,9 @@ void OptimizerRun::construct() {
     const std::int64_t bytes = size_of(*training_.recipe.master);
     for (const ParameterGroup& group : groups_) {
       for (const SteppedTensor& tensor : group) {
-        recorder_.allocate(checked_multiply(tensor.elements, bytes),
-                           state_label(tensor, kMasterCopy));
+        recorder_.allocate(
+            checked_multiply(tensor.elements, bytes),
+            parameter_label(Holding::optimizer_states, tensor.parameter, kMasterCopy));
       }
     }
   }
@@ -65,7 +46,8 @@ void OptimizerRun::make_states(const ParameterGroup& group) {
         ++index;
         if (state.on_host) continue;
         for (const std::int64_t bytes : state_tensors(state, *tensor.row, training_.recipe)) {
-          recorder_.allocate(bytes, state_label(tensor, index));
+          recorder_.allocate(bytes,
+                             parameter_label(Holding::optimizer_states, tensor.parameter, index));
         }
       }
     };
@@ -81,9 +63,9 @@ void OptimizerRun::widen_gradients() {
   const std::int64_t bytes = size_of(recipe.step_gradients.value_or(stepped_type(recipe)));
   for (const ParameterGroup& group : groups_) {
     for (const SteppedTensor& tensor : group) {
-      wide_gradients_.push_back(recorder_.allocate(
+      wide_gradients_.push_back(recorder_.make(
           checked_multiply(tensor.elements, bytes),
-          loop_label(LoopTensor::gradient_in_master_type, Holding::temporaries, tensor.parameter)));
+          loop_label(Holding::temporaries, LoopTensor::gradient_in_master_type, tensor.parameter)));
     }
   }
 }
@@ -107,24 +89,20 @@ void OptimizerRun::step() {
 /// The fused step is one operation; that over lists averages the gradients, then their squares, of
 /// which it reads both factors.
 void OptimizerRun::read_unreduced(const ParameterGroup& group) {
-  release_backwards(relaid_gradients(group, true));
+  relaid_gradients(group, true).drop();
   if (training_.optimizer_implementation != OptimizerImplementation::foreach_) return;
-  const std::vector<StorageId> factor = relaid_gradients(group, true);
-  release_backwards(relaid_gradients(group, true));
-  release_backwards(factor);
+  const HeldList factor = relaid_gradients(group, true);
+  relaid_gradients(group, true).drop();
 }
 
-void OptimizerRun::zero_grad() {
-  for (const StorageId gradient : wide_gradients_) recorder_.release(gradient);
-  wide_gradients_.clear();
-}
+void OptimizerRun::zero_grad() { wide_gradients_.drop(); }
 
-StorageId OptimizerRun::temporary(const SteppedTensor& tensor) {
+HeldStorage OptimizerRun::temporary(const SteppedTensor& tensor) {
   const DType type =
       implementation_.transient.dtype.value_or(stepped_type(training_.recipe, *tensor.row));
-  return recorder_.allocate(
+  return recorder_.make(
       checked_multiply(tensor.elements, size_of(type)),
-      loop_label(LoopTensor::step_temporary, Holding::temporaries, tensor.parameter));
+      loop_label(Holding::temporaries, LoopTensor::step_temporary, tensor.parameter));
 }
 
 std::vector<DType> OptimizerRun::gradient_types() const {
@@ -149,22 +127,16 @@ DType OptimizerRun::gradient_type(const SteppedTensor& tensor) const {
 void OptimizerRun::step_lists(const ParameterGroup& group) {
   const std::int64_t copies = implementation_.transient.whole_copies;
   if (copies == 0) return;
-  std::vector<StorageId> named;
-  const auto name = [&](std::vector<StorageId> lists) {
-    named.swap(lists);
-    std::for_each(lists.rbegin(), lists.rend(),
-                  [this](StorageId storage) { recorder_.release(storage); });
-  };
+  HeldList named;
   for (const DType type : gradient_types()) {
-    std::vector<StorageId> made;
+    HeldList made;
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       for (const SteppedTensor& tensor : group) {
         if (gradient_type(tensor) == type) made.push_back(temporary(tensor));
       }
     }
-    name(std::move(made));
+    named = std::move(made);
   }
-  name({});
 }
 
 /// A loop over tensors. The last temporary of a tensor is a local that stays until the next
@@ -173,15 +145,14 @@ void OptimizerRun::step_one_by_one(const ParameterGroup& group) {
   const StepTransient& transient = implementation_.transient;
   const std::int64_t copies = transient.running_pair ? 2 : transient.largest_copies - 1;
   if (copies <= 0) return;
-  StorageId kept = kNoStorage;
-  std::vector<StorageId> made;
+  HeldStorage kept;
+  HeldVector made;
   for (const SteppedTensor& tensor : group) {
-    made.clear();
     for (std::int64_t copy = 0; copy < copies; ++copy) made.push_back(temporary(tensor));
-    for (std::size_t i = 0; i + 1 < made.size(); ++i) recorder_.release(made[i]);
-    recorder_.release(std::exchange(kept, made.back()));
+    HeldStorage last = std::move(made.back());
+    made.drop();
+    kept = std::move(last);
   }
-  recorder_.release(kept);
 }
 
 }  // namespace memest

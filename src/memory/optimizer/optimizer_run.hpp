@@ -11,7 +11,7 @@
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/job.hpp"
 #include "memory/engine/parameter_group.hpp"
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -23,8 +23,8 @@ class OptimizerRun {
 
   /// Master copies, and states that the constructor makes.
   void construct();
-  /// Answers the norm, which the caller gives up.
-  StorageId clip();
+  /// Answers the norm.
+  [[nodiscard]] HeldStorage clip();
   /// Sixteen-bit gradients for a step in the master copies' type; step() does it where it was not
   /// done.
   void widen_gradients();
@@ -38,38 +38,37 @@ class OptimizerRun {
   /// multiplied, summed and stepped within one type.
   [[nodiscard]] std::vector<DType> gradient_types() const;
   [[nodiscard]] DType gradient_type(const SteppedTensor& tensor) const;
-  void take_norms(DType type, std::vector<StorageId>& norms);
-  std::vector<StorageId> spread_norms(std::int64_t bytes);
-  std::vector<StorageId> relaid_gradients(const ParameterGroup& group, bool tables);
-  std::vector<StorageId> relaid_gains();
+  void take_norms(DType type, HeldList& norms);
+  HeldList spread_norms(std::int64_t bytes);
+  HeldList relaid_gradients(const ParameterGroup& group, bool tables);
+  HeldList relaid_gains();
   void read_unreduced(const ParameterGroup& group);
-  void release_backwards(const std::vector<StorageId>& storages);
-  StorageId reduce_norms(std::int64_t bytes);
+  HeldStorage reduce_norms(std::int64_t bytes);
   void make_states(const ParameterGroup& group);
   void step_lists(const ParameterGroup& group);
   void step_one_by_one(const ParameterGroup& group);
-  StorageId temporary(const SteppedTensor& tensor);
+  HeldStorage temporary(const SteppedTensor& tensor);
 
   // adafactor.cpp
   [[nodiscard]] bool has_trainers_adafactor() const;
   struct AdafactorNames {
-    StorageId gradient = kNoStorage;
-    StorageId weight = kNoStorage;
-    StorageId update = kNoStorage;
+    HeldStorage gradient;
+    HeldStorage weight;
+    HeldStorage update;
   };
   void step_adafactor();
   void step_adafactor(const SteppedTensor& tensor, AdafactorNames& names);
-  StorageId reduced(const Reduction& reduction, std::int64_t elements);
-  StorageId root_mean_square(std::int64_t elements, const Label& label);
-  StorageId factored(std::int64_t rows, std::int64_t columns);
+  HeldStorage reduced(const Reduction& reduction, std::int64_t elements);
+  HeldStorage root_mean_square(std::int64_t elements, const Label& label);
+  HeldStorage factored(std::int64_t rows, std::int64_t columns);
 
   const TrainingSpec& training_;
   const ImplementationTransient& implementation_;
   std::vector<ParameterGroup> groups_;
   std::optional<LaunchDevice> device_;
   Recorder& recorder_;
-  std::map<std::uint32_t, StorageId> scales_;  // Adafactor's, by parameter
-  std::vector<StorageId> wide_gradients_;
+  std::map<std::uint32_t, HeldStorage> scales_;  // Adafactor's, by parameter
+  HeldVector wide_gradients_;
   int sharded_meshes_ = 0;         // over which gradients are DTensors
   std::int64_t tensor_ranks_ = 1;  // of torchtitan's tensor parallelism, one of the meshes
   bool keeps_unreduced_ = false;   // gradients stay partial sums, and a table's whole

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "memest/spec/job.hpp"
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -19,18 +19,16 @@ class ContextShares {
   [[nodiscard]] bool cuts() const { return ranks_ > 1; }
   /// Makes the shares of a whole batch of `sequences`, which the caller holds.
   void make(std::int64_t sequences);
-  [[nodiscard]] StorageId inputs() const { return shares_[0]; }
-  [[nodiscard]] StorageId labels() const { return shares_[1]; }
+  [[nodiscard]] StorageId inputs() const { return shares_[0].id(); }
+  [[nodiscard]] StorageId labels() const { return shares_[1].id(); }
   /// The function that was given them returns.
   void drop();
 
  private:
-  StorageId number(std::int64_t count, DType type, LoopTensor tensor, Holding holding);
-
   Recorder& recorder_;
   std::int64_t ranks_ = 1;
   std::int64_t seq_len_ = 0;
-  std::array<StorageId, 3> shares_ = {kNoStorage, kNoStorage, kNoStorage};
+  std::array<HeldStorage, 3> shares_;
 };
 
 }  // namespace memest

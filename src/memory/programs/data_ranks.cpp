@@ -11,11 +11,11 @@
 #include "memest/units/int128.hpp"
 #include "memory/allocator/block.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/sharding/flat_units.hpp"
 #include "memory/sharding/megatron_states.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/states/flat_partitions.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "memory/engine/engine.hpp"
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 

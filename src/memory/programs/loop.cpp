@@ -7,6 +7,7 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -39,7 +40,8 @@ TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& en
       counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))),
       shares_(job, recorder) {
   if (habits_.reports_loss) {
-    make(order_.loss_bytes(), Holding::buffers, LoopTensor::reported_loss);
+    recorder_.allocate(order_.loss_bytes(),
+                       loop_label(Holding::buffers, LoopTensor::reported_loss));
   }
 }
 
@@ -72,7 +74,7 @@ void TrainingLoop::step(std::uint16_t number) {
     run_micro_steps();
   }
   recorder_.begin(Phase::clip);
-  recorder_.release(std::exchange(norm_, kNoStorage));
+  norm_.drop();
   clip();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
@@ -92,8 +94,8 @@ void TrainingLoop::step(std::uint16_t number) {
   recorder_.end();
   if (habits_.fetches_ahead || habits_.names_outputs || habits_.step_is_function) return;
   // The loop keeps the loss for its report; the batch is a local of the step.
-  drop(std::exchange(reported_, std::exchange(loss_, {})));
-  drop(std::exchange(batches_, {}));
+  rename(reported_, std::exchange(loss_, {}));
+  drop_in_order(batches_);
 }
 
 /// From the second on they do the same: those behind two that made the same events are copied, but
@@ -127,14 +129,14 @@ void TrainingLoop::run_pipeline() {
       checked_multiply(training_.micro_batch, training_.gradient_accumulation);
   const std::int64_t bytes = checked_multiply(sequences, training_.seq_len * size_of(DType::int64));
   recorder_.begin(Phase::batch, 1);
-  batches_.push_back({make(bytes, Holding::batch, LoopTensor::batch),
-                      make(bytes, Holding::batch, LoopTensor::labels)});
+  Batch& batch = batches_.emplace_back();
+  batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
+  batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
   if (shares_.cuts()) shares_.make(sequences);
   recorder_.end();
   recorder_.begin(Phase::backward, 1);
-  const std::vector<StorageId> losses =
-      shares_.cuts() ? stages_->run(shares_.inputs(), shares_.labels())
-                     : stages_->run(batches_.back().inputs, batches_.back().labels);
+  HeldVector losses = shares_.cuts() ? stages_->run(shares_.inputs(), shares_.labels())
+                                     : stages_->run(batch.inputs.id(), batch.labels.id());
   const auto number = [this](std::int64_t count) {
     return make(checked_multiply(count, size_of(DType::fp32)), Holding::activations,
                 LoopTensor::loss);
@@ -142,14 +144,13 @@ void TrainingLoop::run_pipeline() {
   if (losses.empty()) {
     loss_.scalar = number(1);
   } else {
-    const StorageId stack = number(static_cast<std::int64_t>(losses.size()));
-    const StorageId sum = number(1);
-    recorder_.release(stack);
+    HeldStorage stack = number(static_cast<std::int64_t>(losses.size()));
+    const HeldStorage sum = number(1);
+    stack.drop();
     loss_.scalar = number(1);
-    recorder_.release(sum);
   }
   shares_.drop();
-  drop(losses);
+  losses.drop();
   recorder_.end();
 }
 
@@ -161,16 +162,16 @@ void TrainingLoop::return_from_step() {
     return make(checked_multiply(elements, size_of(DType::fp32)), Holding::temporaries,
                 LoopTensor::reported_loss);
   };
-  const StorageId stack = numbers(count);
-  const StorageId sum = numbers(1);
-  recorder_.release(stack);
-  recorder_.release(std::exchange(targets_, kNoStorage));
-  recorder_.release(std::exchange(float_targets_, kNoStorage));
-  recorder_.release(sum);
-  drop(std::exchange(batches_, {}));
-  for (const Loss& loss : std::exchange(losses_, {})) drop(loss);
-  drop(std::exchange(loss_, {}));
-  recorder_.release(std::exchange(norm_, kNoStorage));
+  HeldStorage stack = numbers(count);
+  HeldStorage sum = numbers(1);
+  stack.drop();
+  targets_.drop();
+  float_targets_.drop();
+  sum.drop();
+  drop_in_order(batches_);
+  drop_in_order(losses_);
+  rename(loss_, {});
+  norm_.drop();
   others_.end_with_model();
 }
 
@@ -179,7 +180,8 @@ void TrainingLoop::send_targets() {
   recorder_.begin(Phase::batch);
   targets_ = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
   if (sums_targets_) {
-    recorder_.release(make(size_of(DType::int64), Holding::temporaries, LoopTensor::targets));
+    recorder_.make_and_free(size_of(DType::int64),
+                            loop_label(Holding::temporaries, LoopTensor::targets));
   } else {
     float_targets_ = make(size_of(DType::fp32), Holding::batch, LoopTensor::targets);
   }
@@ -198,139 +200,119 @@ void TrainingLoop::micro_step(std::uint16_t number) {
   if (habits_.reports_loss) report_loss();
 }
 
-StorageId TrainingLoop::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(bytes, label);
+HeldStorage TrainingLoop::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
+  return recorder_.make(bytes, loop_label(holding, tensor));
 }
 
-StorageId TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
+HeldStorage TrainingLoop::scalar(Holding holding, LoopTensor tensor) {
   const std::int64_t bytes = casts_loss_ ? size_of(training_.recipe.compute) : order_.loss_bytes();
   return make(bytes, holding, tensor);
 }
 
 /// A reference of its own to the loss that backward() is called on.
-StorageId TrainingLoop::divided_loss(StorageId loss) {
+HeldStorage TrainingLoop::divided_loss(StorageId loss) {
   if (divides()) return scalar(Holding::activations, LoopTensor::scaled_loss);
-  recorder_.retain(loss);
-  return loss;
+  return recorder_.share(loss);
 }
 
 /// The model's outputs (logits, cache, and the loss where the model takes it) are held until the
 /// forward's function returns, or until the next one has its own.
 void TrainingLoop::forward(const Batch& batch) {
   if (shares_.cuts()) shares_.make(training_.micro_batch);
-  engine_.forward(shares_.cuts() ? shares_.inputs() : batch.inputs,
-                  shares_.cuts() ? shares_.labels() : batch.labels);
-  if (habits_.names_outputs) {
-    drop(std::exchange(held_outputs_, {engine_.logits()}));
-    drop(std::exchange(loss_, {}));
-    loss_.scalar = divided_loss(engine_.loss());
-    recorder_.release(engine_.loss());
-    engine_.end_autocast();
-    return;
-  }
+  engine_.forward(shares_.cuts() ? shares_.inputs() : batch.inputs.id(),
+                  shares_.cuts() ? shares_.labels() : batch.labels.id());
+  if (habits_.names_outputs) return name_answers();
+  HeldStorage answered = recorder_.adopt(engine_.loss());
   const StorageId wrapped = engine_.take_wrapped_loss();
-  const StorageId loss = wrapped == kNoStorage ? divided_loss(engine_.loss()) : wrapped;
-  std::vector<StorageId> outputs = engine_.take_answered();
+  Loss loss;
+  loss.scalar = wrapped == kNoStorage ? divided_loss(answered.id()) : recorder_.adopt(wrapped);
+  HeldVector outputs;
+  for (const StorageId storage : engine_.take_answered())
+    outputs.push_back(recorder_.adopt(storage));
   if (habits_.step_is_function) {
-    loss_sum_ = engine_.loss();
+    loss_sum_ = std::move(answered);
   } else if (training_.loss == TrainingLoss::cross_entropy) {
-    outputs.push_back(engine_.loss());
+    outputs.push_back(std::move(answered));
   } else {
-    recorder_.release(engine_.loss());
+    answered.drop();
   }
   engine_.end_autocast();
-  StorageId logits = engine_.logits();
-  if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(logits);
-  outputs.push_back(logits);
-  if (training_.hold_outputs) outputs = std::exchange(held_outputs_, std::move(outputs));
-  drop(outputs);
-  if (habits_.step_is_function && loss_.scalar != kNoStorage)
+  HeldStorage logits = recorder_.adopt(engine_.logits());
+  if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(std::move(logits));
+  outputs.push_back(std::move(logits));
+  if (training_.hold_outputs) std::swap(outputs, held_outputs_);
+  outputs.drop();
+  if (habits_.step_is_function && loss_.scalar.is_of_storage())
     losses_.push_back(std::exchange(loss_, {}));
-  drop(std::exchange(loss_, {loss, engine_.take_kept_with_loss()}));
+  for (const StorageId storage : engine_.take_kept_with_loss()) {
+    loss.kept.push_back(recorder_.adopt(storage));
+  }
+  rename(loss_, std::move(loss));
+}
+
+/// A loop whose names of the answers are the script's: each ends when the next answer takes it.
+void TrainingLoop::name_answers() {
+  HeldVector outputs;
+  outputs.push_back(recorder_.adopt(engine_.logits()));
+  held_outputs_ = std::move(outputs);
+  rename(loss_, {});
+  HeldStorage whole = recorder_.adopt(engine_.loss());
+  loss_.scalar = divided_loss(whole.id());
+  whole.drop();
+  engine_.end_autocast();
 }
 
 /// accelerate's convert_outputs_to_fp32.
-StorageId TrainingLoop::widened(StorageId logits) {
+HeldStorage TrainingLoop::widened(HeldStorage logits) {
   if (order_.widened_logits_bytes() == 0) return logits;
-  const StorageId wide =
-      make(order_.widened_logits_bytes(), Holding::activations, LoopTensor::widened_logits);
-  recorder_.release(logits);
-  return wide;
-}
-
-void TrainingLoop::drop(const std::vector<StorageId>& outputs) {
-  for (const StorageId output : outputs) recorder_.release(output);
-}
-
-void TrainingLoop::drop(const Loss& loss) {
-  for (const StorageId storage : loss.kept) recorder_.release(storage);
-  recorder_.release(loss.scalar);
-}
-
-void TrainingLoop::drop(const std::vector<Batch>& batches) {
-  for (const Batch& batch : batches) {
-    recorder_.release(batch.inputs);
-    recorder_.release(batch.labels);
-  }
+  return make(order_.widened_logits_bytes(), Holding::activations, LoopTensor::widened_logits);
 }
 
 /// loss.backward() begins with ones like the loss and holds them to its end. Every factor of the
 /// loss has a node.
 void TrainingLoop::backward() {
-  StorageId divided = kNoStorage;
+  HeldStorage divided;
   if (habits_.divides_for_backward) {
     divided = scalar(Holding::temporaries, LoopTensor::scaled_loss);
   }
-  const StorageId scaled = scales() ? scaler_.scale(order_.loss_bytes()) : kNoStorage;
-  const StorageId ones = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
-  StorageId gradient = ones;
-  recorder_.retain(ones);
+  HeldStorage scaled = scales() ? scaler_.scale(order_.loss_bytes()) : HeldStorage();
+  HeldStorage ones = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
+  HeldStorage gradient = recorder_.share(ones.id());
   const std::int64_t factors = habits_.loss_factors + (divides() ? 1 : 0) + (scales() ? 1 : 0);
   for (std::int64_t i = 0; i < factors; ++i) {
-    const StorageId product = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
-    recorder_.release(std::exchange(gradient, product));
+    gradient = scalar(Holding::passing_gradients, LoopTensor::loss_gradient);
   }
   if (casts_loss_) {
-    const StorageId wide =
-        make(order_.loss_bytes(), Holding::passing_gradients, LoopTensor::loss_gradient);
-    recorder_.release(std::exchange(gradient, wide));
+    gradient = make(order_.loss_bytes(), Holding::passing_gradients, LoopTensor::loss_gradient);
   }
-  engine_.backward(gradient);
-  for (const StorageId storage : engine_.take_kept_with_loss()) loss_.kept.push_back(storage);
-  recorder_.release(ones);
-  recorder_.release(std::exchange(loss_sum_, kNoStorage));
+  engine_.backward(gradient.give_up());
+  for (const StorageId storage : engine_.take_kept_with_loss()) {
+    loss_.kept.push_back(recorder_.adopt(storage));
+  }
+  ones.drop();
+  loss_sum_.drop();
   shares_.drop();
-  recorder_.release(scaled);
-  recorder_.release(divided);
+  scaled.drop();
+  divided.drop();
   // training_step returns the value, detached from its graph.
-  if (habits_.reports_loss) drop({kNoStorage, std::exchange(loss_.kept, {})});
+  if (habits_.reports_loss) loss_.kept.drop();
 }
 
 /// The value takes the place of the last one. torch.isnan, torch.isinf of it, and an addition in
 /// place.
 void TrainingLoop::report_loss() {
-  drop(std::exchange(reported_, std::exchange(loss_, {})));
-  const auto temporary = [this](DType type) {
-    return make(size_of(type), Holding::temporaries, LoopTensor::reported_loss);
-  };
-  recorder_.release(temporary(DType::boolean));
-  const StorageId magnitude = scalar(Holding::temporaries, LoopTensor::reported_loss);
-  recorder_.release(temporary(DType::boolean));
-  recorder_.release(magnitude);
+  rename(reported_, std::exchange(loss_, {}));
+  const Label flag = loop_label(Holding::temporaries, LoopTensor::reported_loss);
+  recorder_.make_and_free(size_of(DType::boolean), flag);
+  const HeldStorage magnitude = scalar(Holding::temporaries, LoopTensor::reported_loss);
+  recorder_.make_and_free(size_of(DType::boolean), flag);
 }
 
 void TrainingLoop::clip() {
   if (!clips_) return;
   if (scales()) scaler_.unscale();
-  const StorageId norm = optimizer_.clip();
-  if (habits_.keeps_norm) {
-    norm_ = norm;
-  } else {
-    recorder_.release(norm);
-  }
+  HeldStorage norm = optimizer_.clip();
+  if (habits_.keeps_norm) norm_ = std::move(norm);
 }
 
 }  // namespace memest

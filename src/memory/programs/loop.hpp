@@ -5,12 +5,12 @@
 
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/optimizer/gradient_scaler.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/programs/context_shares.hpp"
 #include "memory/programs/pipeline_stages.hpp"
 #include "memory/programs/stand_ins.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -26,18 +26,16 @@ class TrainingLoop {
 
  private:
   struct Loss {
-    StorageId scalar = kNoStorage;
-    std::vector<StorageId> kept;  ///< with its autograd graph
+    HeldStorage scalar;
+    HeldVector kept;  ///< with its autograd graph
   };
 
+  /// The inputs go first.
   struct Batch {
-    StorageId inputs = kNoStorage;
-    StorageId labels = kNoStorage;  ///< where they are a tensor of their own
+    HeldStorage labels;  ///< where they are a tensor of their own
+    HeldStorage inputs;
   };
 
-  void drop(const std::vector<StorageId>& outputs);
-  void drop(const Loss& loss);
-  void drop(const std::vector<Batch>& batches);
   void run_micro_steps();
   void micro_step(std::uint16_t number);
   void run_pipeline();
@@ -46,18 +44,20 @@ class TrainingLoop {
   void send_targets();
   void send_batch(std::uint16_t number);
   Batch next_batch();
+  void name_batch();
   void load_step();
   void evaluate();
-  StorageId count_targets(StorageId so_far);
-  StorageId sum_over_ranks(StorageId targets);
+  HeldStorage count_targets(HeldStorage so_far);
+  HeldStorage sum_over_ranks(HeldStorage targets);
   void forward(const Batch& batch);
-  StorageId divided_loss(StorageId loss);
+  void name_answers();
+  HeldStorage divided_loss(StorageId loss);
   void backward();
   void report_loss();
   void clip();
-  StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
-  StorageId scalar(Holding holding, LoopTensor tensor);
-  StorageId widened(StorageId logits);
+  HeldStorage make(std::int64_t bytes, Holding holding, LoopTensor tensor);
+  HeldStorage scalar(Holding holding, LoopTensor tensor);
+  HeldStorage widened(HeldStorage logits);
   [[nodiscard]] bool scales() const;
   [[nodiscard]] bool divides() const;
 
@@ -77,15 +77,15 @@ class TrainingLoop {
   bool casts_loss_ = false;          // what a wrapper answers has another type
   std::int64_t counted_labels_ = 0;  ///< of a micro-step
   std::vector<Batch> batches_;
-  StorageId targets_ = kNoStorage;
-  StorageId float_targets_ = kNoStorage;
+  HeldStorage targets_;
+  HeldStorage float_targets_;
   ContextShares shares_;  // of the running micro-step's batch
   Loss loss_;
   std::vector<Loss> losses_;  // of earlier micro-steps, until the step returns
   Loss reported_;
-  StorageId loss_sum_ = kNoStorage;  // before its division, a name of the step's own
-  StorageId norm_ = kNoStorage;
-  std::vector<StorageId> held_outputs_;
+  HeldStorage loss_sum_;  // before its division, a name of the step's own
+  HeldStorage norm_;
+  HeldVector held_outputs_;
 };
 
 }  // namespace memest

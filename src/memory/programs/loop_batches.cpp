@@ -6,6 +6,7 @@
 
 #include "memest/units/int128.hpp"
 #include "memory/programs/loop.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -22,10 +23,10 @@ void TrainingLoop::send_batch(std::uint16_t number) {
   if (!habits_.fetches_ahead) {
     if (habits_.step_is_function) {
       // The list of the step's batches keeps the inputs; the labels' name is taken.
-      if (!batches_.empty()) recorder_.release(std::exchange(batches_.back().labels, kNoStorage));
+      if (!batches_.empty()) batches_.back().labels.drop();
       batches_.push_back(next_batch());
     } else {
-      drop(std::exchange(batches_, {next_batch()}));
+      name_batch();
     }
   } else if (number == 1) {
     load_step();
@@ -36,30 +37,37 @@ void TrainingLoop::send_batch(std::uint16_t number) {
 /// Where the labels are the token ids themselves they are sent a second time, and dropped.
 TrainingLoop::Batch TrainingLoop::next_batch() {
   const std::int64_t bytes = checked_multiply(order_.batch_bytes(), shares_.ranks());
-  Batch batch{make(bytes, Holding::batch, LoopTensor::batch), kNoStorage};
+  Batch batch;
+  batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
   if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
   } else if (training_.loss == TrainingLoss::cross_entropy && order_.batch_is_token_ids()) {
-    recorder_.release(make(bytes, Holding::batch, LoopTensor::batch_copy));
+    recorder_.make_and_free(bytes, loop_label(Holding::batch, LoopTensor::batch_copy));
   }
   return batch;
+}
+
+/// One name for all batches: the last one goes when the next is there.
+void TrainingLoop::name_batch() {
+  Batch next = next_batch();
+  drop_in_order(batches_);
+  batches_.push_back(std::move(next));
 }
 
 /// train.py's estimate_loss(): an answer and its batch live until the next ones take their names.
 void TrainingLoop::evaluate() {
   Batch batch;
-  StorageId logits = kNoStorage;
-  StorageId loss = kNoStorage;
+  HeldStorage logits;
+  HeldStorage loss;
   for (int set = 0; set < kEvaluatedSets; ++set) {
-    drop({std::exchange(batch, next_batch())});
-    engine_.evaluate(batch.inputs, batch.labels);
-    recorder_.release(std::exchange(logits, engine_.logits()));
-    recorder_.release(std::exchange(loss, engine_.loss()));
+    rename(batch, next_batch());
+    engine_.evaluate(batch.inputs.id(), batch.labels.id());
+    logits = recorder_.adopt(engine_.logits());
+    loss = recorder_.adopt(engine_.loss());
     engine_.end_autocast();
   }
-  drop({batch});
-  recorder_.release(logits);
-  recorder_.release(loss);
+  rename(batch, {});
+  logits.drop();
 }
 
 /// The step before lets its batches go when those of this one are here and counted.
@@ -69,46 +77,46 @@ void TrainingLoop::load_step() {
   const std::int64_t behind = training_.gradient_accumulation - count;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i) {
-    const StorageId inputs = make(bytes, Holding::batch, LoopTensor::batch);
-    batches.push_back({inputs, make(bytes, Holding::batch, LoopTensor::labels)});
+    Batch& batch = batches.emplace_back();
+    batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
+    batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
   }
-  batches.push_back(
-      {make(checked_multiply(behind, 2 * bytes), Holding::batch, LoopTensor::batch), kNoStorage});
-  StorageId targets = kNoStorage;
-  for (std::int64_t i = 0; i < count; ++i) targets = count_targets(targets);
-  if (ranks_ > 1) targets = sum_over_ranks(targets);
-  drop(std::exchange(batches_, std::move(batches)));
-  recorder_.release(std::exchange(targets_, targets));
+  batches.emplace_back().inputs =
+      make(checked_multiply(behind, 2 * bytes), Holding::batch, LoopTensor::batch);
+  HeldStorage targets;
+  for (std::int64_t i = 0; i < count; ++i) targets = count_targets(std::move(targets));
+  if (ranks_ > 1) targets = sum_over_ranks(std::move(targets));
+  batches_.swap(batches);
+  drop_in_order(batches);
+  targets_ = std::move(targets);
 }
 
 /// sum((labels != -100).sum() for labels in the step): a sum of flags is one of int64.
-StorageId TrainingLoop::count_targets(StorageId so_far) {
-  const auto temporary = [this](std::int64_t bytes) {
-    return make(bytes, Holding::temporaries, LoopTensor::targets);
-  };
-  const StorageId counted = temporary(counted_labels_ * size_of(DType::boolean));
-  const StorageId number = temporary(size_of(DType::int64));
-  recorder_.release(temporary(checked_multiply(counted_labels_, size_of(DType::int64))));
-  recorder_.release(counted);
-  const StorageId sum = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
-  recorder_.release(number);
-  recorder_.release(so_far);
+HeldStorage TrainingLoop::count_targets(HeldStorage so_far) {
+  const Label temporary = loop_label(Holding::temporaries, LoopTensor::targets);
+  HeldStorage counted = recorder_.make(counted_labels_ * size_of(DType::boolean), temporary);
+  HeldStorage number = recorder_.make(size_of(DType::int64), temporary);
+  recorder_.make_and_free(checked_multiply(counted_labels_, size_of(DType::int64)), temporary);
+  counted.drop();
+  HeldStorage sum = make(size_of(DType::int64), Holding::batch, LoopTensor::targets);
+  number.drop();
+  so_far.drop();
   return sum;
 }
 
 /// Trainer.get_batch_samples: accelerator.gather(num_items_in_batch).sum(), of a copy with one
 /// dimension.
-StorageId TrainingLoop::sum_over_ranks(StorageId targets) {
+HeldStorage TrainingLoop::sum_over_ranks(HeldStorage targets) {
   const auto numbers = [this](std::int64_t count) {
     return make(checked_multiply(count, size_of(DType::int64)), Holding::batch,
                 LoopTensor::targets);
   };
-  const StorageId copy = numbers(1);
-  const StorageId gathered = numbers(ranks_);
-  recorder_.release(copy);
-  const StorageId sum = numbers(1);
-  recorder_.release(gathered);
-  recorder_.release(targets);
+  HeldStorage copy = numbers(1);
+  HeldStorage gathered = numbers(ranks_);
+  copy.drop();
+  HeldStorage sum = numbers(1);
+  gathered.drop();
+  targets.drop();
   return sum;
 }
 

@@ -6,6 +6,7 @@
 
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 
@@ -20,7 +21,7 @@ MegatronLoop::MegatronLoop(const Parts& parts)
       seq_len_(training_.seq_len / parts.job.parallelism.context),
       place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
       model_inputs_(static_cast<std::size_t>(place_.chunks)),
-      tokens_(static_cast<std::size_t>(place_.chunks), kNoStorage) {
+      tokens_(static_cast<std::size_t>(place_.chunks)) {
   const std::int64_t shards = job_.parallelism.sequence ? job_.parallelism.tensor : 1;
   const auto& decoder = std::get<DecoderSpec>(job_.model.architecture);
   stream_bytes_ =
@@ -38,44 +39,21 @@ bool MegatronLoop::loads_masks() const {
   return training_.implementation.layers == LayerSpec::te && job_.parallelism.context == 1;
 }
 
-MegatronLoop::Received::~Received() {
-  if (recorder == nullptr) return;
-  recorder->release(gradient);
-  recorder->release(data);
+HeldStorage MegatronLoop::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
+  return recorder_.make(bytes, loop_label(holding, tensor));
 }
 
-/// Storages that the model holds stay when the last step is done.
-MegatronLoop::~MegatronLoop() {
-  for (const std::shared_ptr<Received>& input : model_inputs_) {
-    if (input) input->recorder = nullptr;
-  }
-}
-
-StorageId MegatronLoop::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(bytes, label);
-}
-
-StorageId MegatronLoop::scalar(LoopTensor tensor) {
+HeldStorage MegatronLoop::scalar(LoopTensor tensor) {
   return make(size_of(DType::fp32), Holding::temporaries, tensor);
 }
 
 /// A sum of one fp32 number a token.
-StorageId MegatronLoop::sum_of_tokens(LoopTensor tensor) {
-  const StorageId sum = scalar(tensor);
+HeldStorage MegatronLoop::sum_of_tokens(LoopTensor tensor) {
+  HeldStorage sum = scalar(tensor);
   if (!device_) return sum;
   const std::int64_t tokens = checked_multiply(training_.micro_batch, seq_len_);
-  std::vector<StorageId> made;
-  for (const ScratchStep& step :
-       reduction_scratch(sum_of_all(tokens, size_of(DType::fp32)), *device_)) {
-    if (step.kind == ScratchStep::Kind::release) {
-      recorder_.release(made[static_cast<std::size_t>(step.block)]);
-    } else {
-      made.push_back(make(step.bytes, Holding::temporaries, tensor));
-    }
-  }
+  recorder_.launch(reduction_scratch(sum_of_all(tokens, size_of(DType::fp32)), *device_),
+                   loop_label(Holding::temporaries, tensor));
   return sum;
 }
 
@@ -85,60 +63,62 @@ bool MegatronLoop::is_last(std::int64_t chunk) const {
   return place_.rank == place_.ranks - 1 && chunk == place_.chunks - 1;
 }
 
-StorageId MegatronLoop::receive() {
+HeldStorage MegatronLoop::receive() {
   return make(stream_bytes_, Holding::batch, LoopTensor::received);
 }
 
 std::shared_ptr<MegatronLoop::Received> MegatronLoop::receive_input(std::int64_t chunk) {
   if (is_first(chunk)) return nullptr;
-  return std::make_shared<Received>(&recorder_, receive());
+  auto input = std::make_shared<Received>();
+  input->data = receive();
+  return input;
 }
 
 /// forward_step_func: the data iterator holds the tokens until the next, the rest of the batch is
 /// its own. Answers the losses of all tokens, or what the stage sends on.
-StorageId MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>& input) {
+HeldStorage MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received>& input) {
   const std::int64_t count = checked_multiply(training_.micro_batch, seq_len_);
   const auto of = [&](std::int64_t elements, DType type, LoopTensor tensor) {
     return make(checked_multiply(elements, size_of(type)), Holding::batch, tensor);
   };
-  StorageId& tokens = tokens_[static_cast<std::size_t>(flight.chunk)];
-  recorder_.release(std::exchange(tokens, of(count, DType::int64, LoopTensor::batch)));
-  const StorageId labels = of(count, DType::int64, LoopTensor::labels);
+  HeldStorage& tokens = tokens_[static_cast<std::size_t>(flight.chunk)];
+  tokens = of(count, DType::int64, LoopTensor::batch);
+  HeldStorage labels = of(count, DType::int64, LoopTensor::labels);
   flight.mask = of(count, DType::fp32, LoopTensor::loss_mask);
-  const StorageId positions = of(seq_len_, DType::int64, LoopTensor::position_ids);
+  HeldStorage positions = of(seq_len_, DType::int64, LoopTensor::position_ids);
   const bool at_end = is_first(flight.chunk) || is_last(flight.chunk);
   if (loads_masks() && at_end) {
     flight.attention_mask =
         of(checked_multiply(count, seq_len_), DType::boolean, LoopTensor::attention_mask);
   }
-  engine_.bring("token ids", tokens);
-  engine_.bring("labels", labels);
-  engine_.bring("position ids", positions);
-  engine_.bring("attention mask", mask_);
-  const StorageId answer = engine_.forward_stage(static_cast<std::size_t>(flight.chunk),
-                                                 input ? input->data : kNoStorage, input);
+  engine_.bring("token ids", tokens.id());
+  engine_.bring("labels", labels.id());
+  engine_.bring("position ids", positions.id());
+  engine_.bring("attention mask", mask_.id());
+  HeldStorage answer = recorder_.adopt(engine_.forward_stage(
+      static_cast<std::size_t>(flight.chunk), input ? input->data.id() : kNoStorage, input));
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
-  recorder_.release(labels);
-  recorder_.release(positions);
+  labels.drop();
+  positions.drop();
   // Fused attention does not read it; checkpoints hold it with their arguments.
   const bool kept = !std::holds_alternative<NoRecompute>(training_.recompute);
-  if (!kept) recorder_.release(std::exchange(flight.attention_mask, kNoStorage));
+  if (!kept) flight.attention_mask.drop();
   if (is_last(flight.chunk)) return answer;
   scale_auxiliary_loss();
-  recorder_.release(std::exchange(flight.mask, kNoStorage));
+  flight.mask.drop();
   return answer;
 }
 
 /// sum(losses · mask) / sum(mask), which the step keeps for its report.
-void MegatronLoop::add_loss(StorageId per_token, Flight& flight) {
-  const StorageId masked = make(order_.loss_bytes(), Holding::activations, LoopTensor::loss);
-  const StorageId sum = sum_of_tokens(LoopTensor::loss);
-  recorder_.release(masked);
+void MegatronLoop::add_loss(HeldStorage per_token, Flight& flight) {
+  HeldStorage masked = make(order_.loss_bytes(), Holding::activations, LoopTensor::loss);
+  HeldStorage sum = sum_of_tokens(LoopTensor::loss);
+  masked.drop();
   flight.counted_loss = sum_of_tokens(LoopTensor::loss_mask);
   losses_.push_back(make(size_of(DType::fp32), Holding::activations, LoopTensor::loss));
-  recorder_.release(sum);
+  sum.drop();
   scale_auxiliary_loss();
-  recorder_.release(per_token);
+  per_token.drop();
 }
 
 /// MoEAuxLossAutoScaler.set_loss_scale, whether routers have such a loss or none: the first scale
@@ -149,50 +129,43 @@ void MegatronLoop::scale_auxiliary_loss() {
     return std::holds_alternative<MixtureOfExperts>(kind.feed_forward);
   });
   if (!routes) return;
-  const StorageId ones = scalar(LoopTensor::scaled_loss);
-  const StorageId scale = scalar(LoopTensor::scaled_loss);
-  recorder_.release(ones);
-  const StorageId of_ranks = scalar(LoopTensor::scaled_loss);
-  const StorageId of_steps = scalar(LoopTensor::scaled_loss);
-  recorder_.release(of_ranks);
-  if (std::exchange(has_auxiliary_scale_, true)) recorder_.release(of_steps);
-  recorder_.release(scale);
+  HeldStorage ones = scalar(LoopTensor::scaled_loss);
+  const HeldStorage scale = scalar(LoopTensor::scaled_loss);
+  ones.drop();
+  HeldStorage of_ranks = scalar(LoopTensor::scaled_loss);
+  HeldStorage of_steps = scalar(LoopTensor::scaled_loss);
+  of_ranks.drop();
+  if (!auxiliary_scale_.is_of_storage()) auxiliary_scale_ = std::move(of_steps);
 }
 
 /// The loss is scaled, which takes the place of `loss`; backward begins with ones like it and goes
 /// back through the scale and its sum, the number of micro-steps, the context ranks, the number of
 /// losses, and the mask.
-StorageId MegatronLoop::backward_of_loss(Flight& flight, StorageId& loss) {
-  const StorageId scaled = scalar(LoopTensor::scaled_loss);
-  recorder_.release(std::exchange(loss, scaled));
-  const StorageId ones = scalar(LoopTensor::loss_gradient);
-  StorageId gradient = kNoStorage;
+StorageId MegatronLoop::backward_of_loss(Flight& flight, HeldStorage& loss) {
+  loss = scalar(LoopTensor::scaled_loss);
+  const HeldStorage ones = scalar(LoopTensor::loss_gradient);
+  HeldStorage gradient;
   constexpr int kFactors = 5;
-  for (int i = 0; i < kFactors; ++i) {
-    const StorageId product = scalar(LoopTensor::loss_gradient);
-    recorder_.release(std::exchange(gradient, product));
-  }
-  recorder_.release(std::exchange(flight.counted_loss, kNoStorage));
-  const StorageId spread =
+  for (int i = 0; i < kFactors; ++i) gradient = scalar(LoopTensor::loss_gradient);
+  flight.counted_loss.drop();
+  HeldStorage spread =
       make(order_.loss_bytes(), Holding::passing_gradients, LoopTensor::loss_gradient);
-  recorder_.release(gradient);
-  recorder_.release(std::exchange(flight.mask, kNoStorage));
-  const StorageId of_input = engine_.backward_stage(static_cast<std::size_t>(flight.chunk), spread);
-  recorder_.release(ones);
-  return of_input;
+  gradient.drop();
+  flight.mask.drop();
+  return engine_.backward_stage(static_cast<std::size_t>(flight.chunk), spread.give_up());
 }
 
 void MegatronLoop::micro_step(std::uint16_t number) {
   Flight flight;
   recorder_.begin(Phase::forward, number);
-  const StorageId per_token = forward(flight, nullptr);
+  HeldStorage per_token = forward(flight, nullptr);
   recorder_.end();
   recorder_.begin(Phase::backward, number);
-  add_loss(per_token, flight);
-  StorageId scaled = kNoStorage;
+  add_loss(std::move(per_token), flight);
+  HeldStorage scaled;
   backward_of_loss(flight, scaled);
-  recorder_.release(scaled);
-  recorder_.release(flight.attention_mask);
+  scaled.drop();
+  flight.attention_mask.drop();
   recorder_.end();
 }
 
@@ -203,14 +176,13 @@ void MegatronLoop::run_forward(std::int64_t chunk, std::shared_ptr<Received> inp
   flight.state = engine_.fresh();
   if (input) model_inputs_[static_cast<std::size_t>(chunk)] = input;
   engine_.exchange(flight.state);
-  StorageId result = forward(flight, input);
+  HeldStorage result = forward(flight, input);
   if (is_last(chunk)) {
-    add_loss(result, flight);
-    result = losses_.back();
+    add_loss(std::move(result), flight);
+    result = recorder_.share(losses_.back().id());
   }
   engine_.exchange(flight.state);
-  output_ = std::make_shared<Output>(recorder_, result, std::move(input));
-  if (is_last(chunk)) recorder_.retain(result);
+  output_ = std::make_shared<Output>(std::move(input), std::move(result));
   flight.output = output_;
   flights_.push_back(std::move(flight));
 }
@@ -219,32 +191,26 @@ void MegatronLoop::run_forward(std::int64_t chunk, std::shared_ptr<Received> inp
 void MegatronLoop::send_output(bool loss) {
   if (!output_) return;
   const DType type = loss ? DType::fp32 : training_.recipe.weights;
-  const StorageId left = make(size_of(type), Holding::activations, LoopTensor::received);
-  recorder_.release(std::exchange(output_->data, left));
+  output_->data = make(size_of(type), Holding::activations, LoopTensor::received);
 }
 
-/// The gradient of what a stage sent takes the last one's name.
-void MegatronLoop::name_gradient(StorageId received) {
-  recorder_.release(std::exchange(gradient_, received));
-}
-
-void MegatronLoop::run_backward(std::int64_t chunk, StorageId gradient) {
+/// `gradient`: of what the stage sent, for the engine. The input's takes the last one's name.
+void MegatronLoop::run_backward(std::int64_t chunk, HeldStorage gradient) {
   const auto first = std::find_if(flights_.begin(), flights_.end(),
                                   [chunk](const Flight& flight) { return flight.chunk == chunk; });
   Flight flight = std::move(*first);
   flights_.erase(first);
   engine_.exchange(flight.state);
   // Interleaved, the scaled loss is a local of backward_step.
-  StorageId scaled = kNoStorage;
+  HeldStorage scaled;
   const StorageId of_input =
       is_last(chunk) ? backward_of_loss(flight, place_.chunks > 1 ? scaled : flight.output->data)
-                     : engine_.backward_stage(static_cast<std::size_t>(chunk), gradient);
-  recorder_.release(scaled);
-  recorder_.release(flight.attention_mask);
+                     : engine_.backward_stage(static_cast<std::size_t>(chunk), gradient.give_up());
+  scaled.drop();
+  flight.attention_mask.drop();
   engine_.exchange(flight.state);
-  recorder_.retain(of_input);
-  recorder_.release(std::exchange(sent_back_, of_input));
-  if (flight.output->input) flight.output->input->gradient = of_input;
+  sent_back_ = recorder_.share(of_input);
+  if (flight.output->input) flight.output->input->gradient = recorder_.adopt(of_input);
   if (place_.chunks == 1) output_ = flight.output;
 }
 
@@ -257,9 +223,10 @@ std::vector<PipelineAction> MegatronLoop::actions() const {
 /// forward_backward_pipelining_without_interleaving: a gradient is received behind the forward that
 /// stands before its backward.
 void MegatronLoop::run_one_by_one() {
+  // Returns one more name than the schedule's own.
   const auto receive_gradient = [this] {
-    if (!is_last(0)) name_gradient(receive());
-    recorder_.retain(gradient_);
+    if (!is_last(0)) gradient_ = receive();
+    return recorder_.share(gradient_.id());
   };
   const std::vector<PipelineAction> list = actions();
   const std::int64_t warmup =
@@ -268,16 +235,15 @@ void MegatronLoop::run_one_by_one() {
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!list[i].forward) {
       output_ = flights_.front().output;
-      receive_gradient();
-      run_backward(0, gradient_);
+      run_backward(0, receive_gradient());
       continue;
     }
     run_forward(0, receive_input(0));
     const bool steady = ++done > warmup;
-    if (steady) receive_gradient();
+    HeldStorage gradient = steady ? receive_gradient() : HeldStorage();
     send_output(is_last(0));
     if (!steady) continue;
-    run_backward(0, gradient_);
+    run_backward(0, std::move(gradient));
     ++i;
   }
 }
@@ -289,10 +255,9 @@ void MegatronLoop::receive_next(const PipelineAction* forward, const PipelineAct
     inputs_[static_cast<std::size_t>(forward->chunk)].push_back(receive_input(forward->chunk));
   }
   if (backward == nullptr) return;
-  const StorageId gradient = is_last(backward->chunk) ? kNoStorage : receive();
-  recorder_.retain(gradient);
-  gradients_[static_cast<std::size_t>(backward->chunk)].push_back(gradient);
-  name_gradient(gradient);
+  HeldStorage gradient = is_last(backward->chunk) ? HeldStorage() : receive();
+  gradients_[static_cast<std::size_t>(backward->chunk)].push_back(recorder_.share(gradient.id()));
+  gradient_ = std::move(gradient);
 }
 
 /// forward_backward_pipelining_with_interleaving: inputs and gradients are received ahead, behind
@@ -340,8 +305,8 @@ void MegatronLoop::run_interleaved() {
 
 void MegatronLoop::end_pipeline() {
   output_.reset();
-  name_gradient(kNoStorage);
-  recorder_.release(std::exchange(sent_back_, kNoStorage));
+  gradient_.drop();
+  sent_back_.drop();
 }
 
 /// finalize_model_grads: what ranks have parts of is summed flat.
@@ -349,7 +314,7 @@ void MegatronLoop::finish_gradients() {
   const std::int64_t elements = states_.tensor_summed_elements();
   if (elements == 0) return;
   const std::int64_t bytes = checked_multiply(elements, size_of(training_.recipe.gradients));
-  recorder_.release(make(bytes, Holding::temporaries, LoopTensor::gradient_buffer));
+  recorder_.make_and_free(bytes, loop_label(Holding::temporaries, LoopTensor::gradient_buffer));
 }
 
 void MegatronLoop::step(std::uint16_t number) {
@@ -359,7 +324,7 @@ void MegatronLoop::step(std::uint16_t number) {
     states_.zero_grad();
     recorder_.end();
   }
-  const StorageId tokens = make(size_of(DType::int32), Holding::buffers, LoopTensor::token_count);
+  HeldStorage tokens = make(size_of(DType::int32), Holding::buffers, LoopTensor::token_count);
   if (place_.ranks > 1) {
     recorder_.begin(Phase::backward);
     if (place_.chunks > 1) {
@@ -373,9 +338,9 @@ void MegatronLoop::step(std::uint16_t number) {
   }
   finish_gradients();
   end_pipeline();
-  recorder_.release(tokens);
-  for (StorageId& one : tokens_) recorder_.release(std::exchange(one, kNoStorage));
-  for (const StorageId loss : std::exchange(losses_, {})) recorder_.release(loss);
+  tokens.drop();
+  for (HeldStorage& one : tokens_) one.drop();
+  losses_.drop();
   recorder_.end();
   recorder_.begin(Phase::optimizer);
   states_.step(recorder_);

@@ -8,6 +8,7 @@
 #include "memest/spec/parallel/overlapped_actions.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -70,17 +71,14 @@ bool PipelineStages::is_handed_here(std::size_t stage) const {
   return stage > 0 && hands_on_here(stage - 1);
 }
 
-StorageId PipelineStages::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(bytes, label);
+HeldStorage PipelineStages::make(std::int64_t bytes, Holding holding, LoopTensor tensor) {
+  return recorder_.make(bytes, loop_label(holding, tensor));
 }
 
 /// Every stage greets its neighbours with two numbers, which live until all are ready.
 void PipelineStages::initialize() {
   buffers_.resize(static_cast<std::size_t>(place_.chunks));
-  std::vector<StorageId> greetings;
+  HeldVector greetings;
   for (std::int64_t i = 0; i < 2 * place_.chunks; ++i) {
     greetings.push_back(make(size_of(DType::fp32), Holding::temporaries, LoopTensor::shapes));
   }
@@ -91,7 +89,6 @@ void PipelineStages::initialize() {
   for (std::size_t stage = 0; stage < buffers_.size(); ++stage) {
     if (!is_last(stage)) buffers_[stage].gradients = receive_buffers();
   }
-  for (const StorageId greeting : greetings) recorder_.release(greeting);
 }
 
 /// PipelineStage._shape_inference: the shapes come from the stage before and are told to the next.
@@ -102,37 +99,34 @@ void PipelineStages::learn_shapes(std::size_t stage) {
   const std::int64_t told_bytes =
       job_.training->recipe.compute == DType::fp32 ? kToldInFp32 : kToldShapes;
   if (!is_first(stage) && !is_handed_here(stage)) {
-    const StorageId size = passing(size_of(DType::int64));
-    const StorageId told = passing(told_bytes);
-    recorder_.release(size);
-    recorder_.release(told);
+    HeldStorage size = passing(size_of(DType::int64));
+    const HeldStorage told = passing(told_bytes);
+    size.drop();
   }
-  const StorageId zeros = passing(is_first(stage) ? ids_bytes_ : stream_bytes_);
-  Engine::InFlight state = engine_.fresh();
+  HeldStorage zeros = passing(is_first(stage) ? ids_bytes_ : stream_bytes_);
+  FlightState state = engine_.fresh();
   engine_.exchange(state);
-  engine_.bring("token ids", zeros);
-  const StorageId answer = engine_.evaluate_stage(stage, is_first(stage) ? kNoStorage : zeros);
+  engine_.bring("token ids", zeros.id());
+  const HeldStorage answer =
+      recorder_.adopt(engine_.evaluate_stage(stage, is_first(stage) ? kNoStorage : zeros.id()));
   engine_.exchange(state);
   if (!is_last(stage) && !hands_on_here(stage)) {
-    const StorageId told = passing(told_bytes);
-    const StorageId size = passing(size_of(DType::int64));
-    const StorageId sizes = passing(size_of(DType::int64));
-    recorder_.release(size);
-    recorder_.release(sizes);
-    recorder_.release(told);
+    const HeldStorage told = passing(told_bytes);
+    HeldStorage size = passing(size_of(DType::int64));
+    const HeldStorage sizes = passing(size_of(DType::int64));
+    size.drop();
   }
-  recorder_.release(zeros);
-  recorder_.release(answer);
+  zeros.drop();
 }
 
-std::vector<StorageId> PipelineStages::receive_buffers() {
+std::vector<HeldStorage> PipelineStages::receive_buffers() {
   const std::int64_t count = std::min(micro_batches_, std::max(kMostBuffers, followed_));
-  std::vector<StorageId> buffers;
+  std::vector<HeldStorage> buffers;
   for (std::int64_t i = 0; i < count; ++i) {
     buffers.push_back(make(stream_bytes_, Holding::batch, LoopTensor::received));
   }
-  make(checked_multiply(micro_batches_ - count, stream_bytes_), Holding::batch,
-       LoopTensor::received);
+  recorder_.allocate(checked_multiply(micro_batches_ - count, stream_bytes_),
+                     loop_label(Holding::batch, LoopTensor::received));
   return buffers;
 }
 
@@ -160,8 +154,7 @@ void PipelineStages::gather_ahead(const std::vector<PipelineAction>& actions, st
 /// until clear_runtime_states().
 void PipelineStages::save_output(const Flight& flight) {
   if (!is_last(flight.stage)) return;
-  recorder_.retain(flight.answer);
-  output_chunks_.push_back(flight.answer);
+  output_chunks_.push_back(recorder_.share(flight.answer.id()));
 }
 
 void PipelineStages::forward(const PipelineAction& action) {
@@ -174,15 +167,13 @@ void PipelineStages::forward(const PipelineAction& action) {
   engine_.bring("labels", labels_);
   const auto index = static_cast<std::size_t>(action.micro_batch);
   const StorageId input =
-      is_first(flight.stage) ? kNoStorage : buffers_[flight.stage].inputs[index];
-  flight.answer = engine_.forward_stage(flight.stage, input);
-  if (!is_interleaved()) {
-    recorder_.retain(flight.answer);
-    recorder_.release(std::exchange(output_, flight.answer));
-  }
-  if (is_last(flight.stage)) losses_.push_back(engine_.take_loss());
+      is_first(flight.stage) ? kNoStorage : buffers_[flight.stage].inputs[index].id();
+  flight.answer = recorder_.adopt(engine_.forward_stage(flight.stage, input));
+  if (!is_interleaved()) output_ = recorder_.share(flight.answer.id());
+  if (is_last(flight.stage)) losses_.push_back(recorder_.adopt(engine_.take_loss()));
   if (hands_on_here(flight.stage)) {
-    put(buffers_[flight.stage + 1].inputs[index], flight.answer);
+    // A stage of the same rank takes what it is given in place of its buffer.
+    buffers_[flight.stage + 1].inputs[index] = recorder_.share(flight.answer.id());
   }
   engine_.exchange(flight.state);
   flights_.push_back(std::move(flight));
@@ -196,25 +187,21 @@ std::deque<PipelineStages::Flight>::iterator PipelineStages::flight_of(
   });
 }
 
-/// A stage of the same rank takes what it is given in place of its buffer.
-void PipelineStages::put(StorageId& buffer, StorageId given) {
-  recorder_.retain(given);
-  recorder_.release(std::exchange(buffer, given));
-}
-
 /// The gradient buffer of the stage before, for the flight's micro-batch.
-StorageId& PipelineStages::gradient_buffer(const Flight& flight) {
+HeldStorage& PipelineStages::gradient_buffer(const Flight& flight) {
   return buffers_[flight.stage - 1].gradients[static_cast<std::size_t>(flight.micro_batch)];
 }
 
-/// Returns the gradient with a reference for the engine; for a loss also the caller's.
-StorageId PipelineStages::gradient_for(const Flight& flight) {
-  const StorageId gradient =
-      is_last(flight.stage)
-          ? make(size_of(DType::fp32), Holding::passing_gradients, LoopTensor::loss_gradient)
-          : buffers_[flight.stage].gradients[static_cast<std::size_t>(flight.micro_batch)];
-  recorder_.retain(gradient);
-  return gradient;
+/// Returns the gradient of what the stage answered, for the engine; of the loss the schedule's own
+/// name stays in `flight`.
+HeldStorage PipelineStages::gradient_for(Flight& flight) {
+  if (!is_last(flight.stage)) {
+    const auto index = static_cast<std::size_t>(flight.micro_batch);
+    return recorder_.share(buffers_[flight.stage].gradients[index].id());
+  }
+  flight.loss_gradient =
+      make(size_of(DType::fp32), Holding::passing_gradients, LoopTensor::loss_gradient);
+  return recorder_.share(flight.loss_gradient.id());
 }
 
 void PipelineStages::backward(const PipelineAction& action) {
@@ -223,15 +210,15 @@ void PipelineStages::backward(const PipelineAction& action) {
   flights_.erase(found);
   // GPipe's function gives up one name of the last gradient for the next it receives.
   const bool early = job_.parallelism.schedule == Schedule::gpipe;
-  if (early) recorder_.release(std::exchange(sending_, kNoStorage));
-  const StorageId gradient = gradient_for(flight);
+  if (early) sending_.drop();
+  HeldStorage gradient = gradient_for(flight);
   engine_.exchange(flight.state);
-  const StorageId of_input = engine_.backward_stage(flight.stage, gradient);
+  HeldStorage of_input = recorder_.adopt(engine_.backward_stage(flight.stage, gradient.give_up()));
   engine_.exchange(flight.state);
-  if (is_last(flight.stage)) recorder_.release(gradient);
-  recorder_.release(flight.answer);
-  if (is_handed_here(flight.stage)) put(gradient_buffer(flight), of_input);
-  send_back(of_input);
+  flight.loss_gradient.drop();
+  flight.answer.drop();
+  if (is_handed_here(flight.stage)) gradient_buffer(flight) = recorder_.share(of_input.id());
+  send_back(std::move(of_input));
 }
 
 /// The first stage, which has no input that wants a gradient, leaves all to the second part. The
@@ -239,15 +226,17 @@ void PipelineStages::backward(const PipelineAction& action) {
 void PipelineStages::backward_inputs(const PipelineAction& action) {
   const auto flight = flight_of(action);
   if (is_first(flight->stage)) return;
-  const StorageId gradient = gradient_for(*flight);
+  HeldStorage gradient = gradient_for(*flight);
   engine_.exchange(flight->state);
-  input_gradients_.push_back(
-      engine_.backward_inputs(splits_[flight->stage], flight->stage, gradient, flight->kept));
+  input_gradients_.push_back(recorder_.adopt(engine_.backward_inputs(
+      splits_[flight->stage], flight->stage, gradient.give_up(), flight->kept)));
   engine_.exchange(flight->state);
-  if (is_handed_here(flight->stage)) put(gradient_buffer(*flight), input_gradients_.back());
+  if (is_handed_here(flight->stage)) {
+    gradient_buffer(*flight) = recorder_.share(input_gradients_.back().id());
+  }
   if (!is_last(flight->stage)) return;
-  recorder_.release(gradient);
-  recorder_.release(std::exchange(flight->answer, kNoStorage));
+  flight->loss_gradient.drop();
+  flight->answer.drop();
 }
 
 void PipelineStages::backward_weights(const PipelineAction& action) {
@@ -258,12 +247,10 @@ void PipelineStages::backward_weights(const PipelineAction& action) {
   engine_.exchange(flight.state);
   engine_.backward_weights(splits_[flight.stage], flight.kept);
   engine_.exchange(flight.state);
-  recorder_.release(flight.answer);
 }
 
-void PipelineStages::send_back(StorageId gradient) {
-  if (is_interleaved()) return recorder_.release(gradient);
-  recorder_.release(std::exchange(sending_, gradient));
+void PipelineStages::send_back(HeldStorage gradient) {
+  if (!is_interleaved()) sending_ = std::move(gradient);
 }
 
 void PipelineStages::reduce(std::size_t stage) {
@@ -286,8 +273,9 @@ void PipelineStages::act(const PipelineAction& action) {
 
 /// Whether it has taken the place of a buffer: of every micro-batch there is one of these.
 bool PipelineStages::is_received(StorageId storage) const {
-  const auto has = [storage](const std::vector<StorageId>& list) {
-    return std::find(list.begin(), list.end(), storage) != list.end();
+  const auto has = [storage](const std::vector<HeldStorage>& list) {
+    return std::any_of(list.begin(), list.end(),
+                       [storage](const HeldStorage& one) { return one.id() == storage; });
   };
   return std::any_of(buffers_.begin(), buffers_.end(), [&has](const Buffers& buffers) {
     return has(buffers.inputs) || has(buffers.gradients);
@@ -301,11 +289,11 @@ void PipelineStages::stand_in_for_others() {
   others_.add(left, micro_batches_ - followed_);
 }
 
-std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
+HeldVector PipelineStages::run(StorageId inputs, StorageId labels) {
   inputs_ = inputs;
   labels_ = labels;
-  for (const StorageId gradient : std::exchange(input_gradients_, {})) recorder_.release(gradient);
-  for (const StorageId logits : std::exchange(output_chunks_, {})) recorder_.release(logits);
+  input_gradients_.drop();
+  output_chunks_.drop();
   others_.end_with_model();
   if (buffers_.empty()) initialize();
   const std::vector<PipelineAction> actions =
@@ -334,8 +322,8 @@ std::vector<StorageId> PipelineStages::run(StorageId inputs, StorageId labels) {
     if (actions[i].forward || actions[i].part == BackwardPart::inputs) continue;
     if (--left[stage] == 0) reduce(stage);
   }
-  recorder_.release(std::exchange(output_, kNoStorage));
-  recorder_.release(std::exchange(sending_, kNoStorage));
+  output_.drop();
+  sending_.drop();
   return std::exchange(losses_, {});
 }
 

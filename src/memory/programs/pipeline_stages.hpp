@@ -21,9 +21,9 @@
 
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memory/engine/engine.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/programs/stand_ins.hpp"
 #include "memory/sharding/sharded_units.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -40,21 +40,22 @@ class PipelineStages {
 
   /// A step's micro-batches, whose ids and labels the caller holds. Answers the losses, which are
   /// the caller's; none where another rank has the head.
-  std::vector<StorageId> run(StorageId inputs, StorageId labels);
+  HeldVector run(StorageId inputs, StorageId labels);
 
  private:
   /// A micro-batch between its forward and its backward in one stage.
   struct Flight {
     std::size_t stage = 0;
     std::int64_t micro_batch = 0;
-    StorageId answer = kNoStorage;
-    Engine::InFlight state;
+    HeldStorage answer;
+    HeldStorage loss_gradient;  ///< while the backward of the last stage runs
+    FlightState state;
     std::vector<StorageId> kept;  ///< between the parts of its backward
   };
   /// By micro-batch: what comes from the stage before, and from the one behind.
   struct Buffers {
-    std::vector<StorageId> inputs;
-    std::vector<StorageId> gradients;
+    std::vector<HeldStorage> inputs;
+    std::vector<HeldStorage> gradients;
   };
 
   [[nodiscard]] std::int64_t index_of(std::size_t stage) const;
@@ -64,21 +65,20 @@ class PipelineStages {
   [[nodiscard]] bool hands_on_here(std::size_t stage) const;
   [[nodiscard]] bool is_handed_here(std::size_t stage) const;
   [[nodiscard]] bool is_interleaved() const { return place_.chunks > 1; }
-  StorageId make(std::int64_t bytes, Holding holding, LoopTensor tensor);
+  HeldStorage make(std::int64_t bytes, Holding holding, LoopTensor tensor);
   void initialize();
   void learn_shapes(std::size_t stage);
-  std::vector<StorageId> receive_buffers();
+  std::vector<HeldStorage> receive_buffers();
   void gather_ahead(const std::vector<PipelineAction>& actions, std::size_t from);
   void forward(const PipelineAction& action);
   void save_output(const Flight& flight);
   [[nodiscard]] std::deque<Flight>::iterator flight_of(const PipelineAction& action);
-  void put(StorageId& buffer, StorageId given);
-  StorageId& gradient_buffer(const Flight& flight);
-  StorageId gradient_for(const Flight& flight);
+  HeldStorage& gradient_buffer(const Flight& flight);
+  HeldStorage gradient_for(Flight& flight);
   void backward(const PipelineAction& action);
   void backward_inputs(const PipelineAction& action);
   void backward_weights(const PipelineAction& action);
-  void send_back(StorageId gradient);
+  void send_back(HeldStorage gradient);
   void act(const PipelineAction& action);
   [[nodiscard]] bool is_received(StorageId storage) const;
   void stand_in_for_others();
@@ -97,15 +97,15 @@ class PipelineStages {
   std::vector<Buffers> buffers_;   // by stage; empty before the first step
   std::vector<bool> gathered_;     // stages, as the schedule sees them
   std::deque<Flight> flights_;
-  std::vector<SplitBackward> splits_;       // by stage; none where no backward has two parts
-  std::vector<StorageId> input_gradients_;  // that a first part's inputs hold until the next step
-  std::vector<StorageId> output_chunks_;    // logits that the last stage holds until then
-  std::vector<StorageId> losses_;
+  std::vector<SplitBackward> splits_;  // by stage; none where no backward has two parts
+  HeldVector input_gradients_;         // that a first part's inputs hold until the next step
+  HeldVector output_chunks_;           // logits that the last stage holds until then
+  HeldVector losses_;
   StorageId inputs_ = kNoStorage;
   StorageId labels_ = kNoStorage;
   // Names of the schedule's function; the interleaved one has none.
-  StorageId output_ = kNoStorage;   // of the last forward
-  StorageId sending_ = kNoStorage;  // the last gradient that went back
+  HeldStorage output_;   // of the last forward
+  HeldStorage sending_;  // the last gradient that went back
 };
 
 }  // namespace memest

@@ -51,13 +51,13 @@ void StandIns::add_like(Group& group, std::int64_t count) {
   const Storage model = recorder_.timeline().storages[group.model];
   const std::int64_t block = rounded_request(Bytes(model.bytes), RoundingDivisions{}).value();
   const std::int64_t bytes = count == 1 ? model.bytes : checked_multiply(block, count);
-  group.likes.push_back(recorder_.allocate(bytes, model.label, model.stream));
+  group.likes.push_back(recorder_.make(bytes, model.label, model.stream));
 }
 
 void StandIns::end_with_model() {
-  std::erase_if(groups_, [this](const Group& group) {
+  std::erase_if(groups_, [this](Group& group) {
     if (recorder_.references(group.model) > 0) return false;
-    for (const StorageId like : group.likes) recorder_.release(like);
+    group.likes.drop();
     return true;
   });
   made_.clear();

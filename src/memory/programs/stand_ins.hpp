@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -29,7 +29,7 @@ class StandIns {
  private:
   struct Group {
     StorageId model = kNoStorage;
-    std::vector<StorageId> likes;
+    HeldVector likes;
   };
   void add_like(Group& group, std::int64_t count);
 

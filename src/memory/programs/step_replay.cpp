@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "memory/allocator/block.hpp"
-#include "memory/engine/repeated_parts.hpp"
+#include "memory/timeline/repeated_parts.hpp"
 
 namespace memest {
 namespace {

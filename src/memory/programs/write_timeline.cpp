@@ -12,7 +12,6 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
 #include "memory/programs/event_bound.hpp"
@@ -32,6 +31,7 @@
 #include "memory/sharding/zero_buckets.hpp"
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/overheads.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 namespace {
@@ -161,6 +161,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   Engine engine(graph, order, settings, recorder);
   MegatronLoop loop({job, rank.pipeline, order, engine, states, recorder, device});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  recorder.finish();
   return timeline;
 }
 
@@ -199,6 +200,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   Engine engine(graph, order, settings, recorder);
   TrainingLoop loop(job, order, engine, optimizer, recorder);
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
+  recorder.finish();
   return timeline;
 }
 
@@ -286,6 +288,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (job.inference) {
     InferenceLoop loop(order, engine, recorder);
     for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
+    recorder.finish();
     return timeline;
   }
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);

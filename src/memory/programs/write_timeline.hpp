@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "memest/memory/timeline.hpp"
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 

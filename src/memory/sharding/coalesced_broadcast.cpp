@@ -6,6 +6,7 @@
 
 #include "memest/units/int128.hpp"
 #include "memest/units/quantity.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -42,20 +43,15 @@ void CoalescedBroadcast::add(DType type, std::int64_t bytes) {
 
 /// A tensor that is a bucket alone is sent as it lies.
 void CoalescedBroadcast::write(Recorder& recorder) const {
-  Label label;
-  label.holding = Holding::collective_buffers;
-  label.tensor = static_cast<std::uint16_t>(LoopTensor::broadcast);
-  std::deque<StorageId> in_flight;
+  const Label label = loop_label(Holding::collective_buffers, LoopTensor::broadcast);
+  std::deque<HeldStorage> in_flight;
   for (const std::vector<std::int64_t>& of_a_type : bytes_) {
     for (const TensorBucket& bucket : buckets_of(of_a_type, kBroadcastBytes, kBroadcastBytes)) {
-      if (in_flight.size() == kBroadcastsAtOnce) {
-        recorder.release(in_flight.front());
-        in_flight.pop_front();
-      }
-      in_flight.push_back(recorder.allocate(bucket.tensors > 1 ? bucket.bytes : 0, label));
+      if (in_flight.size() == kBroadcastsAtOnce) in_flight.pop_front();
+      in_flight.push_back(recorder.make(bucket.tensors > 1 ? bucket.bytes : 0, label));
     }
   }
-  for (const StorageId flat : in_flight) recorder.release(flat);
+  while (!in_flight.empty()) in_flight.pop_front();
 }
 
 }  // namespace memest

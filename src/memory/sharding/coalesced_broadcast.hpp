@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "memest/spec/dtype.hpp"
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 

@@ -33,7 +33,7 @@ FlatUnits::FlatUnits(const Model& model, Recorder& recorder)
       reduced_(model.job.training->recipe.reduced_gradients()),
       units_(sharded_units(model.job, model.graph.parameters, model.order, recorder.timeline())),
       states_(units_.size()),
-      arrived_(model.order.parameters().size(), kNoStorage) {
+      arrived_(model.order.parameters().size()) {
   const std::vector<std::uint32_t> places =
       parameter_places(model.graph, model.order, recorder.timeline());
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -60,15 +60,14 @@ std::int64_t FlatUnits::padded(std::size_t unit) const {
   return checked_multiply(states_[unit].shard, ranks_);
 }
 
-StorageId FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements, Stream stream) {
+HeldStorage FlatUnits::make(std::size_t unit, UnitTensor tensor, Elements elements, Stream stream) {
   Label label;
   label.holding = holding_of(tensor);
   label.origin = Origin::unit;
   label.place = units_[unit].first;
   label.op = units_[unit].first == units_[unit].last ? 0 : 1;
   label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(checked_multiply(elements.count, size_of(elements.type)), label,
-                            stream);
+  return recorder_.make(checked_multiply(elements.count, size_of(elements.type)), label, stream);
 }
 
 // torch/distributed/fsdp/_init_utils.py, _init_param_handle_from_module.
@@ -78,17 +77,15 @@ void FlatUnits::construct(ModelPlacement& placement) {
   const std::vector<StorageId> placed =
       on_device ? placed_weights(recorder_.timeline()) : std::vector<StorageId>{};
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    std::vector<StorageId> weights;
+    HeldVector weights;
     for (const std::uint32_t parameter : units_[i].parameters) {
-      if (on_device) weights.push_back(placed[parameter]);
+      if (on_device) weights.push_back(recorder_.adopt(placed[parameter]));
     }
     if (!on_device) weights = bring(i, placement);
     if (states_[i].shard == 0) continue;
     if (sends_first) sync(i);
-    const StorageId whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
-    make(i, UnitTensor::shard, {states_[i].shard, share_});
-    recorder_.release(whole);
-    for (const StorageId weight : weights) recorder_.release(weight);
+    const HeldStorage whole = make(i, UnitTensor::flat_weights, {padded(i), share_});
+    make(i, UnitTensor::shard, {states_[i].shard, share_}).give_up();
   }
 }
 
@@ -98,7 +95,7 @@ const ParameterTensor& FlatUnits::row(std::uint32_t parameter) const {
 
 /// _move_module_to_device and _materialize_meta_module walk the modules breadth first. A head is
 /// beside the model that has all the rest.
-std::vector<StorageId> FlatUnits::bring(std::size_t unit, ModelPlacement& placement) const {
+HeldVector FlatUnits::bring(std::size_t unit, ModelPlacement& placement) const {
   std::vector<std::uint32_t> parameters = units_[unit].parameters;
   const auto depth = [&](std::uint32_t parameter) -> std::ptrdiff_t {
     const ParameterTensor& tensor = row(parameter);
@@ -108,8 +105,10 @@ std::vector<StorageId> FlatUnits::bring(std::size_t unit, ModelPlacement& placem
   std::stable_sort(
       parameters.begin(), parameters.end(),
       [&](std::uint32_t left, std::uint32_t right) { return depth(left) < depth(right); });
-  std::vector<StorageId> weights;
-  for (const std::uint32_t parameter : parameters) weights.push_back(placement.place(parameter));
+  HeldVector weights;
+  for (const std::uint32_t parameter : parameters) {
+    weights.push_back(recorder_.adopt(placement.place(parameter)));
+  }
   if (units_[unit].is_root) placement.place_buffers();
   return weights;
 }
@@ -177,18 +176,17 @@ void FlatUnits::begin_run() {
     const std::size_t i = n == 0 ? root() : n - 1;
     if (states_[i].shard == 0) continue;
     if (casts()) {
-      recorder_.release(make(i, UnitTensor::cast_shares, {states_[i].shard, gathered_}));
+      make(i, UnitTensor::cast_shares, {states_[i].shard, gathered_}).drop();
     }
-    recorder_.release(make(i, UnitTensor::flat_weights, {padded(i), gathered_}));
-    if (casts()) recorder_.release(make(i, UnitTensor::flat_weights, {padded(i), share_}));
+    make(i, UnitTensor::flat_weights, {padded(i), gathered_}).drop();
+    if (casts()) make(i, UnitTensor::flat_weights, {padded(i), share_}).drop();
   }
 }
 
 void FlatUnits::release_dropped() {
   if (!std::exchange(dropped_, false)) return;
   for (std::size_t n = 0; n < units_.size(); ++n) {
-    State& state = states_[n == 0 ? root() : n - 1];
-    recorder_.release(std::exchange(state.gradients, kNoStorage));
+    states_[n == 0 ? root() : n - 1].gradients.drop();
   }
 }
 
@@ -223,7 +221,7 @@ void FlatUnits::after_backward(std::uint32_t instance) {
 }
 
 bool FlatUnits::take_gradient(std::uint32_t use, StorageId gradient) {
-  arrived_[use] = gradient;
+  arrived_[use] = recorder_.adopt(gradient);
   return true;
 }
 
@@ -235,50 +233,40 @@ void FlatUnits::end_backward() {
 
 void FlatUnits::gather(std::size_t unit) {
   State& state = states_[unit];
-  if (state.gathered != kNoStorage || state.shard == 0) return;
-  const StorageId cast =
+  if (state.gathered.is_of_storage() || state.shard == 0) return;
+  const HeldStorage cast =
       casts() ? make(unit, UnitTensor::cast_shares, {state.shard, gathered_}, Stream::cast_shards)
-              : kNoStorage;
+              : HeldStorage();
   state.gathered =
       make(unit, UnitTensor::flat_weights, {padded(unit), gathered_}, Stream::all_gather);
-  recorder_.release(cast);
 }
 
-void FlatUnits::give_back(std::size_t unit) {
-  recorder_.release(std::exchange(states_[unit].gathered, kNoStorage));
-}
+void FlatUnits::give_back(std::size_t unit) { states_[unit].gathered.drop(); }
 
 void FlatUnits::reduce(std::size_t unit) {
   if (states_[unit].shard == 0) return;
-  const StorageId flat =
+  const HeldStorage flat =
       make(unit, UnitTensor::flat_gradient, {padded(unit), gathered_}, Stream::all_gather);
   for (const std::uint32_t use : units_[unit].uses) {
-    recorder_.release(std::exchange(arrived_[use], kNoStorage));
+    arrived_[use].drop();
   }
   give_back(unit);
-  const StorageId wide = reduced_ == gathered_
-                             ? kNoStorage
-                             : make(unit, UnitTensor::reduce_scatter_input,
-                                    {padded(unit), reduced_}, Stream::reduce_scatter);
+  const HeldStorage wide = reduced_ == gathered_
+                               ? HeldStorage()
+                               : make(unit, UnitTensor::reduce_scatter_input,
+                                      {padded(unit), reduced_}, Stream::reduce_scatter);
   take_shard(unit, make(unit, UnitTensor::gradients, {states_[unit].shard, reduced_},
                         Stream::reduce_scatter));
-  recorder_.release(wide);
-  recorder_.release(flat);
 }
 
 /// The first becomes the gradient, later ones are added to it; in the shard's own type.
-void FlatUnits::take_shard(std::size_t unit, StorageId reduced) {
+void FlatUnits::take_shard(std::size_t unit, HeldStorage reduced) {
   if (reduced_ != share_) {
-    const StorageId cast =
+    reduced =
         make(unit, UnitTensor::gradients, {states_[unit].shard, share_}, Stream::reduce_scatter);
-    recorder_.release(std::exchange(reduced, cast));
   }
-  StorageId& gradients = states_[unit].gradients;
-  if (gradients == kNoStorage) {
-    gradients = reduced;
-  } else {
-    recorder_.release(reduced);
-  }
+  HeldStorage& gradients = states_[unit].gradients;
+  if (!gradients.is_of_storage()) gradients = std::move(reduced);
 }
 
 }  // namespace memest

@@ -25,10 +25,10 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/sharding/unit_layout.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -64,8 +64,8 @@ class FlatUnits final : public BlockHooks {
   struct State {
     std::vector<std::int64_t> begins;  ///< of its parameters in the flat tensor, and its end
     std::int64_t shard = 0;            ///< elements
-    StorageId gathered = kNoStorage;
-    StorageId gradients = kNoStorage;
+    HeldStorage gathered;
+    HeldStorage gradients;
   };
 
   /// The part of a parameter that lies in a rank's shards.
@@ -75,7 +75,7 @@ class FlatUnits final : public BlockHooks {
   };
   [[nodiscard]] std::vector<Piece> pieces(std::int64_t data_rank) const;
   [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
-  [[nodiscard]] std::vector<StorageId> bring(std::size_t unit, ModelPlacement& placement) const;
+  [[nodiscard]] HeldVector bring(std::size_t unit, ModelPlacement& placement) const;
   void sync(std::size_t unit) const;
   [[nodiscard]] bool casts() const { return gathered_ != share_; }
   [[nodiscard]] std::size_t root() const { return units_.size() - 1; }
@@ -86,13 +86,13 @@ class FlatUnits final : public BlockHooks {
   void gather(std::size_t unit);
   void give_back(std::size_t unit);
   void reduce(std::size_t unit);
-  void take_shard(std::size_t unit, StorageId reduced);
+  void take_shard(std::size_t unit, HeldStorage reduced);
   struct Elements {
     std::int64_t count = 0;
     DType type = DType::fp32;
   };
-  StorageId make(std::size_t unit, UnitTensor tensor, Elements elements,
-                 Stream stream = Stream::compute);
+  [[nodiscard]] HeldStorage make(std::size_t unit, UnitTensor tensor, Elements elements,
+                                 Stream stream = Stream::compute);
 
   const Job& job_;
   const Inventory& inventory_;
@@ -105,7 +105,7 @@ class FlatUnits final : public BlockHooks {
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;
   std::vector<ParameterTensor> rows_;  // of stepped()
-  std::vector<StorageId> arrived_;     // gradients, by ForwardOrder::parameters()
+  std::vector<HeldStorage> arrived_;   // gradients, by ForwardOrder::parameters()
   bool has_run_ = false;
   bool dropped_ = false;
 };

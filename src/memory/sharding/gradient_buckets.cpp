@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -29,11 +30,8 @@ GradientBuckets::GradientBuckets(const Job& job, const Inventory& inventory,
       element_bytes_(size_of(job.training->recipe.gradients)),
       weights_(job.training->recipe.weights) {}
 
-StorageId GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t bytes) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(bytes, label);
+HeldStorage GradientBuckets::make(LoopTensor tensor, Holding holding, std::int64_t bytes) {
+  return recorder_.make(bytes, loop_label(holding, tensor));
 }
 
 void GradientBuckets::construct() {
@@ -49,7 +47,7 @@ void GradientBuckets::construct() {
 
 /// Every rank's number of parameters, then the sizes and strides of all of them.
 void GradientBuckets::compare_shapes() {
-  std::vector<StorageId> counts;
+  HeldVector counts;
   for (std::int64_t i = 0; i <= parallelism_.data; ++i) {
     counts.push_back(make(LoopTensor::shapes, Holding::temporaries, size_of(DType::int64)));
   }
@@ -58,9 +56,7 @@ void GradientBuckets::compare_shapes() {
     const ParameterTensor& row = inventory_.parameters[place.row];
     if (row.trainable) entries += 2 * static_cast<std::int64_t>(row.shape.size());
   }
-  recorder_.release(
-      make(LoopTensor::shapes, Holding::temporaries, entries * size_of(DType::int64)));
-  for (const StorageId count : counts) recorder_.release(count);
+  make(LoopTensor::shapes, Holding::temporaries, entries * size_of(DType::int64)).drop();
 }
 
 void GradientBuckets::broadcast() {
@@ -83,15 +79,11 @@ void GradientBuckets::add_buffers(CoalescedBroadcast& sent) const {
 /// them until initialize_bucket_views has copied each into its new bucket: those of a micro-step
 /// that another follows, and those that zero_grad(set_to_none=False) leaves.
 void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
-  const std::vector<StorageId> old = std::exchange(buckets_, {});
-  const auto release_old = [&] {
-    for (const StorageId bucket : old) recorder_.release(bucket);
-  };
-  if (!has_views_) release_old();
+  HeldVector old = std::exchange(buckets_, {});
+  if (!has_views_) old.drop();
   for (const std::int64_t size : sizes) {
     buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::gradients, size));
   }
-  if (has_views_) release_old();
 }
 
 /// The new order is agreed on by all ranks: an index for each gradient, and the buckets' lengths.
@@ -99,11 +91,11 @@ void GradientBuckets::rebuild() {
   const std::vector<std::int64_t> sizes =
       bucket_sizes(arrived_, parallelism_.ddp.bucket_cap.value());
   const std::int64_t index = size_of(DType::int32);
-  const StorageId order = make(LoopTensor::shapes, Holding::temporaries,
-                               index * (static_cast<std::int64_t>(arrived_.size()) + 1));
-  recorder_.release(make(LoopTensor::shapes, Holding::temporaries,
-                         index * static_cast<std::int64_t>(sizes.size())));
-  recorder_.release(order);
+  HeldStorage order = make(LoopTensor::shapes, Holding::temporaries,
+                           index * (static_cast<std::int64_t>(arrived_.size()) + 1));
+  make(LoopTensor::shapes, Holding::temporaries, index * static_cast<std::int64_t>(sizes.size()))
+      .drop();
+  order.drop();
   make_buckets(sizes);
 }
 

@@ -10,8 +10,8 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/sharding/coalesced_broadcast.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -41,7 +41,7 @@ class GradientBuckets final : public BlockHooks {
   void rebuild();
   void make_buckets(const std::vector<std::int64_t>& sizes);
   void add_buffers(CoalescedBroadcast& sent) const;
-  StorageId make(LoopTensor tensor, Holding holding, std::int64_t bytes);
+  [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, std::int64_t bytes);
 
   const Parallelism& parallelism_;
   const Inventory& inventory_;
@@ -51,7 +51,7 @@ class GradientBuckets final : public BlockHooks {
   std::int64_t element_bytes_;  // of a gradient
   DType weights_;
   std::vector<std::int64_t> arrived_;  // sizes of gradients, as the first backward made them
-  std::vector<StorageId> buckets_;
+  HeldVector buckets_;
   bool constructed_ = false;
   bool rebuilt_ = false;
   bool has_run_ = false;    // a backward

@@ -5,25 +5,10 @@
 
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
-
-Label parameter_label(Holding holding, std::size_t parameter, std::uint16_t tensor) {
-  Label label;
-  label.holding = holding;
-  label.origin = Origin::parameter;
-  label.place = static_cast<std::uint32_t>(parameter);
-  label.tensor = tensor;
-  return label;
-}
-
-Label loop_label(Holding holding, LoopTensor tensor) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return label;
-}
 
 bool has_part(const ParameterTensor& row, std::string_view part) {
   return row.name.find(part) != std::string::npos;
@@ -52,7 +37,7 @@ MegatronStates::MegatronStates(const Job& job, const Graph& graph, const Forward
       recipe_(job.training->recipe),
       distributed_(std::get<MegatronBuffer>(sharding_of(job)).divides_optimizer),
       rank_(rank),
-      weights_(timeline.parameters.size(), kNoStorage) {
+      weights_(timeline.parameters.size()) {
   std::size_t begin = 0;
   std::size_t chunk = 0;
   for (const StageSites& stage : order.stages()) {
@@ -114,9 +99,9 @@ DType MegatronStates::type_on_host(std::size_t parameter) const {
   return is_router(row(parameter)) ? recipe_.weights : DType::fp32;
 }
 
-StorageId MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& recorder) const {
-  return recorder.allocate(checked_multiply(elements(parameter), size_of(dtype)),
-                           parameter_label(Holding::weights, parameter, 0));
+HeldStorage MegatronStates::weight(std::size_t parameter, DType dtype, Recorder& recorder) const {
+  return recorder.make(checked_multiply(elements(parameter), size_of(dtype)),
+                       parameter_label(Holding::weights, parameter, 0));
 }
 
 /// Zeros; of a rotation 1 / base ** (arange(0, d, 2) / d), expression by expression
@@ -128,22 +113,20 @@ void MegatronStates::place_buffer(std::size_t buffer, Recorder& recorder) const 
   label.holding = Holding::buffers;
   label.origin = Origin::buffer;
   label.place = static_cast<std::uint32_t>(buffer);
-  const auto make = [&](std::int64_t size) { return recorder.allocate(size, label); };
+  const auto make = [&](std::int64_t size) { return recorder.make(size, label); };
   const BufferTensor& described = graph_.parameters.buffers[timeline_.buffers[buffer].row];
   if (described.name.find("inv_freq") == std::string::npos) {
-    make(bytes);
+    make(bytes).give_up();
     return;
   }
-  const StorageId counted = make(bytes);
-  const StorageId exponents = make(bytes);
-  recorder.release(counted);
-  const StorageId powers = make(bytes);
-  recorder.release(make(size_of(DType::fp64)));
-  recorder.release(exponents);
-  const StorageId inverted = make(bytes);
-  make(bytes);
-  recorder.release(inverted);
-  recorder.release(powers);
+  HeldStorage counted = make(bytes);
+  HeldStorage exponents = make(bytes);
+  counted.drop();
+  const HeldStorage powers = make(bytes);
+  make(size_of(DType::fp64)).drop();
+  exponents.drop();
+  const HeldStorage inverted = make(bytes);
+  make(bytes).give_up();
 }
 
 void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
@@ -162,7 +145,7 @@ void MegatronStates::place(const ModelTensors& tensors, Recorder& recorder) {
 void MegatronStates::make_buffers(Recorder& recorder) {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!made_on_host(i) || recipe_.weights == type_on_host(i)) continue;
-    recorder.release(std::exchange(weights_[i], weight(i, recipe_.weights, recorder)));
+    weights_[i] = weight(i, recipe_.weights, recorder);
   }
   for (const Buffer& buffer : buffers_) {
     const auto make = [&](DType dtype, Holding holding, LoopTensor tensor) {
@@ -173,7 +156,7 @@ void MegatronStates::make_buffers(Recorder& recorder) {
     make(recipe_.gradients, Holding::gradients, LoopTensor::gradient_buffer);
     if (!distributed_) continue;
     for (std::size_t i = buffer.parameters.size(); i > 0; --i) {
-      recorder.release(std::exchange(weights_[buffer.parameters[i - 1]], kNoStorage));
+      weights_[buffer.parameters[i - 1]].drop();
     }
   }
 }
@@ -247,30 +230,23 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
     for (const SteppedTensor& tensor : group) {
       if (!is_copy(*tensor.row)) normed_elements_.back().push_back(tensor.elements);
       if (!recipe_.master) continue;
-      const StorageId shard =
-          recorder.allocate(checked_multiply(tensor.elements, size_of(recipe_.weights)),
-                            loop_label(Holding::temporaries, LoopTensor::parameter_shard));
+      const HeldStorage shard =
+          recorder.make(checked_multiply(tensor.elements, size_of(recipe_.weights)),
+                        loop_label(Holding::temporaries, LoopTensor::parameter_shard));
       recorder.allocate(checked_multiply(tensor.elements, size_of(*recipe_.master)),
                         parameter_label(Holding::optimizer_states, tensor.parameter, kMasterCopy));
-      recorder.release(shard);
     }
   }
   optimizers_.emplace_back(job_, std::move(groups), device_, recorder);
 }
 
-StorageId MegatronStates::norm_of(std::int64_t elements, Recorder& recorder) const {
+HeldStorage MegatronStates::norm_of(std::int64_t elements, Recorder& recorder) const {
   constexpr std::int64_t kBytes = size_of(DType::fp32);
-  const StorageId norm =
-      recorder.allocate(kBytes, loop_label(Holding::temporaries, LoopTensor::norm_of_a_tensor));
-  if (!device_) return norm;
-  std::vector<StorageId> made;
-  for (const ScratchStep& step : reduction_scratch(sum_of_all(elements, kBytes), *device_)) {
-    if (step.kind == ScratchStep::Kind::release) {
-      recorder.release(made[static_cast<std::size_t>(step.block)]);
-    } else {
-      made.push_back(recorder.allocate(
-          step.bytes, loop_label(Holding::temporaries, LoopTensor::partial_norms)));
-    }
+  HeldStorage norm =
+      recorder.make(kBytes, loop_label(Holding::temporaries, LoopTensor::norm_of_a_tensor));
+  if (device_) {
+    recorder.launch(reduction_scratch(sum_of_all(elements, kBytes), *device_),
+                    loop_label(Holding::temporaries, LoopTensor::partial_norms));
   }
   return norm;
 }
@@ -278,16 +254,16 @@ StorageId MegatronStates::norm_of(std::int64_t elements, Recorder& recorder) con
 /// get_grad_norm_fp32: the norms of all tensors, theirs on the host, and its square. Gradients are
 /// scaled in place.
 void MegatronStates::clip(const std::vector<std::int64_t>& normed, Recorder& recorder) {
-  const auto scalar = [&](LoopTensor tensor) {
-    return recorder.allocate(size_of(DType::fp32), loop_label(Holding::temporaries, tensor));
+  const auto scalar = [&] {
+    return recorder.make(size_of(DType::fp32), loop_label(Holding::temporaries, LoopTensor::norm));
   };
-  const StorageId overflow = scalar(LoopTensor::norm);
-  std::vector<StorageId> norms;
+  HeldStorage overflow = scalar();
+  HeldVector norms;
   for (const std::int64_t count : normed) norms.push_back(norm_of(count, recorder));
-  const StorageId norm = scalar(LoopTensor::norm);
-  for (const StorageId one : norms) recorder.release(one);
-  const StorageId square = scalar(LoopTensor::norm);
-  for (const StorageId one : {square, overflow, norm}) recorder.release(one);
+  const HeldStorage norm = scalar();
+  norms.drop();
+  scalar().drop();  // the square
+  overflow.drop();
 }
 
 void MegatronStates::step(Recorder& recorder) {

@@ -12,10 +12,10 @@
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/job.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/states/flat_buffer.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -57,10 +57,10 @@ class MegatronStates {
   [[nodiscard]] std::int64_t bucket_of(std::size_t chunk) const;
   [[nodiscard]] std::vector<FlatShard> stepped(bool experts, std::int64_t data_rank) const;
   void make_optimizer(bool experts, Recorder& recorder);
-  StorageId weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
+  [[nodiscard]] HeldStorage weight(std::size_t parameter, DType dtype, Recorder& recorder) const;
   void place_buffer(std::size_t buffer, Recorder& recorder) const;
   void clip(const std::vector<std::int64_t>& normed, Recorder& recorder);
-  StorageId norm_of(std::int64_t elements, Recorder& recorder) const;
+  HeldStorage norm_of(std::int64_t elements, Recorder& recorder) const;
 
   const Job& job_;
   const Graph& graph_;
@@ -69,7 +69,7 @@ class MegatronStates {
   bool distributed_;
   JobRank rank_;
   std::vector<Buffer> buffers_;                             // chunk by chunk, experts last
-  std::vector<StorageId> weights_;                          // by parameter
+  std::vector<HeldStorage> weights_;                        // by parameter
   std::deque<ParameterTensor> shards_;                      // what the optimizer sees
   std::vector<std::vector<std::int64_t>> normed_elements_;  // of gradients normed together
   std::deque<OptimizerRun> optimizers_;                     // of experts their own

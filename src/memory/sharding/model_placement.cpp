@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -42,9 +43,9 @@ void ModelPlacement::place_buffers() {
   for (std::size_t i = 0; i < tensors_.buffers.size(); ++i) place_buffer(i);
 }
 
-StorageId ModelPlacement::place_whole(std::size_t parameter, std::int64_t elements) {
-  return recorder_.allocate(checked_multiply(elements, size_of(type_of(parameter))),
-                            model_label(Holding::weights, Origin::parameter, parameter));
+HeldStorage ModelPlacement::place_whole(std::size_t parameter, std::int64_t elements) {
+  return recorder_.make(checked_multiply(elements, size_of(type_of(parameter))),
+                        model_label(Holding::weights, Origin::parameter, parameter));
 }
 
 /// The trained type for an adapter, but not for copies of whole modules.
@@ -54,10 +55,8 @@ DType ModelPlacement::type_of(std::size_t parameter) const {
 }
 
 void ModelPlacement::probe_context() {
-  Label label;
-  label.holding = Holding::temporaries;
-  label.tensor = static_cast<std::uint16_t>(LoopTensor::shapes);
-  recorder_.release(recorder_.allocate(size_of(DType::fp32), label));
+  recorder_.make_and_free(size_of(DType::fp32),
+                          loop_label(Holding::temporaries, LoopTensor::shapes));
 }
 
 StorageId ModelPlacement::place(std::size_t parameter, DType dtype) {

@@ -9,8 +9,8 @@
 
 #include "memest/spec/model.hpp"
 #include "memest/spec/recipe.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/sharding/model_tensors.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -36,7 +36,7 @@ class ModelPlacement {
   /// One parameter as the rank keeps it.
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
   /// So many elements of it, on their way to be cut: none of them stays.
-  StorageId place_whole(std::size_t parameter, std::int64_t elements);
+  [[nodiscard]] HeldStorage place_whole(std::size_t parameter, std::int64_t elements);
   void place_buffer(std::size_t i);
   void place_buffers();
 

@@ -36,8 +36,8 @@ ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const For
       in_stages_(job.parallelism.pipeline > 1),
       sums_(in_stages_ || reduces_last(job)),
       holds_(in_stages_),
-      arrived_(order.parameters().size(), kNoStorage),
-      sums_of_(order.parameters().size(), kNoStorage),
+      arrived_(order.parameters().size()),
+      sums_of_(order.parameters().size()),
       casts_loss_(casts_loss(job)) {}
 
 const ParameterTensor& ShardedUnits::row(std::uint32_t parameter) const {
@@ -78,8 +78,8 @@ std::int64_t ShardedUnits::trained_elements(std::size_t unit) const {
   return elements;
 }
 
-StorageId ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
-                             Stream stream) {
+HeldStorage ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
+                               Stream stream) {
   Label label;
   label.holding = holding_of(tensor);
   label.origin = Origin::unit;
@@ -87,18 +87,18 @@ StorageId ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t b
   label.op = units_[unit].first == units_[unit].last ? 0 : 1;
   label.tensor = static_cast<std::uint16_t>(tensor);
   const bool own = stream != Stream::compute;
-  return recorder_.allocate(bytes, label, own ? of_part(stream, units_[unit].part) : stream);
+  return recorder_.make(bytes, label, own ? of_part(stream, units_[unit].part) : stream);
 }
 
 void ShardedUnits::before_forward(std::uint32_t instance) {
-  if (instance == 0) recorder_.release(std::exchange(spare_, kNoStorage));
+  if (instance == 0) spare_.drop();
   for (std::size_t i = units_.size(); i > 0; --i) {  // the root before what is in it
     if (units_[i - 1].first != instance) continue;
     Part& part = part_of(i - 1);
     if (units_[i - 1].is_root) part.forward_order.clear();
     gather(i - 1);
-    const StorageId output = take_apart(i - 1);
-    if (output != kNoStorage) recorder_.release(std::exchange(part.kept_output, output));
+    HeldStorage output = take_apart(i - 1);
+    if (output.is_of_storage()) part.kept_output = std::move(output);
   }
 }
 
@@ -108,7 +108,7 @@ void ShardedUnits::after_forward(std::uint32_t instance) {
     end_forward(i);
     if (!units_[i].is_root) continue;
     if (casts_loss_) cast_loss(i);
-    recorder_.release(std::exchange(part_of(i).kept_output, kNoStorage));
+    part_of(i).kept_output.drop();
   }
 }
 
@@ -136,7 +136,7 @@ void ShardedUnits::before_backward(std::uint32_t instance) {
     if (units_[i - 1].last != instance) continue;
     running_ = units_[i - 1].part;
     gather(i - 1);
-    recorder_.release(take_apart(i - 1));
+    take_apart(i - 1).drop();
     const std::vector<std::size_t>& order = part_of(i - 1).forward_order;
     const auto here = std::find(order.begin(), order.end(), i - 1);
     const bool first = here == order.begin() || here == order.end();
@@ -155,14 +155,14 @@ bool ShardedUnits::take_gradient(std::uint32_t use, StorageId gradient) {
   if (has_gradient(use)) {
     recorder_.release(gradient);
   } else {
-    arrived_[use] = gradient;
+    arrived_[use] = recorder_.adopt(gradient);
   }
   return true;
 }
 
 bool ShardedUnits::has_gradient(std::uint32_t use) const {
   const bool widens = types_.reduced != types_.gathered;
-  return arrived_[use] != kNoStorage || (!widens && sums_of_[use] != kNoStorage);
+  return arrived_[use].is_of_storage() || (!widens && sums_of_[use].is_of_storage());
 }
 
 std::vector<std::size_t> ShardedUnits::units_of(std::size_t part) const {
@@ -180,7 +180,7 @@ void ShardedUnits::end_backward() {
   for (const std::size_t unit : units) {
     if (units_[unit].reduces_at_end && !units_[unit].is_root) end_unit(unit);
   }
-  recorder_.release(std::exchange(parts_[running_].kept_input, kNoStorage));
+  parts_[running_].kept_input.drop();
 }
 
 /// FSDPParamGroup.post_backward.
@@ -195,28 +195,25 @@ void ShardedUnits::end_unit(std::size_t unit) {
 /// Takes the sums that earlier backwards have left as the gradients to reduce.
 void ShardedUnits::take_sums(std::size_t unit) {
   for (const std::uint32_t use : units_[unit].uses) {
-    if (sums_of_[use] == kNoStorage) continue;
-    recorder_.release(std::exchange(arrived_[use], std::exchange(sums_of_[use], kNoStorage)));
+    if (sums_of_[use].is_of_storage()) arrived_[use] = std::move(sums_of_[use]);
   }
 }
 
 /// One by one: the first is widened, later ones are added in place.
 void ShardedUnits::sum_gradients(std::size_t unit) {
   for (const std::uint32_t use : units_[unit].uses) {
-    const StorageId gradient = std::exchange(arrived_[use], kNoStorage);
-    if (gradient == kNoStorage) continue;
-    StorageId& sum = sums_of_[use];
-    if (sum == kNoStorage && types_.reduced == types_.gathered) {
-      sum = gradient;
-      continue;
-    }
-    if (sum == kNoStorage) {
+    HeldStorage gradient = std::move(arrived_[use]);
+    if (!gradient.is_of_storage()) continue;
+    HeldStorage& sum = sums_of_[use];
+    if (!sum.is_of_storage() && types_.reduced == types_.gathered) {
+      sum = std::move(gradient);
+    } else if (!sum.is_of_storage()) {
       // A gradient may be of the whole table: a partial sum over the tensor-parallel ranks.
-      const std::int64_t elements = timeline_.storages[gradient].bytes / size_of(types_.gathered);
+      const std::int64_t bytes = timeline_.storages[gradient.id()].bytes;
+      const std::int64_t elements = bytes / size_of(types_.gathered);
       sum =
           make(unit, UnitTensor::gradient_sum, checked_multiply(elements, size_of(types_.reduced)));
     }
-    recorder_.release(gradient);
   }
 }
 
@@ -233,7 +230,7 @@ void ShardedUnits::gather_stage(std::size_t stage) {
 }
 
 void ShardedUnits::take_stage_apart(std::size_t stage) {
-  for (const std::size_t unit : units_of(stage)) recorder_.release(take_apart(unit));
+  for (const std::size_t unit : units_of(stage)) take_apart(unit).drop();
 }
 
 void ShardedUnits::give_stage_back(std::size_t stage) {
@@ -245,71 +242,65 @@ void ShardedUnits::reduce_stage(std::size_t stage) {
     take_sums(unit);
     reduce(unit);
   }
-  recorder_.release(std::exchange(parts_[stage].kept_input, kNoStorage));
+  parts_[stage].kept_input.drop();
 }
 
 void ShardedUnits::drop_gradients() {
-  for (State& state : states_) recorder_.release(std::exchange(state.gradients, kNoStorage));
+  for (State& state : states_) state.gradients.drop();
 }
 
 void ShardedUnits::gather(std::size_t unit, Stream stream) {
   State& state = states_[unit];
-  const bool gathered = state.output != kNoStorage || !state.weights.empty();
+  const bool gathered = state.output.is_of_storage() || !state.weights.empty();
   if (gathered || units_[unit].parameters.empty()) return;
   const std::int64_t share = gathered_share_of(unit);
-  const std::vector<StorageId> sent = shares_to_send(unit, stream);
+  const HeldList sent = shares_to_send(unit, stream);
   state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
-  std::for_each(sent.rbegin(), sent.rend(),
-                [this](StorageId storage) { recorder_.release(storage); });
 }
 
 /// Makes the inputs of an all-gather: one cast of all shares, or each share as the host sends it.
-std::vector<StorageId> ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
+HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
   const bool casts = recipe_.compute != recipe_.weights;
+  HeldList sent;
   if (!offloads_) {
-    if (!casts) return {};
-    return {make(unit, UnitTensor::cast_shares, gathered_share_of(unit), stream)};
+    if (casts) sent.push_back(make(unit, UnitTensor::cast_shares, gathered_share_of(unit), stream));
+    return sent;
   }
-  std::vector<StorageId> sent;
   for (const std::uint32_t parameter : units_[unit].parameters) {
     const std::int64_t elements = timeline_.parameters[parameter].elements;
     const auto made = [&](DType type) {
       return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)), stream);
     };
     sent.push_back(made(types_.share));
-    if (casts) recorder_.release(std::exchange(sent.back(), made(types_.gathered)));
+    if (casts) sent.back() = made(types_.gathered);
   }
   return sent;
 }
 
 /// Answers what the weights were copied from.
-StorageId ShardedUnits::take_apart(std::size_t unit) {
+HeldStorage ShardedUnits::take_apart(std::size_t unit) {
   State& state = states_[unit];
-  if (state.output == kNoStorage) return kNoStorage;
+  if (!state.output.is_of_storage()) return {};
   CopyPieces pieces;
   for (const std::uint32_t parameter : units_[unit].parameters) {
     const std::int64_t share = gathered_share(parameter);
     state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
     pieces.add(share);
   }
-  recorder_.release(
-      make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks_, multiprocessors_)));
-  return std::exchange(state.output, kNoStorage);
+  make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks_, multiprocessors_)).drop();
+  return std::move(state.output);
 }
 
-void ShardedUnits::give_back(std::size_t unit) {
-  for (const StorageId weight : std::exchange(states_[unit].weights, {})) recorder_.release(weight);
-}
+void ShardedUnits::give_back(std::size_t unit) { states_[unit].weights.drop(); }
 
 /// Partial sums are added up over the tensor-parallel ranks, and whole tables cut.
 void ShardedUnits::relay_gradients(std::size_t unit) {
   for (const std::uint32_t use : units_[unit].uses) {
     const ParameterUse& parameter = order_.parameters()[use];
-    if (!parameter.relaid || arrived_[use] == kNoStorage) continue;
+    if (!parameter.relaid || !arrived_[use].is_of_storage()) continue;
     const std::int64_t bytes =
         checked_multiply(parameter.elements, size_of(sums_ ? types_.reduced : types_.gathered));
-    const StorageId relaid = make(unit, UnitTensor::relaid_gradient, bytes);
-    recorder_.release(std::exchange(arrived_[use], relaid));
+    arrived_[use] = make(unit, UnitTensor::relaid_gradient, bytes);
   }
 }
 
@@ -317,53 +308,45 @@ void ShardedUnits::relay_gradients(std::size_t unit) {
 void ShardedUnits::reduce(std::size_t unit) {
   relay_gradients(unit);
   give_back(unit);
-  std::vector<StorageId> gradients;
+  HeldVector gradients;
   for (const std::uint32_t use : units_[unit].uses) {
-    const StorageId gradient = std::exchange(arrived_[use], kNoStorage);
-    if (gradient != kNoStorage) gradients.push_back(gradient);
+    if (arrived_[use].is_of_storage()) gradients.push_back(std::move(arrived_[use]));
   }
   if (gradients.empty()) return;
   std::swap(gradients.back(), gradients[last_gradient(unit, gradients)]);
-  StorageId& kept_input = part_of(unit).kept_input;
-  recorder_.release(std::exchange(kept_input, kNoStorage));
+  HeldStorage last = std::move(gradients.back());
+  HeldStorage& kept_input = part_of(unit).kept_input;
+  kept_input.drop();
   CopyPieces pieces;
   for (const std::uint32_t parameter : trained(unit)) {
     pieces.add(checked_multiply(timeline_.parameters[parameter].elements, size_of(types_.reduced)));
   }
   const std::int64_t share = checked_multiply(trained_elements(unit), size_of(types_.reduced));
   kept_input = make(unit, UnitTensor::reduce_scatter_input, checked_multiply(share, ranks_));
-  recorder_.release(make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()));
-  for (std::size_t i = 0; i + 1 < gradients.size(); ++i) recorder_.release(gradients[i]);
-  const StorageId added = take_shares(unit, share);
-  recorder_.release(gradients.back());
-  recorder_.release(added);
+  make(unit, UnitTensor::pointers, pieces.bytes_of_chunk_cat()).drop();
+  gradients.drop();
+  const HeldStorage added = take_shares(unit, share);
+  last.drop();
 }
 
 /// The first time the reduced shares become the gradients; later ones are added to them. Answers
 /// those that were added to another unit's, or sent to the host.
-StorageId ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
-  StorageId reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
+HeldStorage ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
+  HeldStorage reduced = make(unit, UnitTensor::gradients, bytes, Stream::reduce_scatter);
   if (types_.reduced != types_.share) {
     const std::int64_t elements = trained_elements(unit);
-    const StorageId cast =
-        make(unit, UnitTensor::gradients, checked_multiply(elements, size_of(types_.share)),
-             Stream::reduce_scatter);
-    recorder_.release(std::exchange(reduced, cast));
+    reduced = make(unit, UnitTensor::gradients, checked_multiply(elements, size_of(types_.share)),
+                   Stream::reduce_scatter);
   }
   if (units_[unit].adds_to_others || offloads_) return reduced;
-  StorageId& gradients = states_[unit].gradients;
-  if (gradients == kNoStorage) {
-    gradients = reduced;
-  } else {
-    recorder_.release(reduced);
-  }
-  return kNoStorage;
+  HeldStorage& gradients = states_[unit].gradients;
+  if (!gradients.is_of_storage()) gradients = std::move(reduced);
+  return {};
 }
 
 /// Which of the gradients is that of the parameter registered last: the largest that its padded
 /// size holds.
-std::size_t ShardedUnits::last_gradient(std::size_t unit,
-                                        const std::vector<StorageId>& gradients) const {
+std::size_t ShardedUnits::last_gradient(std::size_t unit, const HeldVector& gradients) const {
   const std::uint32_t parameter = trained(unit).back();
   const TensorPlace& last = timeline_.parameters[parameter];
   const DType type = sums_ ? types_.reduced : gathered_type(parameter);
@@ -371,7 +354,7 @@ std::size_t ShardedUnits::last_gradient(std::size_t unit,
   std::size_t found = gradients.size() - 1;
   std::int64_t largest = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const std::int64_t bytes = timeline_.storages[gradients[i]].bytes;
+    const std::int64_t bytes = timeline_.storages[gradients[i].id()].bytes;
     if (bytes > most || bytes < largest) continue;
     largest = bytes;
     found = i;

@@ -27,8 +27,8 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/sharding/unit_layout.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -47,7 +47,7 @@ class ShardedUnits final : public BlockHooks {
 
   /// A share that no module has any more when the units look at their parameters, before the first
   /// forward.
-  void hold_until_first_forward(StorageId share) { spare_ = share; }
+  void hold_until_first_forward(StorageId share) { spare_ = recorder_.adopt(share); }
 
   void before_forward(std::uint32_t instance) override;
   void after_forward(std::uint32_t instance) override;
@@ -74,21 +74,21 @@ class ShardedUnits final : public BlockHooks {
 
  private:
   struct State {
-    StorageId output = kNoStorage;     ///< gathered and not yet taken apart
-    std::vector<StorageId> weights;    ///< empty: sharded
-    StorageId gradients = kNoStorage;  ///< the shares
+    HeldStorage output;     ///< gathered and not yet taken apart
+    HeldVector weights;     ///< empty: sharded
+    HeldStorage gradients;  ///< the shares
   };
 
   /// State that a tree of units keeps between them: a part of the model has one.
   struct Part {
     std::vector<std::size_t> forward_order;  ///< units as their forward ended
-    StorageId kept_output = kNoStorage;      ///< of the last gather of the forward
-    StorageId kept_input = kNoStorage;       ///< of the last reduction
+    HeldStorage kept_output;                 ///< of the last gather of the forward
+    HeldStorage kept_input;                  ///< of the last reduction
   };
 
   void gather(std::size_t unit, Stream stream = Stream::all_gather);
-  std::vector<StorageId> shares_to_send(std::size_t unit, Stream stream);
-  StorageId take_apart(std::size_t unit);
+  HeldList shares_to_send(std::size_t unit, Stream stream);
+  [[nodiscard]] HeldStorage take_apart(std::size_t unit);
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
   void end_unit(std::size_t unit);
@@ -99,11 +99,10 @@ class ShardedUnits final : public BlockHooks {
   void reduce(std::size_t unit);
   [[nodiscard]] Part& part_of(std::size_t unit) { return parts_[units_[unit].part]; }
   [[nodiscard]] std::vector<std::size_t> units_of(std::size_t part) const;
-  StorageId take_shares(std::size_t unit, std::int64_t bytes);
-  [[nodiscard]] std::size_t last_gradient(std::size_t unit,
-                                          const std::vector<StorageId>& gradients) const;
-  StorageId make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
-                 Stream stream = Stream::compute);
+  HeldStorage take_shares(std::size_t unit, std::int64_t bytes);
+  [[nodiscard]] std::size_t last_gradient(std::size_t unit, const HeldVector& gradients) const;
+  [[nodiscard]] HeldStorage make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
+                                 Stream stream = Stream::compute);
   [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
   [[nodiscard]] DType gathered_type(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share(std::uint32_t parameter) const;
@@ -123,15 +122,15 @@ class ShardedUnits final : public BlockHooks {
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;
   std::vector<Part> parts_;
-  std::size_t running_ = 0;         // the part whose backward runs
-  bool in_stages_;                  // of a pipeline: reduced when the last backward has run
-  bool sums_;                       // over a step's micro-batches, whole
-  bool holds_;                      // of the running backward: it reduces nothing
-  std::vector<StorageId> arrived_;  // whole gradients, by ForwardOrder::parameters()
-  std::vector<StorageId> sums_of_;  // the same of earlier micro-steps
+  std::size_t running_ = 0;           // the part whose backward runs
+  bool in_stages_;                    // of a pipeline: reduced when the last backward has run
+  bool sums_;                         // over a step's micro-batches, whole
+  bool holds_;                        // of the running backward: it reduces nothing
+  std::vector<HeldStorage> arrived_;  // whole gradients, by ForwardOrder::parameters()
+  std::vector<HeldStorage> sums_of_;  // the same of earlier micro-steps
   bool casts_loss_;
   StorageId loss_ = kNoStorage;
-  StorageId spare_ = kNoStorage;
+  HeldStorage spare_;
 };
 
 }  // namespace memest

@@ -16,7 +16,7 @@ ShareCutter::ShareCutter(const Model& model, ModelPlacement& placement, Recorder
     : model_(model),
       placement_(placement),
       recorder_(recorder),
-      whole_(model.tensors.parameters.size(), kNoStorage),
+      whole_(model.tensors.parameters.size()),
       held_(whole_.size()) {}
 
 std::int64_t ShareCutter::whole_elements(std::size_t parameter) const {
@@ -50,22 +50,21 @@ std::vector<bool> ShareCutter::held_by_accelerate() const {
 /// FSDPParam._init_sharded_param; from there to the host where that keeps it.
 StorageId ShareCutter::place_share(std::size_t parameter) {
   if (!placement_.keeps_weights_on_host()) return placement_.place(parameter);
-  recorder_.release(
-      placement_.place_whole(parameter, model_.tensors.parameters[parameter].elements));
+  placement_.place_whole(parameter, model_.tensors.parameters[parameter].elements).drop();
   return kNoStorage;
 }
 
 /// _move_states_to_device of a unit's parameters and buffers, then FSDPParamGroup's constructor.
 void ShareCutter::cut(const ShardedUnit& unit) {
   for (const std::uint32_t parameter : unit.parameters) {
-    if (whole_[parameter] != kNoStorage) continue;
+    if (whole_[parameter].is_of_storage()) continue;
     whole_[parameter] = placement_.place_whole(parameter, whole_elements(parameter));
   }
   const bool on_host = shard_init(model_.job) == ShardInit::host;
   if (unit.is_root && on_host) placement_.place_buffers();
   for (const std::uint32_t parameter : unit.parameters) place_share(parameter);
   for (const std::uint32_t parameter : unit.parameters) {
-    if (!held_[parameter]) recorder_.release(std::exchange(whole_[parameter], kNoStorage));
+    if (!held_[parameter]) whole_[parameter].drop();
   }
 }
 
@@ -87,35 +86,33 @@ void ShareCutter::cut() {
     return recorder_.timeline().places[unit.first].layer > 0 && !unit.is_root;
   });
   for (const ShardedUnit& unit : units) cut(unit);
-  for (StorageId& whole : whole_) recorder_.release(std::exchange(whole, kNoStorage));
+  for (HeldStorage& whole : whole_) whole.drop();
 }
 
 // torch.distributed.tensor.distribute_tensor: Shard._shard_tensor pads each chunk of too few rows,
 // and scatters into a tensor of the share's.
 StorageId ShareCutter::load_tensor(std::size_t parameter) {
-  const StorageId whole = placement_.place_whole(parameter, whole_elements(parameter));
+  const HeldStorage whole = placement_.place_whole(parameter, whole_elements(parameter));
   const std::int64_t elements = model_.tensors.parameters[parameter].elements;
   const std::int64_t full = whole_elements(parameter) / elements;
-  std::vector<StorageId> padded;
+  HeldVector padded;
   for (std::int64_t chunk = full; chunk < model_.job.parallelism.shard_ranks(); ++chunk) {
     padded.push_back(placement_.place_whole(parameter, elements));
   }
-  const StorageId share = place_share(parameter);
-  for (const StorageId chunk : padded) recorder_.release(chunk);
-  recorder_.release(whole);
-  return share;
+  return place_share(parameter);
 }
 
 // accelerate 1.15, fsdp2_load_full_state_dict.
 void ShareCutter::load() {
   const auto& parameters = model_.tensors.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) load_tensor(i);
-  StorageId tied = kNoStorage;
+  HeldStorage tied;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (row(i).role == ParameterRole::embedding && row(i).output_head) tied = load_tensor(i);
+    if (row(i).role == ParameterRole::embedding && row(i).output_head) {
+      tied = recorder_.adopt(load_tensor(i));
+    }
   }
   placement_.place_buffers();
-  recorder_.release(tied);
 }
 
 }  // namespace memest

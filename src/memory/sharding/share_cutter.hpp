@@ -14,9 +14,9 @@
 
 #include "memest/spec/job.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/sharding/model_placement.hpp"
 #include "memory/sharding/unit_layout.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -47,7 +47,7 @@ class ShareCutter {
   Model model_;
   ModelPlacement& placement_;
   Recorder& recorder_;
-  std::vector<StorageId> whole_;  // by parameter
+  std::vector<HeldStorage> whole_;  // by parameter
   std::vector<bool> held_;
 };
 

@@ -6,6 +6,7 @@
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
+#include "memory/timeline/labels.hpp"
 
 namespace memest {
 namespace {
@@ -39,15 +40,13 @@ ZeroBuckets::ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, 
     trained_index_.push_back(trained);
     if (model.inventory.parameters[place.row].trainable) ++trained;
   }
-  whole_.assign(trained, kNoStorage);
+  whole_.resize(trained);
 }
 
-StorageId ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements elements, Stream stream) {
-  Label label;
-  label.holding = holding;
-  label.tensor = static_cast<std::uint16_t>(tensor);
-  return recorder_.allocate(checked_multiply(elements.count, size_of(elements.type)), label,
-                            stream);
+HeldStorage ZeroBuckets::make(LoopTensor tensor, Holding holding, Elements elements,
+                              Stream stream) {
+  return recorder_.make(checked_multiply(elements.count, size_of(elements.type)),
+                        loop_label(holding, tensor), stream);
 }
 
 /// The stream in whose pool a reduction allocates: its own where it overlaps the backward.
@@ -56,20 +55,23 @@ Stream ZeroBuckets::reduction_stream() const {
 }
 
 void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& optimizer) {
-  make(LoopTensor::parameter_buffer, Holding::weights, {partitions_.elements(), weights_});
+  make(LoopTensor::parameter_buffer, Holding::weights, {partitions_.elements(), weights_})
+      .give_up();
   for (const StorageId weight : weights) recorder_.release(weight);
   // The optimizer's own copy is made from a clone, and a first gradient of zeros comes and goes.
-  const StorageId clone =
+  HeldStorage clone =
       make(LoopTensor::parameter_shard, Holding::temporaries, {partitions_.partition(), weights_});
   optimizer.construct();
-  recorder_.release(clone);
+  clone.drop();
   if (offloads_) {
     make(LoopTensor::transfer_buffer, Holding::collective_buffers,
-         {partitions_.largest(), weights_});
+         {partitions_.largest(), weights_})
+        .give_up();
     return;
   }
-  recorder_.release(make(LoopTensor::gradient_in_master_type, Holding::temporaries,
-                         {partitions_.partition(), DType::fp32}));
+  make(LoopTensor::gradient_in_master_type, Holding::temporaries,
+       {partitions_.partition(), DType::fp32})
+      .drop();
 }
 
 bool ZeroBuckets::reduces_now() const {
@@ -90,33 +92,27 @@ void ZeroBuckets::open_buckets() {
 bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
   const std::size_t parameter = trained_index_[places_[use]];
   open_buckets();
+  HeldStorage given = recorder_.adopt(gradient);
   if (!shards_gradients()) {
-    StorageId& sum = whole_[parameter];
-    if (sum == kNoStorage) {
-      sum = gradient;
-    } else {
-      recorder_.release(gradient);
-    }
-    gradient = sum;
+    HeldStorage& sum = whole_[parameter];
+    if (!sum.is_of_storage()) sum = std::move(given);
+    given.drop();  // added to the sum
   }
   if (!reduces_now()) return true;
-  whole_[parameter] = kNoStorage;
-  add(parameter, gradient);
+  add(parameter, shards_gradients() ? std::move(given) : std::move(whole_[parameter]));
   return true;
 }
 
-void ZeroBuckets::add(std::size_t parameter, StorageId gradient) {
+void ZeroBuckets::add(std::size_t parameter, HeldStorage gradient) {
   const std::int64_t elements = partitions_.elements_of(parameter);
   if (filled_elements_ + elements > zero_.settings.reduce_bucket_size) reduce();
   const bool copied =
       zero_.settings.contiguous_gradients && elements <= zero_.settings.reduce_bucket_size;
-  if (copied) recorder_.release(std::exchange(gradient, kNoStorage));
+  if (copied) gradient.drop();
   if (!copied && offloads_) {
-    const StorageId clone =
-        make(LoopTensor::gradient_bucket, Holding::gradients, {elements, weights_});
-    recorder_.release(std::exchange(gradient, clone));
+    gradient = make(LoopTensor::gradient_bucket, Holding::gradients, {elements, weights_});
   }
-  filled_.push_back({parameter, gradient});
+  filled_.push_back({parameter, std::move(gradient)});
   filled_elements_ = checked_add(filled_elements_, elements);
 }
 
@@ -133,47 +129,46 @@ void ZeroBuckets::reduce() {
   if (filled_.empty()) return;
   const bool listed = !zero_.settings.contiguous_gradients && filled_.size() > 1;
   if (listed || is_of_several_ranks()) {
-    recorder_.release(make(LoopTensor::gradient_bucket, Holding::temporaries,
-                           {filled_elements_, weights_}, reduction_stream()));
+    make(LoopTensor::gradient_bucket, Holding::temporaries, {filled_elements_, weights_},
+         reduction_stream())
+        .drop();
   }
-  for (const Filled& one : filled_) keep_own(one);
+  for (Filled& one : filled_) keep_own(one);
   filled_.clear();
   filled_elements_ = 0;
 }
 
 /// To the host; earlier micro-steps' are summed there, in the buffer for transfers.
-void ZeroBuckets::send_own(const Filled& filled) {
+void ZeroBuckets::send_own(Filled& filled) {
   if (micro_step_ == micro_steps_) {
     const std::int64_t elements = partitions_.piece(filled.parameter, rank_);
-    recorder_.release(
-        make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}));
-    recorder_.release(
-        make(LoopTensor::gradient_in_master_type, Holding::temporaries, {elements, DType::fp32}));
+    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}).drop();
+    make(LoopTensor::gradient_in_master_type, Holding::temporaries, {elements, DType::fp32}).drop();
   }
-  recorder_.release(filled.gradient);
+  filled.gradient.drop();
 }
 
 /// Stage 1 leaves what is not its own where it is until the backward has ended.
-void ZeroBuckets::keep_own(const Filled& filled) {
+void ZeroBuckets::keep_own(Filled& filled) {
   const bool own = partitions_.reaches(filled.parameter, rank_);
   if (!own) {
-    if (shards_gradients()) return recorder_.release(filled.gradient);
-    waiting_.push_back(filled.gradient);
+    if (shards_gradients()) return filled.gradient.drop();
+    waiting_.push_back(std::move(filled.gradient));
     return;
   }
   if (offloads_) return send_own(filled);
   if (!zero_.settings.contiguous_gradients && !widens_partition()) {
-    arrived_.push_back(filled.gradient);
+    arrived_.push_back(std::move(filled.gradient));
     return;
   }
-  std::vector<StorageId>& partition = widens_partition() ? collected_ : arrived_;
+  HeldVector& partition = widens_partition() ? collected_ : arrived_;
   if (partition.empty()) {
     const std::int64_t kept =
         widens_partition() ? partitions_.partition() : partitions_.reaching(rank_);
     partition.push_back(make(LoopTensor::gradient_buffer, Holding::gradients, {kept, gradients_},
                              reduction_stream()));
   }
-  recorder_.release(filled.gradient);
+  filled.gradient.drop();
 }
 
 void ZeroBuckets::end_backward() {
@@ -181,36 +176,30 @@ void ZeroBuckets::end_backward() {
   micro_step_ = last ? 1 : micro_step_ + 1;
   if (!shards_gradients() && !last) return;
   for (std::size_t i = 0; i < whole_.size(); ++i) {
-    if (whole_[i] != kNoStorage) add(i, std::exchange(whole_[i], kNoStorage));
+    if (whole_[i].is_of_storage()) add(i, std::move(whole_[i]));
   }
   reduce();
   if (collected_.empty()) std::swap(collected_, arrived_);
-  release(arrived_);
-  release(buckets_);
-  release(waiting_);
+  arrived_.drop();
+  buckets_.drop();
+  waiting_.drop();
 }
 
-void ZeroBuckets::release(std::vector<StorageId>& storages) {
-  for (const StorageId storage : std::exchange(storages, {})) recorder_.release(storage);
-}
-
-void ZeroBuckets::drop_gradients() { release(collected_); }
+void ZeroBuckets::drop_gradients() { collected_.drop(); }
 
 /// Gradients in the optimizer's type stay until it has stepped.
 void ZeroBuckets::hand_over(OptimizerRun& optimizer) {
   if (offloads_) return;
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank_);
   for (const std::int64_t elements : pieces) {
-    recorder_.release(
-        make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}));
+    make(LoopTensor::norm_of_a_tensor, Holding::temporaries, {elements, kNormType}).drop();
   }
   if (widens_partition()) return;
   const std::int64_t copied = pieces.size() > 1 ? partitions_.partition() : 0;
-  const StorageId flat =
-      make(LoopTensor::gradient_buffer, Holding::temporaries, {copied, weights_});
+  HeldStorage flat = make(LoopTensor::gradient_buffer, Holding::temporaries, {copied, weights_});
   optimizer.widen_gradients();
-  recorder_.release(flat);
-  release(collected_);
+  flat.drop();
+  collected_.drop();
 }
 
 }  // namespace memest

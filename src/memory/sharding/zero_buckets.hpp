@@ -28,8 +28,8 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
-#include "memory/engine/recorder.hpp"
 #include "memory/states/flat_partitions.hpp"
+#include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
@@ -63,21 +63,20 @@ class ZeroBuckets final : public BlockHooks {
   };
   struct Filled {
     std::size_t parameter = 0;
-    StorageId gradient = kNoStorage;  ///< where it is not in the bucket
+    HeldStorage gradient;  ///< where it is not in the bucket
   };
 
   void open_buckets();
-  void add(std::size_t parameter, StorageId gradient);
+  void add(std::size_t parameter, HeldStorage gradient);
   void reduce();
-  void keep_own(const Filled& filled);
-  void send_own(const Filled& filled);
+  void keep_own(Filled& filled);
+  void send_own(Filled& filled);
   [[nodiscard]] bool is_of_several_ranks() const;
   [[nodiscard]] bool widens_partition() const;
   [[nodiscard]] bool reduces_now() const;
-  void release(std::vector<StorageId>& storages);
   [[nodiscard]] Stream reduction_stream() const;
-  StorageId make(LoopTensor tensor, Holding holding, Elements elements,
-                 Stream stream = Stream::compute);
+  [[nodiscard]] HeldStorage make(LoopTensor tensor, Holding holding, Elements elements,
+                                 Stream stream = Stream::compute);
 
   Recorder& recorder_;
   /// Stage 2.
@@ -94,13 +93,13 @@ class ZeroBuckets final : public BlockHooks {
   std::vector<std::uint32_t> places_;       // of uses
   std::vector<std::size_t> trained_index_;  // by Timeline::parameters
   FlatPartitions partitions_;
-  std::vector<StorageId> whole_;  // stage 1's gradients, by trained parameter
-  std::vector<StorageId> buckets_;
+  std::vector<HeldStorage> whole_;  // stage 1's gradients, by trained parameter
+  HeldVector buckets_;
   std::vector<Filled> filled_;
   std::int64_t filled_elements_ = 0;
-  std::vector<StorageId> waiting_;    // reduced, and not yet cleared
-  std::vector<StorageId> arrived_;    // the partition's gradients of this backward
-  std::vector<StorageId> collected_;  // of all backwards of the step
+  HeldVector waiting_;    // reduced, and not yet cleared
+  HeldVector arrived_;    // the partition's gradients of this backward
+  HeldVector collected_;  // of all backwards of the step
   std::int64_t micro_step_ = 1;
 };
 

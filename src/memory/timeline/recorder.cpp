@@ -1,4 +1,4 @@
-#include "memory/engine/recorder.hpp"
+#include "memory/timeline/recorder.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -26,8 +26,31 @@ StorageId Recorder::allocate(std::int64_t bytes, Label label, Stream stream) {
   label.step = step_;
   timeline_.storages.push_back({bytes, label, stream});
   references_.push_back(1);
+  // Every storage is freed once at most: its free, too, has room from here on.
+  const std::size_t most_events = 2 * timeline_.storages.size();
+  if (timeline_.events.capacity() < most_events) timeline_.events.reserve(2 * most_events);
   timeline_.events.push_back({EventKind::allocate, id});
   return id;
+}
+
+void Recorder::end_name(StorageId storage) noexcept {
+  if (finished_) return;
+  if (references_[storage] == 0) {
+    ended_twice_ = true;
+  } else if (--references_[storage] == 0) {
+    timeline_.events.push_back({EventKind::free, storage});
+  }
+}
+
+void Recorder::launch(std::span<const ScratchStep> steps, const Label& label) {
+  launched_.clear();
+  for (const ScratchStep& step : steps) {
+    if (step.kind == ScratchStep::Kind::release) {
+      release(launched_[static_cast<std::size_t>(step.block)]);
+    } else {
+      launched_.push_back(allocate(step.bytes, label));
+    }
+  }
 }
 
 void Recorder::release(StorageId storage) {
@@ -127,6 +150,8 @@ void Recorder::write_copies(const Copies& copies, Timeline& whole) const {
 }
 
 void Recorder::finish() {
+  expect(!ended_twice_, "a storage is released only as often as it is held");
+  finished_ = true;
   if (copies_.empty()) return;
   Timeline whole;
   std::size_t more_events = 0;

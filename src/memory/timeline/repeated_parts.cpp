@@ -1,4 +1,4 @@
-#include "memory/engine/repeated_parts.hpp"
+#include "memory/timeline/repeated_parts.hpp"
 
 #include <algorithm>
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 #include <vector>
 
+#include "memest/graph/kernel_scratch.hpp"
 #include "memest/memory/timeline.hpp"
+#include "memory/timeline/held_storage.hpp"
 
 namespace memest {
 
@@ -30,6 +32,26 @@ class Recorder {
     if (storage != kNoStorage) ++references_[storage];
   }
   void release(StorageId storage);
+  /// As allocate(), and the reference is the name's.
+  [[nodiscard]] HeldStorage make(std::int64_t bytes, const Label& label,
+                                 Stream stream = Stream::compute) {
+    return {*this, allocate(bytes, label, stream)};
+  }
+  /// A name for the caller's reference.
+  [[nodiscard]] HeldStorage adopt(StorageId storage) { return {*this, storage}; }
+  /// One name more.
+  [[nodiscard]] HeldStorage share(StorageId storage) {
+    retain(storage);
+    return {*this, storage};
+  }
+  /// A result that nobody names.
+  void make_and_free(std::int64_t bytes, const Label& label, Stream stream = Stream::compute) {
+    release(allocate(bytes, label, stream));
+  }
+  /// The scratch of kernels that run now; what they return is the caller's.
+  void launch(std::span<const ScratchStep> steps, const Label& label);
+  /// HeldStorage::drop(): a reference ends. While an error unwinds the room for the event is there.
+  void end_name(StorageId storage) noexcept;
   [[nodiscard]] std::uint32_t references(StorageId storage) const { return references_[storage]; }
 
   /// A place between two events.
@@ -46,7 +68,8 @@ class Recorder {
   /// The program makes the events from `begin` to here so many more times; what it still holds of
   /// them is then the last time's. They are written by finish().
   void repeat(const Mark& begin, std::int64_t times);
-  /// The timeline has all of its events.
+  /// The timeline has all of its events: names that end behind it, with the program's objects, are
+  /// none. Storages that they held stay to the end.
   void finish();
 
   /// Assigns the events that follow to `step`, outside any phase.
@@ -70,8 +93,15 @@ class Recorder {
   EqualMicroSteps equal_;
   std::vector<Copies> copies_;
   std::vector<std::uint32_t> references_;
+  std::vector<StorageId> launched_;  // by ScratchStep::block, of the kernels that run
+  bool finished_ = false;
+  bool ended_twice_ = false;  // some name: a destructor cannot say so
   Phase phase_ = Phase::model;
   std::uint16_t step_ = 0;
 };
+
+inline void HeldStorage::drop() noexcept {
+  if (storage_ != kNoStorage) recorder_->end_name(give_up());
+}
 
 }  // namespace memest
