@@ -22,6 +22,8 @@ struct BlockInstance {
 struct OpSite {
   std::uint32_t instance = 0;
   std::uint32_t op = 0;
+
+  friend bool operator==(const OpSite&, const OpSite&) = default;
 };
 
 /// A parameter that blocks read.

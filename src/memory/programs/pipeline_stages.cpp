@@ -49,7 +49,7 @@ PipelineStages::PipelineStages(const Parts& parts)
   if (!splits_backwards(parallelism.schedule)) return;
   expect(units_ != nullptr, "a backward in two parts is one of sharded units");
   for (std::size_t stage = 0; stage < gathered_.size(); ++stage) {
-    splits_.push_back(engine_.plan_split(stage, units_->uses_of(stage)));
+    splits_.push_back(plan_split(engine_.order(), stage, units_->uses_of(stage)));
   }
 }
 

@@ -1,0 +1,280 @@
+#include "memory/engine/backward_pass.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace memest {
+
+void BackwardPass::run(Slice sites) {
+  const Checkpoints& checkpoints = engine_.checkpoints;
+  Node node;
+  std::size_t before = checkpoints.list.size();
+  while (before > 0 && checkpoints.list[before - 1].end > sites.end) --before;
+  std::uint32_t i = sites.end;
+  while (i > sites.begin) {
+    if (before > 0 && i == checkpoints.list[before - 1].end) {
+      --before;
+      i = checkpoints.list[before].begin;
+      if (checkpoints.reentrant) {
+        run_reentrant(node, before);
+      } else {
+        run_checkpoint(node, before);
+      }
+      continue;
+    }
+    --i;
+    hook_before(order_.sites()[i]);
+    run_node(node, order_.sites()[i]);
+    hook_after(order_.sites()[i]);
+  }
+  if (engine_.settings.hooks != nullptr) engine_.settings.hooks->end_backward();
+  for (const Cell leaf : engine_.leaves) {
+    now_.kept_with_loss.push_back(std::exchange(now_.slots[leaf], {}).storage);
+  }
+}
+
+void BackwardPass::hook_before(const OpSite& site) {
+  const bool last = site.op + 1 == order_.program(site).ops.size();
+  BlockHooks* const hooks = engine_.settings.hooks;
+  if (hooks != nullptr && last) hooks->before_backward(site.instance);
+}
+
+void BackwardPass::hook_after(const OpSite& site) {
+  BlockHooks* const hooks = engine_.settings.hooks;
+  if (hooks != nullptr && site.op == 0) hooks->after_backward(site.instance);
+}
+
+void BackwardPass::take_up(Node& node, const OpSite& site) const {
+  node.site = &site;
+  node.op = &order_.op(site);
+  node.program = &order_.program(site);
+}
+
+/// Where no gradient arrives the node is not part of the loss's graph.
+void BackwardPass::run_node(Node& node, const OpSite& site) {
+  take_up(node, site);
+  if (!node.op->trains) return;
+  take_incoming(node);
+  if (split_ != nullptr) {
+    if (node.incoming.arrived) run_inputs_part(node);
+  } else if (node.incoming.arrived) {
+    run_formula(node);
+  } else {
+    drop_saved(node);
+    end_checkpoint(node);
+  }
+}
+
+/// Engine::evaluate_function: of what a node saved its own formula lets go, or, recomputed, the
+/// hooks that unpacked it; then its gradients are handed on.
+void BackwardPass::run_formula(Node& node) {
+  const OpProgram& op = *node.op;
+  node.made.assign(op.gradients.end - op.gradients.begin, kNoStorage);
+  engine_.buffers.grow(op.backward_buffer);
+  make_again(node);
+  const std::uint32_t first = node.recomputed ? op.waiting : op.steps.begin;
+  run_steps(node, {first, op.reductions});
+  const StorageId kept = op.hands_kept ? first_saved(node) : kNoStorage;
+  recorder_.retain(kept);
+  if (node.recomputed) drop_saved(node);
+  for (const StorageId storage : node.made_again) recorder_.release(storage);
+  node.made_again.clear();
+  run_steps(node, {op.reductions, op.steps.end});
+  run_steps(node, {op.steps.begin, first});
+  if (op.unread) engine_.buffers.make_unread(*op.unread);
+  drop_incoming(node);
+  if (!node.recomputed) drop_saved(node);
+  end_checkpoint(node);
+  hand_gradients(node, kept);
+}
+
+void BackwardPass::make_again(Node& node) {
+  if (!node.recomputed) return;
+  for (std::uint32_t i = node.op->again.begin; i < node.op->again.end; ++i) {
+    const MadeGradient& made = node.program->made_gradients[i];
+    node.made_again.push_back(recorder_.allocate(made.bytes, label_of(*node.site, made)));
+  }
+}
+
+StorageId BackwardPass::first_saved(const Node& node) const {
+  const TensorId first = node.program->tensors[node.op->saved.begin];
+  return now_.storages[order_.storage_cell(node.site->instance, first)];
+}
+
+/// The gradients of the outputs leave their slots; only one of an op's outputs is differentiable,
+/// or the others' gradients (statistics') never arrive.
+void BackwardPass::take_incoming(Node& node) {
+  node.incoming = {};
+  for (std::uint32_t i = node.op->outputs.begin; i < node.op->outputs.end; ++i) {
+    const TensorId output = node.program->tensors[i];
+    GradientSlot& slot = now_.slots[order_.cell(node.site->instance, output)];
+    if (!slot.arrived) continue;
+    if (node.incoming.arrived) {
+      node.extra_incoming.push_back(slot.storage);
+    } else {
+      node.incoming = slot;
+    }
+    slot = {};
+  }
+}
+
+void BackwardPass::drop_incoming(Node& node) {
+  if (!node.op->hands_on) recorder_.release(node.incoming.storage);
+  for (const StorageId storage : node.extra_incoming) recorder_.release(storage);
+  node.extra_incoming.clear();
+}
+
+void BackwardPass::run_steps(Node& node, Slice steps) {
+  for (std::uint32_t i = steps.begin; i < steps.end; ++i) {
+    const ProgramStep& step = node.program->steps[i];
+    if (step.kind == StepKind::drop_saved) {
+      drop_early(node, step.tensor);
+      continue;
+    }
+    if (step.kind == StepKind::product) {
+      engine_.buffers.use(node.op->workspace, EngineThread::autograd);
+      continue;
+    }
+    StorageId& made = node.made[step.tensor];
+    if (step.kind == StepKind::free) {
+      recorder_.release(std::exchange(made, kNoStorage));
+      continue;
+    }
+    const MadeGradient& gradient =
+        node.program->made_gradients[node.op->gradients.begin + step.tensor];
+    made = recorder_.allocate(gradient.bytes, label_of(*node.site, gradient));
+    use_workspace(node, i);
+  }
+}
+
+/// The backward of a product is two plain products, whatever library the forward called.
+void BackwardPass::use_workspace(const Node& node, std::uint32_t step) {
+  const OpProgram& op = *node.op;
+  if (op.workspace == Workspace::transformer_engine) {
+    engine_.buffers.use(op.workspace, EngineThread::autograd);
+  } else if (op.workspace != Workspace::none && op.workspace != Workspace::cublas_lt_twice &&
+             step >= op.product) {
+    engine_.buffers.use(Workspace::cublas, EngineThread::autograd);
+  }
+}
+
+void BackwardPass::drop_saved(Node& node) {
+  for (std::uint32_t i = node.op->saved.begin; i < node.op->saved.end; ++i) {
+    const std::uint32_t place = i - node.op->saved.begin;
+    if (std::find(node.dropped.begin(), node.dropped.end(), place) != node.dropped.end()) continue;
+    const TensorId tensor = node.program->tensors[i];
+    recorder_.release(now_.storages[order_.storage_cell(node.site->instance, tensor)]);
+  }
+  node.dropped.clear();
+}
+
+/// Where the forward was recomputed all that was saved has gone by then; the first of two parts
+/// retains the graph, and all that was saved with it.
+void BackwardPass::drop_early(Node& node, std::uint32_t place) {
+  if (node.recomputed || split_ != nullptr) return;
+  const TensorId saved = node.program->tensors[node.op->saved.begin + place];
+  recorder_.release(now_.storages[order_.storage_cell(node.site->instance, saved)]);
+  node.dropped.push_back(place);
+}
+
+void BackwardPass::hand_gradients(Node& node, StorageId kept) {
+  const OpSite& site = *node.site;
+  for (std::uint32_t i = node.op->handed.begin; i < node.op->handed.end; ++i) {
+    const HandedGradient& handed = node.program->handed[i];
+    if (split_ != nullptr && handed.to_parameter) continue;
+    const bool on = handed.tensor == InputGradient::kHandedOn;
+    const bool in_place = handed.tensor == InputGradient::kKept;
+    const StorageId storage = on         ? node.incoming.storage
+                              : in_place ? kept
+                                         : node.made[handed.tensor];
+    GradientSlot gradient{storage, handed.reach, true};
+    if (on && node.incoming.reach == Reach::through_view) gradient.reach = Reach::through_view;
+    if (!handed.last) recorder_.retain(gradient.storage);
+    const Cell target = order_.cell(site.instance, handed.input);
+    const Label label = sum_label(site, handed);
+    if (!handed.to_parameter) {
+      if (gradient.reach == Reach::through_view &&
+          is_leaf(node, order_.storage_cell(site.instance, handed.input))) {
+        node.copied_leaves.push_back({target, label, handed.sum_bytes});
+      }
+      put(now_.slots[target], gradient, {handed.sum_bytes, label});
+      continue;
+    }
+    ParameterGradient& parameter = engine_.gradients[target];
+    put(parameter.slot, gradient, {handed.sum_bytes, label, engine_.settings.parameter_sums});
+    if (++parameter.arrived == order_.parameters()[target].contributions) accumulate(target);
+  }
+  copy_leaves(node);
+}
+
+/// torch/csrc/autograd/input_buffer.cpp, InputBuffer::accumulate: a second gradient is added in
+/// place only where nothing but the slot holds the first one's storage. With y = x + f(x) the
+/// gradient of y waits for x, and f's node holds it too: f's share is added out of place.
+void BackwardPass::put(GradientSlot& slot, const GradientSlot& gradient, const Sum& sum) {
+  if (!slot.arrived || gradient.storage == kNoStorage) {
+    slot = gradient;
+    if (slot.reach == Reach::summed) slot.reach = Reach::directly;
+    return;
+  }
+  if (gradient.reach == Reach::summed) {
+    recorder_.release(slot.storage);
+    slot = {gradient.storage, Reach::directly, true};
+    return;
+  }
+  if (slot.reach == Reach::directly && recorder_.references(slot.storage) == 1) {
+    recorder_.release(gradient.storage);
+    return;
+  }
+  const StorageId made = recorder_.allocate(sum.bytes, sum.label, sum.stream);
+  recorder_.release(slot.storage);
+  recorder_.release(gradient.storage);
+  slot = {made, gradient.reach == Reach::wrapped ? Reach::wrapped : Reach::directly, true};
+}
+
+/// torch/csrc/autograd/functions/accumulate_grad.h, AccumulateGrad::accumulateGrad: the first
+/// gradient is adopted as it is, a later one added in place.
+void BackwardPass::accumulate(std::uint32_t index) {
+  const EngineSettings& settings = engine_.settings;
+  ParameterGradient& parameter = engine_.gradients[index];
+  StorageId arrived = std::exchange(parameter.slot, {}).storage;
+  parameter.arrived = 0;
+  if (settings.adds_to_buffers) return recorder_.release(arrived);
+  if (settings.gradient_bytes > 0) arrived = in_gradient_type(index, arrived);
+  if (settings.hooks != nullptr && settings.hooks->take_gradient(index, arrived)) return;
+  if (parameter.storage == kNoStorage) {
+    parameter.storage = arrived;
+  } else {
+    recorder_.release(arrived);
+  }
+}
+
+/// Recipes whose gradients are wider than the weights cast each as it arrives.
+StorageId BackwardPass::in_gradient_type(std::uint32_t index, StorageId arrived) {
+  const ParameterUse& use = order_.parameters()[index];
+  Label label;
+  label.holding = Holding::gradients;
+  label.origin = Origin::backward;
+  label.place = use.instance;
+  label.tensor = static_cast<std::uint16_t>(use.tensor);
+  const StorageId cast = recorder_.allocate(use.elements * engine_.settings.gradient_bytes, label);
+  recorder_.release(arrived);
+  return cast;
+}
+
+Label BackwardPass::label_of(const OpSite& site, const MadeGradient& made) {
+  Label label;
+  label.holding = made.holding;
+  label.origin = Origin::backward;
+  label.place = site.instance;
+  label.op = static_cast<std::uint16_t>(site.op);
+  label.tensor = static_cast<std::uint16_t>(made.like);
+  return label;
+}
+
+Label BackwardPass::sum_label(const OpSite& site, const HandedGradient& handed) {
+  return label_of(
+      site, MadeGradient{handed.input, handed.sum_bytes,
+                         handed.to_parameter ? Holding::gradients : Holding::passing_gradients});
+}
+
+}  // namespace memest

@@ -1,0 +1,174 @@
+#include "memory/engine/engine.hpp"
+
+#include "memory/engine/backward_pass.hpp"
+#include "memory/engine/forward_pass.hpp"
+
+namespace memest {
+namespace {
+
+/// Cells of what an op without a backward makes and an op with one reads: a gradient ends there.
+std::vector<Cell> leaves_of(const ForwardOrder& order) {
+  std::vector<bool> made(order.cells(), false);  // by an op with a backward
+  std::vector<Cell> leaves;
+  for (const OpSite& site : order.sites()) {
+    const OpProgram& op = order.op(site);
+    if (!op.trains) continue;
+    const BlockProgram& program = order.program(site);
+    for (std::uint32_t i = op.outputs.begin; i < op.outputs.end; ++i) {
+      made[order.cell(site.instance, program.tensors[i])] = true;
+    }
+    for (std::uint32_t i = op.handed.begin; i < op.handed.end; ++i) {
+      if (program.handed[i].to_parameter) continue;
+      const Cell cell = order.cell(site.instance, program.handed[i].input);
+      if (made[cell]) continue;
+      made[cell] = true;
+      leaves.push_back(cell);
+    }
+  }
+  return leaves;
+}
+
+Checkpoints checkpoints_under(const Graph& graph, const ForwardOrder& order,
+                              const EngineSettings& settings) {
+  if (settings.megatron_ranks == 0) {
+    return checkpoints_of(graph, order, settings.recompute, settings.checkpoints);
+  }
+  return megatron_checkpoints_of(graph, order, settings.recompute, settings.megatron_ranks);
+}
+
+}  // namespace
+
+EngineState::EngineState(const Graph& graph, const ForwardOrder& forward_order,
+                         const EngineSettings& engine_settings, Recorder& events)
+    : order(forward_order),
+      settings(engine_settings),
+      recorder(events),
+      checkpoints(checkpoints_under(graph, forward_order, engine_settings)),
+      leaves(leaves_of(forward_order)),
+      now(fresh_flight(forward_order, checkpoints)),
+      gradients(forward_order.parameters().size()),
+      autocast(forward_order.parameters().size(), events),
+      buffers(engine_settings.workspaces, events),
+      attributes(forward_order, checkpoints, events) {}
+
+FlightState fresh_flight(const ForwardOrder& order, const Checkpoints& checkpoints) {
+  FlightState state;
+  state.storages.assign(order.cells(), kNoStorage);
+  state.held.assign(order.cells(), 0);
+  state.slots.resize(order.cells());
+  state.inputs_of.resize(checkpoints.list.size());
+  state.selected.assign(checkpoints.keeps_selectively ? order.cells() : 0, kNoStorage);
+  return state;
+}
+
+Slice Engine::all_sites() const { return {0, static_cast<std::uint32_t>(order().sites().size())}; }
+
+void Engine::begin_forward(StorageId batch, StorageId labels) {
+  state_.now.inputs.clear();
+  for (const Cell cell : order().batch_cells()) state_.now.storages[cell] = batch;
+  for (const Cell cell : order().label_cells()) state_.now.storages[cell] = labels;
+}
+
+void Engine::end_forward() {
+  state_.now.held[order().logits_cell()] = 0;
+  state_.now.held[order().loss_cell()] = 0;
+}
+
+void Engine::forward(StorageId batch, StorageId labels) {
+  begin_forward(batch, labels);
+  ForwardPass(state_, {}).run(all_sites());
+  end_forward();
+}
+
+void Engine::evaluate(StorageId batch, StorageId labels) {
+  begin_forward(batch, labels);
+  ForwardSettings beneath_wrapper;
+  beneath_wrapper.wrapped = false;
+  ForwardPass(state_, beneath_wrapper).evaluate(all_sites());
+  end_forward();
+}
+
+void Engine::bring(std::string_view name, StorageId storage) {
+  for (const Cell cell : order().cells_named(name)) state_.now.storages[cell] = storage;
+}
+
+StorageId Engine::forward_stage(std::size_t stage, StorageId input,
+                                const std::shared_ptr<void>& owner) {
+  const StageSites& sites = order().stages()[stage];
+  state_.now.inputs.clear();
+  if (input != kNoStorage) state_.now.storages[sites.input] = input;
+  ForwardSettings settings;
+  settings.owner = owner;
+  ForwardPass(state_, settings).run(model_of(sites));
+  return hand_over_answer(stage);
+}
+
+Slice Engine::model_of(const StageSites& stage) const {
+  return {stage.begin, state_.settings.loss_outside ? stage.loss : stage.end};
+}
+
+StorageId Engine::hand_over_answer(std::size_t stage) {
+  const StageSites& sites = order().stages()[stage];
+  end_forward();
+  if (model_of(sites).end < sites.end) return logits();
+  state_.now.held[sites.output] = 0;
+  return state_.now.storages[sites.output];
+}
+
+StorageId Engine::take_loss() {
+  const StageSites& last = order().stages().back();
+  ForwardPass(state_, {}).run({last.loss, last.end});
+  end_forward();
+  return loss();
+}
+
+StorageId Engine::evaluate_stage(std::size_t stage, StorageId input) {
+  const StageSites& sites = order().stages()[stage];
+  if (input != kNoStorage) state_.now.storages[sites.input] = input;
+  ForwardPass(state_, {}).evaluate(model_of(sites));
+  return hand_over_answer(stage);
+}
+
+void Engine::backward(StorageId loss_gradient) {
+  state_.now.slots[order().loss_cell()] = {loss_gradient, Reach::directly, true};
+  BackwardPass(state_).run(all_sites());
+}
+
+StorageId Engine::backward_stage(std::size_t stage, StorageId gradient) {
+  const StageSites& sites = order().stages()[stage];
+  state_.now.slots[sites.output] = {gradient, Reach::directly, true};
+  BackwardPass(state_).run({sites.begin, sites.end});
+  return take_gradient_of_input();
+}
+
+StorageId Engine::take_gradient_of_input() {
+  StorageId of_input = kNoStorage;
+  for (const StorageId leaf : take_kept_with_loss()) {
+    if (leaf != kNoStorage) of_input = leaf;
+  }
+  return of_input;
+}
+
+StorageId Engine::backward_inputs(const SplitBackward& plan, std::size_t stage, StorageId gradient,
+                                  std::vector<StorageId>& kept) {
+  const StageSites& sites = order().stages()[stage];
+  kept.assign(plan.groups.size(), kNoStorage);
+  state_.now.slots[sites.output] = {gradient, Reach::directly, true};
+  BackwardPass pass(state_, plan, kept);
+  pass.run({sites.begin, sites.end});
+  pass.end_nodes(plan.ending.front());
+  return take_gradient_of_input();
+}
+
+void Engine::backward_weights(const SplitBackward& plan, std::vector<StorageId>& kept) {
+  BackwardPass(state_).run_weights(plan, kept);
+}
+
+void Engine::drop_gradients() {
+  if (hooks() != nullptr) hooks()->drop_gradients();
+  for (ParameterGradient& gradient : state_.gradients) {
+    state_.recorder.release(std::exchange(gradient.storage, kNoStorage));
+  }
+}
+
+}  // namespace memest

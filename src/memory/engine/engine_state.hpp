@@ -1,0 +1,96 @@
+// The state that passes of the autograd engine hand on to one another.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memest/spec/framework.hpp"
+#include "memory/engine/block_hooks.hpp"
+#include "memory/engine/checkpoints.hpp"
+#include "memory/engine/flight_state.hpp"
+#include "memory/engine/forward_order.hpp"
+#include "memory/engine/process_state.hpp"
+#include "memory/timeline/recorder.hpp"
+
+namespace memest {
+
+struct EngineSettings {
+  Recompute recompute;
+  CheckpointRule checkpoints = CheckpointRule::torch;
+  WorkspaceSizes workspaces;
+  std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
+  bool gradients = true;            ///< false: under torch.no_grad
+  bool loss_outside = false;    ///< the program takes the loss: its forward ends with the logits
+  BlockHooks* hooks = nullptr;  ///< around every block
+  /// In which a parameter's gradients are summed: that of the view that it is.
+  Stream parameter_sums = Stream::compute;
+  /// Finished gradients are added to a buffer that is there already, and go (Megatron's DDP).
+  bool adds_to_buffers = false;
+  /// Checkpoints are Megatron's, over so many tensor-parallel ranks; 0: torch.utils.checkpoint's.
+  std::int64_t megatron_ranks = 0;
+};
+
+/// Autocast's copies of parameters (aten/src/ATen/autocast_mode.cpp, cached_cast): made at their
+/// first use in an autocast context, and held by its cache until the context is left.
+class AutocastCache {
+ public:
+  AutocastCache(std::size_t parameters, Recorder& recorder)
+      : recorder_(recorder), casts_(parameters, kNoStorage) {}
+
+  /// The copy of `parameter`, with a reference of the caller's.
+  StorageId use(std::uint32_t parameter, std::int64_t bytes, const Label& label) {
+    StorageId& cast = casts_[parameter];
+    if (cast == kNoStorage) {
+      cast = recorder_.allocate(bytes, label);
+      used_.push_back(parameter);
+    }
+    recorder_.retain(cast);
+    return cast;
+  }
+  /// The context is left.
+  void clear() {
+    for (const std::uint32_t parameter : used_) {
+      recorder_.release(casts_[parameter]);
+      casts_[parameter] = kNoStorage;
+    }
+    used_.clear();
+  }
+
+ private:
+  Recorder& recorder_;
+  std::vector<StorageId> casts_;     // by parameter
+  std::vector<std::uint32_t> used_;  // parameters, as they were first used
+};
+
+/// A parameter's gradient, and the shares of it that have arrived.
+struct ParameterGradient {
+  StorageId storage = kNoStorage;
+  GradientSlot slot;
+  std::int64_t arrived = 0;
+};
+
+struct EngineState {
+  EngineState(const Graph& graph, const ForwardOrder& forward_order,
+              const EngineSettings& engine_settings, Recorder& events);
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
+
+  const ForwardOrder& order;
+  EngineSettings settings;
+  Recorder& recorder;
+  Checkpoints checkpoints;
+  /// Gradients end at them, and they are no parameters: embeddings under peft.
+  std::vector<Cell> leaves;
+  FlightState now;                           ///< of the running micro-step
+  std::vector<ParameterGradient> gradients;  ///< by ForwardOrder::parameters()
+  AutocastCache autocast;
+  LibraryBuffers buffers;
+  ModuleAttributes attributes;
+  std::vector<OpSite> ran_once;     ///< ops that run in the first forward alone, and have
+  std::vector<StorageId> answered;  ///< outputs beside logits and loss, each with a reference
+};
+
+/// The state of a micro-step that begins.
+[[nodiscard]] FlightState fresh_flight(const ForwardOrder& order, const Checkpoints& checkpoints);
+
+}  // namespace memest

@@ -1,0 +1,193 @@
+// Checkpoints in both passes: torch.utils.checkpoint, PyTorch 2.11, with use_reentrant=False
+// (saved-tensor hooks: it recomputes when the first saved tensor is unpacked) and True (an autograd
+// function with a backward of its own), and Megatron's tensor_parallel.checkpoint
+// (megatron/core/tensor_parallel/random.py, CheckpointFunction).
+#include <algorithm>
+#include <utility>
+
+#include "memory/engine/backward_pass.hpp"
+#include "memory/engine/forward_pass.hpp"
+
+namespace memest {
+
+void ForwardPass::hold_inputs(std::size_t index) {
+  const Checkpoints& checkpoints = engine_.checkpoints;
+  const Checkpoint& checkpoint = checkpoints.list[index];
+  const auto first = static_cast<std::uint32_t>(now_.inputs.size());
+  for (const Cell cell : checkpoint.inputs) {
+    recorder_.retain(now_.storages[cell]);
+    // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
+    // stay with the node.
+    const bool bound =
+        checkpoints.reentrant && !checkpoints.saves_arguments && cell != checkpoint.inputs.front();
+    (bound ? now_.kept_with_loss : now_.inputs).push_back(now_.storages[cell]);
+  }
+  now_.inputs_of[index] = {first, static_cast<std::uint32_t>(now_.inputs.size())};
+}
+
+/// Keeps the op's tensors that a selective checkpoint stores beside its inputs
+/// (torch/utils/checkpoint.py, _CachingTorchDispatchMode).
+void ForwardPass::keep_selectively(const Run& run) {
+  if (!engine_.checkpoints.keeps_selectively) return;
+  for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
+    const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
+    now_.selected[cell] = now_.storages[cell];
+    recorder_.retain(now_.selected[cell]);
+  }
+}
+
+/// An op whose outputs a selective checkpoint has kept is not recomputed: they are handed out
+/// (torch/utils/checkpoint.py, _CachedTorchDispatchMode).
+void ForwardPass::make_or_take_outputs(const Run& run) {
+  const bool recomputes =
+      settings_.origin == Origin::recompute && engine_.checkpoints.keeps_selectively;
+  if (!recomputes || !run.op.kept_selectively) return make_outputs(run);
+  for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
+    const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
+    now_.storages[cell] = std::exchange(now_.selected[cell], kNoStorage);
+    now_.held[cell] = 1;
+  }
+}
+
+/// Stops behind the last tensor that is saved (torch/utils/checkpoint.py,
+/// _StopRecomputationError): what an op reads is saved before it runs, what it makes after. In
+/// y = w2 · act(w1 · x) the last product saves what act answers, and is not run.
+void ForwardPass::recompute(const Checkpoint& checkpoint) {
+  if (!engine_.checkpoints.stops_early) {
+    recompute_whole(checkpoint);
+    end_references_of(checkpoint, checkpoint.end);
+    return engine_.autocast.clear();
+  }
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.last_kept; ++i) {
+    run(order_.sites()[i], true);
+  }
+  Run last = run_of(order_.sites()[checkpoint.last_kept], GradientMode::gradients);
+  last.keeps_graph = true;
+  if (last.op.keeps_result) make_or_take_outputs(last);
+  save(last);
+  end_references_of(checkpoint, checkpoint.last_kept + 1);
+  engine_.autocast.clear();
+}
+
+void ForwardPass::recompute_whole(const Checkpoint& checkpoint) {
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {
+    run(order_.sites()[i], true);
+  }
+}
+
+void ForwardPass::end_references_of(const Checkpoint& checkpoint, std::uint32_t end) {
+  for (std::uint32_t i = checkpoint.begin; i < end; ++i) {
+    const OpSite& site = order_.sites()[i];
+    const BlockProgram& program = order_.program(site);
+    const OpProgram& op = order_.op(site);
+    for (std::uint32_t k = op.made.begin; k < op.made.end; ++k) {
+      const Cell cell = order_.storage_cell(site.instance, program.made[k].tensor);
+      for (; now_.held[cell] > 0; --now_.held[cell]) recorder_.release(now_.storages[cell]);
+    }
+  }
+}
+
+StorageId ForwardPass::make_input(const Checkpoint& checkpoint, std::int64_t bytes) {
+  const OpSite& site = order_.sites()[checkpoint.begin];
+  Label label;
+  label.origin = settings_.origin;
+  label.place = site.instance;
+  label.op = static_cast<std::uint16_t>(site.op);
+  return recorder_.allocate(bytes, label);
+}
+
+/// distribute_saved_activations: the first argument's data becomes a copy of this rank's share
+/// (safely_set_viewless_tensor_data). Whoever else holds the tensor holds the new data.
+void ForwardPass::cut_input(std::size_t index) {
+  const Checkpoint& checkpoint = engine_.checkpoints.list[index];
+  const std::int64_t shares = engine_.checkpoints.shares;
+  if (shares == 1 || checkpoint.input_bytes == 0) return;
+  StorageId& input = now_.inputs[now_.inputs_of[index].begin];
+  recorder_.release(std::exchange(input, make_input(checkpoint, checkpoint.input_bytes / shares)));
+}
+
+void ForwardPass::gather_input(std::size_t index) {
+  const Checkpoint& checkpoint = engine_.checkpoints.list[index];
+  if (engine_.checkpoints.shares == 1 || checkpoint.input_bytes == 0) return;
+  StorageId& input = now_.inputs[now_.inputs_of[index].begin];
+  recorder_.release(std::exchange(input, make_input(checkpoint, checkpoint.input_bytes)));
+  now_.storages[checkpoint.inputs.front()] = input;
+}
+
+void BackwardPass::drop_inputs(std::size_t checkpoint) {
+  const Slice slice = now_.inputs_of[checkpoint];
+  for (std::uint32_t i = slice.begin; i < slice.end; ++i) recorder_.release(now_.inputs[i]);
+}
+
+/// The last node that kept something of a checkpoint lets its inputs go, before the engine hands
+/// its gradients on.
+void BackwardPass::end_checkpoint(Node& node) {
+  if (!node.ends) return;
+  drop_inputs(*node.ends);
+  node.ends.reset();
+}
+
+/// torch/utils/checkpoint.py, _checkpoint_hook.unpack_hook: the first node that unpacks a saved
+/// tensor recomputes the forward. Tensors saved then are released node by node; the inputs go with
+/// the last node that kept something.
+void BackwardPass::run_checkpoint(Node& node, std::size_t index) {
+  const Checkpoint& checkpoint = engine_.checkpoints.list[index];
+  for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
+    const OpSite& site = order_.sites()[i - 1];
+    hook_before(site);
+    if (!node.recomputed && order_.op(site).keeps) {
+      ForwardPass(engine_, recompute_settings()).recompute(checkpoint);
+      node.recomputed = true;
+    }
+    if (i - 1 == checkpoint.first_kept) node.ends = index;
+    run_node(node, site);
+    end_checkpoint(node);
+    hook_after(site);
+  }
+  if (!std::exchange(node.recomputed, false)) drop_inputs(index);
+}
+
+/// CheckpointFunction.backward (torch/utils/checkpoint.py; Megatron's in
+/// megatron/core/tensor_parallel/random.py): runs the whole forward again, holds its inputs, its
+/// outputs and the incoming gradient, and runs a backward of its own through it.
+void BackwardPass::run_reentrant(Node& node, std::size_t index) {
+  const Checkpoint& checkpoint = engine_.checkpoints.list[index];
+  const OpSite& last = order_.sites()[checkpoint.end - 1];
+  const TensorId answer = order_.program(last).tensors[order_.op(last).outputs.end - 1];
+  const StorageId incoming = now_.slots[order_.cell(last.instance, answer)].storage;
+  recorder_.retain(incoming);
+  ForwardPass forward(engine_, recompute_settings());
+  forward.gather_input(index);
+  forward.recompute_whole(checkpoint);
+  engine_.autocast.clear();
+  if (engine_.checkpoints.saves_arguments) node.detached = &checkpoint;
+  for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
+    run_node(node, order_.sites()[i - 1]);
+  }
+  node.detached = nullptr;
+  forward.end_references_of(checkpoint, checkpoint.end);
+  recorder_.release(incoming);
+  engine_.attributes.keep_leaves(index, now_.slots[checkpoint.inputs.front()].storage,
+                                 now_.inputs[now_.inputs_of[index].begin]);
+  drop_inputs(index);
+}
+
+bool BackwardPass::is_leaf(const Node& node, Cell cell) {
+  if (node.detached == nullptr) return false;
+  const std::vector<Cell>& inputs = node.detached->inputs;
+  return std::find(inputs.begin(), inputs.end(), cell) != inputs.end();
+}
+
+/// AccumulateGrad copies what does not lie as the leaf does (torch/csrc/autograd/functions/
+/// accumulate_grad.h, clone_obey_contract); of a node's gradients the last first.
+void BackwardPass::copy_leaves(Node& node) {
+  for (; !node.copied_leaves.empty(); node.copied_leaves.pop_back()) {
+    const CopiedLeaf& leaf = node.copied_leaves.back();
+    GradientSlot& slot = now_.slots[leaf.cell];
+    const StorageId copy = recorder_.allocate(leaf.bytes, leaf.label);
+    recorder_.release(std::exchange(slot.storage, copy));
+    slot.reach = Reach::directly;
+  }
+}
+
+}  // namespace memest
