@@ -45,7 +45,7 @@ std::int64_t radix_sort_bytes(std::int64_t pairs, std::int64_t bits, std::int64_
   constexpr std::int64_t kDigits = 256;
   constexpr std::int64_t kMostPairs = (std::int64_t{1} << 28) - 1;
   constexpr std::int64_t kCounterBytes = 4;
-  // DeviceRadixSortSingleTileKernel sorts so few without memory; CUB answers one byte for it.
+  // DeviceRadixSortSingleTileKernel sorts so few without memory; CUB asks for one byte.
   if (pairs <= kSingleTile) return 1;
   const std::int64_t passes = blocks_of(bits, kDigitBits);
   const std::int64_t portion = kMostPairs / tile * tile;

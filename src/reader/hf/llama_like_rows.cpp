@@ -31,7 +31,7 @@ constexpr std::array kDense = {
               .sizes = {32000, 4096, 14336, 32, 131072},
               .heads = {{32, 8}},
               .window = {WindowRule::every_layer, 4096}},
-    // modeling_qwen2.py writes bias=True on q, k and v and False on o_proj; no key turns that.
+    // modeling_qwen2.py writes bias=True on q, k and v and False on o_proj; no key changes that.
     LlamaLike{.model_type = "qwen2",
               .sizes = {151936, 4096, 22016, 32, 32768},
               .heads = {{32, 32}},
@@ -99,8 +99,8 @@ constexpr std::array kDense = {
               .attention_softcap = 50.0,
               .logit_softcap = 30.0,
               .gemma_embedding = true},
-    // Gemma3RotaryEmbedding keeps a table for each layer type, because sliding layers turn with
-    // their own base. Five layers slide, the sixth sees everything (_sliding_window_pattern 6).
+    // Gemma3RotaryEmbedding keeps a table for each layer type, because sliding layers rotate with a
+    // base of their own. Five layers slide, the sixth sees everything (_sliding_window_pattern 6).
     LlamaLike{.model_type = "gemma3_text",
               .sizes = {262208, 2304, 9216, 26, 131072},
               .heads = {{8, 4, 256}},
@@ -253,7 +253,7 @@ constexpr std::array kDense = {
 };
 
 constexpr std::array kMixtures = {
-    // MixtralTopKRouter always divides the chosen weights by their sum; no key turns that off.
+    // MixtralTopKRouter always divides the chosen weights by their sum; no key switches that off.
     LlamaLike{.model_type = "mixtral",
               .sizes = {32000, 4096, 14336, 32, 131072},
               .heads = {{32, 8}},

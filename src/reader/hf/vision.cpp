@@ -286,8 +286,8 @@ void write_swin_stage(ConfigReader& config, InventoryBuilder& inventory, const S
   inventory.projection("attention.o_proj", {width, width, true}, depth);
   const std::string table = "attention.relative_position_bias.relative_position_";
   write_other(inventory, table + "bias_table",
-              // SwinRelativePositionBias: window 7 has 13 · 13 relative places, each with a number
-              // a head, and an index of 49 · 49.
+              // SwinRelativePositionBias: window 7 has 13 · 13 relative positions, each with a
+              // number a head, and an index of 49 · 49.
               {checked_multiply(2 * window - 1, 2 * window - 1), heads}, depth);
   inventory.add(BufferTensor{.name = table + "index",
                              .shape = {window * window, window * window},

@@ -59,7 +59,7 @@ Channels channels_of(BlockBuilder& block, std::string_view name, TensorId x, con
   // slice_backward.
   channels.turning = turning == whole ? view(block, {name, "turning channels"}, x, shape)
                                       : slice(block, {name, "turning channels"}, x, shape);
-  // Phi-2's partial_rotary_factor 0.4 of 80 channels: 32 turn, 48 do not.
+  // Phi-2's partial_rotary_factor 0.4 of 80 channels: 32 rotate, 48 do not.
   shape.back() = whole - turning;
   channels.still = slice(block, {name, "still channels"}, x, shape);
   return channels;

@@ -13,7 +13,7 @@ namespace {
 /// Whether the op makes numbers of every row beside its result, which is recomputed from them.
 /// _functorch/partitioners.py, should_ban_recomputation: an op whose output is 4 times smaller than
 /// its inputs ("reduction op") is never recomputed, so 1/rms of a row of 4096 is kept and the
-/// normed row computed again from it.
+/// normed row recomputed from it.
 bool has_row_statistics(const Op& op) {
   return op.kind == OpKind::layernorm || op.kind == OpKind::rmsnorm || op.kind == OpKind::softmax;
 }

@@ -63,7 +63,7 @@ std::vector<TensorId> turn(BlockBuilder& block, const std::vector<Turned>& parts
     op.outputs.push_back(block.alias({part.name, "turned"}, part.x, block.tensor(part.x).shape));
     op.backward.bytes += Expr(2) * block.tensor(part.x).bytes();
     // rope_backward: dq.transpose(1, 2).contiguous(), no copy for a gradient that lies by tokens;
-    // the kernel then turns it in place.
+    // the kernel then rotates it in place.
     if (part.copied) {
       backward.give(part.x, backward.make(part.x, block.dtype_of(part.x)), Reach::through_view);
     } else {
@@ -200,9 +200,8 @@ AttentionInputs liger_rotate(BlockBuilder& block, const RotaryCall& call, Attent
 }
 
 /// Keeps gate and up, and the backward writes both gradients over them: one node, as an operation
-/// for each that it keeps.
-/// LigerSiLUMulFunction saves a and b and answers them from its backward: eager silu · up keeps
-/// silu's output too, a third [tokens, ffn_size].
+/// for each that it keeps. LigerSiLUMulFunction saves a and b and returns them from its backward:
+/// eager silu · up keeps silu's output too, a third [tokens, ffn_size].
 TensorId liger_gate(BlockBuilder& block, TensorId gate, TensorId up) {
   constexpr std::string_view kName = "gate_times_up";
   const Shape shape = block.tensor(gate).shape;

@@ -134,8 +134,8 @@ TensorId bias_gelu(BlockBuilder& block, TensorId y, TensorId bias) {
 TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights) {
   const DType dtype = block.dtype_of(y);
   const Shape shape = {block.tensor(y).shape.front(), width};
-  // weighted_swiglu: swiglu(y) * weights; its backward computes swiglu(y) again for the gradient of
-  // the weights.
+  // weighted_swiglu: swiglu(y) * weights; its backward recomputes swiglu(y) for the gradient of the
+  // weights.
   const TensorId plain = block.make({"expert_activation", "not weighted"}, shape, dtype);
   Op gate;
   gate.kind = OpKind::activation;

@@ -31,7 +31,7 @@ TeProduct product_of(BlockBuilder& block, const MegatronContext& context,
   made.op.inputs = {x, weight};
   made.op.saved = {x, weight};
   made.op.workspace = Workspace::transformer_engine;
-  // fuse_wgrad_accumulation: the product writes into weight.main_grad and answers a dummy
+  // fuse_wgrad_accumulation: the product writes into weight.main_grad and returns a dummy
   // (get_dummy_wgrad) in the gradient's place.
   made.op.adds_to_buffer = weight;
   if (product.bias) {

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::array kHabits = {
     Habits{.router = RouterWriting::in_fp32},
-    // LlamaRMSNorm casts before its gain, apply_rotary_pos_emb turns whole heads, eager attention's
-    // softmax is in fp32: the struct's defaults.
+    // LlamaRMSNorm casts before its gain, apply_rotary_pos_emb rotates whole heads, eager
+    // attention's softmax is in fp32: the struct's defaults.
     Habits{.model_type = "llama"},
     Habits{.model_type = "mistral"},
     // Qwen2Model.forward always makes the mask "full_attention", another where has_sliding_layers.
@@ -109,7 +109,7 @@ constexpr std::array kHabits = {
            .locals = LayerLocals::norms,
            .sums_inside = SumsInside::feed_forward},
     // Glm's apply_rotary_pos_emb: cos[..., : d // 2].repeat_interleave(2, dim=-1) in each layer,
-    // and q_embed = torch.cat([q_embed, q_pass]) under the turned channels' name.
+    // and q_embed = torch.cat([q_embed, q_pass]) under the rotated channels' name.
     Habits{.model_type = "glm",
            .rotates_by_cat = true,
            .joined_replaces = true,

@@ -86,7 +86,7 @@ void mark_save_list(Block& block) {
   for (Op& op : block.ops) {
     const bool product = op.kind == OpKind::linear;
     // _custom_policy counts an mm before it asks whether its number is even: wq is 1 and kept, wk 2
-    // and made again, wv 3, wo 4, w1 5, w3 6, w2 7.
+    // and recomputed, wv 3, wo 4, w1 5, w3 6, w2 7.
     if (product) ++products;
     // _op_sac_save_list has _c10d_functional.reduce_scatter_tensor beside mm and the kernels of
     // SDPA.
