@@ -152,7 +152,7 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
 }
 
 /// FSDP1 makes every weight of a unit a view of one flat tensor, so that frozen ones are trained in
-/// part; accelerate wraps peft's model by a policy of its own (Trainer._fsdp_qlora_plugin_updates).
+/// part; accelerate wraps peft's model by a policy of its own (update_fsdp_plugin_peft).
 void check_adapter(const Value& written, const Job& job, Diagnostics& diagnostics) {
   if (job.parallelism.shards_flat()) {
     diagnostics.push_back(
