@@ -291,6 +291,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::steps(const Graph& graph) c
 DeepSpeedTerms::Instant DeepSpeedTerms::flattening(const Graph& graph) const {
   std::vector<LedgerTerm> terms = weight_terms(job_, graph.parameters);
   for (LedgerTerm& buffer : buffer_terms(graph.parameters)) terms.push_back(std::move(buffer));
+  // stage_1_and_2.py, flatten_on_accelerator: where the device has less than the copy free,
+  // DeepSpeed flattens on the host, which is not followed here.
   terms.push_back(term("flat copy of the weights", TermGroup::weights,
                        weight_bytes_ * Expr(Symbol::parameters), kStages12));
   return {"weights made flat", std::move(terms), false};
