@@ -19,7 +19,7 @@ Job job_of(const std::string& model) {
 }
 
 Graph graph_of(const Job& job) {
-  return std::get<Graph>(lower(job.model, policy_of(*job.training, 90)));
+  return std::get<Graph>(lower(job.model, policy_of(*job.training, kHopper)));
 }
 
 void lower_model(benchmark::State& state, const char* model) {

@@ -25,14 +25,14 @@ Job llama_3_8b() {
 /// Two steps: the first makes the optimizer's states, the second is every later one.
 void BM_WriteTimeline(benchmark::State& state) {
   const Job job = llama_3_8b();
-  const Graph graph = std::get<Graph>(lower(job.model, policy_of(*job.training, 90)));
+  const Graph graph = std::get<Graph>(lower(job.model, policy_of(*job.training, kHopper)));
   for (auto _ : state) benchmark::DoNotOptimize(write_timeline(graph, job));
 }
 BENCHMARK(BM_WriteTimeline)->Unit(benchmark::kMillisecond);
 
 void BM_ReplayTimeline(benchmark::State& state) {
   const Job job = llama_3_8b();
-  const Graph graph = std::get<Graph>(lower(job.model, policy_of(*job.training, 90)));
+  const Graph graph = std::get<Graph>(lower(job.model, policy_of(*job.training, kHopper)));
   const auto timeline = std::get<Timeline>(write_timeline(graph, job));
   const ReplayDevice device = replay_device_of(job);
   for (auto _ : state) benchmark::DoNotOptimize(replay_steps(timeline, {}, device));

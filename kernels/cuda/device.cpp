@@ -37,7 +37,7 @@ std::string first_device_address() {
 
 Device::Device() {
   const cudaDeviceProp found = properties();
-  capability = 10 * found.major + found.minor;
+  capability = {found.major, found.minor};
   l2_cache = Bytes(found.l2CacheSize);
 }
 
@@ -46,7 +46,7 @@ DeviceFacts Device::facts() const {
   int runtime = 0;
   check(cudaRuntimeGetVersion(&runtime));
   return {.name = std::string(&found.name[0]),
-          .compute_capability = std::to_string(found.major) + "." + std::to_string(found.minor),
+          .compute_capability = ComputeCapability{found.major, found.minor},
           .multiprocessors = found.multiProcessorCount,
           .memory = Bytes(static_cast<std::int64_t>(found.totalGlobalMem)),
           .l2_cache = Bytes(found.l2CacheSize),

@@ -15,7 +15,7 @@ std::string first_device_address();
 struct Device {
   Nvml nvml{first_device_address()};
   OwnedStream stream;
-  int capability = 0;  ///< 90 is 9.0
+  ComputeCapability capability;
   Bytes l2_cache;
 
   Device();

@@ -17,8 +17,6 @@ namespace {
 /// PyTorch's: enough for the kernels of Hopper and later, of which some reduce through it.
 constexpr Bytes kWorkspace{32 * kMiB};
 constexpr Bytes kOlderWorkspace{4 * kMiB};
-constexpr int kHopper = 90;
-constexpr int kFirstWithFp8 = 89;
 constexpr std::int64_t kFp8Multiple = 16;  // of m, n and k: rows of 16 bytes
 
 /// TF32 keeps 10 bits of an operand's mantissa; fp8 products are added in fewer bits than fp32 has.
@@ -36,7 +34,7 @@ Elements elements(const MatmulShape& shape) {
           .result = shape.batch * shape.m * shape.n};
 }
 
-bool has_types(const MatmulShape& shape, int capability) {
+bool has_types(const MatmulShape& shape, ComputeCapability capability) {
   const bool to_fp32 = shape.result == DType::fp32;
   switch (shape.operand) {
     case DType::fp32:
@@ -45,7 +43,7 @@ bool has_types(const MatmulShape& shape, int capability) {
     case DType::fp16:
       return to_fp32 || shape.result == shape.operand;
     case DType::fp8:
-      return capability >= kFirstWithFp8 && (to_fp32 || is_half(shape.result)) &&
+      return capability >= kAda && (to_fp32 || is_half(shape.result)) &&
              shape.m % kFp8Multiple == 0 && shape.n % kFp8Multiple == 0 &&
              shape.k % kFp8Multiple == 0;
     case DType::fp4:
@@ -129,7 +127,7 @@ void enqueue_with_cast(const MatmulShape& shape, const MatmulPlan& plan, int ran
 
 }  // namespace
 
-CublasLt::CublasLt(int capability)
+CublasLt::CublasLt(ComputeCapability capability)
     : capability_(capability), workspace_(capability >= kHopper ? kWorkspace : kOlderWorkspace) {
   check(cublasLtCreate(&handle_));
 }

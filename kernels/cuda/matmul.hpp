@@ -5,14 +5,14 @@
 
 #include "kernels/cuda/workload.hpp"
 #include "kernels/harness/memory.hpp"
+#include "memest/spec/gpu/gpu_target.hpp"
 
 namespace memest::kernels {
 
 /// The library's handle and its scratch memory. One stream uses it.
 class CublasLt {
  public:
-  /// For a compute capability, 90 for 9.0.
-  explicit CublasLt(int capability);
+  explicit CublasLt(ComputeCapability capability);
   CublasLt(const CublasLt&) = delete;
   CublasLt(CublasLt&&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
@@ -21,11 +21,11 @@ class CublasLt {
 
   [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }
   [[nodiscard]] const DeviceMemory& workspace() const { return workspace_; }
-  [[nodiscard]] int capability() const { return capability_; }
+  [[nodiscard]] ComputeCapability capability() const { return capability_; }
 
  private:
   cublasLtHandle_t handle_ = nullptr;
-  int capability_;
+  ComputeCapability capability_;
   DeviceMemory workspace_;
 };
 

@@ -41,7 +41,7 @@ std::string eigen_version() {
 
 DeviceFacts host_facts() {
   return {.name = processor_name(),
-          .compute_capability = "",
+          .compute_capability = std::nullopt,
           .multiprocessors = 1,
           .memory = pages(_SC_PHYS_PAGES),
           .l2_cache = cache(),

@@ -269,7 +269,7 @@ void add_moves(const SweepDevice& device, const SweepScope& scope, std::vector<S
     kinds.push_back(sized(device, scope, TransferShape{.path = static_cast<TransferPath>(path)},
                           kMostTransfers));
   }
-  const bool launches = !device.facts.compute_capability.empty();  // the host calls
+  const bool launches = device.facts.compute_capability.has_value();  // the host calls
   for (const LaunchPath path : {LaunchPath::stream, LaunchPath::graph}) {
     if (!launches) break;
     kinds.push_back({{LaunchShape{path}}, 1});

@@ -5,7 +5,8 @@
 namespace memest {
 namespace {
 
-LoweringPolicy policy_of(const ForwardSpec& forward, int capability, std::int64_t multiprocessors) {
+LoweringPolicy policy_of(const ForwardSpec& forward, ComputeCapability capability,
+                         std::int64_t multiprocessors) {
   const Recipe& recipe = forward.recipe;
   LoweringPolicy policy;
   policy.implementation = forward.implementation;
@@ -26,7 +27,7 @@ LoweringPolicy policy_of(const ForwardSpec& forward, int capability, std::int64_
 
 }  // namespace
 
-LoweringPolicy policy_of(const TrainingSpec& training, int capability,
+LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capability,
                          std::int64_t multiprocessors) {
   LoweringPolicy policy =
       policy_of(static_cast<const ForwardSpec&>(training), capability, multiprocessors);
@@ -38,7 +39,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, int capability,
   return policy;
 }
 
-LoweringPolicy policy_of(const InferenceSpec& inference, int capability,
+LoweringPolicy policy_of(const InferenceSpec& inference, ComputeCapability capability,
                          std::int64_t multiprocessors) {
   LoweringPolicy policy =
       policy_of(static_cast<const ForwardSpec&>(inference), capability, multiprocessors);

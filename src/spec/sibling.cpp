@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 namespace memest {
 namespace {
@@ -25,9 +26,8 @@ double log_ratio(double left, double right) { return std::abs(std::log(left / ri
 }  // namespace
 
 std::optional<double> distance_between(const GpuSpec& gpu, const GpuSpec& other) {
-  if (gpu.compute_capability.empty() || gpu.compute_capability != other.compute_capability) {
-    return std::nullopt;
-  }
+  const bool known = !std::holds_alternative<std::monostate>(gpu.target);
+  if (!known || gpu.target != other.target) return std::nullopt;
   const double peak = peak_of(gpu);
   const double other_peak = peak_of(other);
   if (peak == 0 || other_peak == 0 || !gpu.power || !other.power || !gpu.memory_bandwidth ||

@@ -59,7 +59,7 @@ class LawfulBackend : public Backend {
   int fails_after = -1;  ///< measurements; never where negative
   bool throttles = false;
   DeviceFacts device{.name = "NVIDIA H100 80GB HBM3",
-                     .compute_capability = "9.0",
+                     .compute_capability = kHopper,
                      .multiprocessors = 132,
                      .memory = Bytes(80 * kGiB),
                      .l2_cache = Bytes(50 * kMiB),

@@ -88,7 +88,8 @@ TEST_CASE("a sibling's laws are nearer than the datasheet's rule, and their inte
     const Transfer by_sibling = predict_rows(gpu, samples);
     // What was published of this GPU is not to count either.
     gpu.siblings.clear();
-    gpu.slug = gpu.compute_capability = "";
+    gpu.slug = "";
+    gpu.target = {};
     const Transfer by_datasheet = predict_rows(gpu, samples);
     INFO(pair.borrower << " from " << pair.lender << ", " << count << " rows: "
                        << by_sibling.error / count << " against " << by_datasheet.error / count);

@@ -18,7 +18,7 @@ namespace {
 
 using Kind = ScratchStep::Kind;
 
-LaunchDevice device_of(std::string_view capability, std::int64_t multiprocessors) {
+LaunchDevice device_of(ComputeCapability capability, std::int64_t multiprocessors) {
   const std::optional<LaunchDevice> device = launch_device(capability, multiprocessors);
   REQUIRE(device.has_value());
   return *device;
@@ -26,17 +26,17 @@ LaunchDevice device_of(std::string_view capability, std::int64_t multiprocessors
 
 struct Gpu {
   std::string_view name;
-  std::string_view capability;
+  ComputeCapability capability;
   std::int64_t multiprocessors;
 };
-constexpr Gpu kH200{"H200", "9.0", 132};
-constexpr Gpu kA100{"A100", "8.0", 108};
-constexpr Gpu kL40S{"L40S", "8.9", 142};
-constexpr Gpu kRtx4090{"RTX 4090", "8.9", 128};
-constexpr Gpu kRtx5090{"RTX 5090", "12.0", 170};
-constexpr Gpu kB200{"B200", "10.0", 148};
-constexpr Gpu kT4{"T4", "7.5", 40};
-constexpr Gpu kA10G{"A10G", "8.6", 80};
+constexpr Gpu kH200{"H200", {9, 0}, 132};
+constexpr Gpu kA100{"A100", {8, 0}, 108};
+constexpr Gpu kL40S{"L40S", {8, 9}, 142};
+constexpr Gpu kRtx4090{"RTX 4090", {8, 9}, 128};
+constexpr Gpu kRtx5090{"RTX 5090", {12, 0}, 170};
+constexpr Gpu kB200{"B200", {10, 0}, 148};
+constexpr Gpu kT4{"T4", {7, 5}, 40};
+constexpr Gpu kA10G{"A10G", {8, 6}, 80};
 
 /// An operation on a GPU and the sizes that it asked for, in order.
 template <class Operation>
@@ -249,8 +249,8 @@ TEST_CASE("a norm's backward pass asks for what PyTorch's history shows", "[kern
 }
 
 TEST_CASE("the named sums are those of their axes", "[kernel_scratch]") {
-  const LaunchDevice h200 = device_of("9.0", 132);
-  const LaunchDevice a100 = device_of("8.0", 108);
+  const LaunchDevice h200 = device_of({9, 0}, 132);
+  const LaunchDevice a100 = device_of({8, 0}, 108);
   const auto sizes = [](const Reduction& reduction, const LaunchDevice& device) {
     return sizes_of(reduction_scratch(reduction, device));
   };
@@ -267,7 +267,7 @@ TEST_CASE("the named sums are those of their axes", "[kernel_scratch]") {
 }
 
 TEST_CASE("leading dimensions are rows, and those of size 1 do not count", "[kernel_scratch]") {
-  const LaunchDevice device = device_of("9.0", 132);
+  const LaunchDevice device = device_of({9, 0}, 132);
   const std::int64_t batch = GENERATE(1, 2, 8);
   const std::int64_t length = GENERATE(1, 512, 2048);
   const Reduction gain{{{batch, true}, {length, true}, {768, false}}, 2};
@@ -277,12 +277,12 @@ TEST_CASE("leading dimensions are rows, and those of size 1 do not count", "[ker
 
 TEST_CASE("a small embedding needs nothing beside the gradient", "[kernel_scratch]") {
   const ScratchSteps steps =
-      embedding_backward_scratch({3072, 50257, 768, 4}, device_of("9.0", 132));
+      embedding_backward_scratch({3072, 50257, 768, 4}, device_of({9, 0}, 132));
   CHECK(steps == ScratchSteps{{Kind::result, 0, std::int64_t{50257} * 768 * 4}});
 }
 
 TEST_CASE("sorts of 64-bit integers ask for what PyTorch's history shows", "[kernel_scratch]") {
-  const LaunchDevice h200 = device_of("9.0", 132);
+  const LaunchDevice h200 = device_of({9, 0}, 132);
   using Sizes = std::vector<std::int64_t>;
   CHECK(sizes_of(sort_scratch(512, h200)) == Sizes{4096});
   CHECK(sizes_of(sort_scratch(4096, h200)) == Sizes{32768});
@@ -291,7 +291,7 @@ TEST_CASE("sorts of 64-bit integers ask for what PyTorch's history shows", "[ker
 }
 
 TEST_CASE("adding rows at indices asks for what PyTorch's history shows", "[kernel_scratch]") {
-  const LaunchDevice h200 = device_of("9.0", 132);
+  const LaunchDevice h200 = device_of({9, 0}, 132);
   using Sizes = std::vector<std::int64_t>;
   const auto of = [](std::int64_t each, std::int64_t sort) {
     return Sizes{each, each, each, each, each, sort};
@@ -318,7 +318,7 @@ TEST_CASE("grouped products ask for what PyTorch's history shows", "[kernel_scra
   CHECK(of(kB200, {64, 8, 192}) == Sizes{3840, 795648});
   CHECK(of(kB200, {8, 288, 192}) == Sizes{480, 871424});
   CHECK(of(kB200, {8, 288, 64}) == Sizes{480, 795648});
-  CHECK(of({"of fewer", "10.0", 100}, {4, 128, 192}) == Sizes{240, 537600});
+  CHECK(of({"of fewer", {10, 0}, 100}, {4, 128, 192}) == Sizes{240, 537600});
   // An odd number of groups has its pointers in pairs.
   CHECK(of(kH200, {7, 64, 688}).front() == 7 * 36 + 8 * 24);
   CHECK(of(kA100, {8, 64, 688}).empty());
@@ -333,7 +333,7 @@ TEST_CASE("scratch is returned in the recorded order", "[kernel_scratch]") {
     }
     return blocks;
   };
-  const LaunchDevice device = device_of("9.0", 132);
+  const LaunchDevice device = device_of({9, 0}, 132);
   CHECK(released(embedding_backward_scratch({5000, 1000, 64, 2}, device)) ==
         std::vector<std::int64_t>{3, 2, 8, 7, 11, 14, 13, 12, 10, 9, 6, 5, 1, 0});
   CHECK(released(embedding_backward_scratch({5000, 10, 64, 2}, device)) ==
@@ -343,8 +343,7 @@ TEST_CASE("scratch is returned in the recorded order", "[kernel_scratch]") {
 }
 
 TEST_CASE("GPUs without kernels in PyTorch 2.11 have no launch device", "[kernel_scratch]") {
-  CHECK_FALSE(launch_device("7.0", 80).has_value());
-  CHECK_FALSE(launch_device("gfx942", 304).has_value());
+  CHECK_FALSE(launch_device({7, 0}, 80).has_value());
 }
 
 }  // namespace memest

@@ -94,19 +94,19 @@ TEST_CASE("a latent is kept in fp32, normalized and scaled; a value three times 
 
 TEST_CASE("values that are not as wide as keys choose the kernel") {
   LoweringPolicy on = policy();
-  const auto kernel_keeps_seed = [&](std::int64_t value_dim, int capability) {
+  const auto kernel_keeps_seed = [&](std::int64_t value_dim, ComputeCapability capability) {
     ModelSpec model = deepseek(DenseFeedForward{.size = 4096});
     latent_of(model).v_head_dim = value_dim;
     on.capability = capability;
     // cuDNN keeps q, k, v, the output, its sums, seed and offset; the efficient kernel the first 5.
     return attention_of(layer(lowered(model, on))).saved.size() == 7;
   };
-  CHECK(kernel_keeps_seed(128, 90));
-  CHECK(kernel_keeps_seed(256, 90));
-  CHECK(kernel_keeps_seed(128, 100));  // DeepSeek's sizes alone
-  CHECK_FALSE(kernel_keeps_seed(96, 100));
-  CHECK_FALSE(kernel_keeps_seed(128, 80));  // flash attention wants them alike
-  on.capability = 80;
+  CHECK(kernel_keeps_seed(128, kHopper));
+  CHECK(kernel_keeps_seed(256, kHopper));
+  CHECK(kernel_keeps_seed(128, kBlackwell));  // DeepSeek's sizes alone
+  CHECK_FALSE(kernel_keeps_seed(96, kBlackwell));
+  CHECK_FALSE(kernel_keeps_seed(128, kAmpere));  // flash attention wants them alike
+  on.capability = kAmpere;
   on.implementation.attention = AttentionKernel::sdpa_flash;
   CHECK_THAT(refusal_of(deepseek(DenseFeedForward{.size = 4096}), on),
              ContainsSubstring("as wide as keys"));

@@ -116,7 +116,7 @@ TEST_CASE("sdpa is cuDNN on 9.0, flash on 8.0, math for fp32 with grouped heads"
   // Flash and cuDNN keep log-sum-exp, seed and offset; flash has a seed of two words.
   REQUIRE(kept_beside() == 3);
   const Expr cudnn = layer(lowered(llama(), policy)).saved_bytes(false);
-  policy.capability = 80;
+  policy.capability = kAmpere;
   REQUIRE(layer(lowered(llama(), policy)).saved_bytes(false) == cudnn + 8);
   policy.weights = DType::fp32;
   policy.compute = DType::fp32;

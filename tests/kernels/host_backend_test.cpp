@@ -27,7 +27,7 @@ void measures(Backend& backend, const KernelShape& shape) {
 TEST_CASE("the host says what it is") {
   const DeviceFacts facts = open_host_backend()->facts();
   CHECK_FALSE(facts.name.empty());
-  CHECK(facts.compute_capability.empty());
+  CHECK_FALSE(facts.compute_capability.has_value());
   CHECK(facts.memory > Bytes(0));
   CHECK(facts.free_memory > Bytes(0));
   CHECK(facts.free_memory <= facts.memory);

@@ -80,7 +80,7 @@ inline Inventory one_tensor(std::int64_t parameters) {
 }
 
 inline Graph lowered(const Job& job) {
-  return std::get<Graph>(lower(job.model, policy_of(*job.training, 90)));
+  return std::get<Graph>(lower(job.model, policy_of(*job.training, kHopper)));
 }
 
 inline Ledger ledger_of(const Job& job) { return write_ledger(lowered(job), job); }

@@ -21,12 +21,6 @@ const TimeEstimate& time_of(const JobEstimate& estimate) {
 }
 Bytes saved_of(const JobEstimate& estimate) { return std::get<Bytes>(memory_of(estimate).saved); }
 
-GpuSpec gpu_of_capability(std::string capability) {
-  GpuSpec gpu;
-  gpu.compute_capability = std::move(capability);
-  return gpu;
-}
-
 }  // namespace
 
 TEST_CASE("bytes under any release are told at least as widely as under the recorded ones") {
@@ -229,15 +223,13 @@ TEST_CASE("A model without training has parameters and nothing else") {
   CHECK(std::holds_alternative<Unavailable>(estimate.cost));
 }
 
-TEST_CASE("Compute capability is read, and assumed aloud where there is none") {
-  CHECK(capability_of(gpu_of_capability("9.0")).value == 90);
-  CHECK(capability_of(gpu_of_capability("10.3")).value == 103);
-  CHECK(capability_of(gpu_of_capability("7.5")).value == 75);
-  CHECK_FALSE(capability_of(gpu_of_capability("7.5")).assumed);
-  for (const char* unknown : {"gfx942", "", "9", "9.x", ".0"}) {
-    CHECK(capability_of(gpu_of_capability(unknown)).assumed);
-    CHECK(capability_of(gpu_of_capability(unknown)).value == 80);
-  }
+TEST_CASE("a GPU without a compute capability is lowered for 8.0, and an estimate says so") {
+  GpuSpec gpu;
+  CHECK(lowered_capability(gpu) == kAmpere);
+  gpu.target = GfxTarget{9, 4, 2};
+  CHECK(lowered_capability(gpu) == kAmpere);
+  gpu.target = ComputeCapability{10, 3};
+  CHECK(lowered_capability(gpu) == ComputeCapability{10, 3});
   const JobEstimate amd =
       estimate_job(gpt2("seq_len: 1024, precision: bf16", "hardware: {gpu: mi300x}"));
   CHECK(amd.assumptions.size() == 1);

@@ -1,13 +1,18 @@
 // Look-ups do not check the files that the library carries: here each is held to its keys.
 #include "reader/catalog/catalog_files.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "memest/reader/embedded_configs.hpp"
+#include "reader/keys/check.hpp"
+#include "reader/text/scalar.hpp"
 
 namespace memest {
 namespace {
@@ -43,6 +48,43 @@ TEST_CASE("every file of the catalogs has the keys of its kind") {
 
 TEST_CASE("a file held to the keys of another kind has faults") {
   CHECK_FALSE(faults_of_embedded("gpus/l4.yaml", recipe_file_keys()).empty());
+}
+
+Value parsed(std::string target) {
+  return parse_yaml(std::make_shared<const SourceText>(
+                        SourceText{"card.yaml", "name: card\ncompute_capability: " + target}))
+      .value();
+}
+
+TEST_CASE("a GPU's target is read as a compute capability or a gfx target") {
+  const auto target_of = [](std::string text) {
+    const Value file = parsed(std::move(text));
+    return as_target(file.find("compute_capability")).value();
+  };
+  CHECK(target_of("9.0") == GpuTarget(ComputeCapability{9, 0}));
+  CHECK(target_of("'12.1'") == GpuTarget(ComputeCapability{12, 1}));
+  CHECK(target_of("gfx90a") == GpuTarget(GfxTarget{9, 0, 10}));
+  CHECK(target_of("gfx1100") == GpuTarget(GfxTarget{11, 0, 0}));
+  CHECK(ComputeCapability{9, 0} < ComputeCapability{10, 0});
+  CHECK(ComputeCapability{8, 6} < ComputeCapability{8, 9});
+}
+
+TEST_CASE("another text than a target is refused with its place") {
+  for (const std::string text :
+       {"9", "9.x", ".0", "9.00", "-9.0", "sm_90", "gfx", "gfx9", "gfx94g", "10.3.1", "'9.0 '"}) {
+    const Value file = parsed(text);
+    Diagnostics faults;
+    check_table(file, gpu_file_keys(), file.span, faults);
+    const std::string shown = text.front() == '\'' ? text : "'" + text + "'";
+    const auto fault =
+        std::ranges::find(faults, 2, [](const Diagnostic& fault) { return fault.span.line; });
+    REQUIRE(fault != faults.end());
+    CHECK(fault->message ==
+          "'compute_capability' is a compute capability or a gfx target, such as '9.0' or "
+          "'gfx942', not " +
+              shown);
+    CHECK(fault->span.column == 21);
+  }
 }
 
 }  // namespace

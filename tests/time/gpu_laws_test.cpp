@@ -115,7 +115,7 @@ TEST_CASE("Collectives over NVLink take the profile's law of the nearest number 
 
 TEST_CASE("Flash attention on Hopper is FlashAttention 2, whatever faster kernel was measured") {
   GpuSpec gpu = round_gpu();
-  gpu.compute_capability = "9.0";
+  gpu.target = kHopper;
   GpuProfile profile;
   profile.attentions = {{{.kernel = "fa3"}, {}, {}}};
   gpu.profile = std::make_shared<const GpuProfile>(profile);

@@ -117,9 +117,9 @@ TEST_CASE("a network that nobody described is the usual one, with a wider interv
   CHECK(usual.origin.provenance == Provenance::estimated);
   CHECK(said.origin.provenance == Provenance::datasheet);
   GpuSpec gpu = test::round_gpu();
-  gpu.compute_capability = "9.0";
+  gpu.target = kHopper;
   CHECK(usual_network(gpu)->bandwidth.value() == 50e9);
-  gpu.compute_capability = "8.9";
+  gpu.target = kAda;
   CHECK_FALSE(usual_network(gpu).has_value());
 }
 

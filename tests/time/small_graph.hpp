@@ -110,7 +110,7 @@ inline GpuSpec round_gpu() {
   GpuSpec gpu;
   gpu.slug = "round";
   gpu.name = "Round GPU";
-  gpu.compute_capability = "8.0";
+  gpu.target = kAmpere;
   gpu.capacity.value = Bytes(80 * kGiB);
   gpu.memory_bandwidth =
       Fact<BytesPerSecond>{.value = BytesPerSecond(1e12), .source = {}, .note = {}};

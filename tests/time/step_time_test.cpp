@@ -197,7 +197,7 @@ TEST_CASE("A GPU without a rate for the compute type has no time, and says which
   job.hardware.gpu = test::round_gpu();
   job.parallelism.data = 16;
   job.hardware.count = 16;
-  job.hardware.gpu.compute_capability = "8.9";
+  job.hardware.gpu.target = kAda;
   CHECK(reason_of(linears(), job) ==
         "no network between nodes is usual with Round GPU; write hardware.network to describe it");
   job.hardware.network = Network{.bandwidth = BytesPerSecond(25e9)};
@@ -208,7 +208,7 @@ TEST_CASE("The rule says whether steps were recorded on this kind of GPU") {
   Job job = stack_job(kLayers, kHidden);
   const TimeEstimate recorded = time_of(linears(), job);
   CHECK(recorded.rule.find("no step was recorded") == std::string_view::npos);
-  job.hardware.gpu.compute_capability = "8.9";
+  job.hardware.gpu.target = kAda;
   const TimeEstimate elsewhere = time_of(linears(), job);
   CHECK(elsewhere.rule.find("no step was recorded") != std::string_view::npos);
   CHECK(elsewhere.high / elsewhere.low > recorded.high / recorded.low);

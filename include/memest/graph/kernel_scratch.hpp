@@ -7,8 +7,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
+
+#include "memest/spec/gpu/gpu_target.hpp"
 
 namespace memest {
 
@@ -24,8 +25,8 @@ struct LaunchDevice {
   std::int64_t grouped_large = 0;
 };
 
-/// The device of a compute capability ("9.0"); nothing where PyTorch 2.11 has no kernels for it.
-std::optional<LaunchDevice> launch_device(std::string_view compute_capability,
+/// Nothing where PyTorch 2.11 has no kernels for the capability.
+std::optional<LaunchDevice> launch_device(ComputeCapability capability,
                                           std::int64_t multiprocessors);
 
 /// One request to the allocator, or the return of one.

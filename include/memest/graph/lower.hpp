@@ -8,6 +8,7 @@
 
 #include "memest/graph/graph.hpp"
 #include "memest/spec/float8.hpp"
+#include "memest/spec/gpu/gpu_target.hpp"
 #include "memest/spec/inference.hpp"
 #include "memest/spec/model.hpp"
 #include "memest/spec/parallel/parallelism.hpp"
@@ -47,9 +48,9 @@ struct LoweringPolicy {
   bool gradients = true;         ///< false: under torch.no_grad
   bool key_value_cache = false;  ///< transformers' DynamicCache, filled by the forward
   ForwardEnd end = ForwardEnd::cross_entropy;
-  int capability = 90;               ///< compute capability × 10: which attention `sdpa` means
-  std::int64_t multiprocessors = 0;  ///< how flash attention cuts small jobs; 0: not known
-  bool symbolic_tensor_parallel = false;  ///< textbook only: t stays a symbol in the formulas
+  ComputeCapability capability = kHopper;  ///< decides which attention `sdpa` means
+  std::int64_t multiprocessors = 0;        ///< how flash attention cuts small jobs; 0: not known
+  bool symbolic_tensor_parallel = false;   ///< textbook only: t stays a symbol in the formulas
   /// Norms and residual sums on shards of the sequence, with t.
   bool sequence_parallel = false;
   /// Ranks that a sequence lies on: `seq_len` is one's part of it.
@@ -61,12 +62,12 @@ struct LoweringPolicy {
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 };
 
-/// The policy of `training` on a GPU of compute capability `capability` (90 for 9.0) with so many
+/// The policy of `training` on a GPU of compute capability `capability` with so many
 /// multiprocessors.
-LoweringPolicy policy_of(const TrainingSpec& training, int capability,
+LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capability,
                          std::int64_t multiprocessors = 0);
 /// That of `inference`.
-LoweringPolicy policy_of(const InferenceSpec& inference, int capability,
+LoweringPolicy policy_of(const InferenceSpec& inference, ComputeCapability capability,
                          std::int64_t multiprocessors = 0);
 
 /// The graph of one micro-step or of one forward, or why this model has none yet. Throws

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "memest/spec/gpu/gpu_target.hpp"
 #include "memest/spec/gpu/kernel_shape.hpp"
 #include "memest/spec/gpu/sample.hpp"
 #include "memest/units/quantity.hpp"
@@ -15,8 +16,8 @@ namespace memest {
 
 /// The device, as the driver describes it.
 struct DeviceFacts {
-  std::string name;                ///< "NVIDIA H100 80GB HBM3"
-  std::string compute_capability;  ///< "9.0"; empty on the host
+  std::string name;                                     ///< "NVIDIA H100 80GB HBM3"
+  std::optional<ComputeCapability> compute_capability;  ///< none of the host
   std::int64_t multiprocessors = 0;
   Bytes memory;  ///< that the driver reports as total
   Bytes l2_cache;

@@ -126,13 +126,9 @@ struct JobEstimate {
                                          ///< "gfx942 is no CUDA device: ..."
 };
 
-/// Compute capability × 10, as the lowering asks for it: "9.0" is 90. A GPU without one (AMD,
-/// unannounced) is taken for 8.0, where PyTorch's attention is flash; `assumed` then says so.
-struct Capability {
-  int value = 80;
-  bool assumed = false;
-};
-Capability capability_of(const GpuSpec& gpu);
+/// The compute capability that `gpu` is lowered for. One without (AMD, unannounced) is taken for
+/// 8.0, where PyTorch's attention is flash; an estimate says so among its assumptions.
+ComputeCapability lowered_capability(const GpuSpec& gpu);
 
 /// The policy by which `job`'s training or inference (one is present) is lowered for
 /// its GPU and one rank of its pipeline. Layers are a multiple of the pipeline's stages.

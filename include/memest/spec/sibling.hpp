@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// How far `other` is from `gpu`; none unless they run alike: with one architecture (by compute
+/// How far `other` is from `gpu`; none unless they run alike: with one target (compute
 /// capability) and about equal power for a FLOP/s: the share of its peak that a product reaches
 /// depends on both. The nearest is nearest in rate, bandwidth and power together.
 std::optional<double> distance_between(const GpuSpec& gpu, const GpuSpec& other);

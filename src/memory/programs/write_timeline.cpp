@@ -69,8 +69,9 @@ EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
 
 /// Nothing where the number of multiprocessors or the kernels for them are not known.
 std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
-  if (!gpu.multiprocessors) return std::nullopt;
-  return launch_device(gpu.compute_capability, gpu.multiprocessors->value);
+  const std::optional<ComputeCapability> capability = gpu.compute_capability();
+  if (!gpu.multiprocessors || !capability) return std::nullopt;
+  return launch_device(*capability, gpu.multiprocessors->value);
 }
 
 /// How many prompts the timeline answers: all make the same events, and a few let the allocator

@@ -1,10 +1,7 @@
 #include "memory/states/overheads.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
-#include <memory>
-#include <string>
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
@@ -51,15 +48,12 @@ bool multiplies_forward(const Graph& graph) {
 }  // namespace
 
 std::int64_t cublas_workspace_bytes(const GpuSpec& gpu) {
-  return gpu.compute_capability == "9.0" ? kCublasWorkspaceHopper : kCublasWorkspace;
+  return gpu.compute_capability() == kHopper ? kCublasWorkspaceHopper : kCublasWorkspace;
 }
 
 std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
-  constexpr int kHopper = 9;
-  const std::string& capability = gpu.compute_capability;
-  int major = 0;
-  std::from_chars(std::to_address(capability.begin()), std::to_address(capability.end()), major);
-  return major >= kHopper ? kTransformerEngineWorkspaceHopper : kTransformerEngineWorkspace;
+  return gpu.compute_capability() >= kHopper ? kTransformerEngineWorkspaceHopper
+                                             : kTransformerEngineWorkspace;
 }
 
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {

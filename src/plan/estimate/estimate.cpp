@@ -181,7 +181,6 @@ std::variant<std::vector<Graph>, Unavailable> lower_ranks(const Job& job) {
 
 JobEstimate estimate(const Job& job, AskedRank asked) {
   if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
-  const Capability capability = capability_of(job.hardware.gpu);
   const auto lowered = lower_ranks(job);
   if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
   const auto& ranks = std::get<std::vector<Graph>>(lowered);
@@ -204,7 +203,7 @@ JobEstimate estimate(const Job& job, AskedRank asked) {
   answer.flops = flops_of_busiest(ranks, job);
   answer.time = answer_time(ranks, job);
   answer.cost = answer_cost(job, answer.time);
-  if (capability.assumed) {
+  if (!job.hardware.gpu.compute_capability()) {
     answer.assumptions.push_back(job.hardware.gpu.name +
                                  " has no CUDA compute capability: attention is taken to run and "
                                  "keep what PyTorch's flash attention does on 8.0");

@@ -76,7 +76,7 @@ std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const Batc
 
 DeviceClass class_of(const GpuSpec& gpu) {
   DeviceClass result;
-  result.capability = capability_of(gpu).value;
+  result.capability = lowered_capability(gpu);
   if (!gpu.context) return result;
   result.context = gpu.context->value.value();
   const BytesRange range =

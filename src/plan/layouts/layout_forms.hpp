@@ -23,7 +23,7 @@ namespace memest {
 
 /// The traits of a GPU type that a ledger depends on: types of one class share their ledgers.
 struct DeviceClass {
-  int capability = 80;
+  ComputeCapability capability;
   std::int64_t context = 0;
   std::int64_t context_low = 0;
   std::int64_t context_high = 0;
@@ -119,7 +119,7 @@ class LayoutForms {
   };
   /// Everything that decides a graph but the micro-batch.
   struct GraphKey {
-    int capability = 80;
+    ComputeCapability capability;
     std::int64_t multiprocessors = 0;
     LayerDivision division;
     Part part;

@@ -53,7 +53,7 @@ GpuSpec gpu_of(const Value& file) {
   gpu.name = text_at(file, "name");
   gpu.vendor = text_at(file, "vendor");
   gpu.architecture = text_at(file, "architecture");
-  gpu.compute_capability = text_at(file, "compute_capability");
+  gpu.target = as_target(file.find("compute_capability")).value_or(GpuTarget{});
   if (const Value* aliases = file.find("aliases")) {
     for (const Value& alias : aliases->items) gpu.aliases.push_back(alias.text);
   }

@@ -64,7 +64,7 @@ constexpr Key kGpuKeys[] = {
     {.name = "name", .shapes = {text()}, .doc = "Name for people.", .required = true},
     {.name = "vendor", .shapes = {text()}, .doc = "Who makes it.", .required = true},
     {.name = "architecture", .shapes = {text()}, .doc = "Its generation.", .required = true},
-    {.name = "compute_capability", .shapes = {text()}, .doc = R"("9.0", or "gfx942".)"},
+    {.name = "compute_capability", .shapes = {target()}, .doc = R"("9.0", or "gfx942".)"},
     {.name = "aliases", .shapes = {list(kText)}, .doc = "Other names in a spec."},
     {.name = "facts", .shapes = {table(kFactKeys)}, .doc = "Values.", .required = true},
     {.name = "sources", .shapes = {document()}, .doc = "What the sources' letters mean."},

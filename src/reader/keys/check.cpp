@@ -40,6 +40,7 @@ ValueKind kind_of(Form form) {
     case Form::quantity:
     case Form::choice:
     case Form::catalog:
+    case Form::target:
     case Form::text:
       return ValueKind::scalar;
   }

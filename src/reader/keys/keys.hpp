@@ -18,6 +18,7 @@ enum class Form : std::uint8_t {
   quantity,  ///< a number with its unit
   choice,    ///< one of a few words
   catalog,   ///< the name of a file in a folder of configs/
+  target,    ///< a GPU's: "9.0", "gfx942"
   text,      ///< any text
   table,     ///< a mapping with known keys
   document,  ///< a mapping that another reader knows (a Hugging Face config)
@@ -97,6 +98,7 @@ constexpr Shape choice(std::span<const Word> words) {
 constexpr Shape catalog(std::string_view folder) {
   return {.form = Form::catalog, .folder = folder};
 }
+constexpr Shape target() { return {.form = Form::target}; }
 constexpr Shape text() { return {.form = Form::text}; }
 constexpr Shape table(std::span<const Key> keys) { return {.form = Form::table, .keys = keys}; }
 /// A table of alternatives: `{every: 2}` or `{full: {...}}`, never both.

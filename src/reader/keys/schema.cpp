@@ -102,6 +102,7 @@ class SchemaWriter {
         return {{"enum", words_of_choice(shape.words)}};
       case Form::catalog:
         return {{"enum", catalog_names(shape.folder)}};
+      case Form::target:
       case Form::text:
         return {{"type", "string"}, {"minLength", 1}};
       case Form::table:

@@ -1,7 +1,9 @@
 #include "reader/text/scalar.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 
 namespace memest {
 namespace {
@@ -34,6 +36,41 @@ bool is_decimal(std::string_view text) {
     if (skip_digits() == 0) return false;
   }
   return text.empty();
+}
+
+constexpr std::string_view kGfx = "gfx";
+constexpr int kDecimal = 10;
+constexpr int kHexadecimal = 16;
+
+/// All of `text` as digits of `base`; nothing for a sign, a leading zero or no digit.
+std::optional<int> digits_of(std::string_view text, int base) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const bool padded = text.size() > 1 && text[0] == '0';
+  if (text.empty() || text[0] == '-' || padded) return {};
+  const auto [rest, error] = std::from_chars(text.data(), end, number, base);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
+
+/// "10.3": a major number and one digit.
+std::optional<GpuTarget> compute_capability_of(std::string_view text) {
+  const std::size_t point = std::min(text.find('.'), text.size());
+  const std::optional<int> major = digits_of(text.substr(0, point), kDecimal);
+  if (!major || text.size() != point + 2) return {};
+  const std::optional<int> minor = digits_of(text.substr(point + 1), kDecimal);
+  return minor ? std::optional<GpuTarget>(ComputeCapability{*major, *minor}) : std::nullopt;
+}
+
+/// "gfx90a": the last two digits are the minor number and the stepping.
+std::optional<GpuTarget> gfx_target_of(std::string_view text) {
+  text.remove_prefix(kGfx.size());
+  if (text.size() < 3) return {};
+  const std::size_t last = text.size() - 1;
+  const std::optional<int> major = digits_of(text.substr(0, last - 1), kDecimal);
+  const std::optional<int> minor = digits_of(text.substr(last - 1, 1), kHexadecimal);
+  const std::optional<int> stepping = digits_of(text.substr(last), kHexadecimal);
+  if (!major || !minor || !stepping) return {};
+  return GfxTarget{*major, *minor, *stepping};
 }
 
 }  // namespace
@@ -80,6 +117,12 @@ std::optional<Bytes> as_bytes(const Value* value) {
   if (value == nullptr || value->kind != ValueKind::scalar) return {};
   const ParsedBytes parsed = parse_bytes(value->text);
   return parsed.error ? std::nullopt : std::optional(parsed.value);
+}
+
+std::optional<GpuTarget> as_target(const Value* value) {
+  if (value == nullptr || value->kind != ValueKind::scalar) return {};
+  if (value->text.starts_with(kGfx)) return gfx_target_of(value->text);
+  return compute_capability_of(value->text);
 }
 
 std::optional<double> as_quantity(const Value* value, Dimension dimension) {

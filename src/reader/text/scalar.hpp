@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memest/spec/gpu/gpu_target.hpp"
 #include "memest/units/quantity.hpp"
 #include "memest/units/text.hpp"
 #include "reader/keys/keys.hpp"
@@ -22,6 +23,8 @@ std::optional<std::int64_t> as_count(const Value* value);
 std::optional<double> as_number(const Value* value);
 std::optional<std::string> as_text(const Value* value);
 std::optional<Bytes> as_bytes(const Value* value);
+/// "9.0" is a compute capability, "gfx90a" a gfx target of hexadecimal minor and stepping.
+std::optional<GpuTarget> as_target(const Value* value);
 /// In the base unit: B, s, FLOP, USD, USD/h; a share as a fraction.
 std::optional<double> as_quantity(const Value* value, Dimension dimension);
 

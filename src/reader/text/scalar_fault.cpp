@@ -202,6 +202,8 @@ std::string noun_of(const Shape& shape) {
                                      : "one of " + joined(texts_of(shape.words));
     case Form::catalog:
       return "a name";
+    case Form::target:
+      return "a compute capability or a gfx target, such as '9.0' or 'gfx942'";
     case Form::text:
       return "a text";
     case Form::table:
@@ -228,6 +230,9 @@ std::optional<Diagnostic> find_scalar_fault(const Value& value, const Shape& sha
       return find_choice_fault(value, shape, name);
     case Form::catalog:
       return find_catalog_fault(value, shape, name);
+    case Form::target:
+      if (as_target(&value)) return {};
+      return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quoted(value.text));
     case Form::text:
       if (!value.text.empty()) return {};
       return error_at(value.span, name + " is empty");

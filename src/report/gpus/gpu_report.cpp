@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "memest/report/catalog_report.hpp"
@@ -39,6 +40,15 @@ Shown shown(Hertz value) {
 }
 Shown shown(Watts value) { return {significant_text(value.value()) + " W", value.value(), "W"}; }
 Shown shown(std::int64_t value) { return {std::to_string(value), static_cast<double>(value), ""}; }
+
+/// "9.0", "gfx90a"; empty where the target is not known.
+std::string text_of(const GpuTarget& target) {
+  if (const auto* cuda = std::get_if<ComputeCapability>(&target)) {
+    return fmt::format("{}.{}", cuda->major, cuda->minor);
+  }
+  const auto* gfx = std::get_if<GfxTarget>(&target);
+  return gfx == nullptr ? "" : fmt::format("gfx{}{:x}{:x}", gfx->major, gfx->minor, gfx->stepping);
+}
 
 template <class T>
 void add(std::vector<FactRow>& rows, std::string name, const std::optional<Fact<T>>& fact) {
@@ -95,7 +105,7 @@ Json json_of(const GpuSpec& gpu, const std::vector<Price>& prices) {
             {"name", gpu.name},
             {"vendor", gpu.vendor},
             {"architecture", gpu.architecture},
-            {"compute_capability", gpu.compute_capability},
+            {"compute_capability", text_of(gpu.target)},
             {"aliases", gpu.aliases},
             {"sources", gpu.sources},
             {"facts", Json::object()},
@@ -202,9 +212,9 @@ Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices) {
   }
   std::string aliases;
   for (const std::string& alias : gpu.aliases) aliases += (aliases.empty() ? "" : ", ") + alias;
-  std::string about =
-      fmt::format("{}, {}, compute capability {}", gpu.vendor, gpu.architecture,
-                  gpu.compute_capability.empty() ? "unknown" : gpu.compute_capability);
+  const std::string target = text_of(gpu.target);
+  std::string about = fmt::format("{}, {}, compute capability {}", gpu.vendor, gpu.architecture,
+                                  target.empty() ? "unknown" : target);
   if (!aliases.empty()) about += "; also " + aliases;
   Page page{
       {Heading{fmt::format("{} · {}", gpu.slug, gpu.name)}, Paragraph{about, Tone::plain}, facts}};

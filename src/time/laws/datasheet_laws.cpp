@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,40 +23,46 @@ struct Efficiency {
 };
 constexpr Efficiency certain(double value) { return {value, value, value}; }
 
-/// An efficiency of one kind of GPU: a slug or a compute capability.
-struct GpuRow {
-  std::string_view gpu;
+/// An efficiency of the GPUs of one target.
+struct TargetRow {
+  GpuTarget target;
   Efficiency efficiency;
 };
 
 /// 16-bit matmuls of training size. Where whole steps were recorded (8.0, 9.0) their scatter is in
 /// the share of a step that kernels explain.
 constexpr std::array kMatmulRows = {
-    GpuRow{"l40s", {0.51, 0.54, 0.66}},   GpuRow{"8.0", certain(0.76)},
-    GpuRow{"9.0", certain(0.73)},         GpuRow{"10.0", {0.49, 0.64, 0.75}},
-    GpuRow{"10.3", {0.49, 0.70, 0.80}},   GpuRow{"12.0", {0.70, 0.81, 1.00}},
-    GpuRow{"gfx942", {0.45, 0.51, 0.60}}, GpuRow{"gfx950", {0.45, 0.57, 0.63}},
+    TargetRow{kAmpere, certain(0.76)},
+    TargetRow{kHopper, certain(0.73)},
+    TargetRow{kBlackwell, {0.49, 0.64, 0.75}},
+    TargetRow{ComputeCapability{10, 3}, {0.49, 0.70, 0.80}},
+    TargetRow{ComputeCapability{12, 0}, {0.70, 0.81, 1.00}},
+    TargetRow{GfxTarget{9, 4, 2}, {0.45, 0.51, 0.60}},
+    TargetRow{GfxTarget{9, 5, 0}, {0.45, 0.57, 0.63}},
 };
+/// A measurement on this very GPU is better than one on its kind.
+constexpr std::string_view kL40s = "l40s";
+constexpr Efficiency kMatmulL40s = {0.51, 0.54, 0.66};
 /// GPUs without published random-data tables: the range of those with one.
 constexpr Efficiency kMatmulElsewhere = {0.50, 0.70, 1.00};
 constexpr double kMatmulFp32 = 0.80;
 /// fp8 against the same GPU's 16-bit efficiency; the cast of the operand is included.
 constexpr double kFp8OverHalf = 0.83;
 
-/// Fused attention over long sequences, and the tokens at which it reaches half of that. An empty
-/// capability stands for every GPU.
+/// Fused attention over long sequences, and the tokens at which it reaches half of that. A row
+/// without a capability stands for every GPU.
 struct AttentionRow {
   std::string_view kernel;
-  std::string_view capability;
+  std::optional<ComputeCapability> capability;
   KernelPass pass;
   double efficiency;
 };
 constexpr std::array kAttentionRows = {
-    AttentionRow{"", "", KernelPass::forward, 0.53},
-    AttentionRow{"", "", KernelPass::backward, 0.45},
+    AttentionRow{"", {}, KernelPass::forward, 0.53},
+    AttentionRow{"", {}, KernelPass::backward, 0.45},
     // Hopper's tensor cores give half of their rate to the instructions of Ampere.
-    AttentionRow{kFlashAttention2, "9.0", KernelPass::forward, 0.35},
-    AttentionRow{kFlashAttention2, "9.0", KernelPass::backward, 0.35},
+    AttentionRow{kFlashAttention2, kHopper, KernelPass::forward, 0.35},
+    AttentionRow{kFlashAttention2, kHopper, KernelPass::backward, 0.35},
 };
 constexpr double kAttentionHalfLength = 500;
 
@@ -96,15 +103,11 @@ constexpr std::array kPcieRates = {PcieRate{3, 15.75e9}, PcieRate{4, 31.5e9}, Pc
 /// 31.5 GB/s; slow: the rate per direction with both at once (NVIDIA/nvbandwidth's README).
 constexpr Efficiency kTransfers = {0.59, 0.82, 0.88};
 
-/// Looks the slug up first: a measurement on this very GPU is better than one on its kind.
 const Efficiency& matmul_efficiency(const GpuSpec& gpu) {
   // The L40S is of 8.9, whose other cards have other limits of power.
-  for (const std::string* key : {&gpu.slug, &gpu.compute_capability}) {
-    const auto row = std::find_if(kMatmulRows.begin(), kMatmulRows.end(),
-                                  [key](const GpuRow& other) { return other.gpu == *key; });
-    if (row != kMatmulRows.end()) return row->efficiency;
-  }
-  return kMatmulElsewhere;
+  if (gpu.slug == kL40s) return kMatmulL40s;
+  const auto* const row = std::ranges::find(kMatmulRows, gpu.target, &TargetRow::target);
+  return row == kMatmulRows.end() ? kMatmulElsewhere : row->efficiency;
 }
 
 /// The ends as quantiles of measured over predicted time.
@@ -216,7 +219,7 @@ GpuProfile datasheet_laws(const GpuSpec& gpu) {
   };
   for (const AttentionRow& row : kAttentionRows) {
     // An own row of a kernel comes beside the general one: nearest_fit prefers the kernel's name.
-    if (!row.capability.empty() && row.capability != gpu.compute_capability) continue;
+    if (row.capability && row.capability != gpu.compute_capability()) continue;
     for (const DType dtype : {DType::bf16, DType::fp8, DType::fp32}) {
       profile.attentions.push_back(attention_fit(row, dtype));
     }

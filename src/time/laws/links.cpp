@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "memest/diag/expect.hpp"
@@ -19,16 +20,17 @@ constexpr double kNetworkSlow = 0.70;
 /// The slow end where nobody said which network it is: half of the usual one.
 constexpr double kUsualSlow = 0.46;
 
-/// One network card a GPU, by the first digits of the compute capability.
+/// One network card a GPU of the compute capabilities from `first` to `last`.
 struct NetworkRow {
-  std::string_view capability;
+  ComputeCapability first;
+  ComputeCapability last;
   double bits_per_second;
   std::string_view source;
 };
 constexpr std::array kUsualNetworks = {
-    NetworkRow{"8.0", 200e9, "DGX A100: eight ConnectX-6 of 200 Gbit/s"},
-    NetworkRow{"9.", 400e9, "DGX H100: eight ConnectX-7 of 400 Gbit/s"},
-    NetworkRow{"10.", 400e9, "DGX B200: eight ConnectX-7 of 400 Gbit/s"},
+    NetworkRow{kAmpere, kAmpere, 200e9, "DGX A100: eight ConnectX-6 of 200 Gbit/s"},
+    NetworkRow{kHopper, {9, 9}, 400e9, "DGX H100: eight ConnectX-7 of 400 Gbit/s"},
+    NetworkRow{kBlackwell, {10, 9}, 400e9, "DGX B200: eight ConnectX-7 of 400 Gbit/s"},
 };
 
 CollectiveOp collective_of(MessageKind kind) {
@@ -146,8 +148,9 @@ GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t
 }
 
 std::optional<Network> usual_network(const GpuSpec& gpu) {
+  const std::optional<ComputeCapability> capability = gpu.compute_capability();
   for (const NetworkRow& row : kUsualNetworks) {
-    if (!gpu.compute_capability.starts_with(row.capability)) continue;
+    if (capability < row.first || capability > row.last) continue;
     return Network{.bandwidth = BytesPerSecond(row.bits_per_second / 8), .source = row.source};
   }
   return std::nullopt;

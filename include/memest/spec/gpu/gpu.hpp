@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/gpu/gpu_target.hpp"
 #include "memest/units/quantity.hpp"
 
 namespace memest {
@@ -55,7 +57,7 @@ struct GpuSpec {
   std::string name;  ///< "H100 SXM5 80GB"
   std::string vendor;
   std::string architecture;
-  std::string compute_capability;  ///< "9.0"; AMD: "gfx942"
+  GpuTarget target;
   std::vector<std::string> aliases;
   std::map<std::string, std::string> sources;  ///< what the letters of a fact's source stand for
   Fact<Bytes> capacity;                       ///< what the driver reports, not the name on the card
@@ -77,6 +79,12 @@ struct GpuSpec {
       host_memory;  ///< what a node that is rented with it has of the host's memory, a GPU
   std::shared_ptr<const GpuProfile> profile;  ///< what its kernels were measured to take, if ever
   std::vector<Sibling> siblings;              ///< the nearest first
+
+  /// None of a GPU that runs no CUDA, or whose target is not known.
+  [[nodiscard]] std::optional<ComputeCapability> compute_capability() const {
+    const auto* capability = std::get_if<ComputeCapability>(&target);
+    return capability == nullptr ? std::nullopt : std::optional(*capability);
+  }
 };
 
 struct Price {

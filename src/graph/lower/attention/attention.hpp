@@ -59,11 +59,12 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
 
 /// The kernel that `sdpa` means for these operands. Reference: which backend PyTorch 2.11 with
 /// cuDNN 9.19 takes, by capability, type, head size, mask and grouping.
-AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability);
+AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
+                             ComputeCapability capability);
 /// As above, where torchtitan asks for cuDNN, flash or math, in this order (0.2.2,
 /// models/attention.py, ScaledDotProductAttentionWrapper).
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
-                                      int capability);
+                                      ComputeCapability capability);
 
 /// The mixed values of `inputs`, as [b, s, a·d].
 TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,

@@ -154,17 +154,21 @@ constexpr EfficientTiles kFloatLargeShared = {
 constexpr EfficientTiles kFloatOther = {
     {{64, 64, 64}, {96, 64, 64}, {128, 64, 64}, {kAnyHead, 64, 64}}};
 
+/// GeForce and A10G of the Ampere generation.
+constexpr ComputeCapability kSmallAmpere{8, 6};
+
 /// Capabilities whose multiprocessors have at least 160 KiB of shared memory.
-bool has_large_shared_memory(int capability) {
-  return capability == 80 || capability == 90 || capability == 100;
+bool has_large_shared_memory(ComputeCapability capability) {
+  return capability == kAmpere || capability == kHopper || capability == kBlackwell;
 }
 
-EfficientTile efficient_tile(const AttentionCall& call, std::int64_t head_dim, int capability) {
+EfficientTile efficient_tile(const AttentionCall& call, std::int64_t head_dim,
+                             ComputeCapability capability) {
   const DType dtype = call.dtype;
   const bool large = has_large_shared_memory(capability);
   // With dropout the wider tile does not fit.
   // cutlassB.h registers ..._128x64_k96 for cc 86 and 89 alone, and without dropout.
-  const bool ada = (capability == 86 || capability == 89) && call.dropout <= 0;
+  const bool ada = (capability == kSmallAmpere || capability == kAda) && call.dropout <= 0;
   const EfficientTiles& half = large ? kHalfLargeShared : ada ? kHalfAda : kHalfOther;
   const EfficientTiles& tiles = is_half(dtype) ? half : (large ? kFloatLargeShared : kFloatOther);
   return *std::find_if(tiles.begin(), tiles.end(), [head_dim](const EfficientTile& tile) {
@@ -284,7 +288,8 @@ Heads padded(BlockBuilder& block, const DecoderContext& context, std::string_vie
 
 }  // namespace
 
-AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, int capability) {
+AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim,
+                             ComputeCapability capability) {
   const std::int64_t value_dim = call.value_dim.value_or(head_dim);
   // The memory-efficient kernel reads 16 bytes at a time.
   // minimum_gemm_alignment: 8 elements of 16 bits, 4 of fp32.
@@ -295,10 +300,14 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
   constexpr std::int64_t kWidestFlash = 256;
   if (!is_half(call.dtype)) return fallback;
   // check_dtypes_low_precision: bfloat16 needs sm80 in both fused kernels.
-  if (capability < 80) return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
+  if (capability < kAmpere) {
+    return call.dtype == DType::bf16 ? AttentionKernel::sdpa_math : fallback;
+  }
   // check_prefer_cudnn_attention puts cuDNN first on 9.x and 10.x with cuDNN newer than 9.15.0;
   // check_cudnn_tensor_shapes has the limits, 256 on 9.0 since 9.10.
-  const std::int64_t widest_cudnn = capability / 10 == 9 ? 256 : capability / 10 == 10 ? 128 : 0;
+  const std::int64_t widest_cudnn = capability.major == kHopper.major      ? 256
+                                    : capability.major == kBlackwell.major ? 128
+                                                                           : 0;
   const bool multiples = head_dim % 8 == 0 && value_dim % 8 == 0;
   const bool latents = widest_cudnn == 128 && head_dim == 192 && value_dim == 128;  // DeepSeek's
   if (multiples && (std::max(head_dim, value_dim) <= widest_cudnn || latents)) {
@@ -319,7 +328,7 @@ AttentionKernel resolve_sdpa(const AttentionCall& call, std::int64_t head_dim, i
 }
 
 AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t head_dim,
-                                      int capability) {
+                                      ComputeCapability capability) {
   // sdpa_kernel(backends, set_priority=True) enables cuDNN, flash and math alone.
   const AttentionKernel usual = resolve_sdpa(call, head_dim, capability);
   // Behind flash in PyTorch's own order.

@@ -29,11 +29,6 @@ namespace {
 /// _scaled_mm takes operands whose rows and columns are multiples of this (cuBLASLt).
 constexpr std::int64_t kMultiple = 16;
 
-/// Compute capabilities, times ten, from which on the products run: with a scale a tensor, and with
-/// scales by rows.
-constexpr int kAda = 89;
-constexpr int kHopper = 90;
-
 /// A linear layer of a decoder, and its module in the state dict.
 struct Float8Module {
   std::string_view projection;
@@ -202,6 +197,7 @@ std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
     return refuses("a key-value cache beside float8 linears is not available yet");
   }
   const bool rows = float8.recipe != Float8Recipe::tensorwise;
+  // torch._scaled_mm (aten/src/ATen/native/cuda/Blas.cpp) with a scale a tensor, and by rows.
   if (context.policy.capability < (rows ? kHopper : kAda)) {
     return refuses(rows ? "float8 products with scales by rows run from compute capability 9.0 on"
                         : "float8 products run from compute capability 8.9 on");

@@ -118,7 +118,6 @@ std::optional<Unavailable> liger_refusal(const DecoderContext& context) {
           "an adapter of the output head beside Liger's fused loss is not available yet");
     }
   }
-  constexpr int kAmpere = 80;
   if (context.policy.capability < kAmpere) {
     return refuses("Liger's fused loss on GPUs before compute capability 8.0 is not available yet");
   }

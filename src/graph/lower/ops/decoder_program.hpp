@@ -9,6 +9,7 @@
 #include "graph/lower/compile/compiled_region.hpp"
 #include "graph/lower/ops/habits.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "memest/spec/gpu/gpu_target.hpp"
 
 namespace memest {
 
@@ -82,7 +83,7 @@ struct DecoderProgram {
   ActivationWriting activation = ActivationWriting::one_kernel;
   /// The kernel that `sdpa` means for heads of `head_dim` channels.
   AttentionKernel (*sdpa)(const AttentionCall& call, std::int64_t head_dim,
-                          int capability) = nullptr;
+                          ComputeCapability capability) = nullptr;
   /// Marks the operations that a selective checkpoint keeps.
   void (*mark_selected)(Block& layer) = nullptr;
 
