@@ -36,7 +36,7 @@ struct Priced {
 
 void step_of_a_layout(benchmark::State& state) {
   const Priced priced;
-  const PricedModel model(priced.work, priced.prices, priced.job, priced.links);
+  const PricedModel model({priced.work, priced.prices}, priced.job, priced.links);
   Parallelism layout = priced.job.parallelism;
   layout.pipeline = state.range(0);
   layout.data = 16 / layout.pipeline;
@@ -46,7 +46,7 @@ BENCHMARK(step_of_a_layout)->RangeMultiplier(2)->Range(1, 16);
 
 void simulated_step_of_a_layout(benchmark::State& state) {
   const Priced priced;
-  const PricedModel model(priced.work, priced.prices, priced.job, priced.links);
+  const PricedModel model({priced.work, priced.prices}, priced.job, priced.links);
   Parallelism layout = priced.job.parallelism;
   layout.pipeline = state.range(0);
   for (auto _ : state) benchmark::DoNotOptimize(model.simulated_step(layout, 32).total());

@@ -53,13 +53,13 @@ LawResiduals residuals_of(const Law& law, const std::vector<Call<Shape>>& calls,
 
 /// The samples of one kind of call.
 template <class Shape>
-struct Group {
+struct SampleGroup {
   std::vector<Call<Shape>> calls;
   std::vector<const Sample*> samples;  ///< of the same
 };
 
 template <class Shape>
-using Groups = std::map<decltype(kind_of(std::declval<Shape>())), Group<Shape>>;
+using Groups = std::map<decltype(kind_of(std::declval<Shape>())), SampleGroup<Shape>>;
 
 template <class Shape>
 Groups<Shape> groups_of(const std::vector<Sample>& samples) {
@@ -69,7 +69,7 @@ Groups<Shape> groups_of(const std::vector<Sample>& samples) {
     if (shape == nullptr) continue;
     const Call<Shape> call{*shape, sample.seconds.value(), sample.load};
     if (!is_of_steps(call)) continue;
-    Group<Shape>& group = groups[kind_of(*shape)];
+    SampleGroup<Shape>& group = groups[kind_of(*shape)];
     group.calls.push_back(call);
     group.samples.push_back(&sample);
   }
@@ -169,7 +169,8 @@ class ProfileFitter {
   }
 
   template <class Fit, class Shape>
-  void fit_one(Fit& fit, const Group<Shape>& group, const Machine& machine, std::size_t share) {
+  void fit_one(Fit& fit, const SampleGroup<Shape>& group, const Machine& machine,
+               std::size_t share) {
     std::vector<SampleFeatures> features;
     for (const Call<Shape>& call : group.calls) features.push_back(features_of(call));
     const std::vector<std::size_t> chosen = choose_spread(features, share);

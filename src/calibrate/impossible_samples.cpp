@@ -19,19 +19,15 @@ constexpr double kMostOfPeak = 1.25;
 constexpr std::size_t kMostWarnings = 10;
 
 /// Share of its operands' peak that the call reaches; 0 where the peak is not known.
-template <class Shape>
-double share_of_peak(const GpuSpec& gpu, const Shape& shape, DType operand, bool tensor_float,
-                     Seconds seconds) {
-  const auto machine = machine_of(gpu, operand, tensor_float);
-  return machine ? flops_of(shape) / seconds.value() / machine->flops_per_second : 0;
-}
-
 double share_of_peak(const GpuSpec& gpu, const Sample& sample) {
+  const auto share = [&sample](const auto& shape, const std::optional<Machine>& machine) {
+    return machine ? flops_of(shape) / sample.seconds.value() / machine->flops_per_second : 0;
+  };
   if (const auto* product = std::get_if<MatmulShape>(&sample.shape)) {
-    return share_of_peak(gpu, *product, product->operand, product->tensor_float, sample.seconds);
+    return share(*product, machine_of(gpu, product->operand, product->tensor_float));
   }
   if (const auto* attention = std::get_if<AttentionShape>(&sample.shape)) {
-    return share_of_peak(gpu, *attention, attention->dtype, false, sample.seconds);
+    return share(*attention, machine_of(gpu, attention->dtype));
   }
   return 0;
 }

@@ -127,6 +127,18 @@ std::string_view name_of(ContextExchange exchange) {
   return "";
 }
 
+std::string_view name_of(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::none:
+      return "none";
+    case OffloadDevice::cpu:
+      return "cpu";
+    case OffloadDevice::nvme:
+      return "nvme";
+  }
+  return "";
+}
+
 std::string_view name_of(Schedule schedule) {
   switch (schedule) {
     case Schedule::one_f_one_b:

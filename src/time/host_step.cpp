@@ -53,7 +53,7 @@ struct Crossings {
 /// DeepSpeed 0.19 sends reduced gradients in fp32 once a step, in the gradients' type too where it
 /// keeps no whole ones (stage 3, and stage 2 that accumulates); FSDP2 in the gradients' type in
 /// every micro-step. Offloaded weights come for both passes; others once stepped.
-Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
+Crossings crossings_of(const OffloadedPart& part) {
   const Recipe& recipe = part.training.recipe;
   const Parallelism& parallelism = part.parallelism;
   const double weights = part.weights * static_cast<double>(size_of(recipe.weights));
@@ -76,7 +76,7 @@ Crossings crossings_of(const OffloadedPart& part, double micro_steps) {
   // async_accumulate_grad_in_cpu_via_gpu sends every micro-step's gradients; stage 1 sums them on
   // the device.
   const bool keeps_none = stage == ZeroStage::optimizer_gradients_weights ||
-                          (stage == ZeroStage::optimizer_gradients && micro_steps > 1);
+                          (stage == ZeroStage::optimizer_gradients && part.micro_steps > 1);
   if (keeps_none) crossings.gradients = gradients;
   return crossings;
 }
@@ -105,14 +105,14 @@ double nvme_seconds(const OffloadedPart& part, double sharing) {
 
 }  // namespace
 
-HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, double micro_steps,
-                         const GpuLaws& laws, Outlook outlook) {
+HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, const GpuLaws& laws,
+                         Outlook outlook) {
   const Parallelism& parallelism = part.parallelism;
   const auto crossing = [&](TransferPath path, double bytes) {
     if (bytes == 0) return 0.0;
     return laws.price(TransferShape{path, std::llround(bytes)}).at(outlook);
   };
-  const Crossings crossings = crossings_of(part, micro_steps);
+  const Crossings crossings = crossings_of(part);
   const double leaving = crossing(TransferPath::device_to_host_pinned, crossings.gradients);
   const double coming = crossing(TransferPath::host_to_device_pinned, crossings.passes);
   const auto waited = [&](double transfer, double compute) {
@@ -124,7 +124,7 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, d
   const Sharding sharding = sharding_of(part.training, parallelism);
   const GatheredUnits* units = units_of(sharding);
   if (comes_twice(units)) result.transfers += waited(coming, passes.backward);
-  result.transfers *= micro_steps;
+  result.transfers *= part.micro_steps;
   result.transfers +=
       waited(crossing(TransferPath::device_to_host_pinned, crossings.last_gradients),
              passes.backward) +

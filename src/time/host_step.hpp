@@ -17,6 +17,7 @@ struct OffloadedPart {
   double optimizer_bytes = 0;  ///< that a step of the optimizer reads and writes
   double clipping_bytes = 0;
   double units = 1;  ///< that weights come in
+  double micro_steps = 1;
   const TrainingSpec& training;
   const Parallelism& parallelism;
   std::int64_t gpus_per_node = 8;
@@ -33,8 +34,8 @@ struct HostSeconds {
 /// Gradients leave and offloaded weights come while passes run, so of those transfers what exceeds
 /// the passes is waited for, and the last piece; stepped weights come back behind the optimizer.
 /// The optimizer's bytes pass through the host's memory, which the node's ranks share.
-HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, double micro_steps,
-                         const GpuLaws& laws, Outlook outlook);
+HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, const GpuLaws& laws,
+                         Outlook outlook);
 
 /// Why a job that offloads has no step time; empty where it has one.
 std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& laws);

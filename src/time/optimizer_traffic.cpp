@@ -50,15 +50,15 @@ constexpr std::array kStepPasses = {
 /// bitsandbytes: one fp32 scale for a block of 256 elements.
 constexpr double kBlockwiseBytes = 1.0 + 4.0 / 256.0;
 
-struct Tensor {
+struct TensorExtent {
   double elements = 1;
   double rows = 1;
   double columns = 1;
   bool is_matrix = false;
 };
 
-Tensor tensor_of(const ParameterTensor& parameter) {
-  Tensor tensor;
+TensorExtent tensor_of(const ParameterTensor& parameter) {
+  TensorExtent tensor;
   for (const std::int64_t size : parameter.shape) tensor.elements *= static_cast<double>(size);
   tensor.is_matrix = parameter.shape.size() >= 2;
   if (tensor.is_matrix) {
@@ -68,7 +68,7 @@ Tensor tensor_of(const ParameterTensor& parameter) {
   return tensor;
 }
 
-double state_bytes(const OptimizerState& state, const Tensor& tensor, DType recipe_type) {
+double state_bytes(const OptimizerState& state, const TensorExtent& tensor, DType recipe_type) {
   if (state.matrices_only && !tensor.is_matrix) return 0;
   if (state.vectors_only && tensor.is_matrix) return 0;
   const auto size = static_cast<double>(size_of(state.dtype.value_or(recipe_type)));
@@ -119,7 +119,7 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
   double bytes = 0;
   for (const ParameterTensor& parameter : inventory.parameters) {
     if (!parameter.trainable) continue;
-    const Tensor tensor = tensor_of(parameter);
+    const TensorExtent tensor = tensor_of(parameter);
     double states = 0;
     for (const OptimizerState& state : training.optimizer.states) {
       states += state_bytes(state, tensor, recipe.states);

@@ -213,17 +213,17 @@ class StepAccount {
   /// Adds the optimizer's and the clipping's traffic, where the host does them.
   void add_host(StepSeconds& result, const PartCost& held, std::pair<double, double> moved) const {
     const PassSeconds passes{held.passes.forward, held.passes.backward + held.passes.recompute};
-    const HostSeconds host =
-        host_seconds({.weights = held.weights / shards(),
-                      .trained = held.trained / shards(),
-                      .optimizer_bytes = moved.first,
-                      .clipping_bytes = moved.second,
-                      .units = static_cast<double>(model_.layers()),
-                      .training = *model_.job_->training,
-                      .parallelism = parallelism_,
-                      .gpus_per_node = model_.job_->hardware.gpus_per_node,
-                      .nvme = model_.job_->hardware.nvme},
-                     passes, micro_steps(), model_.links_->laws(), model_.outlook_);
+    const HostSeconds host = host_seconds({.weights = held.weights / shards(),
+                                           .trained = held.trained / shards(),
+                                           .optimizer_bytes = moved.first,
+                                           .clipping_bytes = moved.second,
+                                           .units = static_cast<double>(model_.layers()),
+                                           .micro_steps = micro_steps(),
+                                           .training = *model_.job_->training,
+                                           .parallelism = parallelism_,
+                                           .gpus_per_node = model_.job_->hardware.gpus_per_node,
+                                           .nvme = model_.job_->hardware.nvme},
+                                          passes, model_.links_->laws(), model_.outlook_);
     result.host = host.transfers;
     result.optimizer += host.optimizer;
     result.clipping += host.clipping;
@@ -279,9 +279,10 @@ class StepAccount {
   std::vector<StageSeconds> many_;
 };
 
-PricedModel::PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
-                         const Links& links, Outlook outlook)
-    : work_(&work), job_(&job), links_(&links), outlook_(outlook) {
+PricedModel::PricedModel(const PricedWork& priced, const Job& job, const Links& links,
+                         Outlook outlook)
+    : work_(&priced.work), job_(&job), links_(&links), outlook_(outlook) {
+  const auto& [work, prices] = priced;
   share_ = step_share(job.hardware.gpu, job.training->implementation.framework, outlook);
   const std::vector<PartCost> blocks = costs_of_blocks(work, prices, outlook, share_);
   // Prefix sums over the layers: any stage is a difference of two of them, in constant time.

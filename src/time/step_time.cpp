@@ -312,7 +312,7 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
 Seconds expected_step_time(const StepWork& work, const Job& job, const GpuLaws& laws,
                            const std::vector<OpPrice>& prices) {
   const Links links(laws, job.hardware);
-  const PricedModel model(work, prices, job, links);
+  const PricedModel model({work, prices}, job, links);
   return expected_step_time(model, job.parallelism, std::llround(work.micro_steps));
 }
 
@@ -324,14 +324,14 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   const std::vector<OpPrice> prices =
       price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
   const std::int64_t micro_steps = std::llround(work.micro_steps);
-  const PricedModel expected(work, prices, job, links);
+  const PricedModel expected({work, prices}, job, links);
   const StepSeconds parts = expected.simulated_step(job.parallelism, micro_steps);
   const double step = parts.total();
   // The schedule is run once: at the ends of the interval its stages differ as much.
   // makespan() runs the schedule action by action, closed_makespan() is a formula.
   const double over_closed = step / expected.step(job.parallelism, micro_steps).total();
   const auto step_at = [&](Outlook outlook) {
-    const PricedModel model(work, prices, job, links, outlook);
+    const PricedModel model({work, prices}, job, links, outlook);
     return Seconds(over_closed * model.step(job.parallelism, micro_steps).total());
   };
   const TrainingSpec& training = *job.training;

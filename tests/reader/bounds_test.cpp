@@ -13,14 +13,14 @@ namespace {
 
 struct Number {
   std::string path;  ///< "training.micro_batch"
-  const Shape* shape = nullptr;
+  const KeyShape* shape = nullptr;
 };
 
 /// Every number that a path of keys leads to.
 void find_numbers(std::span<const Key> keys, const std::string& prefix, std::vector<Number>& all) {
   for (const Key& key : keys) {
     const std::string path = prefix + std::string(key.name);
-    for (const Shape& shape : key.shapes) {
+    for (const KeyShape& shape : key.shapes) {
       if (shape.form == Form::count || shape.form == Form::number) all.push_back({path, &shape});
       if (shape.form == Form::table) find_numbers(shape.keys, path + ".", all);
     }
@@ -31,7 +31,7 @@ Checked<Job> read(const std::string& preset, const std::string& set) {
   return read_job(ReadRequest{.files = {preset}, .overrides = {{"--set", set}}});
 }
 
-std::vector<std::string> values_around(const Shape& shape) {
+std::vector<std::string> values_around(const KeyShape& shape) {
   if (shape.form == Form::number) return {"-1", "0", "1e-300", "1e300"};
   return {std::to_string(shape.least - 1), std::to_string(shape.least), std::to_string(shape.most),
           std::to_string(shape.most + 1),  "-9223372036854775808",      "9223372036854775807"};

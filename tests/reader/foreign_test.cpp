@@ -21,14 +21,14 @@ void collect(std::span<const Key> keys, Names& names, int depth = 0) {
   if (depth > kDeepest) return;
   for (const Key& key : keys) {
     names.emplace(key.name);
-    for (const Shape& shape : key.shapes) {
+    for (const KeyShape& shape : key.shapes) {
       for (const Word& word : shape.words) names.emplace(word.text);
       if (shape.form == Form::catalog) {
         for (const std::string& name : catalog_names(shape.folder)) names.insert(name);
       }
       collect(shape.keys, names, depth + 1);
       if (shape.item == nullptr) continue;
-      for (const Shape& item : *shape.item) collect(item.keys, names, depth + 1);
+      for (const KeyShape& item : *shape.item) collect(item.keys, names, depth + 1);
     }
   }
 }

@@ -91,7 +91,7 @@ TEST_CASE("no word for a part of an implementation is read as its default") {
   int words = 0;
   for (const Key& key : implementation_keys()) {
     if (part_of({}, key.name).empty()) continue;
-    for (const Shape& shape : key.shapes) {
+    for (const KeyShape& shape : key.shapes) {
       for (const Word& word : shape.words) {
         if (!word.later.empty() || word.text == "default") continue;
         INFO(std::string(key.name) + ": " + std::string(word.text));

@@ -42,7 +42,7 @@ struct Priced {
         laws(job.hardware.gpu),
         links(laws, job.hardware),
         prices(price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node))) {}
-  [[nodiscard]] PricedModel model() const { return {work, prices, job, links}; }
+  [[nodiscard]] PricedModel model() const { return {{work, prices}, job, links}; }
 };
 
 Job pipeline_job(std::int64_t pipeline, std::int64_t micro_steps) {

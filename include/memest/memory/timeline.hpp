@@ -144,16 +144,31 @@ enum class Stream : std::uint8_t {
   reduce_scatter,
   cast_shards  ///< FSDP1's before it gathers
 };
-/// The stream that serves as `stream` for a rank's model part `part`: each part has its own.
-constexpr Stream of_part(Stream stream, std::size_t part) {
-  constexpr std::size_t kOwn = 3;
-  return static_cast<Stream>(static_cast<std::size_t>(stream) + kOwn * part);
-}
+
+/// A stream of one of a rank's model parts: each has streams of its own but to compute on.
+class PartStream {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): most ranks have one part
+  constexpr PartStream(Stream stream, std::size_t part = 0)
+      : stream_(stream), part_(stream == Stream::compute ? 0 : static_cast<std::uint8_t>(part)) {}
+
+  /// The allocator's number of it.
+  [[nodiscard]] constexpr int number() const {
+    constexpr int kOwn = 3;
+    return static_cast<int>(stream_) + kOwn * part_;
+  }
+
+  friend constexpr bool operator==(const PartStream&, const PartStream&) = default;
+
+ private:
+  Stream stream_;
+  std::uint8_t part_;
+};
 
 struct Storage {
   std::int64_t bytes = 0;  ///< as asked for, before any rounding
   Label label;
-  Stream stream = Stream::compute;
+  PartStream stream = Stream::compute;
 };
 
 enum class EventKind : std::uint8_t { allocate, free };

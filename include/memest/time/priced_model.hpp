@@ -66,12 +66,18 @@ struct StepSeconds {
   }
 };
 
+/// The work of a whole model, and what each of its operations takes.
+struct PricedWork {
+  const StepWork& work;
+  const std::vector<OpPrice>& prices;
+};
+
 class PricedModel {
  public:
-  /// `work` is of the whole model, `prices` are of its operations; of `job` the training, the model
-  /// and the hardware count. These arguments outlive this.
-  PricedModel(const StepWork& work, const std::vector<OpPrice>& prices, const Job& job,
-              const Links& links, Outlook outlook = Outlook::expected);
+  /// Of `job` the training, the model and the hardware count. What `priced` refers to, `job` and
+  /// `links` outlive this.
+  PricedModel(const PricedWork& priced, const Job& job, const Links& links,
+              Outlook outlook = Outlook::expected);
 
   /// Seconds by the schedule's closed form. `parallelism` shares layers as the prices do.
   [[nodiscard]] StepSeconds step(const Parallelism& parallelism, std::int64_t micro_steps) const;

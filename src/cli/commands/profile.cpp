@@ -43,7 +43,7 @@ std::string seconds_cell(const std::optional<Seconds>& seconds) {
 }
 
 /// Every sample of a file beside what the profile says of it.
-struct Comparison {
+struct ComparedSamples {
   std::vector<PredictedSample> samples;
   std::string csv;
   Diagnostics warnings;
@@ -71,11 +71,11 @@ Diagnostics strangers_among(const std::vector<PredictedSample>& samples, const G
            false}};
 }
 
-Checked<Comparison> compare(const GpuProfile& profile, const GpuSpec& gpu,
-                            const std::string& path) {
+Checked<ComparedSamples> compare(const GpuProfile& profile, const GpuSpec& gpu,
+                                 const std::string& path) {
   const Checked<SampleTable> table = read_sample_rows(path);
   if (!table.ok()) return table.diagnostics();
-  Comparison comparison;
+  ComparedSamples comparison;
   comparison.csv = table.value().head + ",predicted_seconds\n";
   for (const SampleRow& row : table.value().rows) {
     std::optional<Seconds> predicted;
@@ -113,9 +113,9 @@ Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings
     }
     return refused(std::move(mistakes));
   }
-  Comparison comparison;
+  ComparedSamples comparison;
   if (!arguments.against.empty()) {
-    Checked<Comparison> compared = compare(profile.value(), gpu.value(), arguments.against);
+    Checked<ComparedSamples> compared = compare(profile.value(), gpu.value(), arguments.against);
     if (!compared.ok()) return refused(compared.diagnostics());
     comparison = std::move(compared).value();
   }

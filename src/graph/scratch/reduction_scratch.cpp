@@ -21,18 +21,18 @@ constexpr std::int64_t kSemaphoreBytes = 4;  ///< per block of outputs
 constexpr std::int64_t kMostOffset = std::numeric_limits<std::int32_t>::max();
 
 /// A dimension as TensorIterator sees it; strides count elements.
-struct Dimension {
+struct IteratedDimension {
   std::int64_t size;
   bool reduced;
   std::int64_t stride;
   std::int64_t output_stride;  ///< 0 where reduced
 };
 /// The reduced dimensions, then the kept ones, fastest first.
-using Dimensions = std::vector<Dimension>;
+using IteratedDimensions = std::vector<IteratedDimension>;
 
 /// Dimensions of size 1 drop out, neighbours of one kind merge.
-Dimensions coalesced(const std::vector<ReductionAxis>& axes) {
-  Dimensions merged;
+IteratedDimensions coalesced(const std::vector<ReductionAxis>& axes) {
+  IteratedDimensions merged;
   std::int64_t stride = 1;
   std::int64_t output_stride = 1;
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
@@ -47,19 +47,19 @@ Dimensions coalesced(const std::vector<ReductionAxis>& axes) {
   }
   // TensorIteratorBase::reorder_dimensions puts dimensions of output stride 0, the reduced ones,
   // first.
-  std::ranges::stable_partition(merged, &Dimension::reduced);
+  std::ranges::stable_partition(merged, &IteratedDimension::reduced);
   return merged;
 }
 
-std::int64_t extent(const Dimension& dimension, std::int64_t bytes) {
+std::int64_t extent(const IteratedDimension& dimension, std::int64_t bytes) {
   return product(dimension.size - 1, std::max(dimension.stride, dimension.output_stride), bytes);
 }
 
 /// Kernels count bytes and elements in 32 bits.
-bool fits_32_bits(const Dimensions& dimensions, std::int64_t bytes) {
+bool fits_32_bits(const IteratedDimensions& dimensions, std::int64_t bytes) {
   std::int64_t offset = 1;
   std::int64_t elements = 1;
-  for (const Dimension& dimension : dimensions) {
+  for (const IteratedDimension& dimension : dimensions) {
     offset = checked_add(offset, product(dimension.size - 1, dimension.stride, bytes));
     elements = product(elements, dimension.size);
   }
@@ -83,7 +83,7 @@ struct Launch {
 };
 
 /// How many outputs a thread computes: 4, 2 or 1, as the input's first element and strides allow.
-std::int64_t output_vector(const Dimensions& dimensions, const Dimension& fastest,
+std::int64_t output_vector(const IteratedDimensions& dimensions, const IteratedDimension& fastest,
                            std::int64_t offset) {
   std::int64_t vector = kVector;
   const auto divide = [&](std::int64_t number) {
@@ -91,18 +91,18 @@ std::int64_t output_vector(const Dimensions& dimensions, const Dimension& fastes
   };
   divide(offset);
   divide(fastest.size);
-  for (const Dimension& dimension : dimensions) {
+  for (const IteratedDimension& dimension : dimensions) {
     if (&dimension != &fastest) divide(dimension.stride);
   }
   return vector;
 }
 
-Launch launch_of(const Dimensions& dimensions, std::int64_t offset) {
+Launch launch_of(const IteratedDimensions& dimensions, std::int64_t offset) {
   Launch launch;
-  for (const Dimension& dimension : dimensions) {
+  for (const IteratedDimension& dimension : dimensions) {
     (dimension.reduced ? launch.inputs : launch.outputs) *= dimension.size;
   }
-  const auto kept = std::ranges::find(dimensions, false, &Dimension::reduced);
+  const auto kept = std::ranges::find(dimensions, false, &IteratedDimension::reduced);
   const auto reduced_dimensions = kept - dimensions.begin();
   // setReduceConfig: reduction_on_fastest_striding_dimension. A bias gradient, [tokens, width]
   // summed over tokens, is not: neighbouring threads write neighbouring outputs.
@@ -164,7 +164,7 @@ class Kernels {
   Kernels(const Reduction& reduction, const LaunchDevice& device, ScratchSequence& sequence)
       : reduction_(reduction), device_(device), sequence_(sequence) {}
 
-  void add(const Dimensions& dimensions, std::int64_t offset) {
+  void add(const IteratedDimensions& dimensions, std::int64_t offset) {
     const std::int64_t bytes = reduction_.element_bytes;
     if (fits_32_bits(dimensions, bytes)) {
       add_shared(sequence_, launch_of(dimensions, offset), reduction_.accumulate_bytes, device_);
@@ -174,8 +174,8 @@ class Kernels {
     for (std::size_t i = longest; i-- > 0;) {
       if (extent(dimensions[i], bytes) > extent(dimensions[longest], bytes)) longest = i;
     }
-    Dimensions first = dimensions;
-    Dimensions second = dimensions;
+    IteratedDimensions first = dimensions;
+    IteratedDimensions second = dimensions;
     // SplitUntil32Bit halves get_dim_to_split() until 32 bits can index every part.
     first[longest].size /= 2;
     second[longest].size -= first[longest].size;
@@ -209,7 +209,7 @@ Reduction sum_of_all(std::int64_t elements, std::int64_t element_bytes) {
 }
 
 ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& device) {
-  const Dimensions dimensions = coalesced(reduction.axes);
+  const IteratedDimensions dimensions = coalesced(reduction.axes);
   ScratchSequence sequence;
   // A 16-bit result cannot carry sums from one kernel to the next: a buffer of its own does.
   constexpr std::int64_t kHalfBytes = 2;
@@ -221,7 +221,7 @@ ScratchSteps reduction_scratch(const Reduction& reduction, const LaunchDevice& d
   std::int64_t carried = 0;
   if (carries) {
     std::int64_t outputs = 1;
-    for (const Dimension& dimension : dimensions) {
+    for (const IteratedDimension& dimension : dimensions) {
       outputs = std::max(outputs, product(dimension.size, dimension.output_stride));
     }
     carried = sequence.allocate(product(outputs, reduction.accumulate_bytes));

@@ -38,11 +38,6 @@ std::vector<std::int64_t> trained_in_order(const Inventory& inventory) {
   return elements;
 }
 
-LedgerTerm term(std::string name, TermGroup group, const Expr& bytes, std::string source,
-                std::string rule = "") {
-  return {std::move(name), group, bytes, std::move(source), std::move(rule)};
-}
-
 }  // namespace
 
 DeepSpeedTerms::DeepSpeedTerms(const Graph& graph, const Job& job)
@@ -80,10 +75,10 @@ LedgerTerm DeepSpeedTerms::bucket() const {
   // setup_buckets makes two: one is filled while the other is reduced. 5·10^8 elements of 2 B are 1
   // GB each.
   const bool twice = zero_.settings.overlap_comm && !shards_weights();
-  return term("gradient bucket of DeepSpeed", TermGroup::gradients,
-              Expr(twice ? 2 * weight_bytes_ : weight_bytes_) * Expr(Symbol::bucket),
-              shards_weights() ? kStage3 : kStages12,
-              "reduce_bucket_size, whatever the model's size; twice with overlap_comm");
+  return {"gradient bucket of DeepSpeed", TermGroup::gradients,
+          Expr(twice ? 2 * weight_bytes_ : weight_bytes_) * Expr(Symbol::bucket),
+          shards_weights() ? kStage3 : kStages12,
+          "reduce_bucket_size, whatever the model's size; twice with overlap_comm"};
 }
 
 std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
@@ -92,22 +87,22 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
   const Recipe& recipe = job_.training->recipe;
   const bool offloads = job_.parallelism.offload.optimizer;
   if (!recipe.master && recipe.weights == DType::fp32 && !offloads) {
-    terms.push_back(term("DeepSpeed's copy of the weights (fp32)", TermGroup::optimizer,
-                         4 * Expr(Symbol::parameters) / Symbol::data,
-                         "DeepSpeed 0.19 steps a copy in fp32, beside fp32 weights too"));
+    terms.push_back({"DeepSpeed's copy of the weights (fp32)", TermGroup::optimizer,
+                     4 * Expr(Symbol::parameters) / Symbol::data,
+                     "DeepSpeed 0.19 steps a copy in fp32, beside fp32 weights too", ""});
   }
   // async_accumulate_grad_in_cpu_via_gpu copies the host's sum here, to be added to a new gradient.
   if (!shards_weights() && offloads) {
-    terms.push_back(term("buffer for gradients from the host", TermGroup::gradients,
-                         Expr(checked_multiply(weight_bytes_, partitions_.largest())), kStages12,
-                         "temp_grad_buffer_for_gpu_offload, as large as the largest parameter"));
+    terms.push_back({"buffer for gradients from the host", TermGroup::gradients,
+                     Expr(checked_multiply(weight_bytes_, partitions_.largest())), kStages12,
+                     "temp_grad_buffer_for_gpu_offload, as large as the largest parameter"});
   }
   if (!shards_weights()) return terms;
   if (zero_.settings.contiguous_gradients) terms.push_back(bucket());
   if (persistent_ > 0) {
-    terms.push_back(term("weights that stay gathered", TermGroup::weights,
-                         Expr(checked_multiply(weight_bytes_, persistent_)), kStage3,
-                         "all of at most stage3_param_persistence_threshold elements"));
+    terms.push_back({"weights that stay gathered", TermGroup::weights,
+                     Expr(checked_multiply(weight_bytes_, persistent_)), kStage3,
+                     "all of at most stage3_param_persistence_threshold elements"});
   }
   return terms;
 }
@@ -124,9 +119,9 @@ std::vector<LedgerTerm> DeepSpeedTerms::gathered(const Site& site, bool backward
   const std::int64_t live =
       std::max(zero_.settings.max_live_parameters, block_largest_[site.block]);
   const std::int64_t elements = std::min(there, live);
-  return {term("gathered weights of ZeRO 3", TermGroup::weights,
-               Expr(checked_multiply(weight_bytes_, elements)), kCoordinator,
-               "min(weights not yet done with, stage3_max_live_parameters)")};
+  return {{"gathered weights of ZeRO 3", TermGroup::weights,
+           Expr(checked_multiply(weight_bytes_, elements)), kCoordinator,
+           "min(weights not yet done with, stage3_max_live_parameters)"}};
 }
 
 std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment& moment) const {
@@ -138,8 +133,8 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
   if (behind == 0 && moment.gradient_elements.is_zero()) return {};
   if (sums_whole_gradients(job_)) {
     const std::int64_t arrived = checked_add(behind, block_elements_[site.block]);
-    return {term("gradients beside their sums", TermGroup::gradients,
-                 Expr(checked_multiply(weight_bytes_, arrived)), kBf16Optimizer)};
+    return {{"gradients beside their sums", TermGroup::gradients,
+             Expr(checked_multiply(weight_bytes_, arrived)), kBf16Optimizer, ""}};
   }
   std::vector<LedgerTerm> terms;
   if (!shards_weights() && zero_.settings.contiguous_gradients) terms.push_back(bucket());
@@ -147,9 +142,9 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
   // extra_large_param_to_reduce: a gradient larger than the bucket is reduced where it is, and not
   // copied into the bucket.
   if (site.layers_before > 0 && largest > zero_.settings.reduce_bucket_size) {
-    terms.push_back(term("gradient larger than the bucket", TermGroup::gradients,
-                         Expr(checked_multiply(weight_bytes_, largest)), kStages12,
-                         "waits for the next parameter's"));
+    terms.push_back({"gradient larger than the bucket", TermGroup::gradients,
+                     Expr(checked_multiply(weight_bytes_, largest)), kStages12,
+                     "waits for the next parameter's"});
   }
   const HostOffload& offload = job_.parallelism.offload;
   if (offload.optimizer) terms.push_back(sent_to_host(sent_at(site, moment)));
@@ -162,15 +157,15 @@ LedgerTerm DeepSpeedTerms::sent_to_nvme(std::int64_t behind) const {
   const std::int64_t reduced = std::min(behind, zero_.settings.reduce_bucket_size);
   const std::int64_t share =
       checked_add(reduced, job_.parallelism.data - 1) / job_.parallelism.data;
-  return term("gradients of a bucket on their way to NVMe", TermGroup::gradients,
-              Expr(checked_multiply(size_of(DType::fp32), share)), kStage3,
-              "fp32, all of a bucket at once; read in the source, unverified");
+  return {"gradients of a bucket on their way to NVMe", TermGroup::gradients,
+          Expr(checked_multiply(size_of(DType::fp32), share)), kStage3,
+          "fp32, all of a bucket at once; read in the source, unverified"};
 }
 
 LedgerTerm DeepSpeedTerms::sent_to_host(std::int64_t elements) const {
-  return term("copies of a gradient on its way to the host", TermGroup::gradients,
-              Expr(checked_multiply(kNormBytes, elements)), shards_weights() ? kStage3 : kStages12,
-              "in fp64 for its norm, then in fp32");
+  return {"copies of a gradient on its way to the host", TermGroup::gradients,
+          Expr(checked_multiply(kNormBytes, elements)), shards_weights() ? kStage3 : kStages12,
+          "in fp64 for its norm, then in fp32"};
 }
 
 /// Elements of the largest piece that goes to the host as the next gradient comes: of the site's
@@ -199,12 +194,12 @@ LedgerTerm DeepSpeedTerms::own_gradients() const {
   // Stage 3 has reduce-scattered shards; stage 2 keeps `averaged_gradients`, whole tensors in the
   // type of the weights.
   if (shards_weights() || gradient_bytes_ > weight_bytes_) {
-    return term("gradients of the rank's shard", TermGroup::gradients,
-                gradient_bytes_ * Expr(Symbol::parameters) / Symbol::data, kStage3);
+    return {"gradients of the rank's shard", TermGroup::gradients,
+            gradient_bytes_ * Expr(Symbol::parameters) / Symbol::data, kStage3, ""};
   }
-  return term("gradients of the parameters in the rank's partition", TermGroup::gradients,
-              Expr(checked_multiply(weight_bytes_, partitions_.reaching(rank()))), kStages12,
-              "whole tensors, of every parameter that reaches into it");
+  return {"gradients of the parameters in the rank's partition", TermGroup::gradients,
+          Expr(checked_multiply(weight_bytes_, partitions_.reaching(rank()))), kStages12,
+          "whole tensors, of every parameter that reaches into it"};
 }
 
 /// Elements of the shard that is stepped at once.
@@ -215,10 +210,10 @@ std::int64_t DeepSpeedTerms::stepped_elements() const {
 
 /// All sums and the gradients beside them, which stay until the step has ended.
 std::vector<LedgerTerm> DeepSpeedTerms::whole_gradients() const {
-  return {term("gradients beside their sums", TermGroup::gradients,
-               weight_bytes_ * Expr(Symbol::parameters), kBf16Optimizer),
-          term("sums of the gradients", TermGroup::gradients,
-               gradient_bytes_ * Expr(Symbol::parameters), kBf16Optimizer)};
+  return {{"gradients beside their sums", TermGroup::gradients,
+           weight_bytes_ * Expr(Symbol::parameters), kBf16Optimizer, ""},
+          {"sums of the gradients", TermGroup::gradients,
+           gradient_bytes_ * Expr(Symbol::parameters), kBf16Optimizer, ""}};
 }
 
 /// Stage 1 reduces and sends them one behind the other while the rest waits.
@@ -226,8 +221,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward_to_host() co
   if (zero_.stage != ZeroStage::optimizer) return {};
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
   return {{"gradients sent to the host",
-           {term("gradients that wait to be sent", TermGroup::gradients,
-                 weight_bytes_ * Expr(Symbol::parameters), kStages12),
+           {LedgerTerm{"gradients that wait to be sent", TermGroup::gradients,
+                       weight_bytes_ * Expr(Symbol::parameters), kStages12, ""},
             bucket(), sent_to_host(largest_of(pieces))}}};
 }
 
@@ -235,8 +230,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   if (job_.parallelism.offload.optimizer) return after_backward_to_host();
   if (sums_whole_gradients(job_)) {
     std::vector<LedgerTerm> terms = whole_gradients();
-    terms.push_back(term("gradients put together to be reduced", TermGroup::gradients,
-                         weight_bytes_ * Expr(Symbol::parameters), kBf16Optimizer));
+    terms.push_back({"gradients put together to be reduced", TermGroup::gradients,
+                     weight_bytes_ * Expr(Symbol::parameters), kBf16Optimizer, ""});
     return {{"last reduction", std::move(terms)}};
   }
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
@@ -244,27 +239,27 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   const std::int64_t normed = shards_weights()
                                   ? (largest_ + job_.parallelism.data - 1) / job_.parallelism.data
                                   : largest_of(pieces);
-  const LedgerTerm norm =
-      term("fp64 copy of a gradient, for its norm", TermGroup::gradients,
-           Expr(checked_multiply(kNormBytes, normed)), "DeepSpeed 0.19, get_grad_norm_direct");
+  const LedgerTerm norm = LedgerTerm{"fp64 copy of a gradient, for its norm", TermGroup::gradients,
+                                     Expr(checked_multiply(kNormBytes, normed)),
+                                     "DeepSpeed 0.19, get_grad_norm_direct", ""};
   const std::int64_t stepped = stepped_elements();
   const LedgerTerm flat =
-      term("gradients put together", TermGroup::optimizer,
-           Expr(checked_multiply(gradient_bytes_, stepped)), "DeepSpeed 0.19, step()");
+      LedgerTerm{"gradients put together", TermGroup::optimizer,
+                 Expr(checked_multiply(gradient_bytes_, stepped)), "DeepSpeed 0.19, step()", ""};
   // step(): flatten() of the averaged gradients, then .to() of the master's type: parts, flat
   // tensor and its fp32 copy are alive together.
   std::vector<LedgerTerm> widening{own_gradients(), flat};
   if (gradient_bytes_ < size_of(DType::fp32)) {
-    widening.push_back(term("fp32 copies of the gradients", TermGroup::optimizer,
-                            Expr(checked_multiply(size_of(DType::fp32), stepped)),
-                            "DeepSpeed 0.19, step()"));
+    widening.push_back({"fp32 copies of the gradients", TermGroup::optimizer,
+                        Expr(checked_multiply(size_of(DType::fp32), stepped)),
+                        "DeepSpeed 0.19, step()", ""});
   }
   std::vector<Instant> instants{{"gradient norm", {own_gradients(), norm}},
                                 {"gradients put together", std::move(widening)}};
   if (shards_weights()) return instants;
   const std::int64_t reduced = std::min(zero_.settings.reduce_bucket_size, partitions_.elements());
-  std::vector<LedgerTerm> last{term("gradients put together to be reduced", TermGroup::gradients,
-                                    Expr(checked_multiply(weight_bytes_, reduced)), kStages12)};
+  std::vector<LedgerTerm> last{{"gradients put together to be reduced", TermGroup::gradients,
+                                Expr(checked_multiply(weight_bytes_, reduced)), kStages12, ""}};
   if (zero_.settings.contiguous_gradients) last.push_back(bucket());
   if (zero_.stage == ZeroStage::optimizer_gradients) last.push_back(own_gradients());
   instants.push_back({"last reduction", std::move(last)});
@@ -293,8 +288,8 @@ DeepSpeedTerms::Instant DeepSpeedTerms::flattening(const Graph& graph) const {
   for (LedgerTerm& buffer : buffer_terms(graph.parameters)) terms.push_back(std::move(buffer));
   // stage_1_and_2.py, flatten_on_accelerator: where the device has less than the copy free,
   // DeepSpeed flattens on the host, which is not followed here.
-  terms.push_back(term("flat copy of the weights", TermGroup::weights,
-                       weight_bytes_ * Expr(Symbol::parameters), kStages12));
+  terms.push_back({"flat copy of the weights", TermGroup::weights,
+                   weight_bytes_ * Expr(Symbol::parameters), kStages12, ""});
   return {"weights made flat", std::move(terms), false};
 }
 
@@ -309,14 +304,14 @@ std::vector<LedgerTerm> DeepSpeedTerms::stepping() const {
   if (sums_whole_gradients(job_)) {
     terms = whole_gradients();
   } else {
-    terms.push_back(term("fp32 copies of the gradients", TermGroup::optimizer, Expr(fp32),
-                         "DeepSpeed 0.19, step()"));
+    terms.push_back({"fp32 copies of the gradients", TermGroup::optimizer, Expr(fp32),
+                     "DeepSpeed 0.19, step()", ""});
   }
   if (shards_weights()) terms.push_back(own_gradients());
   if (copies > 0) {
-    terms.push_back(term("temporaries of the step", TermGroup::optimizer,
-                         Expr(checked_multiply(copies, fp32)), job_.training->optimizer.source,
-                         "of the flat shard, which is one tensor"));
+    terms.push_back({"temporaries of the step", TermGroup::optimizer,
+                     Expr(checked_multiply(copies, fp32)), job_.training->optimizer.source,
+                     "of the flat shard, which is one tensor"});
   }
   return terms;
 }

@@ -93,10 +93,8 @@ Expr kept_buffers(const Graph& graph) {
 
 }  // namespace
 
-bool PassedOn::is_held(const Site& site, bool backward, bool checkpoints) const {
+bool PassedOn::is_held_forward(const Site& site, bool checkpoints) const {
   if (site.before[maker] == 0) return false;
-  // A model's forward has returned by now: its locals live on only in the arguments of checkpoints.
-  if (backward) return checkpoints && for_layers;
   const bool in_its_layer = enters == site.block && site.layers_before == 0;
   // The first checkpoint's input, or what the layer's first operation saved.
   const bool kept = enters && (checkpoints || kept_by_layer);

@@ -28,9 +28,13 @@ struct PassedOn {
   std::optional<std::size_t> enters = {};
   bool kept_by_layer = false;  ///< and autograd keeps that layer's input
 
-  /// Whether the model holds it in the forward pass at a site, where nothing else counts it; or, in
-  /// the backward pass, the checkpoints that are called with it.
-  [[nodiscard]] bool is_held(const Site& site, bool backward, bool checkpoints) const;
+  /// Whether the model holds it in the forward pass at a site, where nothing else counts it.
+  [[nodiscard]] bool is_held_forward(const Site& site, bool checkpoints) const;
+  /// Whether checkpoints hold it in the backward pass. A model's forward has returned by then: its
+  /// locals live on only in the arguments of checkpoints.
+  [[nodiscard]] bool is_held_by_checkpoints(const Site& site) const {
+    return for_layers && site.before[maker] != 0;
+  }
 };
 std::vector<PassedOn> passed_on(const Graph& graph);
 

@@ -210,7 +210,10 @@ class LedgerWriter {
   void add_passed_on(Alive& alive, const Site& site, bool second) {
     Expr bytes;
     for (const PassedOn& tensor : passed_on_) {
-      if (tensor.is_held(site, second, checkpoint_ > 0)) bytes += tensor.bytes;
+      const bool checkpoints = checkpoint_ > 0;
+      const bool held = second ? checkpoints && tensor.is_held_by_checkpoints(site)
+                               : tensor.is_held_forward(site, checkpoints);
+      if (held) bytes += tensor.bytes;
     }
     add_term(alive, {"activations: masks and embeddings that the model holds",
                      TermGroup::activations, bytes, kLiveSource, ""});

@@ -6,13 +6,13 @@
 namespace memest {
 namespace {
 
-struct Part {
+struct SharedTensor {
   LoopTensor tensor = LoopTensor::batch;
   DType type = DType::int64;
 };
-constexpr std::array kParts = {Part{LoopTensor::batch, DType::int64},
-                               Part{LoopTensor::labels, DType::int64},
-                               Part{LoopTensor::position_ids, DType::int32}};
+constexpr std::array kParts = {SharedTensor{LoopTensor::batch, DType::int64},
+                               SharedTensor{LoopTensor::labels, DType::int64},
+                               SharedTensor{LoopTensor::position_ids, DType::int32}};
 
 }  // namespace
 

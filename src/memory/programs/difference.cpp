@@ -6,9 +6,10 @@
 namespace memest {
 namespace {
 
-class Comparison {
+class EventComparison {
  public:
-  Comparison(const Timeline& predicted, const AllocatorTrace& recorded) : predicted_(predicted) {
+  EventComparison(const Timeline& predicted, const AllocatorTrace& recorded)
+      : predicted_(predicted) {
     recorded_.reserve(recorded.events.size());
     for (const TraceEvent& event : recorded.events) {
       if (event.kind == TraceEventKind::out_of_memory) {
@@ -91,7 +92,7 @@ class Comparison {
   }
 
   /// As a record numbers streams: by their first appearance.
-  std::int32_t stream_number(Stream stream) {
+  std::int32_t stream_number(PartStream stream) {
     const auto known = std::find(streams_.begin(), streams_.end(), stream);
     const auto number = static_cast<std::int32_t>(known - streams_.begin());
     if (known == streams_.end()) streams_.push_back(stream);
@@ -100,7 +101,7 @@ class Comparison {
 
   const Timeline& predicted_;
   std::vector<TraceEvent> recorded_;
-  std::vector<Stream> streams_;
+  std::vector<PartStream> streams_;
   bool cut_off_ = false;  // the record ends because it ran out of memory
   std::size_t at_ = 0;
   std::size_t line_ = 0;
@@ -111,7 +112,7 @@ class Comparison {
 
 std::optional<TimelineDifference> first_difference(const Timeline& predicted,
                                                    const AllocatorTrace& recorded) {
-  return Comparison(predicted, recorded).run();
+  return EventComparison(predicted, recorded).run();
 }
 
 }  // namespace memest

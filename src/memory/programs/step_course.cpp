@@ -60,7 +60,7 @@ StepCourse course_of(const Timeline& timeline, const AllocatorSettings& settings
       allocator.free(blocks[event.storage]);
     } else {
       const Storage& storage = timeline.storages[event.storage];
-      const auto block = allocator.allocate(Bytes(storage.bytes), static_cast<int>(storage.stream));
+      const auto block = allocator.allocate(Bytes(storage.bytes), storage.stream.number());
       if (!block) break;
       blocks[event.storage] = *block;
       point.address = allocator.address_of(*block);

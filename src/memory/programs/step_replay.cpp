@@ -204,7 +204,7 @@ class StepReplayer {
     const Storage& storage = timeline_.storages[id];
     const std::int64_t calls = device_.calls();
     const std::optional<BlockId> block =
-        allocator_.allocate(Bytes(storage.bytes), static_cast<int>(storage.stream));
+        allocator_.allocate(Bytes(storage.bytes), storage.stream.number());
     if (!block) return false;
     if (is_large(id)) calls_for_large_ += device_.calls() - calls;
     blocks_[id] = *block;

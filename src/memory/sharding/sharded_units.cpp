@@ -86,8 +86,7 @@ HeldStorage ShardedUnits::make(std::size_t unit, UnitTensor tensor, std::int64_t
   label.place = units_[unit].first;
   label.op = units_[unit].first == units_[unit].last ? 0 : 1;
   label.tensor = static_cast<std::uint16_t>(tensor);
-  const bool own = stream != Stream::compute;
-  return recorder_.make(bytes, label, own ? of_part(stream, units_[unit].part) : stream);
+  return recorder_.make(bytes, label, {stream, units_[unit].part});
 }
 
 void ShardedUnits::before_forward(std::uint32_t instance) {

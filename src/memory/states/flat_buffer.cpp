@@ -16,9 +16,9 @@ std::int64_t rounded_up_to(std::int64_t elements, std::int64_t multiple) {
   return checked_multiply(checked_add(elements, multiple - 1) / multiple, multiple);
 }
 
-class Layout {
+class FlatLayout {
  public:
-  explicit Layout(const FlatRules& rules) : rules_(rules) {}
+  explicit FlatLayout(const FlatRules& rules) : rules_(rules) {}
 
   void add(std::size_t index, const FlatParameter& parameter) {
     // _pad_start_of_param_if_needed: a vector of 100 elements at 0 puts the next parameter at 128.
@@ -80,7 +80,7 @@ std::vector<FlatShard> FlatBuffer::pieces(std::int64_t rank) const {
 }
 
 FlatBuffer lay_out(const std::vector<FlatParameter>& parameters, const FlatRules& rules) {
-  Layout layout(rules);
+  FlatLayout layout(rules);
   // `params[::-1]`: about the order in which the backward pass makes gradients, so that the first
   // bucket can be reduced first.
   for (std::size_t i = parameters.size(); i > 0; --i) layout.add(i - 1, parameters[i - 1]);

@@ -19,7 +19,7 @@ bool are_alike(const Storage& left, const Storage& right) {
 
 }  // namespace
 
-StorageId Recorder::allocate(std::int64_t bytes, Label label, Stream stream) {
+StorageId Recorder::allocate(std::int64_t bytes, Label label, PartStream stream) {
   if (bytes == 0) return kNoStorage;
   const auto id = static_cast<StorageId>(timeline_.storages.size());
   label.phase = phase_;

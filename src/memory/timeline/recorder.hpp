@@ -27,7 +27,7 @@ class Recorder {
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 
   /// A storage with one reference, the caller's; kNoStorage for 0 bytes.
-  StorageId allocate(std::int64_t bytes, Label label, Stream stream = Stream::compute);
+  StorageId allocate(std::int64_t bytes, Label label, PartStream stream = Stream::compute);
   void retain(StorageId storage) {
     if (storage != kNoStorage) ++references_[storage];
   }

@@ -14,18 +14,18 @@
 namespace memest {
 namespace {
 
-using Figure = std::variant<Int128, double>;
+using MeasuredNumber = std::variant<Int128, double>;
 
-double as_double(const Figure& figure) {
+double as_double(const MeasuredNumber& figure) {
   return std::visit([](auto number) { return static_cast<double>(number); }, figure);
 }
 
-Figure figure_of(Bytes bytes) { return Int128{bytes.value()}; }
-Figure figure_of(Flops flops) { return flops.value(); }
-Figure figure_of(Seconds seconds) { return seconds.value(); }
-Figure figure_of(std::int64_t count) { return Int128{count}; }
-Figure figure_of(double number) { return number; }
-Figure figure_of(RunOutcome outcome) { return static_cast<Int128>(outcome); }
+MeasuredNumber figure_of(Bytes bytes) { return Int128{bytes.value()}; }
+MeasuredNumber figure_of(Flops flops) { return flops.value(); }
+MeasuredNumber figure_of(Seconds seconds) { return seconds.value(); }
+MeasuredNumber figure_of(std::int64_t count) { return Int128{count}; }
+MeasuredNumber figure_of(double number) { return number; }
+MeasuredNumber figure_of(RunOutcome outcome) { return static_cast<Int128>(outcome); }
 
 /// Collects the comparisons of one run, rank by rank.
 class Comparer {

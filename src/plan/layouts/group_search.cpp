@@ -156,8 +156,8 @@ class GroupSearch {
   }
 
   void evaluate(Evaluated& candidate, const RankForms& forms) {
-    const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch,
-                                           outside_of(candidate.layout.shard_ranks()));
+    const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch)
+                                    .estimate(outside_of(candidate.layout.shard_ranks()));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
       return capacity_.allocator_limit ? bytes - outside : bytes;

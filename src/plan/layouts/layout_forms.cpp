@@ -197,15 +197,14 @@ const Lowered& LayoutForms::graph_of(const DeviceOfSearch& device, const Paralle
 }
 
 const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                     const BatchChoice& batch, StagePlace place,
-                                     std::pair<std::size_t, Content> what) {
-  const auto [recompute, content] = what;
+                                     const BatchChoice& batch, const FormKind& kind) {
+  const auto [place, recompute, content] = kind;
   const Lowered& lowered =
       graph_of(key_of(device, layout, part_of(layout, place)), device, layout, batch.micro_batch);
   const auto* graph = std::get_if<Graph>(&lowered);
   if (graph == nullptr) return nullptr;
   if (others_ != nullptr && layout.pipeline == 1) {
-    return others_->form_of(device, layout, batch, place, what);
+    return others_->form_of(device, layout, batch, kind);
   }
   Parallelism shared = layout_of_form(layout);
   std::int64_t micro_steps = steps_of_form(job_, layout, batch);
@@ -252,20 +251,21 @@ RankForm LayoutForms::rank_form(const Graph& graph, const Ledger& ledger) const 
 
 RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
                                 const BatchChoice& batch, std::size_t recompute) {
-  return forms_of(device, layout, batch, {recompute, Content::step});
+  return forms_of(device, layout, batch, {.recompute = recompute, .content = Content::step});
 }
 
 RankForms LayoutForms::floors_of(const DeviceOfSearch& device, const Parallelism& layout,
                                  const BatchChoice& batch, std::size_t recompute) {
-  return forms_of(device, layout, batch, {recompute, Content::states});
+  return forms_of(device, layout, batch, {.recompute = recompute, .content = Content::states});
 }
 
 RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism& layout,
-                                const BatchChoice& batch, std::pair<std::size_t, Content> what) {
+                                const BatchChoice& batch, FormKind kind) {
   RankForms forms;
   for (const StagePlace place : kStagePlaces) {
     if (!may_take_most(place, layout, alike_)) continue;
-    const RankForm* form = form_of(device, layout, batch, place, what);
+    kind.place = place;
+    const RankForm* form = form_of(device, layout, batch, kind);
     forms.at[static_cast<std::size_t>(place)] = form;
     forms.exist = form != nullptr;
   }
@@ -281,11 +281,9 @@ Bytes LayoutForms::host_bytes_of(const DeviceOfSearch& device, const Parallelism
   });
 }
 
-MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
-                          const Parallelism& layout, const BatchChoice& batch,
-                          const OutsideBytes& outside) {
-  const RankForm* worst = nullptr;
-  Bytes most;
+WorstRank worst_rank(const RankForms& forms, const StageSplit& split, const Parallelism& layout,
+                     const BatchChoice& batch) {
+  WorstRank worst;
   for (const StagePlace at : kStagePlaces) {
     const RankForm* form = forms.at[static_cast<std::size_t>(at)];
     if (form == nullptr) continue;
@@ -301,12 +299,10 @@ MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
          .data = layout.data,
          .micro_steps = batch.gradient_accumulation});
     // The place that comes first wins a tie, so answers do not depend on the order of threads.
-    if (worst != nullptr && peak <= most) continue;
-    most = peak;
-    worst = form;
+    if (worst.form == nullptr || peak > worst.peak) worst = {form, peak};
   }
-  expect(worst != nullptr, "of the ranks of a layout that has forms one takes most");
-  return worst->form.estimate(most, outside);
+  expect(worst.form != nullptr, "of the ranks of a layout that has forms one takes most");
+  return worst;
 }
 
 }  // namespace memest

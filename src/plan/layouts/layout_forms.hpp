@@ -171,11 +171,16 @@ class LayoutForms {
                                        const Part& part);
   const Lowered& graph_of(const GraphKey& key, const DeviceOfSearch& device,
                           const Parallelism& layout, std::int64_t micro_batch);
+  /// A rank's form, but for its layout and batch.
+  struct FormKind {
+    StagePlace place = StagePlace::first;
+    std::size_t recompute = 0;  ///< index into the search's choices
+    Content content = Content::step;
+  };
   RankForms forms_of(const DeviceOfSearch& device, const Parallelism& layout,
-                     const BatchChoice& batch, std::pair<std::size_t, Content> what);
+                     const BatchChoice& batch, FormKind kind);
   const RankForm* form_of(const DeviceOfSearch& device, const Parallelism& layout,
-                          const BatchChoice& batch, StagePlace place,
-                          std::pair<std::size_t, Content> what);
+                          const BatchChoice& batch, const FormKind& kind);
 
   const Job& job_;
   const std::vector<Recompute>& recomputes_;
@@ -189,9 +194,16 @@ class LayoutForms {
   Memo<HostKey, Bytes> hosts_;
 };
 
-/// The ranks that take most, in closed form.
-MemoryEstimate worst_rank(const RankForms& forms, const StageSplit& split,
-                          const Parallelism& layout, const BatchChoice& batch,
-                          const OutsideBytes& outside);
+/// The rank of a layout that takes most, in closed form.
+struct WorstRank {
+  const RankForm* form = nullptr;
+  Bytes peak;
+
+  [[nodiscard]] MemoryEstimate estimate(const OutsideBytes& outside) const {
+    return form->form.estimate(peak, outside);
+  }
+};
+WorstRank worst_rank(const RankForms& forms, const StageSplit& split, const Parallelism& layout,
+                     const BatchChoice& batch);
 
 }  // namespace memest

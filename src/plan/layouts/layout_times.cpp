@@ -26,7 +26,7 @@ const PricedModel& LayoutTimes::priced(
     const StepWork& work =
         works_.at({&graph, micro_batch, recompute}, [&] { return work_of(graph, priced->job); });
     priced->prices = price_ops(work, *device.links, places);
-    priced->model.emplace(work, priced->prices, priced->job, *device.links);
+    priced->model.emplace(PricedWork{work, priced->prices}, priced->job, *device.links);
     return priced;
   });
   return *made->model;

@@ -228,7 +228,7 @@ std::optional<double> seconds_per_token(const Job& job) {
   const StepWork work = work_of(std::get<Graph>(graph), job);
   const std::vector<OpPrice> prices =
       price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
-  const PricedModel model(work, prices, job, links);
+  const PricedModel model({work, prices}, job, links);
   const Seconds step =
       expected_step_time(model, job.parallelism, job.training->gradient_accumulation);
   return step.value() /

@@ -76,7 +76,8 @@ class LayoutSpace {
     Parallelism layout = written_;
     const std::int64_t node = std::min(gpus_, job_.hardware.gpus_per_node);
     for (const std::int64_t tensor :
-         axis(splits_.tensor, job_.given.tensor, written_.tensor, divisors_up_to(gpus_, node))) {
+         axis(splits_.tensor, written(job_.given.tensor, written_.tensor),
+              divisors_up_to(gpus_, node))) {
       layout.tensor = tensor;
       // Sequence parallelism divides the norms' activations at no more traffic: an all-reduce is an
       // all-gather and a reduce-scatter.
@@ -87,10 +88,14 @@ class LayoutSpace {
   }
 
  private:
+  static std::optional<std::int64_t> written(bool given, std::int64_t ranks) {
+    return given ? std::optional(ranks) : std::nullopt;
+  }
+
   /// The written value, or all, or 1 alone where the framework does not split so.
-  static std::vector<std::int64_t> axis(bool splits, bool given, std::int64_t written,
+  static std::vector<std::int64_t> axis(bool splits, std::optional<std::int64_t> written,
                                         std::vector<std::int64_t> all) {
-    if (given) return {written};
+    if (written) return {*written};
     if (!splits) return {1};
     return all;
   }
@@ -105,7 +110,7 @@ class LayoutSpace {
              (tokens < kLeastTokensOfRank || job_.training->seq_len % (2 * context) != 0);
     });
     for (const std::int64_t context :
-         axis(splits_.context, job_.given.context, written_.context, all)) {
+         axis(splits_.context, written(job_.given.context, written_.context), all)) {
       layout.context = context;
       if (left % context == 0) add_pipelines(layout, left / context);
     }
@@ -113,8 +118,9 @@ class LayoutSpace {
 
   void add_pipelines(Parallelism layout, std::int64_t left) {
     const std::int64_t layers = decoder_ == nullptr ? 1 : decoder_->layers();
-    for (const std::int64_t pipeline : axis(splits_.pipeline, job_.given.pipeline,
-                                            written_.pipeline, divisors_up_to(left, layers))) {
+    for (const std::int64_t pipeline :
+         axis(splits_.pipeline, written(job_.given.pipeline, written_.pipeline),
+              divisors_up_to(left, layers))) {
       if (left % pipeline != 0) continue;
       layout.pipeline = pipeline;
       layout.data = left / pipeline;
@@ -164,7 +170,7 @@ class LayoutSpace {
     const std::int64_t of_rank = even ? layers / layout.pipeline : 1;
     const std::int64_t most = layout.pipeline > 1 ? of_rank : 1;
     for (const std::int64_t stages :
-         axis(splits_.pipeline, job_.given.schedule, written_.virtual_stages,
+         axis(splits_.pipeline, written(job_.given.schedule, written_.virtual_stages),
               divisors_up_to(splits_.deals ? kDealtStages : of_rank, most))) {
       if (layout.pipeline == 1 && stages > 1) continue;
       if (splits_.deals ? !fills_stages(layout.pipeline * stages) : of_rank % stages != 0) continue;
@@ -195,7 +201,7 @@ class LayoutSpace {
       return experts_ % expert != 0 || (layout.whole_experts() && expert == 1);
     });
     for (const std::int64_t expert :
-         axis(splits_.expert, job_.given.expert, written_.expert, all)) {
+         axis(splits_.expert, written(job_.given.expert, written_.expert), all)) {
       if (replicas % expert != 0) continue;
       layout.expert = expert;
       add_shards(layout);

@@ -15,25 +15,26 @@ namespace memest {
 namespace {
 
 /// GPU type and count of a row.
-using Place = std::pair<const GpuSpec*, std::int64_t>;
+using RentedGpus = std::pair<const GpuSpec*, std::int64_t>;
 
-Place place_of(const PlanVerdict& row) { return {row.candidate.gpu, row.candidate.gpus}; }
+RentedGpus rented_by(const PlanVerdict& row) { return {row.candidate.gpu, row.candidate.gpus}; }
 
-class Comparison {
+class ImplementationComparison {
  public:
-  Comparison(const PlanRequest& request, const std::vector<ImplementationChoice>& choices)
+  ImplementationComparison(const PlanRequest& request,
+                           const std::vector<ImplementationChoice>& choices)
       : request_(request), choices_(choices) {}
 
   ComparedPlans run() && {
     if (!find_base()) return std::move(result_);
     if (choices_.size() == 1 || !has_rows()) return std::move(result_);
-    const Place lead = lead_of();
+    const RentedGpus lead = lead_of();
     compare_at(lead);
     const std::size_t winner = best_of(known_.at(lead));
     // Every choice is searched at one place only, and the winner of that place at all that are
     // shown.
     if (winner != base_) widen(winner);
-    const Place last = lead_of();
+    const RentedGpus last = lead_of();
     if (last != lead) compare_at(last);
     for (const auto& [choice, plan] : known_.at(last)) result_.compared.push_back({choice, plan});
     return std::move(result_);
@@ -83,13 +84,13 @@ class Comparison {
     return found;
   }
 
-  [[nodiscard]] Place lead_of() const {
+  [[nodiscard]] RentedGpus lead_of() const {
     const PlanAnswer& answer = result_.answer;
-    return place_of(answer.best.empty() ? answer.refused.front() : answer.best.front());
+    return rented_by(answer.best.empty() ? answer.refused.front() : answer.best.front());
   }
 
   /// Every choice there that is not known yet.
-  void compare_at(const Place& place) {
+  void compare_at(const RentedGpus& place) {
     Known& known = known_[place];
     PlanRequest request = request_;
     request.gpus = {*place.first};
@@ -114,12 +115,12 @@ class Comparison {
   }
 
   /// The row of the answer where the choice has one, else a search of its own.
-  std::variant<PlanVerdict, Unavailable> plan_at(std::size_t choice, const Place& place,
+  std::variant<PlanVerdict, Unavailable> plan_at(std::size_t choice, const RentedGpus& place,
                                                  const PlanRequest& request,
                                                  std::size_t& candidates) const {
     for (const auto* rows : {&result_.answer.best, &result_.answer.refused}) {
       for (const PlanVerdict& row : *rows) {
-        if (row.choice == choice && place_of(row) == place) return row;
+        if (row.choice == choice && rented_by(row) == place) return row;
       }
     }
     PlanAnswer found = searched(choice, request);
@@ -170,19 +171,23 @@ class Comparison {
 
   void replace(PlanVerdict row) {
     PlanAnswer& all = answer();
-    const auto same = [&row](const PlanVerdict& other) { return place_of(other) == place_of(row); };
+    const auto same = [&row](const PlanVerdict& other) {
+      return rented_by(other) == rented_by(row);
+    };
     const auto better = std::ranges::find_if(all.best, same);
     if (better == all.best.end()) {
       std::erase_if(all.refused, same);
       all.best.push_back(std::move(row));
     } else if (ranks_before(row, *better, request_.objective)) {
-      known_[place_of(row)].insert_or_assign(better->choice, std::move(*better));
+      known_[rented_by(row)].insert_or_assign(better->choice, std::move(*better));
       *better = std::move(row);
     }
   }
 
   void come_nearer(PlanVerdict row) {
-    const auto same = [&row](const PlanVerdict& other) { return place_of(other) == place_of(row); };
+    const auto same = [&row](const PlanVerdict& other) {
+      return rented_by(other) == rented_by(row);
+    };
     const auto other = std::ranges::find_if(answer().refused, same);
     if (other != answer().refused.end() && lacks_less(row, *other)) *other = std::move(row);
   }
@@ -206,7 +211,7 @@ class Comparison {
   const PlanRequest& request_;
   const std::vector<ImplementationChoice>& choices_;
   std::size_t base_ = 0;
-  std::map<Place, Known> known_;
+  std::map<RentedGpus, Known> known_;
   ComparedPlans result_;
 };
 
@@ -214,7 +219,7 @@ class Comparison {
 
 ComparedPlans compare_implementations(const PlanRequest& request,
                                       const std::vector<ImplementationChoice>& choices) {
-  return Comparison(request, choices).run();
+  return ImplementationComparison(request, choices).run();
 }
 
 }  // namespace memest

@@ -117,6 +117,13 @@ struct EncoderSizes {
   LayerSizes layer;
 };
 
+/// One model: its type, its sizes and the head that its class has.
+struct Encoder {
+  const BertLike& type;
+  EncoderSizes sizes;
+  const HeadRow& head;
+};
+
 const Keys kHiddenKeys = {"hidden_size", "dim"};
 const Keys kHeadKeys = {"num_attention_heads", "n_heads"};
 
@@ -144,8 +151,14 @@ void write_position_ids(InventoryBuilder& inventory, std::int64_t positions, boo
   if (token_types) ids("embeddings.token_type_ids");
 }
 
-void write_embeddings(ConfigReader& config, InventoryBuilder& inventory, const BertLike& type,
-                      const EncoderSizes& sizes, bool output_head) {
+bool is_output_head(ConfigReader& config, const HeadRow& head) {
+  return (head.part == language_model || head.part == pretraining) &&
+         config.flag({"tie_word_embeddings"}, true);
+}
+
+void write_embeddings(ConfigReader& config, InventoryBuilder& inventory, const Encoder& encoder) {
+  const auto& [type, sizes, head] = encoder;
+  const bool output_head = is_output_head(config, head);
   const std::int64_t positions = config.size({"max_position_embeddings"}, 512);
   write_token_table(inventory, "embeddings.word_embeddings", {sizes.vocab, sizes.embedding},
                     output_head);
@@ -177,8 +190,8 @@ void write_classifier(InventoryBuilder& inventory, std::int64_t hidden, std::int
   inventory.projection("classifier", {outputs, hidden, true});
 }
 
-void write_head(ConfigReader& config, InventoryBuilder& inventory, const BertLike& type,
-                const EncoderSizes& sizes, const HeadRow& head) {
+void write_head(ConfigReader& config, InventoryBuilder& inventory, const Encoder& encoder) {
+  const auto& [type, sizes, head] = encoder;
   const std::int64_t hidden = sizes.hidden;
   const bool tied = config.flag({"tie_word_embeddings"}, true);
   const bool pair = head.suffix == "ForNextSentencePrediction";
@@ -211,22 +224,17 @@ void write_head(ConfigReader& config, InventoryBuilder& inventory, const BertLik
   }
 }
 
-bool is_output_head(ConfigReader& config, const HeadRow& head) {
-  return (head.part == language_model || head.part == pretraining) &&
-         config.flag({"tie_word_embeddings"}, true);
-}
-
 /// Embeddings and layers; what a family adds stands in `inventory` before or after.
 void write_encoder(ConfigReader& config, InventoryBuilder& inventory, const BertLike& type) {
-  const EncoderSizes sizes = read_sizes(config, type);
-  const HeadRow& head = choose_head(config, type.head_rows);
-  write_embeddings(config, inventory, type, sizes, is_output_head(config, head));
+  const Encoder encoder{type, read_sizes(config, type), choose_head(config, type.head_rows)};
+  const EncoderSizes& sizes = encoder.sizes;
+  write_embeddings(config, inventory, encoder);
   if (sizes.embedding != sizes.hidden) {
     // ElectraModel: `if config.embedding_size != config.hidden_size`.
     inventory.projection("embeddings_project", {sizes.hidden, sizes.embedding, true});
   }
   write_layers(inventory, "", *type.layer, sizes.layer);
-  write_head(config, inventory, type, sizes, head);
+  write_head(config, inventory, encoder);
 }
 
 constexpr BertLike kBert{};
@@ -285,13 +293,13 @@ ReadModel read_albert(ConfigReader& config) {
   // AlbertTransformer.forward: group_idx = int(i / (num_hidden_layers / num_hidden_groups)). Twelve
   // layers of one group hold the parameters of one.
   sizes.layer.layers = config.size({"num_hidden_groups"}, 1) * config.size({"inner_group_num"}, 1);
-  const HeadRow& head = choose_head(config, kAlbert.head_rows);
-  write_embeddings(config, inventory, kAlbert, sizes, is_output_head(config, head));
+  const Encoder encoder{kAlbert, sizes, choose_head(config, kAlbert.head_rows)};
+  write_embeddings(config, inventory, encoder);
   // AlbertTransformer maps always, even where both sizes are equal.
   inventory.projection("encoder.embedding_hidden_mapping_in",
                        {sizes.hidden, sizes.embedding, true});
   write_layers(inventory, "", *kAlbert.layer, sizes.layer);
-  write_head(config, inventory, kAlbert, sizes, head);
+  write_head(config, inventory, encoder);
   return {Family::encoder, std::move(inventory).take()};
 }
 

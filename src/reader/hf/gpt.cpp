@@ -15,7 +15,7 @@ namespace {
 constexpr Norm kLayerNorm{.kind = NormKind::layernorm, .bias = true};
 
 /// The sizes every family has, under its own keys and defaults.
-struct Sizes {
+struct GptSizes {
   Keys hidden_keys;
   std::int64_t hidden = 0;
   Keys head_keys;
@@ -23,7 +23,7 @@ struct Sizes {
   std::int64_t vocab = 0;
 };
 
-DecoderSpec read_sizes(ConfigReader& config, const Sizes& sizes) {
+DecoderSpec read_sizes(ConfigReader& config, const GptSizes& sizes) {
   DecoderSpec decoder;
   decoder.hidden_size = config.size(sizes.hidden_keys, sizes.hidden);
   decoder.embedding_size = decoder.hidden_size;

@@ -141,21 +141,22 @@ ReadModel read_deberta(ConfigReader& config) {
   return {Family::encoder, std::move(inventory).take()};
 }
 
-/// LayerNorm with a bias or without.
-void write_norm(InventoryBuilder& inventory, const std::string& name, std::int64_t size,
-                std::int64_t count, bool bias) {
-  if (bias) {
-    inventory.layer_norm(name, size, count);
-  } else {
-    inventory.rms_norm(name, size, count);
-  }
-}
-
 struct ModernSizes {
   LayerSizes layer;
   std::int64_t heads = 0;
   bool norm_bias = false;
 };
+
+/// `count` LayerNorms with a bias or without.
+void write_norms(InventoryBuilder& inventory, const std::string& name, std::int64_t count,
+                 const ModernSizes& sizes) {
+  const std::int64_t size = sizes.layer.hidden;
+  if (sizes.norm_bias) {
+    inventory.layer_norm(name, size, count);
+  } else {
+    inventory.rms_norm(name, size, count);
+  }
+}
 
 void write_modern_layers(ConfigReader& config, InventoryBuilder& inventory,
                          const ModernSizes& sizes) {
@@ -168,8 +169,8 @@ void write_modern_layers(ConfigReader& config, InventoryBuilder& inventory,
   inventory.projection("mlp.Wi", {2 * ffn, hidden, mlp_bias}, layers);
   inventory.projection("mlp.Wo", {hidden, ffn, mlp_bias}, layers);
   // The first layer's attention takes the normed embedding as it is.
-  write_norm(inventory, "attn_norm", hidden, layers - 1, sizes.norm_bias);
-  write_norm(inventory, "mlp_norm", hidden, layers, sizes.norm_bias);
+  write_norms(inventory, "attn_norm", layers - 1, sizes);
+  write_norms(inventory, "mlp_norm", layers, sizes);
 }
 
 /// A table of frequencies and its original for each layer type that occurs.
@@ -205,14 +206,14 @@ ReadModel read_modernbert(ConfigReader& config) {
   const bool tied = config.flag({"tie_word_embeddings"}, true);
   write_token_table(inventory, "embeddings.tok_embeddings", {vocab, hidden},
                     part == language_model && tied);
-  write_norm(inventory, "embeddings.norm", hidden, 1, sizes.norm_bias);
+  write_norms(inventory, "embeddings.norm", 1, sizes);
   write_modern_layers(config, inventory, sizes);
-  write_norm(inventory, "final_norm", hidden, 1, sizes.norm_bias);
+  write_norms(inventory, "final_norm", 1, sizes);
   write_modern_tables(config, inventory, sizes);
   if (part == none) return {Family::encoder, std::move(inventory).take()};
   // ModernBertPredictionHead stands in front of every head, the language model's too.
   inventory.projection("head.dense", {hidden, hidden, config.flag({"classifier_bias"}, false)});
-  write_norm(inventory, "head.norm", hidden, 1, sizes.norm_bias);
+  write_norms(inventory, "head.norm", 1, sizes);
   if (part == language_model) {
     // decoder.bias is not tied: only decoder.weight stands in _tied_weights_keys.
     if (!tied) inventory.projection("decoder", {vocab, hidden});

@@ -99,10 +99,10 @@ void expand_preset(Value& root) {
   }
 }
 
-using Place = std::tuple<const SourceText*, std::int32_t, std::int32_t>;
-using RefusedPlaces = std::set<Place>;
+using TextPlace = std::tuple<const SourceText*, std::int32_t, std::int32_t>;
+using RefusedPlaces = std::set<TextPlace>;
 
-Place place_of(const SourceSpan& span) { return {span.source.get(), span.line, span.column}; }
+TextPlace place_of(const SourceSpan& span) { return {span.source.get(), span.line, span.column}; }
 
 RefusedPlaces refused_places(const Diagnostics& diagnostics) {
   RefusedPlaces places;

@@ -76,8 +76,9 @@ std::string starter_spec() {
     if (line.section != section) {
       section = line.section;
       const Key& key = key_named(spec_keys(), section);
-      const auto table = std::find_if(key.shapes.begin(), key.shapes.end(),
-                                      [](const Shape& shape) { return shape.form == Form::table; });
+      const auto table =
+          std::find_if(key.shapes.begin(), key.shapes.end(),
+                       [](const KeyShape& shape) { return shape.form == Form::table; });
       expect(table != key.shapes.end(), "a section of the starter spec that is not a table");
       keys = table->keys;
       spec += "\n" + std::string(section) + ":\n";

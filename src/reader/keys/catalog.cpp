@@ -12,7 +12,7 @@ constexpr Key kSource = {
     .name = "source", .shapes = {text()}, .doc = "Where it was read.", .required = true};
 constexpr Key kNote = {.name = "note", .shapes = {text()}, .doc = "What to know about it."};
 
-constexpr Key fact_value(Shape shape) {
+constexpr Key fact_value(KeyShape shape) {
   return {.name = "value", .shapes = {shape}, .doc = "The value.", .required = true};
 }
 constexpr Key kCountFact[] = {fact_value(count()), kTag, kSource, kNote};

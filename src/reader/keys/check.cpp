@@ -16,7 +16,7 @@ using Fault = std::optional<Diagnostic>;
 
 std::string noun_of(const Shapes& shapes) {
   std::string text;
-  for (const Shape& shape : shapes) {
+  for (const KeyShape& shape : shapes) {
     const std::string noun = noun_of(shape);
     if (noun.empty() || text.find(noun) != std::string::npos) continue;
     text += (text.empty() ? "" : ", or ") + noun;
@@ -63,7 +63,7 @@ bool is_default(const Value& value, const Key& key) {
 
 /// `relu` alone for `{relu: {}}`: what to write where the word is the key of a table.
 std::string hint_of_bare_key(const std::string& word, const Shapes& shapes) {
-  for (const Shape& shape : shapes) {
+  for (const KeyShape& shape : shapes) {
     if (!shape.one_key) continue;
     for (const Key& key : shape.keys) {
       if (key.name != word) continue;
@@ -81,7 +81,7 @@ std::string hint_of_bare_key(const std::string& word, const Shapes& shapes) {
 
 /// Whether `{}` is a value of the key.
 bool takes_empty_table(const Shapes& shapes) {
-  return std::any_of(shapes.begin(), shapes.end(), [](const Shape& shape) {
+  return std::any_of(shapes.begin(), shapes.end(), [](const KeyShape& shape) {
     return shape.form == Form::table && !shape.one_key &&
            std::none_of(shape.keys.begin(), shape.keys.end(),
                         [](const Key& key) { return key.required; });
@@ -101,7 +101,7 @@ class TableCheck {
       : diagnostics_(diagnostics), is_spec_(is_spec) {}
 
   /// `known` are the keys of all tables that the mapping might have been meant as, for suggestions.
-  void check(const Value& table, const Shape& shape, const SourceSpan& name_span,
+  void check(const Value& table, const KeyShape& shape, const SourceSpan& name_span,
              const std::vector<std::string>& known) {
     std::vector<std::string> meant;
     if (is_undecided(table, shape)) return;
@@ -119,7 +119,7 @@ class TableCheck {
   }
 
  private:
-  void report_unknown(const Member& member, const Value& table, const Shape& shape,
+  void report_unknown(const Member& member, const Value& table, const KeyShape& shape,
                       const std::vector<std::string>& known) {
     const bool elsewhere = std::find(known.begin(), known.end(), member.key) != known.end();
     if (!elsewhere) {
@@ -156,7 +156,7 @@ class TableCheck {
   }
 
   /// Reports the deciding key where it is refused.
-  bool is_undecided(const Value& table, const Shape& shape) {
+  bool is_undecided(const Value& table, const KeyShape& shape) {
     const std::size_t before = diagnostics_.size();
     for (const Key& key : shape.keys) {
       if (!key.decides) continue;
@@ -188,8 +188,8 @@ class TableCheck {
                                           : "give it one, or leave the key out"));
       return;
     }
-    std::vector<const Shape*> fitting;
-    for (const Shape& shape : shapes) {
+    std::vector<const KeyShape*> fitting;
+    for (const KeyShape& shape : shapes) {
       if (shape.form != Form::none && kind_of(shape.form) == value.kind) fitting.push_back(&shape);
     }
     if (fitting.empty()) {
@@ -206,17 +206,17 @@ class TableCheck {
       }
     } else if (fitting.front()->form == Form::table) {
       std::vector<std::string> known;
-      for (const Shape* shape : fitting) {
+      for (const KeyShape* shape : fitting) {
         for (const Key& key : shape->keys) known.emplace_back(key.name);
       }
       check(value, choose_table(value, shapes), name_span, known);
     }
   }
 
-  void check_scalar(const Value& value, const std::vector<const Shape*>& fitting,
+  void check_scalar(const Value& value, const std::vector<const KeyShape*>& fitting,
                     const std::string& name, const Shapes& shapes) {
     Fault fault;
-    for (const Shape* shape : fitting) {
+    for (const KeyShape* shape : fitting) {
       fault = find_scalar_fault(value, *shape, name);
       if (!fault) return;
     }
@@ -227,7 +227,7 @@ class TableCheck {
   }
 
   /// A key that is missing because it is misspelt (a suggestion of `meant`) is not told twice.
-  void check_presence(const Value& table, const Shape& shape, const SourceSpan& name_span,
+  void check_presence(const Value& table, const KeyShape& shape, const SourceSpan& name_span,
                       const std::vector<std::string>& meant) {
     if (shape.one_key && table.members.size() != 1) {
       std::vector<std::string> names;
@@ -262,7 +262,7 @@ class TableCheck {
 
 /// How well the table explains `mapping`: its keys that are known, as written (a list where the
 /// table takes lists), count more than those that are missing.
-std::int64_t likeness(const Value& mapping, const Shape& shape) {
+std::int64_t likeness(const Value& mapping, const KeyShape& shape) {
   constexpr std::int64_t kKnown = 100;
   std::int64_t score = 0;
   for (const Key& key : shape.keys) {
@@ -271,9 +271,9 @@ std::int64_t likeness(const Value& mapping, const Shape& shape) {
       if (key.required) --score;
       continue;
     }
-    const bool fits = std::any_of(key.shapes.begin(), key.shapes.end(), [value](const Shape& form) {
-      return kind_of(form.form) == value->kind;
-    });
+    const bool fits =
+        std::any_of(key.shapes.begin(), key.shapes.end(),
+                    [value](const KeyShape& form) { return kind_of(form.form) == value->kind; });
     score += fits ? kKnown : kKnown / 2;
   }
   return score;
@@ -281,10 +281,10 @@ std::int64_t likeness(const Value& mapping, const Shape& shape) {
 
 }  // namespace
 
-const Shape& choose_table(const Value& mapping, const Shapes& shapes) {
-  const Shape* chosen = nullptr;
+const KeyShape& choose_table(const Value& mapping, const Shapes& shapes) {
+  const KeyShape* chosen = nullptr;
   std::int64_t most = 0;
-  for (const Shape& shape : shapes) {
+  for (const KeyShape& shape : shapes) {
     if (shape.form != Form::table) continue;
     const std::int64_t known = likeness(mapping, shape);
     if (chosen == nullptr || known > most) {

@@ -19,7 +19,7 @@ void check_table(const Value& table, std::span<const Key> keys, const SourceSpan
                  Diagnostics& diagnostics);
 
 /// The table among `shapes` that the mapping was meant as: the one that knows most of its keys.
-const Shape& choose_table(const Value& mapping, const Shapes& shapes);
+const KeyShape& choose_table(const Value& mapping, const Shapes& shapes);
 
 /// The names of a folder of configs/: file names without `.yaml`, no profiles.
 std::vector<std::string> catalog_names(std::string_view folder);

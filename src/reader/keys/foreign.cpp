@@ -281,7 +281,7 @@ std::string hint_of_section(std::string_view word) {
   std::string sections;
   for (const Key& section : spec_keys()) {
     const bool has =
-        std::any_of(section.shapes.begin(), section.shapes.end(), [word](const Shape& shape) {
+        std::any_of(section.shapes.begin(), section.shapes.end(), [word](const KeyShape& shape) {
           return shape.form == Form::table && is_key_of(shape.keys, word);
         });
     if (has) sections += (sections.empty() ? "'" : " or '") + std::string(section.name) + "'";

@@ -45,13 +45,13 @@ struct Word {
 };
 
 struct Key;
-struct Shape;
+struct KeyShape;
 
 /// The alternatives of a value.
-using Shapes = std::array<Shape, 4>;
+using Shapes = std::array<KeyShape, 4>;
 
 /// One way to write a value.
-struct Shape {
+struct KeyShape {
   Form form = Form::none;
   std::int64_t least = 0;  ///< of a count
   std::int64_t most = 0;
@@ -82,31 +82,31 @@ inline constexpr std::int64_t kMaxCount = 1'000'000'000;
 inline constexpr std::int64_t kMaxLayers = 100'000;
 inline constexpr std::int64_t kMaxRanks = 1'000'000;
 
-constexpr Shape flag() { return {.form = Form::flag}; }
-constexpr Shape count(std::int64_t least = 1, std::int64_t most = kMaxCount) {
+constexpr KeyShape flag() { return {.form = Form::flag}; }
+constexpr KeyShape count(std::int64_t least = 1, std::int64_t most = kMaxCount) {
   return {.form = Form::count, .least = least, .most = most};
 }
-constexpr Shape number(double low, double high) {
+constexpr KeyShape number(double low, double high) {
   return {.form = Form::number, .low = low, .high = high};
 }
-constexpr Shape quantity(Dimension dimension) {
+constexpr KeyShape quantity(Dimension dimension) {
   return {.form = Form::quantity, .dimension = dimension};
 }
-constexpr Shape choice(std::span<const Word> words) {
+constexpr KeyShape choice(std::span<const Word> words) {
   return {.form = Form::choice, .words = words};
 }
-constexpr Shape catalog(std::string_view folder) {
+constexpr KeyShape catalog(std::string_view folder) {
   return {.form = Form::catalog, .folder = folder};
 }
-constexpr Shape target() { return {.form = Form::target}; }
-constexpr Shape text() { return {.form = Form::text}; }
-constexpr Shape table(std::span<const Key> keys) { return {.form = Form::table, .keys = keys}; }
+constexpr KeyShape target() { return {.form = Form::target}; }
+constexpr KeyShape text() { return {.form = Form::text}; }
+constexpr KeyShape table(std::span<const Key> keys) { return {.form = Form::table, .keys = keys}; }
 /// A table of alternatives: `{every: 2}` or `{full: {...}}`, never both.
-constexpr Shape one_of(std::span<const Key> keys) {
+constexpr KeyShape one_of(std::span<const Key> keys) {
   return {.form = Form::table, .keys = keys, .one_key = true};
 }
-constexpr Shape document() { return {.form = Form::document}; }
-constexpr Shape list(const Shapes& item) { return {.form = Form::list, .item = &item}; }
+constexpr KeyShape document() { return {.form = Form::document}; }
+constexpr KeyShape list(const Shapes& item) { return {.form = Form::list, .item = &item}; }
 
 std::span<const Key> spec_keys();  ///< of a spec file
 std::span<const Key> parallelism_keys();

@@ -8,7 +8,7 @@
 namespace memest {
 namespace {
 
-constexpr Shape shape_of(ParameterUnit unit, double high) {
+constexpr KeyShape shape_of(ParameterUnit unit, double high) {
   switch (unit) {
     case ParameterUnit::none:
       return number(0, high);

@@ -43,7 +43,7 @@ class SchemaWriter {
   }
 
  private:
-  Json table_of(const Shape& shape) {
+  Json table_of(const KeyShape& shape) {
     Json properties = Json::object();
     Json required = Json::array();
     for (const Key& key : shape.keys) {
@@ -68,7 +68,7 @@ class SchemaWriter {
     std::string text(key.doc);
     if (!key.later.empty()) text += " Not available yet.";
     std::vector<std::string> later;
-    for (const Shape& shape : key.shapes) {
+    for (const KeyShape& shape : key.shapes) {
       for (const Word& word : shape.words) {
         if (!word.later.empty()) later.emplace_back(word.text);
       }
@@ -79,14 +79,14 @@ class SchemaWriter {
 
   Json any_of(const Shapes& shapes, std::string_view name) {
     Json alternatives = Json::array();
-    for (const Shape& shape : shapes) {
+    for (const KeyShape& shape : shapes) {
       if (shape.form != Form::none) alternatives.push_back(shape_of(shape, name));
     }
     if (alternatives.size() == 1) return alternatives.front();
     return {{"anyOf", alternatives}};
   }
 
-  Json shape_of(const Shape& shape, std::string_view name) {
+  Json shape_of(const KeyShape& shape, std::string_view name) {
     switch (shape.form) {
       case Form::none:
         break;

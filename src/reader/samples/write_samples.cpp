@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 26> kColumns = {
     "load",     "clock_mhz", "throttled", "source", "license"};
 
 /// A row under construction.
-class Row {
+class RowWriter {
  public:
   void set(std::string_view column, std::string_view text) {
     const auto at = std::find(kColumns.begin(), kColumns.end(), column) - kColumns.begin();
@@ -56,7 +56,7 @@ class Row {
 
 /// Fills in what is the shape's own.
 struct ShapeCells {
-  Row& row;
+  RowWriter& row;
 
   void operator()(const MatmulShape& shape) const {
     row.set("op", std::string_view("gemm"));
@@ -124,7 +124,7 @@ std::string sample_head() {
 }
 
 std::string sample_line(const Sample& sample) {
-  Row row;
+  RowWriter row;
   std::visit(ShapeCells{row}, sample.shape);
   row.set("sku", std::string_view(sample.gpu));
   row.set("seconds", std::string_view(exact_text(sample.seconds.value())));

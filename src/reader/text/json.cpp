@@ -12,7 +12,7 @@ namespace memest {
 namespace {
 
 /// Ends the parse; `diagnostic` says why. Never leaves this file.
-struct Refusal {
+struct JsonRefusal {
   Diagnostic diagnostic;
 };
 
@@ -265,7 +265,7 @@ class JsonParser {
 
   [[noreturn]] void refuse(std::size_t offset, std::size_t length, std::string message,
                            std::string hint) const {
-    throw Refusal{
+    throw JsonRefusal{
         {Severity::error, lines_.span(offset, length), std::move(message), std::move(hint)}};
   }
 
@@ -280,7 +280,7 @@ Checked<Value> run(JsonParser parser) {
   Value root;
   try {
     root = parser.parse();
-  } catch (const Refusal& refusal) {
+  } catch (const JsonRefusal& refusal) {
     parser.errors().push_back(refusal.diagnostic);
   }
   if (!parser.errors().empty()) return std::move(parser.errors());

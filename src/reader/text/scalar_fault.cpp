@@ -42,7 +42,7 @@ std::string hint_of_multiple(std::string_view text) {
   return "write " + std::to_string(*number * binary) + ", or " + std::to_string(*number * decimal);
 }
 
-Fault find_count_fault(const Value& value, const Shape& shape, const std::string& name) {
+Fault find_count_fault(const Value& value, const KeyShape& shape, const std::string& name) {
   if (value.quoted) {
     return error_at(value.span, name + " is a whole number, not a text in quotes",
                     integer_of(value.text) ? "write " + value.text : "");
@@ -77,7 +77,7 @@ Fault find_count_fault(const Value& value, const Shape& shape, const std::string
                   only_digits ? "write " + digits : hint_of_multiple(value.text));
 }
 
-Fault find_number_fault(const Value& value, const Shape& shape, const std::string& name) {
+Fault find_number_fault(const Value& value, const KeyShape& shape, const std::string& name) {
   const std::optional<double> number = as_number(&value);
   if (number && *number >= shape.low && *number <= shape.high) return {};
   return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quoted(value.text));
@@ -106,7 +106,7 @@ SourceSpan tail_of(const Value& value, std::size_t offset) {
   return span;
 }
 
-Fault find_quantity_fault(const Value& value, const Shape& shape, const std::string& name) {
+Fault find_quantity_fault(const Value& value, const KeyShape& shape, const std::string& name) {
   const DimensionWords words = words_of(shape.dimension);
   std::optional<UnitError> error;
   std::size_t position = 0;
@@ -158,7 +158,7 @@ Fault find_quantity_fault(const Value& value, const Shape& shape, const std::str
   unreachable("a unit error beyond the enum");
 }
 
-Fault find_choice_fault(const Value& value, const Shape& shape, const std::string& name) {
+Fault find_choice_fault(const Value& value, const KeyShape& shape, const std::string& name) {
   const auto word =
       std::find_if(shape.words.begin(), shape.words.end(),
                    [&](const Word& candidate) { return candidate.text == value.text; });
@@ -172,7 +172,7 @@ Fault find_choice_fault(const Value& value, const Shape& shape, const std::strin
   return unavailable_at(value.span, std::string(word->later), "it comes with a later version");
 }
 
-Fault find_catalog_fault(const Value& value, const Shape& shape, const std::string& name) {
+Fault find_catalog_fault(const Value& value, const KeyShape& shape, const std::string& name) {
   const std::vector<std::string> names = catalog_names(shape.folder);
   if (std::find(names.begin(), names.end(), value.text) != names.end()) return {};
   std::string hint = shape.folder == "models" ? hint_of_hub_name(value.text) : std::string();
@@ -184,7 +184,7 @@ Fault find_catalog_fault(const Value& value, const Shape& shape, const std::stri
 
 }  // namespace
 
-std::string noun_of(const Shape& shape) {
+std::string noun_of(const KeyShape& shape) {
   switch (shape.form) {
     case Form::none:
       return "";
@@ -215,7 +215,7 @@ std::string noun_of(const Shape& shape) {
   unreachable("a form beyond the enum");
 }
 
-std::optional<Diagnostic> find_scalar_fault(const Value& value, const Shape& shape,
+std::optional<Diagnostic> find_scalar_fault(const Value& value, const KeyShape& shape,
                                             const std::string& name) {
   switch (shape.form) {
     case Form::flag:

@@ -11,10 +11,10 @@
 namespace memest {
 
 /// `name` is how the sentence calls the value: "'seq_len'".
-std::optional<Diagnostic> find_scalar_fault(const Value& value, const Shape& shape,
+std::optional<Diagnostic> find_scalar_fault(const Value& value, const KeyShape& shape,
                                             const std::string& name);
 
 /// Noun of a value of this shape, as the end of "'key' is ..."; empty for Form::none.
-std::string noun_of(const Shape& shape);
+std::string noun_of(const KeyShape& shape);
 
 }  // namespace memest

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kKeyHint = "a list or a mapping is none; is a bracket not closed?";
 
 /// Ends the parse; `diagnostic` says why. Never leaves this file.
-struct Refusal {
+struct YamlRefusal {
   Diagnostic diagnostic;
 };
 
@@ -93,7 +93,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   [[noreturn]] void refuse(std::size_t offset, std::size_t length, std::string message,
                            std::string hint) const {
-    throw Refusal{
+    throw YamlRefusal{
         {Severity::error, lines_.span(offset, length), std::move(message), std::move(hint)}};
   }
 
@@ -157,8 +157,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void keep(YAML::anchor_t anchor, const Value& value) {
     anchored_ += size_of(value);
     if (anchored_ > kMaxValues) {
-      throw Refusal{{Severity::error, value.span,
-                     "the anchors hold more than " + std::to_string(kMaxValues) + " values", ""}};
+      throw YamlRefusal{{Severity::error, value.span,
+                         "the anchors hold more than " + std::to_string(kMaxValues) + " values",
+                         ""}};
     }
     anchors_[anchor] = value;
   }
@@ -172,11 +173,11 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void add_key(Open& mapping, Value key) {
     if (key.kind != ValueKind::scalar) {
-      throw Refusal{{Severity::error, key.span, "a key must be a word", kKeyHint}};
+      throw YamlRefusal{{Severity::error, key.span, "a key must be a word", kKeyHint}};
     }
     if (key.text == "<<") {
-      throw Refusal{{Severity::error, key.span, "merge keys are not supported",
-                     "give several files: they merge from left to right"}};
+      throw YamlRefusal{{Severity::error, key.span, "merge keys are not supported",
+                         "give several files: they merge from left to right"}};
     }
     SourceSpan span = key.span;
     const auto [first, is_new] = mapping.keys.emplace(key.text, key.span.line);
@@ -198,10 +199,10 @@ class TreeBuilder final : public YAML::EventHandler {
       count_all(value);
     }
     if (values_ > kMaxValues || text_size_ > kMaxTextSize) {
-      throw Refusal{{Severity::error,
-                     alias_ ? lines_.span(*alias_, word_length(*alias_)) : value.span,
-                     "more than " + std::to_string(kMaxValues) + " values, or 4 MiB of text",
-                     alias_ ? "the aliases expand to too much" : ""}};
+      throw YamlRefusal{{Severity::error,
+                         alias_ ? lines_.span(*alias_, word_length(*alias_)) : value.span,
+                         "more than " + std::to_string(kMaxValues) + " values, or 4 MiB of text",
+                         alias_ ? "the aliases expand to too much" : ""}};
     }
   }
   void count_all(const Value& value) {
@@ -350,7 +351,7 @@ Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source) {
                         "the file holds comments only",
                         "`memest init` writes a starter spec"};
     }
-  } catch (const Refusal& refusal) {
+  } catch (const YamlRefusal& refusal) {
     builder.errors().push_back(refusal.diagnostic);
   } catch (const YAML::Exception& error) {
     builder.errors().push_back(explain(error, builder, lines));

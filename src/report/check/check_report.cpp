@@ -27,12 +27,12 @@ std::string_view name_of(FileStatus status) {
   unreachable("a file status beyond the enum");
 }
 
-struct Look {
+struct StatusLook {
   std::string_view marker;
   Tone tone;
 };
 
-Look look_of(BudgetStatus status) {
+StatusLook look_of(BudgetStatus status) {
   switch (status) {
     case BudgetStatus::within:
       return {"✓", Tone::plain};
@@ -68,7 +68,7 @@ Page page_of(const std::vector<CheckedFile>& files) {
     page.parts.emplace_back(Heading{fmt::format("{}: {}", file.file, remark_of(file))});
     Table table{{{""}}, {}};
     for (const CheckedLine& checked : file.lines) {
-      const Look look = look_of(checked.line.status);
+      const StatusLook look = look_of(checked.line.status);
       table.rows.push_back({{sentence_of(checked)}, std::string(look.marker), look.tone});
     }
     if (!table.rows.empty()) page.parts.emplace_back(std::move(table));

@@ -34,8 +34,8 @@ std::string share_text(const std::optional<double>& share, const std::optional<d
   return target ? fmt::format("{} (≥ {})", text, percent_text(*target)) : text;
 }
 
-Row result_row(bool passed, bool judged, std::vector<std::string> cells) {
-  if (passed || !judged) return {std::move(cells), "", Tone::plain};
+Row result_row(bool failed, std::vector<std::string> cells) {
+  if (!failed) return {std::move(cells), "", Tone::plain};
   return {std::move(cells), "✗", Tone::bad};
 }
 
@@ -46,9 +46,8 @@ Table checks_table(const Selftest& selftest) {
     for (const KernelCheck& check : verdict.checks) {
       if (check.passed()) continue;
       table.rows.push_back(
-          result_row(false, true,
-                     {text_of(verdict.shape), check.result, significant_text(check.error),
-                      significant_text(check.tolerance)}));
+          result_row(true, {text_of(verdict.shape), check.result, significant_text(check.error),
+                            significant_text(check.tolerance)}));
     }
   }
   return table;
@@ -58,7 +57,7 @@ Table ruler_table(const Selftest& selftest) {
   Table table{{{"ruler: busy for", Align::right}, {"measured", Align::right}}, {}};
   for (const RulerVerdict& verdict : selftest.ruler) {
     table.rows.push_back(
-        result_row(verdict.passed(), selftest.judges_times,
+        result_row(selftest.judges_times && !verdict.passed(),
                    {seconds_text(verdict.asked), seconds_text(verdict.measured.median)}));
   }
   return table;
@@ -75,7 +74,7 @@ Table rates_table(const SelftestAnswer& answer) {
   for (const RateVerdict& verdict : answer.selftest.rates) {
     const Ceiling* ceiling = ceiling_of(answer, verdict.shape);
     table.rows.push_back(
-        result_row(verdict.passed(), answer.selftest.judges_times,
+        result_row(answer.selftest.judges_times && !verdict.passed(),
                    {text_of(verdict.shape), rate_of(verdict.shape, verdict.rate),
                     share_text(verdict.share_of_copy, verdict.target),
                     share_text(verdict.share_of_datasheet, verdict.datasheet_target),

@@ -43,7 +43,7 @@ std::string without_trailing_spaces(std::string text) {
 }
 
 /// Widths of a table's columns and of the gap between them, so that a row fits.
-struct Layout {
+struct ColumnLayout {
   std::vector<std::size_t> widths;
   std::size_t gap = kWideGap;
   std::size_t indent = kIndent;
@@ -125,8 +125,8 @@ std::vector<std::size_t> widths_of(const Table& table, bool least) {
 }
 
 /// The layout within `columns`; words are broken where it cannot be otherwise.
-Layout layout_of(const Table& table, std::size_t columns) {
-  Layout layout;
+ColumnLayout layout_of(const Table& table, std::size_t columns) {
+  ColumnLayout layout;
   layout.widths = widths_of(table, false);
   const bool marked = std::any_of(table.rows.begin(), table.rows.end(),
                                   [](const Row& row) { return !row.marker.empty(); });
@@ -159,7 +159,7 @@ Layout layout_of(const Table& table, std::size_t columns) {
 
 /// Whether the table stands within `columns` without a broken word.
 bool stands(const Table& table, std::size_t columns) {
-  Layout layout;
+  ColumnLayout layout;
   layout.widths = widths_of(table, true);
   layout.indent = kIndent + 1;
   layout.gap = kNarrowGap;
@@ -204,8 +204,9 @@ std::vector<std::string> cell_lines(std::string_view text, std::size_t width) {
 }
 
 /// One row, in as many lines as its tallest cell needs.
-void append_row(std::string& out, const Table& table, const Layout& layout, const Row& row,
-                const RenderOptions& options) {
+std::string row_text(const Table& table, const ColumnLayout& layout, const Row& row,
+                     const RenderOptions& options) {
+  std::string out;
   std::vector<std::vector<std::string>> cells;
   std::vector<std::size_t> widths;
   std::size_t height = 1;
@@ -226,6 +227,7 @@ void append_row(std::string& out, const Table& table, const Layout& layout, cons
     }
     out += toned(without_trailing_spaces(text), row.tone, options) + '\n';
   }
+  return out;
 }
 
 /// The table with every text printable as `options` asks.
@@ -239,7 +241,7 @@ Table printable_table(Table table, const RenderOptions& options) {
 }
 
 /// Cuts the cells of columns that may be cut to one line; whether there was one.
-bool cut_cells(Table& table, const Layout& layout, const RenderOptions& options) {
+bool cut_cells(Table& table, const ColumnLayout& layout, const RenderOptions& options) {
   const std::string sign = printable("…", options);
   bool any = false;
   for (Row& row : table.rows) {
@@ -275,15 +277,15 @@ void append(std::string& out, const Table& as_given, const RenderOptions& option
     }
   }
   const std::string dropped = drop_columns(table, options.columns);
-  const Layout layout = layout_of(table, options.columns);
+  const ColumnLayout layout = layout_of(table, options.columns);
   const bool cut = cut_cells(table, layout, options);
   Row titles;
   titles.tone = Tone::faint;
   for (const Column& column : table.columns) titles.cells.push_back(column.title);
   const bool titled = std::any_of(titles.cells.begin(), titles.cells.end(),
                                   [](const std::string& title) { return !title.empty(); });
-  if (titled) append_row(out, table, layout, titles, options);
-  for (const Row& row : table.rows) append_row(out, table, layout, row, options);
+  if (titled) out += row_text(table, layout, titles, options);
+  for (const Row& row : table.rows) out += row_text(table, layout, row, options);
   if (!dropped.empty()) append_note(out, "Left out at this width: " + dropped + ".", options);
   if (cut) append_note(out, printable("… is cut: -v writes it out.", options), options);
 }

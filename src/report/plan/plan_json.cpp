@@ -14,9 +14,6 @@ namespace {
 constexpr double kSecondsOfDay = 86400;
 
 Json json_of(const Parallelism& layout) {
-  const auto place = [](bool offloaded, bool on_nvme) {
-    return !offloaded ? "none" : on_nvme ? "nvme" : "cpu";
-  };
   const HostOffload& offload = layout.offload;
   const Sharing sharing = sharing_of(layout);
   return {{"data", layout.data},
@@ -36,8 +33,8 @@ Json json_of(const Parallelism& layout) {
           {"fsdp_version", sharing.version_of_units()},
           {"replicate", sharing.replicas()},
           {"offload",
-           {{"optimizer", place(offload.optimizer, offload.optimizer_on_nvme)},
-            {"parameters", place(offload.parameters, offload.parameters_on_nvme)}}}};
+           {{"optimizer", name_of(offload.device_of_optimizer())},
+            {"parameters", name_of(offload.device_of_parameters())}}}};
 }
 
 Json json_of(const Lever& lever) {

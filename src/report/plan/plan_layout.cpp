@@ -26,12 +26,12 @@ std::string recompute_flag(const Recompute& recompute) {
 
 std::string offload_value(const HostOffload& offload) {
   std::string keys;
-  const auto add = [&](const char* key, bool offloaded, bool on_nvme) {
-    if (!offloaded) return;
-    keys += fmt::format("{}{}: {}", keys.empty() ? "" : ", ", key, on_nvme ? "nvme" : "cpu");
+  const auto add = [&](const char* key, OffloadDevice device) {
+    if (device == OffloadDevice::none) return;
+    keys += fmt::format("{}{}: {}", keys.empty() ? "" : ", ", key, name_of(device));
   };
-  add("optimizer", offload.optimizer, offload.optimizer_on_nvme);
-  add("parameters", offload.parameters, offload.parameters_on_nvme);
+  add("optimizer", offload.device_of_optimizer());
+  add("parameters", offload.device_of_parameters());
   if (!offload.pinned) keys += ", pin_memory: false";
   return "{" + keys + "}";
 }

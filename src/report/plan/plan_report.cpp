@@ -74,7 +74,7 @@ std::string shards_legend(const PlanAnswer& answer) {
 bool has_candidate(const PlanVerdict& verdict) { return verdict.device > Bytes(); }
 
 /// How the rows look: which columns there are.
-struct Look {
+struct PlanLook {
   const PlanRequest& request;
   const PlanView& view;
   Splits splits = Splits::data;  ///< of any row
@@ -87,8 +87,8 @@ const Job& job_of(const PlanVerdict& row, const PlanRequest& request, const Plan
   return row.choice < view.choices.size() ? *view.choices[row.choice].job : request.job;
 }
 
-Look look_of(const PlanRequest& request, const PlanAnswer& answer, const PlanView& view) {
-  Look look{request, view, Splits::data};
+PlanLook look_of(const PlanRequest& request, const PlanAnswer& answer, const PlanView& view) {
+  PlanLook look{request, view, Splits::data};
   for (const auto* rows : {&answer.best, &answer.refused}) {
     for (const PlanVerdict& row : *rows) {
       if (splits_of(job_of(row, request, view)) == Splits::layers) look.splits = Splits::layers;
@@ -97,7 +97,7 @@ Look look_of(const PlanRequest& request, const PlanAnswer& answer, const PlanVie
   return look;
 }
 
-std::vector<std::string> settings_of(const PlanVerdict& row, const Look& look) {
+std::vector<std::string> settings_of(const PlanVerdict& row, const PlanLook& look) {
   const PlanCandidate& candidate = row.candidate;
   std::vector<std::string> cells = {fmt::format("{} × {}", candidate.gpus, candidate.gpu->slug)};
   if (look.compares()) cells.push_back(short_name_of(look.view.choices[row.choice]));
@@ -107,7 +107,7 @@ std::vector<std::string> settings_of(const PlanVerdict& row, const Look& look) {
   return cells;
 }
 
-Row best_row(const PlanVerdict& verdict, const Look& look, bool first) {
+Row best_row(const PlanVerdict& verdict, const PlanLook& look, bool first) {
   std::vector<std::string> cells = settings_of(verdict, look);
   const auto time = [&](const auto& write) { cells.push_back(cell(verdict.time, write)); };
   const auto finished = [&]() -> Row {
@@ -145,7 +145,7 @@ std::string settings_text(const PlanCandidate& candidate, Splits splits) {
                      text_of(candidate.recompute), layout);
 }
 
-std::string why_text(const PlanVerdict& verdict, const Look& look) {
+std::string why_text(const PlanVerdict& verdict, const PlanLook& look) {
   if (!has_candidate(verdict)) return verdict.reason;
   std::string why =
       fmt::format("{}: {}", settings_text(verdict.candidate, look.splits), verdict.reason);
@@ -154,14 +154,14 @@ std::string why_text(const PlanVerdict& verdict, const Look& look) {
   return why;
 }
 
-Row refused_row(const PlanVerdict& verdict, const Look& look) {
+Row refused_row(const PlanVerdict& verdict, const PlanLook& look) {
   std::vector<std::string> cells = settings_of(verdict, look);
   cells.resize(look.compares() ? 2 : 1);
   cells.push_back(why_text(verdict, look));
   return {std::move(cells), "✗", Tone::bad};
 }
 
-Table empty_table(const Look& look) {
+Table empty_table(const PlanLook& look) {
   Table table{{{"GPUs"}}, {}};
   if (look.compares()) table.columns.push_back({"by"});
   table.columns.push_back({"micro", Align::right});
@@ -180,7 +180,7 @@ Table empty_table(const Look& look) {
   return table;
 }
 
-Table table_of(const Look& look, const PlanAnswer& answer) {
+Table table_of(const PlanLook& look, const PlanAnswer& answer) {
   Table table = empty_table(look);
   const std::size_t best = std::min(answer.best.size(), kShownPlans);
   for (std::size_t i = 0; i < best; ++i) {
@@ -193,7 +193,7 @@ Table table_of(const Look& look, const PlanAnswer& answer) {
 }
 
 /// Rows of the front: of many points, those spaced evenly between the cheapest and the last.
-Table front_table(const Look& look, const PlanAnswer& answer) {
+Table front_table(const PlanLook& look, const PlanAnswer& answer) {
   Table table = empty_table(look);
   const std::size_t count = answer.front.size();
   const std::size_t shown = std::min(count, kShownPlans);
@@ -247,7 +247,7 @@ const char* rank_text(Objective objective) {
   unreachable("every objective ranks");
 }
 
-Paragraph conclusion_of(const PlanAnswer& answer, const Look& look) {
+Paragraph conclusion_of(const PlanAnswer& answer, const PlanLook& look) {
   if (answer.best.empty()) return {nothing_text(look.goal()), Tone::bad};
   const PlanVerdict& first = answer.best.front();
   if (first.verdict != Verdict::fits) {
@@ -315,7 +315,7 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
       Heading{title_of(request.job, count_parameters(request.job.model).total)});
   if (missing != nullptr) return page;
   if (answer.best.empty() && answer.refused.empty()) return page;
-  const Look look = look_of(request, answer, view);
+  const PlanLook look = look_of(request, answer, view);
   page.parts.emplace_back(table_of(look, answer));
   if (look.splits == Splits::layers) page.parts.emplace_back(Paragraph{kLayoutLegend, Tone::faint});
   if (std::string legend = shards_legend(answer); !legend.empty()) {

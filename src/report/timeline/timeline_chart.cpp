@@ -28,13 +28,13 @@ constexpr std::size_t kMicroStepColumns = 18;
 constexpr std::size_t kShortestName = 3;
 
 /// The most that was allocated and reserved in a column.
-struct Sample {
+struct ChartColumn {
   Bytes allocated;
   Bytes reserved;
 };
 
 /// A named stretch of events, [begin, end).
-struct Stretch {
+struct NamedStretch {
   std::string name;
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
@@ -99,7 +99,7 @@ class Chart {
   [[nodiscard]] std::string row_line(std::size_t row) const {
     const auto bottom = static_cast<std::int64_t>(row) * kEighths;
     std::string line = "│";
-    for (const Sample& sample : samples_) {
+    for (const ChartColumn& sample : samples_) {
       const std::int64_t filled =
           std::clamp<std::int64_t>(height_of(sample.allocated) - bottom, std::int64_t{0}, kEighths);
       // Shade has no eighths: a cell is reserved where more than half of it is.
@@ -114,8 +114,8 @@ class Chart {
                     line);
   }
 
-  [[nodiscard]] std::vector<Stretch> steps() const {
-    std::vector<Stretch> result;
+  [[nodiscard]] std::vector<NamedStretch> steps() const {
+    std::vector<NamedStretch> result;
     std::uint16_t step = 0;
     for (const Span& span : run_.memory.timeline.spans) {
       if (result.empty() || span.step != step) {
@@ -137,8 +137,8 @@ class Chart {
   }
 
   /// Phases, where micro-steps have room; else the micro-steps of a step as one.
-  [[nodiscard]] std::vector<Stretch> phases() const {
-    std::vector<Stretch> result;
+  [[nodiscard]] std::vector<NamedStretch> phases() const {
+    std::vector<NamedStretch> result;
     const auto& spans = run_.memory.timeline.spans;
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (spans[i].step == 0) continue;
@@ -160,10 +160,10 @@ class Chart {
   }
 
   /// The names side by side, each at its first column and cut where the next begins.
-  [[nodiscard]] std::string stretch_line(const std::vector<Stretch>& stretches) const {
+  [[nodiscard]] std::string stretch_line(const std::vector<NamedStretch>& stretches) const {
     std::string line;
     std::size_t used = 0;
-    for (const Stretch& stretch : stretches) {
+    for (const NamedStretch& stretch : stretches) {
       const std::size_t begin = column_of(stretch.begin);
       const std::size_t end =
           column_of(std::min<std::uint32_t>(stretch.end, static_cast<std::uint32_t>(events_)));
@@ -182,7 +182,7 @@ class Chart {
   const TimelineRun& run_;
   std::size_t columns_;
   std::size_t events_;
-  std::vector<Sample> samples_;
+  std::vector<ChartColumn> samples_;
   Bytes top_;
 };
 

@@ -10,7 +10,7 @@ namespace memest {
 namespace {
 
 constexpr std::size_t kColumns = 13;
-using Cells = std::array<std::string, kColumns>;
+using CsvCells = std::array<std::string, kColumns>;
 
 std::string number_text(std::int64_t number) { return std::to_string(number); }
 
@@ -20,8 +20,8 @@ std::string events_csv(const TimelineRun& run) {
   const Timeline& timeline = run.memory.timeline;
   std::string out;
   append_csv_line(
-      out, Cells{"event", "step", "micro_step", "phase", "block", "op", "tensor", "holding", "kind",
-                 "bytes", "allocated_bytes", "reserved_bytes", "stream"});
+      out, CsvCells{"event", "step", "micro_step", "phase", "block", "op", "tensor", "holding",
+                    "kind", "bytes", "allocated_bytes", "reserved_bytes", "stream"});
   SpanCursor cursor(timeline);
   for (std::uint32_t i = 0; i < run.course.points.size(); ++i) {
     const Event event = timeline.events[i];
@@ -29,15 +29,16 @@ std::string events_csv(const TimelineRun& run) {
     const CoursePoint& point = run.course.points[i];
     const Span* span = cursor.at(i);
     StorageMaker maker = maker_of(timeline, run.memory.graph, event.storage);
-    append_csv_line(out, Cells{number_text(i), span == nullptr ? "" : number_text(span->step),
-                               span == nullptr ? "" : number_text(span->micro_step),
-                               span == nullptr ? "" : std::string(name_of(span->phase)),
-                               std::move(maker.block), std::move(maker.op), std::move(maker.tensor),
-                               std::string(name_of(storage.label.holding)),
-                               event.kind == EventKind::allocate ? "allocate" : "free",
-                               number_text(storage.bytes), number_text(point.allocated.value()),
-                               number_text(point.reserved.value()),
-                               number_text(static_cast<std::int64_t>(storage.stream))});
+    append_csv_line(out,
+                    CsvCells{number_text(i), span == nullptr ? "" : number_text(span->step),
+                             span == nullptr ? "" : number_text(span->micro_step),
+                             span == nullptr ? "" : std::string(name_of(span->phase)),
+                             std::move(maker.block), std::move(maker.op), std::move(maker.tensor),
+                             std::string(name_of(storage.label.holding)),
+                             event.kind == EventKind::allocate ? "allocate" : "free",
+                             number_text(storage.bytes), number_text(point.allocated.value()),
+                             number_text(point.reserved.value()),
+                             number_text(storage.stream.number())});
   }
   return out;
 }

@@ -153,7 +153,7 @@ class SnapshotWriter {
       // Entries have the size that was asked for (free_block: requested_size), blocks of a segment
       // both.
       const Bytes size(timeline_.storages[storage].bytes);
-      const int stream = static_cast<int>(timeline_.storages[storage].stream);
+      const int stream = timeline_.storages[storage].stream.number();
       // A segment comes before the block that it is for: alloc_block notes it, then
       // alloc_found_block the block.
       write_changes(i, storage);
@@ -170,7 +170,7 @@ class SnapshotWriter {
       const StorageId storage = timeline_.events[out->event].storage;
       const Bytes left = replay_device_of(run_.job).available - out->reserved;
       write_changes(out->event, storage);
-      const int stream = static_cast<int>(timeline_.storages[storage].stream);
+      const int stream = timeline_.storages[storage].stream.number();
       // An out-of-memory entry has what the device had free in the place of an address.
       write_entry({"oom", "device_free", left.value(), out->requested, stream, out->event},
                   storage);

@@ -51,11 +51,11 @@ std::vector<Point> points_of(const std::vector<ValidatedRun>& runs) {
 }
 
 /// Both axes alike: powers of two, so that the diagonal is where a prediction is right.
-struct Axis {
+struct PlotAxis {
   int low = 30;  ///< exponents of two
   int high = 31;
 
-  explicit Axis(const std::vector<Point>& points) {
+  explicit PlotAxis(const std::vector<Point>& points) {
     for (const Point& point : points) {
       for (const double bytes : {point.measured, point.predicted}) {
         low = std::min(low, static_cast<int>(std::floor(std::log2(bytes))));
@@ -73,7 +73,7 @@ struct Axis {
   }
 };
 
-std::string frame_of(const Axis& axis) {
+std::string frame_of(const PlotAxis& axis) {
   std::string out;
   for (int exponent = axis.low; exponent <= axis.high; ++exponent) {
     const double bytes = std::exp2(exponent);
@@ -94,7 +94,7 @@ std::string frame_of(const Axis& axis) {
 }
 
 /// Allocated peaks are filled, reserved ones hollow; the pointer over one tells which it is.
-std::string mark_of(const Point& point, const Axis& axis, const char* color) {
+std::string mark_of(const Point& point, const PlotAxis& axis, const char* color) {
   const bool filled = point.comparison->metric == Metric::allocated_peak_bytes;
   const std::string title = fmt::format(
       "{}, {}: measured {}, predicted {}, {:+.3f} %", point.run->id,
@@ -110,7 +110,7 @@ std::string mark_of(const Point& point, const Axis& axis, const char* color) {
 
 std::string scatter_of(const std::vector<ValidatedRun>& runs) {
   const std::vector<Point> points = points_of(runs);
-  const Axis axis(points);
+  const PlotAxis axis(points);
   std::map<std::string, const char*> colors;
   for (const Point& point : points) colors.try_emplace(point.run->group);
   std::string legend;

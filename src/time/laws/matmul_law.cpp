@@ -28,7 +28,7 @@ constexpr double kNvfp4Bytes = 0.5 + 1.0 / 16.0;
 /// Elements of the tile whose epilogue the law's parameter is of.
 constexpr double kEpilogueTile = 128.0 * 256.0;
 
-struct Sizes {
+struct ProductSizes {
   double m;
   double n;
   double k;
@@ -43,7 +43,7 @@ double operand_bytes(DType operand) {
 double started(double whole, double part) { return std::ceil(whole / part); }
 
 /// Seconds in which the multiprocessors compute, with the best tile for the split.
-double compute_seconds(const TileLaw& law, const Sizes& sizes, double split,
+double compute_seconds(const TileLaw& law, const ProductSizes& sizes, double split,
                        const Machine& machine) {
   // k is padded to whole steps of the main loop, m and n to whole tiles: the padding costs its
   // time.
@@ -68,8 +68,8 @@ double compute_seconds(const TileLaw& law, const Sizes& sizes, double split,
 
 /// The best split of k.
 double seconds_alone(const TileLaw& law, const MatmulShape& shape, const Machine& machine) {
-  const Sizes sizes{static_cast<double>(shape.m), static_cast<double>(shape.n),
-                    static_cast<double>(shape.k), static_cast<double>(shape.batch)};
+  const ProductSizes sizes{static_cast<double>(shape.m), static_cast<double>(shape.n),
+                           static_cast<double>(shape.k), static_cast<double>(shape.batch)};
   const double bandwidth = machine.bytes_per_second * law.bandwidth_share;
   const double bytes = bytes_of(shape);
   // Split-k sums partial results of fp32 in memory; it pays where a result has fewer tiles than the

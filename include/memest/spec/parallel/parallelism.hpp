@@ -84,6 +84,11 @@ struct DeepSpeed {
   friend auto operator<=>(const DeepSpeed&, const DeepSpeed&) = default;
 };
 
+/// DeepSpeed's OffloadDeviceEnum (runtime/zero/offload_config.py).
+enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
+/// "none", "cpu", "nvme".
+std::string_view name_of(OffloadDevice device);
+
 /// States that lie in the host's memory until needed, or behind it on the node's NVMe: DeepSpeed's
 /// offload_optimizer and offload_param, and FSDP2's CPUOffloadPolicy, which is both.
 struct HostOffload {
@@ -94,6 +99,14 @@ struct HostOffload {
   bool parameters_on_nvme = false;  ///< with `parameters`: all but the first 10^9 elements
 
   [[nodiscard]] bool any() const { return optimizer || parameters; }
+  [[nodiscard]] OffloadDevice device_of_optimizer() const {
+    if (!optimizer) return OffloadDevice::none;
+    return optimizer_on_nvme ? OffloadDevice::nvme : OffloadDevice::cpu;
+  }
+  [[nodiscard]] OffloadDevice device_of_parameters() const {
+    if (!parameters) return OffloadDevice::none;
+    return parameters_on_nvme ? OffloadDevice::nvme : OffloadDevice::cpu;
+  }
   friend auto operator<=>(const HostOffload&, const HostOffload&) = default;
 };
 

@@ -27,19 +27,21 @@ class AlibiWriter {
     const TensorId mask = mask_of_ones(block_, context_, tokens);
     const TensorId slopes = slopes_of_heads();
     const TensorId counts = running_sum(block_, context_, kName, mask);
-    const TensorId from_zero = made(OpKind::add, {counts}, "from zero", dims.rows(), tokens);
-    const TensorId positions =
-        frame_.local(made(OpKind::multiply, {from_zero, mask}, "positions", dims.rows(), tokens));
+    const TensorId from_zero =
+        compute(block_, OpKind::add, {counts}, {{kName, "from zero"}, dims.rows(), tokens});
+    const TensorId positions = frame_.local(compute(block_, OpKind::multiply, {from_zero, mask},
+                                                    {{kName, "positions"}, dims.rows(), tokens}));
     // Falcon multiplies bfloat16 slopes by int64 positions, and a product with integers stays
     // bfloat16.
     const bool integers = tokens == DType::int64;
-    const TensorId factors =
-        integers ? made(OpKind::cast, {slopes}, "slopes in bf16", {Expr(heads_)}, DType::bf16)
-                 : slopes;
+    const TensorId factors = integers
+                                 ? compute(block_, OpKind::cast, {slopes},
+                                           {{kName, "slopes in bf16"}, {Expr(heads_)}, DType::bf16})
+                                 : slopes;
     const Shape shape = {dims.b, dims.a, dims.s};
     const DType dtype = integers ? DType::bf16 : DType::fp32;
-    const TensorId biases =
-        frame_.local(made(OpKind::multiply, {factors, positions}, "biases", shape, dtype));
+    const TensorId biases = frame_.local(
+        compute(block_, OpKind::multiply, {factors, positions}, {{kName, "biases"}, shape, dtype}));
     // .to(dtype) is no copy where the biases have the type already: fp32 BLOOM, bf16 Falcon.
     block_.outlive(cast(block_, {kName, "in type"}, biases, context_.policy.weights), kName);
   }
@@ -50,33 +52,34 @@ class AlibiWriter {
   void write_by_position() {
     const Expr positions(context_.decoder.max_positions);
     const Expr slopes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(heads_))));
-    const TensorId distances =
-        frame_.local(made(OpKind::copy, {}, "distances", {positions}, DType::int32));
+    const TensorId distances = frame_.local(
+        compute(block_, OpKind::copy, {}, {{kName, "distances"}, {positions}, DType::int32}));
+    const TensorId counted =
+        compute(block_, OpKind::copy, {}, {{kName, "heads"}, {slopes}, DType::int64});
     // torch.arange(1, n + 1, dtype=torch.int64).float(): two tensors.
-    const TensorId counted = made(OpKind::copy, {}, "heads", {slopes}, DType::int64);
-    const TensorId in_fp32 = made(OpKind::cast, {counted}, "heads in fp32", {slopes}, DType::fp32);
-    const TensorId exponents =
-        frame_.local(made(OpKind::scale, {in_fp32}, "exponents", {slopes}, DType::fp32));
+    const TensorId in_fp32 =
+        compute(block_, OpKind::cast, {counted}, {{kName, "heads in fp32"}, {slopes}, DType::fp32});
+    const TensorId exponents = frame_.local(
+        compute(block_, OpKind::scale, {in_fp32}, {{kName, "exponents"}, {slopes}, DType::fp32}));
     const TensorId powers = two_to_the(exponents);
-    const TensorId inverse = made(OpKind::power, {powers}, "inverse", {slopes}, DType::fp32);
-    TensorId factors = made(OpKind::scale, {inverse, powers}, "slopes", {slopes}, DType::fp32);
+    const TensorId inverse =
+        compute(block_, OpKind::power, {powers}, {{kName, "inverse"}, {slopes}, DType::fp32});
+    TensorId factors = compute(block_, OpKind::scale, {inverse, powers},
+                               {{kName, "slopes"}, {slopes}, DType::fp32});
     // torch.concat([slopes[:, 1::2], slopes[:, ::2]]) writes all of them out, and [:, :num_heads]
     // is a view: 48 heads hold 64 slopes.
     if (slopes != Expr(heads_)) {
-      factors = made(OpKind::concatenate, {factors}, "every second", {slopes}, DType::fp32);
+      factors = compute(block_, OpKind::concatenate, {factors},
+                        {{kName, "every second"}, {slopes}, DType::fp32});
     }
     frame_.local(factors);
-    const TensorId biases = made(OpKind::multiply, {distances, factors}, "biases",
-                                 {context_.dims.a, Expr(1), positions}, DType::fp32);
+    const TensorId biases =
+        compute(block_, OpKind::multiply, {distances, factors},
+                {{kName, "biases"}, {context_.dims.a, Expr(1), positions}, DType::fp32});
     block_.outlive(biases, kName);
   }
 
  private:
-  TensorId made(OpKind kind, const std::vector<TensorId>& inputs, std::string_view name,
-                Shape shape, DType dtype) {
-    return compute(block_, kind, inputs, {{kName, name}, std::move(shape), dtype});
-  }
-
   /// The base goes to the device as a number of its own, after the result is made.
   TensorId two_to_the(TensorId exponents) {
     const TensorId out =
@@ -100,16 +103,18 @@ class AlibiWriter {
     if (largest == heads_) return frame_.local(first);
     const TensorId rest =
         row("extra base", "extra exponents", "extra slopes", std::min(largest, heads_ - largest));
-    return frame_.local(
-        made(OpKind::concatenate, {first, rest}, "all slopes", {Expr(heads_)}, DType::fp32));
+    return frame_.local(compute(block_, OpKind::concatenate, {first, rest},
+                                {{kName, "all slopes"}, {Expr(heads_)}, DType::fp32}));
   }
 
   TensorId row(std::string_view base, std::string_view exponents, std::string_view slopes,
                std::int64_t count) {
-    const TensorId number = frame_.local(made(OpKind::copy, {}, base, {Expr(1)}, DType::fp32));
-    const TensorId powers =
-        frame_.local(made(OpKind::copy, {}, exponents, {Expr(count)}, DType::int32));
-    return made(OpKind::power, {number, powers}, slopes, {Expr(count)}, DType::fp32);
+    const TensorId number =
+        frame_.local(compute(block_, OpKind::copy, {}, {{kName, base}, {Expr(1)}, DType::fp32}));
+    const TensorId powers = frame_.local(
+        compute(block_, OpKind::copy, {}, {{kName, exponents}, {Expr(count)}, DType::int32}));
+    return compute(block_, OpKind::power, {number, powers},
+                   {{kName, slopes}, {Expr(count)}, DType::fp32});
   }
 
   BlockBuilder& block_;
@@ -138,28 +143,29 @@ void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mas
   const Dimensions& dims = context.dims;
   const DType dtype = context.policy.weights;
   const Shape square = {dims.b, Expr(1), dims.s, dims.s};
-  const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view name,
-                        Shape shape, DType type) {
-    return compute(block, kind, inputs, {{"alibi_mask", name}, std::move(shape), type});
-  };
   Frame frame(block);
   // FalconModel.forward turns sdpa's boolean mask into numbers: torch.where(causal_mask,
   // torch.full((), 0.0), min_dtype).
   if (block.dtype_of(mask) == DType::boolean) {
-    const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, dtype);
-    const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, dtype);
-    mask = made(OpKind::mask, {mask, zero, lowest}, "additive", square, dtype);
+    const TensorId zero =
+        compute(block, OpKind::copy, {}, {{"alibi_mask", "zero"}, {Expr(1)}, dtype});
+    const TensorId lowest =
+        compute(block, OpKind::copy, {}, {{"alibi_mask", "lowest value"}, {Expr(1)}, dtype});
+    mask = compute(block, OpKind::mask, {mask, zero, lowest},
+                   {{"alibi_mask", "additive"}, square, dtype});
   }
   frame.local(mask);
   const TensorId biases = block.shared(kName, {dims.b, dims.a, dims.s}, dtype);
   // FalconModel.forward: alibi · 1/√(hidden_size / num_heads), then torch.masked_fill where the
   // mask is below -1; sdpa is given the result, [b, a, s, s] in the model's type.
   const TensorId scaled =
-      made(OpKind::scale, {biases}, "scaled biases", {dims.b, dims.a, dims.s}, dtype);
-  const TensorId hidden = made(OpKind::mask, {mask}, "hidden", square, DType::boolean);
-  block.outlive(
-      made(OpKind::mask, {scaled, hidden}, "filled", {dims.b, dims.a, dims.s, dims.s}, dtype),
-      "alibi mask");
+      compute(block, OpKind::scale, {biases},
+              {{"alibi_mask", "scaled biases"}, {dims.b, dims.a, dims.s}, dtype});
+  const TensorId hidden =
+      compute(block, OpKind::mask, {mask}, {{"alibi_mask", "hidden"}, square, DType::boolean});
+  block.outlive(compute(block, OpKind::mask, {scaled, hidden},
+                        {{"alibi_mask", "filled"}, {dims.b, dims.a, dims.s, dims.s}, dtype}),
+                "alibi mask");
 }
 
 }  // namespace memest

@@ -41,7 +41,7 @@ class Projections {
  private:
   TensorId project(std::string_view name, const Expr& out, bool bias, TensorId x) {
     return projection(block_, context_, {name, dims_.h, out, bias, false, context_.bias_call()},
-                      dims_.rows(), x);
+                      {dims_.rows(), x});
   }
 
   Shape by_head(const Expr& heads) const { return {dims_.b, dims_.s, heads, dims_.d}; }
@@ -154,7 +154,7 @@ class Projections {
 
   AttentionInputs columns(TensorId both) {
     const auto part = [&](std::string_view name, const Expr& count) {
-      return Part{{"qkv_proj", name}, {dims_.b, dims_.s, count * dims_.d}};
+      return SplitPart{{"qkv_proj", name}, {dims_.b, dims_.s, count * dims_.d}};
     };
     const std::vector<TensorId> parts = split(
         block_, "qkv_proj", both, {part("q", dims_.a), part("k", dims_.k), part("v", dims_.k)});
@@ -267,7 +267,7 @@ class Projections {
 /// A layer's keys or values joined to what its cache holds, which is an empty tensor of `dtype`: a
 /// packed copy that the model answers.
 Heads cached(BlockBuilder& block, std::string_view name, Heads x, DType dtype) {
-  const TensorId out = concatenate(block, {name}, {x.id}, block.tensor(x.id).shape, dtype);
+  const TensorId out = concatenate(block, {name}, {{x.id}, dtype}, block.tensor(x.id).shape);
   block.answer(out);
   return {out, true};
 }
@@ -390,7 +390,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   TensorId out = projection(block, context,
                             {"o_proj", dims.a * dims.d, dims.h, spec.output_bias, false,
                              context.bias_call(), context.summed_rows()},
-                            dims.rows(), mixed);
+                            {dims.rows(), mixed});
   out = scattered(block, context, "attention_shard", out);
   if (branch.residual) return dropped_sum(block, context, "attention", {out, branch.residual});
   return dropout(block, "attention_output_dropout", context.dropout_inside(), out);

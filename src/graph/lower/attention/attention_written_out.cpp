@@ -245,7 +245,7 @@ class ScoreWriter {
     Shape joined = shape();
     joined.back() += Expr(1);
     const AttentionCore core(block_);
-    return concatenate(block_, {"scores", "with sinks"}, {scores, seen}, std::move(joined));
+    return concatenate(block_, {"scores", "with sinks"}, {{scores, seen}}, std::move(joined));
   }
 
   /// The largest's place is kept for its gradient, which is put into zeros.

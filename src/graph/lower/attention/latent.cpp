@@ -46,7 +46,7 @@ class LatentWriter {
     function.local(named_first ? normed : turned.k.id);
     function.local(named_first ? turned.k.id : normed);
     const TensorId query =
-        concatenate(block_, {"query"}, {parts[0], turned.q.id}, by_heads(dims_.a, dims_.d));
+        concatenate(block_, {"query"}, {{parts[0], turned.q.id}}, by_heads(dims_.a, dims_.d));
     const auto [key, values] = expanded(normed, turned.k.id);
     // The values are a view of kv_b_proj's output: as long as attention keeps them, the keys' part
     // of it is kept too, a·(128 + 128) channels a token instead of a·128.
@@ -64,7 +64,7 @@ class LatentWriter {
   }
 
   TensorId product(const Projection2d& shape, TensorId x) {
-    return projection(block_, context_, shape, dims_.rows(), x);
+    return projection(block_, context_, shape, {dims_.rows(), x});
   }
 
   TensorId normalized(std::string_view name, TensorId x, const Expr& width) {
@@ -176,7 +176,7 @@ TensorId latent_attention(BlockBuilder& block, const DecoderContext& context, co
   const TensorId mixed = mixed_values(block, context, call, inputs);
   // attention_bias of the config stands on o_proj too.
   return projection(block, context, {"o_proj", dims.a * dims.value, dims.h, context.latent()->bias},
-                    dims.rows(), mixed);
+                    {dims.rows(), mixed});
 }
 
 }  // namespace memest

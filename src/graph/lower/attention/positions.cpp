@@ -41,10 +41,6 @@ struct MaskForm {
 TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
                          const MaskForm& form) {
   const auto [dtype, sliding, padded, several] = form;
-  const auto made = [&](OpKind kind, const std::vector<TensorId>& inputs, std::string_view what,
-                        Shape shape, DType type) {
-    return compute(block, kind, inputs, {{name, what}, std::move(shape), type});
-  };
   const Shape square = {Expr(1), Expr(1), dims.s, dims.s};
   TensorId allowed = 0;
   {
@@ -52,8 +48,8 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
     // sdpa_mask makes all four indices and broadcasts them ([:, None, None, None] and so on); a
     // causal mask reads queries' and keys' only and stays [1, 1, s, s], expanded to the batch as a
     // view.
-    frame.local(made(OpKind::copy, {}, "batch index", {dims.b}, DType::int64));
-    frame.local(made(OpKind::copy, {}, "head index", {Expr(1)}, DType::int64));
+    frame.local(compute(block, OpKind::copy, {}, {{name, "batch index"}, {dims.b}, DType::int64}));
+    frame.local(compute(block, OpKind::copy, {}, {{name, "head index"}, {Expr(1)}, DType::int64}));
     const TensorId queries = frame.local(counted(block, name, {dims.s}));
     const TensorId keys = frame.local(counted(block, name, {dims.s}));
     // and_masks begins with q_idx.new_ones((), dtype=torch.bool) and takes every mask's
@@ -61,36 +57,45 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
     TensorId window = 0;
     if (sliding) {
       Frame inner(block);
-      const TensorId all = inner.local(made(OpKind::copy, {}, "all", {Expr(1)}, DType::boolean));
+      const TensorId all =
+          inner.local(compute(block, OpKind::copy, {}, {{name, "all"}, {Expr(1)}, DType::boolean}));
       const TensorId shifted =
-          made(OpKind::add, {queries}, "window starts", {dims.s}, DType::int64);
-      const TensorId within =
-          made(OpKind::mask, {keys, shifted}, "within the window", square, DType::boolean);
-      window = made(OpKind::mask, {all, within}, "window", square, DType::boolean);
+          compute(block, OpKind::add, {queries}, {{name, "window starts"}, {dims.s}, DType::int64});
+      const TensorId within = compute(block, OpKind::mask, {keys, shifted},
+                                      {{name, "within the window"}, square, DType::boolean});
+      window =
+          compute(block, OpKind::mask, {all, within}, {{name, "window"}, square, DType::boolean});
     }
     const TensorId all =
-        padded ? made(OpKind::copy, {}, "all tokens", {Expr(1)}, DType::boolean) : window;
-    const TensorId causal = made(OpKind::mask, {queries, keys}, "causal", square, DType::boolean);
-    allowed = sliding || padded
-                  ? made(OpKind::mask, {all, causal}, "boolean", square, DType::boolean)
-                  : causal;
+        padded ? compute(block, OpKind::copy, {}, {{name, "all tokens"}, {Expr(1)}, DType::boolean})
+               : window;
+    const TensorId causal =
+        compute(block, OpKind::mask, {queries, keys}, {{name, "causal"}, square, DType::boolean});
+    allowed = sliding || padded ? compute(block, OpKind::mask, {all, causal},
+                                          {{name, "boolean"}, square, DType::boolean})
+                                : causal;
     // padding_mask_function: padding_mask[batch_idx, kv_idx], by tensors of indices; the
     // intersection is [b, 1, s, s].
     if (padded) {
       const Shape rows = {dims.b, dims.s};
-      std::vector<TensorId> indices = {made(OpKind::copy, {}, "sequences", rows, DType::int64)};
-      if (several) indices.push_back(made(OpKind::copy, {}, "tokens", rows, DType::int64));
-      const TensorId wanted = made(OpKind::mask, indices, "wanted tokens", rows, DType::boolean);
-      allowed = made(OpKind::mask, {allowed, wanted}, "boolean by sequence",
-                     {dims.b, Expr(1), dims.s, dims.s}, DType::boolean);
+      std::vector<TensorId> indices = {
+          compute(block, OpKind::copy, {}, {{name, "sequences"}, rows, DType::int64})};
+      if (several)
+        indices.push_back(compute(block, OpKind::copy, {}, {{name, "tokens"}, rows, DType::int64}));
+      const TensorId wanted =
+          compute(block, OpKind::mask, indices, {{name, "wanted tokens"}, rows, DType::boolean});
+      allowed = compute(
+          block, OpKind::mask, {allowed, wanted},
+          {{name, "boolean by sequence"}, {dims.b, Expr(1), dims.s, dims.s}, DType::boolean});
     }
   }
   if (!dtype) return allowed;
-  // eager_mask: torch.where(mask, torch.tensor(0.0), min_dtype).
-  const TensorId lowest = made(OpKind::copy, {}, "lowest value", {Expr(1)}, *dtype);
-  const TensorId zero = made(OpKind::copy, {}, "zero", {Expr(1)}, *dtype);
-  return made(OpKind::mask, {allowed, zero, lowest}, "additive", {dims.b, Expr(1), dims.s, dims.s},
-              *dtype);
+  const TensorId lowest =
+      // eager_mask: torch.where(mask, torch.tensor(0.0), min_dtype).
+      compute(block, OpKind::copy, {}, {{name, "lowest value"}, {Expr(1)}, *dtype});
+  const TensorId zero = compute(block, OpKind::copy, {}, {{name, "zero"}, {Expr(1)}, *dtype});
+  return compute(block, OpKind::mask, {allowed, zero, lowest},
+                 {{name, "additive"}, {dims.b, Expr(1), dims.s, dims.s}, *dtype});
 }
 
 }  // namespace
@@ -248,9 +253,16 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
 
 namespace {
 
+/// The token positions that an operation rotates so many channels by.
+struct RotaryPositions {
+  std::string_view op;
+  TensorId ids = 0;
+  const Expr& channels;
+};
+
 /// Positions times frequencies, for half of the channels.
-TensorId angles_of(BlockBuilder& block, std::string_view op, Frame& frame, TensorId ids,
-                   const Expr& channels) {
+TensorId angles_of(BlockBuilder& block, Frame& frame, const RotaryPositions& rotary) {
+  const auto& [op, ids, channels] = rotary;
   const Expr tokens = Symbol::seq_len;
   const TensorId positions = frame.local(
       compute(block, OpKind::cast, {ids}, {{op, "positions"}, {Expr(1), tokens}, DType::fp32}));
@@ -276,7 +288,7 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   const Dimensions& dims = context.dims;
   const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
     Frame frame(block);
-    const TensorId angles = angles_of(block, op, frame, ids, channels);
+    const TensorId angles = angles_of(block, frame, {op, ids, channels});
     const bool halves = context.habits.rotates_halves;
     const Shape shape = {Expr(1), dims.s, halves ? channels / Expr(2) : channels};
     // torch.cat((freqs, freqs), dim=-1); GPT-OSS says emb = freqs.
@@ -311,7 +323,7 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
 void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channels) {
   constexpr std::string_view kName = "rotary_table";
   Frame frame(block);
-  const TensorId angles = angles_of(block, kName, frame, ids, channels);
+  const TensorId angles = angles_of(block, frame, {kName, ids, channels});
   const Shape shape = block.tensor(angles).shape;
   // torch.polar(torch.ones_like(freqs), freqs) * attention_scaling: complex64, 8 B a pair of
   // channels.

@@ -19,7 +19,7 @@ namespace {
 
 /// Two tensors that take one another's place from step to step.
 template <class Item>
-struct Pair {
+struct Alternating {
   std::array<Item, 2> items;
 
   Item& of(std::int64_t step) { return items[static_cast<std::size_t>(step % 2)]; }
@@ -91,7 +91,9 @@ class RingForward {
   TensorId like(TensorId id, DType dtype) {
     return scratch(block_, {"attention", "of a step"}, block_.tensor(id).shape, dtype);
   }
-  Pair<TensorId> two(TensorId id, DType dtype) { return {{like(id, dtype), like(id, dtype)}}; }
+  Alternating<TensorId> two(TensorId id, DType dtype) {
+    return {{like(id, dtype), like(id, dtype)}};
+  }
   Answer answer_like(TensorId out, TensorId sums) {
     return {like(shapes_.number, DType::int64), like(shapes_.number, DType::int64),
             like(out, half_), like(sums, DType::fp32)};
@@ -173,9 +175,9 @@ class RingForward {
   Op& op_;
   DType half_;
   bool last_ = false;
-  Pair<TensorId> merged_;
-  Pair<TensorId> merged_sums_;
-  Pair<Answer> answers_;
+  Alternating<TensorId> merged_;
+  Alternating<TensorId> merged_sums_;
+  Alternating<Answer> answers_;
   std::array<TensorId, 4> wide_{};
   std::array<TensorId, 3> narrow_{};
   std::vector<Change> course_;
@@ -304,15 +306,15 @@ class RingBackward {
   const FusedCore& core_;
   Op& op_;
   BackwardWriter writer_;
-  Pair<Slot> of_q_;
+  Alternating<Slot> of_q_;
   std::array<Slot, 2> sums_;
   std::vector<Slot> copies_;
-  Pair<Slot> pairs_;
+  Alternating<Slot> pairs_;
   Slot gathered_;
   Slot sent_;
-  Pair<Slot> received_;
-  Pair<Slot> late_sums_;
-  Pair<Gradients> gradients_;
+  Alternating<Slot> received_;
+  Alternating<Slot> late_sums_;
+  Alternating<Gradients> gradients_;
   std::array<std::vector<Step>, 2> kernels_;
 };
 

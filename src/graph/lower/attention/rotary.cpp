@@ -37,7 +37,7 @@ TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Ro
   const TensorId low = slice(block, {name, "low half"}, x, half);
   const TensorId high = slice(block, {name, "high half"}, x, half);
   const TensorId negated = scale(block, {name, "negated half"}, high);
-  const TensorId half_turned = concatenate(block, {name, "half turned"}, {negated, low}, shape);
+  const TensorId half_turned = concatenate(block, {name, "half turned"}, {{negated, low}}, shape);
   const TensorId sine = multiply(block, {name, "sine product"},
                                  factor("half turned in fp32", half_turned), tables[1]);
   return add(block, {name, "turned"}, cosine, sine);
@@ -132,7 +132,7 @@ void rotate_by_cat(BlockBuilder& block, const Rotation& rotation, Frame& names,
   const Channels of_q = channels_of(block, "q_rotary", q.id, rotation.channels);
   const Channels of_k = channels_of(block, "k_rotary", k.id, rotation.channels);
   const auto joined = [&](std::string_view name, TensorId part, TensorId still, TensorId like) {
-    return Heads{concatenate(block, {name}, {part, still}, block.tensor(like).shape), true};
+    return Heads{concatenate(block, {name}, {{part, still}}, block.tensor(like).shape), true};
   };
   const TensorId turned_q = turned(block, "q_rotary", of_q.turning, rotation);
   // Phi-3: torch.cat([(q_rot * cos) + (rotate_half(q_rot) * sin), q_pass]), and only then the keys'
@@ -276,7 +276,7 @@ TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neig
   // A list releases its last element first; others are names.
   const bool named = block.tensor(x.even).name == "first half";
   for (const TensorId half : {named ? low : high, named ? high : low}) list.local(half);
-  return concatenate(block, {name}, {low, high}, std::move(whole));
+  return concatenate(block, {name}, {{low, high}}, std::move(whole));
 }
 
 /// GPT-OSS's: a head's two halves.

@@ -46,7 +46,7 @@ class GroupRouter {
     const TensorId wide = cast(block_, {"gate", "weight in fp32"}, weight, DType::fp32);
     Frame call(block_);  // arguments live until it returns, also where autocast narrows them again
     for (const TensorId argument : {input, wide}) call.local(argument);
-    return product_with(block_, gate, {wide, {}}, {tokens_}, input);
+    return product_with(block_, gate, {wide, {}}, {{tokens_}, input});
   }
 
   RoutedChoice choose_by_softmax(Frame& forward, TensorId logits) {
@@ -100,7 +100,7 @@ class GroupRouter {
     forward.local(chosen.second);
     const Made weights = {
         {"router_weights", "chosen"}, of_choices(part_, tokens_), block_.dtype_of(scores)};
-    TensorId values = moved(block_, weights, scores, chosen.second, Reading::gather);
+    TensorId values = moved(block_, weights, {scores, chosen.second, Indexing::gather});
     // denominator = topk_weights.sum(dim=-1, keepdim=True) + 1e-20
     if (part_.weights_over_sum) {
       values = over_sum(block_, values, Denominator::guarded, forward);

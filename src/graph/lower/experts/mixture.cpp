@@ -57,7 +57,7 @@ class ExpertsWriter {
     const Made back = {
         {"experts", "by token"}, {pairs_, context_.dims.h}, block_.dtype_of(weighted)};
     const TensorId by_token =
-        function.local(rows_at(block_, back, {pairs_, pairs_}, weighted, places));
+        function.local(rows_at(block_, back, {pairs_, pairs_}, {weighted, places}));
     const TensorId sum = function.local(sum_of_experts(by_token));
     return cast(block_, {"experts", "in type"}, sum, block_.dtype_of(x));
   }
@@ -80,11 +80,11 @@ class ExpertsWriter {
       const TensorId tokens =
           made(block_, {{"pairs", "token"}, {pairs_}, DType::int64}, {sorted.order});
       const Made rows = {{"pairs", "tokens"}, {pairs_, context_.dims.h}, block_.dtype_of(x)};
-      return rows_at(block_, rows, {pairs_, tokens_}, x, tokens);
+      return rows_at(block_, rows, {pairs_, tokens_}, {x, tokens});
     }();
     const Made weights = {{"pairs", "weights"}, {pairs_, Expr(1)}, block_.dtype_of(chosen.weights)};
     sorted.weights =
-        function.local(rows_at(block_, weights, {pairs_, pairs_}, chosen.weights, sorted.order));
+        function.local(rows_at(block_, weights, {pairs_, pairs_}, {chosen.weights, sorted.order}));
     // torch.histc of expert_ids_g.int(), then cumsum(dtype=torch.int32): grouped_mm takes offsets
     // of 32 bits.
     const TensorId narrow = function.local(
@@ -222,7 +222,7 @@ class ExpertsWriter {
   TensorId bias_of(std::string_view name, const Expr& width, const SortedPairs& sorted) {
     const TensorId bias = block_.parameter({name, "weight"}, {Symbol::experts, width});
     const Made rows = {{name, "by pair"}, {pairs_, width}, block_.dtype_of(bias)};
-    return rows_at(block_, rows, {pairs_, Symbol::experts}, bias, sorted.experts);
+    return rows_at(block_, rows, {pairs_, Symbol::experts}, {bias, sorted.experts});
   }
 
   TensorId added(TensorId x, std::optional<TensorId> bias) {
@@ -383,7 +383,7 @@ TensorId mixture(BlockBuilder& block, const DecoderContext& context, const Mixtu
   TensorId out = ExpertsWriter(block, context, part).write(x, chosen);
   if (part.shared_size > 0) {
     const Projection2d gate = {"shared_expert_gate", context.dims.h, Expr(1)};
-    const TensorId logit = linear(block, gate, {tokens}, x);
+    const TensorId logit = linear(block, gate, {{tokens}, x});
     const TensorId score = function(block, {"shared_expert_gate", "score"}, Keeps::result, logit);
     shared = forward.local(multiply(block, {"shared_expert_gate", "gated"}, score, shared));
     out = add(block, {"add_shared_expert"}, out, shared);

@@ -20,7 +20,7 @@ class RouterWriter {
       // GPT-OSS's router is given rows.
       const bool given = context_.habits.router == RouterWriting::of_choice;
       const TensorId rows = given ? x : view(block_, {"gate", "rows"}, x, block_.tensor(x).shape);
-      chosen.logits = forward.local(linear(block_, gate, {tokens_}, rows));
+      chosen.logits = forward.local(linear(block_, gate, {{tokens_}, rows}));
     }
     if (context_.habits.router == RouterWriting::of_choice) {
       // GptOssTopKRouter: topk of the logits first, then softmax of the chosen ones with

@@ -197,7 +197,7 @@ std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
     return refuses("a key-value cache beside float8 linears is not available yet");
   }
   const bool rows = float8.recipe != Float8Recipe::tensorwise;
-  // torch._scaled_mm (aten/src/ATen/native/cuda/Blas.cpp) with a scale a tensor, and by rows.
+  // _scaled_mm_cuda (ATen/native/cuda/ScaledBlas.cpp): with a scale a tensor, and by rows.
   if (context.policy.capability < (rows ? kHopper : kAda)) {
     return refuses(rows ? "float8 products with scales by rows run from compute capability 9.0 on"
                         : "float8 products run from compute capability 8.9 on");
@@ -239,17 +239,17 @@ bool runs_in_float8(const DecoderContext& context, const Projection2d& shape) {
 }
 
 TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
-                       const Projection2d& shape, const Shape& rows, TensorId x) {
+                       const Projection2d& shape, const Rows& rows) {
   const Float8Recipe recipe = context.policy.float8->recipe;
   Frame call(block);
-  call.local(x);
+  call.local(rows.x);
   const Place place{shape.name, "weight"};
   const Shape of_weight = {shape.out, shape.in};
   const TensorId weight =
       shape.tied ? block.tied_parameter(place, of_weight) : block.parameter(place, of_weight);
   // Float8Linear.forward casts as autocast would; the weight stays as it is.
-  const TensorId input = to_compute(block, shape.name, x);
-  Shape out_shape = rows;
+  const TensorId input = to_compute(block, shape.name, rows.x);
+  Shape out_shape = rows.shape;
   out_shape.push_back(shape.out);
   Op op;
   op.kind = OpKind::linear;
@@ -262,7 +262,7 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
   op.saves_behind = true;
   op.workspace = Workspace::cublas_lt_twice;
   const TensorId out = op.outputs.front();
-  const Float8Operands operands = operands_of(block, shape, rows, op);
+  const Float8Operands operands = operands_of(block, shape, rows.shape, op);
   write_forward(block, op, context, operands);
   write_backward(block, op, recipe, operands);
   const Expr flops = Expr(2) * operands.input.rows * shape.in * shape.out;

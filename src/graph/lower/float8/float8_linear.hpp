@@ -10,7 +10,7 @@ namespace memest {
 [[nodiscard]] bool runs_in_float8(const DecoderContext& context, const Projection2d& shape);
 
 TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
-                       const Projection2d& shape, const Shape& rows, TensorId x);
+                       const Projection2d& shape, const Rows& rows);
 
 /// Why the model's linear layers cannot be followed in float8; none where they can.
 [[nodiscard]] std::optional<Unavailable> float8_refusal(const DecoderContext& context);

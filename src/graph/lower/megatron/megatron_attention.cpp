@@ -16,14 +16,13 @@ TensorId from(BlockBuilder& block, Place place, TensorId x, DType dtype) {
 }
 
 /// One of a tensor's cosines and sines: of the angles in fp32, times 1, in the tensor's type.
-TensorId factor(BlockBuilder& block, std::string_view name, std::string_view part, TensorId table,
-                DType dtype) {
+TensorId factor(BlockBuilder& block, Place place, TensorId table, DType dtype) {
   // _apply_rotary_pos_emb_bshd: (torch.cos(freqs) * mscale).to(t.dtype), anew for queries and for
   // keys of each layer: 4 tables of s·d·2 B a layer in bf16, which the products keep.
-  const TensorId raw = from(block, {name, part}, table, DType::fp32);
-  const TensorId scaled = from(block, {name, part}, raw, DType::fp32);
+  const TensorId raw = from(block, place, table, DType::fp32);
+  const TensorId scaled = from(block, place, raw, DType::fp32);
   if (dtype == DType::fp32) return scaled;
-  return from(block, {name, part}, scaled, dtype);
+  return from(block, place, scaled, dtype);
 }
 
 /// Keys or values written out for every query head.
@@ -130,10 +129,13 @@ TensorId values_of(BlockBuilder& block, const MegatronContext& context, TensorId
 }
 
 /// DotProductAttention: selective recompute reruns it as the attention core.
-TensorId core_attention(BlockBuilder& block, const MegatronContext& context, TensorId q, TensorId k,
-                        TensorId v) {
+TensorId core_attention(BlockBuilder& block, const MegatronContext& context,
+                        const std::vector<TensorId>& heads) {
   const AttentionCore core(block);
   Frame call(block);
+  const TensorId q = heads[0];
+  TensorId k = heads[1];
+  TensorId v = heads[2];
   if (context.attention.heads > context.attention.kv_heads) {
     k = call.local(repeated(block, context, "k_repeat", k));
     v = call.local(repeated(block, context, "v_repeat", v));
@@ -180,18 +182,18 @@ TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::
   // t, t_pass = t[..., :rot_dim], t[..., rot_dim:], of which t_pass is empty where all channels
   // turn; torch.cat((t, t_pass)) copies all the same.
   const TensorId rest = slice(block, {name, "rest"}, given, none);
-  const TensorId cosines = call.local(factor(block, name, "cosines", table, dtype));
-  const TensorId sines = call.local(factor(block, name, "sines", table, dtype));
+  const TensorId cosines = call.local(factor(block, {name, "cosines"}, table, dtype));
+  const TensorId sines = call.local(factor(block, {name, "sines"}, table, dtype));
   const TensorId cosine = multiply(block, {name, "cosine product"}, x, cosines);
   Shape half = shape;
   half.back() = half.back() / Expr(2);
   const std::vector<TensorId> halves =
       split(block, name, x, {{{name, "low half"}, half}, {{name, "high half"}, half}});
   const TensorId negated = scale(block, {name, "negated half"}, halves[1]);
-  const TensorId around = concatenate(block, {name, "half turned"}, {negated, halves[0]}, shape);
+  const TensorId around = concatenate(block, {name, "half turned"}, {{negated, halves[0]}}, shape);
   const TensorId sine = multiply(block, {name, "sine product"}, around, sines);
   const TensorId sum = add(block, {name, "turned"}, cosine, sine);
-  return concatenate(block, {name, "joined"}, {sum, rest}, shape);
+  return concatenate(block, {name, "joined"}, {{sum, rest}}, shape);
 }
 
 void rotary_table(BlockBuilder& block, const MegatronContext& context) {
@@ -248,9 +250,8 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
     q = call.local(rotation(block, context, "q_rotary", q));
     k = call.local(rotation(block, context, "k_rotary", k));
   }
-  const TensorId mixed =
-      call.local(context.te() ? te_core_attention(block, context, {q, k, parts[2]})
-                              : core_attention(block, context, q, k, parts[2]));
+  const auto core = context.te() ? te_core_attention : core_attention;
+  const TensorId mixed = call.local(core(block, context, {q, k, parts[2]}));
   // linear_proj: RowParallelLinear with skip_bias_add, whose bias bias_dropout_add adds.
   return row_product(block, context, {"o_proj", context.a * d, context.h}, mixed);
 }

@@ -39,22 +39,9 @@ TensorId exchanged(BlockBuilder& block, Place place, TensorId x, const Expr& row
   return out;
 }
 
-/// Rows of all ranks that an expert is cut over, or this rank's part of their sum (the regions of
-/// tensor_parallel/mappings.py, whose backwards are each other).
-TensorId across_cut(BlockBuilder& block, Place place, TensorId x, const Expr& rows,
-                    MessageKind kind) {
-  const bool gathers = kind == MessageKind::all_gather;
-  const TensorId out = reordered(block, place, x, rows);
-  const Expr whole = block.tensor(gathers ? out : x).bytes();
-  block.send_forward({.kind = kind, .bytes = whole});
-  block.send_backward(
-      {.kind = gathers ? MessageKind::reduce_scatter : MessageKind::all_gather, .bytes = whole});
-  return out;
-}
-
-class ExpertsWriter {
+class MegatronExpertsWriter {
  public:
-  ExpertsWriter(BlockBuilder& block, const MegatronContext& context)
+  MegatronExpertsWriter(BlockBuilder& block, const MegatronContext& context)
       : block_(block),
         context_(context),
         experts_(*context.experts),
@@ -87,8 +74,8 @@ class ExpertsWriter {
     for (const TensorId local : {out, permuted.tokens}) forward.local(local);
     if (shares) forward.local(shared);
     for (const TensorId local : {probabilities, given}) forward.local(local);
-    out = moved(block_, {{"unpermute"}, block_.tensor(x).shape, block_.dtype_of(x)}, out,
-                permuted.indices);
+    out = moved(block_, {{"unpermute"}, block_.tensor(x).shape, block_.dtype_of(x)},
+                {out, permuted.indices});
     return shares ? add(block_, {"add_shared_experts"}, out, shared) : out;
   }
 
@@ -112,7 +99,7 @@ class ExpertsWriter {
     constexpr std::string_view kGate = "shared_expert_gate";
     Frame forward(block_);
     const TensorId logits =
-        forward.local(linear(block_, {kGate, context_.h, Expr(1)}, {context_.s, context_.b}, x));
+        forward.local(linear(block_, {kGate, context_.h, Expr(1)}, {{context_.s, context_.b}, x}));
     const TensorId score = forward.local(function(block_, {kGate, "score"}, Keeps::result, logits));
     return multiply(block_, {kGate, "gated"}, out, score);
   }
@@ -138,8 +125,8 @@ class ExpertsWriter {
   }
 
   TensorId permuted_tokens(TensorId x, TensorId indices) {
-    return moved(block_, {{"permute", "tokens"}, {sent_, context_.h}, block_.dtype_of(x)}, x,
-                 indices);
+    return moved(block_, {{"permute", "tokens"}, {sent_, context_.h}, block_.dtype_of(x)},
+                 {x, indices});
   }
 
   /// The first tokens of each expert's, sorted by whether they are its own.
@@ -166,7 +153,7 @@ class ExpertsWriter {
     function.local(flat);
     const DType dtype = block_.dtype_of(probabilities);
     permuted.probabilities =
-        moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, probabilities, flat);
+        moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, {probabilities, flat});
     permuted.tokens = permuted_tokens(x, permuted.indices);
     return permuted;
   }
@@ -207,7 +194,7 @@ class ExpertsWriter {
         copy(block_, {"permute", "probabilities"}, routed.probabilities, turned);
     const DType dtype = block_.dtype_of(probabilities);
     permuted.probabilities =
-        moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, probabilities, map);
+        moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, {probabilities, map});
     permuted.tokens = permuted_tokens(x, permuted.indices);
     return permuted;
   }
@@ -222,13 +209,24 @@ class ExpertsWriter {
     return copy(block_, place, view_copied_back(block_, {place.op, "view"}, x, shape), shape);
   }
 
+  /// Rows of all ranks that an expert is cut over, or this rank's part of their sum (the regions of
+  /// tensor_parallel/mappings.py, whose backwards are each other).
+  TensorId across_cut(Place place, TensorId x, const Expr& rows, MessageKind kind) {
+    const bool gathers = kind == MessageKind::all_gather;
+    const TensorId out = reordered(block_, place, x, rows);
+    const Expr whole = block_.tensor(gathers ? out : x).bytes();
+    block_.send_forward({.kind = kind, .bytes = whole});
+    block_.send_backward(
+        {.kind = gathers ? MessageKind::reduce_scatter : MessageKind::all_gather, .bytes = whole});
+    return out;
+  }
+
   TensorId compute_experts(TensorId tokens, TensorId probabilities) {
     Frame compute(block_);
     if (context_.cuts_experts()) {
       constexpr MessageKind kGather = MessageKind::all_gather;
-      tokens = across_cut(block_, {"gather", "tokens"}, tokens, gathered_, kGather);
-      probabilities =
-          across_cut(block_, {"gather", "probabilities"}, probabilities, gathered_, kGather);
+      tokens = across_cut({"gather", "tokens"}, tokens, gathered_, kGather);
+      probabilities = across_cut({"gather", "probabilities"}, probabilities, gathered_, kGather);
     }
     tokens = by_other({"sort_by_expert"}, tokens);
     probabilities = by_other({"sort_probabilities"}, probabilities);
@@ -238,7 +236,7 @@ class ExpertsWriter {
                                     : sequential_experts(tokens, probabilities));
     const TensorId by_rank = by_other({"sort_by_rank"}, joined);
     if (!context_.cuts_experts()) return by_rank;
-    return across_cut(block_, {"scatter"}, by_rank, received_, MessageKind::reduce_scatter);
+    return across_cut({"scatter"}, by_rank, received_, MessageKind::reduce_scatter);
   }
 
   TensorId expert(TensorId tokens, TensorId probabilities) {
@@ -263,16 +261,16 @@ class ExpertsWriter {
     const auto count = static_cast<std::size_t>(local_);
     const std::vector<TensorId> inputs =
         split(block_, "split_tokens", tokens,
-              std::vector<Part>(count, {{"split_tokens"}, {of_expert_, context_.h}}));
+              std::vector<SplitPart>(count, {{"split_tokens"}, {of_expert_, context_.h}}));
     const std::vector<TensorId> weights =
         split(block_, "split_probabilities", probabilities,
-              std::vector<Part>(count, {{"split_probabilities"}, {of_expert_, Expr(1)}}));
+              std::vector<SplitPart>(count, {{"split_probabilities"}, {of_expert_, Expr(1)}}));
     std::vector<TensorId> outputs;
     for (std::size_t i = 0; i < count; ++i) outputs.push_back(expert(inputs[i], weights[i]));
     Frame list(block_);
     // output_local_list goes as a list does, from its last element.
     for (std::size_t i = count; i > 0; --i) list.local(outputs[i - 1]);
-    return concatenate(block_, {"join_experts"}, outputs, {gathered_, context_.h});
+    return concatenate(block_, {"join_experts"}, {std::move(outputs)}, {gathered_, context_.h});
   }
 
   BlockBuilder& block_;
@@ -292,7 +290,7 @@ class ExpertsWriter {
 }  // namespace
 
 TensorId megatron_experts(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  return ExpertsWriter(block, context).write(x);
+  return MegatronExpertsWriter(block, context).write(x);
 }
 
 }  // namespace memest

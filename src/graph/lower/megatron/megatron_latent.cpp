@@ -13,9 +13,9 @@
 namespace memest {
 namespace {
 
-class LatentWriter {
+class MegatronLatentWriter {
  public:
-  LatentWriter(BlockBuilder& block, const MegatronContext& context)
+  MegatronLatentWriter(BlockBuilder& block, const MegatronContext& context)
       : block_(block),
         context_(context),
         latent_(*context.latent),
@@ -107,7 +107,8 @@ class LatentWriter {
               {{{"q_up_proj", "still"}, by_heads(context_.a, nope_)},
                {{"q_up_proj", "turning"}, by_heads(context_.a, rope_)}});
     const TensorId rotated = call.local(turned("q_rotary", parts[1]));
-    return concatenate(block_, {"query"}, {parts[0], rotated}, by_heads(context_.a, nope_ + rope_));
+    return concatenate(block_, {"query"}, {{parts[0], rotated}},
+                       by_heads(context_.a, nope_ + rope_));
   }
 
   /// One turned part, seen by all heads: its gradient is their sum.
@@ -149,7 +150,7 @@ class LatentWriter {
                {{"kv_up_proj", "values"}, by_heads(context_.a, value_)}});
     const TensorId rotated = call.local(turned("k_rotary", one_head));
     KeysAndValues result;
-    result.keys = concatenate(block_, {"key"}, {parts[0], of_all_heads(rotated)},
+    result.keys = concatenate(block_, {"key"}, {{parts[0], of_all_heads(rotated)}},
                               by_heads(context_.a, nope_ + rope_));
     // MLASelfAttention: value = value.contiguous() before core_attention.
     result.values = copy(block_, {"value"}, parts[1], by_heads(context_.a, value_));
@@ -167,7 +168,7 @@ class LatentWriter {
 }  // namespace
 
 TensorId latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  return LatentWriter(block, context).write(x);
+  return MegatronLatentWriter(block, context).write(x);
 }
 
 }  // namespace memest

@@ -7,22 +7,36 @@
 namespace memest {
 namespace {
 
+/// A branch of the layer by the names of its operations.
+struct BranchNames {
+  std::string_view projection;
+  std::string_view dropout;
+  std::string_view sum;
+};
+constexpr BranchNames kAttention{"o_proj", "attention_output_dropout", "attention_residual"};
+constexpr BranchNames kFeedForward{"down_proj", "feed_forward_dropout", "feed_forward_residual"};
+
+struct Summands {
+  TensorId residual = 0;
+  TensorId x = 0;
+  bool biased = false;  ///< x is still without its projection's bias
+};
+
 /// residual + dropout(x + bias); the branch's tensors are held until the function returns.
 TensorId bias_dropout_add(BlockBuilder& block, const MegatronContext& context,
-                          std::string_view branch, TensorId residual, TensorId x, bool biased) {
-  const bool of_attention = branch == "o_proj";
+                          const BranchNames& branch, const Summands& summands) {
+  TensorId x = summands.x;
   Frame call(block);
   call.local(x);
-  if (biased) {
+  if (summands.biased) {
     // _bias_dropout_add_func: x = x + bias, out = dropout(x), out = residual + out; only evaluation
     // runs in place.
-    x = call.local(
-        add(block, {branch, "with bias"}, x, block.parameter({branch, "bias"}, {context.h})));
+    x = call.local(add(block, {branch.projection, "with bias"}, x,
+                       block.parameter({branch.projection, "bias"}, {context.h})));
   }
-  x = dropout(block, of_attention ? "attention_output_dropout" : "feed_forward_dropout",
-              context.dropout(context.decoder.dropout.residual), x);
+  x = dropout(block, branch.dropout, context.dropout(context.decoder.dropout.residual), x);
   call.local(x);
-  return add(block, {of_attention ? "attention_residual" : "feed_forward_residual"}, residual, x);
+  return add(block, {branch.sum}, summands.residual, x);
 }
 
 /// The layer names the norm's output where that is a module of its own.
@@ -58,7 +72,7 @@ Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer)
     Frame call(block);
     const TensorId normed = held(call, context, megatron_norm(block, context, "attention_norm", x));
     const TensorId mixed = megatron_attention(block, context, normed);
-    y = bias_dropout_add(block, context, "o_proj", x, mixed, context.attention.output_bias);
+    y = bias_dropout_add(block, context, kAttention, {x, mixed, context.attention.output_bias});
   }
   TensorId out = 0;
   {
@@ -69,7 +83,7 @@ Block megatron_layer(const MegatronContext& context, const MegatronLayer& layer)
     const TensorId fed = layer.has_experts ? megatron_experts(block, context, normed)
                                            : dense_part(block, context, normed);
     const bool biased = !layer.has_experts && context.feed_forward.bias;
-    out = bias_dropout_add(block, context, "down_proj", y, fed, biased);
+    out = bias_dropout_add(block, context, kFeedForward, {y, fed, biased});
   }
   return std::move(block).take(out, true);
 }

@@ -69,8 +69,9 @@ class Router {
     const Pair best = pair_of(block_, {{"top_k", "scores"}, by_choice(), DType::fp32},
                               {{"top_k", "indices"}, by_choice(), DType::int64}, biased);
     function.local(best.first);
-    const TensorId scores = function.local(moved(
-        block_, {{"top_k", "own scores"}, by_choice(), dtype}, all, best.second, Reading::gather));
+    const TensorId scores =
+        function.local(moved(block_, {{"top_k", "own scores"}, by_choice(), dtype},
+                             {all, best.second, Indexing::gather}));
     return {scale(block_, {"router_weights", "scaled"}, over_sum(scores)), best.second};
   }
 
@@ -91,8 +92,8 @@ class Router {
     BackwardWriter backward(op);
     const auto of_scores = backward.make(out, dtype);
     const auto of_sum = backward.make(out, dtype);
-    give_settled(block_, backward, scores, of_scores, out);
-    give_settled(block_, backward, sum, of_sum, out);
+    give_settled(block_, backward, scores, of_scores);
+    give_settled(block_, backward, sum, of_sum);
     block_.emit(std::move(op));
     return out;
   }
@@ -112,7 +113,7 @@ class Router {
       // and the map likewise by way of .int().
       scatter.local(made(block_, {{"routing", "zeros"}, by_expert(), dtype}));
       routed.probabilities =
-          moved(block_, {{"routing", "probabilities"}, by_expert(), dtype}, weights, indices);
+          moved(block_, {{"routing", "probabilities"}, by_expert(), dtype}, {weights, indices});
     }
     const TensorId zeros = made(block_, {{"routing", "no expert"}, by_expert(), dtype});
     const TensorId numbers =
@@ -139,7 +140,7 @@ class Router {
     RoutedTokens filled;
     filled.map = made(block_, {{"capacity", "mask"}, by_expert(), DType::boolean}, {ones});
     filled.probabilities = moved(block_, {{"capacity", "probabilities within"}, by_expert(), dtype},
-                                 routed.probabilities, filled.map);
+                                 {routed.probabilities, filled.map});
     return filled;
   }
 

@@ -10,7 +10,7 @@ namespace memest {
 namespace {
 
 /// Products of all experts' weights with their own rows, in one call.
-struct GroupedProduct {
+struct GroupedLinear {
   std::string_view name;
   std::int64_t count = 0;
   Expr rows;  ///< of one
@@ -19,7 +19,7 @@ struct GroupedProduct {
 };
 
 TensorId grouped_product(BlockBuilder& block, const MegatronContext& context,
-                         const GroupedProduct& product, TensorId x) {
+                         const GroupedLinear& product, TensorId x) {
   const DType dtype = block.dtype_of(x);
   Op op;
   op.kind = OpKind::batched_matmul;

@@ -46,12 +46,11 @@ const Adaptable* row_of(const DecoderContext& context, std::string_view projecti
   return found == kAdaptable.end() ? nullptr : found;
 }
 
-TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Shape& rows,
-                       TensorId x) {
+TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
   Frame module(block);
-  module.local(x);
+  module.local(rows.x);
   const TensorId weight = block.trained_parameter({shape.name, "weight"}, {shape.out, shape.in});
-  return product_with(block, shape, {weight, {}}, rows, x);
+  return product_with(block, shape, {weight, {}}, rows);
 }
 
 }  // namespace
@@ -63,28 +62,28 @@ bool has_module(const DecoderContext& context, std::string_view target) {
 }
 
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
-                    const Shape& rows, TensorId x) {
-  if (runs_in_float8(context, shape)) return float8_linear(block, context, shape, rows, x);
+                    const Rows& rows) {
+  if (runs_in_float8(context, shape)) return float8_linear(block, context, shape, rows);
   const Adaptable* names = row_of(context, shape.name);
   if (names != nullptr && trains_whole(*context.adapter, context.names.*names->module)) {
     Projection2d whole = shape;
     whole.whole = true;
-    return linear(block, whole, rows, x);
+    return linear(block, whole, rows);
   }
-  const TensorId result = linear(block, shape, rows, x);
+  const TensorId result = linear(block, shape, rows);
   if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) return result;
   const LoraAdapter& lora = *context.adapter;
   const Expr rank(lora.rank);
   Frame frame(block);
-  frame.local(x);
+  frame.local(rows.x);
   // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
   // bytes, and kept by lora_A.
-  const TensorId wide = cast(block, {names->sum, "input"}, x, lora.dtype);
-  if (wide != x) frame.local(wide);
+  const TensorId wide = cast(block, {names->sum, "input"}, rows.x, lora.dtype);
+  if (wide != rows.x) frame.local(wide);
   // result = result + lora_B(lora_A(dropout(x))) * scaling, from the inside out.
   const TensorId input = dropout(block, names->sum, context.dropout(lora.dropout), wide);
-  const TensorId narrow = times_trained(block, {names->a, shape.in, rank}, rows, input);
-  const TensorId update = times_trained(block, {names->b, rank, shape.out}, rows, narrow);
+  const TensorId narrow = times_trained(block, {names->a, shape.in, rank}, {rows.shape, input});
+  const TensorId update = times_trained(block, {names->b, rank, shape.out}, {rows.shape, narrow});
   const TensorId scaled = scale(block, {names->b, "scaled"}, update);
   const TensorId sum = add(block, {names->sum, "sum"}, result, scaled);
   // result = result.to(torch_result_dtype)

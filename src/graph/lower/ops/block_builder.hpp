@@ -47,6 +47,9 @@ class BackwardWriter {
 
   explicit BackwardWriter(Op& op) : op_(op) {}
 
+  /// The first tensor that the op's forward makes.
+  [[nodiscard]] TensorId output() const { return op_.outputs.front(); }
+
   /// Makes as many elements as `like` has.
   Made make(TensorId like, DType dtype);
   /// As make(), for a moment, of memory that nothing touches.

@@ -94,7 +94,7 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes);
 
 /// A matrix product with a parameter, and beside it the adapter's two where it is a target.
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
-                    const Shape& rows, TensorId x);
+                    const Rows& rows);
 
 /// Whether the model has a projection that `target` of an adapter names.
 [[nodiscard]] bool has_module(const DecoderContext& context, std::string_view target);

@@ -130,7 +130,7 @@ Block embedding_block(const DecoderContext& context) {
   TensorId positions = 0;
   if (learned) positions = position_rows(block, context, ids);
   if (projects) {
-    x = linear(block, {"project_in", dims.embedding, dims.h}, dims.rows(), x);
+    x = linear(block, {"project_in", dims.embedding, dims.h}, {dims.rows(), x});
     if (context.program.names_results) block.outlive(x, "input embeddings");
   }
   if (learned) x = add(block, {"add_positions"}, x, positions);

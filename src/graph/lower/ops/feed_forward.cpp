@@ -16,7 +16,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   const ActivationPart function = {"activation", part.activation, context.program.activation};
   const auto up_to = [&](std::string_view name, const Expr& out) {
     return projection(block, context, {name, dims.h, out, part.bias, false, context.bias_call()},
-                      rows, x);
+                      {rows, x});
   };
 
   Frame frame(block);
@@ -54,7 +54,7 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
   TensorId out = projection(block, context,
                             {"down_proj", size, dims.h, part.bias, false, context.bias_call(),
                              branch.rows.empty() ? context.summed_rows() : rows},
-                            rows, hidden);
+                            {rows, hidden});
   out = scattered(block, context, "feed_forward_shard", out);
   if (branch.residual) return dropped_sum(block, context, "feed_forward", {out, branch.residual});
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);

@@ -42,26 +42,25 @@ Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, Tenso
 
 namespace {
 
-/// Reads `x` where `indices` say, which it keeps.
-Op reading_op(const Made& result, TensorId x, TensorId indices, TensorId out) {
+Op reading_op(const Made& result, const Indexed& read, TensorId out) {
   Op op;
   op.kind = OpKind::copy;
   op.name = result.place.op;
-  op.inputs = {x, indices};
+  op.inputs = {read.x, read.indices};
   op.outputs = {out};
-  op.saved = {indices};
+  op.saved = {read.indices};
   return op;
 }
 
 }  // namespace
 
-TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices,
-               Reading reading) {
+TensorId moved(BlockBuilder& block, const Made& result, const Indexed& read) {
+  const TensorId x = read.x;
   const TensorId out = block.make(result.place, result.shape, result.dtype);
-  Op op = reading_op(result, x, indices, out);
   // derivatives.yaml: gather_backward(grad, self, dim, index) reads self only for its sizes, yet it
   // is saved; index_select keeps sizes alone.
-  if (reading == Reading::gather) op.saved.push_back(x);
+  Op op = reading_op(result, read, out);
+  if (read.by == Indexing::gather) op.saved.push_back(x);
   BackwardWriter backward(op);
   const bool seen = block.tensor(x).shape.size() > result.shape.size();
   const Reach reach = seen ? Reach::through_view : Reach::directly;
@@ -70,10 +69,10 @@ TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId ind
   return out;
 }
 
-TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, TensorId x,
-                 TensorId indices) {
+TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes,
+                 const Indexed& read) {
   const TensorId out = block.make(result.place, result.shape, result.dtype);
-  Op op = reading_op(result, x, indices, out);
+  Op op = reading_op(result, read, out);
   KernelLaunch sum;
   sum.kind = KernelLaunch::Kind::index_sum;
   sum.outer = sizes.count;
@@ -82,7 +81,7 @@ TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, T
   // Indices, sorted ones, their order and numbers, and as much again to sort both.
   sum.scratch_bytes = Expr(6 * size_of(DType::int64)) * sizes.count;
   BackwardWriter backward(op);
-  backward.give(x, backward.make(x, block.dtype_of(x)));
+  backward.give(read.x, backward.make(read.x, block.dtype_of(read.x)));
   backward.launch(std::move(sum));
   block.emit(std::move(op));
   return out;

@@ -20,18 +20,22 @@ Pair pair_of(BlockBuilder& block, const Made& first, const Made& second, TensorI
 /// `x`.
 Pair taken_of(BlockBuilder& block, const Made& values, const Made& places, TensorId x);
 
-/// `x` in another form, read at `indices`, which are kept: its gradient is a tensor like it, seen
-/// in its own shape where `x` was. gather keeps `x` too, whose sizes its backward asks for.
-enum class Reading { others, gather };
-TensorId moved(BlockBuilder& block, const Made& result, TensorId x, TensorId indices,
-               Reading reading = Reading::others);
+/// gather keeps the tensor that it reads, whose sizes its backward asks for; others do not.
+enum class Indexing { others, gather };
+/// A tensor read at indices, which are kept.
+struct Indexed {
+  TensorId x = 0;
+  TensorId indices = 0;
+  Indexing by = Indexing::others;
+};
+/// x in another form: its gradient is a tensor like it, seen in its own shape where x was.
+TensorId moved(BlockBuilder& block, const Made& result, const Indexed& read);
 
-/// Rows of `x` at `indices`, which are kept: x[indices], whose gradient is added up row by row.
 struct RowsAt {
   Expr count;  ///< of indices
   Expr rows;   ///< of x
 };
-TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, TensorId x,
-                 TensorId indices);
+/// Rows of x: x[indices], whose gradient is added up row by row.
+TensorId rows_at(BlockBuilder& block, const Made& result, const RowsAt& sizes, const Indexed& read);
 
 }  // namespace memest

@@ -12,16 +12,16 @@ Expr product(const Shape& shape) {
   return result;
 }
 
-/// Gradients of a product with a matrix. With a bias (addmm) the input's comes first, without (mm)
-/// the matrix's. The bias's gradient is the output's, summed by the engine.
-void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
-                    bool gradient_is_number) {
+/// Gradients of a product of an input and a matrix. With a bias (addmm) the input's comes first,
+/// without (mm) the matrix's. The bias's gradient is the output's, summed by the engine.
+void write_backward(BlockBuilder& block, Op& op, bool gradient_is_number) {
   // AddmmBackward0 works through mat1, mat2, self, MmBackward0 through mat2, self: generated code
   // takes the arguments by their names.
   BackwardWriter backward(op);
   if (gradient_is_number) op.first_product = 2;
-  const TensorId input = op.inputs.front();
-  const bool biased = bias != matrix;
+  const TensorId input = op.inputs[0];
+  const TensorId matrix = op.inputs[1];
+  const bool biased = op.inputs.size() > 2;
   const auto product_like = [&](TensorId operand) {
     const auto made = backward.make(operand, block.dtype_of(operand));
     const TensorId out = op.outputs.front();
@@ -39,7 +39,8 @@ void write_backward(BlockBuilder& block, Op& op, TensorId matrix, TensorId bias,
   const bool wants_matrix = block.needs_gradient(matrix);
   const auto of_matrix = wants_matrix ? product_like(matrix) : BackwardWriter::Made{0};
   if (!biased) make_input();
-  if (biased && block.needs_gradient(bias)) {
+  if (biased && block.needs_gradient(op.inputs[2])) {
+    const TensorId bias = op.inputs[2];
     backward.leave_node();
     backward.give(bias, backward.make(bias, block.dtype_of(bias)));
     const Tensor& out = block.tensor(op.outputs.front());
@@ -83,9 +84,9 @@ TensorId parameter_in_compute(BlockBuilder& block, Place place, TensorId paramet
   return copy;
 }
 
-TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x) {
+TensorId linear(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
   Frame call(block);
-  call.local(x);
+  call.local(rows.x);
   const Place weight_place{shape.name, "weight"};
   const auto parameter = [&](Place place, Shape of) {
     return shape.whole ? block.whole_parameter(place, std::move(of))
@@ -94,11 +95,11 @@ TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& row
   Factors factors{shape.tied ? block.tied_parameter(weight_place, {shape.out, shape.in})
                              : parameter(weight_place, {shape.out, shape.in})};
   if (shape.bias) factors.bias = parameter({shape.name, "bias"}, {shape.out});
-  return product_with(block, shape, factors, rows, x);
+  return product_with(block, shape, factors, rows);
 }
 
 TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Factors& factors,
-                      const Shape& rows, TensorId x) {
+                      const Rows& rows) {
   const bool own_op = shape.bias_call == BiasCall::own_op;
   const bool bias_first = shape.bias_call == BiasCall::first_argument;
   // Autocast casts a call's arguments from the last to the first.
@@ -111,9 +112,9 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   // A product written by hand takes a view of the matrix, and its arguments from the last on too.
   const TensorId matrix =
       parameter_in_compute(block, {shape.name, "cast weight"}, factors.weight, !own_op);
-  const TensorId input = to_compute(block, shape.name, x);
+  const TensorId input = to_compute(block, shape.name, rows.x);
   if (bias_first) cast_bias();
-  Shape out_shape = shape.scattered_to.empty() ? rows : shape.scattered_to;
+  Shape out_shape = shape.scattered_to.empty() ? rows.shape : shape.scattered_to;
   out_shape.push_back(shape.out);
   const TensorId out =
       block.make({shape.name, own_op ? "product" : "out"}, out_shape, block.dtype_of(matrix));
@@ -131,8 +132,8 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   // addmm_out_cuda_impl calls gemm_and_bias (cublasLt) for a bias of one dimension; at::mm goes to
   // cuBLAS.
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
-  write_backward(block, op, matrix, biased ? added : matrix, shape.gradient_is_number);
-  const Expr flops = Expr(2) * product(rows) * shape.in * shape.out;
+  write_backward(block, op, shape.gradient_is_number);
+  const Expr flops = Expr(2) * product(rows.shape) * shape.in * shape.out;
   const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
                        (block.needs_gradient(matrix) ? 1 : 0));
   block.emit(std::move(op), {flops, gradients * flops});

@@ -177,7 +177,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     if (decoder.final_norm) x = norm(block, context, {"final_norm", decoder.norm, {dims.h}}, x);
     // OPTDecoder.project_out, between the last norm and lm_head.
     if (decoder.embedding_size != decoder.hidden_size) {
-      x = linear(block, {"project_out", dims.h, dims.embedding}, dims.rows(), x);
+      x = linear(block, {"project_out", dims.h, dims.embedding}, {dims.rows(), x});
     }
   }
   const bool fused = context.liger().fused_linear_cross_entropy;
@@ -207,7 +207,7 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
     if (context.shards_tensors()) {
       for (const TensorId id : {x, normalized}) call.local(id);
     }
-    x = projection(block, context, to_logits, rows, x);
+    x = projection(block, context, to_logits, {rows, x});
     x = gathered_logits(block, context, x);
   }
   if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);

@@ -60,9 +60,10 @@ KernelLaunch sum_between(const Shape& whole, const Shape& part, DType dtype) {
 }
 
 void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
-                  BackwardWriter::Made made, TensorId output) {
+                  BackwardWriter::Made made) {
   // engine.cpp: validate_outputs: a gradient wider than its input is first summed (reduce_grad),
   // then cast to the input's type; both run outside of the node that made it.
+  const TensorId output = backward.output();
   auto settled = made;
   backward.leave_node();
   const auto replace = [&](DType dtype, const KernelLaunch* sum) {
@@ -158,7 +159,7 @@ TensorId subtract(BlockBuilder& block, Place place, TensorId left, TensorId righ
   // derivatives.yaml: sub.Tensor: self gets grad itself, other maybe_multiply(-grad, alpha).
   const auto negated = backward.make(out, block.dtype_of(out));
   backward.hand_on(left);
-  give_settled(block, backward, right, negated, out);
+  give_settled(block, backward, right, negated);
   block.emit(std::move(op));
   return out;
 }
@@ -196,9 +197,9 @@ TensorId multiply(BlockBuilder& block, Place place, TensorId left, TensorId righ
   if (block.needs_gradient(left)) {
     op.saved.push_back(right);
     of_left = backward.make(out, dtype);
-    give_settled(block, backward, left, of_left, out);
+    give_settled(block, backward, left, of_left);
   }
-  if (block.needs_gradient(right)) give_settled(block, backward, right, of_right, out);
+  if (block.needs_gradient(right)) give_settled(block, backward, right, of_right);
   block.emit(std::move(op));
   return out;
 }

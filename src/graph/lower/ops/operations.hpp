@@ -36,9 +36,13 @@ struct Projection2d {
   /// The output's gradient is one number seen everywhere, which a product reads through a copy.
   bool gradient_is_number = false;
 };
-/// `x` of `rows` + [in] to `rows` + [out]; `rows` may be more than x's own where x is gathered
-/// first.
-TensorId linear(BlockBuilder& block, const Projection2d& shape, const Shape& rows, TensorId x);
+/// What a product multiplies: `x` of `shape` + [in], whose result is of `shape` + [out]. `shape`
+/// may be more than x's own where x is gathered first.
+struct Rows {
+  Shape shape;
+  TensorId x = 0;
+};
+TensorId linear(BlockBuilder& block, const Projection2d& shape, const Rows& rows);
 
 /// The parameters of a product: what it multiplies by and adds.
 struct Factors {
@@ -47,7 +51,7 @@ struct Factors {
 };
 /// As above, with parameters that are there.
 TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Factors& factors,
-                      const Shape& rows, TensorId x);
+                      const Rows& rows);
 
 /// Element by element; the narrower operand is broadcast and its gradient summed.
 TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right);
@@ -73,16 +77,19 @@ TensorId view_copied_back(BlockBuilder& block, Place place, TensorId x, Shape sh
 /// A part of `x`: its gradient is a zero tensor of the whole, filled in part.
 TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape);
 /// Parts of `x` along a dimension; their gradients are joined by one copy.
-struct Part {
+struct SplitPart {
   Place place;
   Shape shape;
 };
 std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId x,
-                            const std::vector<Part>& parts);
-/// The parts joined along a dimension, and an empty tensor of type `beside` with them; their
-/// gradients are views.
-TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
-                     Shape shape, std::optional<DType> beside = {});
+                            const std::vector<SplitPart>& parts);
+/// Tensors that are joined along a dimension, and with them an empty one of type `empty`.
+struct Joint {
+  std::vector<TensorId> parts;
+  std::optional<DType> empty = {};
+};
+/// The parts joined; their gradients are views.
+TensorId concatenate(BlockBuilder& block, Place place, const Joint& joint, Shape shape);
 /// `x` written out in another shape or order.
 TensorId copy(BlockBuilder& block, Place place, TensorId x, Shape shape);
 
@@ -160,9 +167,9 @@ DType promoted(DType left, DType right);
 /// The sum of a tensor of shape `whole` to the shape `part`, aligned at the last dimension.
 KernelLaunch sum_between(const Shape& whole, const Shape& part, DType dtype);
 
-/// The gradient `made` of `input`, which has the output's shape and type, as the engine hands it
-/// on: summed where the input was broadcast, cast where it is of another type.
+/// The gradient `made` of `input`, which has the shape and type of the op's output, as the engine
+/// hands it on: summed where the input was broadcast, cast where it is of another type.
 void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
-                  BackwardWriter::Made made, TensorId output);
+                  BackwardWriter::Made made);
 
 }  // namespace memest

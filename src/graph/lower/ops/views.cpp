@@ -40,10 +40,10 @@ TensorId slice(BlockBuilder& block, Place place, TensorId x, Shape shape) {
 }
 
 std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId x,
-                            const std::vector<Part>& parts) {
+                            const std::vector<SplitPart>& parts) {
   std::vector<TensorId> outputs;
   outputs.reserve(parts.size());
-  for (const Part& part : parts) outputs.push_back(block.alias(part.place, x, part.shape));
+  for (const SplitPart& part : parts) outputs.push_back(block.alias(part.place, x, part.shape));
   Op op = view_op(name, x, outputs);
   BackwardWriter backward(op);
   // SplitBackward0 joins the parts' gradients into one tensor, zeros for those without;
@@ -53,9 +53,9 @@ std::vector<TensorId> split(BlockBuilder& block, std::string_view name, TensorId
   return outputs;
 }
 
-TensorId concatenate(BlockBuilder& block, Place place, const std::vector<TensorId>& parts,
-                     Shape shape, std::optional<DType> beside) {
-  DType dtype = beside.value_or(block.dtype_of(parts.front()));
+TensorId concatenate(BlockBuilder& block, Place place, const Joint& joint, Shape shape) {
+  const std::vector<TensorId>& parts = joint.parts;
+  DType dtype = joint.empty.value_or(block.dtype_of(parts.front()));
   for (const TensorId part : parts) dtype = promoted(dtype, block.dtype_of(part));
   const TensorId out = block.make(place, std::move(shape), dtype);
   Op op;

@@ -10,7 +10,7 @@ namespace memest {
 namespace {
 
 /// The tensor that one block hands to the next.
-struct Stream {
+struct BlockStream {
   std::int64_t width = 0;
   DType dtype = DType::bf16;
   bool needs_gradient = false;
@@ -31,7 +31,7 @@ std::int64_t input_width(const LayerList& list) {
 
 class LayerListWriter {
  public:
-  LayerListWriter(const Stream& stream, const LoweringPolicy& policy)
+  LayerListWriter(const BlockStream& stream, const LoweringPolicy& policy)
       : stream_(stream),
         policy_(policy),
         block_("layer", {policy.weights, policy.compute, policy.autocast}) {
@@ -67,8 +67,8 @@ class LayerListWriter {
     block_.emit(std::move(op));
   }
 
-  [[nodiscard]] Stream stream() const {
-    Stream next = stream_;
+  [[nodiscard]] BlockStream stream() const {
+    BlockStream next = stream_;
     next.dtype = block_.dtype_of(x_);
     next.needs_gradient = block_.needs_gradient(x_);
     next.kept = kept_;
@@ -88,7 +88,7 @@ class LayerListWriter {
   }
 
   void write(const LinearLayer& layer) {
-    x_ = linear(block_, {"linear", Expr(layer.in), Expr(layer.out), layer.bias}, rows(), x_);
+    x_ = linear(block_, {"linear", Expr(layer.in), Expr(layer.out), layer.bias}, {rows(), x_});
     stream_.width = layer.out;
     kept_ = false;
   }
@@ -172,7 +172,7 @@ class LayerListWriter {
     kept_ = false;
   }
 
-  Stream stream_;
+  BlockStream stream_;
   const LoweringPolicy& policy_;
   BlockBuilder block_;
   TensorId x_ = 0;
@@ -180,7 +180,7 @@ class LayerListWriter {
 };
 
 /// Lowers one block after `stream` and moves `stream` behind it.
-Block lower_block(const LayerBlock& list, Stream& stream, const LoweringPolicy& policy) {
+Block lower_block(const LayerBlock& list, BlockStream& stream, const LoweringPolicy& policy) {
   LayerListWriter writer(stream, policy);
   for (const PlainLayer& layer : list.block) writer.write(layer);
   stream = writer.stream();
@@ -189,7 +189,7 @@ Block lower_block(const LayerBlock& list, Stream& stream, const LoweringPolicy& 
 
 /// A repeat's first block differs from the rest where its input does: in whether a gradient goes
 /// through it, in its type, and in whether the block before keeps it.
-bool alike(const Stream& left, const Stream& right) {
+bool alike(const BlockStream& left, const BlockStream& right) {
   return left.width == right.width && left.dtype == right.dtype &&
          left.needs_gradient == right.needs_gradient && left.kept == right.kept;
 }
@@ -202,12 +202,12 @@ void append_block(Graph& graph, Block block, std::int64_t repeat) {
 /// Lowers the blocks of a list, each once: what comes again, behind the same, is the same block.
 class BlockWriter {
  public:
-  BlockWriter(Graph& graph, const Stream& stream, const LoweringPolicy& policy)
+  BlockWriter(Graph& graph, const BlockStream& stream, const LoweringPolicy& policy)
       : graph_(graph), stream_(stream), policy_(policy) {}
 
   void write(const LayerBlock& list) {
     if (list.repeat == 0) return;
-    const Stream before = stream_;
+    const BlockStream before = stream_;
     if (!append(list, 1)) return;
     const std::int64_t rest = list.repeat - 1;
     if (rest == 0) return;
@@ -218,13 +218,13 @@ class BlockWriter {
     }
   }
 
-  [[nodiscard]] const Stream& stream() const { return stream_; }
+  [[nodiscard]] const BlockStream& stream() const { return stream_; }
 
  private:
   struct Made {
     const LayerBlock* list;
-    Stream before;
-    Stream after;
+    BlockStream before;
+    BlockStream after;
     std::size_t block;
   };
 
@@ -236,7 +236,7 @@ class BlockWriter {
       stream_ = made.after;
       return true;
     }
-    const Stream before = stream_;
+    const BlockStream before = stream_;
     Block block = lower_block(list, stream_, policy_);
     if (block.ops.empty()) {  // dropout of nothing: what comes is handed on
       stream_ = before;
@@ -248,7 +248,7 @@ class BlockWriter {
   }
 
   Graph& graph_;
-  Stream stream_;
+  BlockStream stream_;
   const LoweringPolicy& policy_;
   std::vector<Made> made_;
 };
