@@ -14,11 +14,12 @@ bool same_row(const ParameterTensor& left, const ParameterTensor& right) {
          left.active_numerator == right.active_numerator &&
          left.active_denominator == right.active_denominator &&
          left.output_head == right.output_head && left.trainable == right.trainable &&
-         left.expert_parallel == right.expert_parallel;
+         left.expert_parallel == right.expert_parallel && left.module == right.module;
 }
 
 bool same_row(const BufferTensor& left, const BufferTensor& right) {
-  return left.name == right.name && left.shape == right.shape && left.dtype == right.dtype;
+  return left.name == right.name && left.shape == right.shape && left.dtype == right.dtype &&
+         left.rotary_frequencies == right.rotary_frequencies;
 }
 
 }  // namespace
@@ -57,10 +58,16 @@ void InventoryBuilder::add(BufferTensor tensor) { add_to(inventory_.buffers, std
 
 void InventoryBuilder::projection(const std::string& name, const Projection& shape,
                                   std::int64_t count) {
-  add(ParameterTensor{.name = name + ".weight", .shape = {shape.out, shape.in}, .count = count});
+  add(ParameterTensor{.name = name + ".weight",
+                      .shape = {shape.out, shape.in},
+                      .count = count,
+                      .module = shape.module});
   if (!shape.bias) return;
-  add(ParameterTensor{
-      .name = name + ".bias", .shape = {shape.out}, .role = ParameterRole::bias, .count = count});
+  add(ParameterTensor{.name = name + ".bias",
+                      .shape = {shape.out},
+                      .role = ParameterRole::bias,
+                      .count = count,
+                      .module = shape.module});
 }
 
 void InventoryBuilder::layer_norm(const std::string& name, std::int64_t size, std::int64_t count) {

@@ -64,16 +64,17 @@ constexpr std::array kSoap = {
     StepProduct{columns, columns, columns, kBasis, DType::fp32, columns}};
 
 struct OptimizerRow {
-  std::string_view optimizer;
+  OptimizerRule rule;
   std::span<const StepProduct> products;
 };
-constexpr std::array kOptimizers = {OptimizerRow{"muon", kMuon}, OptimizerRow{"shampoo", kShampoo},
-                                    OptimizerRow{"soap", kSoap}};
+constexpr std::array kOptimizers = {OptimizerRow{OptimizerRule::muon, kMuon},
+                                    OptimizerRow{OptimizerRule::shampoo, kShampoo},
+                                    OptimizerRow{OptimizerRule::soap, kSoap}};
 
 /// Empty for those that only pass over their tensors.
 std::span<const StepProduct> products_of(const Optimizer& optimizer) {
   for (const OptimizerRow& row : kOptimizers) {
-    if (row.optimizer == optimizer.name) return row.products;
+    if (row.rule == optimizer.rule) return row.products;
   }
   return {};
 }

@@ -21,30 +21,30 @@ constexpr std::int64_t kFusedWithoutStates = 3;
 /// that PyTorch 2.11's torch.optim and transformers 5.17's Adafactor dispatch in one step, counted
 /// one by one; lion-pytorch, update_fn.
 struct StepPasses {
-  std::string_view optimizer;
+  OptimizerRule rule;
   std::int64_t foreach_;
   std::int64_t for_loop;
 };
 
 constexpr std::array kStepPasses = {
-    StepPasses{"sgd", 3, 3},
-    StepPasses{"momentum", 8, 8},
-    StepPasses{"adam", 18, 18},
-    StepPasses{"adamw", 20, 20},
-    StepPasses{"amsgrad", 23, 22},
-    StepPasses{"rmsprop", 13, 13},
-    StepPasses{"rmsprop-centered", 19, 19},
-    StepPasses{"rmsprop-centered-momentum", 24, 24},
-    StepPasses{"adagrad", 13, 11},
-    StepPasses{"adamax", 16, 15},
-    StepPasses{"nadam", 22, 22},
-    StepPasses{"radam", 22, 26},
-    StepPasses{"rprop", 40, 40},
-    StepPasses{"adadelta", 27, 27},
-    StepPasses{"asgd", 12, 7},
-    StepPasses{"adafactor", 19, 17},
-    StepPasses{"adafactor-transformers", 21, 21},
-    StepPasses{"lion", 19, 19},
+    StepPasses{OptimizerRule::sgd, 3, 3},
+    StepPasses{OptimizerRule::momentum, 8, 8},
+    StepPasses{OptimizerRule::adam, 18, 18},
+    StepPasses{OptimizerRule::adamw, 20, 20},
+    StepPasses{OptimizerRule::amsgrad, 23, 22},
+    StepPasses{OptimizerRule::rmsprop, 13, 13},
+    StepPasses{OptimizerRule::rmsprop_centered, 19, 19},
+    StepPasses{OptimizerRule::rmsprop_centered_momentum, 24, 24},
+    StepPasses{OptimizerRule::adagrad, 13, 11},
+    StepPasses{OptimizerRule::adamax, 16, 15},
+    StepPasses{OptimizerRule::nadam, 22, 22},
+    StepPasses{OptimizerRule::radam, 22, 26},
+    StepPasses{OptimizerRule::rprop, 40, 40},
+    StepPasses{OptimizerRule::adadelta, 27, 27},
+    StepPasses{OptimizerRule::asgd, 12, 7},
+    StepPasses{OptimizerRule::adafactor, 19, 17},
+    StepPasses{OptimizerRule::adafactor_transformers, 21, 21},
+    StepPasses{OptimizerRule::lion, 19, 19},
 };
 
 /// bitsandbytes: one fp32 scale for a block of 256 elements.
@@ -95,7 +95,7 @@ double state_bytes(const OptimizerState& state, const TensorExtent& tensor, DTyp
 /// Bytes that a step's kernels move, over those of one that reads and writes each tensor once.
 double passes_over_fused(const TrainingSpec& training) {
   for (const StepPasses& step : kStepPasses) {
-    if (step.optimizer != training.optimizer.name) continue;
+    if (step.rule != training.optimizer.rule) continue;
     const bool loops = training.optimizer_implementation == OptimizerImplementation::for_loop;
     std::int64_t fused = kFusedWithoutStates;
     for (const OptimizerState& state : training.optimizer.states) {

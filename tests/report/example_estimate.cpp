@@ -12,6 +12,7 @@ Job example_job() {
   training.gradient_accumulation = 4;
   training.recipe.name = "mixed";
   training.optimizer.name = "adamw";
+  training.optimizer.rule = OptimizerRule::adamw;
   job.training = training;
   job.hardware.gpu.slug = "card-24gb";
   job.hardware.gpu.name = "Card 24GB";
@@ -75,7 +76,8 @@ JobEstimate example_estimate() {
   time.hfu = 0.5;
   time.tokens_per_second_per_gpu = 4096;
   time.ridge_point = 300;
-  time.ops = {{"layer", "down_proj", OpClass::contraction, Seconds(0.5), Bound::compute, 800, 0, 0, {}}};
+  time.ops = {
+      {"layer", "down_proj", OpClass::contraction, Seconds(0.5), Bound::compute, 800, 0, 0, {}}};
   time.rule = "A rule of thumb.";
 
   JobEstimate answer;

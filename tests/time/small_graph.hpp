@@ -136,6 +136,7 @@ inline Job stack_job(std::int64_t layers, std::int64_t hidden) {
   training.recipe.states = DType::bf16;
   training.recipe.compute = DType::bf16;
   training.optimizer.name = "adamw";
+  training.optimizer.rule = OptimizerRule::adamw;
   training.optimizer.states.resize(2);
   job.training = std::move(training);
   job.hardware.gpu = round_gpu();

@@ -278,6 +278,7 @@ TEST_CASE("A step takes as long as its own kernels' reads and writes, not AdamW'
   Job job = stack_job(kLayers, kHidden);
   const double adamw = op_named(time_of(graph, job), "step").seconds.value();
   job.training->optimizer.name = "sgd";
+  job.training->optimizer.rule = OptimizerRule::sgd;
   job.training->optimizer.states.clear();
   const double sgd = op_named(time_of(graph, job), "step").seconds.value();
   CHECK(adamw / sgd == Approx(20.0 / 3.0));

@@ -20,6 +20,7 @@ struct BufferTensor {
   std::int64_t count = 1;
   /// Made while the weights' type is the default one: where that is known, it is this one's too.
   bool as_weights = false;
+  bool rotary_frequencies = false;  ///< 1 / base ** (arange(0, d, 2) / d)
   bool operator==(const BufferTensor&) const = default;
 };
 

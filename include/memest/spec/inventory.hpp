@@ -16,6 +16,7 @@ struct Projection {
   std::int64_t out = 0;
   std::int64_t in = 0;
   bool bias = false;
+  ParameterModule module = ParameterModule::other;
 };
 
 class InventoryBuilder {

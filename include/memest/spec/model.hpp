@@ -29,6 +29,17 @@ enum class ParameterRole : std::uint8_t {
   other       ///< class tokens, relative-position tables, gates
 };
 
+/// The module of a parameter, where more than its role decides what a program does with it.
+enum class ParameterModule : std::uint8_t {
+  other,
+  router,             ///< of experts, and the gate of shared ones
+  positions,          ///< a learned table of them
+  head_norm,          ///< of queries or keys, head by head
+  attention_output,   ///< the product that sums over the heads
+  feed_forward_down,  ///< the product that sums over the feed-forward's channels
+  into_latents        ///< a product of latent attention that every tensor-parallel rank has whole
+};
+
 /// `count` tensors of one shape.
 struct ParameterTensor {
   std::string name;  ///< as in the state dict, without the layer index: "self_attn.q_proj.weight"
@@ -43,6 +54,7 @@ struct ParameterTensor {
       true;  ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
   bool whole_module = false;     ///< trained beside adapters in the weights' type, not in theirs
   bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
+  ParameterModule module = ParameterModule::other;
 };
 
 enum class Family : std::uint8_t { decoder, encoder, encoder_decoder, vision, convnet, layer_list };
@@ -120,6 +132,9 @@ struct ModelSpec {
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
   std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
+  /// The name of transformers' class says that its loss is a causal language model's: by it the
+  /// Trainer counts targets. GPT2LMHeadModel's does not.
+  bool named_for_causal_loss = true;
 
   /// The experts of a decoder's first layer that has any; null without.
   [[nodiscard]] const MixtureOfExperts* experts() const;

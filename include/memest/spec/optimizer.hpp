@@ -53,8 +53,35 @@ struct ImplementationTransient {
       extra_states;  ///< states that only this implementation keeps on the device
 };
 
+/// The arithmetic of a step, where it is known operation by operation.
+enum class OptimizerRule : std::uint8_t {
+  other,
+  sgd,
+  momentum,
+  adam,
+  adamw,
+  amsgrad,
+  rmsprop,
+  rmsprop_centered,
+  rmsprop_centered_momentum,
+  adagrad,
+  adamax,
+  nadam,
+  radam,
+  rprop,
+  adadelta,
+  asgd,
+  adafactor,
+  adafactor_transformers,
+  lion,
+  muon,
+  shampoo,
+  soap
+};
+
 struct Optimizer {
   std::string name;  ///< "adamw"
+  OptimizerRule rule = OptimizerRule::other;
   std::string description;
   std::string source;
   std::vector<OptimizerState> states;

@@ -21,8 +21,10 @@ class GptModel {
     inventory_.repeat(1);
     if (part.embedding) write_embedding();
     if (std::holds_alternative<RotaryPosition>(decoder_.position)) {
-      inventory_.add(BufferTensor{
-          .name = "rotary_pos_emb.inv_freq", .shape = {rotary_dim() / 2}, .dtype = DType::fp32});
+      inventory_.add(BufferTensor{.name = "rotary_pos_emb.inv_freq",
+                                  .shape = {rotary_dim() / 2},
+                                  .dtype = DType::fp32,
+                                  .rotary_frequencies = true});
     }
     for (std::int64_t first = part.first; first < part.first + part.count;) {
       const std::size_t kind = decoder_.kind_of(first);
@@ -53,7 +55,10 @@ class GptModel {
                                    .role = ParameterRole::embedding,
                                    .output_head = decoder_.tied_embeddings});
     if (const auto* learned = std::get_if<LearnedPosition>(&decoder_.position)) {
-      inventory_.embedding("embedding.position_embeddings", learned->rows, decoder_.hidden_size);
+      inventory_.add(ParameterTensor{.name = "embedding.position_embeddings.weight",
+                                     .shape = {learned->rows, decoder_.hidden_size},
+                                     .role = ParameterRole::embedding,
+                                     .module = ParameterModule::positions});
     }
   }
 
@@ -82,13 +87,14 @@ class GptModel {
     // TransformerLayer makes input_layernorm first, Attention.__init__ linear_proj, and
     // SelfAttention.__init__, which calls it, linear_qkv, q_layernorm and k_layernorm after.
     if (!te_) norm("input_layernorm");
-    inventory_.projection("self_attention.linear_proj", {hidden, width, attention.output_bias});
+    inventory_.projection("self_attention.linear_proj", {hidden, width, attention.output_bias,
+                                                         ParameterModule::attention_output});
     if (te_) fused_norm("self_attention.linear_qkv", hidden, decoder_.norm.bias);
     inventory_.projection("self_attention.linear_qkv",
                           {width + of_groups, hidden, attention.q_bias});
     if (attention.qk_norm == QkNorm::none) return;
     for (const char* name : {"self_attention.q_layernorm", "self_attention.k_layernorm"}) {
-      norm(name, attention.qk_norm_kind, attention.head_dim);
+      norm_of_heads(name, attention);
     }
   }
 
@@ -99,16 +105,19 @@ class GptModel {
     const std::int64_t heads = latent.heads / ranks_;
     const std::int64_t queries = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim);
     norm("input_layernorm");
-    inventory_.projection("self_attention.linear_proj", {hidden, heads * latent.v_head_dim});
+    inventory_.projection("self_attention.linear_proj", {hidden, heads * latent.v_head_dim, false,
+                                                         ParameterModule::attention_output});
     if (latent.q_lora_rank == 0) {
       inventory_.projection("self_attention.linear_q_proj", {queries, hidden});
     } else {
-      inventory_.projection("self_attention.linear_q_down_proj", {latent.q_lora_rank, hidden});
+      inventory_.projection("self_attention.linear_q_down_proj",
+                            {latent.q_lora_rank, hidden, false, ParameterModule::into_latents});
       fused_norm("self_attention.linear_q_up_proj", latent.q_lora_rank, false);
       inventory_.projection("self_attention.linear_q_up_proj", {queries, latent.q_lora_rank});
     }
     inventory_.projection("self_attention.linear_kv_down_proj",
-                          {latent.kv_lora_rank + latent.qk_rope_head_dim, hidden});
+                          {latent.kv_lora_rank + latent.qk_rope_head_dim, hidden, false,
+                           ParameterModule::into_latents});
     fused_norm("self_attention.linear_kv_up_proj", latent.kv_lora_rank, false);
     inventory_.projection(
         "self_attention.linear_kv_up_proj",
@@ -119,13 +128,14 @@ class GptModel {
     const std::int64_t size = part.size / ranks_;
     const std::int64_t hidden = decoder_.hidden_size;
     inventory_.projection(name + ".linear_fc1", {part.gated ? 2 * size : size, hidden, part.bias});
-    inventory_.projection(name + ".linear_fc2", {hidden, size, part.bias});
+    inventory_.projection(name + ".linear_fc2",
+                          {hidden, size, part.bias, ParameterModule::feed_forward_down});
   }
 
   /// Experts of other ranks are left out; a token uses top_k of all of them.
   void write_experts(const MixtureOfExperts& experts) {
     const std::int64_t hidden = decoder_.hidden_size;
-    inventory_.projection("mlp.router", {experts.experts, hidden});
+    inventory_.projection("mlp.router", {experts.experts, hidden, false, ParameterModule::router});
     // TopKRouter with moe_router_enable_expert_bias registers both buffers in fp32, and
     // _maintain_float32_expert_bias holds the bias there when the model is cast.
     if (experts.correction_bias_buffer) {
@@ -160,8 +170,9 @@ class GptModel {
     // SharedExpertMLP.gate_weight is made after super().__init__(), but Parameters of a module come
     // before those of its submodules.
     if (experts.shared_gate) {
-      inventory_.add(
-          ParameterTensor{.name = "mlp.shared_experts.gate_weight", .shape = {1, hidden}});
+      inventory_.add(ParameterTensor{.name = "mlp.shared_experts.gate_weight",
+                                     .shape = {1, hidden},
+                                     .module = ParameterModule::router});
     }
     write_mlp("mlp.shared_experts", {.size = experts.shared_size});
   }
@@ -178,6 +189,18 @@ class GptModel {
 
   [[nodiscard]] std::int64_t rotary_dim() const {
     return std::get<RotaryPosition>(decoder_.position).rotary_dim;
+  }
+
+  /// Of queries or keys, head by head.
+  void norm_of_heads(const std::string& name, const SoftmaxAttention& attention) {
+    ParameterTensor gain{.name = name + ".weight",
+                         .shape = {attention.head_dim},
+                         .role = ParameterRole::norm,
+                         .module = ParameterModule::head_norm};
+    inventory_.add(gain);
+    if (!attention.qk_norm_kind.bias) return;
+    gain.name = name + ".bias";
+    inventory_.add(gain);
   }
 
   void norm(const std::string& name) { norm(name, decoder_.norm, decoder_.hidden_size); }

@@ -22,7 +22,7 @@ Label state_label(const SteppedTensor& tensor) {
 
 bool OptimizerRun::has_trainers_adafactor() const {
   return row_of(training_.implementation.loop).own_adafactor &&
-         training_.optimizer.name == "adafactor";
+         training_.optimizer.rule == OptimizerRule::adafactor;
 }
 
 /// `elements` numbers, and what the kernel that reduces to them asks for.

@@ -13,9 +13,9 @@ namespace memest {
 namespace {
 
 /// How many labels of a sequence the Trainer counts: it leaves out the first where the name of the
-/// model's class says that its loss is a causal one, which GPT2LMHeadModel's does not.
+/// model's class says that its loss is a causal one.
 std::int64_t counted_labels(const Job& job) {
-  return job.training->seq_len - (job.model.model_type == "gpt2" ? 0 : 1);
+  return job.training->seq_len - (job.model.named_for_causal_loss ? 1 : 0);
 }
 
 }  // namespace

@@ -10,14 +10,8 @@
 namespace memest {
 namespace {
 
-bool has_part(const ParameterTensor& row, std::string_view part) {
-  return row.name.find(part) != std::string::npos;
-}
-
 /// The weights of a router, and of the gate of shared experts.
-bool is_router(const ParameterTensor& row) {
-  return has_part(row, "router") || has_part(row, "gate_weight");
-}
+bool is_router(const ParameterTensor& row) { return row.module == ParameterModule::router; }
 
 /// Weight decay is for matrices (_get_param_groups).
 bool decays(const ParameterTensor& row) { return row.shape.size() > 1; }
@@ -91,7 +85,7 @@ bool MegatronStates::made_on_host(std::size_t parameter) const {
   const ParameterTensor& tensor = row(parameter);
   const bool local = job_.training->implementation.layers == LayerSpec::local;
   return is_router(tensor) || (local && tensor.role == ParameterRole::norm) ||
-         tensor.name.find("position") != std::string::npos;
+         tensor.module == ParameterModule::positions;
 }
 
 /// A router's weight is in its type before it follows.
@@ -115,7 +109,7 @@ void MegatronStates::place_buffer(std::size_t buffer, Recorder& recorder) const 
   label.place = static_cast<std::uint32_t>(buffer);
   const auto make = [&](std::int64_t size) { return recorder.make(size, label); };
   const BufferTensor& described = graph_.parameters.buffers[timeline_.buffers[buffer].row];
-  if (described.name.find("inv_freq") == std::string::npos) {
+  if (!described.rotary_frequencies) {
     make(bytes).give_up();
     return;
   }
@@ -284,14 +278,13 @@ std::int64_t MegatronStates::tensor_summed_elements() const {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     const ParameterTensor& tensor = row(i);
-    const bool of_heads = has_part(tensor, "q_layernorm") || has_part(tensor, "k_layernorm");
-    const bool of_row_product = tensor.role == ParameterRole::bias &&
-                                (has_part(tensor, "linear_proj") || has_part(tensor, "linear_fc2"));
-    const bool into_latents =
-        has_part(tensor, "linear_q_down_proj") || has_part(tensor, "linear_kv_down_proj");
-    const bool on_shards =
-        tensor.role == ParameterRole::norm || of_row_product || into_latents || is_router(tensor);
-    if (of_heads || (parallelism.sequence && on_shards)) total += elements(i);
+    const bool sums = tensor.module == ParameterModule::attention_output ||
+                      tensor.module == ParameterModule::feed_forward_down;
+    const bool on_shards = tensor.role == ParameterRole::norm ||
+                           (tensor.role == ParameterRole::bias && sums) ||
+                           tensor.module == ParameterModule::into_latents || is_router(tensor);
+    if (tensor.module == ParameterModule::head_norm || (parallelism.sequence && on_shards))
+      total += elements(i);
   }
   return total;
 }

@@ -199,9 +199,41 @@ ImplementationTransient implementation_of(const Value& entry) {
   return result;
 }
 
+OptimizerRule rule_of(std::string_view name) {
+  using enum OptimizerRule;
+  static constexpr std::array kRules = {
+      std::pair<std::string_view, OptimizerRule>{"sgd", sgd},
+      std::pair<std::string_view, OptimizerRule>{"momentum", momentum},
+      std::pair<std::string_view, OptimizerRule>{"adam", adam},
+      std::pair<std::string_view, OptimizerRule>{"adamw", adamw},
+      std::pair<std::string_view, OptimizerRule>{"amsgrad", amsgrad},
+      std::pair<std::string_view, OptimizerRule>{"rmsprop", rmsprop},
+      std::pair<std::string_view, OptimizerRule>{"rmsprop-centered", rmsprop_centered},
+      std::pair<std::string_view, OptimizerRule>{"rmsprop-centered-momentum",
+                                                 rmsprop_centered_momentum},
+      std::pair<std::string_view, OptimizerRule>{"adagrad", adagrad},
+      std::pair<std::string_view, OptimizerRule>{"adamax", adamax},
+      std::pair<std::string_view, OptimizerRule>{"nadam", nadam},
+      std::pair<std::string_view, OptimizerRule>{"radam", radam},
+      std::pair<std::string_view, OptimizerRule>{"rprop", rprop},
+      std::pair<std::string_view, OptimizerRule>{"adadelta", adadelta},
+      std::pair<std::string_view, OptimizerRule>{"asgd", asgd},
+      std::pair<std::string_view, OptimizerRule>{"adafactor", adafactor},
+      std::pair<std::string_view, OptimizerRule>{"adafactor-transformers", adafactor_transformers},
+      std::pair<std::string_view, OptimizerRule>{"lion", lion},
+      std::pair<std::string_view, OptimizerRule>{"muon", muon},
+      std::pair<std::string_view, OptimizerRule>{"shampoo", shampoo},
+      std::pair<std::string_view, OptimizerRule>{"soap", soap},
+  };
+  const auto* const row =
+      std::ranges::find(kRules, name, [](const auto& one) { return one.first; });
+  return row == kRules.end() ? other : row->second;
+}
+
 Optimizer optimizer_of(const Value& file) {
   Optimizer optimizer;
   optimizer.name = text_at(file, "name");
+  optimizer.rule = rule_of(optimizer.name);
   optimizer.description = text_at(file, "description");
   optimizer.source = text_at(file, "source");
   optimizer.states = states_at(file);

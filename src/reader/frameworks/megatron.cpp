@@ -37,7 +37,7 @@ bool trains_another_way(const Job& job) {
 
 /// Anything but AdamW by `implementation`.
 bool steps_without(const Job& job, OptimizerImplementation implementation) {
-  return training_of(job).optimizer.name != "adamw" ||
+  return training_of(job).optimizer.rule != OptimizerRule::adamw ||
          training_of(job).optimizer_implementation != implementation;
 }
 

@@ -87,7 +87,8 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
   return {ImportedModel{ModelSpec{.name = std::move(name),
                                   .model_type = std::string(model_type),
                                   .family = model.family,
-                                  .architecture = std::move(model.architecture)},
+                                  .architecture = std::move(model.architecture),
+                                  .named_for_causal_loss = model_type != "gpt2"},
                         hf::used_keys(config, reading), text.is_part()},
           std::move(reading.diagnostics)};
 }

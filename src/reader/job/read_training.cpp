@@ -234,7 +234,7 @@ class TrainingReader {
   [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
     const bool fused =
         row_of(spec.implementation.loop).fused_adamw || spec.implementation.layers == LayerSpec::te;
-    return fused && spec.optimizer.name == "adamw"
+    return fused && spec.optimizer.rule == OptimizerRule::adamw
                ? OptimizerImplementation::fused
                : spec.optimizer.implementations.front().implementation;
   }
@@ -258,7 +258,8 @@ class TrainingReader {
 
   /// transformers' own class, a loop over parameters whatever PyTorch's would be.
   [[nodiscard]] static bool has_own_adafactor(const TrainingSpec& spec) {
-    return row_of(spec.implementation.loop).own_adafactor && spec.optimizer.name == "adafactor";
+    return row_of(spec.implementation.loop).own_adafactor &&
+           spec.optimizer.rule == OptimizerRule::adafactor;
   }
 
   [[nodiscard]] Recompute recompute() const {

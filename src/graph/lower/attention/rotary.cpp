@@ -251,6 +251,7 @@ void rotate_neighbours_as_complex(BlockBuilder& block, const DecoderContext& con
 struct Neighbours {
   TensorId even = 0;
   TensorId odd = 0;
+  bool named = false;  ///< the program gives their rotated halves names; else it lists them
 };
 
 Neighbours neighbours_of(BlockBuilder& block, std::string_view name, TensorId x) {
@@ -273,9 +274,8 @@ TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neig
   const TensorId even_sine = multiply(block, {name, "even sine"}, x.even, tables[1]);
   const TensorId high = add(block, {name, "high half"}, odd_cosine, even_sine);
   Frame list(block);
-  // A list releases its last element first; others are names.
-  const bool named = block.tensor(x.even).name == "first half";
-  for (const TensorId half : {named ? low : high, named ? high : low}) list.local(half);
+  // A list releases its last element first.
+  for (const TensorId half : {x.named ? low : high, x.named ? high : low}) list.local(half);
   return concatenate(block, {name}, {{low, high}}, std::move(whole));
 }
 
@@ -287,7 +287,7 @@ Heads turned_halves(BlockBuilder& block, std::string_view name, TensorId x,
   // torch.chunk(x, 2, dim=-1): one split, whose backward joins both gradients in one tensor.
   const std::vector<TensorId> halves =
       split(block, name, x, {{{name, "first half"}, half}, {{name, "second half"}, half}});
-  return {turned_in_halves(block, name, {halves[0], halves[1]}, tables), true};
+  return {turned_in_halves(block, name, {halves[0], halves[1], true}, tables), true};
 }
 
 /// DeepSeek V3's: the tables' first halves have an angle for each pair of neighbours.
