@@ -201,8 +201,8 @@ bool Selftest::passed() const {
   return all_passed(kernels) && (!judges_times || (all_passed(ruler) && all_passed(rates)));
 }
 
-Selftest run_selftest(Backend& backend, const SelftestSettings& settings,
-                      const std::function<void(const KernelShape&)>& begins) {
+Selftest selftest_of(Backend& backend, const SelftestSettings& settings,
+                     const std::function<void(const KernelShape&)>& begins) {
   Selftest selftest;
   selftest.judges_times = settings.judges_times;
   for (const KernelShape& shape : shapes_to_check()) {

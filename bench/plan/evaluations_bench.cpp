@@ -14,7 +14,7 @@ namespace {
 /// Laws and links of a request's first GPU type.
 TimedDevice device_of(const PlanRequest& request) {
   TimedDevice device;
-  device.of = {&request.gpus.front(), class_of(request.gpus.front())};
+  device.of = {&request.gpus.front(), device_class_of(request.gpus.front())};
   device.laws = std::make_unique<GpuLaws>(request.gpus.front());
   device.links = std::make_unique<Links>(*device.laws, request.job.hardware);
   return device;

@@ -16,7 +16,7 @@ constexpr std::int64_t kLeastStream = 8 * kMiB;
 
 }  // namespace
 
-ProfiledMachine machine_of(const DeviceFacts& facts, const std::vector<Sample>& samples) {
+ProfiledMachine profiled_machine_of(const DeviceFacts& facts, const std::vector<Sample>& samples) {
   FlopsPerSecond peak{0};
   BytesPerSecond bandwidth{0};
   for (const Sample& sample : samples) {

@@ -73,7 +73,7 @@ SweepStep burst_step(const SweepDevice& device, const RulerSettings& ruler, Kern
 
 /// Where in the rounds a kind's i-th shape stands. The first three, without which it has no law,
 /// come in the first two rounds, whatever its weight.
-double place_of(std::size_t i, double weight) {
+double place_in_round(std::size_t i, double weight) {
   constexpr std::size_t kForLaw = 3;
   // Shape i of a kind of weight w stands at (i + 1/2) / w, so a kind of weight 4 is measured four
   // times as often; the third of weight 1.25 stands at 2.
@@ -90,7 +90,7 @@ std::vector<KernelShape> in_rounds(const std::vector<SweepKind>& kinds) {
   std::vector<Entry> entries;
   for (const SweepKind& kind : kinds) {
     for (std::size_t i = 0; i < kind.shapes.size(); ++i) {
-      entries.push_back({place_of(i, kind.weight), &kind.shapes[i]});
+      entries.push_back({place_in_round(i, kind.weight), &kind.shapes[i]});
     }
   }
   std::stable_sort(entries.begin(), entries.end(),

@@ -72,7 +72,7 @@ Crossings crossings_of(const OffloadedPart& part) {
   }
   if (!parallelism.offload.optimizer) return crossings;
   crossings.last_gradients = part.trained * static_cast<double>(size_of(DType::fp32));
-  const ZeroStage stage = stage_of(sharding);
+  const ZeroStage stage = zero_stage_of(sharding);
   // async_accumulate_grad_in_cpu_via_gpu sends every micro-step's gradients; stage 1 sums them on
   // the device.
   const bool keeps_none = stage == ZeroStage::optimizer_gradients_weights ||

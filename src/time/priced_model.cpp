@@ -249,7 +249,7 @@ class StepAccount {
     if (model_.tied_ == 0) return;
     const Recipe& recipe = model_.job_->training->recipe;
     GroupPlace place =
-        place_of(RankGroup::pipeline, parallelism_, model_.job_->hardware.gpus_per_node);
+        group_place_of(RankGroup::pipeline, parallelism_, model_.job_->hardware.gpus_per_node);
     // First and last stage alone, which lie in one node only where the whole pipeline does.
     place = {.ranks = 2, .in_node = place.nodes() == 1 ? 2 : 1};
     const double bytes = model_.tied_ * static_cast<double>(size_of(recipe.gradients));
@@ -260,7 +260,7 @@ class StepAccount {
   /// Ranks that share the optimizer's states.
   [[nodiscard]] double shards() const {
     const Sharding sharding = sharding_of(*model_.job_->training, parallelism_);
-    const bool whole = stage_of(sharding) == ZeroStage::none;
+    const bool whole = zero_stage_of(sharding) == ZeroStage::none;
     return whole ? 1.0 : static_cast<double>(parallelism_.shard_ranks());
   }
 
@@ -340,7 +340,8 @@ PartCost PricedModel::stage(std::int64_t index, std::int64_t stages,
 }
 
 double PricedModel::send_seconds(const Parallelism& parallelism) const {
-  const GroupPlace place = place_of(RankGroup::pipeline, parallelism, job_->hardware.gpus_per_node);
+  const GroupPlace place =
+      group_place_of(RankGroup::pipeline, parallelism, job_->hardware.gpus_per_node);
   return links_->price(MessageKind::send, place, work_->stream_bytes).at(outlook_);
 }
 

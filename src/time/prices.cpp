@@ -81,7 +81,7 @@ double weight_gradients(const std::vector<KernelShape>& calls, const GpuLaws& la
 GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node) {
   GroupPlaces places;
   for (std::size_t group = 0; group < places.size(); ++group) {
-    places[group] = place_of(static_cast<RankGroup>(group), parallelism, gpus_per_node);
+    places[group] = group_place_of(static_cast<RankGroup>(group), parallelism, gpus_per_node);
   }
   return places;
 }

@@ -28,7 +28,7 @@ const Selftest& selftest() {
   static const Selftest only = [] {
     SelftestSettings settings;
     settings.ruler.longest = Seconds(0.05);
-    return run_selftest(*gpu(), settings, [](const KernelShape&) {});
+    return selftest_of(*gpu(), settings, [](const KernelShape&) {});
   }();
   return only;
 }

@@ -20,7 +20,7 @@ find include src -name '*.hpp' -o -name '*.cpp' | sort | xargs awk '
       if (depth == 0 || (depth == 1 && angles == 0 && c == ",")) {
         gsub(/^[ \t]+|[ \t]+$/, "", one)
         if (one != "" && one != "void") ++COUNT
-        if (one ~ /^(const )?bool([ &*]|$)/ || one ~ /^std::optional<bool>/) ++FLAGS
+        if (one ~ /^(const )?(bool|std::optional<bool>)&? *[a-z0-9_]*( *=.*)?$/) ++FLAGS
         one = ""
         if (depth == 0) { LENGTH = i; return }
         continue

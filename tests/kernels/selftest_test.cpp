@@ -46,7 +46,7 @@ class FakeBackend : public Backend {
 };
 
 Selftest run(Backend& backend) {
-  return run_selftest(backend, {}, [](const KernelShape&) {});
+  return selftest_of(backend, {}, [](const KernelShape&) {});
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ GpuSpec datasheet() {
 Selftest run_with(MultiplyingBackend& backend, const GpuSpec& gpu) {
   SelftestSettings settings;
   settings.datasheet = &gpu;
-  return run_selftest(backend, settings, [](const KernelShape&) {});
+  return selftest_of(backend, settings, [](const KernelShape&) {});
 }
 
 }  // namespace
@@ -172,17 +172,17 @@ TEST_CASE("where times are not judged, kernels alone decide") {
   SelftestSettings settings;
   settings.judges_times = false;
   const auto nothing = [](const KernelShape&) {};
-  const Selftest passed = run_selftest(late, settings, nothing);
+  const Selftest passed = selftest_of(late, settings, nothing);
   CHECK(passed.passed());
   for (const RateVerdict& rate : passed.rates) CHECK_FALSE(rate.target);
   late.error = 1;
-  CHECK_FALSE(run_selftest(late, settings, nothing).passed());
+  CHECK_FALSE(selftest_of(late, settings, nothing).passed());
 }
 
 TEST_CASE("a selftest can be interrupted") {
   FakeBackend backend;
   CHECK_THROWS_AS(
-      run_selftest(backend, {}, [](const KernelShape&) { throw std::runtime_error("stop"); }),
+      selftest_of(backend, {}, [](const KernelShape&) { throw std::runtime_error("stop"); }),
       std::runtime_error);
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("the host passes its own checks") {
   settings.columns = 512;
   settings.largest_matmul = 64;
   settings.ruler = {.shortest = Seconds(0), .longest = Seconds(1e-3), .least_samples = 1};
-  const Selftest selftest = run_selftest(*backend, settings, [](const KernelShape&) {});
+  const Selftest selftest = selftest_of(*backend, settings, [](const KernelShape&) {});
   CHECK(selftest.kernels.size() > 60);
   for (const KernelVerdict& verdict : selftest.kernels) CHECK(verdict.passed());
   CHECK(selftest.ruler.size() == 3);

@@ -28,13 +28,13 @@ TEST_CASE("tensor ranks are neighbours, then context, data and pipeline ranks") 
   Parallelism parallelism;
   parallelism.data = parallelism.tensor = parallelism.expert = 4;
   parallelism.pipeline = parallelism.context = 2;
-  CHECK(place_of(RankGroup::tensor, parallelism, 8) == GroupPlace{4, 4, 1});
-  CHECK(place_of(RankGroup::context, parallelism, 8) == GroupPlace{2, 2, 4});
-  CHECK(place_of(RankGroup::expert, parallelism, 8) == GroupPlace{4, 2, 4});
+  CHECK(group_place_of(RankGroup::tensor, parallelism, 8) == GroupPlace{4, 4, 1});
+  CHECK(group_place_of(RankGroup::context, parallelism, 8) == GroupPlace{2, 2, 4});
+  CHECK(group_place_of(RankGroup::expert, parallelism, 8) == GroupPlace{4, 2, 4});
   // Gradients are reduced over context and data ranks: eight, four apart.
-  CHECK(place_of(RankGroup::data, parallelism, 8) == GroupPlace{8, 2, 4});
-  CHECK(place_of(RankGroup::pipeline, parallelism, 8) == GroupPlace{2, 1, 32});
-  CHECK(place_of(RankGroup::pipeline, parallelism, 64) == GroupPlace{2, 2, 32});
+  CHECK(group_place_of(RankGroup::data, parallelism, 8) == GroupPlace{8, 2, 4});
+  CHECK(group_place_of(RankGroup::pipeline, parallelism, 8) == GroupPlace{2, 1, 32});
+  CHECK(group_place_of(RankGroup::pipeline, parallelism, 64) == GroupPlace{2, 2, 32});
   // Experts are replicated over what the expert ranks leave of the eight.
   CHECK(place_of_expert_replicas(parallelism, 8) == GroupPlace{2, 1, 16});
 }

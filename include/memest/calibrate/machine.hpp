@@ -15,6 +15,6 @@ inline constexpr const char* kHost = "host";
 
 /// The machine with the best rates among `samples` of fp32; a guess at one core's, for planning,
 /// where they have none.
-ProfiledMachine machine_of(const DeviceFacts& facts, const std::vector<Sample>& samples);
+ProfiledMachine profiled_machine_of(const DeviceFacts& facts, const std::vector<Sample>& samples);
 
 }  // namespace memest

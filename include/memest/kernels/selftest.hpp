@@ -66,7 +66,7 @@ struct SelftestSettings {
 
 /// Measures the shapes that the backend can run. `begins` is told of each shape before it is
 /// measured and may throw to interrupt.
-Selftest run_selftest(Backend& backend, const SelftestSettings& settings,
-                      const std::function<void(const KernelShape&)>& begins);
+Selftest selftest_of(Backend& backend, const SelftestSettings& settings,
+                     const std::function<void(const KernelShape&)>& begins);
 
 }  // namespace memest

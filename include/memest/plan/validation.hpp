@@ -17,7 +17,7 @@ namespace memest {
 
 /// Returns the estimate's figures for everything that a record can have measured; the unknown are
 /// absent.
-Observables predict(const Job& job, const JobEstimate& estimate);
+Observables observables_of(const Job& job, const JobEstimate& estimate);
 
 /// The phases of a replay as records name them: "model", "step1.forward_peak".
 std::vector<PhaseBytes> phases_of(const ReplayedSteps& steps);

@@ -27,7 +27,8 @@ struct GroupPlace {
 /// Ranks lie in Megatron's order: tensor innermost, then context, data (whose ranks expert ones
 /// are), pipeline outermost. The context ranks reduce gradients and shard states with the
 /// data-parallel ones, so the group `data` holds both.
-GroupPlace place_of(RankGroup group, const Parallelism& parallelism, std::int64_t gpus_per_node);
+GroupPlace group_place_of(RankGroup group, const Parallelism& parallelism,
+                          std::int64_t gpus_per_node);
 /// The ranks that share the same experts' weights: of `data` those beside the expert ones.
 GroupPlace place_of_expert_replicas(const Parallelism& parallelism, std::int64_t gpus_per_node);
 

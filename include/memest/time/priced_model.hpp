@@ -74,8 +74,7 @@ struct PricedWork {
 
 class PricedModel {
  public:
-  /// Of `job` the training, the model and the hardware count. What `priced` refers to, `job` and
-  /// `links` outlive this.
+  /// Reads the training, the model and the hardware of `job`. Its references outlive it.
   PricedModel(const PricedWork& priced, const Job& job, const Links& links,
               Outlook outlook = Outlook::expected);
 

@@ -55,7 +55,7 @@ std::shared_ptr<OpenDevice> opened(std::unique_ptr<Backend> backend, GpuSpec gpu
 Checked<std::shared_ptr<OpenDevice>> open_device(const Arguments& arguments) {
   if (arguments.device == DeviceKind::host) {
     auto backend = open_host_backend();
-    GpuSpec machine = gpu_of(machine_of(backend->facts(), {}), kHost);
+    GpuSpec machine = gpu_of(profiled_machine_of(backend->facts(), {}), kHost);
     return opened(std::move(backend), std::move(machine));
   }
   auto backend = open_gpu();

@@ -90,7 +90,7 @@ GpuProfile profile_of(const SweepDevice& device, const std::vector<Sample>& samp
                              .judge = JudgeBy::held_out_samples,
                              .provenance = Provenance::measured};
   GpuProfile profile = fit_profile(device.gpu, samples, settings).profile;
-  if (device.gpu.slug == kHost) profile.machine = machine_of(device.facts, samples);
+  if (device.gpu.slug == kHost) profile.machine = profiled_machine_of(device.facts, samples);
   profile.origin = {.date = today(),
                     .device = device.facts.name,
                     .driver = device.facts.driver,
@@ -136,7 +136,7 @@ Outcome measure_and_fit(OpenDevice& open, const Sweep& sweep, const Arguments& a
   }
   MeasureResult result = measure(open, sweep, log, arguments);
   if (device.gpu.slug == kHost) {
-    device.gpu = gpu_of(machine_of(device.facts, result.samples), kHost);
+    device.gpu = gpu_of(profiled_machine_of(device.facts, result.samples), kHost);
   }
   Diagnostics warnings = warnings_of(sweep, device, result);
   if (result.end == MeasureEnd::interrupted) {

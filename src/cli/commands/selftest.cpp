@@ -47,7 +47,7 @@ Outcome run_selftest(const Arguments& arguments, const Surroundings& surrounding
   try {
     ProgressLine line(render_options_of(StandardStream::err, arguments.color), arguments.quiet);
     std::size_t done = 0;
-    answer.selftest = run_selftest(*device.backend, settings, [&](const KernelShape& shape) {
+    answer.selftest = selftest_of(*device.backend, settings, [&](const KernelShape& shape) {
       if (InterruptWatch::interrupted()) throw Interrupted();
       line.show(done++, text_of(shape));
     });

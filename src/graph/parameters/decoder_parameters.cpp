@@ -27,7 +27,7 @@ class DecoderParameters {
     write_buffers(Owner::model);
     write_head();
     std::vector<Placed> own = take_arranged(names_.model_order);
-    const std::size_t layers = place_of("layers", names_.model_order);
+    const std::size_t layers = place_in_order("layers", names_.model_order);
     const auto after = std::find_if(own.begin(), own.end(),
                                     [&](const Placed& placed) { return placed.place > layers; });
     inventory_.repeat(1);
@@ -58,7 +58,7 @@ class DecoderParameters {
     for (Tensor& tensor : std::exchange(written_, {})) {
       const std::string& name =
           std::visit([](const auto& row) -> const std::string& { return row.name; }, tensor);
-      const std::size_t place = place_of(name, order);
+      const std::size_t place = place_in_order(name, order);
       arranged.push_back({place, std::move(tensor)});
     }
     std::stable_sort(arranged.begin(), arranged.end(), [](const Placed& left, const Placed& right) {
@@ -325,7 +325,7 @@ class DecoderParameters {
   /// The other buffers: those of a module that stands in a layer count one for each layer.
   void write_buffers(Owner owner) {
     for (BufferTensor buffer : decoder_.buffers) {
-      const bool in_layer = place_of(buffer.name, names_.layer_order) != kUnlisted;
+      const bool in_layer = place_in_order(buffer.name, names_.layer_order) != kUnlisted;
       if (in_layer != (owner == Owner::layer)) continue;
       if (in_layer) buffer.count /= layers_;
       add(std::move(buffer));

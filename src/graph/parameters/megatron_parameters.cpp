@@ -191,7 +191,7 @@ class GptModel {
     return std::get<RotaryPosition>(decoder_.position).rotary_dim;
   }
 
-  /// Of queries or keys, head by head.
+  /// Adds gain and bias of a norm of queries or keys, head by head.
   void norm_of_heads(const std::string& name, const SoftmaxAttention& attention) {
     ParameterTensor gain{.name = name + ".weight",
                          .shape = {attention.head_dim},

@@ -226,7 +226,7 @@ constexpr DecoderNames kLlama{};
 
 }  // namespace
 
-std::size_t place_of(std::string_view name, std::string_view order) {
+std::size_t place_in_order(std::string_view name, std::string_view order) {
   for (std::size_t place = 0; !order.empty(); ++place) {
     const std::string_view module = order.substr(0, order.find(' '));
     order.remove_prefix(std::min(module.size() + 1, order.size()));

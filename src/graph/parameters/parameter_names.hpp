@@ -54,7 +54,7 @@ inline constexpr std::size_t kUnlisted = std::numeric_limits<std::size_t>::max()
 
 /// The place in `order` (names with spaces between) of the module that the tensor or module `name`
 /// belongs to: of the first that it is or lies in. kUnlisted where there is none.
-std::size_t place_of(std::string_view name, std::string_view order);
+std::size_t place_in_order(std::string_view name, std::string_view order);
 
 /// Stands for a model type where the model is karpathy/nanoGPT's own class.
 inline constexpr std::string_view kNanogpt = "nanogpt";

@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kNoSpace = kNoBlock;
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
-constexpr PoolKind kind_of(std::int64_t rounded) {
+constexpr PoolKind pool_kind_of(std::int64_t rounded) {
   return rounded <= kSmallSize ? PoolKind::small : PoolKind::large;
 }
 /// Bytes that an expandable segment maps at once.

@@ -66,7 +66,7 @@ std::optional<BlockId> CachingAllocator::allocate(Bytes request, int stream) {
   // statistic.
   if (request == Bytes(0)) return BlockId::none;
   const std::int64_t size = rounded(request);
-  StreamPool& pool = pool_of(kind_of(size), stream);
+  StreamPool& pool = pool_of(pool_kind_of(size), stream);
   // DeviceCachingAllocator::malloc: get_free_block first, the device only where the pool has
   // nothing.
   Index block = best_fit(pool, size);

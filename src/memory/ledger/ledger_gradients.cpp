@@ -170,8 +170,8 @@ Expr LedgerGradients::bytes_of(std::size_t block, const Expr& elements) const {
   if (units_.exist() && units_.reduces_at_end(block)) return units_.whole_gradients(elements);
   if ((units_.exist() && persist_) || gradients_on_host(job_)) return {};
   if (units_.exist() && units_.sum()) return units_.sums(elements);
-  return share(job_, ZeroStage::optimizer_gradients,
-               size_of(training_.recipe.gradients) * elements);
+  return share_of_stage(job_, ZeroStage::optimizer_gradients,
+                        size_of(training_.recipe.gradients) * elements);
 }
 
 /// The block's own by this moment.

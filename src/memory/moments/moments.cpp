@@ -170,7 +170,7 @@ class BlockWalk {
     Expr total = made_again(op);
     for (std::size_t i = 0; i < op.backward_tensors.size(); ++i) {
       if (!becomes_parameter_gradient(block_, op, i)) {
-        total += bytes_of(block_, op.backward_tensors[i]);
+        total += bytes_of_made(block_, op.backward_tensors[i]);
       }
     }
     return total;
@@ -213,7 +213,7 @@ class BlockWalk {
       const bool kept = gradient.tensor == InputGradient::kKept;
       const Expr size = handed_on ? gradients_.bytes_of(*incoming)
                         : kept    ? kept_.bytes_of_tensor(op.saved.front())
-                                  : bytes_of(block_, op.backward_tensors[gradient.tensor]);
+                                  : bytes_of_made(block_, op.backward_tensors[gradient.tensor]);
       if (gradient.reach == Reach::summed && !handed_on) {
         const auto [slot, fresh] = summed.insert({gradient.tensor, 0});
         if (fresh) {

@@ -12,7 +12,7 @@ bool never_negative(const Expr& formula) {
   });
 }
 
-Expr bytes_of(const Block& block, const BackwardTensor& made) {
+Expr bytes_of_made(const Block& block, const BackwardTensor& made) {
   return block.tensors[made.like].elements() * Expr(size_of(made.dtype));
 }
 
@@ -77,7 +77,7 @@ std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<con
       case StepKind::allocate:
       case StepKind::free:
         if (becomes_parameter_gradient(block, op, step.tensor)) break;
-        const Expr size = bytes_of(block, op.backward_tensors[step.tensor]);
+        const Expr size = bytes_of_made(block, op.backward_tensors[step.tensor]);
         if (step.kind == StepKind::free) {
           peaks.fall(size);
         } else {

@@ -12,7 +12,7 @@ namespace memest {
 bool never_negative(const Expr& formula);
 
 /// Bytes of a tensor that a backward of `block` makes.
-Expr bytes_of(const Block& block, const BackwardTensor& made);
+Expr bytes_of_made(const Block& block, const BackwardTensor& made);
 
 /// Whether tensor `made` of those that `op` makes becomes a parameter's gradient: these are counted
 /// in elements, since a recipe may keep them in another type.

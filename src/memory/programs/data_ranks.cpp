@@ -57,7 +57,7 @@ std::vector<RankShare> shares_of(const Graph& graph, const Job& job, std::int64_
   name_model(graph, order, graph.parameters, timeline);
   std::vector<RankShare> shares;
   if (shards_by<MegatronBuffer>(job)) {
-    const MegatronStates states(job, graph, order, timeline, {pipeline_rank, 0});
+    const MegatronStates states({job, graph, order, {pipeline_rank, 0}}, timeline);
     for (const std::int64_t rank : ranks) shares.push_back({states.stepped_elements(rank), 0});
     return shares;
   }

@@ -20,25 +20,24 @@ std::int64_t counted_labels(const Job& job) {
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(const Job& job, const ForwardOrder& order, Engine& engine,
-                           OptimizerRun& optimizer, Recorder& recorder)
-    : training_(*job.training),
-      order_(order),
-      engine_(engine),
-      optimizer_(optimizer),
-      recorder_(recorder),
+TrainingLoop::TrainingLoop(const Parts& parts)
+    : training_(*parts.job.training),
+      order_(parts.order),
+      engine_(parts.engine),
+      optimizer_(parts.optimizer),
+      recorder_(parts.recorder),
       habits_(loop_habits_of(training_.implementation.loop)),
-      others_(recorder),
-      scaler_(recorder),
-      ranks_(job.parallelism.data),
+      others_(parts.recorder),
+      scaler_(parts.recorder),
+      ranks_(parts.job.parallelism.data),
       sums_targets_(ranks_ > 1),
-      reduces_last_(reduces_last(job)),
-      clips_(!shards_by<DeepSpeedZero>(job) && !job.parallelism.offload.optimizer &&
-             (job.training->clip_gradients ||
-              loop_habits_of(job.training->implementation.loop).keeps_norm)),
-      casts_loss_(casts_loss(job)),
-      counted_labels_(checked_multiply(job.training->micro_batch, counted_labels(job))),
-      shares_(job, recorder) {
+      reduces_last_(reduces_last(parts.job)),
+      clips_(!shards_by<DeepSpeedZero>(parts.job) && !parts.job.parallelism.offload.optimizer &&
+             (parts.job.training->clip_gradients ||
+              loop_habits_of(parts.job.training->implementation.loop).keeps_norm)),
+      casts_loss_(casts_loss(parts.job)),
+      counted_labels_(checked_multiply(parts.job.training->micro_batch, counted_labels(parts.job))),
+      shares_(parts.job, parts.recorder) {
   if (habits_.reports_loss) {
     recorder_.allocate(order_.loss_bytes(),
                        loop_label(Holding::buffers, LoopTensor::reported_loss));

@@ -16,8 +16,15 @@ namespace memest {
 
 class TrainingLoop {
  public:
-  TrainingLoop(const Job& job, const ForwardOrder& order, Engine& engine, OptimizerRun& optimizer,
-               Recorder& recorder);
+  /// All outlive the loop.
+  struct Parts {
+    const Job& job;
+    const ForwardOrder& order;
+    Engine& engine;
+    OptimizerRun& optimizer;
+    Recorder& recorder;
+  };
+  explicit TrainingLoop(const Parts& parts);
 
   /// Micro-batches run through `stages` from here on.
   void run_in(PipelineStages& stages) { stages_ = &stages; }

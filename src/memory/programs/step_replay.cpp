@@ -144,7 +144,7 @@ class StepReplayer {
   }
 
   [[nodiscard]] bool is_large(StorageId storage) const {
-    return kind_of(timeline_.storages[storage].bytes) == PoolKind::large;  // rounded or not
+    return pool_kind_of(timeline_.storages[storage].bytes) == PoolKind::large;  // rounded or not
   }
 
   /// How many parts from `first` on need not run, because the allocator stands as it stood some

@@ -123,7 +123,8 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   }
   // to_empty() finds the adapters where peft has put them.
   const bool adapted = job.model.adapter.has_value() && !shards_by<RowShards>(job);
-  placement.write(adapted, places_buffers_first(job));
+  placement.write(adapted,
+                  places_buffers_first(job) ? BufferOrder::first : BufferOrder::as_registered);
 }
 
 /// The table that two units gather, if there is one.
@@ -145,7 +146,7 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   const ForwardOrder order(graph, device);
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline);
-  MegatronStates states(job, graph, order, timeline, rank);
+  MegatronStates states({job, graph, order, rank}, timeline);
   recorder.begin(Phase::model);
   states.place(tensors, recorder);
   recorder.end();
@@ -184,7 +185,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   const ModelTensors tensors = name_model(graph, order, graph.parameters, timeline);
   Recorder recorder(timeline, EqualMicroSteps::followed);
   recorder.begin(Phase::model);
-  ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder).write(false, false);
+  ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder)
+      .write(false, BufferOrder::as_registered);
   recorder.end();
   ZeroBuckets buckets({job, graph.parameters, data_rank}, parameter_places(graph, order, timeline),
                       recorder);
@@ -199,7 +201,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   EngineSettings settings = settings_of(job, &buckets);
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
   Engine engine(graph, order, settings, recorder);
-  TrainingLoop loop(job, order, engine, optimizer, recorder);
+  TrainingLoop loop({job, order, engine, optimizer, recorder});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
   recorder.finish();
   return timeline;
@@ -298,7 +300,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
                          device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();
   optimizer.construct();
-  TrainingLoop loop(job, order, engine, optimizer, recorder);
+  TrainingLoop loop({job, order, engine, optimizer, recorder});
   std::optional<PipelineStages> stages;
   if (job.parallelism.pipeline > 1) {
     stages.emplace(PipelineStages::Parts{job, rank.pipeline, engine, wrapper.units, recorder});

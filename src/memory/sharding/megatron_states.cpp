@@ -23,15 +23,15 @@ bool is_copy(const ParameterTensor& row) {
 
 }  // namespace
 
-MegatronStates::MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
-                               const Timeline& timeline, JobRank rank)
-    : job_(job),
-      graph_(graph),
+MegatronStates::MegatronStates(const Model& model, const Timeline& timeline)
+    : job_(model.job),
+      graph_(model.graph),
       timeline_(timeline),
-      recipe_(job.training->recipe),
-      distributed_(std::get<MegatronBuffer>(sharding_of(job)).divides_optimizer),
-      rank_(rank),
+      recipe_(job_.training->recipe),
+      distributed_(std::get<MegatronBuffer>(sharding_of(job_)).divides_optimizer),
+      rank_(model.rank),
       weights_(timeline.parameters.size()) {
+  const ForwardOrder& order = model.order;
   std::size_t begin = 0;
   std::size_t chunk = 0;
   for (const StageSites& stage : order.stages()) {

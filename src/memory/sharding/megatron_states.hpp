@@ -21,9 +21,15 @@ namespace memest {
 
 class MegatronStates {
  public:
-  /// `timeline` has the model's tensors. Shares are those of `rank`.
-  MegatronStates(const Job& job, const Graph& graph, const ForwardOrder& order,
-                 const Timeline& timeline, JobRank rank);
+  /// A stage of the model as a rank has it.
+  struct Model {
+    const Job& job;
+    const Graph& graph;
+    const ForwardOrder& order;
+    JobRank rank;  ///< whose shares they are
+  };
+  /// `timeline` has the model's tensors.
+  MegatronStates(const Model& model, const Timeline& timeline);
 
   /// The modules are built on the device but for norms and positions, which follow in fp32, and
   /// routers.

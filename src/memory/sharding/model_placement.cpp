@@ -22,7 +22,8 @@ Label model_label(Holding holding, Origin origin, std::size_t place) {
 
 }  // namespace
 
-void ModelPlacement::write(bool adapted, bool buffers_first) {
+void ModelPlacement::write(bool adapted, BufferOrder buffers) {
+  const bool buffers_first = buffers == BufferOrder::first;
   if (buffers_first) place_buffers();
   for (int i = 0; buffers_first && i < kContextProbes; ++i) probe_context();
   for (const auto& [is_buffer, i] : tensors_.order) {

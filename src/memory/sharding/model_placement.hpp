@@ -14,6 +14,12 @@
 
 namespace memest {
 
+/// When a model's buffers come to the device.
+enum class BufferOrder : std::uint8_t {
+  as_registered,  ///< among the parameters, by Module.to()
+  first           ///< fully_shard sends them; the shares follow where they are made
+};
+
 class ModelPlacement {
  public:
   /// `inventory`: what the rank keeps, of which `tensors` are the tensors.
@@ -30,8 +36,7 @@ class ModelPlacement {
   void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
   [[nodiscard]] StorageId spare() const { return spare_; }
 
-  /// fully_shard sends the buffers to the device; the shares follow where they are made.
-  void write(bool adapted, bool buffers_first);
+  void write(bool adapted, BufferOrder buffers);
 
   /// One parameter as the rank keeps it.
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }

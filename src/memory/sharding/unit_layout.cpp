@@ -67,7 +67,7 @@ class UnitWriter {
     root.is_root = true;
     root.last = layout_.loss_in_model ? span.last : head_;
     root.reshards = false;
-    root.parameters = parameters_of_ends(is_end(span.first), has_head);
+    root.parameters = parameters_of_ends(span);
     if (layout_.ends_apart) take_ends(root, input, tail);
     add(std::move(input));
     for (std::uint32_t i = span.first; i <= span.last; ++i) {
@@ -105,7 +105,9 @@ class UnitWriter {
   }
 
   /// The model's first table is in the part that looks token ids up, the rest in that of the head.
-  [[nodiscard]] std::vector<std::uint32_t> parameters_of_ends(bool looks_up, bool has_head) const {
+  [[nodiscard]] std::vector<std::uint32_t> parameters_of_ends(const PartSpan& span) const {
+    const bool looks_up = is_end(span.first);
+    const bool has_head = is_end(span.last);
     std::vector<std::uint32_t> list = parameters_of_layer(0);
     std::erase_if(list, [&](std::uint32_t i) {
       return row(i).role == ParameterRole::embedding ? !looks_up : !has_head;

@@ -18,17 +18,17 @@ Expr fewer_replicas(const Parallelism& parallelism) {
 }  // namespace
 
 Expr optimizer_share(const Job& job, std::int64_t bytes, const Expr& all) {
-  const Expr evenly = share(job, ZeroStage::optimizer, all);
+  const Expr evenly = share_of_stage(job, ZeroStage::optimizer, all);
   if (job.parallelism.expert == 1 || evenly == all) return evenly;
   // `evenly` holds one share of all; an expert's share is larger by as many more as it has fewer
   // replicas.
   const Expr more = (fewer_replicas(job.parallelism) - 1) * Expr(Symbol::expert_parameters);
-  return evenly + share(job, ZeroStage::optimizer, bytes * more);
+  return evenly + share_of_stage(job, ZeroStage::optimizer, bytes * more);
 }
 
 Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes, const Expr& all) {
   std::int64_t more = 0;  // of experts than of the rest, on a rank
-  const bool divided = share(job, ZeroStage::optimizer, all) != all;
+  const bool divided = share_of_stage(job, ZeroStage::optimizer, all) != all;
   const Parallelism& parallelism = job.parallelism;
   const std::int64_t times = divided ? parallelism.expert : 1;
   const std::int64_t others = divided && parallelism.whole_experts() ? parallelism.tensor : 1;
@@ -41,9 +41,9 @@ Expr larger_share(const Job& job, const Inventory& inventory, std::int64_t bytes
   if (!has_experts) return optimizer_share(job, bytes, all);
   const Expr experts = bytes * Expr(Symbol::expert_parameters);
   // Megatron's ChainedOptimizer steps one optimizer after the other: their temporaries never meet.
-  if (more < 0) return share(job, ZeroStage::optimizer, all - experts);
-  return share(job, ZeroStage::optimizer,
-               divided ? fewer_replicas(parallelism) * experts : experts);
+  if (more < 0) return share_of_stage(job, ZeroStage::optimizer, all - experts);
+  return share_of_stage(job, ZeroStage::optimizer,
+                        divided ? fewer_replicas(parallelism) * experts : experts);
 }
 
 }  // namespace memest

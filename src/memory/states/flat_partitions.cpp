@@ -78,8 +78,9 @@ std::int64_t FlatPartitions::reaching(std::int64_t rank) const {
 }
 
 std::int64_t deepspeed_rank(const Job& job) {
-  return stage_of(sharding_of(job)) == ZeroStage::optimizer_gradients ? job.parallelism.data - 1
-                                                                      : 0;
+  return zero_stage_of(sharding_of(job)) == ZeroStage::optimizer_gradients
+             ? job.parallelism.data - 1
+             : 0;
 }
 
 bool sums_whole_gradients(const Job& job) {

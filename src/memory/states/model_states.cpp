@@ -142,7 +142,7 @@ LedgerTerm counted_state(const Job& job, const Inventory& inventory, const Optim
   // fully_shard leaves the optimizer the parameters, one shard of each: a scalar is every rank's.
   const bool whole = state.shape == StateShape::scalar && shards_by<RowShards>(job);
   return {"optimizer states: " + state.name, TermGroup::optimizer,
-          whole ? Expr(bytes) : share(job, ZeroStage::optimizer, bytes),
+          whole ? Expr(bytes) : share_of_stage(job, ZeroStage::optimizer, bytes),
           job.training->optimizer.source, rule_of(state, type)};
 }
 
@@ -216,9 +216,9 @@ std::int64_t partial_norm_bytes(std::int64_t tensors, std::int64_t largest) {
                           tensors);
 }
 
-ZeroStage zero_stage_of(const Job& job) { return stage_of(sharding_of(job)); }
+ZeroStage zero_stage_of(const Job& job) { return zero_stage_of(sharding_of(job)); }
 
-Expr share(const Job& job, ZeroStage stage, const Expr& elements) {
+Expr share_of_stage(const Job& job, ZeroStage stage, const Expr& elements) {
   const bool divided = zero_stage_of(job) >= stage && job.parallelism.shard_ranks() > 1;
   return divided ? unit_share(job, elements) : elements;
 }
@@ -254,7 +254,7 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
   std::vector<LedgerTerm> terms{
       {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
-       share(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
+       share_of_stage(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
   if (recipe.trained) {
     terms.push_back({std::string("adapters (") + std::string(name_of(*recipe.trained)) + ")",
                      TermGroup::weights, trained_bytes(*recipe.trained, recipe, inventory),
@@ -276,8 +276,8 @@ LedgerTerm gradient_term(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = job.training->recipe;
   return {std::string("gradients (") + std::string(name_of(recipe.gradients)) + ")",
           TermGroup::gradients,
-          share(job, ZeroStage::optimizer_gradients,
-                trained_bytes(recipe.gradients, recipe, inventory)),
+          share_of_stage(job, ZeroStage::optimizer_gradients,
+                         trained_bytes(recipe.gradients, recipe, inventory)),
           recipe.source, ""};
 }
 
@@ -344,8 +344,8 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
   const Recipe& recipe = training.recipe;
   std::vector<LedgerTerm> terms;
   const auto add = [&](std::string name, TermGroup group, const Expr& bytes, std::string source) {
-    terms.push_back(
-        {std::move(name), group, share(job, ZeroStage::optimizer, bytes), std::move(source), ""});
+    terms.push_back({std::move(name), group, share_of_stage(job, ZeroStage::optimizer, bytes),
+                     std::move(source), ""});
   };
   const bool widened = recipe.master && size_of(recipe.gradients) < size_of(*recipe.master);
   if (recipe.step_gradients || widened) {

@@ -15,7 +15,7 @@ ZeroStage zero_stage_of(const Job& job);
 
 /// Elements of a rank's share: `elements`, over the ranks where the job's stage is at least
 /// `stage`.
-Expr share(const Job& job, ZeroStage stage, const Expr& elements);
+Expr share_of_stage(const Job& job, ZeroStage stage, const Expr& elements);
 /// As above, for elements cut over the ranks in any case: data and context parallel ones, in each
 /// replica of FSDP's.
 Expr unit_share(const Job& job, const Expr& elements);

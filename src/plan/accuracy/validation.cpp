@@ -211,7 +211,7 @@ void add_ranks(const MemoryAnswer& worst, const JobEstimate& estimate, Observabl
 
 }  // namespace
 
-Observables predict(const Job& job, const JobEstimate& estimate) {
+Observables observables_of(const Job& job, const JobEstimate& estimate) {
   Observables predicted;
   predicted.parameters = estimate.parameters.total;
   predicted.trainable_parameters = estimate.parameters.trainable;
@@ -280,7 +280,7 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .compiled = pass->implementation.compile != CompileScope::off,
                 .mixture = job.model.experts() != nullptr};
   }
-  run.comparisons = compare(measured, predict(job, estimate));
+  run.comparisons = compare(measured, observables_of(job, estimate));
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   // FSDP1's four streams with pools reserve more than others' do, and no search proposes it: its
   // runs are left out of the closed form's intervals.

@@ -108,7 +108,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
   replay_rank(graph, job, asked, answer);
   if (const ReplayedSteps* steps = answer.replayed()) {
     answer_in_events(job, *steps, answer);
-    answer.verdict = judge(*steps, job);
+    answer.verdict = judge_replay(*steps, job);
     answer.replay_margin = margin_of(job.margins().replay, job.recompute());
   } else {
     answer.moments = moments_of(answer.ledger, answer.estimate);

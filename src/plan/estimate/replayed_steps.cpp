@@ -142,7 +142,7 @@ Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& jo
   return tight.out_of_memory ? Verdict::too_close_to_call : Verdict::fits;
 }
 
-Verdict judge(const ReplayedSteps& steps, const Job& job) {
+Verdict judge_replay(const ReplayedSteps& steps, const Job& job) {
   if (is_hopeless(steps.unpressed().statistics.requested.peak, job)) return Verdict::does_not_fit;
   return judge_run(steps.step.timeline, steps.step.replay, job);
 }

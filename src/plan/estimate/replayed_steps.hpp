@@ -46,7 +46,7 @@ bool cannot_fit(Bytes demand, const Job& job);
 
 /// Does not fit where the replay runs out of memory on the device at its roomiest, fits where it
 /// does not at its tightest; else too close to call.
-Verdict judge(const ReplayedSteps& steps, const Job& job);
+Verdict judge_replay(const ReplayedSteps& steps, const Job& job);
 
 struct SureRun {
   bool runs = false;

@@ -74,7 +74,7 @@ std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const Batc
   return std::min(batch.gradient_accumulation, most);
 }
 
-DeviceClass class_of(const GpuSpec& gpu) {
+DeviceClass device_class_of(const GpuSpec& gpu) {
   DeviceClass result;
   result.capability = lowered_capability(gpu);
   if (!gpu.context) return result;

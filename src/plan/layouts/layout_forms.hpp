@@ -30,7 +30,7 @@ struct DeviceClass {
 
   auto operator<=>(const DeviceClass&) const = default;
 };
-DeviceClass class_of(const GpuSpec& gpu);
+DeviceClass device_class_of(const GpuSpec& gpu);
 
 /// A graph, or why there is none.
 using Lowered = std::variant<Graph, Unavailable>;

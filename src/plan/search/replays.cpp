@@ -129,7 +129,7 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
                                            const std::string& change) {
   const Capacity capacity = capacity_of(job.hardware);
   const OutsideBytes outside = outside_bytes(job);
-  RankKey key{.device = class_of(job.hardware.gpu),
+  RankKey key{.device = device_class_of(job.hardware.gpu),
               .layout = job.parallelism,
               .micro_batch = job.training->micro_batch,
               .gradient_accumulation = job.training->gradient_accumulation,

@@ -47,7 +47,7 @@ class PlanSearch {
   /// Laws are of a GPU type; whether links between nodes are known matters only beyond one.
   TimedDevice device_of(std::size_t index) {
     TimedDevice device;
-    device.of = {&request_.gpus[index], class_of(request_.gpus[index])};
+    device.of = {&request_.gpus[index], device_class_of(request_.gpus[index])};
     device.index = index;
     Job job = request_.job;
     job.hardware.gpu = request_.gpus[index];

@@ -51,7 +51,7 @@ std::vector<T> all_of_folder(std::string_view folder, T (*read)(const Value&)) {
 /// Slugs and aliases, for suggestions.
 std::vector<std::string> all_gpu_names() {
   std::vector<std::string> names = catalog_names("gpus");
-  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_of)) {
+  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_of_file)) {
     names.insert(names.end(), gpu.aliases.begin(), gpu.aliases.end());
   }
   return names;
@@ -90,7 +90,7 @@ class MeasuredGpus {
     std::vector<GpuSpec> measured;
     for (const std::string& slug : catalog_names("gpus")) {
       if (find_embedded("gpus/" + slug + std::string(kProfileSuffix)) == nullptr) continue;
-      measured.push_back(gpu_of(read_embedded("gpus/" + slug + ".yaml")));
+      measured.push_back(gpu_of_file(read_embedded("gpus/" + slug + ".yaml")));
     }
     return measured;
   }
@@ -106,7 +106,7 @@ GpuSpec with_profiles(GpuSpec gpu) {
   return measured.with_profiles(std::move(gpu));
 }
 
-GpuSpec gpu_with_profiles(const Value& file) { return with_profiles(gpu_of(file)); }
+GpuSpec gpu_with_profiles(const Value& file) { return with_profiles(gpu_of_file(file)); }
 
 Checked<GpuSpec> read_gpu_file(const std::string& path) {
   const Checked<SourcePointer> source = read_source(path);

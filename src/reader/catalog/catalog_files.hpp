@@ -37,6 +37,6 @@ std::vector<T> entries_of(const Value& file, std::string_view key, T (*read)(con
   return entries;
 }
 
-GpuSpec gpu_of(const Value& file);
+GpuSpec gpu_of_file(const Value& file);
 
 }  // namespace memest

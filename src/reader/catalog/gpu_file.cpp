@@ -46,7 +46,7 @@ std::optional<Fact<Rate>> rate_at(const Value& facts, std::string_view key, Dime
 
 }  // namespace
 
-GpuSpec gpu_of(const Value& file) {
+GpuSpec gpu_of_file(const Value& file) {
   const Value& facts = *file.find("facts");
   GpuSpec gpu;
   gpu.slug = text_at(file, "slug");

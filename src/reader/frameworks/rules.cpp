@@ -11,7 +11,7 @@ namespace memest {
 namespace {
 
 /// The place of the rule's key, or of the implementation that refuses it.
-SourceSpan place_of(const Value& root, const Rule& rule) {
+SourceSpan span_of(const Value& root, const Rule& rule) {
   const Value* section = root.find(rule.section);
   const Value* key = section == nullptr ? nullptr : section->find(rule.key);
   if (key != nullptr) return key->span;
@@ -79,7 +79,7 @@ void check_rules(std::span<const Rule> rules, const Value& root, const Job& job,
                  Diagnostics& diagnostics) {
   for (const Rule& rule : rules) {
     if (!rule.broken(job)) continue;
-    diagnostics.push_back(error_at(place_of(root, rule), rule.message, rule.hint));
+    diagnostics.push_back(error_at(span_of(root, rule), rule.message, rule.hint));
   }
 }
 

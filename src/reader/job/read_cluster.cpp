@@ -21,7 +21,7 @@ const Value* find(const Value* table, std::string_view key) {
 }
 
 /// A stage beyond 1 shards gradients too, beyond 2 weights as well.
-ZeroStage stage_of(std::int64_t zero) {
+ZeroStage zero_stage_of(std::int64_t zero) {
   switch (zero) {
     case 1:
       return ZeroStage::optimizer;
@@ -121,14 +121,14 @@ void read_shards(const Value* written, Parallelism& parallelism, Diagnostics& di
   const Value* zero = find(written, "zero");
   const Value* distributed = find(written, "distributed_optimizer");
   const Value* fsdp = find(written, "fsdp");
-  parallelism.zero = stage_of(as_count(zero).value_or(0));
+  parallelism.zero = zero_stage_of(as_count(zero).value_or(0));
   const auto imply = [&](const Value& by, const std::string& name, int stage) {
-    if (zero != nullptr && parallelism.zero != stage_of(stage)) {
+    if (zero != nullptr && parallelism.zero != zero_stage_of(stage)) {
       diagnostics.push_back(error_at(
           by.span, name + " is ZeRO " + std::to_string(stage) + ", and 'zero' is " + zero->text,
           "leave one of them out"));
     }
-    parallelism.zero = stage_of(stage);
+    parallelism.zero = zero_stage_of(stage);
   };
   if (as_flag(distributed).value_or(false)) {
     imply(*distributed, "'distributed_optimizer'", 1);

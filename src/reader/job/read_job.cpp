@@ -102,12 +102,14 @@ void expand_preset(Value& root) {
 using TextPlace = std::tuple<const SourceText*, std::int32_t, std::int32_t>;
 using RefusedPlaces = std::set<TextPlace>;
 
-TextPlace place_of(const SourceSpan& span) { return {span.source.get(), span.line, span.column}; }
+TextPlace text_place_of(const SourceSpan& span) {
+  return {span.source.get(), span.line, span.column};
+}
 
 RefusedPlaces refused_places(const Diagnostics& diagnostics) {
   RefusedPlaces places;
   for (const Diagnostic& one : diagnostics) {
-    if (one.severity == Severity::error) places.insert(place_of(one.span));
+    if (one.severity == Severity::error) places.insert(text_place_of(one.span));
   }
   return places;
 }
@@ -116,7 +118,8 @@ RefusedPlaces refused_places(const Diagnostics& diagnostics) {
 /// find left out: what they say of the rest never comes of a value out of its bounds.
 void drop_refused(Value& tree, const RefusedPlaces& refused) {
   std::erase_if(tree.members, [&](const Member& member) {
-    return member.value.kind == ValueKind::scalar && refused.contains(place_of(member.value.span));
+    return member.value.kind == ValueKind::scalar &&
+           refused.contains(text_place_of(member.value.span));
   });
   for (Member& member : tree.members) drop_refused(member.value, refused);
   for (Value& item : tree.items) drop_refused(item, refused);

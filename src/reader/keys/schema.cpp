@@ -24,7 +24,7 @@ Json json_of_scalar(std::string_view text) {
 
 std::string pattern_of(Dimension dimension) {
   std::string units;
-  for (const Unit& unit : units_of(dimension)) {
+  for (const Unit& unit : units_in(dimension)) {
     units += (units.empty() ? "" : "|") + std::string(unit.name);
   }
   return "^(0|[1-9][0-9]*)(\\.[0-9]+)? ?(" + units + ")$";

@@ -127,7 +127,7 @@ std::optional<GpuTarget> as_target(const Value* value) {
 
 std::optional<double> as_quantity(const Value* value, Dimension dimension) {
   if (value == nullptr || value->kind != ValueKind::scalar) return {};
-  const ParsedQuantity parsed = parse_quantity(value->text, units_of(dimension));
+  const ParsedQuantity parsed = parse_quantity(value->text, units_in(dimension));
   return parsed.error ? std::nullopt : std::optional(parsed.value);
 }
 
@@ -157,7 +157,7 @@ DimensionWords words_of(Dimension dimension) {
   unreachable("a dimension beyond the enum");
 }
 
-const std::vector<Unit>& units_of(Dimension dimension) {
+const std::vector<Unit>& units_in(Dimension dimension) {
   static const std::vector<Unit> kMoney = {{"USD", 1}};
   static const std::vector<Unit> kPrice = {{"USD/h", 1}};
   static const std::vector<Unit> kShare = {{"%", 0.01}};

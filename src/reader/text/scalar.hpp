@@ -42,7 +42,7 @@ struct DimensionWords {
   std::string_view other_unit = {};
 };
 DimensionWords words_of(Dimension dimension);
-const std::vector<Unit>& units_of(Dimension dimension);
+const std::vector<Unit>& units_in(Dimension dimension);
 
 /// `text` in single quotes, cut where it is long.
 std::string quoted(std::string_view text);

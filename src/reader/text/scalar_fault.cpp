@@ -117,7 +117,7 @@ Fault find_quantity_fault(const Value& value, const KeyShape& shape, const std::
     position = parsed.position;
     amount = parsed.value.as_double();
   } else {
-    const ParsedQuantity parsed = parse_quantity(value.text, units_of(shape.dimension));
+    const ParsedQuantity parsed = parse_quantity(value.text, units_in(shape.dimension));
     error = parsed.error;
     position = parsed.position;
     amount = parsed.value;
@@ -142,7 +142,7 @@ Fault find_quantity_fault(const Value& value, const KeyShape& shape, const std::
     }
     case UnitError::unknown_unit: {
       std::vector<std::string> names;
-      for (const Unit& unit : units_of(shape.dimension)) names.emplace_back(unit.name);
+      for (const Unit& unit : units_in(shape.dimension)) names.emplace_back(unit.name);
       const std::string unit = value.text.substr(position);
       const std::string hint = suggestion(unit, names);
       return error_at(tail_of(value, position), "unknown unit " + quoted(unit),

@@ -134,7 +134,7 @@ std::string hung(std::string_view text, std::size_t indent, const RenderOptions&
   return result;
 }
 
-std::string place_of(const SourceSpan& span) {
+std::string place_text(const SourceSpan& span) {
   if (!span.source) return {};
   if (span.line < 1) return span.source->name + ": ";
   if (span.column < 1) return fmt::format("{}:{}: ", span.source->name, span.line);
@@ -152,7 +152,7 @@ void append_excerpt(std::string& out, const SourceSpan& span, const RenderOption
 
 void append(std::string& out, const Diagnostic& diagnostic, const RenderOptions& options) {
   const SeverityStyle severity = style_of(diagnostic.severity);
-  const std::string place = printable(place_of(diagnostic.span), options);
+  const std::string place = printable(place_text(diagnostic.span), options);
   const std::string head = fmt::format("{}{}: ", place, severity.word);
   const std::string message = printable(diagnostic.message, options);
   // Broken into lines as one text, then the head is painted: escape sequences take no columns.

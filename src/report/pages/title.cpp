@@ -29,7 +29,7 @@ std::string batch_of(const Job& job) {
 
 }  // namespace
 
-std::string_view stage_of(ZeroStage stage) {
+std::string_view digit_of(ZeroStage stage) {
   switch (stage) {
     case ZeroStage::none:
       return "0";
@@ -68,7 +68,7 @@ std::string setting_of(const Job& job) {
       fmt::format("{} × {}", job.hardware.count, job.hardware.gpu.slug)};
   const ZeroStage stage = sharing_of(job.parallelism).stage();
   if (stage != ZeroStage::none) {
-    parts.push_back(fmt::format("ZeRO {}", stage_of(stage)));
+    parts.push_back(fmt::format("ZeRO {}", digit_of(stage)));
   }
   const HostOffload& offload = job.parallelism.offload;
   if (offload.any()) {

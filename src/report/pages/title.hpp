@@ -16,7 +16,7 @@ std::string title_of(const Job& job, std::int64_t parameters);
 std::string setting_of(const Job& job);
 
 /// "0" to "3".
-std::string_view stage_of(ZeroStage stage);
+std::string_view digit_of(ZeroStage stage);
 
 /// "closed form, -1.2 % / +4.0 %": how far a real run may be from the estimate.
 std::string margin_text(const MemoryEstimate& estimate);

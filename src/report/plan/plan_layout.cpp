@@ -93,7 +93,7 @@ std::string layout_text(const Parallelism& layout) {
 
 std::string shards_text(const Parallelism& layout) {
   const Sharing sharing = sharing_of(layout);
-  std::string text(stage_of(sharing.stage()));
+  std::string text(digit_of(sharing.stage()));
   if (sharing.in_units()) text += "f";
   if (sharing.replicas() > 1) text += fmt::format("r{}", sharing.replicas());
   if (layout.offload.any()) text += "+";

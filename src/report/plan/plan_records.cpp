@@ -64,7 +64,7 @@ Row record_of(const PlanVerdict& verdict, const PlanRequest& request, const Plan
       std::to_string(candidate.micro_batch),
       std::to_string(candidate.gradient_accumulation),
       text_of(candidate.recompute),
-      std::string(stage_of(sharing_of(candidate.parallelism).stage())),
+      std::string(digit_of(sharing_of(candidate.parallelism).stage())),
       std::string(name_of(verdict.verdict)),
       std::to_string(verdict.device.value()),
       std::to_string(verdict.low.value()),

@@ -61,7 +61,7 @@ const GatheredUnits* units_of(const Sharding& sharding) {
   return std::get_if<RowShards>(&sharding);
 }
 
-ZeroStage stage_of(const Sharding& sharding) {
+ZeroStage zero_stage_of(const Sharding& sharding) {
   if (units_of(sharding) != nullptr) return ZeroStage::optimizer_gradients_weights;
   if (const auto* zero = std::get_if<DeepSpeedZero>(&sharding)) return zero->stage;
   if (const auto* shares = std::get_if<SharesOfFormula>(&sharding)) return shares->stage;

@@ -17,7 +17,7 @@ struct ShardPlaces {
 };
 ShardPlaces shard_places(const ReplicatedPart& part) {
   const Parallelism& parallelism = part.parallelism;
-  const GroupPlace all = place_of(RankGroup::data, parallelism, part.gpus_per_node);
+  const GroupPlace all = group_place_of(RankGroup::data, parallelism, part.gpus_per_node);
   const Sharding sharding = sharding_of(part.training, parallelism);
   const GatheredUnits* units = units_of(sharding);
   if (units == nullptr || units->replicas == 1) return {all, {}};
@@ -91,7 +91,7 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const ShardPlaces places = shard_places(part);
   if (places.shards.ranks * places.replicas.ranks == 1) return result;
   const Recipe& recipe = part.training.recipe;
-  const ZeroStage stage = stage_of(sharding_of(part.training, part.parallelism));
+  const ZeroStage stage = zero_stage_of(sharding_of(part.training, part.parallelism));
   const auto size = static_cast<double>(size_of(recipe.reduced_gradients()));
   const double experts = part.held.trained_experts * size;
   // Experts have replicas of their own, in fewer ranks, and so a collective of their own.
@@ -136,7 +136,7 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
   }
   // A pipeline's stages reduce behind the step's last backward (perform_reduce_grad).
   const double times = part.parallelism.pipeline > 1 ? 1 : micro_steps;
-  switch (stage_of(sharding_of(part.training, part.parallelism))) {
+  switch (zero_stage_of(sharding_of(part.training, part.parallelism))) {
     case ZeroStage::none:
     case ZeroStage::optimizer:
       return {.gradients = reducing, .weights = gather};

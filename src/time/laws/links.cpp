@@ -137,7 +137,8 @@ double seconds_of(const NetworkCourse& course, const Network& network, double ba
 
 }  // namespace
 
-GroupPlace place_of(RankGroup group, const Parallelism& parallelism, std::int64_t gpus_per_node) {
+GroupPlace group_place_of(RankGroup group, const Parallelism& parallelism,
+                          std::int64_t gpus_per_node) {
   return placed(ranks_of(group, parallelism), stride_of(group, parallelism), gpus_per_node);
 }
 

@@ -66,6 +66,6 @@ bool shards_by(const Job& job) {
 /// FSDP's units, of either version; null where it does not shard. Part of `sharding`.
 const GatheredUnits* units_of(const Sharding& sharding);
 /// The states that are cut over the ranks, in ZeRO's stages.
-ZeroStage stage_of(const Sharding& sharding);
+ZeroStage zero_stage_of(const Sharding& sharding);
 
 }  // namespace memest

@@ -33,6 +33,7 @@ struct AttentionCall {
   bool grouped = false;        ///< fewer key/value heads reach the kernel than query heads
   bool repeats = false;        ///< keys and values are written out for every query head
   bool broadcast = false;      ///< a single key/value head is left to broadcasting (Falcon)
+  bool packed = false;         ///< its queries lie by heads (Heads::packed)
   Frame* function = nullptr;   ///< attention's own, in which some families write their scores
   bool gradients = true;       ///< of the operands are wanted
   double dropout = 0;
@@ -71,8 +72,8 @@ TensorId mixed_values(BlockBuilder& block, const DecoderContext& context, const 
                       const AttentionInputs& inputs);
 /// scores, softmax and values by a fused kernel, the math fallback, or op by op; answers [b, s,
 /// a·d].
-TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
-                         const AttentionCall& call, AttentionInputs inputs);
+TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, AttentionCall call,
+                         AttentionInputs inputs);
 /// As above, over context-parallel ranks.
 TensorId ring_attention(BlockBuilder& block, const DecoderContext& context,
                         const AttentionCall& call, const AttentionInputs& inputs);

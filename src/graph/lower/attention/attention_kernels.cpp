@@ -229,54 +229,43 @@ FusedCore core_of(const DecoderContext& context, const AttentionCall& call) {
   return {context.dims, context.attention.head_dim, call.dtype, call.grouped};
 }
 
-/// Each kernel's backward: gradients of queries, keys and values, and what it makes beside them.
-class FusedBackward {
- public:
-  FusedBackward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call)
-      : block_(block), context_(context), call_(call) {}
-
-  void write(const Heads& queries, Op& op) {
-    BackwardWriter backward(op);
-    // Flash attention reads its output by tokens.
-    const bool several = context_.attention.heads > 1;
-    // _flash_attention_backward: out.contiguous(), where out is seen as [b, s, a, d]; it lies as
-    // the queries do (empty_like).
-    const bool copies = queries.packed && several && call_.kernel == AttentionKernel::sdpa_flash;
-    const auto by_tokens = copies ? backward.make(op.inputs.front(), call_.dtype) : 0;
-    std::array<BackwardWriter::Made, 3> gradients{};
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      gradients[i] = backward.make(op.inputs[i], call_.dtype);
-    }
-    switch (call_.kernel) {
-      case AttentionKernel::sdpa_flash:
-        flash_backward(block_, core_of(context_, call_), backward);
-        break;
-      case AttentionKernel::sdpa_efficient:
-        efficient_backward(block_, context_, call_, backward);
-        break;
-      case AttentionKernel::sdpa_cudnn:
-        cudnn_backward(block_, core_of(context_, call_), backward);
-        break;
-      case AttentionKernel::sdpa:
-      case AttentionKernel::sdpa_math:
-      case AttentionKernel::eager:
-      case AttentionKernel::unfused:
-      case AttentionKernel::flash_2:
-      case AttentionKernel::te:
-      case AttentionKernel::textbook:
-        break;
-    }
-    if (copies) backward.drop(static_cast<BackwardWriter::Made>(by_tokens));
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      backward.give(op.inputs[i], gradients[i], Reach::through_view);
-    }
+void write_backward(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call,
+                    Op& op) {
+  BackwardWriter backward(op);
+  // Flash attention reads its output by tokens.
+  const bool several = context.attention.heads > 1;
+  // _flash_attention_backward: out.contiguous(), where out is seen as [b, s, a, d]; it lies as
+  // the queries do (empty_like).
+  const bool copies = call.packed && several && call.kernel == AttentionKernel::sdpa_flash;
+  const auto by_tokens = copies ? backward.make(op.inputs.front(), call.dtype) : 0;
+  std::array<BackwardWriter::Made, 3> gradients{};
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    gradients[i] = backward.make(op.inputs[i], call.dtype);
   }
-
- private:
-  BlockBuilder& block_;
-  const DecoderContext& context_;
-  const AttentionCall& call_;
-};
+  switch (call.kernel) {
+    case AttentionKernel::sdpa_flash:
+      flash_backward(block, core_of(context, call), backward);
+      break;
+    case AttentionKernel::sdpa_efficient:
+      efficient_backward(block, context, call, backward);
+      break;
+    case AttentionKernel::sdpa_cudnn:
+      cudnn_backward(block, core_of(context, call), backward);
+      break;
+    case AttentionKernel::sdpa:
+    case AttentionKernel::sdpa_math:
+    case AttentionKernel::eager:
+    case AttentionKernel::unfused:
+    case AttentionKernel::flash_2:
+    case AttentionKernel::te:
+    case AttentionKernel::textbook:
+      break;
+  }
+  if (copies) backward.drop(static_cast<BackwardWriter::Made>(by_tokens));
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    backward.give(op.inputs[i], gradients[i], Reach::through_view);
+  }
+}
 
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
 /// pad_last_dim<8> (attention.cpp). 100 channels become 104 in all three operands and in the
@@ -349,8 +338,8 @@ AttentionKernel resolve_in_torchtitan(const AttentionCall& call, std::int64_t he
   return usual == AttentionKernel::sdpa_flash && fits ? AttentionKernel::sdpa_cudnn : usual;
 }
 
-TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
-                         const AttentionCall& call, AttentionInputs inputs) {
+TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, AttentionCall call,
+                         AttentionInputs inputs) {
   const Dimensions& dims = context.dims;
   Frame frame(block);
   if (call.masked) {
@@ -368,6 +357,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
   inputs.v = prepare("v_operand", inputs.v);
   inputs.k = prepare("k_operand", inputs.k);
   inputs.q = prepare("q_operand", inputs.q);
+  call.packed = inputs.q.packed;
 
   Op op;
   op.kind = OpKind::attention;
@@ -385,7 +375,7 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context,
     op.saved.push_back(op.inputs.back());
   }
   OutputWriter(block, context, call).write(out, op);
-  FusedBackward(block, context, call).write(inputs.q, op);
+  write_backward(block, context, call, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
   const Expr scores = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
   const Expr values = value_flops(dims) / dims.value * block.tensor(inputs.v.id).shape.back();

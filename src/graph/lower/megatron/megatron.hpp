@@ -103,7 +103,7 @@ TensorId megatron_norm(BlockBuilder& block, const MegatronContext& context, std:
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& context, TensorId x);
 /// MLASelfAttention, of layers of Transformer Engine.
-TensorId latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
+TensorId megatron_latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 /// apply_rotary_pos_emb, not fused.
 TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                       TensorId x);

@@ -220,7 +220,7 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context) {
 }
 
 TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
-  if (context.latent) return latent_attention(block, context, x);
+  if (context.latent) return megatron_latent_attention(block, context, x);
   Frame call(block);
   const Expr& d = context.d;
   const Expr width = (context.a + Expr(2) * context.k) * d;

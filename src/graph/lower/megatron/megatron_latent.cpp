@@ -167,7 +167,8 @@ class MegatronLatentWriter {
 
 }  // namespace
 
-TensorId latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x) {
+TensorId megatron_latent_attention(BlockBuilder& block, const MegatronContext& context,
+                                   TensorId x) {
   return MegatronLatentWriter(block, context).write(x);
 }
 

@@ -36,8 +36,8 @@ struct Projection2d {
   /// The output's gradient is one number seen everywhere, which a product reads through a copy.
   bool gradient_is_number = false;
 };
-/// What a product multiplies: `x` of `shape` + [in], whose result is of `shape` + [out]. `shape`
-/// may be more than x's own where x is gathered first.
+/// The rows that a product multiplies: `x` of `shape` + [in], whose result is of `shape` + [out].
+/// `shape` may be more than x's own where x is gathered first.
 struct Rows {
   Shape shape;
   TensorId x = 0;

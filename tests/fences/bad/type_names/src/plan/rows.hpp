@@ -12,5 +12,9 @@ struct Place {
 struct Row {
   bool answers = false;
 };
+using Cells = float;
+/// Another meaning than report's, and one of a noun's overloads.
+double width_of(const Row& row);
+const char* name_of(const Row& row);
 
 }  // namespace memest

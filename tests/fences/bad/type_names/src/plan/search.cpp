@@ -5,5 +5,7 @@ struct Place {
   int gpus = 0;
 };
 
+using Cells = int;
+
 }  // namespace
 }  // namespace memest
