@@ -77,7 +77,7 @@ TEST_CASE("another text than a target is refused with its place") {
     check_table(file, gpu_file_keys(), file.span, faults);
     const std::string shown = text.front() == '\'' ? text : "'" + text + "'";
     const auto fault =
-        std::ranges::find(faults, 2, [](const Diagnostic& fault) { return fault.span.line; });
+        std::ranges::find(faults, 2, [](const Diagnostic& one) { return one.span.line; });
     REQUIRE(fault != faults.end());
     CHECK(fault->message ==
           "'compute_capability' is a compute capability or a gfx target, such as '9.0' or "

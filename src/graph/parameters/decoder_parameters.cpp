@@ -86,21 +86,28 @@ class DecoderParameters {
     // GPT-2's matrices are transformers' Conv1D (pytorch_utils.py), whose weight is [nx, nf]. The
     // bytes are equal, but who cuts dimension 0 (FSDP2's Shard(0)) cuts another one.
     if (names_.stored_in_out) {
-      add(ParameterTensor{.name = std::string(name) + ".weight", .shape = {shape.in, shape.out}});
-      if (shape.bias) bias(name, shape.out);
+      add(ParameterTensor{.name = std::string(name) + ".weight",
+                          .shape = {shape.in, shape.out},
+                          .module = shape.module});
+      if (shape.bias) bias(name, shape.out, shape.module);
     } else {
       linear(name, shape);
     }
   }
 
   void linear(std::string_view name, Projection shape) {
-    add(ParameterTensor{.name = std::string(name) + ".weight", .shape = {shape.out, shape.in}});
-    if (shape.bias) bias(name, shape.out);
+    add(ParameterTensor{.name = std::string(name) + ".weight",
+                        .shape = {shape.out, shape.in},
+                        .module = shape.module});
+    if (shape.bias) bias(name, shape.out, shape.module);
   }
 
-  void bias(std::string_view name, std::int64_t size) {
-    add(ParameterTensor{
-        .name = std::string(name) + ".bias", .shape = {size}, .role = ParameterRole::bias});
+  void bias(std::string_view name, std::int64_t size,
+            ParameterModule module = ParameterModule::other) {
+    add(ParameterTensor{.name = std::string(name) + ".bias",
+                        .shape = {size},
+                        .role = ParameterRole::bias,
+                        .module = module});
   }
 
   void norm(std::string_view name, const Norm& kind, std::vector<std::int64_t> shape,
@@ -155,7 +162,8 @@ class DecoderParameters {
       matrix(names_.k, {kv_size, hidden, attention.kv_bias});
       matrix(names_.v, {kv_size, hidden, attention.kv_bias});
     }
-    matrix(names_.attention_output, {hidden, q_size, attention.output_bias});
+    matrix(names_.attention_output,
+           {hidden, q_size, attention.output_bias, ParameterModule::attention_output});
     query_key_norm(names_.q_norm, attention, attention.heads);
     query_key_norm(names_.k_norm, attention, attention.kv_heads);
     if (attention.sinks) {
@@ -206,7 +214,8 @@ class DecoderParameters {
     rms_norm("self_attn.kv_a_layernorm", attention.kv_lora_rank);
     matrix("self_attn.kv_b_proj", {kv_size, attention.kv_lora_rank});
     const std::int64_t values = checked_multiply(attention.heads, attention.v_head_dim);
-    matrix(names_.attention_output, {hidden, values, attention.bias});
+    matrix(names_.attention_output,
+           {hidden, values, attention.bias, ParameterModule::attention_output});
   }
 
   void write_feed_forward(const DenseFeedForward& part) {
@@ -218,7 +227,7 @@ class DecoderParameters {
       if (part.gated) matrix(names_.gate, {part.size, hidden, part.bias});
       matrix(names_.up, {part.size, hidden, part.bias});
     }
-    matrix(names_.down, {hidden, part.size, part.bias});
+    matrix(names_.down, {hidden, part.size, part.bias, ParameterModule::feed_forward_down});
   }
 
   void write_feed_forward(const MixtureOfExperts& moe) {

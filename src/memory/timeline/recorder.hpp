@@ -34,7 +34,7 @@ class Recorder {
   void release(StorageId storage);
   /// As allocate(), and the reference is the name's.
   [[nodiscard]] HeldStorage make(std::int64_t bytes, const Label& label,
-                                 Stream stream = Stream::compute) {
+                                 PartStream stream = Stream::compute) {
     return {*this, allocate(bytes, label, stream)};
   }
   /// A name for the caller's reference.
@@ -45,7 +45,7 @@ class Recorder {
     return {*this, storage};
   }
   /// A result that nobody names.
-  void make_and_free(std::int64_t bytes, const Label& label, Stream stream = Stream::compute) {
+  void make_and_free(std::int64_t bytes, const Label& label, PartStream stream = Stream::compute) {
     release(allocate(bytes, label, stream));
   }
   /// The scratch of kernels that run now; what they return is the caller's.

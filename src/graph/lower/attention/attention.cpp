@@ -51,13 +51,28 @@ class Projections {
     return norm(block_, context_, {name, spec_.qk_norm_kind, {width}}, x);
   }
 
-  Heads head_norm(std::string_view name, const Expr& heads, TensorId x) {
+  enum class Part : std::uint8_t { q, k, v };
+
+  [[nodiscard]] static std::string_view projection_of(Part part) {
+    return part == Part::q ? "q_proj" : part == Part::k ? "k_proj" : "v_proj";
+  }
+  /// Values have no norm.
+  [[nodiscard]] static std::string_view norm_of(Part part) {
+    return part == Part::q ? "q_norm" : "k_norm";
+  }
+
+  [[nodiscard]] const Expr& count_of(Part part) const {
+    return part == Part::q ? dims_.a : dims_.k;
+  }
+
+  Heads head_norm(Part part, TensorId x) {
+    const std::string_view name = norm_of(part);
     switch (spec_.qk_norm) {
       case QkNorm::none:
       case QkNorm::full_width:
         return {x};
       case QkNorm::per_head: {
-        const std::int64_t count = name == "q_norm" ? spec_.heads : spec_.kv_heads;
+        const std::int64_t count = part == Part::q ? spec_.heads : spec_.kv_heads;
         // PhiAttention norms view(...).transpose(1, 2), and layer_norm's kernel calls
         // input.expect_contiguous() (native/cuda/layer_norm_kernel.cu).
         const bool kernel = spec_.qk_norm_kind.kind == NormKind::layernorm;
@@ -65,7 +80,7 @@ class Projections {
             norm(block_, context_, {name, spec_.qk_norm_kind, {dims_.d}, kernel && count > 1}, x)};
       }
       case QkNorm::per_head_own:
-        return {norm(block_, context_, {name, spec_.qk_norm_kind, {heads, dims_.d}}, x)};
+        return {norm(block_, context_, {name, spec_.qk_norm_kind, {count_of(part), dims_.d}}, x)};
     }
     return {x};
   }
@@ -74,11 +89,11 @@ class Projections {
     const Expr q_width = dims_.a * dims_.d;
     const Expr kv_width = dims_.k * dims_.d;
     const ProjectionOrder order = context_.habits.projections;
-    const auto seen = [&](std::string_view name, TensorId part, const Expr& count, bool now) {
-      return now ? heads(name, part, count) : part;
+    const auto seen = [&](Part part, TensorId given, bool now) {
+      return now ? heads(part, given) : given;
     };
-    const auto normed = [&](std::string_view name, Heads part, const Expr& count, bool now) {
-      return now ? head_norm(name, count, part.id) : part;
+    const auto normed = [&](Part part, Heads given, bool now) {
+      return now ? head_norm(part, given.id) : given;
     };
     const bool sees = order != ProjectionOrder::views_last;
     const bool norms = order == ProjectionOrder::norm_by_norm;
@@ -87,25 +102,27 @@ class Projections {
     if (context_.habits.scales_queries) {
       raw = scale(block_, {"q_proj", "scaled"}, raw);
     }
-    Heads q = normed("q_norm", {seen("q_proj", raw, dims_.a, sees)}, dims_.a, norms);
+    Heads q = normed(Part::q, {seen(Part::q, raw, sees)}, norms);
     raw = full_width_norm("k_norm", kv_width, project("k_proj", kv_width, spec_.kv_bias, x));
-    Heads k = normed("k_norm", {seen("k_proj", raw, dims_.k, sees)}, dims_.k, norms);
+    Heads k = normed(Part::k, {seen(Part::k, raw, sees)}, norms);
     raw = project("v_proj", kv_width, spec_.kv_bias, x);
-    Heads v = {seen("v_proj", raw, dims_.k, sees)};
-    q.id = seen("q_proj", q.id, dims_.a, !sees);
-    k.id = seen("k_proj", k.id, dims_.k, !sees);
-    v.id = seen("v_proj", v.id, dims_.k, !sees);
-    q = normed("q_norm", q, dims_.a, !norms);
-    k = normed("k_norm", k, dims_.k, !norms);
+    Heads v = {seen(Part::v, raw, sees)};
+    q.id = seen(Part::q, q.id, !sees);
+    k.id = seen(Part::k, k.id, !sees);
+    v.id = seen(Part::v, v.id, !sees);
+    q = normed(Part::q, q, !norms);
+    k = normed(Part::k, k, !norms);
     return {q, k, v};
   }
 
   /// [b, s, heads · d] seen as [b, s, heads, d]. A rotation, repeated heads and products give back
   /// gradients that lie by heads, which the old shape cannot show; of the transposed keys and of a
   /// single head it can, but the rows of a projection of their own it can only for one sequence.
-  TensorId heads(std::string_view name, TensorId x, const Expr& count) {
-    const bool of_v = name == "v_proj";
-    const bool of_k = name == "k_proj";
+  TensorId heads(Part part, TensorId x) {
+    const std::string_view name = projection_of(part);
+    const Expr& count = count_of(part);
+    const bool of_v = part == Part::v;
+    const bool of_k = part == Part::k;
     const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
                          context_.policy.micro_batch > 1 && context_.program.library_functions;
     // Liger's rotation answers gradients by rows, whatever it is given (rope_backward).
@@ -161,10 +178,10 @@ class Projections {
     // MptAttention reshapes query, key, value in turn; GPT2Attention views key and value first,
     // queries last.
     const bool first = context_.habits.qkv_split == QkvSplit::columns_in_order;
-    TensorId q = first ? heads("q_proj", parts[0], dims_.a) : parts[0];
-    const TensorId k = heads("k_proj", parts[1], dims_.k);
-    const TensorId v = heads("v_proj", parts[2], dims_.k);
-    if (!first) q = heads("q_proj", q, dims_.a);
+    TensorId q = first ? heads(Part::q, parts[0]) : parts[0];
+    const TensorId k = heads(Part::k, parts[1]);
+    const TensorId v = heads(Part::v, parts[2]);
+    if (!first) q = heads(Part::q, q);
     return by_heads(q, k, v);
   }
 
@@ -191,9 +208,9 @@ class Projections {
     const TensorId q = part("q", dims_.a);
     const TensorId k = part("k", dims_.k);
     const TensorId v = part("v", dims_.k);
-    const TensorId q_heads = heads("q_proj", q, dims_.a);
-    const TensorId k_heads = heads("k_proj", k, dims_.k);
-    return by_heads(q_heads, k_heads, heads("v_proj", v, dims_.k));
+    const TensorId q_heads = heads(Part::q, q);
+    const TensorId k_heads = heads(Part::k, k);
+    return by_heads(q_heads, k_heads, heads(Part::v, v));
   }
 
   AttentionInputs selected(TensorId both) {
@@ -248,8 +265,8 @@ class Projections {
   }
 
   AttentionInputs by_heads(TensorId q, TensorId k, TensorId v) {
-    const Heads of_q = head_norm("q_norm", dims_.a, q);
-    const Heads of_k = head_norm("k_norm", dims_.k, k);
+    const Heads of_q = head_norm(Part::q, q);
+    const Heads of_k = head_norm(Part::k, k);
     return {of_q, of_k, {v}};
   }
 
@@ -287,46 +304,6 @@ void update_cache(BlockBuilder& block, const LayerKind& kind, AttentionInputs& i
 }
 
 }  // namespace
-
-DType operand_type(const LoweringPolicy& policy) {
-  return policy.autocast ? policy.compute : policy.weights;
-}
-
-AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind) {
-  const auto& spec = context.attention;
-  const LoweringPolicy& policy = context.policy;
-  const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
-  AttentionCall call;
-  call.kernel = policy.implementation.attention;
-  // Classes without _supports_sdpa: BLOOM, MPT, GPT-OSS.
-  if (context.habits.eager_only) call.kernel = AttentionKernel::eager;
-  if (alibi || context.habits.drops_attention) {
-    call.dropout = context.dropout(context.decoder.dropout.attention);
-  }
-  call.gradients = policy.gradients;
-  call.dtype = operand_type(policy);
-  call.mask_by_head = alibi;
-  call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
-  // _ignore_causal_mask_sdpa returns False from kv_length >= local_attention_size on: s 4096 with a
-  // window of 4096 passes a mask, s 4095 none and is_causal.
-  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
-                context.habits.masks_always;
-  call.broadcast = broadcasts_heads(context);
-  const std::int64_t value_dim = value_dim_of(context.decoder.attention);
-  if (value_dim != spec.head_dim) call.value_dim = value_dim;
-  // transformers repeats keys and values where it passes a mask.
-  call.grouped = spec.kv_heads < spec.heads && !call.masked;
-  call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
-                 (call.masked || call.kernel == AttentionKernel::eager);
-  if (call.kernel == AttentionKernel::sdpa) {
-    call.kernel = call.broadcast ? AttentionKernel::sdpa_math
-                                 : context.program.sdpa(call, spec.head_dim, policy.capability);
-  }
-  // pre_process_group_query_attention_input (attention.cpp): the math kernel repeats keys and
-  // values itself.
-  if (call.grouped && call.kernel == AttentionKernel::sdpa_math) call.repeats = true;
-  return call;
-}
 
 std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind) {
   const AttentionCall call = attention_call(context, kind);
@@ -392,7 +369,8 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
                              context.bias_call(), context.summed_rows()},
                             {dims.rows(), mixed});
   out = scattered(block, context, "attention_shard", out);
-  if (branch.residual) return dropped_sum(block, context, "attention", {out, branch.residual});
+  if (branch.residual)
+    return dropped_sum(block, context, BranchKind::attention, {out, branch.residual});
   return dropout(block, "attention_output_dropout", context.dropout_inside(), out);
 }
 

@@ -73,6 +73,46 @@ TensorId core_product(BlockBuilder& block, std::vector<TensorId> operands, Tenso
 
 }  // namespace
 
+DType operand_type(const LoweringPolicy& policy) {
+  return policy.autocast ? policy.compute : policy.weights;
+}
+
+AttentionCall attention_call(const DecoderContext& context, const LayerKind& kind) {
+  const auto& spec = context.attention;
+  const LoweringPolicy& policy = context.policy;
+  const bool alibi = std::holds_alternative<AlibiPosition>(context.decoder.position);
+  AttentionCall call;
+  call.kernel = policy.implementation.attention;
+  // Classes without _supports_sdpa: BLOOM, MPT, GPT-OSS.
+  if (context.habits.eager_only) call.kernel = AttentionKernel::eager;
+  if (alibi || context.habits.drops_attention) {
+    call.dropout = context.dropout(context.decoder.dropout.attention);
+  }
+  call.gradients = policy.gradients;
+  call.dtype = operand_type(policy);
+  call.mask_by_head = alibi;
+  call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
+  // _ignore_causal_mask_sdpa returns False from kv_length >= local_attention_size on: s 4096 with a
+  // window of 4096 passes a mask, s 4095 none and is_causal.
+  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
+                context.habits.masks_always;
+  call.broadcast = broadcasts_heads(context);
+  const std::int64_t value_dim = value_dim_of(context.decoder.attention);
+  if (value_dim != spec.head_dim) call.value_dim = value_dim;
+  // transformers repeats keys and values where it passes a mask.
+  call.grouped = spec.kv_heads < spec.heads && !call.masked;
+  call.repeats = repeats_heads(context) && spec.kv_heads > 1 &&
+                 (call.masked || call.kernel == AttentionKernel::eager);
+  if (call.kernel == AttentionKernel::sdpa) {
+    call.kernel = call.broadcast ? AttentionKernel::sdpa_math
+                                 : context.program.sdpa(call, spec.head_dim, policy.capability);
+  }
+  // pre_process_group_query_attention_input (attention.cpp): the math kernel repeats keys and
+  // values itself.
+  if (call.grouped && call.kernel == AttentionKernel::sdpa_math) call.repeats = true;
+  return call;
+}
+
 Shape all_heads(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.d}; }
 
 Expr score_flops(const Dimensions& dims) {

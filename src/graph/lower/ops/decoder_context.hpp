@@ -130,7 +130,8 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
 TensorId mixture(BlockBuilder& block, const DecoderContext& context, const MixtureOfExperts& part,
                  TensorId x);
 /// The residual stream plus a branch's result, dropped before.
-TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+enum class BranchKind : std::uint8_t { attention, feed_forward };
+TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, BranchKind kind,
                      const Branch& branch);
 
 // The blocks of a decoder.

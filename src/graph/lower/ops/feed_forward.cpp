@@ -56,13 +56,14 @@ TensorId feed_forward(BlockBuilder& block, const DecoderContext& context,
                              branch.rows.empty() ? context.summed_rows() : rows},
                             {rows, hidden});
   out = scattered(block, context, "feed_forward_shard", out);
-  if (branch.residual) return dropped_sum(block, context, "feed_forward", {out, branch.residual});
+  if (branch.residual)
+    return dropped_sum(block, context, BranchKind::feed_forward, {out, branch.residual});
   return dropout(block, "feed_forward_dropout", context.dropout_inside(), out);
 }
 
-TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, std::string_view name,
+TensorId dropped_sum(BlockBuilder& block, const DecoderContext& context, BranchKind kind,
                      const Branch& branch) {
-  const bool of_attention = name == "attention";
+  const bool of_attention = kind == BranchKind::attention;
   Frame frame(block);
   frame.local(branch.x);
   const Dropout& rates = context.decoder.dropout;

@@ -136,7 +136,8 @@ class LayerWriter {
     }
     const TensorId mixed = attend(normalized);
     if (context_.habits.drops_attention_as_scores) {
-      return dropped_sum(block_, context_, "attention", {named(LayerLocals::branches, mixed), x});
+      return dropped_sum(block_, context_, BranchKind::attention,
+                         {named(LayerLocals::branches, mixed), x});
     }
     if (context_.habits.sum_replaces_attention) {
       named_branch_ = mixed;

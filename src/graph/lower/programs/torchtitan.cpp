@@ -1,5 +1,6 @@
 // torchtitan 0.2.2: models/llama3/model/model.py, models/qwen3/model/model.py and what
 // parallelize_llama makes of them.
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -79,8 +80,8 @@ std::optional<Unavailable> ring_refusal(const DecoderContext& context, const Lay
       "GPU where PyTorch has it"};
 }
 
-/// torchtitan's save list: attention, and of the matrix products every second one from the first on
-/// (torchtitan/distributed/activation_checkpoint.py).
+/// torchtitan's save list: attention, reduce-scatters, and of the matrix products every second one
+/// from the first on (torchtitan/distributed/activation_checkpoint.py).
 void mark_save_list(Block& block) {
   std::int64_t products = 0;
   for (Op& op : block.ops) {
@@ -90,10 +91,11 @@ void mark_save_list(Block& block) {
     if (product) ++products;
     // _op_sac_save_list has _c10d_functional.reduce_scatter_tensor beside mm and the kernels of
     // SDPA.
-    const bool scattered = op.kind == OpKind::copy &&
-                           (op.name == "attention_shard" || op.name == "feed_forward_shard");
+    const bool scatters = std::ranges::any_of(op.forward_messages, [](const Message& message) {
+      return message.kind == MessageKind::reduce_scatter;
+    });
     op.kept_selectively =
-        op.kind == OpKind::attention || scattered || (product && products % 2 == 1);
+        op.kind == OpKind::attention || scatters || (product && products % 2 == 1);
   }
 }
 
@@ -104,9 +106,8 @@ void cut_over_tensor_ranks(std::int64_t ranks, Inventory& inventory) {
     // parallelize.py: apply_tp: wo and w2 are RowwiseParallel, the other products ColwiseParallel,
     // the embedding RowwiseParallel over the vocabulary, norms SequenceParallel.
     if (row.role == ParameterRole::norm) continue;
-    const DecoderNames& names = names_of(kTorchtitan);
-    const bool sums = row.name.find(names.attention_output) != std::string::npos ||
-                      row.name.find(names.down) != std::string::npos;
+    const bool sums = row.module == ParameterModule::attention_output ||
+                      row.module == ParameterModule::feed_forward_down;
     (sums ? row.shape.back() : row.shape.front()) /= ranks;
   }
 }
