@@ -138,6 +138,7 @@ class Compiler {
       if (std::find(op.outputs.begin(), op.outputs.end(), storage) != op.outputs.end()) {
         made.keeps_result = true;
       }
+      // A parameter is there as long as the model is.
       if (storage_of(id).role == Role::parameter) continue;
       const auto from = program_.tensors.begin() + begin;
       if (std::find(from, program_.tensors.end(), storage) == program_.tensors.end()) {
@@ -209,6 +210,8 @@ class Compiler {
         return reduction_scratch(sum_of_middle(outer, reduced, inner, element), *device_);
       case KernelLaunch::Kind::maximum: {
         Reduction maximum = sum_of_middle(outer, reduced, inner, element);
+        // MaxNanFunctor compares in the tensor's own type, where a sum of 16-bit numbers is one in
+        // fp32.
         maximum.accumulate_bytes = element;
         return reduction_scratch(maximum, *device_);
       }

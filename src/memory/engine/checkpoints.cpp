@@ -115,6 +115,8 @@ std::vector<Checkpoint> by_stages(const Graph& graph, const ForwardOrder& order,
       if (!stretch.layer || stretch.begin < stage.begin || stretch.end > stage.end) continue;
       const std::int64_t index = layer++;
       if (!plan.runs_again(index)) continue;
+      // TransformerBlock._checkpointed_forward: "uniform" goes over groups of recompute_num_layers,
+      // "block" over the first so many layers of the stage.
       if (index % plan.length != 0) {
         Checkpoint& open = list.back();
         open = checkpoint_of(order, open.begin, stretch.end, std::move(open.inputs));

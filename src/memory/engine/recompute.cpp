@@ -31,6 +31,8 @@ void ForwardPass::keep_selectively(const Run& run) {
   if (!engine_.checkpoints.keeps_selectively) return;
   for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
     const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
+    // _CachingTorchDispatchMode stores what the policy names; _CachedTorchDispatchMode takes it out
+    // again.
     now_.selected[cell] = now_.storages[cell];
     recorder_.retain(now_.selected[cell]);
   }
@@ -53,6 +55,8 @@ void ForwardPass::make_or_take_outputs(const Run& run) {
 /// _StopRecomputationError): what an op reads is saved before it runs, what it makes after. In
 /// y = w2 · act(w1 · x) the last product saves what act answers, and is not run.
 void ForwardPass::recompute(const Checkpoint& checkpoint) {
+  // Where it stops early, _recomputation_hook raises _StopRecomputationError with the last tensor
+  // that the forward had saved.
   if (!engine_.checkpoints.stops_early) {
     recompute_whole(checkpoint);
     end_references_of(checkpoint, checkpoint.end);

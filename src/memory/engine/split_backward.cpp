@@ -122,10 +122,12 @@ void BackwardPass::run_weights(const SplitBackward& split, std::vector<StorageId
   for (std::size_t i = 0; i < split.groups.size(); ++i) {
     const auto& group = split.groups[i];
     take_up(node, order_.sites()[group.site]);
+    // stage_backward_weight: sum() begins with 0, and so a sum of one gradient is a new tensor.
     copy = recorder_.adopt(copy_of(*node.site, kept[i]));
     run_part(node, BackwardPart::weights);
     drop_saved(node);
     added.drop();
+    // del param_group["grads"], before the weight gets its gradient.
     recorder_.release(std::exchange(kept[i], kNoStorage));
     added = recorder_.adopt(adopt(group.use, node.made[group.tensor]));
     end_nodes(split.ending[i + 1]);

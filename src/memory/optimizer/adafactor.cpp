@@ -43,6 +43,7 @@ HeldStorage OptimizerRun::root_mean_square(std::int64_t elements, const Label& l
 HeldStorage OptimizerRun::factored(std::int64_t rows, std::int64_t columns) {
   reduced(sum_of_columns(rows, columns, kBytes), rows).drop();
   reduced(sum_of_rows(rows, columns, kBytes), columns).drop();
+  // _approx_sq_grad: rows over their mean, then rsqrt_(); columns' rsqrt(); their product.
   HeldStorage mean = reduced(sum_of_all(rows, kBytes), 1);
   HeldStorage by_row = recorder_.make(rows * kBytes, temporary_label());
   mean.drop();

@@ -109,6 +109,8 @@ HeldStorage OptimizerRun::clip() {
   whole.drop();
   stack.drop();
   norms.drop();
+  // _clip_grads_with_norm_: a number over a tensor is its reciprocal() times the number
+  // (Tensor.__rdiv__).
   HeldStorage sum = make(bytes, LoopTensor::clip_coefficient);
   HeldStorage reciprocal = make(bytes, LoopTensor::clip_coefficient);
   HeldStorage product = make(bytes, LoopTensor::clip_coefficient);

@@ -82,6 +82,7 @@ std::int64_t segment_bytes(const RankShare& share) {
   std::int64_t bytes = 0;
   for (const std::int64_t piece : share.pieces) {
     const std::int64_t state = std::max<std::int64_t>(piece, 0) * kStateBytes;
+    // get_allocation_size: from 10 MiB on a segment is the request, rounded up to 2 MiB.
     const std::int64_t pages = (state + kRoundLarge - 1) / kRoundLarge;
     bytes = checked_add(bytes, state < kMinLargeAlloc ? state : pages * kRoundLarge);
   }

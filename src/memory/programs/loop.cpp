@@ -52,6 +52,8 @@ bool TrainingLoop::scales() const {
 /// The loop divides the loss by the micro-steps.
 bool TrainingLoop::divides() const {
   if (habits_.always_divides) return true;
+  // Trainer.training_step does not where the model's loss takes num_items_in_batch, which divides
+  // for the whole step.
   return training_.gradient_accumulation > 1 && !habits_.fetches_ahead;
 }
 
@@ -309,6 +311,7 @@ void TrainingLoop::report_loss() {
 
 void TrainingLoop::clip() {
   if (!clips_) return;
+  // clip_grad_norm_ is held to gradients without the loss scale.
   if (scales()) scaler_.unscale();
   HeldStorage norm = optimizer_.clip();
   if (habits_.keeps_norm) norm_ = std::move(norm);

@@ -78,15 +78,19 @@ HeldStorage PipelineStages::make(std::int64_t bytes, Holding holding, LoopTensor
 /// Every stage greets its neighbours with two numbers, which live until all are ready.
 void PipelineStages::initialize() {
   buffers_.resize(static_cast<std::size_t>(place_.chunks));
+  // _get_init_p2p_neighbors_ops: zeros(1) to send and to receive.
   HeldVector greetings;
   for (std::int64_t i = 0; i < 2 * place_.chunks; ++i) {
     greetings.push_back(make(size_of(DType::fp32), Holding::temporaries, LoopTensor::shapes));
   }
   for (std::size_t stage = 0; stage < buffers_.size(); ++stage) {
     learn_shapes(stage);
+    // _prepare_forward_infra: a buffer for every micro-batch of the step, not for those in flight
+    // alone.
     if (!is_first(stage)) buffers_[stage].inputs = receive_buffers();
   }
   for (std::size_t stage = 0; stage < buffers_.size(); ++stage) {
+    // _prepare_backward_infra, behind all stages' forwards.
     if (!is_last(stage)) buffers_[stage].gradients = receive_buffers();
   }
 }

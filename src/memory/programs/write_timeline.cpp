@@ -58,6 +58,8 @@ EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
   settings.loss_outside = habits_of(job).loss_outside;
   settings.checkpoints = row_of(job.forward()->implementation.framework).checkpoints;
   settings.hooks = wrapper;
+  // FSDP1 makes a unit's views in its unshard stream (_unshard), and autograd runs the backward of
+  // a node, here of the split, in the stream of its forward.
   if (shards_by<FlatShards>(job)) settings.parameter_sums = Stream::all_gather;
   settings.gradients = job.training.has_value();
   settings.workspaces = {cublas_workspace_bytes(job.hardware.gpu), kCublasLtWorkspace,
@@ -148,6 +150,8 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   Recorder recorder(timeline);
   MegatronStates states({job, graph, order, rank}, timeline);
   recorder.begin(Phase::model);
+  // setup_model_and_optimizer: the model, DistributedDataParallel's buffers around it, the
+  // optimizer.
   states.place(tensors, recorder);
   recorder.end();
   recorder.begin(Phase::ddp_buffers);

@@ -53,6 +53,8 @@ void FlatUnits::lay_out(std::size_t unit) {
     end = checked_add(state.begins.back(), recorder_.timeline().parameters[parameter].elements);
   }
   state.begins.push_back(end);
+  // _init_flat_param_and_metadata pads the whole so that the ranks' shares are equal: 10 elements
+  // over 4 ranks are shares of 3.
   state.shard = checked_add(end, ranks_ - 1) / ranks_;
 }
 
@@ -210,6 +212,8 @@ void FlatUnits::before_backward(std::uint32_t instance) {
   for (std::size_t i = units_.size(); i > 0; --i) {
     if (units_[i - 1].last != instance) continue;
     gather(i - 1);
+    // BackwardPrefetch.BACKWARD_PRE, the default: the next unit is gathered before this one's
+    // gradients are made.
     if (i > 1) gather(i - 2);
   }
 }

@@ -48,6 +48,7 @@ void GradientBuckets::construct() {
 /// Every rank's number of parameters, then the sizes and strides of all of them.
 void GradientBuckets::compare_shapes() {
   HeldVector counts;
+  // verify_params_across_processes: the rank's own number and one to gather each rank's in.
   for (std::int64_t i = 0; i <= parallelism_.data; ++i) {
     counts.push_back(make(LoopTensor::shapes, Holding::temporaries, size_of(DType::int64)));
   }
@@ -60,6 +61,7 @@ void GradientBuckets::compare_shapes() {
 }
 
 void GradientBuckets::broadcast() {
+  // _sync_module_states: parameters, then buffers.
   CoalescedBroadcast sent;
   for (const TensorPlace& place : timeline_.parameters) {
     sent.add(weights_, checked_multiply(place.elements, size_of(weights_)));
@@ -90,6 +92,7 @@ void GradientBuckets::make_buckets(const std::vector<std::int64_t>& sizes) {
 void GradientBuckets::rebuild() {
   const std::vector<std::int64_t> sizes =
       bucket_sizes(arrived_, parallelism_.ddp.bucket_cap.value());
+  // Reducer::sync_bucket_indices: the indices and how many buckets there are; then their lengths.
   const std::int64_t index = size_of(DType::int32);
   HeldStorage order = make(LoopTensor::shapes, Holding::temporaries,
                            index * (static_cast<std::int64_t>(arrived_.size()) + 1));
@@ -107,6 +110,7 @@ void GradientBuckets::before_forward(std::uint32_t instance) {
     rebuild();
     rebuilt_ = true;
   }
+  // DistributedDataParallel._pre_forward: Reducer::rebuild_buckets, then _sync_buffers.
   CoalescedBroadcast buffers;
   add_buffers(buffers);
   buffers.write(recorder_);

@@ -149,6 +149,7 @@ void MegatronStates::make_buffers(Recorder& recorder) {
     if (distributed_) make(recipe_.weights, Holding::weights, LoopTensor::parameter_buffer);
     make(recipe_.gradients, Holding::gradients, LoopTensor::gradient_buffer);
     if (!distributed_) continue;
+    // _ParamAndGradBuffer goes over params[::-1], in whose order gradients come.
     for (std::size_t i = buffer.parameters.size(); i > 0; --i) {
       weights_[buffer.parameters[i - 1]].drop();
     }
@@ -236,6 +237,8 @@ void MegatronStates::make_optimizer(bool experts, Recorder& recorder) {
 
 HeldStorage MegatronStates::norm_of(std::int64_t elements, Recorder& recorder) const {
   constexpr std::int64_t kBytes = size_of(DType::fp32);
+  // local_multi_tensor_l2_norm, which stands in where neither Transformer Engine nor Apex is
+  // installed.
   HeldStorage norm =
       recorder.make(kBytes, loop_label(Holding::temporaries, LoopTensor::norm_of_a_tensor));
   if (device_) {
@@ -278,6 +281,8 @@ std::int64_t MegatronStates::tensor_summed_elements() const {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     const ParameterTensor& tensor = row(i);
+    // _allreduce_non_tensor_model_parallel_grads: every tensor rank has a part of the sum where its
+    // heads, or under sequence parallelism its tokens, are others than its neighbours'.
     const bool sums = tensor.module == ParameterModule::attention_output ||
                       tensor.module == ParameterModule::feed_forward_down;
     const bool on_shards = tensor.role == ParameterRole::norm ||

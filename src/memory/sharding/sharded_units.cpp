@@ -96,6 +96,8 @@ void ShardedUnits::before_forward(std::uint32_t instance) {
     Part& part = part_of(i - 1);
     if (units_[i - 1].is_root) part.forward_order.clear();
     gather(i - 1);
+    // FSDPParamGroup.wait_for_unshard: in a forward an output stays until the next unit has copied
+    // out of its own, and so the copy overlaps that all-gather.
     HeldStorage output = take_apart(i - 1);
     if (output.is_of_storage()) part.kept_output = std::move(output);
   }
@@ -106,6 +108,8 @@ void ShardedUnits::after_forward(std::uint32_t instance) {
     if (units_[i].last != instance || units_[i].ends_behind_look_up) continue;
     end_forward(i);
     if (!units_[i].is_root) continue;
+    // _post_forward has ended all_gather_state before, but its local of that name holds it until
+    // the return.
     if (casts_loss_) cast_loss(i);
     part_of(i).kept_output.drop();
   }
@@ -138,6 +142,8 @@ void ShardedUnits::before_backward(std::uint32_t instance) {
     take_apart(i - 1).drop();
     const std::vector<std::size_t>& order = part_of(i - 1).forward_order;
     const auto here = std::find(order.begin(), order.end(), i - 1);
+    // _backward_prefetch: the unit before it in post_forward_order, whether the backward needs it
+    // or not.
     const bool first = here == order.begin() || here == order.end();
     if (!first) gather(*(here - 1));
   }
@@ -184,6 +190,7 @@ void ShardedUnits::end_backward() {
 
 /// FSDPParamGroup.post_backward.
 void ShardedUnits::end_unit(std::size_t unit) {
+  // post_backward without reduce_grads reshards, then widens (to_accumulated_grad_if_needed).
   if (!in_stages_ && holds_) give_back(unit);
   if (sums_) sum_gradients(unit);
   if (holds_) return;
@@ -253,6 +260,8 @@ void ShardedUnits::gather(std::size_t unit, Stream stream) {
   const bool gathered = state.output.is_of_storage() || !state.weights.empty();
   if (gathered || units_[unit].parameters.empty()) return;
   const std::int64_t share = gathered_share_of(unit);
+  // foreach_all_gather makes inputs and output in the pool of all_gather_copy_in_stream; where it
+  // is asynchronous, as a schedule's UNSHARD is, in the current stream's (get_all_gather_streams).
   const HeldList sent = shares_to_send(unit, stream);
   state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
 }
@@ -262,6 +271,7 @@ HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
   const bool casts = recipe_.compute != recipe_.weights;
   HeldList sent;
   if (!offloads_) {
+    // all_gather_copy_in copies shares of the right type into the rank's piece of the output.
     if (casts) sent.push_back(make(unit, UnitTensor::cast_shares, gathered_share_of(unit), stream));
     return sent;
   }

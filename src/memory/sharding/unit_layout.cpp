@@ -66,6 +66,8 @@ class UnitWriter {
     ShardedUnit root = unit_at(span.first);
     root.is_root = true;
     root.last = layout_.loss_in_model ? span.last : head_;
+    // torchtitan and accelerate leave the root to FSDPState._lazy_init: it keeps its weights, which
+    // the backward would gather again at once.
     root.reshards = false;
     root.parameters = parameters_of_ends(span);
     if (layout_.ends_apart) take_ends(root, input, tail);
@@ -83,6 +85,8 @@ class UnitWriter {
     for (std::size_t i = first_unit; i < units_.size(); ++i) {
       ShardedUnit& unit = units_[i];
       const bool at_input = unit.first == span.first && (unit.is_root || is_end(span.first));
+      // RegisterPostBackwardFunction hangs on an input that wants a gradient; units without one
+      // wait for _root_post_backward_final_callback.
       unit.reduces_at_end = at_input || !gradient_comes_to(unit, span);
       order_uses(unit);
     }
@@ -166,6 +170,8 @@ class UnitWriter {
       // torchtitan's module goes on over the tensor-parallel ranks.
       input.ends_behind_look_up = layout_.loss_in_model;
       (tied ? tail : input).uses.push_back(uses_at(span_.first).front());
+      // accelerate puts the embedding first in the tail's unit: its hook gathers the table for the
+      // look-up.
       if (tied) tail.first = span_.first;
       root.parameters.erase(table);
     }

@@ -64,6 +64,7 @@ void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& o
   optimizer.construct();
   clone.drop();
   if (offloads_) {
+    // temp_grad_buffer_for_gpu_offload: as large as the largest parameter.
     make(LoopTensor::transfer_buffer, Holding::collective_buffers,
          {partitions_.largest(), weights_})
         .give_up();
@@ -83,6 +84,7 @@ bool ZeroBuckets::widens_partition() const { return size_of(gradients_) > size_o
 
 void ZeroBuckets::open_buckets() {
   if (!buckets_.empty() || !zero_.settings.contiguous_gradients) return;
+  // setup_buckets: with overlap_comm one is filled while the other is reduced.
   for (int i = 0; i < (zero_.settings.overlap_comm ? 2 : 1); ++i) {
     buckets_.push_back(make(LoopTensor::gradient_bucket, Holding::collective_buffers,
                             {zero_.settings.reduce_bucket_size, weights_}));
@@ -105,6 +107,9 @@ bool ZeroBuckets::take_gradient(std::uint32_t use, StorageId gradient) {
 
 void ZeroBuckets::add(std::size_t parameter, HeldStorage gradient) {
   const std::int64_t elements = partitions_.elements_of(parameter);
+  // reduce_independent_p_g_buckets_and_remove_grads: a bucket is reduced before the gradient that
+  // it has no room for; one that is larger than a bucket is no part of it
+  // (extra_large_param_to_reduce).
   if (filled_elements_ + elements > zero_.settings.reduce_bucket_size) reduce();
   const bool copied =
       zero_.settings.contiguous_gradients && elements <= zero_.settings.reduce_bucket_size;
@@ -118,6 +123,8 @@ void ZeroBuckets::add(std::size_t parameter, HeldStorage gradient) {
 
 /// A bucket whose contiguous gradients are all one rank's is reduced as it lies.
 bool ZeroBuckets::is_of_several_ranks() const {
+  // average_tensor joins slices of one rank, and allreduce_bucket makes a flat tensor of several
+  // alone.
   const std::int64_t rank = partitions_.first_rank(filled_.front().parameter);
   return std::any_of(filled_.begin(), filled_.end(), [&](const Filled& one) {
     return partitions_.first_rank(one.parameter) != rank ||
