@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memest/diag/environment.hpp"
+#include "memest/graph/lower.hpp"
 #include "memest/graph/parameters.hpp"
 #include "reader/hf/hf_config.hpp"
 #include "reader/text/value.hpp"
@@ -55,6 +56,49 @@ TEST_CASE("every wrong value of a config is told, each at its place") {
                "6:20 'attention_bias' must be true or false, not 1",
                "3:23 'num_hidden_layers' must be positive, not 0", "8:16 unknown activation 'sliu'",
                "5:23 'intermediate_size' must be a whole number, not 1.5"});
+}
+
+/// Why a training of the config has no graph, or nothing.
+std::string refusal_of(const std::string& config) {
+  const Checked<ModelSpec> model = read(config);
+  REQUIRE(model.ok());
+  LoweringPolicy policy;
+  policy.seq_len = 128;
+  const auto graph = lower(model.value(), policy);
+  const auto* why = std::get_if<Unavailable>(&graph);
+  return why == nullptr ? "" : why->sentence;
+}
+
+TEST_CASE("a key that changes the program is refused where it is on, and parameters are counted") {
+  struct Case {
+    std::string key;
+    std::string on;
+    std::string off;
+  };
+  const auto of = [](const std::string& type, const std::string& rest) {
+    return R"({"model_type": ")" + type + "\", " + rest + "}";
+  };
+  const std::vector<Case> cases = {
+      {"reorder_and_upcast_attn", of("gpt2", R"("reorder_and_upcast_attn": true)"),
+       of("gpt2", R"("reorder_and_upcast_attn": false)")},
+      {"apply_residual_connection_post_layernorm",
+       of("bloom", R"("apply_residual_connection_post_layernorm": true)"),
+       of("bloom", R"("apply_residual_connection_post_layernorm": false)")},
+      {"slow_but_exact", of("bloom", R"("slow_but_exact": true)"), of("bloom", R"("n_head": 8)")},
+      {"clip_qkv", of("mpt", R"("attn_config": {"clip_qkv": 8})"),
+       of("mpt", R"("attn_config": {"clip_qkv": null})")},
+      {"clip_qkv", of("olmo", R"("clip_qkv": 8.0)"), of("olmo", R"("clip_qkv": null)")},
+      {"layerdrop", of("opt", R"("layerdrop": 0.1)"), of("opt", R"("layerdrop": 0.0)")},
+      {"final_logit_softcapping", of("gemma3_text", R"("final_logit_softcapping": 30.0)"),
+       of("gemma3_text", R"("final_logit_softcapping": null)")},
+  };
+  for (const Case& one : cases) {
+    INFO(one.on);
+    CHECK(refusal_of(one.on) == "memory and time of a model with '" + one.key +
+                                    "' are not available yet; parameter counts are");
+    CHECK(refusal_of(one.off).empty());
+    CHECK(count_parameters(read(one.on).value()).total > 0);
+  }
 }
 
 TEST_CASE("numbers beyond every model are refused before they overflow") {

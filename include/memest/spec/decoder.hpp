@@ -127,7 +127,8 @@ struct LatentAttention {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
   bool bias = false;
-  bool turns_neighbours = true;  ///< RoPE rotates neighbouring channels as pairs; otherwise halves
+  bool rotates_neighbours =
+      true;  ///< RoPE rotates neighbouring channels as pairs; otherwise halves
   bool operator==(const LatentAttention&) const = default;
 };
 using Attention = std::variant<SoftmaxAttention, LatentAttention>;
@@ -226,6 +227,8 @@ struct DecoderSpec {
   Dropout dropout{};
   std::vector<BufferTensor>
       buffers;  ///< what the model holds beside rotary frequencies and routing biases
+  /// Keys of the config that change the program and that no graph has: "clip_qkv".
+  std::vector<std::string> unfollowed = {};
 
   /// Number of layers: the sum of the runs.
   [[nodiscard]] std::int64_t layers() const;

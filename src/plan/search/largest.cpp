@@ -99,7 +99,7 @@ class LargestSearch {
       const std::int64_t middle = fits + (refused - fits) / 2;
       (search(middle, Method::closed_form) ? fits : refused) = middle;
     }
-    if (!beyond_) turn(std::max<std::int64_t>(1, fits));
+    if (!beyond_) find_change(std::max<std::int64_t>(1, fits));
     if (growth_ == Growth::sequence) largest_.value *= kSequenceStep;
     return std::move(largest_);
   }
@@ -108,7 +108,7 @@ class LargestSearch {
   enum class Method : std::uint8_t { closed_form, replay };
 
   /// Searches from `start` in doubling steps to either side of the change, then between them.
-  void turn(std::int64_t start) {
+  void find_change(std::int64_t start) {
     std::int64_t fits = 0;
     std::int64_t refused = start;
     if (search(start, Method::replay)) {

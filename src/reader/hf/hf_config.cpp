@@ -47,6 +47,44 @@ Diagnostic towers_unavailable(const Value& written, const hf::TextPart& text) {
       "alone, without the towers' memory and time");
 }
 
+/// A key that changes what a model's class computes, and that no graph has.
+struct UnfollowedKey {
+  std::string_view model_type;
+  std::string_view section;  ///< of the config; empty: itself
+  std::string_view key;
+};
+
+// transformers 5.17, models/MODEL_TYPE/modeling_MODEL_TYPE.py. OlmoAttention clamps queries, keys
+// and values in place, for which autograd keeps a clone of each: b 1, s 4096, h 4096 in bf16, 3 ·
+// 33.6 MB a layer.
+constexpr std::array kUnfollowed = {
+    UnfollowedKey{"gpt2", {}, "reorder_and_upcast_attn"},  // eager scores by baddbmm, in fp32
+    UnfollowedKey{"bloom", {}, "apply_residual_connection_post_layernorm"},
+    UnfollowedKey{"bloom", {}, "slow_but_exact"},  // pretraining_tp products, one a slice
+    UnfollowedKey{"mpt", "attn_config", "clip_qkv"},
+    UnfollowedKey{"olmo", {}, "clip_qkv"},
+    UnfollowedKey{"olmoe", {}, "clip_qkv"},
+    UnfollowedKey{"opt", {}, "layerdrop"},  // leaves out layers at random
+    UnfollowedKey{"gemma3_text", {}, "attn_logit_softcapping"},
+    UnfollowedKey{"gemma3_text", {}, "final_logit_softcapping"},
+};
+
+/// Whether the value switches its key on: neither missing, null, false nor 0.
+bool is_on(const Value* value) {
+  if (value == nullptr || as_flag(value) == false) return false;
+  return as_number(value).value_or(1) != 0;
+}
+
+std::vector<std::string> unfollowed_keys(std::string_view model_type, hf::ConfigReader& config) {
+  std::vector<std::string> keys;
+  for (const UnfollowedKey& row : kUnfollowed) {
+    if (row.model_type != model_type) continue;
+    hf::ConfigReader section = row.section.empty() ? config : config.section(row.section);
+    if (is_on(section.find({row.key}))) keys.emplace_back(row.key);
+  }
+  return keys;
+}
+
 }  // namespace
 
 std::vector<std::string> known_hf_model_types() {
@@ -81,6 +119,9 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
   }
   hf::ConfigReader section = text.section == nullptr ? reader : reader.section(hf::kTextSection);
   hf::ReadModel model = type->read(section);
+  if (auto* decoder = std::get_if<DecoderSpec>(&model.architecture)) {
+    decoder->unfollowed = unfollowed_keys(model_type, section);
+  }
   if (!reader.ok()) return reading.diagnostics;
   reading.used.insert(written);
   if (text.section != nullptr) reading.used.insert(text.section->find("model_type"));

@@ -58,15 +58,16 @@ LatentAttention read_attention(ConfigReader& config, const DeepSeek& defaults) {
   // q_b_proj. A written null therefore means another thing than a key left out, which is 1536.
   const bool direct_queries =
       config.has({"q_lora_rank"}) && config.find({"q_lora_rank"}) == nullptr;
-  return {.heads = config.size({"num_attention_heads"}, defaults.heads),
-          .q_lora_rank = config.size({"q_lora_rank"}, direct_queries ? 0 : 1536),
-          .kv_lora_rank = config.size({"kv_lora_rank"}, 512),
-          .qk_nope_head_dim = config.size({"qk_nope_head_dim"}, 128),
-          .qk_rope_head_dim = config.size({"qk_rope_head_dim"}, 64),
-          .v_head_dim = config.size({"v_head_dim"}, 128),
-          .bias = config.flag({"attention_bias"}, false),
-          // V2 views neighbours as complex numbers always, V3 asks rope_interleave.
-          .turns_neighbours = !defaults.correction_bias || config.flag({"rope_interleave"}, true)};
+  return {
+      .heads = config.size({"num_attention_heads"}, defaults.heads),
+      .q_lora_rank = config.size({"q_lora_rank"}, direct_queries ? 0 : 1536),
+      .kv_lora_rank = config.size({"kv_lora_rank"}, 512),
+      .qk_nope_head_dim = config.size({"qk_nope_head_dim"}, 128),
+      .qk_rope_head_dim = config.size({"qk_rope_head_dim"}, 64),
+      .v_head_dim = config.size({"v_head_dim"}, 128),
+      .bias = config.flag({"attention_bias"}, false),
+      // V2 views neighbours as complex numbers always, V3 asks rope_interleave.
+      .rotates_neighbours = !defaults.correction_bias || config.flag({"rope_interleave"}, true)};
 }
 
 /// V3 always asks for groups; V2 does so where `topk_method` is group_limited_greedy.

@@ -100,7 +100,7 @@ class LayerListReader {
       } else {
         block.repeat = as_count(entry.find("repeat")).value_or(1);
         append_block(entry, block.block);
-        pass_again(entry, block.repeat);
+        pass_repeats(entry, block.repeat);
       }
       list.blocks.push_back(std::move(block));
     }
@@ -117,7 +117,7 @@ class LayerListReader {
     const std::size_t start = layers.size();
     append_block(entry, layers);
     const std::int64_t repeat = as_count(entry.find("repeat")).value_or(1);
-    pass_again(entry, repeat);
+    pass_repeats(entry, repeat);
     const std::vector<PlainLayer> once(layers.begin() + static_cast<std::ptrdiff_t>(start),
                                        layers.end());
     for (std::int64_t i = 1; i < repeat && !too_many_; ++i) {
@@ -160,7 +160,7 @@ class LayerListReader {
   }
 
   /// The second round of a block takes what its first gave.
-  void pass_again(const Value& entry, std::int64_t repeat) {
+  void pass_repeats(const Value& entry, std::int64_t repeat) {
     if (repeat < 2 || last_first_width_ == 0 || width_ == 0 || last_first_width_ == width_) return;
     diagnostics_.push_back(error_at(entry.find("repeat")->span,
                                     "the block takes " + std::to_string(last_first_width_) +

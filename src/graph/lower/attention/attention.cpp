@@ -11,7 +11,7 @@ namespace {
 /// Where projections happen: in attention's own function, before a rotation or none.
 struct ProjectionCall {
   const AttentionCall& attention;
-  bool turns = false;
+  bool rotates = false;
   Frame& function;
 };
 
@@ -24,7 +24,7 @@ class Projections {
         dims_(context.dims),
         spec_(context.attention),
         attention_(call.function),
-        turns_(call.turns),
+        rotates_(call.rotates),
         repeats_(call.attention.repeats),
         // The cache's torch.cat makes keys and values packed by heads, and flash and cuDNN make
         // gradients that lie as their operands do (at::empty_like).
@@ -126,9 +126,9 @@ class Projections {
     const bool by_rows = of_k && spec_.layout == QkvLayout::separate &&
                          context_.policy.micro_batch > 1 && context_.program.library_functions;
     // Liger's rotation answers gradients by rows, whatever it is given (rope_backward).
-    const bool by_liger = turns_ && context_.liger().rope && !of_v;
+    const bool by_liger = rotates_ && context_.liger().rope && !of_v;
     const bool packed_gradient =
-        !by_liger && ((turns_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
+        !by_liger && ((rotates_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
                       (written_out_ && (!of_k || by_rows)));
     // torchtitan rotates in fp32: the gradient's copy in the given type lies by rows. The values'
     // one comes from the math kernel by heads, and so it does from a ring.
@@ -156,10 +156,10 @@ class Projections {
         return columns(both);
       // GPTBigCodeAttention.forward: with multi_query split((h, 2·d)), else view(b, s, heads,
       // 3·d).transpose(1, 2) and split by d.
-      case QkvSplit::columns_or_turned:
-        return grouped ? columns(both) : turned(both);
-      case QkvSplit::turned:
-        return turned(both);
+      case QkvSplit::columns_or_transposed:
+        return grouped ? columns(both) : transposed(both);
+      case QkvSplit::transposed:
+        return transposed(both);
       case QkvSplit::slices:
         return slices(both);
       case QkvSplit::selected:
@@ -187,7 +187,7 @@ class Projections {
 
   // GPTNeoXAttention.forward: qkv.view(b, s, a, 3·d).transpose(1, 2).chunk(3, -1): all three are
   // views of one tensor, which stays whole as long as the values do.
-  AttentionInputs turned(TensorId both) {
+  AttentionInputs transposed(TensorId both) {
     const Shape shape = {dims_.b, dims_.s, dims_.a, Expr(3) * dims_.d};
     const Place place = {"qkv_proj", "by head"};
     both = spec_.heads == 1 ? view(block_, place, both, shape)
@@ -275,7 +275,7 @@ class Projections {
   const Dimensions& dims_;
   const SoftmaxAttention& spec_;
   Frame& attention_;  // its own function
-  bool turns_;
+  bool rotates_;
   bool repeats_;
   bool packs_gradients_;  // of keys and values, which lie as their packed copies in the cache
   bool written_out_;      // as products of batches
@@ -352,10 +352,10 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
   AttentionCall call = attention_call(context, kind);
   Frame frame(block);
   call.function = &frame;
-  const bool turns =
+  const bool rotates =
       std::holds_alternative<RotaryPosition>(context.decoder.position) && kind.rotates;
-  AttentionInputs inputs = Projections(block, context, {call, turns, frame}).write(x);
-  if (turns) inputs = rotate(block, {context, kind, frame}, inputs);
+  AttentionInputs inputs = Projections(block, context, {call, rotates, frame}).write(x);
+  if (rotates) inputs = rotate(block, {context, kind, frame}, inputs);
   if (context.caches()) update_cache(block, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = mixed_values(block, context, call, inputs);

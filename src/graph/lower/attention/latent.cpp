@@ -38,16 +38,16 @@ class LatentWriter {
               {{{"kv_a_proj", "latents"}, {dims_.b, dims_.s, rank}},
                {{"kv_a_proj", "turning"}, by_heads(Expr(1), rope_)}});
     const TensorId normed = normalized("kv_a_norm", latents[0], rank);
-    const AttentionInputs turned = rotate(block_, rotary_, {{parts[1]}, {latents[1]}, {}});
-    function.local(turned.q.id);
+    const AttentionInputs rotated = rotate(block_, rotary_, {{parts[1]}, {latents[1]}, {}});
+    function.local(rotated.q.id);
     function.local(down);
     // V3 gives the normed latents the name of the raw ones, which it has named before the keys.
     const bool named_first = context_.habits.latents == LatentWriting::pairs_in_halves;
-    function.local(named_first ? normed : turned.k.id);
-    function.local(named_first ? turned.k.id : normed);
+    function.local(named_first ? normed : rotated.k.id);
+    function.local(named_first ? rotated.k.id : normed);
     const TensorId query =
-        concatenate(block_, {"query"}, {{parts[0], turned.q.id}}, by_heads(dims_.a, dims_.d));
-    const auto [key, values] = expanded(normed, turned.k.id);
+        concatenate(block_, {"query"}, {{parts[0], rotated.q.id}}, by_heads(dims_.a, dims_.d));
+    const auto [key, values] = expanded(normed, rotated.k.id);
     // The values are a view of kv_b_proj's output: as long as attention keeps them, the keys' part
     // of it is kept too, a·(128 + 128) channels a token instead of a·128.
     return {{query, true}, {key, true}, {values}};
@@ -88,14 +88,14 @@ class LatentWriter {
   }
 
   /// expand_kv: the keys are an empty tensor, into which both parts are written.
-  KeysAndValues expanded(TensorId normed, TensorId turned) {
+  KeysAndValues expanded(TensorId normed, TensorId rotated) {
     const TensorId both =
         product({"kv_b_proj", latent_.kv_lora_rank, dims_.a * (nope_ + value_)}, normed);
     const std::vector<TensorId> parts =
         split(block_, "kv_b_proj", seen_by_heads("kv_b_proj", both, nope_ + value_),
               {{{"kv_b_proj", "still"}, by_heads(dims_.a, nope_)},
                {{"kv_b_proj", "values"}, by_heads(dims_.a, value_)}});
-    const TensorId seen = of_all_heads(turned);
+    const TensorId seen = of_all_heads(rotated);
     const TensorId empty =
         compute(block_, OpKind::copy, {},
                 {{"key", "empty"}, by_heads(dims_.a, dims_.d), block_.dtype_of(both)});

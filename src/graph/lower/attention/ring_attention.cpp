@@ -223,7 +223,7 @@ class RingBackward {
 
   void make(Slot& slot) {
     if (slot.made) {
-      writer_.make_again(*slot.made);
+      writer_.remake(*slot.made);
     } else {
       slot.made = writer_.make(slot.like, slot.dtype);
     }

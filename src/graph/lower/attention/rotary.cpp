@@ -20,7 +20,7 @@ struct Rotation {
 };
 
 /// x·cos + rotate_half(x)·sin: keeps the tables, not x. With a type promoted to the tables'.
-TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
+TensorId rotated(BlockBuilder& block, std::string_view name, TensorId x, const Rotation& rotation) {
   // apply_rotary_pos_emb: mul keeps an operand for the other's gradient, and cos and sin want none:
   // a layer keeps the tables, which all layers share, and no channel of q or k.
   const std::vector<TensorId>& tables = rotation.tables;
@@ -37,9 +37,9 @@ TensorId turned(BlockBuilder& block, std::string_view name, TensorId x, const Ro
   const TensorId low = slice(block, {name, "low half"}, x, half);
   const TensorId high = slice(block, {name, "high half"}, x, half);
   const TensorId negated = scale(block, {name, "negated half"}, high);
-  const TensorId half_turned = concatenate(block, {name, "half turned"}, {{negated, low}}, shape);
+  const TensorId half_rotated = concatenate(block, {name, "half turned"}, {{negated, low}}, shape);
   const TensorId sine = multiply(block, {name, "sine product"},
-                                 factor("half turned in fp32", half_turned), tables[1]);
+                                 factor("half turned in fp32", half_rotated), tables[1]);
   return add(block, {name, "turned"}, cosine, sine);
 }
 
@@ -92,8 +92,8 @@ Rotation rotation_of(BlockBuilder& block, const DecoderContext& context, const L
   const bool all = context.latent() != nullptr || rotary.rotary_dim == context.attention.head_dim;
   Rotation rotation;
   rotation.tables = tables_of(block, context, kind);
-  const bool heads_turn = rotary.rotary_dim == context.attention.head_dim;
-  rotation.channels = heads_turn ? context.dims.d : Expr(Symbol::rotary_dim);
+  const bool heads_rotate = rotary.rotary_dim == context.attention.head_dim;
+  rotation.channels = heads_rotate ? context.dims.d : Expr(Symbol::rotary_dim);
   if (!context.program.library_functions) return rotation;
   const Habits& habits = context.habits;
   rotation.by_cat = habits.rotates_by_cat || !all;
@@ -115,8 +115,8 @@ void rotate_whole(BlockBuilder& block, const Rotation& rotation, AttentionInputs
     q.id = frame.local(cast(block, {"q_rotary", "in fp32"}, q.id, DType::fp32));
     k.id = frame.local(cast(block, {"k_rotary", "in fp32"}, k.id, DType::fp32));
   }
-  const TensorId of_q = frame.local(turned(block, "q_rotary", q.id, rotation));
-  const TensorId of_k = frame.local(turned(block, "k_rotary", k.id, rotation));
+  const TensorId of_q = frame.local(rotated(block, "q_rotary", q.id, rotation));
+  const TensorId of_k = frame.local(rotated(block, "k_rotary", k.id, rotation));
   q = {of_q, false};
   k = {of_k, false};
   if (!rotation.casts_back) return;
@@ -134,22 +134,22 @@ void rotate_by_cat(BlockBuilder& block, const Rotation& rotation, Frame& names,
   const auto joined = [&](std::string_view name, TensorId part, TensorId still, TensorId like) {
     return Heads{concatenate(block, {name}, {{part, still}}, block.tensor(like).shape), true};
   };
-  const TensorId turned_q = turned(block, "q_rotary", of_q.turning, rotation);
+  const TensorId rotated_q = rotated(block, "q_rotary", of_q.turning, rotation);
   // Phi-3: torch.cat([(q_rot * cos) + (rotate_half(q_rot) * sin), q_pass]), and only then the keys'
   // line.
-  if (rotation.joins_at_once) q = joined("q_rotary", turned_q, of_q.still, q.id);
-  const TensorId turned_k = turned(block, "k_rotary", of_k.turning, rotation);
+  if (rotation.joins_at_once) q = joined("q_rotary", rotated_q, of_q.still, q.id);
+  const TensorId rotated_k = rotated(block, "k_rotary", of_k.turning, rotation);
   if (rotation.joins_at_once) {
-    k = joined("k_rotary", turned_k, of_k.still, k.id);
+    k = joined("k_rotary", rotated_k, of_k.still, k.id);
     return;
   }
   // GLM and GPT-NeoX: q_embed = torch.cat([q_embed, q_pass]); Phi and StableLM keep the names
   // query_rot and key_rot.
   if (!rotation.joined_replaces) {
-    for (const TensorId part : {turned_q, turned_k}) names.local(part);
+    for (const TensorId part : {rotated_q, rotated_k}) names.local(part);
   }
-  q = joined("q_rotary", turned_q, of_q.still, q.id);
-  k = joined("k_rotary", turned_k, of_k.still, k.id);
+  q = joined("q_rotary", rotated_q, of_q.still, q.id);
+  k = joined("k_rotary", rotated_k, of_k.still, k.id);
 }
 
 /// torchtitan's: in fp32, neighbouring channels as complex numbers, times a table of the model's
@@ -210,17 +210,17 @@ void rotate_as_complex(BlockBuilder& block, const RotaryCall& call, AttentionInp
   const TensorId q = frame.local(cast(block, {"q_rotary", "in fp32"}, inputs.q.id, DType::fp32));
   const TensorId k = frame.local(cast(block, {"k_rotary", "in fp32"}, inputs.k.id, DType::fp32));
   const TensorId table = frame.local(rotations(block, context));
-  TensorId turned_q = frame.local(complex_product(block, "q_rotary", q, table));
+  TensorId rotated_q = frame.local(complex_product(block, "q_rotary", q, table));
   const std::int64_t ranks = context.policy.tensor;
   const auto& attention = context.attention;
   // So the math kernel's gradients lie, and a ring's.
   const bool by_heads = attention_call(context, call.kind).kernel == AttentionKernel::sdpa_math ||
                         context.policy.context > 1;
-  if (by_heads) turned_q = as_numbers(block, "q_rotary", turned_q, attention.heads / ranks);
-  TensorId turned_k = frame.local(complex_product(block, "k_rotary", k, table));
-  if (by_heads) turned_k = as_numbers(block, "k_rotary", turned_k, attention.kv_heads / ranks);
-  inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
-  inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
+  if (by_heads) rotated_q = as_numbers(block, "q_rotary", rotated_q, attention.heads / ranks);
+  TensorId rotated_k = frame.local(complex_product(block, "k_rotary", k, table));
+  if (by_heads) rotated_k = as_numbers(block, "k_rotary", rotated_k, attention.kv_heads / ranks);
+  inputs.q = {cast(block, {"q_rotary", "in type"}, rotated_q, dtype), false};
+  inputs.k = {cast(block, {"k_rotary", "in type"}, rotated_k, dtype), false};
 }
 
 /// DeepSeek V2's: neighbouring channels as complex numbers in fp32.
@@ -233,18 +233,18 @@ void rotate_neighbours_as_complex(BlockBuilder& block, const DecoderContext& con
   const TensorId table = block.shared(
       kComplexRotations, {Expr(1), context.dims.s, Expr(Symbol::rotary_dim) / Expr(2), Expr(2)},
       DType::fp32);
-  TensorId turned_q = complex_product(block, "q_rotary", q, table);
+  TensorId rotated_q = complex_product(block, "q_rotary", q, table);
   // Seen as numbers again: the gradient is laid by rows first, where it is a part of the queries'
   // or a cast of one that the memory-efficient kernel makes by tokens.
   const bool by_tokens = attention_call(context, kind).kernel == AttentionKernel::sdpa_efficient &&
                          context.attention.heads > 1;
   if (dtype == DType::fp32 || by_tokens) {
-    turned_q =
-        view_copied_back(block, {"q_rotary", "as numbers"}, turned_q, block.tensor(turned_q).shape);
+    rotated_q = view_copied_back(block, {"q_rotary", "as numbers"}, rotated_q,
+                                 block.tensor(rotated_q).shape);
   }
-  inputs.q = {cast(block, {"q_rotary", "in type"}, turned_q, dtype), false};
-  const TensorId turned_k = complex_product(block, "k_rotary", k, table);
-  inputs.k = {cast(block, {"k_rotary", "in type"}, turned_k, dtype), false};
+  inputs.q = {cast(block, {"q_rotary", "in type"}, rotated_q, dtype), false};
+  const TensorId rotated_k = complex_product(block, "k_rotary", k, table);
+  inputs.k = {cast(block, {"k_rotary", "in type"}, rotated_k, dtype), false};
 }
 
 /// Channels of one parity.
@@ -263,8 +263,8 @@ Neighbours neighbours_of(BlockBuilder& block, std::string_view name, TensorId x)
 }
 
 /// [even·cos - odd·sin, odd·cos + even·sin], one behind the other.
-TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neighbours& x,
-                          const std::vector<TensorId>& tables) {
+TensorId rotated_in_halves(BlockBuilder& block, std::string_view name, const Neighbours& x,
+                           const std::vector<TensorId>& tables) {
   Shape whole = block.tensor(x.even).shape;
   whole.back() = Expr(2) * whole.back();
   const TensorId even_cosine = multiply(block, {name, "even cosine"}, x.even, tables[0]);
@@ -280,14 +280,14 @@ TensorId turned_in_halves(BlockBuilder& block, std::string_view name, const Neig
 }
 
 /// GPT-OSS's: a head's two halves.
-Heads turned_halves(BlockBuilder& block, std::string_view name, TensorId x,
-                    const std::vector<TensorId>& tables) {
+Heads rotated_halves(BlockBuilder& block, std::string_view name, TensorId x,
+                     const std::vector<TensorId>& tables) {
   Shape half = block.tensor(x).shape;
   half.back() = half.back() / Expr(2);
   // torch.chunk(x, 2, dim=-1): one split, whose backward joins both gradients in one tensor.
   const std::vector<TensorId> halves =
       split(block, name, x, {{{name, "first half"}, half}, {{name, "second half"}, half}});
-  return {turned_in_halves(block, name, {halves[0], halves[1], true}, tables), true};
+  return {rotated_in_halves(block, name, {halves[0], halves[1], true}, tables), true};
 }
 
 /// DeepSeek V3's: the tables' first halves have an angle for each pair of neighbours.
@@ -302,8 +302,8 @@ void rotate_neighbours_in_halves(BlockBuilder& block, const DecoderContext& cont
   tables = {first_half("cos of pairs", tables[0]), first_half("sin of pairs", tables[1])};
   const Neighbours of_q = neighbours_of(block, "q_rotary", inputs.q.id);
   const Neighbours of_k = neighbours_of(block, "k_rotary", inputs.k.id);
-  inputs.q = {turned_in_halves(block, "q_rotary", of_q, tables), true};
-  inputs.k = {turned_in_halves(block, "k_rotary", of_k, tables), true};
+  inputs.q = {rotated_in_halves(block, "q_rotary", of_q, tables), true};
+  inputs.k = {rotated_in_halves(block, "k_rotary", of_k, tables), true};
 }
 
 /// torchtitan's Qwen3 casts its own part of the table in every layer, where the layer is not called
@@ -344,7 +344,7 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
     }
     return inputs;
   }
-  if (context.latent() != nullptr && context.latent()->turns_neighbours) {
+  if (context.latent() != nullptr && context.latent()->rotates_neighbours) {
     if (context.habits.latents == LatentWriting::complex_pairs) {
       rotate_neighbours_as_complex(block, context, call.kind, inputs);
     } else {
@@ -356,8 +356,8 @@ AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInp
     Frame renaming(block);
     for (const TensorId raw : {inputs.q.id, inputs.k.id}) renaming.local(raw);
     const std::vector<TensorId> tables = tables_of(block, context, call.kind);
-    inputs.q = turned_halves(block, "q_rotary", inputs.q.id, tables);
-    inputs.k = turned_halves(block, "k_rotary", inputs.k.id, tables);
+    inputs.q = rotated_halves(block, "q_rotary", inputs.q.id, tables);
+    inputs.k = rotated_halves(block, "k_rotary", inputs.k.id, tables);
     return inputs;
   }
   const Rotation rotation = rotation_of(block, context, call.kind);

@@ -24,7 +24,7 @@ class RegionWriter {
         written_(kernels_.size(), false) {
     count_readers();
     count_savers();
-    find_what_runs_again();
+    find_recomputed();
   }
 
   Block write() && {
@@ -76,20 +76,20 @@ class RegionWriter {
   }
 
   /// Finds the ops that a checkpoint in the region recomputes for what the backward reads.
-  void find_what_runs_again() {
-    runs_again_.assign(block_.ops.size(), false);
+  void find_recomputed() {
+    recomputed_.assign(block_.ops.size(), false);
     for (TensorId id = 0; id < block_.tensors.size(); ++id) {
       if (!values_.is_kept(id) || !values_.maker(id)) continue;
-      if (!is_read_by_weights_alone(id)) run_again(*values_.maker(id));
+      if (!is_read_by_weights_alone(id)) recompute(*values_.maker(id));
     }
   }
 
-  void run_again(std::size_t at) {
-    if (runs_again_[at]) return;
-    runs_again_[at] = true;
+  void recompute(std::size_t at) {
+    if (recomputed_[at]) return;
+    recomputed_[at] = true;
     if (block_.ops[at].kept_selectively) return;
     for (const TensorId input : block_.ops[at].inputs) {
-      if (const auto maker = values_.maker(values_.value(input))) run_again(*maker);
+      if (const auto maker = values_.maker(values_.value(input))) recompute(*maker);
     }
   }
 
@@ -125,7 +125,7 @@ class RegionWriter {
     op.releases.clear();
     for (InputGradient& gradient : op.gradients) gradient.input = next_name(gradient.input);
     if (checkpoint_ == RegionCheckpoint::inside) {
-      op.kept_selectively = op.kept_selectively && runs_again_[at];
+      op.kept_selectively = op.kept_selectively && recomputed_[at];
       if (waits(op)) give_up_weight(op);
     }
     ops_.push_back(std::move(op));
@@ -176,7 +176,7 @@ class RegionWriter {
     op.waiting_steps = op.backward_steps.size();
     // A gradient of the product's own waits with it.
     const TensorId out = product->outputs.front();
-    if (!is_given_as_it_comes(out)) again_besides(op, out);
+    if (!is_given_as_it_comes(out)) make_beside_recomputed(op, out);
   }
 
   /// Whether the gradient of `value` is what the block is given, as it is.
@@ -312,7 +312,7 @@ class RegionWriter {
         if (taken) {
           const auto place = std::find(op.saved.begin(), op.saved.end(), *taken);
           std::rotate(op.saved.begin(), place, place + 1);
-          again_besides(op, gradient.like);
+          make_beside_recomputed(op, gradient.like);
           tensor = InputGradient::kKept;
         }
       }
@@ -323,7 +323,7 @@ class RegionWriter {
   }
 
   /// In a region that computes again, kept values are results of the kernel that reads them.
-  void again_besides(Op& op, TensorId like) const {
+  void make_beside_recomputed(Op& op, TensorId like) const {
     if (checkpoint_ == RegionCheckpoint::inside) op.made_when_run_again.push_back(like);
   }
 
@@ -381,7 +381,7 @@ class RegionWriter {
   std::vector<bool> written_;        // by generated kernel
   std::vector<Readers> readers_;     // by value
   std::vector<std::size_t> savers_;  // by storage
-  std::vector<bool> runs_again_;     // by eager op
+  std::vector<bool> recomputed_;     // by eager op
   std::vector<Op> ops_;
 };
 

@@ -43,7 +43,7 @@ bool gates_like(const DecoderSpec& decoder, const Patch& patch) {
 }
 
 /// One rotated tensor and whether its gradient comes by heads, which rope_backward then copies.
-struct Turned {
+struct Rotated {
   std::string_view name;
   TensorId x = 0;
   bool copied = false;
@@ -51,14 +51,14 @@ struct Turned {
 
 /// The kernel writes in place, forward and backward. One node rotates queries and keys: where
 /// both gradients are copied both copies are there before the first gradient goes.
-std::vector<TensorId> turn(BlockBuilder& block, const std::vector<Turned>& parts,
-                           const std::vector<TensorId>& tables) {
+std::vector<TensorId> rotate_parts(BlockBuilder& block, const std::vector<Rotated>& parts,
+                                   const std::vector<TensorId>& tables) {
   Op op;
   op.kind = OpKind::rotary;
   op.name = parts.front().name;
   op.saved = tables;
   BackwardWriter backward(op);
-  for (const Turned& part : parts) {
+  for (const Rotated& part : parts) {
     op.inputs.push_back(part.x);
     op.outputs.push_back(block.alias({part.name, "turned"}, part.x, block.tensor(part.x).shape));
     op.backward.bytes += Expr(2) * block.tensor(part.x).bytes();
@@ -71,9 +71,9 @@ std::vector<TensorId> turn(BlockBuilder& block, const std::vector<Turned>& parts
     }
   }
   op.inputs.insert(op.inputs.end(), tables.begin(), tables.end());
-  const std::vector<TensorId> turned = op.outputs;
+  const std::vector<TensorId> rotated = op.outputs;
   block.emit(std::move(op));
-  return turned;
+  return rotated;
 }
 
 }  // namespace
@@ -184,17 +184,17 @@ AttentionInputs liger_rotate(BlockBuilder& block, const RotaryCall& call, Attent
   const bool padded = attention.kernel == AttentionKernel::sdpa_flash && spec.head_dim % 8 != 0;
   const bool by_heads = attention.kernel == AttentionKernel::eager ||
                         attention.kernel == AttentionKernel::sdpa_math || padded;
-  const Turned q = {"q_rotary", inputs.q.id, by_heads && (spec.heads > 1 || padded)};
-  const Turned k = {"k_rotary", inputs.k.id,
-                    (by_heads || attention.repeats) && (spec.kv_heads > 1 || padded)};
+  const Rotated q = {"q_rotary", inputs.q.id, by_heads && (spec.heads > 1 || padded)};
+  const Rotated k = {"k_rotary", inputs.k.id,
+                     (by_heads || attention.repeats) && (spec.kv_heads > 1 || padded)};
   if (q.copied && k.copied) {
-    const std::vector<TensorId> both = turn(block, {q, k}, tables);
+    const std::vector<TensorId> both = rotate_parts(block, {q, k}, tables);
     inputs.q = {both[0]};
     inputs.k = {both[1]};
     return inputs;
   }
-  inputs.q = {turn(block, {q}, tables).front()};
-  inputs.k = {turn(block, {k}, tables).front()};
+  inputs.q = {rotate_parts(block, {q}, tables).front()};
+  inputs.k = {rotate_parts(block, {k}, tables).front()};
   return inputs;
 }
 

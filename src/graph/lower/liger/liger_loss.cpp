@@ -219,7 +219,7 @@ class FusedLoss {
     TensorId logits = 0;
     TensorId frozen_weight = 0;  ///< for the second product
     TensorId product = 0;
-    TensorId hidden_again = 0;
+    TensorId hidden_recast = 0;
   };
 
   /// Autocast casts the weight, seen transposed, and the hidden states for every part's logits;
@@ -261,7 +261,7 @@ class FusedLoss {
     part.hidden = make("cast hidden states", "last cast hidden states", dims_.embedding);
     part.logits = make("part's logits", "last logits", dims_.v);
     part.product = make("part's product", "last product", dims_.embedding);
-    part.hidden_again =
+    part.hidden_recast =
         make("hidden states cast again", "last hidden states cast again", dims_.embedding);
     return part;
   }
@@ -292,7 +292,7 @@ class FusedLoss {
     course.make(part.product);
     if (!trains_) course.drop(part.weight);
     course.drop(part.product);
-    if (trains_) course.pass(part.hidden_again);
+    if (trains_) course.pass(part.hidden_recast);
   }
 
   void add_part(Course& course, const CastPart& part) const {

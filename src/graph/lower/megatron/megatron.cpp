@@ -95,8 +95,10 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
   if (!learned && rotary == nullptr) return unavailable("this position");
-  const std::int64_t turning = latent != nullptr ? latent->qk_rope_head_dim : attention.head_dim;
-  if (rotary != nullptr && rotary->rotary_dim != turning) return unavailable("a partial rotation");
+  const std::int64_t rotary_channels =
+      latent != nullptr ? latent->qk_rope_head_dim : attention.head_dim;
+  if (rotary != nullptr && rotary->rotary_dim != rotary_channels)
+    return unavailable("a partial rotation");
   if (latent != nullptr && rotary == nullptr) return unavailable("this position");
   if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
       decoder.embedding_size != decoder.hidden_size || decoder.embedding_norm) {
@@ -187,7 +189,7 @@ class StageWriter {
     std::int64_t first = part.first;
     // A stage without the embedding computes the table of angles itself (GPTModel._preprocess runs
     // on every stage).
-    if (!part.embedding && context_.turns()) {
+    if (!part.embedding && context_.rotates()) {
       append_layers({true, has_experts(first)}, 1);
       ++first;
     }

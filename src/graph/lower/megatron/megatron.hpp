@@ -57,10 +57,10 @@ struct MegatronContext {
   [[nodiscard]] bool cuts_experts() const { return policy.tensor > 1 && !policy.whole_experts; }
   [[nodiscard]] Expr expert_cut() const { return cuts_experts() ? t : Expr(1); }
   /// Channels of a head that rotate.
-  [[nodiscard]] Expr turning() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
+  [[nodiscard]] Expr rotary_channels() const { return latent ? Expr(latent->qk_rope_head_dim) : d; }
   /// Channels of a head's values.
   [[nodiscard]] Expr of_values() const { return latent ? Expr(latent->v_head_dim) : d; }
-  [[nodiscard]] bool turns() const {
+  [[nodiscard]] bool rotates() const {
     return std::holds_alternative<RotaryPosition>(decoder.position);
   }
 };
@@ -105,8 +105,8 @@ TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& conte
 /// MLASelfAttention, of layers of Transformer Engine.
 TensorId megatron_latent_attention(BlockBuilder& block, const MegatronContext& context, TensorId x);
 /// apply_rotary_pos_emb, not fused.
-TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
-                      TensorId x);
+TensorId local_rotated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                       TensorId x);
 /// WeightedSwiGLUFunction: swiglu(y)·weights, a weight a row.
 TensorId weighted_swiglu(BlockBuilder& block, const Expr& width, TensorId y, TensorId weights);
 /// MoELayer: the router, the dispatcher and this rank's experts.
@@ -130,8 +130,8 @@ TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
                            const ParallelProduct& product, TensorId x);
 TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x);
-TensorId te_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
-                   TensorId x);
+TensorId te_rotated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                    TensorId x);
 TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
                            const std::vector<TensorId>& heads);
 /// As above, over a sequence that lies on several ranks.

@@ -168,8 +168,8 @@ TensorId head_norm(BlockBuilder& block, const MegatronContext& context, std::str
 }  // namespace
 
 /// Everything is turned, and an empty rest joined: its gradient is a tensor of zeros like x.
-TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
-                      TensorId x) {
+TensorId local_rotated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                       TensorId x) {
   Frame call(block);
   const Shape shape = block.tensor(x).shape;
   const DType dtype = block.dtype_of(x);
@@ -197,8 +197,8 @@ TensorId local_turned(BlockBuilder& block, const MegatronContext& context, std::
 }
 
 void rotary_table(BlockBuilder& block, const MegatronContext& context) {
-  if (!context.turns()) return;
-  const Expr half = context.turning() / Expr(2);
+  if (!context.rotates()) return;
+  const Expr half = context.rotary_channels() / Expr(2);
   const auto make = [&](std::string_view name, const std::vector<TensorId>& inputs, Shape shape) {
     const TensorId out = block.make({"rotary_table", name}, std::move(shape), DType::fp32);
     Op op;
@@ -215,7 +215,7 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context) {
   const TensorId counted = make("positions", {}, {context.s});
   const TensorId shifted = make("shifted positions", {counted}, {context.s});
   const TensorId angles = make("angles", {shifted}, {context.s, half});
-  const TensorId table = make("table", {angles}, {context.s, context.turning()});
+  const TensorId table = make("table", {angles}, {context.s, context.rotary_channels()});
   block.outlive(table, kRotaryTable);
 }
 
@@ -245,8 +245,8 @@ TensorId megatron_attention(BlockBuilder& block, const MegatronContext& context,
     q = call.local(head_norm(block, context, "q_norm", q));
     k = call.local(head_norm(block, context, "k_norm", k));
   }
-  if (context.turns()) {
-    const auto rotation = context.te() ? te_turned : local_turned;
+  if (context.rotates()) {
+    const auto rotation = context.te() ? te_rotated : local_rotated;
     q = call.local(rotation(block, context, "q_rotary", q));
     k = call.local(rotation(block, context, "k_rotary", k));
   }

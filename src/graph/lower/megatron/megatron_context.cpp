@@ -78,9 +78,9 @@ class ContextAttention {
     for (const TensorId one : {heads_[0], heads_[1], heads_[2], out_}) exchange(one);
     op_.forward_scratch = {like(out_), like(out_)};
     BackwardWriter backward(op_);
-    const std::vector<Made> turned = make_like(backward, {mixed, mixed});
+    const std::vector<Made> transposed = make_like(backward, {mixed, mixed});
     const Made gradient = backward.make(mixed, dtype_);
-    drop(backward, turned);
+    drop(backward, transposed);
     const std::vector<Made> of_whole = make_like(backward, whole);
     write_kernel(dims, backward);
     const std::vector<Made> sent = make_like(backward, whole);

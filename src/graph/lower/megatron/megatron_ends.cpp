@@ -46,12 +46,12 @@ TensorId zeroed(BlockBuilder& block, TensorId rows, TensorId mask) {
 }
 
 /// Several sequences lie by sequence and are turned to lie by position; one lies so already.
-bool turns(const MegatronContext& context) { return context.policy.micro_batch > 1; }
+bool transposes(const MegatronContext& context) { return context.policy.micro_batch > 1; }
 
 TensorId look_up_rows(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                       LookUp part) {
   part.count = checked_multiply(context.policy.micro_batch, context.policy.seq_len);
-  part.gradient_is_turned = turns(context);
+  part.gradient_is_transposed = transposes(context);
   return look_up(block, name, part);
 }
 
@@ -88,7 +88,7 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
 
 TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {
   // embeddings.transpose(0, 1).contiguous(): [1, s, h] is [s, 1, h] as it lies.
-  if (!turns(context)) return x;
+  if (!transposes(context)) return x;
   return copy(block, {"embedding", "by position"}, x, context.tokens(context.h));
 }
 
@@ -121,9 +121,11 @@ TensorId embedded(BlockBuilder& block, const MegatronContext& context) {
     const TensorId table =
         block.parameter({"position_embedding", "weight"}, {Symbol::max_positions, context.h});
     const std::int64_t rows = std::get<LearnedPosition>(context.decoder.position).rows;
-    const TensorId positions = call.local(look_up_rows(
-        block, context, "position_embedding",
-        {.indices = ids, .table = table, .table_rows = rows, .indices_repeat = turns(context)}));
+    const TensorId positions = call.local(look_up_rows(block, context, "position_embedding",
+                                                       {.indices = ids,
+                                                        .table = table,
+                                                        .table_rows = rows,
+                                                        .indices_repeat = transposes(context)}));
     x = add(block, {"add_positions"}, x, positions);
   }
   x = by_position(block, context, x);
@@ -253,8 +255,8 @@ Block megatron_embedding(const MegatronContext& context) {
   rotary_table(block, context);
   // A transposed tensor without a copy is a view; TransformerBlock.forward calls
   // make_viewless_tensor, so that pipeline stages can free outputs by .data.
-  const bool copied =
-      turns(context) || context.sequence || context.dropout(context.decoder.dropout.embedding) > 0;
+  const bool copied = transposes(context) || context.sequence ||
+                      context.dropout(context.decoder.dropout.embedding) > 0;
   if (!copied) x = viewless(block, x);
   return std::move(block).take(x);
 }
@@ -277,13 +279,14 @@ Block megatron_loss(const MegatronContext& context) {
   {
     Frame model(block);
     TensorId targets = block.shared("labels", {context.b, context.s}, DType::int64);
-    if (turns(context)) {
+    if (transposes(context)) {
       targets = model.local(step(block, {"labels", "by position"}, {targets}, DType::int64));
     }
     const bool fused = context.policy.implementation.loss == LossKernel::te;
     const auto judge = fused ? te_cross_entropy : cross_entropy;
     loss = judge(block, context, logits, targets);
-    if (turns(context)) loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
+    if (transposes(context))
+      loss = copy(block, {"loss", "by sequence"}, loss, {context.b, context.s});
   }
   return std::move(block).take(loss);
 }

@@ -132,19 +132,19 @@ class MegatronExpertsWriter {
   /// The first tokens of each expert's, sorted by whether they are its own.
   Permuted permute_padded(Frame& function, TensorId x, const RoutedTokens& routed) {
     const Expr experts = Symbol::experts;
-    const Shape turned = {experts, tokens_};
+    const Shape transposed = {experts, tokens_};
     const Shape kept = {experts, of_source()};
     const TensorId numbers =
         made(block_, {{"permute", "map in int8"}, by_expert(), DType::int8}, {routed.map});
     const TensorId by_rows =
-        function.local(made(block_, {{"permute", "map"}, turned, DType::int8}, {numbers}));
+        function.local(made(block_, {{"permute", "map"}, transposed, DType::int8}, {numbers}));
     // permute with drop_and_pad: routing_map.to(int8).T.contiguous().argsort(dim=-1,
     // descending=True, stable=True)[:, :capacity].
-    const TensorId order = sort_rows(by_rows, turned);
+    const TensorId order = sort_rows(by_rows, transposed);
     Permuted permuted;
     permuted.indices = made(block_, {{"permute", "indices"}, kept, DType::int64}, {order});
-    const TensorId probabilities =
-        function.local(copy(block_, {"permute", "probabilities"}, routed.probabilities, turned));
+    const TensorId probabilities = function.local(
+        copy(block_, {"permute", "probabilities"}, routed.probabilities, transposed));
     const TensorId first =
         function.local(made(block_, {{"permute", "experts"}, {experts}, DType::int64}));
     const TensorId starts = made(block_, {{"permute", "starts"}, {experts}, DType::int64}, {first});
@@ -182,16 +182,16 @@ class MegatronExpertsWriter {
 
   /// masked_select of all pairs of a token and an expert.
   Permuted permute_all(Frame& function, TensorId x, const RoutedTokens& routed) {
-    const Shape turned = {Expr(Symbol::experts), tokens_};
-    const TensorId map =
-        function.local(made(block_, {{"permute", "map"}, turned, DType::boolean}, {routed.map}));
+    const Shape transposed = {Expr(Symbol::experts), tokens_};
+    const TensorId map = function.local(
+        made(block_, {{"permute", "map"}, transposed, DType::boolean}, {routed.map}));
     const TensorId counted =
         function.local(made(block_, {{"permute", "tokens counted"}, {tokens_}, DType::int64}));
     Permuted permuted;
     permuted.indices =
         made(block_, {{"permute", "indices"}, {sent_}, DType::int64}, {map, counted});
     const TensorId probabilities =
-        copy(block_, {"permute", "probabilities"}, routed.probabilities, turned);
+        copy(block_, {"permute", "probabilities"}, routed.probabilities, transposed);
     const DType dtype = block_.dtype_of(probabilities);
     permuted.probabilities =
         moved(block_, {{"permute", "own probabilities"}, {sent_}, dtype}, {probabilities, map});

@@ -38,8 +38,8 @@ BackwardWriter::Made write_swiglu_back(BackwardWriter& backward, Expressions& ma
   const auto weighted = made.of({slope});
   const auto sigmoid = made.of();
   const auto rest = made.of({sigmoid});
-  const auto turned = made.of({rest});
-  const auto raised = made.of({turned});
+  const auto transposed = made.of({rest});
+  const auto raised = made.of({transposed});
   const auto product = made.of({weighted, raised});
   const auto of_gate = made.of({product});
   const auto silu = made.of();

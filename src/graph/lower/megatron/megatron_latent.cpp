@@ -81,13 +81,13 @@ class MegatronLatentWriter {
   }
 
   /// Even and odd channels are parted, then both halves turned.
-  TensorId turned(std::string_view name, TensorId x) {
+  TensorId rotated_heads(std::string_view name, TensorId x) {
     MegatronContext context = context_;
     context.d = rope_;
     // _apply_rotary_pos_emb_bshd with multi_latent_attention: torch.cat((t[..., 0::2], t[...,
     // 1::2]), dim=-1).
     const TensorId parted = copy(block_, {name, "parted"}, x, block_.tensor(x).shape);
-    return local_turned(block_, context, name, parted);
+    return local_rotated(block_, context, name, parted);
   }
 
   TensorId queries(TensorId x) {
@@ -106,7 +106,7 @@ class MegatronLatentWriter {
         split(block_, "q_up_proj", both,
               {{{"q_up_proj", "still"}, by_heads(context_.a, nope_)},
                {{"q_up_proj", "turning"}, by_heads(context_.a, rope_)}});
-    const TensorId rotated = call.local(turned("q_rotary", parts[1]));
+    const TensorId rotated = call.local(rotated_heads("q_rotary", parts[1]));
     return concatenate(block_, {"query"}, {{parts[0], rotated}},
                        by_heads(context_.a, nope_ + rope_));
   }
@@ -148,7 +148,7 @@ class MegatronLatentWriter {
         split(block_, "kv_up_proj", both,
               {{{"kv_up_proj", "still"}, by_heads(context_.a, nope_)},
                {{"kv_up_proj", "values"}, by_heads(context_.a, value_)}});
-    const TensorId rotated = call.local(turned("k_rotary", one_head));
+    const TensorId rotated = call.local(rotated_heads("k_rotary", one_head));
     KeysAndValues result;
     result.keys = concatenate(block_, {"key"}, {{parts[0], of_all_heads(rotated)}},
                               by_heads(context_.a, nope_ + rope_));

@@ -154,8 +154,8 @@ TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
   return out;
 }
 
-TensorId te_turned(BlockBuilder& block, const MegatronContext& context, std::string_view name,
-                   TensorId x) {
+TensorId te_rotated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
+                    TensorId x) {
   const TensorId table =
       block.shared(kRotaryTable, {context.s, Expr(1), Expr(1), context.d}, DType::fp32);
   const DType dtype = block.dtype_of(x);
@@ -182,7 +182,7 @@ TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
       context.policy.implementation.attention == AttentionKernel::flash_2 && !context.latent;
   // Without a rotation all three are still parts of linear_qkv's output, a layout that
   // get_qkv_layout knows.
-  const bool packed = !context.turns() && context.attention.kv_heads == context.attention.heads;
+  const bool packed = !context.rotates() && context.attention.kv_heads == context.attention.heads;
   constexpr std::string_view kNames[] = {"q_operand", "k_operand", "v_operand"};
   std::vector<TensorId> operands = heads;
   for (std::size_t i = 0; i < operands.size(); ++i) {

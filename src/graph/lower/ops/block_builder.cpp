@@ -22,7 +22,7 @@ void BackwardWriter::reserve(TensorId like, DType dtype) {
   drop(made);
 }
 
-void BackwardWriter::make_again(Made tensor) {
+void BackwardWriter::remake(Made tensor) {
   op_.backward_steps.push_back({StepKind::allocate, tensor});
 }
 

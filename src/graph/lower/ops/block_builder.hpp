@@ -55,7 +55,7 @@ class BackwardWriter {
   /// As make(), for a moment, of memory that nothing touches.
   void reserve(TensorId like, DType dtype);
   /// Makes a tensor anew that was dropped.
-  void make_again(Made tensor);
+  void remake(Made tensor);
   void drop(Made tensor);
   /// Leaves the steps that follow to the engine: sums and casts of finished gradients.
   void leave_node();

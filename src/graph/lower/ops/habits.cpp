@@ -44,14 +44,14 @@ constexpr std::array kHabits = {
            .rotates_by_cat = true,
            .joined_replaces = true,
            .norms_between_branches = true,
-           .qkv_split = QkvSplit::turned,
+           .qkv_split = QkvSplit::transposed,
            .names_qkv = true,
            .locals = LayerLocals::branches,
            .sum_replaces_attention = true},
     // c_attn is split after unsqueeze(1) with multi_query, else seen by heads, transposed and
     // split; GPTBigCodeAttention and GPTBigCodeMLP drop inside.
     Habits{.model_type = "gpt_bigcode",
-           .qkv_split = QkvSplit::columns_or_turned,
+           .qkv_split = QkvSplit::columns_or_transposed,
            .masks_before_positions = true,
            .locals = LayerLocals::sublayers,
            .drops_inside = true},

@@ -48,13 +48,14 @@ enum class ProjectionOrder {
 
 /// How queries, keys and values are taken out of a fused projection.
 enum class QkvSplit {
-  columns,            ///< cut, then seen by heads, queries last (GPT-2)
-  columns_in_order,   ///< the same, queries first (MPT)
-  columns_or_turned,  ///< the first where heads share keys and values, else the second (BigCode)
-  turned,             ///< seen by heads and turned, then cut (GPT-NeoX)
-  slices,             ///< sliced out one by one, then seen by heads (Phi-3)
-  selected            ///< seen by heads, then selected one by one; shared ones are indexed out:
-                      ///< copies (BLOOM, Falcon)
+  columns,                ///< cut, then seen by heads, queries last (GPT-2)
+  columns_in_order,       ///< the same, queries first (MPT)
+  columns_or_transposed,  ///< the first where heads share keys and values, else the second
+                          ///< (BigCode)
+  transposed,             ///< seen by heads and turned, then cut (GPT-NeoX)
+  slices,                 ///< sliced out one by one, then seen by heads (Phi-3)
+  selected                ///< seen by heads, then selected one by one; shared ones are indexed out:
+                          ///< copies (BLOOM, Falcon)
 };
 
 /// How eager scores become what softmax reads.

@@ -98,7 +98,7 @@ void write_table_gradient(BlockBuilder& block, const LookUp& part, TensorId grad
   const DType dtype = block.dtype_of(part.table);
   std::vector<BackwardWriter::Made> copies;
   if (part.indices_repeat) copies.push_back(backward.make(part.indices, DType::int64));
-  if (part.gradient_is_turned) copies.push_back(backward.make(op.outputs.front(), dtype));
+  if (part.gradient_is_transposed) copies.push_back(backward.make(op.outputs.front(), dtype));
   const auto drop_copies = [&] {
     for (; !copies.empty(); copies.pop_back()) backward.drop(copies.back());
   };

@@ -151,8 +151,8 @@ struct LookUp {
   TensorId table = 0;
   std::int64_t count = 0;  ///< of indices
   std::int64_t table_rows = 0;
-  bool gradient_is_turned = false;  ///< it lies in another order and is copied first
-  bool indices_repeat = false;      ///< one row seen as many: both passes write it out
+  bool gradient_is_transposed = false;  ///< it lies in another order and is copied first
+  bool indices_repeat = false;          ///< one row seen as many: both passes write it out
 };
 TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part);
 /// The backward of a look-up, which makes a gradient of the table like `gradient`.

@@ -28,8 +28,10 @@ std::variant<Graph, Unavailable> lower_decoder_model(const ModelSpec& model,
 }
 
 std::variant<Graph, Unavailable> lowered(const ModelSpec& model, const LoweringPolicy& policy) {
-  if (std::holds_alternative<DecoderSpec>(model.architecture)) {
-    return lower_decoder_model(model, policy);
+  if (const auto* decoder = std::get_if<DecoderSpec>(&model.architecture)) {
+    if (decoder->unfollowed.empty()) return lower_decoder_model(model, policy);
+    return Unavailable{"memory and time of a model with '" + decoder->unfollowed.front() +
+                       "' are not available yet; parameter counts are"};
   }
   if (std::holds_alternative<LayerList>(model.architecture)) return lower_layer_list(model, policy);
   return Unavailable{"memory and time of this family are not available yet; parameter counts are"};
