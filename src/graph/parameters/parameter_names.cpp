@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "memest/spec/framework.hpp"
+
 namespace memest {
 namespace {
 
@@ -234,6 +236,13 @@ std::size_t place_in_order(std::string_view name, std::string_view order) {
     if (begins && (name.size() == module.size() || name[module.size()] == '.')) return place;
   }
   return kUnlisted;
+}
+
+std::string_view stored_type(std::string_view model_type, const Implementation& implementation) {
+  const std::string_view of_loop = row_of(implementation.loop).model_type;
+  const std::string_view of_framework = row_of(implementation.framework).model_type;
+  if (!of_loop.empty()) return of_loop;
+  return of_framework.empty() ? model_type : of_framework;
 }
 
 const DecoderNames& names_of(std::string_view model_type) {

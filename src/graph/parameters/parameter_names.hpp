@@ -6,6 +6,8 @@
 #include <limits>
 #include <string_view>
 
+#include "memest/spec/implementation.hpp"
+
 namespace memest {
 
 /// Module names without the layer index; ".weight" and ".bias" follow. The defaults are LLaMA's.
@@ -62,6 +64,10 @@ inline constexpr std::string_view kNanogpt = "nanogpt";
 inline constexpr std::string_view kTorchtitan = "torchtitan";
 /// Stands for one where it is a GPT written by hand after nanoGPT: a block has its norms first.
 inline constexpr std::string_view kByHand = "nanogpt by hand";
+
+/// The model type whose class `implementation` trains for a model of `model_type`: its loop's or its
+/// framework's own, where it has one.
+std::string_view stored_type(std::string_view model_type, const Implementation& implementation);
 
 /// The names of `model_type`; LLaMA's where it has none of its own.
 const DecoderNames& names_of(std::string_view model_type);

@@ -6,7 +6,6 @@
 #include "graph/parameters/adapter_parameters.hpp"
 #include "graph/parameters/decoder_parameters.hpp"
 #include "graph/parameters/parameter_names.hpp"
-#include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
@@ -86,11 +85,7 @@ struct ParameterWriter {
 }  // namespace
 
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
-  std::string_view type = model.model_type;
-  for (const std::string_view own_type :
-       {row_of(implementation.framework).model_type, row_of(implementation.loop).model_type}) {
-    if (!own_type.empty()) type = own_type;
-  }
+  const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
   if (!model.adapter) return own;
   return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});

@@ -5,6 +5,16 @@
 #include <mutex>
 
 namespace memest {
+namespace {
+
+const BlockMoments& made_once(std::map<BlockPass, BlockMoments>& made, const Block& block,
+                              BlockPass pass) {
+  const auto [entry, is_new] = made.try_emplace(pass);
+  if (is_new) entry->second = moments_of(block, pass);
+  return entry->second;
+}
+
+}  // namespace
 
 /// One block's moments, by how it is run. Names in the moments point into the copy.
 struct GraphMoments::OfBlock {
@@ -38,17 +48,11 @@ LedgerMoments::LedgerMoments(const Graph& graph, GraphMoments* shared)
       own_(shared == nullptr ? graph.blocks.size() : 0) {}
 
 const BlockMoments& LedgerMoments::of(std::size_t block, BlockPass pass) const {
-  if (shared_ == nullptr) {
-    const auto [entry, is_new] = own_[block].try_emplace(pass);
-    if (is_new) entry->second = moments_of(graph_.blocks[block], pass);
-    return entry->second;
-  }
+  if (shared_ == nullptr) return made_once(own_[block], graph_.blocks[block], pass);
   GraphMoments::OfBlock*& known = of_blocks_[block];
   if (known == nullptr) known = &shared_->made_->of(graph_.blocks[block]);
   const std::scoped_lock lock(known->mutex);
-  const auto [entry, is_new] = known->moments.try_emplace(pass);
-  if (is_new) entry->second = moments_of(known->block, pass);
-  return entry->second;
+  return made_once(known->moments, known->block, pass);
 }
 
 }  // namespace memest

@@ -20,7 +20,6 @@
 #include "graph/lower/float8/float8_products.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/parameters/parameter_names.hpp"
-#include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -50,14 +49,12 @@ constexpr std::array<std::string_view, 6> kFamilies = {"llama", "mistral", "qwen
                                                        "qwen3", "phi3",    kTorchtitan};
 
 std::string_view family_of(const DecoderContext& context) {
-  const std::string_view own = row_of(context.policy.implementation.framework).model_type;
-  return own.empty() ? std::string_view(context.habits.model_type) : own;
+  return stored_type(context.habits.model_type, context.policy.implementation);
 }
 
 /// A module's name in the state dict, without the layer before it.
 std::string_view name_of(const DecoderContext& context, const Float8Module& linear) {
-  const std::string_view own = row_of(context.policy.implementation.framework).model_type;
-  return (own.empty() ? context.names : names_of(own)).*linear.module;
+  return names_of(family_of(context)).*linear.module;
 }
 
 bool is_in(std::string_view part, std::string_view name) {
