@@ -177,6 +177,15 @@ TEST_CASE("A global batch that does not divide is refused by name") {
         "micro-batches");
 }
 
+TEST_CASE("A GPU that has no graph of the model says why, beside one that has") {
+  const PlanAnswer answer =
+      search_plans(request_for(llama("seq_len: 1024, implementation: torchtitan, float8: {}"),
+                               {"a100-sxm-80gb", "h100-sxm-80gb"}, {8}));
+  CHECK(answer.best.size() == 1);
+  REQUIRE(answer.refused.size() == 1);
+  CHECK(answer.refused.front().reason == "float8 products run from compute capability 8.9 on");
+}
+
 TEST_CASE("A refusal says what is missing, what fills the device and what would help", "[peers]") {
   const PlanAnswer answer = search_plans(replayed(
       request_for(llama("seq_len: 1024, global_batch: 8, precision: mixed, recompute: none",

@@ -166,6 +166,9 @@ void BackwardPass::drop_saved(Node& node) {
     recorder_.release(now_.storages[order_.storage_cell(node.site->instance, tensor)]);
   }
   node.dropped.clear();
+  if (!node.op->saves_scale) return;
+  const Cell weight = order_.cell(node.site->instance, node.op->parameter);
+  recorder_.release(std::exchange(engine_.gradients[weight].saved_scale, kNoStorage));
 }
 
 /// Where the forward was recomputed all that was saved has gone by then; the first of two parts

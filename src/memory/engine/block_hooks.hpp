@@ -36,6 +36,9 @@ class BlockHooks {
   /// Whether the parameter has a gradient in the type in which it arrives, to which another is
   /// added in place.
   [[nodiscard]] virtual bool has_gradient(std::uint32_t /*use*/) const { return false; }
+  /// The scale that the parameter has now: a weight gathered in fp8 has one, which a node that
+  /// saves the weight keeps. kNoStorage: none.
+  [[nodiscard]] virtual StorageId scale_of(std::uint32_t /*use*/) const { return kNoStorage; }
   /// Whether the backwards from here on leave their gradients whole, to be added up and reduced in
   /// a later one.
   virtual void hold_gradients(bool /*held*/) {}

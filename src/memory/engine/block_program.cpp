@@ -138,8 +138,14 @@ class Compiler {
       if (std::find(op.outputs.begin(), op.outputs.end(), storage) != op.outputs.end()) {
         made.keeps_result = true;
       }
-      // A parameter is there as long as the model is.
-      if (storage_of(id).role == Role::parameter) continue;
+      // A parameter is there as long as the model is; of one gathered in fp8 a node keeps the scale
+      // that it has now.
+      if (storage_of(id).role == Role::parameter) {
+        if (block_.tensors[id].dtype != DType::fp8) continue;
+        made.saves_scale = true;
+        made.parameter = id;
+        continue;
+      }
       const auto from = program_.tensors.begin() + begin;
       if (std::find(from, program_.tensors.end(), storage) == program_.tensors.end()) {
         program_.tensors.push_back(storage);

@@ -93,6 +93,7 @@ struct OpProgram {
   bool hands_kept = false;        ///< so does, written in place, the first tensor that is saved
   bool kept_selectively = false;  ///< see Op
   bool casts = false;             ///< makes autocast's copy of `parameter`
+  bool saves_scale = false;       ///< of `parameter`, a weight gathered in fp8
   bool looks_up = false;          ///< a table's rows by ids
   bool drops = false;             ///< dropout: an evaluation hands `dropped` on instead
   TensorId dropped = 0;

@@ -67,6 +67,7 @@ struct ParameterGradient {
   StorageId storage = kNoStorage;
   GradientSlot slot;
   std::int64_t arrived = 0;
+  StorageId saved_scale = kNoStorage;  ///< of a weight gathered in fp8 that a node has saved
 };
 
 struct EngineState {

@@ -182,6 +182,10 @@ void ForwardPass::save(const Run& run) {
     const TensorId tensor = run.program.tensors[i];
     recorder_.retain(now_.storages[order_.storage_cell(run.site.instance, tensor)]);
   }
+  if (!run.op.saves_scale || hooks() == nullptr) return;
+  const Cell weight = order_.cell(run.site.instance, run.op.parameter);
+  engine_.gradients[weight].saved_scale = hooks()->scale_of(weight);
+  recorder_.retain(engine_.gradients[weight].saved_scale);
 }
 
 void ForwardPass::end_references(const Run& run) {

@@ -42,11 +42,11 @@ std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
   const bool loads = row_of(job_.training->implementation.loop).accelerate;
   if (!flat_ && init == ShardInit::meta && !loads) return {};
   const Expr all = Symbol::parameters;
-  const Expr outside = ends_.input + ends_.tail + ends_.root;
+  const Expr outside = (ends_.input + ends_.tail + ends_.root).all;
   std::vector<Hook> hooks;
   if (init == ShardInit::device) {
     hooks.push_back({"shards of the first unit, before the first step",
-                     {whole_term(all), made_term(first_layer())}});
+                     {whole_term(all), made_term(first_layer().all)}});
   }
   const auto behind = [&](const Expr& sharded) {
     const Expr made = job_.parallelism.offload.parameters ? Expr() : unit_share(job_, sharded);
@@ -56,11 +56,11 @@ std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
   };
   const bool by_tensor = !flat_ && init == ShardInit::meta;
   if (!by_tensor) {
-    const Expr last = last_layer();
+    const Expr last = last_layer().all;
     hooks.push_back({"shards of the last layer, before the first step",
                      {behind(all - outside - last), whole_term(last), made_term(last)}});
   }
-  const Expr whole = by_tensor ? ends_.tail : outside;
+  const Expr whole = by_tensor ? ends_.tail.all : outside;
   hooks.push_back({"shards of the last unit, before the first step",
                    {behind(all - outside), whole_term(whole), made_term(outside)}});
   return hooks;
@@ -69,16 +69,17 @@ std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
 std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
   if (sums_ || turn_ == Turn::holding) return {};
   const Part part = part_of(site);
-  const Expr earlier = reshard_ == Reshard::never ? all_before(site) : Expr();
+  const GatheredElements earlier =
+      reshard_ == Reshard::never ? all_before(site) : GatheredElements();
   // FSDPState._root_post_backward_final_callback reduces what waited: a unit whose input needs no
   // gradient has no post-backward hook (_register_post_backward_hook).
   if (part == Part::input) return at_end();
   if (part == Part::loss || own(site).is_zero()) return {};
-  if (flat_) return reduced_flat(own(site), spanning() + earlier + prefetched(site));
+  if (flat_) return reduced_flat(own(site).all, spanning() + earlier + prefetched(site));
   std::vector<Hook> hooks =
-      reduced("reduce-scatter", reduced_layer(own(site)), part == Part::tail ? head_ : Expr(),
+      reduced("reduce-scatter", reduced_layer(own(site).all), part == Part::tail ? head_ : Expr(),
               {gathered_term(spanning() + earlier), output_term(prefetched(site))});
-  if (holds_) take_sums(hooks, all_before(site) + spanning(), own(site));
+  if (holds_) take_sums(hooks, (all_before(site) + spanning()).all, own(site).all);
   return hooks;
 }
 
@@ -96,23 +97,23 @@ void LedgerUnits::take_sums(std::vector<Hook>& hooks, const Expr& left, const Ex
 
 /// Reduces the root first. Weights gathered for the others stay until they are reduced.
 std::vector<LedgerUnits::Hook> LedgerUnits::at_end() const {
-  const Expr rest = tied_ ? ends_.tail : ends_.input;
-  if (flat_) return reduced_flat(ends_.root, {});
+  const GatheredElements rest = tied_ ? ends_.tail : ends_.input;
+  if (flat_) return reduced_flat(ends_.root.all, {});
   std::vector<Hook> hooks;
-  const Expr root = adapts_ ? trained_root_ : ends_.root;
+  const Expr root = adapts_ ? trained_root_ : ends_.root.all;
   if (!root.is_zero()) {
     hooks = reduced("reduce-scatter of the root", root, {},
-                    {gathered_term(rest), gradients_term(rest)});
-    if (holds_) take_sums(hooks, rest, ends_.root);
+                    {gathered_term(rest), gradients_term(rest.all)});
+    if (holds_) take_sums(hooks, rest.all, ends_.root.all);
   }
   if (rest.is_zero()) return hooks;
   if (!(table_gradient_ - table_).is_zero()) {
     hooks.push_back({"cut of the table's gradient",
                      {gathered_term(rest), gradients_term(table_gradient_ + table_),
-                      input_term(first_layer())}});
+                      input_term(first_layer().all)}});
   }
-  std::vector<Hook> last = reduced("reduce-scatter at the end", rest, rest, {});
-  if (holds_) take_sums(last, {}, rest);
+  std::vector<Hook> last = reduced("reduce-scatter at the end", rest.all, rest.all, {});
+  if (holds_) take_sums(last, {}, rest.all);
   for (Hook& hook : last) {
     hooks.push_back(std::move(hook));
   }
@@ -143,16 +144,16 @@ LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
 
 /// `ahead`: of other units, gathered meanwhile.
 std::vector<LedgerUnits::Hook> LedgerUnits::reduced_flat(const Expr& elements,
-                                                         const Expr& ahead) const {
+                                                         const GatheredElements& ahead) const {
   const LedgerTerm flat{"flat gradient of the unit", TermGroup::gradients, gathered_ * elements,
                         kFlatSource, ""};
   // _runtime_utils._post_backward_hook: the unit's weights are resharded before its flat gradient,
   // cast to the reduced type where that differs, is reduce-scattered.
   std::vector<LedgerTerm> sent{gathered_term(ahead), flat, shares_term(elements)};
   if (reduced_ != gathered_) sent.push_back(input_term(elements));
-  return {
-      {"gradients put together", {gathered_term(ahead + elements), gradients_term(elements), flat}},
-      {"reduce-scatter", std::move(sent)}};
+  return {{"gradients put together",
+           {gathered_term(ahead + GatheredElements{elements}), gradients_term(elements), flat}},
+          {"reduce-scatter", std::move(sent)}};
 }
 
 /// The last of a rank's stages is reduced first.
@@ -164,7 +165,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside)
   std::vector<Expr> stage_sums;
   for (const std::span<const BlockRun>& stage : stages) {
     Expr bytes = stage_sums.empty() ? rest_of_table : Expr();
-    for (const BlockRun& run : stage) bytes += sums(run.repeat * layer(run.block));
+    for (const BlockRun& run : stage)
+      bytes += sums(run.repeat * graph_.blocks[run.block].parameters());
     stage_sums.push_back(std::move(bytes));
   }
   Expr weights;
@@ -174,17 +176,18 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside)
     for (std::size_t other = 0; other < stages.size(); ++other) {
       if (other == stage || beside(stage, other)) left_sums += stage_sums[other];
     }
-    for (const BlockRun& run : stages[stage]) weights += run.repeat * layer(run.block);
+    for (const BlockRun& run : stages[stage])
+      weights += run.repeat * graph_.blocks[run.block].parameters();
     const LedgerTerm left{all_sums().name, TermGroup::gradients, left_sums, kSource, ""};
     for (const BlockRun& run : stages[stage]) {
-      const Expr own = layer(run.block);
+      const Expr own = graph_.blocks[run.block].parameters();
       if (own.is_zero()) continue;
       hooks.push_back({"reduce-scatter of the sums, " + graph_.blocks[run.block].name,
-                       {gathered_term(weights - own), left, input_term(own)}});
+                       {gathered_term({weights - own}), left, input_term(own)}});
     }
     if (stage > 0 || rest_of_table.is_zero()) continue;
     hooks.push_back(
-        {"cut of the table's gradient", {gathered_term(weights), left, input_term(table_)}});
+        {"cut of the table's gradient", {gathered_term({weights}), left, input_term(table_)}});
   }
   return hooks;
 }

@@ -15,6 +15,7 @@ namespace memest {
 namespace {
 
 constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
+constexpr const char* kCastHook = "cast of the shares";
 
 /// The operation that looks token ids up; null where there is none.
 const Op* look_up_of(const Block& block) {
@@ -65,7 +66,7 @@ LedgerUnits::LedgerUnits(const Graph& graph, const Job& job)
   adapts_ = job.model.adapter.has_value();
   for (const Block& block : graph.blocks) {
     if (!block.checkpointable) {
-      ends_.root += block.parameters();
+      ends_.root += gathered_elements(graph, block);
       trained_root_ += block.trained_parameters();
     } else {
       adapters_of_layer_ = block.trained_parameters();
@@ -90,13 +91,13 @@ void LedgerUnits::take_ends_apart() {
   const Block& last = graph_.blocks[graph_.order[graph_.order.size() - 2].block];
   const InputGradient& gradient = look_up_of(first)->gradients.front();
   tied_ = is_tied(graph_, first.tensors[gradient.input]);
-  ends_.tail = last.parameters();
+  ends_.tail = gathered_elements(graph_, last);
   for (const Tensor& tensor : last.tensors) {
     const bool own = tensor.role == Role::parameter && !tensor.shared;
     // The norm's weight has one dimension, the head's two.
     if (own && tensor.shape.size() > 1) head_ = tensor.elements();
   }
-  (tied_ ? ends_.tail : ends_.input) += table_;
+  (tied_ ? ends_.tail : ends_.input) += {.all = table_};
   ends_.root -= ends_.tail + ends_.input;
 }
 
@@ -108,7 +109,9 @@ LedgerUnits::Part LedgerUnits::part_of(const Site& site) const {
   return loss ? Part::loss : Part::tail;
 }
 
-Expr LedgerUnits::layer(std::size_t block) const { return graph_.blocks[block].parameters(); }
+GatheredElements LedgerUnits::layer(std::size_t block) const {
+  return gathered_elements(graph_, graph_.blocks[block]);
+}
 
 /// Under a pipeline only token ids, through which no gradient comes, make a unit wait.
 bool LedgerUnits::reduces_at_end(std::size_t block) const {
@@ -120,25 +123,27 @@ bool LedgerUnits::reduces_at_end(std::size_t block) const {
 }
 
 /// Elements of the units that end before the site.
-Expr LedgerUnits::all_before(const Site& site) const {
-  Expr elements = part_of(site) == Part::input ? Expr() : ends_.input;
+GatheredElements LedgerUnits::all_before(const Site& site) const {
+  GatheredElements elements = part_of(site) == Part::input ? GatheredElements() : ends_.input;
   for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
-    if (graph_.blocks[i].checkpointable) elements += site.before[i] * layer(i);
+    if (graph_.blocks[i].checkpointable) elements += times(site.before[i], layer(i));
   }
   return part_of(site) == Part::loss && !tied_ ? elements + ends_.tail : elements;
 }
 
 /// Elements of the units that begin with the first block and end with the last.
-Expr LedgerUnits::spanning() const { return tied_ ? ends_.root + ends_.tail : ends_.root; }
+GatheredElements LedgerUnits::spanning() const {
+  return tied_ ? ends_.root + ends_.tail : ends_.root;
+}
 
-Expr LedgerUnits::own(const Site& site) const {
+GatheredElements LedgerUnits::own(const Site& site) const {
   switch (part_of(site)) {
     case Part::input:
       return ends_.input;
     case Part::layer:
       return layer(site.block);
     case Part::tail:
-      return tied_ ? Expr() : ends_.tail;
+      return tied_ ? GatheredElements() : ends_.tail;
     case Part::loss:
       return {};
   }
@@ -146,7 +151,7 @@ Expr LedgerUnits::own(const Site& site) const {
 }
 
 /// The unit before the site's in the forward.
-Expr LedgerUnits::before(const Site& site) const {
+GatheredElements LedgerUnits::before(const Site& site) const {
   switch (part_of(site)) {
     case Part::input:
       return {};
@@ -160,7 +165,7 @@ Expr LedgerUnits::before(const Site& site) const {
   unreachable("every part of a model has one before it");
 }
 
-Expr LedgerUnits::layer_at(std::int64_t index) const {
+GatheredElements LedgerUnits::layer_at(std::int64_t index) const {
   for (const BlockRun& run : graph_.order) {
     if (!graph_.blocks[run.block].checkpointable) continue;
     if (index < run.repeat) return layer(run.block);
@@ -174,9 +179,9 @@ Expr LedgerUnits::reduced_layer(const Expr& elements) const {
   return adapts_ ? adapters_of_layer_ : elements;
 }
 
-Expr LedgerUnits::first_layer() const { return layer_at(0); }
+GatheredElements LedgerUnits::first_layer() const { return layer_at(0); }
 
-Expr LedgerUnits::last_layer() const {
+GatheredElements LedgerUnits::last_layer() const {
   for (const BlockRun& run : std::views::reverse(graph_.order)) {
     if (graph_.blocks[run.block].checkpointable) return layer(run.block);
   }
@@ -185,15 +190,15 @@ Expr LedgerUnits::last_layer() const {
 
 /// Whole in the compute type. torchtitan's loss is no part of the model: the last unit's weights
 /// stay behind it where its backward comes at once.
-Expr LedgerUnits::weights(const Site& site) const {
-  Expr elements = spanning() + own(site);
+GatheredElements LedgerUnits::weights(const Site& site) const {
+  GatheredElements elements = spanning() + own(site);
   if (reshard_ == Reshard::never) elements += all_before(site);
   if (part_of(site) != Part::loss || tied_) return elements;
   const bool reshards = reshard_ == Reshard::always && !loss_in_model_;
   return reshards || reshard_ == Reshard::never ? elements : elements + ends_.tail;
 }
 
-Expr LedgerUnits::kept_output(const Site& site) const {
+GatheredElements LedgerUnits::kept_output(const Site& site) const {
   const Part part = part_of(site);
   if (part == Part::loss) {
     if (!loss_in_model_) return {};
@@ -206,7 +211,7 @@ Expr LedgerUnits::kept_output(const Site& site) const {
 }
 
 /// The output of the unit that is gathered ahead.
-Expr LedgerUnits::prefetched(const Site& site) const {
+GatheredElements LedgerUnits::prefetched(const Site& site) const {
   // _backward_prefetch: pre_backward of a unit all-gathers the one before it in the forward's
   // order.
   if (reshard_ == Reshard::never) return {};
@@ -218,7 +223,7 @@ Expr LedgerUnits::prefetched(const Site& site) const {
     case Part::tail:
       return last_layer();
     case Part::loss:
-      return ends_.tail.is_zero() ? last_layer() : Expr();
+      return ends_.tail.is_zero() ? last_layer() : GatheredElements();
   }
   unreachable("every part of a model is reached by the backward");
 }
@@ -233,7 +238,7 @@ std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
 /// Adds the sums, and the shares made of them, that are there when the site's backward begins.
 void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) const {
   if (!holds_) return;
-  const Expr left = all_before(site) + own(site) + spanning();
+  const Expr left = (all_before(site) + own(site) + spanning()).all;
   if (turn_ == Turn::holding) {
     LedgerTerm term = all_sums();
     if (makes_sums_) term.formula = sums(Expr(Symbol::parameters) - left);
@@ -254,27 +259,38 @@ Expr LedgerUnits::unsummed(const Moment& moment) const {
 /// The reduce-scatter input of the unit behind.
 Expr LedgerUnits::kept_input(const Site& site) const {
   if (turn_ == Turn::holding) return {};
-  if (part_of(site) == Part::input) return reduced_layer(first_layer());
+  if (part_of(site) == Part::input) return reduced_layer(first_layer().all);
   if (part_of(site) != Part::layer) return {};
   // comm_ctx.reduce_scatter_state holds one input, that of the unit behind, until the next
   // post_backward.
   const bool last = site.layers_before + 1 == graph_.layers();
-  if (!last) return reduced_layer(layer_at(site.layers_before + 1));
-  return tied_ || adapts_ ? Expr() : ends_.tail;
+  if (!last) return reduced_layer(layer_at(site.layers_before + 1).all);
+  return tied_ || adapts_ ? Expr() : ends_.tail.all;
 }
 
-LedgerTerm LedgerUnits::gathered_term(const Expr& elements) const {
-  return {"gathered weights", TermGroup::weights, gathered_ * elements, kSource, ""};
+Expr LedgerUnits::in_gathered_types(const GatheredElements& elements) const {
+  if (elements.in_fp8.is_zero()) return gathered_ * elements.all;
+  return gathered_ * (elements.all - elements.in_fp8) + size_of(DType::fp8) * elements.in_fp8;
 }
 
-LedgerTerm LedgerUnits::output_term(const Expr& elements) const {
-  return {"all-gather output", TermGroup::weights, gathered_ * elements, kSource, ""};
+LedgerTerm LedgerUnits::gathered_term(const GatheredElements& elements) const {
+  return {"gathered weights", TermGroup::weights, in_gathered_types(elements), kSource, ""};
+}
+
+LedgerTerm LedgerUnits::output_term(const GatheredElements& elements) const {
+  return {"all-gather output", TermGroup::weights, in_gathered_types(elements), kSource, ""};
 }
 
 /// The rank's shares in the gathered type, while they are sent.
-LedgerTerm LedgerUnits::sent_term(const Expr& elements) const {
-  const Expr bytes = makes_sent_ ? gathered_ * unit_share(job_, elements) : Expr();
-  return {"shares cast to be gathered", TermGroup::weights, bytes, kSource, ""};
+LedgerTerm LedgerUnits::sent_term(const GatheredElements& elements) const {
+  const Expr bytes = makes_sent_ ? in_gathered_types(elements) : elements.in_fp8;
+  return {"shares cast to be gathered", TermGroup::weights, unit_share(job_, bytes), kSource, ""};
+}
+
+/// The rank's shares while the last of those is cast that take most.
+LedgerTerm LedgerUnits::casting_term(const GatheredElements& elements) const {
+  return {"shares cast to fp8", TermGroup::weights, unit_share(job_, elements.casting),
+          "torchao 0.16, WeightWithDynamicFloat8CastTensor.fsdp_pre_all_gather", ""};
 }
 
 LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
@@ -283,13 +299,13 @@ LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
 
 std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site))};
-  if (sums_) return {gathered_term(active())};
+  if (sums_) return {gathered_term({active()})};
   return {gathered_term(weights(site)), output_term(kept_output(site))};
 }
 
 std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
   if (flat_) return {gathered_term(weights(site) + prefetched(site))};
-  if (sums_) return {gathered_term(active())};
+  if (sums_) return {gathered_term({active()})};
   std::vector<LedgerTerm> terms = {gathered_term(weights(site)), output_term(prefetched(site)),
                                    input_term(kept_input(site))};
   add_sums(terms, site);
@@ -298,9 +314,18 @@ std::vector<LedgerTerm> LedgerUnits::in_backward(const Site& site) const {
 
 /// The weights are copied out while the output of the unit before is still there.
 std::vector<LedgerUnits::Hook> LedgerUnits::before_forward(const Site& site) const {
-  if (sums_ || own(site).is_zero() || flat_) return {};
-  return {{"all-gather",
-           {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}}};
+  const GatheredElements unit = own(site);
+  if (sums_ || unit.is_zero() || flat_) return {};
+  std::vector<Hook> hooks;
+  if (!unit.casting.is_zero()) {
+    GatheredElements others = weights(site);
+    others -= unit;
+    hooks.push_back(
+        {kCastHook, {gathered_term(others), output_term(before(site)), casting_term(unit)}});
+  }
+  hooks.push_back({"all-gather",
+                   {gathered_term(weights(site)), output_term(kept_output(site) + before(site))}});
+  return hooks;
 }
 
 /// Whether the site's unit stays gathered from the forward to the backward.
@@ -319,14 +344,21 @@ std::vector<LedgerUnits::Hook> LedgerUnits::before_backward(const Site& site) co
          {gathered_term(weights(site)), output_term(own(site)), input_term(kept_input(site))}});
     add_sums(hooks.back().terms, site);
   }
+  const GatheredElements next = prefetched(site);
+  if (!next.casting.is_zero()) {
+    hooks.push_back(
+        {kCastHook,
+         {gathered_term(weights(site)), input_term(kept_input(site)), casting_term(next)}});
+    add_sums(hooks.back().terms, site);
+  }
   std::vector<LedgerTerm> ahead = in_backward(site);
-  ahead.push_back(sent_term(prefetched(site)));
+  ahead.push_back(sent_term(next));
   hooks.push_back({"all-gather of the unit before", std::move(ahead)});
   return hooks;
 }
 
 Expr LedgerUnits::sums_of(std::size_t block) const {
-  const Expr own = layer(block);
+  const Expr own = graph_.blocks[block].parameters();
   return sums(block == graph_.order.front().block ? own + table_gradient_ - table_ : own);
 }
 

@@ -11,6 +11,7 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/sites.hpp"
 #include "memory/moments/moments.hpp"
+#include "memory/states/gathered_elements.hpp"
 
 namespace memest {
 
@@ -80,28 +81,29 @@ class LedgerUnits {
   enum class Part : std::uint8_t { input, layer, tail, loss };
   /// Elements that are all-gathered at once; zero where there is no such unit.
   struct Ends {
-    Expr input;  ///< the embedding
-    Expr tail;   ///< the final norm with the head
-    Expr root;   ///< the rest that is outside the layers
+    GatheredElements input;  ///< the embedding
+    GatheredElements tail;   ///< the final norm with the head
+    GatheredElements root;   ///< the rest that is outside the layers
   };
 
   void take_ends_apart();
+  [[nodiscard]] Expr in_gathered_types(const GatheredElements& elements) const;
   [[nodiscard]] Part part_of(const Site& site) const;
-  [[nodiscard]] Expr layer(std::size_t block) const;
+  [[nodiscard]] GatheredElements layer(std::size_t block) const;
   /// Parameters of the layer behind so many others.
-  [[nodiscard]] Expr layer_at(std::int64_t index) const;
+  [[nodiscard]] GatheredElements layer_at(std::int64_t index) const;
   [[nodiscard]] Expr reduced_layer(const Expr& elements) const;
-  [[nodiscard]] Expr first_layer() const;
-  [[nodiscard]] Expr last_layer() const;
-  [[nodiscard]] Expr own(const Site& site) const;
-  [[nodiscard]] Expr before(const Site& site) const;
-  [[nodiscard]] Expr all_before(const Site& site) const;
+  [[nodiscard]] GatheredElements first_layer() const;
+  [[nodiscard]] GatheredElements last_layer() const;
+  [[nodiscard]] GatheredElements own(const Site& site) const;
+  [[nodiscard]] GatheredElements before(const Site& site) const;
+  [[nodiscard]] GatheredElements all_before(const Site& site) const;
   void find_table();
   [[nodiscard]] Expr active() const;
-  [[nodiscard]] Expr spanning() const;
-  [[nodiscard]] Expr weights(const Site& site) const;
-  [[nodiscard]] Expr kept_output(const Site& site) const;
-  [[nodiscard]] Expr prefetched(const Site& site) const;
+  [[nodiscard]] GatheredElements spanning() const;
+  [[nodiscard]] GatheredElements weights(const Site& site) const;
+  [[nodiscard]] GatheredElements kept_output(const Site& site) const;
+  [[nodiscard]] GatheredElements prefetched(const Site& site) const;
   [[nodiscard]] Expr kept_input(const Site& site) const;
   void add_sums(std::vector<LedgerTerm>& terms, const Site& site) const;
   [[nodiscard]] std::vector<LedgerTerm> sums_left(const Expr& elements) const;
@@ -110,14 +112,16 @@ class LedgerUnits {
   [[nodiscard]] LedgerTerm whole_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm made_term(const Expr& elements) const;
   void take_sums(std::vector<Hook>& hooks, const Expr& left, const Expr& own) const;
-  [[nodiscard]] std::vector<Hook> reduced_flat(const Expr& elements, const Expr& ahead) const;
+  [[nodiscard]] std::vector<Hook> reduced_flat(const Expr& elements,
+                                               const GatheredElements& ahead) const;
   [[nodiscard]] std::vector<Hook> reduced(const std::string& name, const Expr& elements,
                                           const Expr& last, std::vector<LedgerTerm> beside) const;
 
   // Terms of so many elements.
-  [[nodiscard]] LedgerTerm gathered_term(const Expr& elements) const;
-  [[nodiscard]] LedgerTerm output_term(const Expr& elements) const;
-  [[nodiscard]] LedgerTerm sent_term(const Expr& elements) const;
+  [[nodiscard]] LedgerTerm gathered_term(const GatheredElements& elements) const;
+  [[nodiscard]] LedgerTerm output_term(const GatheredElements& elements) const;
+  [[nodiscard]] LedgerTerm sent_term(const GatheredElements& elements) const;
+  [[nodiscard]] LedgerTerm casting_term(const GatheredElements& elements) const;
   [[nodiscard]] LedgerTerm input_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm gradients_term(const Expr& elements) const;
   [[nodiscard]] LedgerTerm shares_term(const Expr& elements) const;

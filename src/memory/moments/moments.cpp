@@ -143,17 +143,18 @@ class BlockWalk {
     // Where a compiled region computes its forward again, a weight's gradient waits for the kernel
     // that makes the product's input.
     const std::size_t waiting = kept_.runs_again() ? op.waiting_steps : 0;
-    if (waiting == 0) count_parameters(op, moment);
+    const Moment before = moment;
+    const std::vector<NewGradient> made = count_parameters(op, moment);
     const Expr under_way = gradients_.bytes() + made_again(op);
     if (op.kind != OpKind::view || !op.backward_steps.empty()) {
       const std::span<const Step> steps(op.backward_steps);
-      for (const Expr& peak : peaks_of_steps(block_, op, steps.subspan(waiting))) {
-        moments.push_back(moment);
-        moments.back().live = under_way + peak;
+      for (const StepPeak& peak : peaks_of_steps(block_, op, steps.subspan(waiting))) {
+        moments.push_back(before);
+        moments.back().live = under_way + peak.bytes;
+        if (waiting == 0) add_gradients(made, peak, moments.back());
       }
     }
     if (waiting > 0) {
-      count_parameters(op, moment);
       moments.push_back(moment);
       moments.back().live = gradients_.bytes() + stays_beside(op);
       moments.back().saved = saved_before(at);
@@ -249,21 +250,46 @@ class BlockWalk {
     }
   }
 
-  void count_parameters(const Op& op, Moment& moment) {
+  /// A parameter's gradient that an op is the first to make.
+  struct NewGradient {
+    std::optional<std::size_t> tensor;  ///< of those that the op makes; none: it is there before
+    Expr elements;
+    bool in_buffer = false;  ///< added there by the product that makes it
+  };
+
+  /// Adds the gradients of parameters that the op has by the peak.
+  static void add_gradients(const std::vector<NewGradient>& made, const StepPeak& peak,
+                            Moment& moment) {
+    for (const NewGradient& gradient : made) {
+      const auto& by_now = peak.gradients;
+      if (gradient.tensor && std::ranges::find(by_now, *gradient.tensor) == by_now.end()) continue;
+      if (!gradient.in_buffer) moment.new_gradient_elements += gradient.elements;
+      moment.gradient_elements += gradient.elements;
+    }
+  }
+
+  std::vector<NewGradient> count_parameters(const Op& op, Moment& moment) {
+    std::vector<NewGradient> made;
     for (const InputGradient& gradient : op.gradients) {
       const TensorId id = gradient.input;
       if (kept_.tensor(id).role != Role::parameter) continue;
       // AccumulateGrad keeps the first gradient as `.grad` and adds the next ones to it: a tied
       // weight counts once.
       if (!has_parameter_gradient_.insert(kept_.storage(id))) continue;
-      const bool whole =
-          kept_.tensor(id).gradient_is_relaid && gradient.tensor < op.backward_tensors.size();
+      const bool by_step = gradient.tensor < op.backward_tensors.size();
+      const bool whole = kept_.tensor(id).gradient_is_relaid && by_step;
       const TensorId like = whole ? op.backward_tensors[gradient.tensor].like : id;
-      moment.new_gradient_elements += kept_.tensor(like).elements();
+      made.push_back({{}, kept_.tensor(like).elements()});
+      if (by_step) made.back().tensor = gradient.tensor;
+      moment.new_gradient_elements += made.back().elements;
     }
     gradient_elements_ += moment.new_gradient_elements;
-    if (op.adds_to_buffer) gradient_elements_ += kept_.tensor(*op.adds_to_buffer).elements();
+    if (op.adds_to_buffer) {
+      made.push_back({{}, kept_.tensor(*op.adds_to_buffer).elements(), true});
+      gradient_elements_ += made.back().elements;
+    }
     moment.gradient_elements = gradient_elements_;
+    return made;
   }
 
   const Block& block_;

@@ -100,6 +100,9 @@ bool SavedStorages::differs_from_before(std::size_t at) const {
 bool SavedStorages::stops_before(std::size_t at) const {
   if (!stops_early() || at + 1 < forward_end()) return false;
   const Op& op = block_.ops[at];
+  // A torch.autograd.Function of Python's packs what it saves when its forward has run: a layer
+  // that ends with torchao's float8 linear runs that product too.
+  if (op.saves_behind) return false;
   return !op.saved.empty() && std::none_of(op.saved.begin(), op.saved.end(), [&](TensorId id) {
     return std::find(op.outputs.begin(), op.outputs.end(), storage(id)) != op.outputs.end();
   });

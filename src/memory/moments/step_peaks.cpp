@@ -28,47 +28,65 @@ namespace {
 class Peaks {
  public:
   void rise(const Expr& size) {
-    now_ += size;
+    now_.bytes += size;
     rising_ = true;
   }
   void fall(const Expr& size) {
     note();
-    now_ -= size;
+    now_.bytes -= size;
     rising_ = false;
   }
-  std::vector<Expr> take() && {
+  /// From here on a parameter has its gradient.
+  void rise_by_gradient(std::size_t made) {
+    now_.gradients.push_back(made);
+    rising_ = true;
+  }
+  std::vector<StepPeak> take() && {
     note();
     return std::move(peaks_);
   }
 
  private:
+  /// A formula that another exceeds in every coefficient is never the largest, whatever the sizes.
+  /// The gradients that an earlier peak has a later one has too.
   void note() {
     if (!rising_) return;
-    // A formula that another exceeds in every coefficient is never the largest, whatever the sizes.
-    const auto exceeds = [this](const Expr& peak) { return never_negative(peak - now_); };
+    const auto exceeds = [this](const StepPeak& peak) {
+      return peak.gradients.size() == now_.gradients.size() &&
+             never_negative(peak.bytes - now_.bytes);
+    };
     if (std::any_of(peaks_.begin(), peaks_.end(), exceeds)) return;
-    std::erase_if(peaks_, [this](const Expr& peak) { return never_negative(now_ - peak); });
+    std::erase_if(peaks_,
+                  [this](const StepPeak& peak) { return never_negative(now_.bytes - peak.bytes); });
     peaks_.push_back(now_);
   }
 
-  std::vector<Expr> peaks_;
-  Expr now_;
+  std::vector<StepPeak> peaks_;
+  StepPeak now_;
   bool rising_ = true;
 };
 
+/// Adds what a kernel asks for beside its results, and the parameter's gradient that it makes.
+void add_launch(const Block& block, const Op& op, const KernelLaunch& launch, Peaks& peaks) {
+  const bool makes = launch.kind == KernelLaunch::Kind::embedding_backward;
+  if (makes && becomes_parameter_gradient(block, op, launch.result)) {
+    peaks.rise_by_gradient(launch.result);
+  }
+  if (launch.scratch_bytes.is_zero()) return;
+  peaks.rise(launch.scratch_bytes);
+  peaks.fall(launch.scratch_bytes);
+}
+
 }  // namespace
 
-std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps) {
+std::vector<StepPeak> peaks_of_steps(const Block& block, const Op& op,
+                                     std::span<const Step> steps) {
   Peaks peaks;
   for (const Step& step : steps) {
     switch (step.kind) {
-      case StepKind::launch: {
-        const Expr& scratch = op.backward_launches[step.tensor].scratch_bytes;
-        if (scratch.is_zero()) break;
-        peaks.rise(scratch);
-        peaks.fall(scratch);
+      case StepKind::launch:
+        add_launch(block, op, op.backward_launches[step.tensor], peaks);
         break;
-      }
       case StepKind::product:
         break;
       case StepKind::drop_saved:
@@ -76,7 +94,10 @@ std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<con
         break;
       case StepKind::allocate:
       case StepKind::free:
-        if (becomes_parameter_gradient(block, op, step.tensor)) break;
+        if (becomes_parameter_gradient(block, op, step.tensor)) {
+          if (step.kind == StepKind::allocate) peaks.rise_by_gradient(step.tensor);
+          break;
+        }
         const Expr size = bytes_of_made(block, op.backward_tensors[step.tensor]);
         if (step.kind == StepKind::free) {
           peaks.fall(size);
@@ -107,7 +128,9 @@ std::vector<Expr> peaks_of_course(const Block& block, const Op& op) {
       peaks.rise(block.tensors[id].bytes());
     }
   }
-  return std::move(peaks).take();
+  std::vector<Expr> bytes;
+  for (StepPeak& peak : std::move(peaks).take()) bytes.push_back(std::move(peak.bytes));
+  return bytes;
 }
 
 }  // namespace memest

@@ -1,6 +1,7 @@
 // Bytes that the steps of one operation's backward take beside what was there before.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -18,12 +19,17 @@ Expr bytes_of_made(const Block& block, const BackwardTensor& made);
 /// in elements, since a recipe may keep them in another type.
 bool becomes_parameter_gradient(const Block& block, const Op& op, std::size_t made);
 
-/// The local maxima of the bytes that `steps` of the op's backward make; those that another exceeds
-/// anyway are left out. Below zero where kept tensors end on the way.
-std::vector<Expr> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps);
+/// A local maximum of what an op's backward has made.
+struct StepPeak {
+  Expr bytes;  ///< beside parameters' gradients; below zero where kept tensors end on the way
+  std::vector<std::size_t> gradients;  ///< of parameters, made by now: among what the op makes
+};
 
-/// As above, of the op's forward, where that has steps: its scratch, and below zero what of its
-/// outputs is yet to come.
+/// Those of `steps` of the op's backward that no other exceeds anyway.
+std::vector<StepPeak> peaks_of_steps(const Block& block, const Op& op, std::span<const Step> steps);
+
+/// The local maxima of the bytes that the op's forward makes, where that has steps: its scratch,
+/// and below zero what of its outputs is yet to come.
 std::vector<Expr> peaks_of_course(const Block& block, const Op& op);
 
 }  // namespace memest

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "memest/units/int128.hpp"
+
 namespace memest {
 namespace {
 
@@ -12,15 +14,16 @@ constexpr std::int64_t kBytesOfEntry = 8;
 /// Blocks that are launched for each multiprocessor at most.
 constexpr std::int64_t kBlocksOfMultiprocessor = 32;
 
-/// Beyond that every block takes several rounds, as many over its piece as over the ranks; the
-/// tables' sizes on the null device of 132 multiprocessors, 2 to 64 ranks, are of this rule.
+std::int64_t divided_up(std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; }
+
+/// split_with_sizes_copy_out_cuda_contiguous_no_cast: beyond that every thread copies more than 16
+/// bytes, which is spread evenly over the ranks' chunks that a block takes and the rounds in which
+/// it takes one.
 std::int64_t rounds_of(std::int64_t blocks, std::int64_t ranks, std::int64_t multiprocessors) {
-  const double excess = static_cast<double>(blocks) * static_cast<double>(ranks) /
-                        static_cast<double>(multiprocessors * kBlocksOfMultiprocessor);
-  const auto rounds =
-      std::max(std::int64_t{1}, static_cast<std::int64_t>(std::llround(std::sqrt(excess))));
-  if (rounds <= ranks) return rounds;
-  return static_cast<std::int64_t>(std::ceil(excess / static_cast<double>(ranks)));
+  const std::int64_t factor =
+      divided_up(checked_multiply(blocks, ranks), multiprocessors * kBlocksOfMultiprocessor);
+  const auto chunks = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(factor))));
+  return divided_up(factor, std::min(chunks, ranks));
 }
 
 }  // namespace
@@ -28,7 +31,7 @@ std::int64_t rounds_of(std::int64_t blocks, std::int64_t ranks, std::int64_t mul
 std::int64_t CopyPieces::blocks(std::int64_t rounds) const {
   std::int64_t blocks = 0;
   for (const std::int64_t bytes : pieces_) {
-    blocks += (bytes + rounds * kBytesOfBlock - 1) / (rounds * kBytesOfBlock);
+    blocks += divided_up(bytes, rounds * kBytesOfBlock);
   }
   return blocks;
 }

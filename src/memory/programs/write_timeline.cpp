@@ -102,7 +102,8 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
     return {std::move(units)};
   }
   if (shards_by<RowShards>(job)) {
-    auto units = std::make_unique<ShardedUnits>(job, inventory, order, recorder);
+    const ShardedUnits::Model model{job, graph, inventory, order, device_of(job.hardware.gpu)};
+    auto units = std::make_unique<ShardedUnits>(model, recorder);
     units->hold_until_first_forward(placement.spare());
     ShardedUnits* const own = units.get();
     return {std::move(units), own};

@@ -1,7 +1,10 @@
 #include "memory/sharding/fsdp_habits.hpp"
 
+#include <string>
+
 #include "memest/diag/expect.hpp"
 #include "memest/spec/checkpoint_plan.hpp"
+#include "memest/spec/float8_rows.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
@@ -46,7 +49,14 @@ bool reduces_last(const Job& job) {
 // gathers the unit once more and lets it go, and FSDPParamGroup._backward_prefetch takes the unit
 // behind it for the next.
 std::optional<Unavailable> gathers_refusal(const Job& job) {
-  if (!shards_by<RowShards>(job) || !is_reentrant(job.recompute())) return std::nullopt;
+  if (!shards_by<RowShards>(job)) return std::nullopt;
+  const std::int64_t ranks = job.parallelism.shard_ranks();
+  if (const auto rows = uneven_float8_rows(job, ranks)) {
+    return Unavailable{
+        "weights gathered in fp8 lie in equal shares of rows: " + std::to_string(*rows) +
+        " rows do not divide among " + std::to_string(ranks) + " ranks"};
+  }
+  if (!is_reentrant(job.recompute())) return std::nullopt;
   return Unavailable{"reentrant checkpoints of units that FSDP2 shards are not available yet"};
 }
 

@@ -4,64 +4,42 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/graph/float8_weights.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/optimizer/foreach_copies.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 
 namespace memest {
-namespace {
 
-/// The trained shares' type, where there are adapters, is theirs.
-ShardTypes types_of(const Recipe& recipe) {
-  return {recipe.trained.value_or(recipe.weights), recipe.compute, recipe.reduced_gradients()};
-}
-
-}  // namespace
-
-ShardedUnits::ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
-                           Recorder& recorder)
+ShardedUnits::ShardedUnits(const Model& model, Recorder& recorder)
     : timeline_(recorder.timeline()),
-      order_(order),
-      inventory_(inventory),
-      recipe_(job.training->recipe),
+      order_(model.order),
+      inventory_(model.inventory),
+      recipe_(model.job.training->recipe),
       recorder_(recorder),
-      ranks_(job.parallelism.shard_ranks()),
-      multiprocessors_(job.hardware.gpu.multiprocessors ? job.hardware.gpu.multiprocessors->value
-                                                        : 0),
-      offloads_(job.parallelism.offload.parameters),
-      types_(types_of(recipe_)),
-      units_(sharded_units(job, inventory, order, timeline_)),
+      ranks_(model.job.parallelism.shard_ranks()),
+      multiprocessors_(model.job.hardware.gpu.multiprocessors
+                           ? model.job.hardware.gpu.multiprocessors->value
+                           : 0),
+      offloads_(model.job.parallelism.offload.parameters),
+      types_{recipe_.trained.value_or(recipe_.weights), recipe_.compute,
+             recipe_.reduced_gradients()},
+      in_fp8_(gathered_in_fp8(model.graph, model.job.model, model.job.training->implementation)),
+      float8_(types_.share, model.device),
+      units_(sharded_units(model.job, model.inventory, model.order, timeline_)),
       states_(units_.size()),
-      parts_(order.stages().size()),
-      in_stages_(job.parallelism.pipeline > 1),
-      sums_(in_stages_ || reduces_last(job)),
+      parts_(model.order.stages().size()),
+      in_stages_(model.job.parallelism.pipeline > 1),
+      sums_(in_stages_ || reduces_last(model.job)),
       holds_(in_stages_),
-      arrived_(order.parameters().size()),
-      sums_of_(order.parameters().size()),
-      casts_loss_(casts_loss(job)) {}
+      arrived_(model.order.parameters().size()),
+      sums_of_(model.order.parameters().size()),
+      casts_loss_(casts_loss(model.job)) {
+  place_scales(model.graph);
+}
 
 const ParameterTensor& ShardedUnits::row(std::uint32_t parameter) const {
   return inventory_.parameters[timeline_.parameters[parameter].row];
-}
-
-/// Parameters that are gathered without a cast keep each its own type.
-DType ShardedUnits::gathered_type(std::uint32_t parameter) const {
-  if (recipe_.compute != recipe_.weights) return types_.gathered;
-  const bool widened = row(parameter).trainable && !row(parameter).whole_module;
-  return widened ? types_.share : recipe_.weights;
-}
-
-std::int64_t ShardedUnits::gathered_share(std::uint32_t parameter) const {
-  return checked_multiply(timeline_.parameters[parameter].elements,
-                          size_of(gathered_type(parameter)));
-}
-
-std::int64_t ShardedUnits::gathered_share_of(std::size_t unit) const {
-  std::int64_t bytes = 0;
-  for (const std::uint32_t parameter : units_[unit].parameters) {
-    bytes = checked_add(bytes, gathered_share(parameter));
-  }
-  return bytes;
 }
 
 std::vector<std::uint32_t> ShardedUnits::trained(std::size_t unit) const {
@@ -231,18 +209,6 @@ std::vector<std::uint32_t> ShardedUnits::uses_of(std::size_t stage) const {
   return uses;
 }
 
-void ShardedUnits::gather_stage(std::size_t stage) {
-  for (const std::size_t unit : units_of(stage)) gather(unit, Stream::compute);
-}
-
-void ShardedUnits::take_stage_apart(std::size_t stage) {
-  for (const std::size_t unit : units_of(stage)) take_apart(unit).drop();
-}
-
-void ShardedUnits::give_stage_back(std::size_t stage) {
-  for (const std::size_t unit : units_of(stage)) give_back(unit);
-}
-
 void ShardedUnits::reduce_stage(std::size_t stage) {
   for (const std::size_t unit : units_of(stage)) {
     take_sums(unit);
@@ -254,53 +220,6 @@ void ShardedUnits::reduce_stage(std::size_t stage) {
 void ShardedUnits::drop_gradients() {
   for (State& state : states_) state.gradients.drop();
 }
-
-void ShardedUnits::gather(std::size_t unit, Stream stream) {
-  State& state = states_[unit];
-  const bool gathered = state.output.is_of_storage() || !state.weights.empty();
-  if (gathered || units_[unit].parameters.empty()) return;
-  const std::int64_t share = gathered_share_of(unit);
-  // foreach_all_gather makes inputs and output in the pool of all_gather_copy_in_stream; where it
-  // is asynchronous, as a schedule's UNSHARD is, in the current stream's (get_all_gather_streams).
-  const HeldList sent = shares_to_send(unit, stream);
-  state.output = make(unit, UnitTensor::all_gather_output, checked_multiply(share, ranks_), stream);
-}
-
-/// Makes the inputs of an all-gather: one cast of all shares, or each share as the host sends it.
-HeldList ShardedUnits::shares_to_send(std::size_t unit, Stream stream) {
-  const bool casts = recipe_.compute != recipe_.weights;
-  HeldList sent;
-  if (!offloads_) {
-    // all_gather_copy_in copies shares of the right type into the rank's piece of the output.
-    if (casts) sent.push_back(make(unit, UnitTensor::cast_shares, gathered_share_of(unit), stream));
-    return sent;
-  }
-  for (const std::uint32_t parameter : units_[unit].parameters) {
-    const std::int64_t elements = timeline_.parameters[parameter].elements;
-    const auto made = [&](DType type) {
-      return make(unit, UnitTensor::cast_shares, checked_multiply(elements, size_of(type)), stream);
-    };
-    sent.push_back(made(types_.share));
-    if (casts) sent.back() = made(types_.gathered);
-  }
-  return sent;
-}
-
-/// Answers what the weights were copied from.
-HeldStorage ShardedUnits::take_apart(std::size_t unit) {
-  State& state = states_[unit];
-  if (!state.output.is_of_storage()) return {};
-  CopyPieces pieces;
-  for (const std::uint32_t parameter : units_[unit].parameters) {
-    const std::int64_t share = gathered_share(parameter);
-    state.weights.push_back(make(unit, UnitTensor::weight, checked_multiply(share, ranks_)));
-    pieces.add(share);
-  }
-  make(unit, UnitTensor::pointers, pieces.bytes_of_split_copy(ranks_, multiprocessors_)).drop();
-  return std::move(state.output);
-}
-
-void ShardedUnits::give_back(std::size_t unit) { states_[unit].weights.drop(); }
 
 /// Partial sums are added up over the tensor-parallel ranks, and whole tables cut.
 void ShardedUnits::relay_gradients(std::size_t unit) {
@@ -358,7 +277,7 @@ HeldStorage ShardedUnits::take_shares(std::size_t unit, std::int64_t bytes) {
 std::size_t ShardedUnits::last_gradient(std::size_t unit, const HeldVector& gradients) const {
   const std::uint32_t parameter = trained(unit).back();
   const TensorPlace& last = timeline_.parameters[parameter];
-  const DType type = sums_ ? types_.reduced : gathered_type(parameter);
+  const DType type = sums_ ? types_.reduced : gradient_type(parameter);
   const std::int64_t most = last.elements * ranks_ * size_of(type);
   std::size_t found = gradients.size() - 1;
   std::int64_t largest = 0;

@@ -5,7 +5,8 @@
 //            the flat output of all ranks; then, in the compute stream, each parameter by itself.
 //            In the forward the output stays until the next unit's copies are made, so that its
 //            gather can begin; in the backward it goes at once, and the unit before is gathered
-//            ahead. From the host each share comes by itself and is cast by itself.
+//            ahead. From the host each share comes by itself and is cast by itself. Shares of
+//            weights gathered in fp8 are cast one by one before the flat copy of the others.
 //   reduce   the flat input in the compute stream, kept until the next unit reduces; the output in
 //            the reduce-scatter stream: the unit's gradients from then on.
 //
@@ -27,12 +28,14 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/forward_order.hpp"
+#include "memory/optimizer/float8_shares.hpp"
 #include "memory/sharding/unit_layout.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
-/// Elements by type: of the trained shares, of what is gathered, and of what is reduced.
+/// Elements by type: of the trained shares (adapters' where there are some), of what is gathered,
+/// and of what is reduced.
 struct ShardTypes {
   DType share = DType::fp32;
   DType gathered = DType::bf16;
@@ -41,9 +44,15 @@ struct ShardTypes {
 
 class ShardedUnits final : public BlockHooks {
  public:
-  /// The units of `job`, in the order in which they end in the forward.
-  ShardedUnits(const Job& job, const Inventory& inventory, const ForwardOrder& order,
-               Recorder& recorder);
+  struct Model {
+    const Job& job;
+    const Graph& graph;
+    const Inventory& inventory;
+    const ForwardOrder& order;
+    std::optional<LaunchDevice> device;  ///< none: its kernels are not known
+  };
+  /// The units of the job, in the order in which they end in the forward.
+  ShardedUnits(const Model& model, Recorder& recorder);
 
   /// A share that no module has any more when the units look at their parameters, before the first
   /// forward.
@@ -57,6 +66,9 @@ class ShardedUnits final : public BlockHooks {
   void after_backward(std::uint32_t instance) override;
   bool take_gradient(std::uint32_t use, StorageId gradient) override;
   [[nodiscard]] bool has_gradient(std::uint32_t use) const override;
+  [[nodiscard]] StorageId scale_of(std::uint32_t use) const override {
+    return float8_.scale_of(use);
+  }
   void hold_gradients(bool held) override { holds_ = held || in_stages_; }
   void end_backward() override;
   void drop_gradients() override;
@@ -88,6 +100,7 @@ class ShardedUnits final : public BlockHooks {
 
   void gather(std::size_t unit, Stream stream = Stream::all_gather);
   HeldList shares_to_send(std::size_t unit, Stream stream);
+  void place_scales(const Graph& graph);
   [[nodiscard]] HeldStorage take_apart(std::size_t unit);
   void give_back(std::size_t unit);
   void relay_gradients(std::size_t unit);
@@ -104,7 +117,11 @@ class ShardedUnits final : public BlockHooks {
   [[nodiscard]] HeldStorage make(std::size_t unit, UnitTensor tensor, std::int64_t bytes,
                                  Stream stream = Stream::compute);
   [[nodiscard]] const ParameterTensor& row(std::uint32_t parameter) const;
+  [[nodiscard]] bool is_in_fp8(std::uint32_t parameter) const {
+    return in_fp8_[timeline_.parameters[parameter].row];
+  }
   [[nodiscard]] DType gathered_type(std::uint32_t parameter) const;
+  [[nodiscard]] DType gradient_type(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share(std::uint32_t parameter) const;
   [[nodiscard]] std::int64_t gathered_share_of(std::size_t unit) const;
   [[nodiscard]] std::vector<std::uint32_t> trained(std::size_t unit) const;
@@ -119,6 +136,8 @@ class ShardedUnits final : public BlockHooks {
   std::int64_t multiprocessors_;  // 0: not known
   bool offloads_;
   ShardTypes types_;
+  std::vector<bool> in_fp8_;  // by rows of the inventory
+  Float8Shares float8_;
   std::vector<ShardedUnit> units_;
   std::vector<State> states_;
   std::vector<Part> parts_;

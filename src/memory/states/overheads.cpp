@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
@@ -35,12 +36,21 @@ bool uses(const Graph& graph, Workspace workspace) {
   });
 }
 
-/// Whether a forward has a library's product among its steps.
-bool multiplies_forward(const Graph& graph) {
-  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [](const Block& block) {
-    return std::any_of(block.ops.begin(), block.ops.end(), [](const Op& op) {
-      return std::any_of(op.forward_steps.begin(), op.forward_steps.end(),
-                         [](const Step& step) { return step.kind == StepKind::product; });
+/// Whether the op's forward calls cuBLAS or cublasLt: some products of float8 linears are PyTorch's
+/// own kernels.
+bool multiplies_forward(const Op& op) {
+  if (op.workspace == Workspace::none || op.workspace == Workspace::transformer_engine)
+    return false;
+  return op.forward_steps.empty() ||
+         std::any_of(op.forward_steps.begin(), op.forward_steps.end(),
+                     [](const Step& step) { return step.kind == StepKind::product; });
+}
+
+/// Whether an op of the graph does so; `workspace`: one that asks for that one.
+bool multiplies_forward(const Graph& graph, std::optional<Workspace> workspace = {}) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [=](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(), [=](const Op& op) {
+      return (!workspace || op.workspace == *workspace) && multiplies_forward(op);
     });
   });
 }
@@ -59,7 +69,9 @@ std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
   // The field's formulas count no library.
   if (row_of(job.forward()->implementation.framework).is_formula) return {};
-  const std::int64_t threads = job.training ? kCublasWorkspaces : 1;
+  std::int64_t threads = job.training ? kCublasWorkspaces : 1;
+  // The forward's thread has none where all its products are other kernels' (CUTLASS's in float8).
+  if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --threads;
   std::vector<LedgerTerm> terms{
       {"cuBLAS workspaces", TermGroup::overhead,
        Expr(threads * cublas_workspace_bytes(job.hardware.gpu)),
@@ -68,8 +80,10 @@ std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
        ""}};
   const bool backward = uses(graph, Workspace::cublas_lt_twice);
   if (backward || uses(graph, Workspace::cublas_lt)) {
-    // One for each thread that calls _scaled_mm, as with cuBLAS above.
-    const std::int64_t calls = backward && multiplies_forward(graph) ? 2 : 1;
+    // One for each thread that calls it, as with cuBLAS above.
+    const bool forward = multiplies_forward(graph, Workspace::cublas_lt) ||
+                         multiplies_forward(graph, Workspace::cublas_lt_twice);
+    const std::int64_t calls = (backward ? 1 : 0) + (forward ? 1 : 0);
     terms.push_back({"cublasLt workspace", TermGroup::overhead, Expr(calls * kCublasLtWorkspace),
                      backward ? "PyTorch 2.9 to 2.11: 1 MiB kept from a thread's first _scaled_mm"
                               : "PyTorch 2.9 to 2.11: 1 MiB kept from the first addmm with a bias",

@@ -3,6 +3,7 @@
 
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/float8_rows.hpp"
 #include "memest/spec/framework.hpp"
 #include "plan/layouts/space.hpp"
 
@@ -104,7 +105,7 @@ class SharingChoices {
 
   /// Adds `sharing` with each of its offloads, unless written replicas do not divide the ranks.
   void add(Sharing sharing, bool without) {
-    if (layout_.data % sharing.replicas() != 0) return;
+    if (layout_.data % sharing.replicas() != 0 || !gathers(sharing)) return;
     const std::vector<HostOffload> legal = offloads_of(sharing);
     if (job_.given.offload) {
       const HostOffload& written = job_.parallelism.offload;
@@ -120,6 +121,14 @@ class SharingChoices {
       sharing.offload = offload;
       choices_.push_back(sharing);
     }
+  }
+
+  /// Whether FSDP2 is there for weights that are to be gathered in fp8, with equal rows for all.
+  [[nodiscard]] bool gathers(const Sharing& sharing) const {
+    const auto& float8 = job_.training->float8;
+    if (!float8 || !float8->all_gather) return true;
+    if (!sharing.in_units()) return false;
+    return !uneven_float8_rows(job_, layout_.data / sharing.replicas());
   }
 
   [[nodiscard]] std::vector<HostOffload> offloads_of(const Sharing& sharing) const {

@@ -113,13 +113,19 @@ PlanVerdict Describer::describe(const Evaluated& candidate, const Group& group,
   return verdict;
 }
 
-PlanVerdict Describer::refuse(const Group& group) const {
+/// Why the group has no candidate: what no graph was made for, where that is the cause.
+Unavailable Describer::cause_of(const Group& group) const {
+  if (const auto* reason = std::get_if<Unavailable>(&group.unavailable)) return *reason;
   const std::string gpus = std::to_string(group.gpus);
-  const Unavailable reason{
-      group.layouts == 0
-          ? "no layout of " + gpus + " GPUs divides the model, or what the spec writes of it"
-          : "the global batch of " + std::to_string(request_.job.global_batch()) +
-                " sequences does not divide into " + gpus + " equal shares of whole micro-batches"};
+  if (group.layouts == 0) {
+    return {"no layout of " + gpus + " GPUs divides the model, or what the spec writes of it"};
+  }
+  return {"the global batch of " + std::to_string(request_.job.global_batch()) +
+          " sequences does not divide into " + gpus + " equal shares of whole micro-batches"};
+}
+
+PlanVerdict Describer::refuse(const Group& group) const {
+  const Unavailable reason = cause_of(group);
   PlanVerdict verdict;
   verdict.candidate.gpu = &request_.gpus[group.gpu];
   verdict.candidate.gpus = group.gpus;

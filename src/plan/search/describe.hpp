@@ -34,11 +34,12 @@ class Describer {
   [[nodiscard]] PlanVerdict describe(const Evaluated& candidate, const Group& group,
                                      const std::vector<Recompute>& recomputes,
                                      const CandidateMemory& memory);
-  /// No layout, or none over whose ranks the global batch divides.
+  /// No layout, none that has a graph, or none over whose ranks the global batch divides.
   [[nodiscard]] PlanVerdict refuse(const Group& group) const;
 
  private:
   void add_levers(const Job& job, PlanVerdict& verdict);
+  [[nodiscard]] Unavailable cause_of(const Group& group) const;
 
   const PlanRequest& request_;
   Replays replays_;

@@ -127,10 +127,6 @@ class TrainingReader {
           error_at(at("filter_fqns"), "torchao filters no small layers of rowwise_with_gw_hp",
                    "leave 'auto_filter_small_kn' out, or set 'recipe' to rowwise"));
     }
-    if (float8.all_gather) {
-      diagnostics_.push_back(unavailable_at(at("all_gather"), "a gathering of weights in fp8",
-                                            "leave 'all_gather' out"));
-    }
     if (std::holds_alternative<SelectiveRecompute>(spec.recompute)) {
       diagnostics_.push_back(unavailable_at(training_.find("recompute")->span,
                                             "selective recompute beside float8 linears",

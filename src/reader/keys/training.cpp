@@ -131,6 +131,12 @@ constexpr Key kFloat8Keys[] = {
      .shapes = {flag()},
      .fallback = "false",
      .doc = "FSDP2 gathers the weights in fp8 (tensorwise)."},
+    {.name = "precompute_scales",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The scales of gathered weights are found at once behind the optimizer's step "
+            "(precompute_float8_dynamic_scale_for_fsdp).",
+     .later = "scales of float8 weights found behind the optimizer's step"},
     {.name = "filter_fqns",
      .shapes = {list(kNames)},
      .doc = "Parts of the names of modules that are left out, or auto_filter_small_kn; the output "

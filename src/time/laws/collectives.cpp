@@ -63,6 +63,14 @@ bool has_gradient_buffer(const ReplicatedPart& part) {
 constexpr double kBucketElements = 40e6;
 constexpr double kBucketElementsOfRank = 1e6;
 
+/// Bytes that casting an element of `size` bytes to fp8 writes and reads once: its absolute, in
+/// fp32 where it is not, scaled, clamped, and in fp8 (float8_shares.cpp).
+double cast_traffic(std::int64_t size) {
+  constexpr std::int64_t kWide = size_of(DType::fp32);
+  const std::int64_t made = size + (size < kWide ? kWide : 0) + 2 * kWide + size_of(DType::fp8);
+  return static_cast<double>(2 * made);
+}
+
 /// So many messages reduce `bytes` of gradients of `size` bytes each.
 double buckets_of(const ReplicatedPart& part, double bytes, double size) {
   // reducer.hpp, kDefaultBucketBytesCap: 25 MiB. The first bucket of 1 MiB
@@ -96,7 +104,10 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   const double experts = part.held.trained_experts * size;
   // Experts have replicas of their own, in fewer ranks, and so a collective of their own.
   const double gradients = part.held.trained * size - experts;
-  const double weights = part.held.weights * static_cast<double>(size_of(recipe.passed_weights()));
+  const auto passed = static_cast<double>(size_of(recipe.passed_weights()));
+  const double narrowed =
+      part.in_fp8.elements * (passed - static_cast<double>(size_of(DType::fp8)));
+  const double weights = part.held.weights * passed - narrowed;
   const bool by_unit = stage == ZeroStage::optimizer_gradients_weights;
   const double buckets = by_unit ? part.units : buckets_of(part, gradients, size);
   const double units = by_unit ? part.units : part.parallelism.overlap_param_gather ? buckets : 1;
@@ -118,6 +129,16 @@ CollectiveSeconds collective_seconds(const ReplicatedPart& part, const Links& li
   result.last_reduce = result.reduce / buckets;
   if (stage == ZeroStage::none) return result;
   result.gather = pieces.seconds(MessageKind::all_gather, places.shards, weights, units);
+  if (part.in_fp8.tensors > 0) {
+    // tensor_to_amax with reduce_amax: the ranks agree on each weight's largest value first.
+    const double scales = part.in_fp8.tensors * static_cast<double>(size_of(DType::fp32));
+    result.gather +=
+        pieces.seconds(MessageKind::all_reduce, places.shards, scales, part.in_fp8.tensors);
+    StreamShape casts{.op = StreamOp::cast, .dtype = DType::fp32};
+    casts.bytes =
+        std::llround(part.in_fp8.elements / shards * cast_traffic(size_of(recipe.weights)));
+    result.casts = links.laws().price(casts).at(outlook);
+  }
   result.first_gather = result.gather / units;
   return result;
 }
@@ -150,7 +171,10 @@ ExposedSeconds exposed_seconds(const ReplicatedPart& part, const PassSeconds& pa
                                       collectives.first_gather + collectives.last_reduce);
       // The backward's wait is shared by both collectives in proportion.
       const double reduced = backward * reduce / std::max(gather + reduce, 1e-30);
-      return {.gradients = times * reduced, .weights = times * (forward + backward - reduced)};
+      // Both passes gather, and no pass hides what its own GPU casts before.
+      const double casts = 2 * collectives.casts;
+      return {.gradients = times * reduced,
+              .weights = times * (forward + backward - reduced + casts)};
     }
   }
   unreachable("every ZeRO stage has its collectives");

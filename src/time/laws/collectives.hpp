@@ -7,6 +7,12 @@
 
 namespace memest {
 
+/// Weights whose shares FSDP2's ranks cast to fp8 and gather so (torchao's all_gather).
+struct Float8Gathers {
+  double elements = 0;
+  double tensors = 0;
+};
+
 /// One rank's weights, reduced and gathered in so many units (layers) of a training.
 struct ReplicatedPart {
   const PartCost& held;
@@ -14,6 +20,7 @@ struct ReplicatedPart {
   const TrainingSpec& training;
   const Parallelism& parallelism;
   std::int64_t gpus_per_node = 8;
+  Float8Gathers in_fp8;  ///< of the weights
 };
 
 /// Seconds of one micro-step's passes.
@@ -34,6 +41,7 @@ struct CollectiveSeconds {
   double gather = 0;        ///< all of the weights
   double last_reduce = 0;   ///< the last bucket's, or unit's
   double first_gather = 0;  ///< the first unit's
+  double casts = 0;         ///< of shares to fp8 for one all-gather, by the rank itself
   LawOrigin origin;
 };
 

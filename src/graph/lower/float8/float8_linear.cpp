@@ -20,6 +20,7 @@
 #include "graph/lower/float8/float8_products.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/parameters/parameter_names.hpp"
+#include "memest/graph/float8_weights.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
@@ -101,7 +102,7 @@ void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
   const Float8Recipe recipe = context.policy.float8->recipe;
   const Float8Scales scales =
       recipe == Float8Recipe::tensorwise ? Float8Scales::whole : Float8Scales::row;
-  const Float8Writer writer(recipe, of.one);
+  const Float8Writer writer(context, of.one);
   Float8Course course;
   const Float8Cast x = writer.cast(course, of.input, scales);
   const Float8Cast w = writer.cast(course, of.weight, scales);
@@ -119,13 +120,15 @@ void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
 }
 
 /// The input's gradient, then the weight's, from what was not cast where the recipe says so.
-void write_backward(BlockBuilder& block, Op& op, Float8Recipe recipe, const Float8Operands& of) {
+void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
+                    const Float8Operands& of) {
+  const Float8Recipe recipe = context.policy.float8->recipe;
   const Float8Scales by_row =
       recipe == Float8Recipe::tensorwise ? Float8Scales::whole : Float8Scales::row;
   const Float8Scales by_column =
       recipe == Float8Recipe::tensorwise ? Float8Scales::whole : Float8Scales::column;
   const bool plain = recipe == Float8Recipe::rowwise_with_gw_hp;
-  const Float8Writer writer(recipe, of.one);
+  const Float8Writer writer(context, of.one);
   const TensorId x = of.input.tensor;
   const TensorId w = of.weight.tensor;
   Float8Course course;
@@ -147,7 +150,9 @@ void write_backward(BlockBuilder& block, Op& op, Float8Recipe recipe, const Floa
   for (const Float8Cast& cast : casts) drop(course, cast);
   std::move(course).write_backward(op);
   BackwardWriter backward(op);
-  if (of.weight.dtype != of.output.dtype) {  // under autocast: the engine casts what it was given
+  // Under autocast the engine casts what it was given. A weight gathered in fp8 goes by the type
+  // that FSDP2 would have gathered (Float8TrainingTensor's orig_dtype), the output's.
+  if (of.weight.dtype != of.output.dtype && of.weight.dtype != DType::fp8) {
     backward.leave_node();
     const auto wide = backward.make(w, of.weight.dtype);
     backward.drop(dw);
@@ -156,6 +161,22 @@ void write_backward(BlockBuilder& block, Op& op, Float8Recipe recipe, const Floa
   const bool flat = block.tensor(x).shape.size() == 2;
   backward.give(x, dx, flat ? Reach::directly : Reach::through_view);
   backward.give(w, dw, Reach::through_view);
+}
+
+/// Why the output head cannot be followed in float8; none where it can, or is left out.
+std::optional<Unavailable> head_refusal(const DecoderContext& context) {
+  if (!runs_in_float8(context, {"lm_head", context.dims.embedding, context.dims.v})) {
+    return std::nullopt;
+  }
+  // Float8Linear.from_float wraps the head's weight in a parameter of its own: the tie is undone.
+  if (context.policy.float8->all_gather && context.decoder.tied_embeddings) {
+    return Unavailable{
+        "a float8 head that is tied to the embedding and gathered in fp8 is not available yet"};
+  }
+  if (context.policy.end != ForwardEnd::cross_entropy) {
+    return Unavailable{"a sum of logits behind a float8 head is not available yet"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -211,11 +232,7 @@ std::optional<Unavailable> float8_refusal(const DecoderContext& context) {
                        });
     if (!known) return refuses("no linear layer's name contains '" + filter + "'");
   }
-  const bool head = runs_in_float8(context, {"lm_head", context.dims.embedding, context.dims.v});
-  if (head && context.policy.end != ForwardEnd::cross_entropy) {
-    return refuses("a sum of logits behind a float8 head is not available yet");
-  }
-  return std::nullopt;
+  return head_refusal(context);
 }
 
 bool runs_in_float8(const DecoderContext& context, const Projection2d& shape) {
@@ -235,15 +252,34 @@ bool runs_in_float8(const DecoderContext& context, const Projection2d& shape) {
   });
 }
 
+std::vector<bool> gathered_in_fp8(const Graph& graph, const ModelSpec& model,
+                                  const Implementation& implementation) {
+  std::vector<bool> gathered(graph.parameters.parameters.size());
+  const DecoderNames& names = names_of(stored_type(model.model_type, implementation));
+  for (const Block& block : graph.blocks) {
+    for (const Tensor& tensor : block.tensors) {
+      if (tensor.role != Role::parameter || tensor.dtype != DType::fp8) continue;
+      const std::string_view module =
+          names.*std::ranges::find(kModules, tensor.op, &Float8Module::projection)->module;
+      for (std::size_t row = 0; row < gathered.size(); ++row) {
+        const std::string& name = graph.parameters.parameters[row].name;
+        gathered[row] = gathered[row] || name == std::string(module) + ".weight";
+      }
+    }
+  }
+
+  return gathered;
+}
+
 TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
                        const Projection2d& shape, const Rows& rows) {
-  const Float8Recipe recipe = context.policy.float8->recipe;
   Frame call(block);
   call.local(rows.x);
   const Place place{shape.name, "weight"};
   const Shape of_weight = {shape.out, shape.in};
   const TensorId weight =
       shape.tied ? block.tied_parameter(place, of_weight) : block.parameter(place, of_weight);
+  if (context.policy.float8->all_gather) block.tensor(weight).dtype = DType::fp8;
   // Float8Linear.forward casts as autocast would; the weight stays as it is.
   const TensorId input = to_compute(block, shape.name, rows.x);
   Shape out_shape = rows.shape;
@@ -261,7 +297,7 @@ TensorId float8_linear(BlockBuilder& block, const DecoderContext& context,
   const TensorId out = op.outputs.front();
   const Float8Operands operands = operands_of(block, shape, rows.shape, op);
   write_forward(block, op, context, operands);
-  write_backward(block, op, recipe, operands);
+  write_backward(block, op, context, operands);
   const Expr flops = Expr(2) * operands.input.rows * shape.in * shape.out;
   block.emit(std::move(op), {flops, Expr(2) * flops});
   if (!shape.bias) return out;

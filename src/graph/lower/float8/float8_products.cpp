@@ -1,6 +1,7 @@
 #include "graph/lower/float8/float8_products.hpp"
 
 #include "graph/lower/ops/operations.hpp"
+#include "memest/units/int128.hpp"
 
 namespace memest {
 
@@ -42,9 +43,16 @@ void Float8Course::write_backward(Op& op) && {
   op.backward_launches = std::move(launches_);
 }
 
+Float8Writer::Float8Writer(const DecoderContext& context, TensorId one)
+    : recipe_(context.policy.float8->recipe), one_(one) {
+  bind_sizes(context, sizes_);
+  device_ = launch_device(context.policy.capability, context.policy.multiprocessors);
+}
+
 Float8Cast Float8Writer::cast(Float8Course& course, const Float8Operand& x,
                               Float8Scales scales) const {
   Float8Cast made{.scale_like = scale_like(x, scales), .scales = scales};
+  if (x.dtype == DType::fp8) return made;
   made.scale = scale_of(course, largest(course, x, scales), made.scale_like);
   // _ToFloat8ConstrFunc: to fp32, times the scale, clamped, to fp8.
   std::optional<Float8Course::Made> wide;
@@ -59,8 +67,8 @@ Float8Cast Float8Writer::cast(Float8Course& course, const Float8Operand& x,
 }
 
 void drop(Float8Course& course, const Float8Cast& cast) {
-  course.drop(cast.data);
-  course.drop(cast.scale);
+  if (cast.data) course.drop(*cast.data);
+  if (cast.scale) course.drop(*cast.scale);
 }
 
 Float8Course::Made Float8Writer::multiply(Float8Course& course, const Float8Cast& left,
@@ -135,11 +143,27 @@ Float8Course::Made Float8Writer::largest(Float8Course& course, const Float8Opera
   } else {
     kernel.reduced = x.rows;
     kernel.inner = x.columns;
+    kernel.scratch_bytes = scratch_of(kernel);
   }
   course.launch(std::move(kernel));
   if (copy) course.drop(*copy);
   course.drop(absolute);
   return maximum;
+}
+
+/// Bytes of the partial maxima that the blocks of a column leave. How many blocks a column has is
+/// decided when the kernel is launched (Reduce.cuh, setReduceConfig): of these sizes on this GPU.
+Expr Float8Writer::scratch_of(const KernelLaunch& maximum) const {
+  if (!device_) return {};
+  const auto value = [this](const Expr& size) { return narrow_to_int64(size.evaluate(sizes_)); };
+  const std::int64_t element = size_of(maximum.dtype);
+  Reduction columns = sum_of_middle(1, value(maximum.reduced), value(maximum.inner), element);
+  columns.accumulate_bytes = element;
+  std::int64_t bytes = 0;
+  for (const ScratchStep& step : reduction_scratch(columns, *device_)) {
+    if (step.kind != ScratchStep::Kind::release) bytes = checked_add(bytes, step.bytes);
+  }
+  return bytes;
 }
 
 /// amax_to_scale, and _round_scale_down_to_power_of_2 where the recipe asks for it.

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "graph/lower/ops/block_builder.hpp"
+#include "graph/lower/ops/decoder_context.hpp"
+#include "memest/graph/kernel_scratch.hpp"
 #include "memest/spec/float8.hpp"
 
 namespace memest {
@@ -54,9 +56,10 @@ struct Float8Operand {
 /// The part of a tensor over which its largest value is taken.
 enum class Float8Scales : std::uint8_t { whole, row, column };
 
+/// A tensor in fp8 with its scale: cast by the course, or gathered so, when it makes neither.
 struct Float8Cast {
-  Float8Course::Made data = 0;
-  Float8Course::Made scale = 0;
+  std::optional<Float8Course::Made> data = {};
+  std::optional<Float8Course::Made> scale = {};
   TensorId scale_like = 0;
   Float8Scales scales = Float8Scales::whole;
 };
@@ -79,9 +82,10 @@ struct Float8Product {
 class Float8Writer {
  public:
   /// `one` is as large as a number.
-  Float8Writer(Float8Recipe recipe, TensorId one) : recipe_(recipe), one_(one) {}
+  Float8Writer(const DecoderContext& context, TensorId one);
 
-  /// hp_tensor_to_float8_dynamic.
+  /// hp_tensor_to_float8_dynamic; what is in fp8 already stays as it is
+  /// (tensor_already_casted_to_fp8).
   Float8Cast cast(Float8Course& course, const Float8Operand& x, Float8Scales scales) const;
   /// preprocess_addmm, and addmm_float8_unwrapped: answers the result.
   Float8Course::Made multiply(Float8Course& course, const Float8Cast& left, const Float8Cast& right,
@@ -94,8 +98,12 @@ class Float8Writer {
   Float8Course::Made scale_of(Float8Course& course, Float8Course::Made largest,
                               TensorId like) const;
 
+  [[nodiscard]] Expr scratch_of(const KernelLaunch& maximum) const;
+
   Float8Recipe recipe_;
   TensorId one_;
+  Bindings sizes_;
+  std::optional<LaunchDevice> device_;  // none: its kernels are not known
 };
 
 }  // namespace memest
