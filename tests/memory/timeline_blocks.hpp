@@ -106,6 +106,10 @@ inline std::string events_of(const Timeline& timeline, const Graph& graph, Phase
       }
       if (label.origin == Origin::backward) text += "d";
       if (label.origin == Origin::recompute) text += "again ";
+      if (label.tensor == kKernelScratch) {
+        text += "scratch";
+        continue;
+      }
       text += graph.blocks[timeline.places[label.place].block].tensors[label.tensor].name;
     }
   }

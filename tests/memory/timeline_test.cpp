@@ -1,9 +1,14 @@
 // The rules of eager PyTorch, each on a graph of a few operators.
 #include "memest/memory/timeline.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
+#include <vector>
 
+#include "memest/memory/alive_ledger.hpp"
+#include "memest/memory/step_replay.hpp"
+#include "memest/memory/storage_maker.hpp"
 #include "timeline_blocks.hpp"
 
 namespace memest::testing {
@@ -263,6 +268,65 @@ TEST_CASE("DDP holds a second copy of the gradients in its buckets", "[timeline]
   const Timeline replicated = timeline_of(graph, job);
   CHECK(sum_of(replicated, Origin::loop) > 0);
   CHECK(sum_of(replicated, Origin::loop) == sum_of(replicated, Origin::backward));
+}
+
+/// Asks for the scratch of a running sum over a row, which takes no device to know: 1023 B.
+KernelLaunch scan_of_a_row() {
+  KernelLaunch launch;
+  launch.kind = KernelLaunch::Kind::scan;
+  launch.reduced = Expr(8);
+  return launch;
+}
+
+/// As scaled_batch(), with a kernel in both passes that asks for as much as its first tensor has.
+Graph with_scratch() {
+  BlockSketch block("first");
+  const TensorId x = block.input(1023);
+  const TensorId w = block.tensor("w", 8, Role::parameter);
+  const TensorId h = block.tensor("h", 8);
+  Op& op = block.op(OpKind::multiply, {x, w}, {h});
+  op.saved = {x, w};
+  differentiate(op, {w});
+  op.forward_launches = {scan_of_a_row()};
+  op.backward_launches = {scan_of_a_row()};
+  op.backward_steps.push_back({StepKind::launch, 0});
+  return graph_of({std::move(block).take(), sum_of_input()});
+}
+
+TEST_CASE("scratch of a kernel is its operation's, and none of its tensors", "[timeline]") {
+  const Graph graph = with_scratch();
+  const Timeline timeline = timeline_of(graph, one_step());
+  std::vector<std::string> names;
+  std::vector<StorageMaker> makers;
+  for (StorageId id = 0; id < timeline.storages.size(); ++id) {
+    if (timeline.storages[id].label.tensor != kKernelScratch) continue;
+    names.push_back(storage_name(timeline, graph, id));
+    makers.push_back(maker_of(timeline, graph, id));
+  }
+  CHECK(names ==
+        std::vector<std::string>{"first, op, scratch", "first, op, scratch of the backward"});
+  CHECK(makers == std::vector<StorageMaker>{{"first", "op", "scratch"},
+                                            {"first", "op", "scratch of the backward"}});
+}
+
+/// One byte an element would be the input's formula: it says the same bytes, of another thing.
+TEST_CASE("a term of scratch alone is no formula of the block's first tensor", "[timeline]") {
+  const Graph graph = with_scratch();
+  const Job job = one_step();
+  const Timeline timeline = timeline_of(graph, job);
+  const auto scratch =
+      std::find_if(timeline.storages.begin(), timeline.storages.end(), [](const Storage& storage) {
+        return storage.label.origin == Origin::forward && storage.label.tensor == kKernelScratch;
+      });
+  REQUIRE(scratch != timeline.storages.end());
+  REQUIRE(scratch->bytes == 1023);
+  PeakMoment peak;
+  peak.alive = {{static_cast<StorageId>(scratch - timeline.storages.begin()), Bytes(2048)}};
+  Ledger closed;
+  closed.bindings = graph.sizes;
+  const Ledger ledger = alive_ledger({graph, job, timeline, peak, closed});
+  REQUIRE(ledger.terms.size() == 2);  // and the rounding
+  CHECK(ledger.terms.front().rule == "counted in the timeline: 1 storage");
 }
 
 TEST_CASE("DeepSpeed's ZeRO has no timeline yet", "[timeline]") {

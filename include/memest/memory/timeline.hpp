@@ -54,7 +54,8 @@ std::string_view name_of(Holding holding);
 
 /// The maker of a storage, which decides what the numbers of its label mean.
 enum class Origin : std::uint8_t {
-  forward,    ///< place: index into Timeline::places; op and tensor: of its block
+  forward,    ///< place: index into Timeline::places; op and tensor: of its block, or
+              ///< kKernelScratch
   recompute,  ///< the same, of a checkpoint's second forward
   backward,   ///< the same; tensor: whose gradient it is like
   parameter,  ///< place: index into Timeline::parameters; tensor: 0 the tensor itself, kMasterCopy,
@@ -125,6 +126,8 @@ Holding holding_of(UnitTensor tensor);
 
 /// Label::tensor of the optimizer's own copy of a parameter.
 inline constexpr std::uint16_t kMasterCopy = 0xFFFF;
+/// Label::tensor of what the kernels of a block's operation ask for beside its tensors.
+inline constexpr std::uint16_t kKernelScratch = 0xFFFF;
 
 struct Label {
   Holding holding = Holding::activations;

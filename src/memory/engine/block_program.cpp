@@ -255,7 +255,8 @@ class Compiler {
       tensor_of[block] = result ? launch.result
                                 : static_cast<std::uint32_t>(program_.made_gradients.size()) -
                                       made.gradients.begin;
-      if (!result) program_.made_gradients.push_back({0, step.bytes, Holding::temporaries});
+      if (!result)
+        program_.made_gradients.push_back({kKernelScratch, step.bytes, Holding::temporaries});
       program_.steps.push_back({StepKind::allocate, tensor_of[block]});
     }
   }

@@ -32,7 +32,7 @@ struct MadeStorage {
 
 /// A storage that a backward makes.
 struct MadeGradient {
-  TensorId like = 0;
+  TensorId like = 0;  ///< or kKernelScratch
   std::int64_t bytes = 0;
   Holding holding = Holding::temporaries;
 };

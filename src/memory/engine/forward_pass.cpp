@@ -173,6 +173,7 @@ void ForwardPass::launch(const Run& run, Slice launches) {
   label.origin = settings_.origin;
   label.place = run.site.instance;
   label.op = static_cast<std::uint16_t>(run.site.op);
+  label.tensor = kKernelScratch;
   const std::span<const ScratchStep> steps(run.program.launches);
   recorder_.launch(steps.subspan(launches.begin, launches.end - launches.begin), label);
 }

@@ -195,8 +195,9 @@ class AliveLedger {
   /// Bytes of one element of the block's tensor that the label names; 0 where the storage is
   /// something else (scratch, what no operation of a block makes).
   [[nodiscard]] std::int64_t element_bytes_of(const Storage& storage) const {
-    if (!is_of_graph(storage.label.origin)) return 0;
-    const std::int64_t elements = elements_of(storage.label);
+    const Label& label = storage.label;
+    if (!is_of_graph(label.origin) || label.tensor == kKernelScratch) return 0;
+    const std::int64_t elements = elements_of(label);
     // A label names a tensor of the block also where its storage is something derived: a mask of a
     // byte an element, a copy in fp32, or scratch that divides by no element size.
     if (elements == 0 || storage.bytes % elements != 0) return 0;

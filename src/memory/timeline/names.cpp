@@ -56,8 +56,13 @@ std::string with_layer(const std::string& name, const TensorPlace& place, std::i
   return name + " " + std::to_string(place.copy + 1) + " of " + std::to_string(count);
 }
 
+/// "layer 3 of 32, q_proj, out". Kernels' scratch is their operation's: no tensor has its size.
 std::string graph_name(const Timeline& timeline, const Graph& graph, const Label& label) {
   const Block& block = graph.blocks[timeline.places[label.place].block];
+  if (label.tensor == kKernelScratch) {
+    return place_name(timeline, graph, label.place) + ", " + std::string(block.ops[label.op].name) +
+           ", scratch";
+  }
   const Tensor& tensor = block.tensors[label.tensor];
   return place_name(timeline, graph, label.place) + ", " + std::string(tensor.op) + ", " +
          std::string(tensor.name);
@@ -199,6 +204,9 @@ std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId
     case Origin::recompute:
       return graph_name(timeline, graph, label) + " (recomputed)";
     case Origin::backward:
+      if (label.tensor == kKernelScratch) {
+        return graph_name(timeline, graph, label) + " of the backward";
+      }
       return "gradient of " + graph_name(timeline, graph, label);
     case Origin::parameter:
       return parameter_name(timeline, graph, label);

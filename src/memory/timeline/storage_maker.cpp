@@ -6,9 +6,13 @@ namespace memest {
 namespace {
 
 StorageMaker graph_maker(const Timeline& timeline, const Graph& graph, const Label& label) {
-  const Tensor& tensor = graph.blocks[timeline.places[label.place].block].tensors[label.tensor];
-  return {place_name(timeline, graph, label.place), std::string(tensor.op),
-          std::string(tensor.name)};
+  const Block& block = graph.blocks[timeline.places[label.place].block];
+  const std::string place = place_name(timeline, graph, label.place);
+  if (label.tensor == kKernelScratch) {
+    return {place, std::string(block.ops[label.op].name), "scratch"};
+  }
+  const Tensor& tensor = block.tensors[label.tensor];
+  return {place, std::string(tensor.op), std::string(tensor.name)};
 }
 
 }  // namespace
@@ -25,7 +29,11 @@ StorageMaker maker_of(const Timeline& timeline, const Graph& graph, StorageId st
     }
     case Origin::backward: {
       StorageMaker maker = graph_maker(timeline, graph, label);
-      maker.tensor.insert(0, "gradient of ");
+      if (label.tensor == kKernelScratch) {
+        maker.tensor += " of the backward";
+      } else {
+        maker.tensor.insert(0, "gradient of ");
+      }
       return maker;
     }
     case Origin::parameter:
