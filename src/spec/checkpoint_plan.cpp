@@ -11,7 +11,7 @@ struct PlanOf {
   std::int64_t layers;
 
   CheckpointPlan operator()(const NoRecompute&) const { return {}; }
-  CheckpointPlan operator()(const SelectiveRecompute&) const { return {}; }
+  CheckpointPlan operator()(const SelectiveRecompute& parts) const { return {.parts = parts}; }
   CheckpointPlan operator()(const FullRecompute& full) const {
     // Megatron's recompute_method: "block" checkpoints each of the first recompute_num_layers
     // layers, "uniform" chunks of so many (transformer_block.py, _checkpointed_forward).
@@ -35,6 +35,12 @@ CheckpointPlan plan_by_layers(const Recompute& recompute) {
   if (const auto* every = std::get_if<EveryRecompute>(&recompute)) plan.every = every->every;
   plan.selects = std::holds_alternative<SelectiveRecompute>(recompute);
   return plan;
+}
+
+/// Megatron's --distribute-saved-activations.
+bool distributes(const Recompute& recompute) {
+  const auto* full = std::get_if<FullRecompute>(&recompute);
+  return full != nullptr && full->distribute;
 }
 
 }  // namespace
@@ -82,8 +88,10 @@ CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t lay
       plan.to_end = !compiled;
       plan.stops_early = compiled;
       break;
-    case CheckpointRule::megatron:  // core/tensor_parallel/random.py, CheckpointFunction.backward
+    case CheckpointRule::megatron:  // core/tensor_parallel/random.py, CheckpointFunction
       plan.holds_answer = true;
+      plan.saves_arguments = true;
+      plan.distributes = distributes(training.recompute);
       break;
     case CheckpointRule::formula:
       break;

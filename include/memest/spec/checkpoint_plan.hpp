@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "memest/spec/framework.hpp"
 #include "memest/spec/training.hpp"
@@ -15,11 +16,14 @@ struct CheckpointPlan {
   std::int64_t every = 1;   ///< one checkpoint, behind others that keep all, for so many layers
   std::int64_t most = 0;    ///< only the first layers of a stage have checkpoints; 0: all may
   bool selects = false;     ///< what the operations of a list make stays
+  std::optional<SelectiveRecompute> parts = {};  ///< of each layer, each in a checkpoint of its own
   /// A function of autograd's own recomputes the layers (torch.utils.checkpoint with
   /// use_reentrant=True, Megatron's): it holds their answer and that one's gradient.
   bool holds_answer = false;
-  bool to_end = false;       ///< a second forward runs to its end, which the layers' code needs
-  bool stops_early = false;  ///< it ends behind what it saves last
+  bool saves_arguments = false;  ///< that function saves all that it is called with (Megatron's)
+  bool distributes = false;      ///< its first argument, as a share of each tensor-parallel rank
+  bool to_end = false;           ///< a second forward runs to its end, which the layers' code needs
+  bool stops_early = false;      ///< it ends behind what it saves last
 
   [[nodiscard]] bool runs_again(std::int64_t layer) const;
   /// Whether a checkpoint ends with it, in a stage of so many.

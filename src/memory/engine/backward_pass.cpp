@@ -15,7 +15,7 @@ void BackwardPass::run(Slice sites) {
     if (before > 0 && i == checkpoints.list[before - 1].end) {
       --before;
       i = checkpoints.list[before].begin;
-      if (checkpoints.reentrant) {
+      if (checkpoints.plan.holds_answer) {
         run_reentrant(node, before);
       } else {
         run_checkpoint(node, before);

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memest/spec/framework.hpp"
-#include "memest/spec/training.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memory/engine/forward_order.hpp"
 
 namespace memest {
@@ -21,23 +20,14 @@ struct Checkpoint {
 };
 
 struct Checkpoints {
+  CheckpointPlan plan;
   std::vector<Checkpoint> list;  ///< in forward order, disjoint
-  bool reentrant = false;
-  /// All arguments are saved by the checkpoint's node (Megatron), not bound to its function.
-  bool saves_arguments = false;
   /// A first argument is kept as this rank's share, over so many ranks; 1: whole.
   std::int64_t shares = 1;
-  bool stops_early = true;         ///< behind what is saved last
-  bool keeps_selectively = false;  ///< the outputs of ops that say so are not made again
 };
 
-/// The checkpoints that `recompute` means under `rule`. Around a compiled layer one recomputes it
-/// whole; torchtitan's, compiled with their layer, end with what the backward reads.
+/// The checkpoints that `plan` means, over `tensor_ranks` where it distributes their arguments.
 Checkpoints checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                           const Recompute& recompute, CheckpointRule rule);
-
-/// As above, for tensor_parallel.checkpoint over `ranks` tensor-parallel ranks.
-Checkpoints megatron_checkpoints_of(const Graph& graph, const ForwardOrder& order,
-                                    const Recompute& recompute, std::int64_t ranks);
+                           const CheckpointPlan& plan, std::int64_t tensor_ranks);
 
 }  // namespace memest

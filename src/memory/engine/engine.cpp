@@ -28,14 +28,6 @@ std::vector<Cell> leaves_of(const ForwardOrder& order) {
   return leaves;
 }
 
-Checkpoints checkpoints_under(const Graph& graph, const ForwardOrder& order,
-                              const EngineSettings& settings) {
-  if (settings.megatron_ranks == 0) {
-    return checkpoints_of(graph, order, settings.recompute, settings.checkpoints);
-  }
-  return megatron_checkpoints_of(graph, order, settings.recompute, settings.megatron_ranks);
-}
-
 }  // namespace
 
 EngineState::EngineState(const Graph& graph, const ForwardOrder& forward_order,
@@ -43,7 +35,8 @@ EngineState::EngineState(const Graph& graph, const ForwardOrder& forward_order,
     : order(forward_order),
       settings(engine_settings),
       recorder(events),
-      checkpoints(checkpoints_under(graph, forward_order, engine_settings)),
+      checkpoints(checkpoints_of(graph, forward_order, engine_settings.checkpoints,
+                                 engine_settings.tensor_ranks)),
       leaves(leaves_of(forward_order)),
       now(fresh_flight(forward_order, checkpoints)),
       gradients(forward_order.parameters().size()),
@@ -57,7 +50,7 @@ FlightState fresh_flight(const ForwardOrder& order, const Checkpoints& checkpoin
   state.held.assign(order.cells(), 0);
   state.slots.resize(order.cells());
   state.inputs_of.resize(checkpoints.list.size());
-  state.selected.assign(checkpoints.keeps_selectively ? order.cells() : 0, kNoStorage);
+  state.selected.assign(checkpoints.plan.selects ? order.cells() : 0, kNoStorage);
   return state;
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memest/spec/framework.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memory/engine/block_hooks.hpp"
 #include "memory/engine/checkpoints.hpp"
 #include "memory/engine/flight_state.hpp"
@@ -15,8 +15,8 @@
 namespace memest {
 
 struct EngineSettings {
-  Recompute recompute;
-  CheckpointRule checkpoints = CheckpointRule::torch;
+  CheckpointPlan checkpoints;
+  std::int64_t tensor_ranks = 1;  ///< that share what a plan of Megatron's distributes
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
@@ -26,8 +26,6 @@ struct EngineSettings {
   Stream parameter_sums = Stream::compute;
   /// Finished gradients are added to a buffer that is there already, and go (Megatron's DDP).
   bool adds_to_buffers = false;
-  /// Checkpoints are Megatron's, over so many tensor-parallel ranks; 0: torch.utils.checkpoint's.
-  std::int64_t megatron_ranks = 0;
 };
 
 /// Autocast's copies of parameters (aten/src/ATen/autocast_mode.cpp, cached_cast): made at their

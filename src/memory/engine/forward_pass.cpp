@@ -82,7 +82,8 @@ bool ForwardPass::runs(const OpSite& site) const {
 
 void ForwardPass::run(const OpSite& site, bool saves) {
   if (!runs(site)) return;
-  const bool gradients = engine_.settings.gradients && (saves || !engine_.checkpoints.reentrant);
+  const bool gradients =
+      engine_.settings.gradients && (saves || !engine_.checkpoints.plan.holds_answer);
   Run run = run_of(site, gradients ? GradientMode::gradients : GradientMode::no_gradients);
   run.keeps_graph = gradients && saves;
   make_or_take_outputs(run);

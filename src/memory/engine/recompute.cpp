@@ -19,7 +19,7 @@ void ForwardPass::hold_inputs(std::size_t index) {
     // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
     // stay with the node.
     const bool bound =
-        checkpoints.reentrant && !checkpoints.saves_arguments && cell != checkpoint.inputs.front();
+        checkpoints.plan.holds_answer && !checkpoints.plan.saves_arguments && cell != checkpoint.inputs.front();
     (bound ? now_.kept_with_loss : now_.inputs).push_back(now_.storages[cell]);
   }
   now_.inputs_of[index] = {first, static_cast<std::uint32_t>(now_.inputs.size())};
@@ -28,7 +28,7 @@ void ForwardPass::hold_inputs(std::size_t index) {
 /// Keeps the op's tensors that a selective checkpoint stores beside its inputs
 /// (torch/utils/checkpoint.py, _CachingTorchDispatchMode).
 void ForwardPass::keep_selectively(const Run& run) {
-  if (!engine_.checkpoints.keeps_selectively) return;
+  if (!engine_.checkpoints.plan.selects) return;
   for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
     const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
     // _CachingTorchDispatchMode stores what the policy names; _CachedTorchDispatchMode takes it out
@@ -42,7 +42,7 @@ void ForwardPass::keep_selectively(const Run& run) {
 /// (torch/utils/checkpoint.py, _CachedTorchDispatchMode).
 void ForwardPass::make_or_take_outputs(const Run& run) {
   const bool recomputes =
-      settings_.origin == Origin::recompute && engine_.checkpoints.keeps_selectively;
+      settings_.origin == Origin::recompute && engine_.checkpoints.plan.selects;
   if (!recomputes || !run.op.kept_selectively) return make_outputs(run);
   for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
     const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
@@ -57,7 +57,7 @@ void ForwardPass::make_or_take_outputs(const Run& run) {
 void ForwardPass::recompute(const Checkpoint& checkpoint) {
   // Where it stops early, _recomputation_hook raises _StopRecomputationError with the last tensor
   // that the forward had saved.
-  if (!engine_.checkpoints.stops_early) {
+  if (!engine_.checkpoints.plan.stops_early) {
     recompute_whole(checkpoint);
     end_references_of(checkpoint, checkpoint.end);
     return engine_.autocast.clear();
@@ -164,7 +164,7 @@ void BackwardPass::run_reentrant(Node& node, std::size_t index) {
   forward.gather_input(index);
   forward.recompute_whole(checkpoint);
   engine_.autocast.clear();
-  if (engine_.checkpoints.saves_arguments) node.detached = &checkpoint;
+  if (engine_.checkpoints.plan.saves_arguments) node.detached = &checkpoint;
   for (std::uint32_t i = checkpoint.end; i > checkpoint.begin; --i) {
     run_node(node, order_.sites()[i - 1]);
   }

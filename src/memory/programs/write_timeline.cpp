@@ -51,12 +51,11 @@ bool places_buffers_first(const Job& job) {
   return shards_by<RowShards>(job) && habits_of(job).wrapping != Wrapping::without_its_place;
 }
 
-EngineSettings settings_of(const Job& job, BlockHooks* wrapper) {
+EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
-  settings.recompute = job.recompute();
+  if (job.training) settings.checkpoints = checkpoint_plan_of(*job.training, graph.layers());
   settings.loss_outside = habits_of(job).loss_outside;
-  settings.checkpoints = row_of(job.forward()->implementation.framework).checkpoints;
   settings.hooks = wrapper;
   // FSDP1 makes a unit's views in its unshard stream (_unshard), and autograd runs the backward of
   // a node, here of the split, in the stream of its forward.
@@ -161,10 +160,10 @@ Timeline write_megatron(const Graph& graph, const Job& job, JobRank rank) {
   recorder.begin(Phase::main_params);
   states.make_main_params(device, recorder);
   recorder.end();
-  EngineSettings settings = settings_of(job, nullptr);
+  EngineSettings settings = settings_of(graph, job, nullptr);
   settings.gradient_bytes = 0;
   settings.adds_to_buffers = true;
-  settings.megatron_ranks = job.parallelism.tensor;
+  settings.tensor_ranks = job.parallelism.tensor;
   Engine engine(graph, order, settings, recorder);
   MegatronLoop loop({job, rank.pipeline, order, engine, states, recorder, device});
   for (std::int64_t i = 1; i <= job.training->steps; ++i) loop.step(static_cast<std::uint16_t>(i));
@@ -203,7 +202,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   recorder.begin(Phase::main_params);
   buckets.flatten(placed_weights(timeline), optimizer);
   recorder.end();
-  EngineSettings settings = settings_of(job, &buckets);
+  EngineSettings settings = settings_of(graph, job, &buckets);
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;
   Engine engine(graph, order, settings, recorder);
   TrainingLoop loop({job, order, engine, optimizer, recorder});
@@ -289,7 +288,7 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   if (habits.empties_cache && shards_by<ReplicasOfDdp>(job)) timeline.emptied_before = here();
   const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
   if (!wrapped_later) recorder.end();
-  EngineSettings settings = settings_of(job, wrapper.hooks.get());
+  EngineSettings settings = settings_of(graph, job, wrapper.hooks.get());
   // torch.distributed.pipelining takes the loss whatever loop steps its schedule.
   if (job.parallelism.pipeline > 1) settings.loss_outside = true;
   Engine engine(graph, order, settings, recorder);
