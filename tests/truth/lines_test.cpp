@@ -20,7 +20,8 @@ std::vector<std::string> record_files() {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(MEMEST_TRUTH_FOLDER)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".records.jsonl")) files.push_back(path);
+    if (path.ends_with(".records.jsonl") || path.ends_with(".records.jsonl.gz"))
+      files.push_back(path);
   }
   std::sort(files.begin(), files.end());
   return files;

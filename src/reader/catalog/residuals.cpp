@@ -18,7 +18,7 @@ constexpr std::string_view kFile = "residuals/memory.yaml";
 
 constexpr std::string_view kHead =
     "# How far estimates were from recorded runs. Written by a command, not by hand:\n"
-    "#   memest validate tests/truth/*.records.jsonl tests/published/runs.records.jsonl.gz \\\n"
+    "#   memest validate tests/truth/*.records.jsonl* tests/published/runs.records.jsonl.gz \\\n"
     "#     --residuals configs/residuals/memory.yaml\n"
     "# Of the closed form, low: the largest share by which an allocated peak was below it; high: "
     "the\n"
