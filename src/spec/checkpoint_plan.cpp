@@ -45,23 +45,23 @@ bool distributes(const Recompute& recompute) {
 
 }  // namespace
 
-bool CheckpointPlan::runs_again(std::int64_t layer) const {
+bool CheckpointPlan::recomputes(std::int64_t layer) const {
   if (length == 0 || (most > 0 && layer >= most)) return false;
   // _apply_layer_sac counts from 1: with every 2 the layers 1, 3, 5 ... from 0 are checkpointed.
   return (layer + 1) % every == 0;
 }
 
 bool CheckpointPlan::ends_checkpoint(std::int64_t layer, std::int64_t layers) const {
-  return runs_again(layer) && ((layer + 1) % length == 0 || layer + 1 == layers);
+  return recomputes(layer) && ((layer + 1) % length == 0 || layer + 1 == layers);
 }
 
-std::int64_t CheckpointPlan::again_of(std::int64_t layers) const {
+std::int64_t CheckpointPlan::recomputed_of(std::int64_t layers) const {
   if (length == 0) return 0;
   return (most > 0 ? std::min(most, layers) : layers) / every;
 }
 
 std::int64_t CheckpointPlan::checkpoints_of(std::int64_t layers) const {
-  return length == 0 ? 0 : (again_of(layers) + length - 1) / length;
+  return length == 0 ? 0 : (recomputed_of(layers) + length - 1) / length;
 }
 
 CheckpointPlan checkpoint_plan_of(const Recompute& recompute, CheckpointRule rule,

@@ -76,8 +76,8 @@ Flops computed_of(const Op& op, Flops counted) {
 Flops required_backward(const Op& op, Flops forward, Flops backward) {
   // sdpa_backward_flop_count has five products to the forward's two: the first recomputes the
   // scores.
-  const bool again = op.kind == OpKind::attention && backward > forward * 2;
-  return computed_of(op, again ? forward * 2 : backward);
+  const bool recomputes_scores = op.kind == OpKind::attention && backward > forward * 2;
+  return computed_of(op, recomputes_scores ? forward * 2 : backward);
 }
 
 /// FLOPs of what runs: forward, and backward with what it recomputes.
@@ -94,15 +94,15 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
     }
   }
   if (!job.training) return;
-  const Recomputations again =
+  const Recomputations recomputed =
       recomputations_of(graph, *job.training, layers_of_stages(graph, job));
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    for (std::size_t op = 0; op < again[block].size(); ++op) {
-      if (again[block][op] == 0) continue;
+    for (std::size_t op = 0; op < recomputed[block].size(); ++op) {
+      if (recomputed[block][op] == 0) continue;
       const Op& repeated = graph.blocks[block].ops[op];
       // A recomputed forward is work that hardware does and the model does not need: HFU counts it,
       // MFU does not.
-      const Flops more = repeated.forward.flops.flops(sizes) * again[block][op];
+      const Flops more = repeated.forward.flops.flops(sizes) * recomputed[block][op];
       result.backward += more;
       result.computed += computed_of(repeated, more);
     }

@@ -58,7 +58,7 @@ std::vector<BlockReruns> whole_block_reruns(const Graph& graph, const TrainingSp
         ++stage;
       }
       const CheckpointPlan plan = checkpoint_plan_of(training, *stage);
-      if (!plan.runs_again(layer)) continue;
+      if (!plan.recomputes(layer)) continue;
       BlockReruns& of_block = reruns[run.block];
       ++(plan.ends_checkpoint(layer, *stage) ? of_block.stopped_early : of_block.whole);
     }
@@ -78,14 +78,14 @@ std::vector<bool> selected(const Block& block, const SelectiveRecompute& parts, 
   const bool keeps = block.keeps_selectively();
   // _CachedTorchDispatchMode takes listed results from its storage, so these are not run again.
   const std::size_t reached = early ? ops_before_early_stop(block) : block.ops.size();
-  std::vector<bool> again(block.ops.size());
+  std::vector<bool> recomputed(block.ops.size());
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
     const Op& op = block.ops[i];
     const bool inside =
         (parts.attention_core && op.attention_core) || (parts.feed_forward && op.feed_forward);
-    again[i] = keeps ? i < reached && !op.kept_selectively : inside;
+    recomputed[i] = keeps ? i < reached && !op.kept_selectively : inside;
   }
-  return again;
+  return recomputed;
 }
 
 Recomputations recompute_selectively(const Graph& graph, const SelectiveRecompute& parts,
@@ -96,9 +96,9 @@ Recomputations recompute_selectively(const Graph& graph, const SelectiveRecomput
     const Block& described = graph.blocks[block];
     result.emplace_back(described.ops.size(), 0);
     if (!described.checkpointable) continue;
-    const std::vector<bool> again = selected(described, parts, early);
-    for (std::size_t op = 0; op < again.size(); ++op) {
-      if (again[op]) result[block][op] = executions[block];
+    const std::vector<bool> recomputed = selected(described, parts, early);
+    for (std::size_t op = 0; op < recomputed.size(); ++op) {
+      if (recomputed[op]) result[block][op] = executions[block];
     }
   }
   return result;
@@ -125,7 +125,7 @@ Recomputations recomputations_of(const Graph& graph, const TrainingSpec& trainin
 
 double over_single_stage(const CheckpointPlan& plan, std::int64_t count, std::int64_t all) {
   const auto share = [&plan](std::int64_t layers) {
-    return static_cast<double>(plan.again_of(layers)) / static_cast<double>(layers);
+    return static_cast<double>(plan.recomputed_of(layers)) / static_cast<double>(layers);
   };
   // With 2 layers recomputed in every stage (Megatron's `block` method), stages of 4 layers
   // recompute half, where one of 32 would recompute a sixteenth.

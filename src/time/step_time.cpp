@@ -64,7 +64,7 @@ std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
   return runs;
 }
 
-double again_of(const OpWork& op, const RankRuns& runs) {
+double recomputed_of(const OpWork& op, const RankRuns& runs) {
   return runs.checkpointed * op.recomputations / std::max(op.executions, 1.0);
 }
 
@@ -74,7 +74,7 @@ OpTime time_of_op(const OpWork& op, const StepPlace& place, const OpPrice& price
   const double share = step_share(place.job.hardware.gpu,
                                   place.job.training->implementation.framework, Outlook::expected);
   const double executions = runs.forward;
-  const double forwards = executions + again_of(op, runs);
+  const double forwards = executions + recomputed_of(op, runs);
   const double forward = forwards * price.forward.expected;
   const double backward = executions * price.backward.expected;
   // A recomputed operation runs forward twice as often as backward.
@@ -147,7 +147,7 @@ void add_ops(OpTimes& times, const StepPlace& place, const std::vector<RankRuns>
     times.add(time_of_op(op, place, place.prices[i], runs));
     const double steps = place.work.micro_steps;
     add_waiting(times, op.forward_messages, place.prices[i].forward_messages,
-                steps * (runs.forward + again_of(op, runs)));
+                steps * (runs.forward + recomputed_of(op, runs)));
     add_waiting(times, op.backward_messages, place.prices[i].backward_messages,
                 steps * runs.forward);
   }

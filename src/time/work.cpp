@@ -147,7 +147,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
   const TrainingSpec& training = *job.training;
   const Bindings sizes = sizes_of(graph, training);
   const std::array stage{graph.layers()};
-  const Recomputations again = recomputations_of(graph, training, stage);
+  const Recomputations recomputed = recomputations_of(graph, training, stage);
 
   std::vector<double> executions(graph.blocks.size(), 0);
   for (const BlockRun& run : graph.order) {
@@ -178,7 +178,7 @@ StepWork work_of(const Graph& graph, const Job& job) {
       OpWork evaluated = evaluate(described, described.ops[op], sizes, training);
       evaluated.block = block;
       evaluated.executions = executions[block];
-      evaluated.recomputations = static_cast<double>(again[block][op]);
+      evaluated.recomputations = static_cast<double>(recomputed[block][op]);
       work.ops.push_back(std::move(evaluated));
     }
   }

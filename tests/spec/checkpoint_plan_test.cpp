@@ -13,11 +13,11 @@ void check_counts(const CheckpointPlan& plan) {
   std::int64_t again = 0;
   std::int64_t ended = 0;
   for (std::int64_t layer = 0; layer < kLayers; ++layer) {
-    CHECK(plan.again_of(layer) == again);
-    again += plan.runs_again(layer) ? 1 : 0;
+    CHECK(plan.recomputed_of(layer) == again);
+    again += plan.recomputes(layer) ? 1 : 0;
     ended += plan.ends_checkpoint(layer, kLayers) ? 1 : 0;
   }
-  CHECK(plan.again_of(kLayers) == again);
+  CHECK(plan.recomputed_of(kLayers) == again);
   CHECK(plan.checkpoints_of(kLayers) == ended);
 }
 
@@ -45,13 +45,13 @@ TEST_CASE("a plan's counts are the sums over its layers") {
 TEST_CASE("every fourth layer is one of four in torchtitan, elsewhere four share a checkpoint") {
   const CheckpointPlan one_of =
       checkpoint_plan_of(EveryRecompute{4}, CheckpointRule::layers, kLayers);
-  CHECK(one_of.again_of(kLayers) == 3);
+  CHECK(one_of.recomputed_of(kLayers) == 3);
   CHECK(one_of.checkpoints_of(kLayers) == 3);
-  CHECK(one_of.runs_again(3));
-  CHECK_FALSE(one_of.runs_again(4));
+  CHECK(one_of.recomputes(3));
+  CHECK_FALSE(one_of.recomputes(4));
   const CheckpointPlan shared =
       checkpoint_plan_of(EveryRecompute{4}, CheckpointRule::torch, kLayers);
-  CHECK(shared.again_of(kLayers) == kLayers);
+  CHECK(shared.recomputed_of(kLayers) == kLayers);
   CHECK(shared.checkpoints_of(kLayers) == 4);
 }
 
@@ -59,10 +59,10 @@ TEST_CASE("recompute by block takes the first layers of a stage, and no more tha
   const CheckpointPlan plan =
       checkpoint_plan_of(FullRecompute{.method = RecomputeMethod::block, .layers = 3},
                          CheckpointRule::megatron, kLayers);
-  CHECK(plan.again_of(kLayers) == 3);
-  CHECK(plan.again_of(2) == 2);
-  CHECK(plan.runs_again(2));
-  CHECK_FALSE(plan.runs_again(3));
+  CHECK(plan.recomputed_of(kLayers) == 3);
+  CHECK(plan.recomputed_of(2) == 2);
+  CHECK(plan.recomputes(2));
+  CHECK_FALSE(plan.recomputes(3));
 }
 
 TEST_CASE("a reentrant checkpoint holds its answer and stops at its end") {

@@ -192,7 +192,7 @@ struct Op {
   bool by_caller = false;
   /// As large as these is what the backward makes beside, while it runs, where its compiled region
   /// computes the forward again: products' inputs, and gradients in no kept tensor's place.
-  std::vector<TensorId> made_when_run_again;
+  std::vector<TensorId> made_when_recomputed;
   /// There so many of the first steps run after all others, with what was saved gone.
   std::size_t waiting_steps = 0;
   std::size_t first_product = 1;  ///< steps of the backward until its first product asks for one

@@ -25,11 +25,11 @@ struct CheckpointPlan {
   bool to_end = false;           ///< a second forward runs to its end, which the layers' code needs
   bool stops_early = false;      ///< it ends behind what it saves last
 
-  [[nodiscard]] bool runs_again(std::int64_t layer) const;
+  [[nodiscard]] bool recomputes(std::int64_t layer) const;
   /// Whether a checkpoint ends with it, in a stage of so many.
   [[nodiscard]] bool ends_checkpoint(std::int64_t layer, std::int64_t layers) const;
   /// How many of the first `layers` are recomputed.
-  [[nodiscard]] std::int64_t again_of(std::int64_t layers) const;
+  [[nodiscard]] std::int64_t recomputed_of(std::int64_t layers) const;
   /// How many checkpoints the first `layers` begin.
   [[nodiscard]] std::int64_t checkpoints_of(std::int64_t layers) const;
 };

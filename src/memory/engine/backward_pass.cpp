@@ -71,14 +71,14 @@ void BackwardPass::run_formula(Node& node) {
   const OpProgram& op = *node.op;
   node.made.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   engine_.buffers.grow(op.backward_buffer);
-  make_again(node);
+  make_when_recomputed(node);
   const std::uint32_t first = node.recomputed ? op.waiting : op.steps.begin;
   run_steps(node, {first, op.reductions});
   const StorageId kept = op.hands_kept ? first_saved(node) : kNoStorage;
   recorder_.retain(kept);
   if (node.recomputed) drop_saved(node);
-  for (const StorageId storage : node.made_again) recorder_.release(storage);
-  node.made_again.clear();
+  for (const StorageId storage : node.made_when_recomputed) recorder_.release(storage);
+  node.made_when_recomputed.clear();
   run_steps(node, {op.reductions, op.steps.end});
   run_steps(node, {op.steps.begin, first});
   if (op.unread) engine_.buffers.make_unread(*op.unread);
@@ -88,11 +88,12 @@ void BackwardPass::run_formula(Node& node) {
   hand_gradients(node, kept);
 }
 
-void BackwardPass::make_again(Node& node) {
+void BackwardPass::make_when_recomputed(Node& node) {
   if (!node.recomputed) return;
-  for (std::uint32_t i = node.op->again.begin; i < node.op->again.end; ++i) {
+  for (std::uint32_t i = node.op->made_when_recomputed.begin; i < node.op->made_when_recomputed.end;
+       ++i) {
     const MadeGradient& made = node.program->made_gradients[i];
-    node.made_again.push_back(recorder_.allocate(made.bytes, label_of(*node.site, made)));
+    node.made_when_recomputed.push_back(recorder_.allocate(made.bytes, label_of(*node.site, made)));
   }
 }
 

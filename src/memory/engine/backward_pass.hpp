@@ -49,7 +49,7 @@ class BackwardPass {
     GradientSlot incoming;
     std::vector<StorageId> extra_incoming;
     std::vector<StorageId> made;  ///< by BackwardTensor, and launches' scratch behind
-    std::vector<StorageId> made_again;
+    std::vector<StorageId> made_when_recomputed;
     std::vector<std::uint32_t> dropped;  ///< of what the node saved
     std::vector<CopiedLeaf> copied_leaves;
   };
@@ -67,7 +67,7 @@ class BackwardPass {
   void run_formula(Node& node);
   void take_incoming(Node& node);
   void drop_incoming(Node& node);
-  void make_again(Node& node);
+  void make_when_recomputed(Node& node);
   void run_steps(Node& node, Slice steps);
   void use_workspace(const Node& node, std::uint32_t step);
   void drop_saved(Node& node);

@@ -176,8 +176,8 @@ class Compiler {
       }
     });
     made.gradients.end = static_cast<std::uint32_t>(program_.made_gradients.size());
-    made.again = slice(program_.made_gradients, [&] {
-      for (const TensorId like : op.made_when_run_again) {
+    made.made_when_recomputed = slice(program_.made_gradients, [&] {
+      for (const TensorId like : op.made_when_recomputed) {
         program_.made_gradients.push_back(
             {like, bytes(like, block_.tensors[like].dtype), Holding::temporaries});
       }

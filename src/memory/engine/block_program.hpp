@@ -76,7 +76,7 @@ struct OpProgram {
   std::uint32_t reductions = 0;  ///< of `steps`: from here on the engine sums gradients of
                                  ///< broadcast inputs, after the node's own formula
   std::uint32_t waiting = 0;     ///< of `steps`: see Op::waiting_steps
-  Slice again;                   ///< of `made_gradients`: see Op::made_when_run_again
+  Slice made_when_recomputed;    ///< of `made_gradients`: see Op::made_when_recomputed
   Slice handed;
   Workspace workspace = Workspace::none;
   std::uint32_t product = 0;             ///< of `steps`: after this one the first product runs

@@ -47,7 +47,7 @@ Checkpoint checkpoint_of(const ForwardOrder& order, std::uint32_t begin, std::ui
   return checkpoint;
 }
 
-/// Of the block at `site`.
+/// Bytes of the input of the block at `site`.
 std::int64_t input_bytes(const Graph& graph, const ForwardOrder& order, std::uint32_t site) {
   const Block& block = graph.blocks[order.instances()[order.sites()[site].instance].block];
   return block.tensors[block.input].bytes().bytes(graph.sizes).value();
@@ -83,7 +83,7 @@ std::vector<Checkpoint> around_whole_layers(const Graph& graph, const ForwardOrd
       std::size_t end = i + 1;
       const auto most = static_cast<std::size_t>(plan.length);
       while (end < layers.size() && layers[end].follows && end - i < most) ++end;
-      if (plan.runs_again(static_cast<std::int64_t>(i))) {
+      if (plan.recomputes(static_cast<std::int64_t>(i))) {
         list.push_back(around_layers(graph, order, std::span(layers).subspan(i, end - i)));
       }
       i = end;

@@ -81,7 +81,7 @@ void Engine::evaluate(StorageId batch, StorageId labels) {
   end_forward();
 }
 
-void Engine::bring(std::string_view name, StorageId storage) {
+void Engine::bind_input(std::string_view name, StorageId storage) {
   for (const Cell cell : order().cells_named(name)) state_.now.storages[cell] = storage;
 }
 

@@ -32,7 +32,7 @@ class Engine {
   /// As forward(), of model.eval() under torch.no_grad().
   void evaluate(StorageId batch, StorageId labels);
   /// Hands blocks `storage` under `name` from here on, where any reads it.
-  void bring(std::string_view name, StorageId storage);
+  void bind_input(std::string_view name, StorageId storage);
   /// One stage of a pipeline's rank over `input`, which the caller holds: the model's forward.
   /// Its result stays held by the caller.
   /// Attributes of its modules that have a graph hold `owner`, the input's, as long as they last.

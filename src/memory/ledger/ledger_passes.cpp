@@ -7,16 +7,16 @@
 
 namespace memest {
 
-bool LedgerPasses::run_again(const Site& site) const {
+bool LedgerPasses::recomputes(const Site& site) const {
   const bool layer = graph_.blocks[site.block].checkpointable;
-  return layer && plan_.runs_again(site.layers_before);
+  return layer && plan_.recomputes(site.layers_before);
 }
 
 BlockPass LedgerPasses::of(const Site& site, bool second) const {
   const Block& block = graph_.blocks[site.block];
-  if (!run_again(site)) {
+  if (!recomputes(site)) {
     const bool behind_checkpoint =
-        site.layers_before > 0 && plan_.runs_again(site.layers_before - 1);
+        site.layers_before > 0 && plan_.recomputes(site.layers_before - 1);
     // A block behind a checkpoint saves its input itself: the checkpoint kept nothing of its
     // output.
     if (behind_checkpoint) return BlockPass::keep_input_too;
@@ -42,18 +42,18 @@ Expr LedgerPasses::kept_of(const Block& block) const {
              : block.saved_bytes(false);
 }
 
-std::vector<std::int64_t> LedgerPasses::run_again_before(const Site& site) const {
-  std::vector<std::int64_t> again(graph_.blocks.size());
+std::vector<std::int64_t> LedgerPasses::recomputed_before(const Site& site) const {
+  std::vector<std::int64_t> recomputed(graph_.blocks.size());
   const std::span<const BlockRun> stage = graph_.stage_runs()[site.stage];
   std::int64_t layer = 0;
   for (const BlockRun& run : stage) {
     if (!graph_.blocks[run.block].checkpointable) continue;
     const std::int64_t end = std::min(layer + run.repeat, site.layers_before);
     if (end <= layer) break;
-    again[run.block] += plan_.again_of(end) - plan_.again_of(layer);
+    recomputed[run.block] += plan_.recomputed_of(end) - plan_.recomputed_of(layer);
     layer = end;
   }
-  return again;
+  return recomputed;
 }
 
 std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
@@ -70,7 +70,7 @@ std::vector<Expr> LedgerPasses::kept_of_stages(const LayerCount& layer_count,
       if (!block.checkpointable && layers > 0 && !waits) break;
       std::int64_t dropped = 0;
       if (block.checkpointable) {
-        dropped = plan_.again_of(layers + run.repeat) - plan_.again_of(layers);
+        dropped = plan_.recomputed_of(layers + run.repeat) - plan_.recomputed_of(layers);
         layers += run.repeat;
       }
       kept += layer_count.times(run.repeat - dropped) * kept_of(block);

@@ -18,9 +18,9 @@ class LedgerPasses {
       : graph_(graph), job_(job), plan_(plan) {}
 
   /// Whether the site's layer is recomputed.
-  [[nodiscard]] bool run_again(const Site& site) const;
+  [[nodiscard]] bool recomputes(const Site& site) const;
   /// How many of each block before the site are recomputed.
-  [[nodiscard]] std::vector<std::int64_t> run_again_before(const Site& site) const;
+  [[nodiscard]] std::vector<std::int64_t> recomputed_before(const Site& site) const;
   /// The pass of the site's block: forward or, where `second`, backward.
   [[nodiscard]] BlockPass of(const Site& site, bool second) const;
   /// Bytes that autograd keeps of a block between forward and backward, outside checkpoints.

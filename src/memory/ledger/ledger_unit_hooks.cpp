@@ -67,7 +67,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
 }
 
 std::vector<LedgerUnits::Hook> LedgerUnits::after_backward(const Site& site) const {
-  if (sums_ || turn_ == Turn::holding) return {};
+  if (sums_ || micro_step_ == MicroStep::holding) return {};
   const Part part = part_of(site);
   const GatheredElements earlier =
       reshard_ == Reshard::never ? all_before(site) : GatheredElements();

@@ -239,7 +239,7 @@ std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
 void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) const {
   if (!holds_) return;
   const Expr left = (all_before(site) + own(site) + spanning()).all;
-  if (turn_ == Turn::holding) {
+  if (micro_step_ == MicroStep::holding) {
     LedgerTerm term = all_sums();
     if (makes_sums_) term.formula = sums(Expr(Symbol::parameters) - left);
     return terms.push_back(std::move(term));
@@ -251,14 +251,14 @@ void LedgerUnits::add_sums(std::vector<LedgerTerm>& terms, const Site& site) con
 
 /// Adds gradients of the sums' type as they come; wider sums take the unit's when it has run.
 Expr LedgerUnits::unsummed(const Moment& moment) const {
-  if (turn_ == Turn::holding && makes_sums_) return gathered_ * moment.gradient_elements;
+  if (micro_step_ == MicroStep::holding && makes_sums_) return gathered_ * moment.gradient_elements;
   return gathered_ *
          (reduced_ == gathered_ ? moment.new_gradient_elements : moment.gradient_elements);
 }
 
 /// The reduce-scatter input of the unit behind.
 Expr LedgerUnits::kept_input(const Site& site) const {
-  if (turn_ == Turn::holding) return {};
+  if (micro_step_ == MicroStep::holding) return {};
   if (part_of(site) == Part::input) return reduced_layer(first_layer().all);
   if (part_of(site) != Part::layer) return {};
   // comm_ctx.reduce_scatter_state holds one input, that of the unit behind, until the next

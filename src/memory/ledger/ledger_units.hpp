@@ -30,13 +30,13 @@ class LedgerUnits {
   /// reduces. A backward is then one of two, and the terms of both have the sums.
   [[nodiscard]] bool holds() const { return holds_; }
   /// Whether the backward that is asked of is one that reduces nothing.
-  [[nodiscard]] bool is_holding() const { return turn_ == Turn::holding; }
+  [[nodiscard]] bool is_holding() const { return micro_step_ == MicroStep::holding; }
   /// Calls `write` for each of them; what it asks meanwhile is asked of that one.
   template <class Write>
-  void each_turn(Write write) {
-    for (const Turn turn :
-         holds_ ? std::vector{Turn::holding, Turn::reducing} : std::vector{turn_}) {
-      turn_ = turn;
+  void each_micro_step(Write write) {
+    for (const MicroStep micro_step :
+         holds_ ? std::vector{MicroStep::holding, MicroStep::reducing} : std::vector{micro_step_}) {
+      micro_step_ = micro_step;
       write();
     }
   }
@@ -77,7 +77,7 @@ class LedgerUnits {
   [[nodiscard]] bool reduces_at_end(std::size_t block) const;
 
  private:
-  enum class Turn : std::uint8_t { reducing, holding };
+  enum class MicroStep : std::uint8_t { reducing, holding };
   enum class Part : std::uint8_t { input, layer, tail, loss };
   /// Elements that are all-gathered at once; zero where there is no such unit.
   struct Ends {
@@ -139,7 +139,7 @@ class LedgerUnits {
   bool adapts_ = false;
   Expr adapters_of_layer_;
   Expr trained_root_;  // outside the layers
-  Turn turn_ = Turn::reducing;
+  MicroStep micro_step_ = MicroStep::reducing;
   Reshard reshard_ = Reshard::always;
   bool makes_sent_ = false;  // the shares are cast, or come from the host, to be gathered
   Ends ends_;

@@ -87,7 +87,7 @@ class LedgerWriter {
       if (life_->forward) write_forward(site);
       // accelerate's no_sync: a backward that holds gradients and the one that reduces them are two
       // turns.
-      if (life_->backward) units_.each_turn([&] { write_backward(site); });
+      if (life_->backward) units_.each_micro_step([&] { write_backward(site); });
     }
   }
 
@@ -144,11 +144,11 @@ class LedgerWriter {
   void add_kept(Alive& alive, const Site& site, Run run) {
     const bool second = run != Run::forward;
     Expr casts;
-    const std::vector<std::int64_t> again = passes_.run_again_before(site);
+    const std::vector<std::int64_t> recomputed = passes_.recomputed_before(site);
     for (std::size_t i = 0; i < graph_.blocks.size(); ++i) {
       const Block& block = graph_.blocks[i];
       if (site.before[i] == 0) continue;
-      const std::int64_t dropped = again[i];
+      const std::int64_t dropped = recomputed[i];
       const std::int64_t whole = site.before[i] - dropped;
       // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
       casts += kept_.casts(i, second ? whole : site.before[i]);
@@ -228,7 +228,7 @@ class LedgerWriter {
     entry->second = {gradients_.possible_peaks(site.block, all.forward, terms_),
                      gradients_.possible_peaks(site.block, all.backward, terms_),
                      all.begin,
-                     all.turn,
+                     all.before_backward,
                      all.end,
                      all.gradients_when_run_again};
     return entry->second;
@@ -279,7 +279,7 @@ class LedgerWriter {
     add_terms(base,
               units_.exist() ? units_.in_backward(site) : gradients_.stages().gathered(site, true));
     const Expr later = gradients_.later(site);
-    if (passes_.run_again(site)) {
+    if (passes_.recomputes(site)) {
       for (const Moment& moment : second.forward) {
         Alive alive = base;
         add_terms(alive, gradients_.at(site, moment, later));
@@ -301,8 +301,8 @@ class LedgerWriter {
   void write_unit_hooks(const Site& site, const BlockMoments& moments, const Alive& base) {
     if (!units_.exist()) return;
     Alive before = base;
-    add_terms(before, gradients_.at(site, moments.turn, gradients_.later(site)));
-    write_hooks(site, units_.before_backward(site), moments.turn, before);
+    add_terms(before, gradients_.at(site, moments.before_backward, gradients_.later(site)));
+    write_hooks(site, units_.before_backward(site), moments.before_backward, before);
     // The whole gradients of what is reduced are the hooks' own.
     Alive after = units_.holds() ? always_ : residents();
     add_kept(after, site, Run::behind);

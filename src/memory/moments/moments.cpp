@@ -25,22 +25,22 @@ class BlockWalk {
       moments.begin.live = kept_.bytes_of_tensor(kept_.storage(block_.input));
     for (std::size_t i = 0; i < kept_.forward_end(); ++i) forward(i, moments.forward);
     receive_output_gradient();
-    if (kept_.runs_again()) {
-      moments.turn.saved = kept_.bytes(kept_.pending(0));
+    if (kept_.is_recomputed()) {
+      moments.before_backward.saved = kept_.bytes(kept_.pending(0));
     } else if (!block_.ops.empty()) {
-      moments.turn.saved = kept_.at(block_.ops.size() - 1).bytes;
+      moments.before_backward.saved = kept_.at(block_.ops.size() - 1).bytes;
     }
-    moments.turn.live = gradients_.bytes();
-    bool ran_again = !kept_.runs_again();
+    moments.before_backward.live = gradients_.bytes();
+    bool recomputed = !kept_.is_recomputed();
     // The engine's ready queue takes the node with the highest sequence number first: operations
     // run backward in the reverse of their forward order.
     for (std::size_t i = block_.ops.size(); i-- > 0;) {
       // A non-reentrant checkpoint recomputes when the first saved tensor is unpacked
       // (_checkpoint_hook, unpack_hook); a reentrant one, which holds its answer, before any of the
       // block's nodes run.
-      if (!ran_again && (!block_.ops[i].saved.empty() || pass_ == BlockPass::recompute_held)) {
+      if (!recomputed && (!block_.ops[i].saved.empty() || pass_ == BlockPass::recompute_held)) {
         moments.gradients_when_run_again = gradients_.bytes();
-        ran_again = true;
+        recomputed = true;
       }
       backward(i, moments.backward);
     }
@@ -55,8 +55,8 @@ class BlockWalk {
 
   [[nodiscard]] Expr made_again(const Op& op) const {
     Expr total;
-    if (!kept_.runs_again()) return total;
-    for (const TensorId like : op.made_when_run_again) total += kept_.bytes_of_tensor(like);
+    if (!kept_.is_recomputed()) return total;
+    for (const TensorId like : op.made_when_recomputed) total += kept_.bytes_of_tensor(like);
     return total;
   }
 
@@ -142,7 +142,7 @@ class BlockWalk {
     hold(op, at, moment);
     // Where a compiled region computes its forward again, a weight's gradient waits for the kernel
     // that makes the product's input.
-    const std::size_t waiting = kept_.runs_again() ? op.waiting_steps : 0;
+    const std::size_t waiting = kept_.is_recomputed() ? op.waiting_steps : 0;
     const Moment before = moment;
     const std::vector<NewGradient> made = count_parameters(op, moment);
     const Expr under_way = gradients_.bytes() + made_again(op);

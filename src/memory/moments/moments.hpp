@@ -44,7 +44,7 @@ struct BlockMoments {
   std::vector<Moment> forward;
   std::vector<Moment> backward;  ///< in the order in which they run: the last operation first
   Moment begin;                  ///< before the forward
-  Moment turn;                   ///< before the backward
+  Moment before_backward;        ///< before the backward
   Moment end;                    ///< behind it
   /// Under way while a checkpoint's forward is recomputed: the backward has begun, up to the first
   /// operation that reads what was kept.

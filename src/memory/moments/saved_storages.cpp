@@ -43,7 +43,7 @@ void SavedStorages::keep_selected(std::size_t begin, std::size_t end, TensorSet&
 bool SavedStorages::holds(TensorId id) const {
   const Tensor& base = tensor(storage(id));
   const bool callers =
-      pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || runs_again();
+      pass_ == BlockPass::keep_nothing || pass_ == BlockPass::keep_selected || is_recomputed();
   return base.role != Role::parameter && !base.shared &&
          (!base.kept_before || pass_ == BlockPass::keep_input_too) &&
          !(callers && (storage(id) == storage(block_.input) || is_by_caller(storage(id))));

@@ -31,7 +31,7 @@ class SavedStorages {
   [[nodiscard]] std::size_t last_core() const { return last_core_; }
 
   /// A checkpoint's second forward.
-  [[nodiscard]] bool runs_again() const { return pass_ >= BlockPass::recompute; }
+  [[nodiscard]] bool is_recomputed() const { return pass_ >= BlockPass::recompute; }
   /// A checkpoint's second forward ends with the last operation that saves something.
   [[nodiscard]] std::size_t forward_end() const;
   /// Autograd saves what an operation reads before it runs, and what it makes after: where the last

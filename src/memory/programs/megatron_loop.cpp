@@ -91,10 +91,10 @@ HeldStorage MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received
     flight.attention_mask =
         of(checked_multiply(count, seq_len_), DType::boolean, LoopTensor::attention_mask);
   }
-  engine_.bring("token ids", tokens.id());
-  engine_.bring("labels", labels.id());
-  engine_.bring("position ids", positions.id());
-  engine_.bring("attention mask", mask_.id());
+  engine_.bind_input("token ids", tokens.id());
+  engine_.bind_input("labels", labels.id());
+  engine_.bind_input("position ids", positions.id());
+  engine_.bind_input("attention mask", mask_.id());
   HeldStorage answer = recorder_.adopt(engine_.forward_stage(
       static_cast<std::size_t>(flight.chunk), input ? input->data.id() : kNoStorage, input));
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());

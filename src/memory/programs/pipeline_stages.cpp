@@ -110,7 +110,7 @@ void PipelineStages::learn_shapes(std::size_t stage) {
   HeldStorage zeros = passing(is_first(stage) ? ids_bytes_ : stream_bytes_);
   FlightState state = engine_.fresh();
   engine_.exchange(state);
-  engine_.bring("token ids", zeros.id());
+  engine_.bind_input("token ids", zeros.id());
   const HeldStorage answer =
       recorder_.adopt(engine_.evaluate_stage(stage, is_first(stage) ? kNoStorage : zeros.id()));
   engine_.exchange(state);
@@ -167,8 +167,8 @@ void PipelineStages::forward(const PipelineAction& action) {
   flight.micro_batch = action.micro_batch;
   flight.state = engine_.fresh();
   engine_.exchange(flight.state);
-  engine_.bring("token ids", inputs_);
-  engine_.bring("labels", labels_);
+  engine_.bind_input("token ids", inputs_);
+  engine_.bind_input("labels", labels_);
   const auto index = static_cast<std::size_t>(action.micro_batch);
   const StorageId input =
       is_first(flight.stage) ? kNoStorage : buffers_[flight.stage].inputs[index].id();

@@ -65,7 +65,7 @@ void Recorder::begin(Phase phase, std::uint16_t micro_step) {
   timeline_.spans.push_back({phase, step_, micro_step, here, here});
 }
 
-void Recorder::turn(Phase phase) {
+void Recorder::enter_phase(Phase phase) {
   if (phase_ == phase) return;
   end();
   begin(phase, timeline_.spans.back().micro_step);

@@ -77,7 +77,7 @@ class Recorder {
   void begin(Phase phase, std::uint16_t micro_step = 0);
   void end();
   /// The phase that runs ends here, and `phase` begins in the same micro-step, if that is another.
-  void turn(Phase phase);
+  void enter_phase(Phase phase);
 
  private:
   struct Copies {

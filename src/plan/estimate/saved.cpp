@@ -13,7 +13,7 @@ namespace {
 /// Bytes that one stage keeps where whole layers are recomputed: checkpoints' inputs and the rest.
 Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
   const std::int64_t layers = graph.layers();
-  const bool all = plan.again_of(layers) == layers;
+  const bool all = plan.recomputed_of(layers) == layers;
   // With all layers recomputed each keeps its input; a checkpoint of several layers keeps one for
   // all.
   Expr saved = all ? graph.saved_bytes_with_full_recompute() : graph.saved_bytes();
@@ -22,12 +22,12 @@ Expr saved_beside_checkpoints(const Graph& graph, const CheckpointPlan& plan) {
     const Block& block = graph.blocks[run.block];
     if (!block.checkpointable) continue;
     const std::int64_t end = layer + run.repeat;
-    const std::int64_t again = plan.again_of(end) - plan.again_of(layer);
+    const std::int64_t recomputed = plan.recomputed_of(end) - plan.recomputed_of(layer);
     const std::int64_t checkpoints = plan.checkpoints_of(end) - plan.checkpoints_of(layer);
     const Tensor& input = block.tensors[block.input];
     const Expr input_bytes = block.tensors[input.storage].bytes();
     saved += checkpoints * input_bytes;
-    saved -= again * (all ? input_bytes : block.saved_bytes(false));
+    saved -= recomputed * (all ? input_bytes : block.saved_bytes(false));
     layer = end;
   }
   return saved;

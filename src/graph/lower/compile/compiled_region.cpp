@@ -324,7 +324,7 @@ class RegionWriter {
 
   /// In a region that computes again, kept values are results of the kernel that reads them.
   void make_beside_recomputed(Op& op, TensorId like) const {
-    if (checkpoint_ == RegionCheckpoint::inside) op.made_when_run_again.push_back(like);
+    if (checkpoint_ == RegionCheckpoint::inside) op.made_when_recomputed.push_back(like);
   }
 
   [[nodiscard]] std::uint8_t make(Op& op, TensorId like) const {
