@@ -312,6 +312,26 @@ TEST_CASE("a reentrant checkpoint holds its layers' answer in the closed form as
   }
 }
 
+// A plain loop reports the loss of the step before, and so holds its arguments; the Trainer does
+// not.
+TEST_CASE("and the arguments that the loss of the step before holds, where they are most") {
+  const std::string model =
+      "model: {family: decoder, layers: 2, hidden_size: 64, head_dim: 256, heads: 2, ffn_size: "
+      "128, vocab_size: 256, activation: swiglu, norm: rmsnorm, position: rope}\n"
+      "training: {seq_len: 8192, micro_batch: 1, recompute: {full: {reentrant: true}}, ";
+  for (const char* loop : {"transformers", "{name: transformers, loop: trainer}"}) {
+    for (const char* precision : {"bf16", "fp32", "amp-bf16"}) {
+      for (const char* accumulation : {"1", "3"}) {
+        const std::string spec = model + "gradient_accumulation: " + accumulation +
+                                 ", precision: " + precision + ", implementation: " + loop +
+                                 "}\nhardware: {gpu: h200-sxm-141gb}\n";
+        INFO(spec);
+        CHECK(distance_of(spec) <= 0.003);
+      }
+    }
+  }
+}
+
 TEST_CASE("so is that of a stage of Megatron-core: to 0.01 % in three jobs of four") {
   constexpr int kJobs = 120;
   Specs specs(2);

@@ -54,6 +54,13 @@ struct LoopHabits {
   bool keeps_norm = false;
   /// Whether `row` is in the optimizer's first group, the one that decays.
   bool (*decays)(const ParameterTensor& row) = nullptr;
+
+  /// Keeps a step's last loss, and with it its graph, until the next step has ended: to report it.
+  [[nodiscard]] bool keeps_step_loss() const {
+    return !fetches_ahead && !names_outputs && !step_is_function;
+  }
+  /// Keeps a micro-step's loss until the next forward has answered.
+  [[nodiscard]] bool keeps_micro_step_loss() const { return !reports_loss; }
 };
 
 /// PyTorch's idiom in few lines, karpathy/nanoGPT's train.py, the Trainer of transformers 5.17 with

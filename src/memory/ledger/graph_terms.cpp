@@ -6,9 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/forward_order.hpp"
+#include "memory/engine/loop_habits.hpp"
 #include "memory/moments/moments.hpp"
 
 namespace memest {
@@ -86,6 +88,22 @@ Expr kept_buffers(const Graph& graph) {
         if (tensor.role != Role::buffer || !tensor.shared) continue;
         if (seen.insert(tensor.name).second) bytes += tensor.bytes();
       }
+    }
+  }
+  return bytes;
+}
+
+/// Layers are called with it beside the residual stream; each tensor counts once.
+Expr bound_bytes(const Graph& graph) {
+  Expr bytes;
+  std::set<std::string_view> seen;
+  for (const Block& block : graph.blocks) {
+    if (!block.checkpointable) continue;
+    for (TensorId id = 0; id < block.tensors.size(); ++id) {
+      const Tensor& tensor = storage_of(block, id);
+      const bool is_there = tensor.role == Role::parameter || tensor.role == Role::buffer;
+      if (!block.tensors[id].shared || is_there || id == block.input) continue;
+      if (seen.insert(tensor.name).second) bytes += tensor.bytes();
     }
   }
   return bytes;
@@ -206,6 +224,25 @@ std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job) 
   return {{"batches of the step's earlier micro-steps", TermGroup::buffers,
            (Expr(Symbol::micro_batches) - 1) * batch_term(graph).formula,
            "torchtitan 0.2.2, train_step: the list of the step's batches keeps their inputs", ""}};
+}
+
+LedgerTerm earlier_arguments_term(const Graph& graph, const Job& job, bool backward) {
+  const TrainingSpec& training = *job.training;
+  const CheckpointPlan plan = checkpoint_plan_of(training, graph.layers());
+  LedgerTerm term = {
+      "arguments of the checkpoints of steps before",
+      TermGroup::activations,
+      {},
+      "torch/utils/checkpoint.py, CheckpointFunction: its node keeps the function, a loss the node",
+      ""};
+  if (!plan.holds_answer || plan.saves_arguments) return term;
+  const LoopHabits& habits = loop_habits_of(training.implementation.loop);
+  const bool of_step = habits.keeps_step_loss() && training.steps > 1;
+  const bool of_micro_step = !backward && habits.keeps_micro_step_loss() &&
+                             (training.gradient_accumulation > 1 || habits.names_outputs);
+  const std::int64_t losses = (of_step ? 1 : 0) + (of_micro_step ? 1 : 0);
+  if (losses > 0) term.formula = losses * bound_bytes(graph);
+  return term;
 }
 
 bool batch_is_kept(const Graph& graph) {

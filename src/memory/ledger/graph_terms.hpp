@@ -52,6 +52,11 @@ LedgerTerm batch_term(const Graph& graph);
 /// Batches of the micro-steps before the running one, which a loop holds.
 std::vector<LedgerTerm> earlier_batch_terms(const Graph& graph, const Job& job);
 
+/// Tensors that the step and the micro-step before have bound to their reentrant checkpoints
+/// (rotary tables, position ids), where a loop keeps their loss: while a forward runs, or a
+/// backward.
+LedgerTerm earlier_arguments_term(const Graph& graph, const Job& job, bool backward);
+
 /// Whether autograd keeps the batch anyway: token ids, or what the first operation reads.
 bool batch_is_kept(const Graph& graph);
 

@@ -51,6 +51,8 @@ class LedgerWriter {
         units_(graph, job),
         gradients_(of_blocks_, job, units_, layer_count_),
         shared_tables_(shared_bytes(graph)),
+        kept_in_forward_(earlier_arguments_term(graph, job, false)),
+        kept_in_backward_(earlier_arguments_term(graph, job, true)),
         layer_input_(layer_input_bytes(graph)),
         passed_on_(passed_on(graph)),
         stages_(units_, job, options.pipeline_rank,
@@ -177,6 +179,7 @@ class LedgerWriter {
     add_term(alive, {"activations: tables shared by all layers", TermGroup::activations,
                      shared_tables_, kSavedSource, ""});
     add_passed_on(alive, site, second);
+    add_term(alive, second ? kept_in_backward_ : kept_in_forward_);
     if (!second || training_.hold_outputs) add_term(alive, answered_term(graph_, site.before));
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
@@ -374,6 +377,8 @@ class LedgerWriter {
   Alive always_;
   Alive all_gradients_;
   Expr shared_tables_;
+  LedgerTerm kept_in_forward_;  // of the steps before
+  LedgerTerm kept_in_backward_;
   Expr layer_input_;
   std::vector<PassedOn> passed_on_;
   LedgerStages stages_;

@@ -93,8 +93,8 @@ void TrainingLoop::step(std::uint16_t number) {
   optimizer_.zero_grad();
   if (training_.zero_grad == ZeroGrad::set_to_none) engine_.drop_gradients();
   recorder_.end();
-  if (habits_.fetches_ahead || habits_.names_outputs || habits_.step_is_function) return;
-  // The loop keeps the loss for its report; the batch is a local of the step.
+  if (!habits_.keeps_step_loss()) return;
+  // The batch is a local of the step.
   rename(reported_, std::exchange(loss_, {}));
   drop_in_order(batches_);
 }
