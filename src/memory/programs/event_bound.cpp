@@ -25,7 +25,7 @@ std::int64_t micro_steps_of(const Job& job) {
 
 }  // namespace
 
-std::optional<Unavailable> find_too_many_events(const Graph& graph, const Job& job) {
+std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Job& job) {
   Int128 operations = 0;
   for (const BlockRun& run : graph.order) {
     operations += static_cast<Int128>(run.repeat) *
@@ -36,7 +36,7 @@ std::optional<Unavailable> find_too_many_events(const Graph& graph, const Job& j
   const std::int64_t steps = job.training ? job.training->steps : 1;
   const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
                                  parameters * kEventsOfParameter);
-  if (events <= kMostEvents) return std::nullopt;
+  if (events <= kMostEvents) return static_cast<std::int64_t>(events);
   return Unavailable{"a timeline of more than 6 million events is not available"};
 }
 

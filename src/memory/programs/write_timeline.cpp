@@ -265,10 +265,13 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job, JobRank rank,
                                                    EqualMicroSteps equal) {
   if (auto refused = refusal(job)) return *std::move(refused);
-  if (auto refused = find_too_many_events(graph, job)) return *std::move(refused);
+  auto most = most_events(graph, job);
+  if (auto* const refused = std::get_if<Unavailable>(&most)) return std::move(*refused);
   if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
   if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
   Timeline timeline;
+  timeline.events.reserve(static_cast<std::size_t>(std::get<std::int64_t>(most)));
+  timeline.storages.reserve(timeline.events.capacity() / 2);
   const ForwardOrder order(graph, device_of(job.hardware.gpu));
   const Inventory inventory = own_inventory(graph, job);
   const ModelTensors tensors = name_model(graph, order, inventory, timeline);
