@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "memest/graph/lower.hpp"
+#include "memest/memory/packing.hpp"
 #include "memest/memory/step_replay.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/plan/step_memory.hpp"
@@ -29,6 +30,16 @@ void BM_WriteTimeline(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(write_timeline(graph, job));
 }
 BENCHMARK(BM_WriteTimeline)->Unit(benchmark::kMillisecond);
+
+/// The aim: 10,000 tensors in a second.
+void BM_PackTimeline(benchmark::State& state) {
+  const Job job = llama_3_8b();
+  const Graph graph = std::get<Graph>(lower(job.model, policy_of(*job.training, kHopper)));
+  const auto timeline = std::get<Timeline>(write_timeline(graph, job));
+  for (auto _ : state) benchmark::DoNotOptimize(pack_timeline(timeline));
+  state.counters["tensors"] = static_cast<double>(timeline.storages.size());
+}
+BENCHMARK(BM_PackTimeline)->Unit(benchmark::kMillisecond);
 
 void BM_ReplayTimeline(benchmark::State& state) {
   const Job job = llama_3_8b();

@@ -43,6 +43,7 @@ struct Arguments {
   std::string against;                    ///< --against TRACE; empty: none
   std::string csv;                        ///< --csv FILE; empty: none
   std::string snapshot;                   ///< --snapshot FILE; empty: none
+  std::string pack;                       ///< --pack FILE; empty: none
   std::string html;                       ///< --html FILE; empty: none
   std::string trace;                      ///< --trace FILE; empty: none
   std::vector<std::string> from;          ///< --from FILE; empty: measure

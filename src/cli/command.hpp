@@ -45,7 +45,7 @@ enum Flags : std::uint16_t {
   kFormatFlags = 2,      ///< --format text|json|markdown|csv
   kCheckFormats = 4,     ///< --format text|json|markdown|csv|github|junit
   kRecordFlags = 8,      ///< --lines, --plot, --residuals: what records are held to
-  kEventFlags = 16,      ///< --rank, --snapshot, --html, --trace: the events, written
+  kEventFlags = 16,      ///< --rank, --snapshot, --pack, ...: the events, written
   kAgainstFlags = 32,    ///< --against, --csv: held to a record, and every row of it written
   kPlotFlag = 128,       ///< --plot: a drawing
   kCalibrateFlags = 64,  ///< --from, --gpu, --load, --rows, ...: what a profile is made of

@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 37> kFlags = {{
+constexpr std::array<FlagRow, 38> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -35,6 +35,8 @@ constexpr std::array<FlagRow, 37> kFlags = {{
     {"--data-rank", "N", "of those that share the states; without it the one that takes most",
      kEventFlags},
     {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kEventFlags},
+    {"--pack", "FILE", "packs all tensors into one arena, and writes the offset of each",
+     kEventFlags},
     {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
     {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},
     {"--device", "NAME", "gpu or host: what is measured; gpu without it", kDeviceFlag},

@@ -49,12 +49,13 @@ Diagnostic mistake(std::string message) {
 }  // namespace
 
 Diagnostics find_overwritten(const Command& command, const Arguments& arguments) {
-  const std::array<std::pair<std::string_view, const std::string&>, 7> written = {
+  const std::array<std::pair<std::string_view, const std::string&>, 8> written = {
       {{"--output", arguments.output},
        {"--html", arguments.html},
        {"--csv", arguments.csv},
        {"--snapshot", arguments.snapshot},
        {"--trace", arguments.trace},
+       {"--pack", arguments.pack},
        {"--plot", arguments.plot},
        {"--residuals", arguments.residuals}}};
   const bool writes = std::ranges::any_of(

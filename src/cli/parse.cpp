@@ -82,6 +82,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--rank", arguments.rank);
     app.add_option("--data-rank", arguments.data_rank);
     app.add_option("--snapshot", arguments.snapshot);
+    app.add_option("--pack", arguments.pack);
     app.add_option("--html", arguments.html);
     app.add_option("--trace", arguments.trace);
   }

@@ -66,7 +66,52 @@ std::string fitting_command(const std::string& page) {
   return command;
 }
 
+/// A command that a page shows behind "$ ", and what it prints; "..." stands for lines left out.
+struct WorkedExample {
+  std::string command;
+  std::vector<std::string> pieces = {""};
+};
+
+std::vector<WorkedExample> worked_examples(const std::string& page) {
+  std::vector<WorkedExample> examples;
+  std::istringstream text(page);
+  bool inside = false;
+  for (std::string line; std::getline(text, line);) {
+    if (line.rfind("```", 0) == 0) {
+      inside = false;
+    } else if (line.rfind("$ ", 0) == 0) {
+      inside = true;
+      examples.push_back({line.substr(2)});
+    } else if (inside && line == "...") {
+      examples.back().pieces.emplace_back();
+    } else if (inside) {
+      examples.back().pieces.back() += line + "\n";
+    }
+  }
+  return examples;
+}
+
 }  // namespace
+
+TEST_CASE("the worked examples of the techniques' pages print what the pages say") {
+  std::size_t tried = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(MEMEST_SOURCE_DIR "/docs/techniques")) {
+    for (const WorkedExample& example : worked_examples(file_text(file.path().string()))) {
+      const std::string out = run_shell(example.command).out;
+      INFO(file.path().string() << ": " << example.command << "\n" << out);
+      std::size_t from = 0;
+      for (const std::string& piece : example.pieces) {
+        from = out.find(piece, from);
+        CHECK(from != std::string::npos);
+        if (from == std::string::npos) break;
+        from += piece.size();
+      }
+      ++tried;
+    }
+  }
+  CHECK(tried >= 1);
+}
 
 TEST_CASE("the starter spec fits and is within its budget") {
   CHECK(verdict_of("memest init | memest estimate -") == "fits");

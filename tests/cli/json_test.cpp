@@ -79,6 +79,7 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "plan t5-small", "plan gpt2 --gpu t4 --gpus 1 --largest micro-batch", "explain llama-3-8b",
       "check gpt2 llama-3-8b", "timeline gpt2 --against tests/truth/traces/v023.trace.gz",
       "timeline llama-3-8b --gpu t4",
+      "timeline gpt2 --pack /dev/null",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
       "validate tests/truth/transformers.records.jsonl", "selftest --device host", "profile l4",
       "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",

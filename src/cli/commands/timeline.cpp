@@ -43,6 +43,7 @@ std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const Timelin
   if (!arguments.csv.empty()) files.push_back({arguments.csv, events_csv(run)});
   if (!arguments.snapshot.empty()) files.push_back({arguments.snapshot, memory_snapshot(run)});
   if (!arguments.html.empty()) files.push_back({arguments.html, timeline_page(run)});
+  if (!arguments.pack.empty()) files.push_back({arguments.pack, packing_csv(run)});
   if (!arguments.trace.empty()) files.push_back({arguments.trace, trace_events(run)});
   return files;
 }
@@ -89,7 +90,9 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   const auto& memory = std::get<StepMemory>(answer);
   const StepCourse course =
       course_of(memory.timeline, job.value().allocator, replay_device_of(job.value()));
-  const TimelineRun run{job.value(), memory, course, rank};
+  std::vector<Arena> arenas;
+  if (!arguments.pack.empty()) arenas = pack_timeline(memory.timeline);
+  const TimelineRun run{job.value(), memory, course, rank, arenas};
   std::optional<ComparedTrace> compared;
   if (recorded) compared = compared_with(memory.timeline, *recorded);
   const Question question = question_of(arguments, arguments.words, surroundings);

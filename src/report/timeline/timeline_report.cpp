@@ -13,6 +13,7 @@
 #include "report/pages/json.hpp"
 #include "report/pages/modelled.hpp"
 #include "report/pages/title.hpp"
+#include "report/timeline/packing_report.hpp"
 #include "report/timeline/timeline_chart.hpp"
 
 namespace memest {
@@ -185,6 +186,13 @@ std::string reserved_sentence(const StepReplay& replay) {
       grouped(replay.statistics.retries));
 }
 
+void append_packing(const TimelineRun& run, Page& page) {
+  if (run.arenas.empty()) return;
+  page.parts.emplace_back(packing_table(run));
+  const std::string sentence = packing_sentence(run);
+  if (!sentence.empty()) page.parts.emplace_back(Paragraph{sentence});
+}
+
 Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compared) {
   const StepMemory& memory = run.memory;
   const StepReplay& replay = memory.replay;
@@ -205,6 +213,7 @@ Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compare
   page.parts.emplace_back(largest_of(memory));
   page.parts.emplace_back(phases_of(replay));
   page.parts.emplace_back(Paragraph{reserved_sentence(replay)});
+  append_packing(run, page);
   if (compared) append(memory, *compared, page);
   page.parts.emplace_back(Paragraph{modelled_text(run.job), Tone::faint});
   return page;
@@ -276,6 +285,7 @@ Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace
                              {"free_bytes", out.free_in_segments.value()},
                              {"largest_free_bytes", out.largest_free.value()}};
   }
+  if (!run.arenas.empty()) json["arenas"] = packing_json(run);
   if (compared) json["against"] = compared_json(memory, *compared);
   json["provenance"] = {{"method", "replay"},
                         {"models", modelled_programs(run.job)},

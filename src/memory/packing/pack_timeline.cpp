@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "memest/memory/packing.hpp"
+#include "memory/allocator/block.hpp"
+
+namespace memest {
+namespace {
+
+/// CUDACachingAllocator.cpp, round_size: so arenas and the allocator's blocks are of the same
+/// sizes.
+std::int64_t rounded(std::int64_t bytes) {
+  return (bytes + kMinBlockSize - 1) / kMinBlockSize * kMinBlockSize;
+}
+
+std::vector<Lifetime> lifetimes_of(const Timeline& timeline) {
+  std::vector<Lifetime> lifetimes(timeline.storages.size());
+  const auto end = static_cast<std::uint32_t>(timeline.events.size());
+  for (std::uint32_t i = 0; i < end; ++i) {
+    const Event event = timeline.events[i];
+    Lifetime& lifetime = lifetimes[event.storage];
+    if (event.kind == EventKind::allocate) {
+      lifetime = {rounded(timeline.storages[event.storage].bytes), i, end};
+    } else {
+      lifetime.end = i;
+    }
+  }
+  return lifetimes;
+}
+
+Arena& arena_of(std::vector<Arena>& arenas, PartStream stream) {
+  const auto known = std::find_if(arenas.begin(), arenas.end(),
+                                  [&](const Arena& arena) { return arena.stream == stream; });
+  if (known != arenas.end()) return *known;
+  Arena& fresh = arenas.emplace_back();
+  fresh.stream = stream;
+  return fresh;
+}
+
+}  // namespace
+
+std::vector<Arena> pack_timeline(const Timeline& timeline) {
+  std::vector<Arena> arenas;
+  const std::vector<Lifetime> lifetimes = lifetimes_of(timeline);
+  for (StorageId storage = 0; storage < lifetimes.size(); ++storage) {
+    Arena& arena = arena_of(arenas, timeline.storages[storage].stream);
+    arena.storages.push_back(storage);
+    arena.lifetimes.push_back(lifetimes[storage]);
+  }
+  for (Arena& arena : arenas) {
+    arena.bound = packing_bound(arena.lifetimes);
+    arena.by_size = pack_by_size(arena.lifetimes).height;
+    arena.packing = pack_by_search(arena.lifetimes);
+  }
+  return arenas;
+}
+
+}  // namespace memest
