@@ -43,6 +43,8 @@ struct Arguments {
   std::string against;                    ///< --against TRACE; empty: none
   std::string csv;                        ///< --csv FILE; empty: none
   std::string snapshot;                   ///< --snapshot FILE; empty: none
+  std::string memory;                     ///< --memory SIZE; empty: the GPU's
+  std::string host_memory;                ///< --host-memory SIZE; empty: the node's
   std::string pack;                       ///< --pack FILE; empty: none
   std::string html;                       ///< --html FILE; empty: none
   std::string trace;                      ///< --trace FILE; empty: none

@@ -52,6 +52,7 @@ enum Flags : std::uint16_t {
   kDeviceFlag = 256,     ///< --device: what is measured
   kPlanFlags = 512,      ///< --objective, --front, --largest, ...: what is searched for
   kVerboseFlag = 1024,   ///< --verbose: formulas, written out
+  kFitFlags = 2048,      ///< --memory, --host-memory: what there is
   kConfigFlag = 4096,    ///< --text-only: how a Hugging Face config is read
 };
 
@@ -81,6 +82,7 @@ Outcome run_explain(const Arguments& arguments, const Surroundings& surroundings
 Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_selftest(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_fit(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_roofline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 19> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
      "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
@@ -27,6 +27,13 @@ constexpr std::array<Command, 18> kCommands = {{
      "leave.\n"
      "Exit code 1 says that it does not fit.",
      "memest estimate gpt2 --gpu rtx-4090 --set training.micro_batch=8", run_estimate},
+    {"fit", "What makes this configuration fit: each technique, and several together", kSpecWords,
+     1, kAnyNumber, kSpecFlags | kConfigFlag | kFitFlags | kFormatFlags | kPlotFlag,
+     "Recompute, smaller micro-batches, kernels, optimizers, offload and sharding on the GPUs that "
+     "the spec names: each alone, and up to three together, with the memory, the step's time and "
+     "what to write in the program that trains. --plot draws memory against time.\n"
+     "Exit code 1 says that nothing fits.",
+     "memest fit llama-3.2-1b --memory 24GiB", run_fit},
     {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,
      2, kSpecFlags | kConfigFlag | kFormatFlags,
      "TERM is a part of a number's name: memory, optimizer, step.",

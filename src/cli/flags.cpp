@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 38> kFlags = {{
+constexpr std::array<FlagRow, 40> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -26,6 +26,9 @@ constexpr std::array<FlagRow, 38> kFlags = {{
      kPlanFlags},
     {"--largest", "NAME", "micro-batch, sequence or model: how large a one fits", kPlanFlags},
     {"--threads", "N", "as many as the machine has without it; the answer is the same", kPlanFlags},
+    {"--memory", "SIZE", "what the allocator may reserve, as 24GiB; the GPU's without it",
+     kFitFlags},
+    {"--host-memory", "SIZE", "what the host of a node has, as 64GiB", kFitFlags},
     {"--lines", "FILE", "lines that the errors are held to, and known misses", kRecordFlags},
     {"--plot", "FILE", "writes the drawing of the answer as SVG", kPlotFlag},
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},

@@ -29,6 +29,17 @@ struct RawArguments {
   std::string threads;
 };
 
+void bind_events(CLI::App& app, const Command& command, Arguments& arguments) {
+  if ((command.flags & kEventFlags) != 0) {
+    app.add_option("--rank", arguments.rank);
+    app.add_option("--data-rank", arguments.data_rank);
+    app.add_option("--snapshot", arguments.snapshot);
+    app.add_option("--pack", arguments.pack);
+    app.add_option("--html", arguments.html);
+    app.add_option("--trace", arguments.trace);
+  }
+}
+
 void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   Arguments& arguments = raw.arguments;
   app.add_option("words", arguments.words);
@@ -78,14 +89,11 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--device", raw.device);
     app.add_option("--gpu", arguments.gpu);
   }
-  if ((command.flags & kEventFlags) != 0) {
-    app.add_option("--rank", arguments.rank);
-    app.add_option("--data-rank", arguments.data_rank);
-    app.add_option("--snapshot", arguments.snapshot);
-    app.add_option("--pack", arguments.pack);
-    app.add_option("--html", arguments.html);
-    app.add_option("--trace", arguments.trace);
+  if ((command.flags & kFitFlags) != 0) {
+    app.add_option("--memory", arguments.memory);
+    app.add_option("--host-memory", arguments.host_memory);
   }
+  bind_events(app, command, arguments);
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }
 

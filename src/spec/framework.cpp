@@ -4,6 +4,7 @@
 #include <array>
 
 #include "memest/diag/expect.hpp"
+#include "spec/change_word_rows.hpp"
 
 namespace memest {
 namespace {
@@ -54,6 +55,7 @@ constexpr FrameworkRow kTransformers = {
     .fsdp1 = true,
     .fsdp2 = true,
     .ddp = true,
+    .change_words = &kWordsOfTransformers,
 };
 
 // 0.2.2: torchtitan/models/llama3/infra/{parallelize,pipeline}.py, distributed/pipeline_parallel.py
@@ -92,6 +94,7 @@ constexpr FrameworkRow kTorchtitan = {
     // job_config.py, ActivationCheckpoint.early_stop is False, unlike torch.utils.checkpoint's
     // default.
     .checkpoints = CheckpointRule::layers,
+    .change_words = &kWordsOfTorchtitan,
 };
 
 constexpr FrameworkRow kMegatron = {
@@ -127,6 +130,7 @@ constexpr FrameworkRow kMegatron = {
     .gradient_buffer = true,
     .checkpoints = CheckpointRule::megatron,
     .fills_steps = true,
+    .change_words = &kWordsOfMegatron,
 };
 
 constexpr FrameworkRow kNanoGpt = {
@@ -140,6 +144,7 @@ constexpr FrameworkRow kNanoGpt = {
     .torch_precisions_alone = true,
     .sharer = Sharer::deepspeed,
     .ddp = true,
+    .change_words = &kWordsOfNanoGpt,
 };
 
 constexpr FrameworkRow kTextbook = {
@@ -158,6 +163,7 @@ constexpr FrameworkRow kPlain = {
     .trains_layer_lists = true,
     .sharer = Sharer::deepspeed,
     .ddp = true,
+    .change_words = &kWordsOfPlain,
 };
 
 constexpr LoopRow kPlainLoop = {.name = "plain"};
@@ -179,7 +185,8 @@ constexpr LoopRow kTrainer = {.name = "trainer",
                               .fused_adamw = true,
                               .own_adafactor = true,
                               .divides_by_targets = true,
-                              .fsdp_recipe = "accelerate-fsdp2-bf16"};
+                              .fsdp_recipe = "accelerate-fsdp2-bf16",
+                              .change_words = &kWordsOfTrainer};
 // train.py, train_step: a list named microbatches collects all of a step's before the first runs.
 constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
                                      .title = "torchtitan",

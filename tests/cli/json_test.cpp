@@ -78,13 +78,12 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "estimate llama-3.1-405b --set training.global_batch=100000000", "plan llama-3-8b --gpus 8",
       "plan t5-small", "plan gpt2 --gpu t4 --gpus 1 --largest micro-batch", "explain llama-3-8b",
       "check gpt2 llama-3-8b", "timeline gpt2 --against tests/truth/traces/v023.trace.gz",
-      "timeline llama-3-8b --gpu t4",
-      "timeline gpt2 --pack /dev/null",
+      "timeline llama-3-8b --gpu t4", "timeline gpt2 --pack /dev/null",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
       "validate tests/truth/transformers.records.jsonl", "selftest --device host", "profile l4",
       "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",
-      "roofline gpt2 --gpu a100", "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes",
-      "optimizers");
+      "roofline gpt2 --gpu a100", "fit llama-3.2-1b --memory 24GiB",
+      "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);
   const json answer = json::parse(ran.out);

@@ -13,6 +13,8 @@
 
 namespace memest {
 
+struct ChangeWords;
+
 /// The program whose runs were recorded (tests/truth/README.md).
 struct RecordedProgram {
   std::string_view package = {};  ///< as its project calls it; empty where PyTorch alone ran
@@ -116,6 +118,7 @@ struct FrameworkRow {
   CheckpointRule checkpoints = CheckpointRule::torch;
   bool fills_steps = false;  ///< fused kernels leave few gaps between them
   bool is_formula = false;   ///< no program: the field's formulas
+  const ChangeWords* change_words = nullptr;
 };
 
 const FrameworkRow& row_of(Framework framework);
@@ -142,6 +145,7 @@ struct LoopRow {
   bool keeps_batches = false;                   ///< all of a step's, in a list
   bool divides_by_targets = false;              ///< the sum of the loss, by the targets of the step
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
+  const ChangeWords* change_words = nullptr;    ///< where they are not the framework's
 };
 
 const LoopRow& row_of(LoopKind loop);

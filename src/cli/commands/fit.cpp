@@ -1,0 +1,59 @@
+#include "memest/plan/fit.hpp"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/spec.hpp"
+#include "memest/report/fit_report.hpp"
+
+namespace memest {
+namespace {
+
+/// --memory and --host-memory stand for keys of the spec, also in the commands that an answer says.
+Arguments with_memory(Arguments arguments) {
+  const auto set = [&](const char* key, const std::string& size) {
+    if (!size.empty()) arguments.overrides.push_back(std::string(key) + "=" + size);
+  };
+  set("hardware.memory", arguments.memory);
+  set("hardware.host_memory", arguments.host_memory);
+  return arguments;
+}
+
+Arguments with_sets(Arguments arguments, const std::vector<std::string>& sets) {
+  arguments.overrides.insert(arguments.overrides.end(), sets.begin(), sets.end());
+  return arguments;
+}
+
+Outcome unavailable(const std::string& sentence) {
+  return refused({Diagnostic{Severity::error, {}, sentence, "", true}});
+}
+
+}  // namespace
+
+Outcome run_fit(const Arguments& given, const Surroundings& surroundings) {
+  const Arguments arguments = with_memory(given);
+  const Checked<Job> job = read_configuration(arguments, arguments.words);
+  if (!job.ok()) return refused(job.diagnostics());
+  if (!job.value().training) return unavailable("fit changes a training, and the spec has none");
+  FitRequest request{job.value(), [&](const std::vector<std::string>& sets) {
+                       return read_configuration(with_sets(arguments, sets), arguments.words);
+                     }};
+  request.threads = std::max(1U, std::thread::hardware_concurrency());
+  const auto answer = fit_ladder(request);
+  if (const auto* why = std::get_if<Unavailable>(&answer)) return unavailable(why->sentence);
+  const auto& ladder = std::get<FitLadder>(answer);
+  const bool fits = ladder.own.verdict == Verdict::fits || ladder.fitting() > 0;
+  const Report report =
+      report_fit(job.value(), ladder, question_of(arguments, arguments.words, surroundings));
+  Outcome outcome{fits ? ExitCode::yes : ExitCode::no,
+                  formatted(report, arguments.format, surroundings.out), job.diagnostics()};
+  if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, ladder_svg(ladder)});
+  return outcome;
+}
+
+}  // namespace memest

@@ -1,0 +1,189 @@
+// The techniques that a job may still take, by what its program has words for.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "memest/plan/fit.hpp"
+#include "memest/spec/change_words.hpp"
+#include "memest/spec/framework.hpp"
+
+namespace memest {
+namespace {
+
+std::string text(std::string_view words) { return std::string(words); }
+
+std::string replaced(std::string in, std::string_view from, const std::string& to) {
+  for (std::size_t at = in.find(from); at != std::string::npos; at = in.find(from, at)) {
+    in.replace(at, from.size(), to);
+    at += to.size();
+  }
+  return in;
+}
+
+constexpr const char* kRounds = "numbers are kept in fewer bits, and round";
+constexpr const char* kOtherModel = "trains adapters in place of the model: for fine-tuning";
+
+class TechniqueList {
+ public:
+  explicit TechniqueList(const Job& job)
+      : job_(job), training_(*job.training), words_(change_words_of(training_.implementation)) {}
+
+  std::vector<Technique> list() && {
+    recompute();
+    micro_batches();
+    optimizers();
+    kernels();
+    sharding();
+    others();
+    return std::move(list_);
+  }
+
+ private:
+  void add(Technique technique) {
+    if (!technique.change.empty()) list_.push_back(std::move(technique));
+  }
+
+  void recompute() {
+    const TechniqueGroup group = TechniqueGroup::recompute;
+    if (!std::holds_alternative<FullRecompute>(training_.recompute)) {
+      add({"recompute every layer",
+           group,
+           {"training.recompute=full"},
+           text(words_.recompute_full)});
+    }
+    if (!std::holds_alternative<NoRecompute>(training_.recompute)) return;
+    add({"recompute selectively",
+         group,
+         {"training.recompute=selective"},
+         text(words_.recompute_selective)});
+    add({"recompute every second layer",
+         group,
+         {"training.recompute={every: 2}"},
+         text(words_.recompute_every_second)});
+  }
+
+  /// Halves of the micro-batch: as many sequences a step in more micro-steps.
+  void micro_batches() {
+    const std::int64_t all = training_.micro_batch * training_.gradient_accumulation;
+    for (std::int64_t b = training_.micro_batch / 2; b > 0; b /= 2) {
+      if (all % b != 0) continue;
+      const std::string sequences = std::to_string(b);
+      const std::string steps = std::to_string(all / b);
+      std::string change = replaced(text(words_.micro_batch), "{b}", sequences);
+      add({"micro-batch " + sequences + " × " + steps,
+           TechniqueGroup::micro_batch,
+           {"training.micro_batch=" + sequences, "training.gradient_accumulation=" + steps},
+           replaced(std::move(change), "{m}", steps)});
+    }
+  }
+
+  void optimizers() {
+    const TechniqueGroup group = TechniqueGroup::optimizer;
+    const Optimizer& optimizer = training_.optimizer;
+    const bool is_adamw = optimizer.name == "adamw";
+    const bool has_fused = std::ranges::any_of(optimizer.implementations, [](const auto& one) {
+      return one.implementation == OptimizerImplementation::fused;
+    });
+    if (has_fused && training_.optimizer_implementation != OptimizerImplementation::fused) {
+      add({"fused optimizer",
+           group,
+           {"training.optimizer={name: " + optimizer.name + ", implementation: fused}"},
+           replaced(text(words_.fused_optimizer), "{optimizer}",
+                    is_adamw ? "AdamW" : optimizer.name)});
+    }
+    if (!is_adamw) return;
+    add({"optimizer states in 8 bits",
+         group,
+         {"training.optimizer=adamw-8bit"},
+         text(words_.adamw_8bit),
+         kRounds});
+  }
+
+  [[nodiscard]] std::string implementation_with(const std::string& key) const {
+    return "training.implementation={name: " +
+           text(row_of(training_.implementation.framework).name) + ", " + key + "}";
+  }
+
+  void kernels() {
+    const Implementation& own = training_.implementation;
+    if (own.attention == AttentionKernel::eager) {
+      add({"fused attention",
+           TechniqueGroup::attention,
+           {implementation_with("attention: sdpa")},
+           text(words_.sdpa)});
+    }
+    if (!own.liger.any()) {
+      add({"Liger's kernels",
+           TechniqueGroup::kernels,
+           {implementation_with("liger: true")},
+           text(words_.liger)});
+    }
+    if (own.compile == CompileScope::off) {
+      add({"compiled layers",
+           TechniqueGroup::compile,
+           {implementation_with("compile: blocks")},
+           text(words_.compile)});
+    }
+  }
+
+  /// By who holds the states: nothing is offered beside a sharding that the spec has.
+  void sharding() {
+    if (job_.given.sharing || job_.given.offload) return;
+    share("ZeRO 2, its optimizer on the host", words_.zero2_offload,
+          {"zero=2", "offload={optimizer: cpu}"});
+    if (job_.parallelism.data == 1) return;
+    share("ZeRO 1", words_.zero1, {"zero=1"});
+    share("ZeRO 2", words_.zero2, {"zero=2"});
+    share("ZeRO 3", words_.zero3, {"zero=3"});
+    share("FSDP2", words_.fsdp2, {"fsdp={version: 2}"});
+    share("FSDP2, its shards on the host", words_.fsdp2_offload,
+          {"fsdp={version: 2}", "offload={optimizer: cpu, parameters: cpu}"});
+    share("distributed optimizer", words_.sharded_states, {"distributed_optimizer=true"});
+  }
+
+  /// Keys of `parallelism`, which means all GPUs as long as nobody writes it: the ranks come along.
+  void share(std::string name, std::string_view change, std::vector<std::string> keys) {
+    keys.insert(keys.begin(), "data=" + std::to_string(job_.parallelism.data));
+    for (std::string& key : keys) key.insert(0, "parallelism.");
+    add({std::move(name), TechniqueGroup::sharding, std::move(keys), text(change)});
+  }
+
+  void others() {
+    const bool runs = !row_of(training_.implementation.framework).is_formula;
+    if (runs && !job_.allocator.expandable_segments) {
+      add({"expandable segments",
+           TechniqueGroup::allocator,
+           {"allocator.expandable_segments=true"},
+           "PYTORCH_ALLOC_CONF=expandable_segments:True"});
+    }
+    if (training_.recipe.weights == DType::fp32 || training_.recipe.master) {
+      add({"weights and states in bf16",
+           TechniqueGroup::precision,
+           {"training.precision=bf16"},
+           text(words_.bf16),
+           kRounds});
+    }
+    if (!job_.model.adapter) {
+      add({"LoRA of rank 16",
+           TechniqueGroup::adapter,
+           {"training.adapter={lora: {rank: 16, targets: [q_proj, v_proj]}}"},
+           text(words_.lora),
+           kOtherModel});
+    }
+  }
+
+  const Job& job_;
+  const TrainingSpec& training_;
+  const ChangeWords& words_;
+  std::vector<Technique> list_;
+};
+
+}  // namespace
+
+std::vector<Technique> techniques_for(const Job& job) { return TechniqueList(job).list(); }
+
+}  // namespace memest
