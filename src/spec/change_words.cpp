@@ -11,6 +11,9 @@ const ChangeWords kWordsOfTransformers = {
     .recompute_full =
         "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
         "False})",
+    .recompute_first =
+        "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
+        "False}); for layer in model.model.layers[{k}:]: layer.gradient_checkpointing = False",
     .micro_batch = "DataLoader(batch_size={b}), loss / {m}, optimizer.step() every {m} backwards",
     .fused_optimizer = "torch.optim.{optimizer}(model.parameters(), fused=True)",
     .adamw_8bit = "bitsandbytes.optim.AdamW8bit(model.parameters())",
@@ -68,6 +71,8 @@ const ChangeWords kWordsOfMegatron = {
     .recompute_full =
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
     .recompute_selective = "--recompute-granularity selective",
+    .recompute_first =
+        "--recompute-granularity full --recompute-method block --recompute-num-layers {k}",
     .micro_batch = "--micro-batch-size {b}",
     .sharded_states = "--use-distributed-optimizer",
 };

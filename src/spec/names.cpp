@@ -263,7 +263,11 @@ std::string text_of(const Recompute& recompute) {
   return std::visit(
       Overloaded{[](const NoRecompute&) { return std::string("none"); },
                  [](const FullRecompute& full) {
-                   return std::string(full.reentrant ? "full, reentrant" : "full");
+                   std::string text = "full";
+                   if (full.method == RecomputeMethod::block) {
+                     text += " in the first " + std::to_string(full.layers) + " layers";
+                   }
+                   return full.reentrant ? text + ", reentrant" : text;
                  },
                  [](const SelectiveRecompute&) { return std::string("selective"); },
                  [](const EveryRecompute& every) { return "every " + std::to_string(every.every); },

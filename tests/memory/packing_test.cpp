@@ -132,7 +132,7 @@ TEST_CASE("a timeline's arena is within 2 % of what is alive at once") {
         "4}\n"}) {
     INFO(spec);
     const Timeline timeline = timeline_of(std::string(spec) + "hardware: {gpu: h100-sxm-80gb}\n");
-    const std::vector<Arena> arenas = pack_timeline(timeline);
+    const auto arenas = std::get<std::vector<Arena>>(pack_timeline(timeline));
     REQUIRE_FALSE(arenas.empty());
     std::size_t storages = 0;
     for (const Arena& arena : arenas) {
@@ -143,6 +143,15 @@ TEST_CASE("a timeline's arena is within 2 % of what is alive at once") {
     }
     CHECK(storages == timeline.storages.size());
   }
+}
+
+TEST_CASE("a timeline of too many tensors is refused by a sentence") {
+  Timeline timeline;
+  timeline.storages.resize(kMostPacked + 1);
+  const auto answer = pack_timeline(timeline);
+  REQUIRE(std::holds_alternative<Unavailable>(answer));
+  CHECK(
+      std::get<Unavailable>(answer).sentence.starts_with("an arena for more than 100,000 tensors"));
 }
 
 }  // namespace

@@ -312,6 +312,22 @@ TEST_CASE("a reentrant checkpoint holds its layers' answer in the closed form as
   }
 }
 
+TEST_CASE("so do checkpoints around the first layers alone") {
+  for (const char* rest :
+       {"precision: bf16", "precision: amp-bf16",
+        "precision: fp32, implementation: {name: transformers, loop: trainer}"}) {
+    for (const char* layers : {"1", "5", "8"}) {
+      const std::string spec =
+          "model: {family: decoder, layers: 8, hidden_size: 512, heads: 8, kv_heads: 4, ffn_size: "
+          "1408, vocab_size: 1000, activation: swiglu, norm: rmsnorm, position: rope}\n"
+          "training: {seq_len: 1024, micro_batch: 4, recompute: {full: {method: block, layers: " +
+          std::string(layers) + "}}, " + rest + "}\nhardware: {gpu: h200-sxm-141gb}\n";
+      INFO(spec);
+      CHECK(distance_of(spec) <= 0.001);
+    }
+  }
+}
+
 // A plain loop reports the loss of the step before, and so holds its arguments; the Trainer does
 // not.
 TEST_CASE("and the arguments that the loss of the step before holds, where they are most") {

@@ -9,6 +9,8 @@ namespace {
 TEST_CASE("recompute prints as it is written in a spec") {
   CHECK(text_of(NoRecompute{}) == "none");
   CHECK(text_of(FullRecompute{.reentrant = true}) == "full, reentrant");
+  CHECK(text_of(FullRecompute{.method = RecomputeMethod::block, .layers = 4}) ==
+        "full in the first 4 layers");
   CHECK(text_of(EveryRecompute{.every = 2}) == "every 2");
 }
 

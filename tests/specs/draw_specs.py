@@ -146,7 +146,9 @@ def commands(rng, folder):
         ["estimate", "--gpus", rng.choice(["1", "3", "8", "64"]), "--format", form],
         ["explain", "--format", form],
         ["timeline", "--format", rng.choice(["text", "json", "markdown"])],
-        ["timeline", rng.choice(["--html", "--csv", "--snapshot", "--trace"]), file, "--quiet"],
+        ["timeline", rng.choice(["--html", "--csv", "--snapshot", "--trace", "--pack"]), file, "--quiet"],
+        ["fit", "--format", form], ["fit", "--memory", rng.choice(["1GiB", "24GiB"]), "--format", form],
+        ["fit", "--plot", file],
         ["roofline", "--format", form], ["roofline", "--plot", file],
         ["check", "--format", rng.choice([form, "github", "junit"])],
         plan, plan + rng.choice([

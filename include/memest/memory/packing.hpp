@@ -4,8 +4,10 @@
 // here are heuristics beside the bound that no arena is below.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "memest/memory/timeline.hpp"
@@ -49,7 +51,9 @@ struct Arena {
   Packing packing;           ///< of pack_by_search()
 };
 
-/// Static memory plan of a timeline. Storages that nothing frees live to its end.
-std::vector<Arena> pack_timeline(const Timeline& timeline);
+/// Static memory plan of a timeline. Storages that nothing frees live to its end. Unavailable for
+/// more than kMostPacked of them: the time grows with their square.
+std::variant<std::vector<Arena>, Unavailable> pack_timeline(const Timeline& timeline);
+inline constexpr std::size_t kMostPacked = 100'000;
 
 }  // namespace memest

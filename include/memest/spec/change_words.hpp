@@ -8,11 +8,13 @@ namespace memest {
 struct Implementation;
 
 /// Lines of a script, arguments or entries of a file; empty where the program has no word for it.
-/// "{b}" stands for the sequences of a micro-batch, "{m}" for the micro-steps of a step,
+/// "{b}" stands for the sequences of a micro-batch, "{m}" for the micro-steps of a step, "{k}" for
+/// layers,
 /// "{optimizer}" for the optimizer's class in torch.optim.
 struct ChangeWords {
   std::string_view recompute_full = {};
   std::string_view recompute_selective = {};
+  std::string_view recompute_first = {};         ///< of the first {k} layers
   std::string_view recompute_every_second = {};  ///< `recompute: {every: 2}`
   std::string_view micro_batch = {};
   std::string_view fused_optimizer = {};

@@ -91,7 +91,11 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   const StepCourse course =
       course_of(memory.timeline, job.value().allocator, replay_device_of(job.value()));
   std::vector<Arena> arenas;
-  if (!arguments.pack.empty()) arenas = pack_timeline(memory.timeline);
+  if (!arguments.pack.empty()) {
+    auto packed = pack_timeline(memory.timeline);
+    if (const auto* reason = std::get_if<Unavailable>(&packed)) return unavailable(*reason);
+    arenas = std::get<std::vector<Arena>>(std::move(packed));
+  }
   const TimelineRun run{job.value(), memory, course, rank, arenas};
   std::optional<ComparedTrace> compared;
   if (recorded) compared = compared_with(memory.timeline, *recorded);

@@ -40,7 +40,12 @@ Arena& arena_of(std::vector<Arena>& arenas, PartStream stream) {
 
 }  // namespace
 
-std::vector<Arena> pack_timeline(const Timeline& timeline) {
+std::variant<std::vector<Arena>, Unavailable> pack_timeline(const Timeline& timeline) {
+  if (timeline.storages.size() > kMostPacked) {
+    return Unavailable{
+        "an arena for more than 100,000 tensors is not available: fewer micro-steps "
+        "(training.gradient_accumulation) or layers have fewer"};
+  }
   std::vector<Arena> arenas;
   const std::vector<Lifetime> lifetimes = lifetimes_of(timeline);
   for (StorageId storage = 0; storage < lifetimes.size(); ++storage) {

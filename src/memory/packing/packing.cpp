@@ -22,16 +22,60 @@ constexpr std::int64_t kMostPairs = 400'000'000;
 /// So many placements in a row that are no lower end it.
 constexpr int kMostFailures = 400;
 
-/// Lays lifetimes one by one, in any order.
+struct Placed {
+  std::int64_t offset = 0;
+  std::int64_t top = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
+/// Placed lifetimes by offset, in chunks: a long vector would be moved with every insertion.
+class PlacedList {
+ public:
+  void insert(const Placed& one) {
+    const auto is_below = [](std::int64_t offset, const Placed& other) {
+      return offset < other.offset;
+    };
+    if (chunks_.empty()) chunks_.emplace_back();
+    auto chunk = std::upper_bound(chunks_.begin() + 1, chunks_.end(), one.offset,
+                                  [&](std::int64_t offset, const std::vector<Placed>& other) {
+                                    return is_below(offset, other.front());
+                                  });
+    --chunk;
+    chunk->insert(std::upper_bound(chunk->begin(), chunk->end(), one.offset, is_below), one);
+    if (chunk->size() < kMostOfAChunk) return;
+    const auto middle = chunk->begin() + static_cast<std::ptrdiff_t>(chunk->size() / 2);
+    std::vector<Placed> upper(middle, chunk->end());
+    chunk->erase(middle, chunk->end());
+    chunks_.insert(chunk + 1, std::move(upper));
+  }
+
+  template <class Look>
+  void each(Look look) const {
+    for (const std::vector<Placed>& chunk : chunks_) {
+      for (const Placed& one : chunk) look(one);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMostOfAChunk = 512;
+  std::vector<std::vector<Placed>> chunks_;
+};
+
+/// Lays lifetimes one by one, in any order. Most live for a few events: those are held against the
+/// lifetimes of their part of the timeline alone.
 class Arranger {
  public:
   explicit Arranger(std::span<const Lifetime> lifetimes) : lifetimes_(lifetimes) {
-    placed_.reserve(lifetimes.size());
+    std::uint32_t end = 1;
+    for (const Lifetime& one : lifetimes) end = std::max(end, one.end);
+    events_of_part_ = end / kParts + 1;
   }
 
   /// Stops, with a height above `most`, as soon as it is higher.
   Packing arrange(const Order& order, std::int64_t most) {
-    placed_.clear();
+    all_ = {};
+    parts_.assign(kParts, {});
     Packing packing{std::vector<std::int64_t>(lifetimes_.size()), 0};
     for (const std::uint32_t index : order) {
       const Lifetime& lifetime = lifetimes_[index];
@@ -45,39 +89,46 @@ class Arranger {
   }
 
  private:
-  struct Placed {
-    std::int64_t offset = 0;
-    std::int64_t top = 0;
-    std::uint32_t begin = 0;
-    std::uint32_t end = 0;
-  };
+  static constexpr std::uint32_t kParts = 128;
+
+  [[nodiscard]] std::uint32_t first_part(const Lifetime& one) const {
+    return one.begin / events_of_part_;
+  }
+  [[nodiscard]] std::uint32_t last_part(const Lifetime& one) const {
+    return (std::max(one.begin + 1, one.end) - 1) / events_of_part_;
+  }
 
   /// Where the gap between lifetimes that it meets is smallest; of equal ones the lowest.
   [[nodiscard]] std::int64_t best_offset(const Lifetime& lifetime) const {
     std::int64_t top = 0;
     std::int64_t best = -1;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const Placed& other : placed_) {
-      if (lifetime.begin >= other.end || other.begin >= lifetime.end) continue;
+    const std::uint32_t part = first_part(lifetime);
+    const PlacedList& list = part == last_part(lifetime) ? parts_[part] : all_;
+    list.each([&](const Placed& other) {
+      if (lifetime.begin >= other.end || other.begin >= lifetime.end) return;
       const std::int64_t gap = other.offset - top;
       if (gap >= lifetime.bytes && gap < least) {
         least = gap;
         best = top;
       }
       top = std::max(top, other.top);
-    }
+    });
     return best >= 0 ? best : top;
   }
 
   void place(const Lifetime& lifetime, std::int64_t offset) {
-    const auto at = std::upper_bound(
-        placed_.begin(), placed_.end(), offset,
-        [](std::int64_t value, const Placed& other) { return value < other.offset; });
-    placed_.insert(at, {offset, offset + lifetime.bytes, lifetime.begin, lifetime.end});
+    const Placed placed{offset, offset + lifetime.bytes, lifetime.begin, lifetime.end};
+    all_.insert(placed);
+    for (std::uint32_t part = first_part(lifetime); part <= last_part(lifetime); ++part) {
+      parts_[part].insert(placed);
+    }
   }
 
   std::span<const Lifetime> lifetimes_;
-  std::vector<Placed> placed_;  // by offset
+  std::uint32_t events_of_part_ = 1;
+  PlacedList all_;
+  std::vector<PlacedList> parts_;  // of the timeline, with what lives in each
 };
 
 /// By `key`, largest first; of equal ones as given.
@@ -114,7 +165,10 @@ class LocalSearch {
   Packing run() {
     const auto count = static_cast<std::int64_t>(lifetimes_.size());
     const std::int64_t pairs = std::max<std::int64_t>(1, count * count / 2);
+    std::int64_t left = kMostPairs / pairs;
     for (Order& order : orders_of(lifetimes_)) {
+      if (!order_.empty() && (best_.height == bound_ || left <= 0)) break;
+      --left;
       const std::int64_t most = order_.empty() ? kAny : best_.height - 1;
       Packing packing = arranger_.arrange(order, most);
       if (packing.height > most) continue;
@@ -122,7 +176,7 @@ class LocalSearch {
       order_ = std::move(order);
     }
     int failures = 0;
-    for (std::int64_t left = kMostPairs / pairs; left > 0 && failures < kMostFailures; --left) {
+    for (; left > 0 && failures < kMostFailures; --left) {
       if (best_.height == bound_) break;
       failures = improve() ? 0 : failures + 1;
     }

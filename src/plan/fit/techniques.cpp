@@ -60,10 +60,29 @@ class TechniqueList {
          group,
          {"training.recompute=selective"},
          text(words_.recompute_selective)});
+    recompute_first_layers();
     add({"recompute every second layer",
          group,
          {"training.recompute={every: 2}"},
          text(words_.recompute_every_second)});
+  }
+
+  /// Offers a quarter, a half and three quarters of the layers. Of equal layers it does not matter
+  /// to a step's time which are recomputed; the first need least memory, because their activations
+  /// come back when those of all others have gone.
+  void recompute_first_layers() {
+    const auto* decoder = std::get_if<DecoderSpec>(&job_.model.architecture);
+    if (decoder == nullptr) return;
+    constexpr std::int64_t kParts = 4;
+    const std::int64_t layers = decoder->layers() / job_.parallelism.pipeline;
+    for (std::int64_t part = 1; part < kParts; ++part) {
+      if (layers < kParts) continue;
+      const std::string count = std::to_string(layers * part / kParts);
+      add({"recompute " + count + " of " + std::to_string(layers) + " layers",
+           TechniqueGroup::recompute,
+           {"training.recompute={full: {method: block, layers: " + count + "}}"},
+           replaced(text(words_.recompute_first), "{k}", count)});
+    }
   }
 
   /// Halves of the micro-batch: as many sequences a step in more micro-steps.

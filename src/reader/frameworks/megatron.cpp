@@ -5,6 +5,7 @@
 #include <string_view>
 #include <variant>
 
+#include "memest/spec/framework.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -267,9 +268,19 @@ constexpr std::array kRules = {
          "use fewer ranks, or 'ring'"},
 };
 
+/// torch.utils.checkpoint around the first layers alone: a layer of transformers asks its own flag
+/// (modeling_layers.py, GradientCheckpointingLayer.__call__: self.gradient_checkpointing).
+bool recomputes_first_layers(const Job& job) {
+  const FullRecompute* full = full_of(job);
+  const CheckpointRule rule = row_of(training_of(job).implementation.framework).checkpoints;
+  return rule == CheckpointRule::torch && full->method == RecomputeMethod::block &&
+         !full->reentrant && !full->distribute;
+}
+
 /// Whether a job of another framework sets a part of `recompute` that only Megatron has.
 bool asks_for_megatrons_recompute(const Job& job) {
   if (const FullRecompute* full = full_of(job)) {
+    if (recomputes_first_layers(job)) return false;
     return full->method != RecomputeMethod::uniform || full->layers != 1 || full->distribute;
   }
   const auto* parts = std::get_if<SelectiveRecompute>(&training_of(job).recompute);

@@ -34,7 +34,8 @@ constexpr Key kFullKeys[] = {
     {.name = "method",
      .shapes = {choice(kMethods)},
      .fallback = "uniform",
-     .doc = "Megatron's recompute_method."},
+     .doc = "Megatron's recompute_method; `block` recomputes the first `layers` alone, in "
+            "transformers too."},
     {.name = "layers",
      .shapes = {count(1, kMaxLayers)},
      .fallback = "1",
