@@ -67,9 +67,9 @@ class TechniqueList {
          text(words_.recompute_every_second)});
   }
 
-  /// Offers a quarter, a half and three quarters of the layers. Of equal layers it does not matter
-  /// to a step's time which are recomputed; the first need least memory, because their activations
-  /// come back when those of all others have gone.
+  /// Offers a quarter, a half and three quarters of the layers. Which of equal layers are
+  /// recomputed does not change a step's time; the first need least memory, because their
+  /// activations come back when those of all others have gone.
   void recompute_first_layers() {
     const auto* decoder = std::get_if<DecoderSpec>(&job_.model.architecture);
     if (decoder == nullptr) return;
