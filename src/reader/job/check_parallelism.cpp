@@ -112,6 +112,24 @@ void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnost
   }
 }
 
+bool steps_on_host(const Job& job) {
+  return job.training.has_value() && job.parallelism.offload.optimizer;
+}
+
+/// Blockwise and paged states are bitsandbytes' own, whose kernels run on the GPU.
+bool is_of_bitsandbytes(const Optimizer& optimizer) {
+  return std::ranges::any_of(optimizer.states, [](const OptimizerState& state) {
+    return state.on_host || state.shape == StateShape::blockwise_8bit;
+  });
+}
+
+/// deepspeed/runtime/engine.py, _configure_basic_optimizer: DeepSpeedCPUAdam, -Adagrad and -Lion;
+/// zero_force_ds_cpu_optimizer refuses all others.
+bool has_cpu_optimizer(const Optimizer& optimizer) {
+  constexpr std::array<std::string_view, 4> kNames = {"adam", "adamw", "adagrad", "lion"};
+  return std::ranges::find(kNames, optimizer.name) != kNames.end();
+}
+
 /// Who offloads what: DeepSpeed's ZeRO the optimizer, its stage 3 the weights too; FSDP2 both at
 /// once.
 void check_offload(const Value& written, const Job& job, Diagnostics& diagnostics) {
@@ -130,6 +148,9 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
   } else if (parallelism.shards_flat()) {
     diagnostics.push_back(
         unavailable_at(written.span, "offload under FSDP1", "set 'fsdp.version' to 2"));
+  } else if (steps_on_host(job) && is_of_bitsandbytes(job.training->optimizer)) {
+    refuse("bitsandbytes' optimizers step on the GPU alone",
+           "leave 'offload' out, or choose an optimizer without 8-bit states");
   } else if (parallelism.fsdp) {
     if (offload.optimizer && offload.parameters) return;
     refuse("FSDP2's CPUOffloadPolicy takes weights, gradients and states to the host together",
@@ -141,6 +162,10 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
   } else if (parallelism.zero == ZeroStage::none) {
     refuse("'offload' is DeepSpeed's or FSDP2's, and this job has neither",
            "set 'zero' to 1, 2 or 3, or 'fsdp' to {version: 2}");
+  } else if (steps_on_host(job) && !has_cpu_optimizer(job.training->optimizer)) {
+    diagnostics.push_back(unavailable_at(
+        written.span, "the optimizer " + quoted(job.training->optimizer.name) + " on the host",
+        "DeepSpeed has Adam, AdamW, Adagrad and Lion there"));
   } else if (offload.parameters && parallelism.zero != ZeroStage::optimizer_gradients_weights) {
     refuse("weights are offloaded in ZeRO 3 alone", "set 'zero' to 3, or leave 'parameters' out");
   } else if (job.training &&
