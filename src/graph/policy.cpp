@@ -45,6 +45,10 @@ LoweringPolicy policy_of(const InferenceSpec& inference, ComputeCapability capab
       policy_of(static_cast<const ForwardSpec&>(inference), capability, multiprocessors);
   policy.gradients = false;
   policy.end = inference.logits == KeptLogits::last ? ForwardEnd::last_logits : ForwardEnd::logits;
+  if (inference.generation) {
+    policy.past = 0;
+    policy.new_tokens = inference.generation->tokens;
+  }
   return policy;
 }
 

@@ -43,6 +43,7 @@ constexpr std::array<Legend, kSymbolCount> kLegend = {{
     {"Φ1", "elements of the largest parameter tensor"},
     {"n", "number of parameter tensors"},
     {"B", "elements of a communication bucket"},
+    {"S", "tokens whose keys and values a pass over one token reads"},
 }};
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "memest/time/flops.hpp"
 
+#include <algorithm>
 #include <variant>
 #include <vector>
 
@@ -80,6 +81,34 @@ Flops required_backward(const Op& op, Flops forward, Flops backward) {
   return computed_of(op, recomputes_scores ? forward * 2 : backward);
 }
 
+/// FLOPs of generate()'s passes behind the forward of its prompts: a sum over the tokens that
+/// sequences have by then. FLOPs grow along a line as long as the same operations run.
+void count_decoding(const Graph& graph, const InferenceSpec& inference, FlopsEstimate& result) {
+  if (graph.decoding.empty()) return;
+  Bindings sizes = sizes_of(graph, inference);
+  const std::int64_t behind = inference.seq_len + inference.generation->tokens - 1;
+  for (std::size_t i = 0; i < graph.decoding.size(); ++i) {
+    const std::int64_t first = graph.decoding[i].first;
+    const std::int64_t next = i + 1 < graph.decoding.size() ? graph.decoding[i + 1].first : behind;
+    const std::int64_t end = std::min(next, behind);
+    if (end <= first) continue;
+    for (const BlockRun& run : graph.decoding[i].order) {
+      for (const Op& op : graph.blocks[run.block].ops) {
+        const auto with = [&](std::int64_t tokens) {
+          return op.forward.flops.flops(sizes.set(Symbol::cached_keys, tokens)).value();
+        };
+        const Int128 ends = checked_add(with(first + 1), with(end));
+        const Int128 flops = checked_multiply(ends, Int128{end - first}) / 2;
+        const Flops all(checked_multiply(flops, Int128{run.repeat}));
+        // One query reads all keys: nothing stands above the diagonal.
+        result.forward += all;
+        result.computed += all;
+        result.required += all;
+      }
+    }
+  }
+}
+
 /// FLOPs of what runs: forward, and backward with what it recomputes.
 void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   const Bindings sizes = sizes_of(graph, *job.forward());
@@ -93,6 +122,7 @@ void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
       result.required += computed_of(op, forward) + required_backward(op, forward, backward);
     }
   }
+  if (job.inference) count_decoding(graph, *job.inference, result);
   if (!job.training) return;
   const Recomputations recomputed =
       recomputations_of(graph, *job.training, layers_of_stages(graph, job));
@@ -120,23 +150,31 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   FlopsEstimate result;
   count_passes(graph, job, result);
   const Int128 micro_steps{job.training ? job.training->gradient_accumulation : 1};
-  const Int128 tokens = checked_multiply(
-      checked_multiply(Int128{pass.micro_batch}, Int128{pass.seq_len}), micro_steps);
+  // Behind a prompt of s tokens generate() sends one token a pass, which attends to s + 1, s + 2
+  // ...
+  const std::int64_t passes =
+      job.inference && job.inference->generation ? job.inference->generation->tokens - 1 : 0;
+  const Int128 sequences = checked_multiply(Int128{pass.micro_batch}, micro_steps);
+  const Int128 length{pass.seq_len};
+  const Int128 tokens = checked_multiply(sequences, length + passes);
+  const Int128 attended = checked_multiply(
+      sequences, length * length + passes * length + Int128{passes} * (passes + 1) / 2);
   // 6 FLOPs a parameter and token: 2 forward, 4 backward.
   const Int128 each = job.training ? 6 : 2;
   const std::int64_t ranks = job.parallelism.ranks_of_a_model();
-  const auto of_all = [&](std::int64_t parameters) {
-    return Flops(checked_multiply(checked_multiply(each, Int128{parameters}), tokens) / ranks);
+  const auto of_all = [&](std::int64_t parameters, const Int128& times) {
+    return Flops(checked_multiply(checked_multiply(each, Int128{parameters}), times) / ranks);
   };
   const ParameterCounts parameters = count_parameters(job.model);
   const ConventionSizes shape = convention_sizes(job.model);
   // 12·L·a·d·s a token: scores and values, forward and backward, every query with every key.
-  const std::int64_t causal = checked_multiply(shape.attention_width, pass.seq_len);
-  result.model = of_all(parameters.active);
+  const std::int64_t width = shape.attention_width;
+  result.model = of_all(parameters.active, tokens);
   // PaLM's appendix B counts all scores: `each` · 2 · L·a·d·s is 12·L·a·d·s where the job trains.
-  result.palm = result.model + of_all(checked_multiply(std::int64_t{2}, causal));
+  result.palm = result.model + of_all(checked_multiply(std::int64_t{2}, width), attended);
   // num_floating_point_operations halves the scores for the causal mask, and counts no look-up.
-  result.megatron = of_all(parameters.active_matmul - shape.routers) + of_all(causal);
+  result.megatron =
+      of_all(parameters.active_matmul - shape.routers, tokens) + of_all(width, attended);
   return result;
 }
 

@@ -281,10 +281,23 @@ TEST_CASE("inference is a forward of prompts, and stands in place of training") 
   CHECK_FALSE(all.inference->use_cache);
   CHECK(all.inference->logits == KeptLogits::all);
   CHECK(all.inference->implementation.framework == Framework::textbook);
+  CHECK_FALSE(all.inference->generation);
+  const Job beams = job_of(model + "inference: {prompt: 9, batch: 3, generate: 20, beams: 4}\n");
+  REQUIRE(beams.inference->generation);
+  CHECK(beams.inference->generation->tokens == 20);
+  CHECK_FALSE(beams.inference->generation->samples);
+  CHECK(beams.inference->micro_batch == 12);
+  CHECK(beams.inference->prompts() == 3);
   for (const auto& [section, sentence] :
-       {std::pair{"inference: {prompt: 1, generate: 1}",
-                  "the generation of tokens after the prompt is not available yet"},
-        std::pair{"inference: {prompt: 1, beams: 4}", "beam search is not available yet"},
+       {std::pair{"inference: {prompt: 1, beams: 4}", "the forward of a prompt alone has no beams"},
+        std::pair{"inference: {prompt: 1, sample: true}",
+                  "the forward of a prompt alone draws no token"},
+        std::pair{"inference: {prompt: 1, generate: 2, beams: 2, sample: true}",
+                  "sampling among beams is not available yet"},
+        std::pair{"inference: {prompt: 1, generate: 2, logits: all}",
+                  "generate() computes the logits of the last token alone"},
+        std::pair{"inference: {prompt: 1, generate: 2, use_cache: false}",
+                  "generation without a key-value cache is not available yet"},
         std::pair{"inference: {prompt: 1, paged: {block: 16}}",
                   "a cache in pages is not available yet"},
         std::pair{"inference: {prompt: 1, cache: fp8}",
@@ -304,6 +317,12 @@ TEST_CASE("inference is a forward of prompts, and stands in place of training") 
   CHECK(first_error("model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100, position: "
                     "learned, max_positions: 16}\ninference: {prompt: 17}\n") ==
         "'prompt' 17 is more than the 16 positions that the model has");
+  const std::string learned =
+      "model: {layers: 2, hidden_size: 64, heads: 4, vocab_size: 100, position: learned, "
+      "max_positions: 16}\ninference: {prompt: 10, generate: ";
+  CHECK(job_of(learned + "7}\n").inference->generation->tokens == 7);
+  CHECK(first_error(learned + "8}\n") ==
+        "'generate' 8 behind 'prompt' 10 is more than the 16 positions that the model has");
 }
 
 TEST_CASE("an adapter is part of the model, and its type that of gradients and states") {

@@ -55,10 +55,11 @@ TEST_CASE("every way of running a step is the recorded one, event by event", "[t
   }
 }
 
-TEST_CASE("every family's forward of a prompt is the recorded one, event by event", "[timeline]") {
+TEST_CASE("forwards of prompts and calls of generate() are the recorded ones, event by event",
+          "[timeline]") {
   const auto records = read_records(kFolder + "prompts/specs.jsonl");
   REQUIRE(records.ok());
-  CHECK(records.value().size() == 24);
+  CHECK(records.value().size() == 29);
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "prompts/") == "");

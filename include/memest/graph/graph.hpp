@@ -57,12 +57,22 @@ struct BlockRun {
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
+/// The forward of one token a sequence behind a key-value cache, from the pass on whose cache holds
+/// `first` tokens: masks and kernels are others as it grows. S is bound to `first` + 1 and up.
+struct DecodePass {
+  std::int64_t first = 0;
+  std::vector<BlockRun> order;
+
+  friend bool operator==(const DecodePass&, const DecodePass&) = default;
+};
+
 struct Graph {
   std::vector<Block> blocks;
   std::vector<BlockRun> order;  ///< forward order
   /// Stages of one pipeline rank: where in `order` each begins. The first block of a stage is
   /// given its input by another rank. Empty: the whole model.
   std::vector<std::size_t> stages = {};
+  std::vector<DecodePass> decoding = {};  ///< what generate() runs behind `order`, by `first`
   bool trains = true;    ///< ends with a loss; otherwise the last block answers logits
   Inventory parameters;  ///< every parameter and buffer tensor
   Bindings

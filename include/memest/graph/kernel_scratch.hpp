@@ -82,6 +82,9 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device);
 /// Scratch of adding rows to `rows` others at `indices` int64 indices that may repeat.
 ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows, const LaunchDevice& device);
 
+/// Scratch of the `slices` searches for the largest of `size` numbers of 32 bits (torch.topk).
+ScratchSteps top_k_scratch(std::int64_t slices, std::int64_t size, const LaunchDevice& device);
+
 /// Products of `groups` matrices with their own rows in one call, [rows, columns] each on average.
 struct GroupedProduct {
   std::int64_t groups = 0;

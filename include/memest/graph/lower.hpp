@@ -47,6 +47,9 @@ struct LoweringPolicy {
   bool embeddings_want_gradient = false;
   bool gradients = true;         ///< false: under torch.no_grad
   bool key_value_cache = false;  ///< transformers' DynamicCache, filled by the forward
+  /// Tokens that generate()'s cache holds before the pass; absent: no pass of generate().
+  std::optional<std::int64_t> past = {};
+  std::int64_t new_tokens = 0;  ///< of generate(): one is of the prompt's own pass
   ForwardEnd end = ForwardEnd::cross_entropy;
   ComputeCapability capability = kHopper;  ///< decides which attention `sdpa` means
   std::int64_t multiprocessors = 0;        ///< how flash attention cuts small jobs; 0: not known

@@ -25,6 +25,11 @@ enum class Role : std::uint8_t {
   workspace  ///< lives within one pass of one op
 };
 
+/// The part of a tensor in its layer's key-value cache: the keys or values held before a decoding
+/// pass, which the cache lets go, or those that it holds from then on. In a prompt's pass there are
+/// none before.
+enum class CachePart : std::uint8_t { none, before, after };
+
 struct Tensor {
   std::string_view op;      ///< a literal: the op that makes it, or whose parameter it is: "q_proj"
   std::string_view name;    ///< a literal: "out", "weight", "log-sum-exp"; unique within its op
@@ -40,6 +45,7 @@ struct Tensor {
   bool outlives_block = false;
   /// Part of what the model answers (a key-value cache): the caller's to drop.
   bool answered = false;
+  CachePart cache_part = CachePart::none;
   /// Made only where a gradient is wanted (log-sum-exp of the memory-efficient and of the cuDNN
   /// kernel).
   bool for_backward = false;

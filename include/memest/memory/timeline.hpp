@@ -1,7 +1,6 @@
 // The timeline: every allocation and free of N training steps, or of a few prompts answered, in the
 // order in which eager PyTorch 2.11 makes them, written from the graph by the rules of its autograd
-// engine. It knows sizes and
-// names, no addresses: the allocator's replay (memory/replay.hpp) does the rest.
+// engine. It knows sizes and names, no addresses: the allocator's replay does the rest.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +25,7 @@ enum class Phase : std::uint8_t {
   main_params,  ///< its optimizer's own copies of the weights
   batch,        ///< the micro-batch goes to the device
   forward,
+  decode,  ///< generate() behind the forward of its prompts
   backward,
   clip,
   optimizer,
@@ -103,7 +103,16 @@ enum class LoopTensor : std::uint16_t {
   cublas_workspace,
   cublas_lt_workspace,
   transformer_engine_workspace,
-  unread_gradient  ///< Transformer Engine's, of a weight's shape
+  special_tokens,  ///< generate()'s: of the beginning, the end, padding
+  input_ids,       ///< of the pass
+  sequences,       ///< with what was generated
+  next_logits,     ///< of the last token, in fp32
+  scores,          ///< of what may come next, and what is chosen from them
+  beams,           ///< which were chosen, and what they are taken from
+  beam_scores,
+  stopping,         ///< which sequences are done
+  reordered_cache,  ///< the keys or values of the chosen beams
+  unread_gradient   ///< Transformer Engine's, of a weight's shape
 };
 std::string_view name_of(LoopTensor tensor);
 

@@ -47,6 +47,7 @@ enum class Symbol : std::uint8_t {
   largest_parameter,  // Φ1: elements of the largest parameter tensor
   tensors,            // n: number of parameter tensors
   bucket,             // B: elements of a communication bucket
+  cached_keys,        // S: tokens whose keys and values a decoding pass reads
   count_              // number of symbols; not a symbol
 };
 

@@ -10,10 +10,10 @@
 
 namespace memest {
 
-/// One rank's FLOPs of one step (all micro-steps), or of one forward where nothing is trained: then
-/// the conventions count a third, 2·Φ a token for 6·Φ. Executed FLOPs are the graph's, a rank's or
-/// a stage's; the conventions are the whole model's, divided by the ranks that share it (tensor ·
-/// pipeline · context) and rounded down.
+/// One rank's FLOPs of one step (all micro-steps), or of one forward or one generate() where
+/// nothing is trained: then the conventions count a third, 2·Φ a token for 6·Φ. Executed FLOPs are
+/// the graph's, a rank's or a stage's; the conventions are the whole model's, divided by the ranks
+/// that share it (tensor · pipeline · context) and rounded down.
 struct FlopsEstimate {
   Flops forward;   ///< as torch's FlopCounterMode counts: no causal halving
   Flops backward;  ///< as torch's FlopCounterMode counts; recompute counts here

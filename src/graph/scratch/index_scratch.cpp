@@ -1,5 +1,9 @@
-// Indexing.cu, Sort.cpp and GroupMM.cu of PyTorch 2.11: what routing tokens to experts asks for.
+// Indexing.cu, Sort.cpp and GroupMM.cu of PyTorch 2.11: what routing tokens to experts asks for;
+// TensorTopK.cu: the search for the largest.
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <vector>
 
 #include "graph/scratch/radix_sort.hpp"
 #include "graph/scratch/scratch_sequence.hpp"
@@ -45,6 +49,47 @@ ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
   // The sort reads no more bits than the largest index has (cuda::cub::get_num_bits): 13 for 8192
   // rows, in two sweeps of 8 instead of eight.
   kept.push_back(sequence.allocate(radix_sort_bytes(indices, bits_of(rows), device.sort_tile)));
+  for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
+  return sequence.take();
+}
+
+// TensorTopK.cu: rows are searched by many blocks each (mbtopk) where they are long and few.
+ScratchSteps top_k_scratch(std::int64_t slices, std::int64_t size, const LaunchDevice& device) {
+  struct Row {
+    std::int64_t slices;  ///< up to so many
+    std::int64_t size;    ///< from so many numbers on
+  };
+  // launch_gather_topk_kernel, use_mbtopk.
+  constexpr auto kSearched = std::to_array<Row>({{20, 20'000},
+                                                 {40, 10'000},
+                                                 {80, 8'000},
+                                                 {199, 5'000},
+                                                 {799, 3'000},
+                                                 {4'000, 800},
+                                                 {std::numeric_limits<std::int64_t>::max(), 400}});
+  const auto row = std::find_if(kSearched.begin(), kSearched.end(),
+                                [slices](const Row& one) { return slices <= one.slices; });
+  if (size < row->size) return {};
+  // get_items_per_thread: 65,536 registers of a multiprocessor over 40 of each of 256 threads are
+  // six blocks.
+  constexpr std::int64_t kThreads = 256;
+  constexpr std::int64_t kBlocksOfMultiprocessor = 6;
+  constexpr std::int64_t kDigits = 256;
+  const std::int64_t resident = product(device.multiprocessors, kBlocksOfMultiprocessor, kThreads);
+  const std::int64_t items =
+      std::clamp<std::int64_t>(blocks_of(product(slices, size), resident), 4, 64);
+  const std::int64_t blocks = product(slices, blocks_of(size, items * kThreads));
+  // InclusiveSumByKey of the blocks' counts, of a few tiles (CUB 3.0).
+  constexpr std::int64_t kSumByKey = 1279;
+  ScratchSequence sequence;
+  std::vector<std::int64_t> kept;
+  kept.push_back(sequence.allocate(4 * slices));                        // values of the k-th
+  kept.push_back(sequence.allocate(product(std::int64_t{8}, slices)));  // k still to find, twice
+  kept.push_back(sequence.allocate(product(std::int64_t{8}, slices)));  // digits so far, twice
+  kept.push_back(sequence.allocate(product(blocks, kDigits, 2)));
+  kept.push_back(sequence.allocate(product(slices, kDigits, 4)));
+  for (int i = 0; i < 2; ++i) kept.push_back(sequence.allocate(product(blocks, 4)));
+  for (int i = 0; i < 2; ++i) sequence.release(sequence.allocate(kSumByKey));
   for (auto block = kept.rbegin(); block != kept.rend(); ++block) sequence.release(*block);
   return sequence.take();
 }

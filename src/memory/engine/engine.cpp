@@ -41,7 +41,10 @@ EngineState::EngineState(const Graph& graph, const ForwardOrder& forward_order,
       now(fresh_flight(forward_order, checkpoints)),
       gradients(forward_order.parameters().size()),
       autocast(forward_order.parameters().size(), events),
-      buffers(engine_settings.workspaces, events),
+      process_buffers(engine_settings.buffers != nullptr
+                          ? engine_settings.buffers
+                          : std::make_shared<LibraryBuffers>(engine_settings.workspaces, events)),
+      buffers(*process_buffers),
       attributes(forward_order, checkpoints, events) {}
 
 FlightState fresh_flight(const ForwardOrder& order, const Checkpoints& checkpoints) {
@@ -83,6 +86,12 @@ void Engine::evaluate(StorageId batch, StorageId labels) {
 
 void Engine::bind_input(std::string_view name, StorageId storage) {
   for (const Cell cell : order().cells_named(name)) state_.now.storages[cell] = storage;
+}
+
+void Engine::hand_in(std::uint32_t instance, TensorId tensor, StorageId storage) {
+  const Cell cell = order().cell(instance, tensor);
+  state_.now.storages[cell] = storage;
+  state_.now.held[cell] = 1;
 }
 
 StorageId Engine::forward_stage(std::size_t stage, StorageId input,

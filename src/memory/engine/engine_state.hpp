@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "memest/spec/checkpoint_plan.hpp"
@@ -24,6 +25,9 @@ struct EngineSettings {
   BlockHooks* hooks = nullptr;  ///< around every block
   /// In which a parameter's gradients are summed: that of the view that it is.
   Stream parameter_sums = Stream::compute;
+  /// The process's buffers, where another engine has run in it; null: its own.
+  std::shared_ptr<LibraryBuffers> buffers = nullptr;
+  std::uint32_t first_place = 0;  ///< of its blocks among Timeline::places
   /// Finished gradients are added to a buffer that is there already, and go (Megatron's DDP).
   bool adds_to_buffers = false;
 };
@@ -83,7 +87,8 @@ struct EngineState {
   FlightState now;                           ///< of the running micro-step
   std::vector<ParameterGradient> gradients;  ///< by ForwardOrder::parameters()
   AutocastCache autocast;
-  LibraryBuffers buffers;
+  std::shared_ptr<LibraryBuffers> process_buffers;
+  LibraryBuffers& buffers;
   ModuleAttributes attributes;
   std::vector<OpSite> ran_once;     ///< ops that run in the first forward alone, and have
   std::vector<StorageId> answered;  ///< outputs beside logits and loss, each with a reference

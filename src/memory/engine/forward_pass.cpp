@@ -172,7 +172,7 @@ void ForwardPass::launch(const Run& run, Slice launches) {
   Label label;
   label.holding = Holding::temporaries;
   label.origin = settings_.origin;
-  label.place = run.site.instance;
+  label.place = engine_.settings.first_place + run.site.instance;
   label.op = static_cast<std::uint16_t>(run.site.op);
   label.tensor = kKernelScratch;
   const std::span<const ScratchStep> steps(run.program.launches);
@@ -209,7 +209,7 @@ Label ForwardPass::label_of(const OpSite& site, const MadeStorage& made) const {
   Label label;
   label.holding = made.holding;
   label.origin = settings_.origin;
-  label.place = site.instance;
+  label.place = engine_.settings.first_place + site.instance;
   label.op = static_cast<std::uint16_t>(site.op);
   label.tensor = static_cast<std::uint16_t>(made.tensor);
   return label;

@@ -30,6 +30,12 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
 std::optional<Unavailable> beyond_the_closed_form(const Job& job) {
   if (auto reason = beyond_the_formulas(job)) return reason;
   if (auto reason = gathers_refusal(job)) return reason;
+  if (job.inference && job.inference->generation) {
+    // Every pass asks for blocks a little larger than those that it gives back.
+    return Unavailable{
+        "the closed form knows no segments, so not what a growing key-value cache leaves between "
+        "its blocks; the events of so many tokens are too many to be followed"};
+  }
   // The closed form adds up tensors; roundup_power2_divisions or expandable_segments change blocks.
   if (job.allocator == AllocatorSettings()) return {};
   return Unavailable{"the closed form knows no segments, so not what 'allocator' changes in them"};

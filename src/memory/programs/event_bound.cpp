@@ -23,6 +23,19 @@ std::int64_t micro_steps_of(const Job& job) {
   return std::min(job.training->gradient_accumulation, most);
 }
 
+/// Operations of generate()'s passes behind the forward of its prompts, over all tokens.
+Int128 operations_of_decoding(const Graph& graph, const Job& job) {
+  if (graph.decoding.empty()) return 0;
+  Int128 operations = 0;
+  for (const BlockRun& run : graph.decoding.back().order) {
+    operations += static_cast<Int128>(run.repeat) *
+                  static_cast<std::int64_t>(graph.blocks[run.block].ops.size());
+  }
+  // A choice of tokens makes some hundred tensors.
+  constexpr std::int64_t kEventsOfChoice = 300;
+  return (2 * operations + kEventsOfChoice) * job.inference->generation->tokens;
+}
+
 }  // namespace
 
 std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Job& job) {
@@ -35,7 +48,8 @@ std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Jo
   for (const ParameterTensor& tensor : graph.parameters.parameters) parameters += tensor.count;
   const std::int64_t steps = job.training ? job.training->steps : 1;
   const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
-                                 parameters * kEventsOfParameter);
+                                 parameters * kEventsOfParameter) +
+                        2 * operations_of_decoding(graph, job);
   if (events <= kMostEvents) return static_cast<std::int64_t>(events);
   return Unavailable{"a timeline of more than 6 million events is not available"};
 }

@@ -12,6 +12,7 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/generation/generation_loop.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
 #include "memory/programs/event_bound.hpp"
@@ -78,6 +79,8 @@ std::optional<LaunchDevice> device_of(const GpuSpec& gpu) {
 /// How many prompts the timeline answers: all make the same events, and a few let the allocator
 /// settle.
 constexpr std::uint16_t kPrompts = 3;
+/// How many calls of generate().
+constexpr std::uint16_t kGenerations = 2;
 
 struct Wrapped {
   const Job& job;
@@ -255,6 +258,18 @@ std::optional<Unavailable> refusal(const Job& job) {
   return gathers_refusal(job);
 }
 
+/// Forwards of prompts, or whole generations behind them.
+void run_prompts(const InferenceSpec& inference, const DecoderModel::Parts& parts) {
+  if (inference.generation) {
+    GenerationLoop loop(inference, parts);
+    for (std::uint16_t i = 1; i <= kGenerations; ++i) loop.prompt(i);
+    return;
+  }
+  Engine engine(parts.graph, parts.order, parts.settings, parts.recorder);
+  InferenceLoop loop(parts.order, engine, parts.recorder);
+  for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
+}
+
 }  // namespace
 
 std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job& job,
@@ -294,13 +309,13 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   EngineSettings settings = settings_of(graph, job, wrapper.hooks.get());
   // torch.distributed.pipelining takes the loss whatever loop steps its schedule.
   if (job.parallelism.pipeline > 1) settings.loss_outside = true;
-  Engine engine(graph, order, settings, recorder);
   if (job.inference) {
-    InferenceLoop loop(order, engine, recorder);
-    for (std::uint16_t i = 1; i <= kPrompts; ++i) loop.prompt(i);
+    run_prompts(*job.inference,
+                {graph, order, settings, device_of(job.hardware.gpu), timeline, recorder});
     recorder.finish();
     return timeline;
   }
+  Engine engine(graph, order, settings, recorder);
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
   OptimizerRun optimizer(job, stepped_on_device(job, std::move(groups)),

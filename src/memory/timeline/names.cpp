@@ -48,6 +48,15 @@ constexpr auto kLoopTensors = std::to_array<NamedLoopTensor>({
     {LoopTensor::cublas_workspace, "cuBLAS workspace"},
     {LoopTensor::cublas_lt_workspace, "cublasLt workspace"},
     {LoopTensor::transformer_engine_workspace, "workspace of Transformer Engine's products"},
+    {LoopTensor::special_tokens, "special tokens"},
+    {LoopTensor::input_ids, "token ids of the pass"},
+    {LoopTensor::sequences, "sequences"},
+    {LoopTensor::next_logits, "logits of the last tokens in fp32"},
+    {LoopTensor::scores, "scores of the next tokens"},
+    {LoopTensor::beams, "choice of beams"},
+    {LoopTensor::beam_scores, "scores of the beams"},
+    {LoopTensor::stopping, "which sequences are done"},
+    {LoopTensor::reordered_cache, "cache of the chosen beams"},
     {LoopTensor::unread_gradient, "unread gradient of a weight's shape"},
 });
 
@@ -91,6 +100,8 @@ std::string_view name_of(Phase phase) {
       return "batch";
     case Phase::forward:
       return "forward";
+    case Phase::decode:
+      return "decode";
     case Phase::backward:
       return "backward";
     case Phase::clip:

@@ -11,6 +11,7 @@
 #include "memest/memory/ledger.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/units/int128.hpp"
 #include "plan/estimate/replayed_steps.hpp"
 #include "plan/estimate/stage_run.hpp"
 #include "plan/layouts/refusal.hpp"
@@ -31,8 +32,15 @@ constexpr std::int64_t kMostGrowth = 16;
 Job with_micro_batch(const Job& job, std::int64_t micro_batch) {
   Job other = job;
   if (other.training) other.training->micro_batch = micro_batch;
-  if (other.inference) other.inference->micro_batch = micro_batch;
+  // A generation has prompts, each of which has so many beams.
+  if (other.inference) {
+    other.inference->micro_batch = checked_multiply(micro_batch, other.inference->beams());
+  }
   return other;
+}
+
+std::int64_t micro_batch_of(const Job& job) {
+  return job.inference ? job.inference->prompts() : job.forward()->micro_batch;
 }
 
 /// Bytes that the allocator takes with so many sequences.
@@ -46,8 +54,9 @@ class MicroBatchSearch {
   MicroBatchSearch(const Job& job, const MemoryAnswer& worst)
       : job_(job),
         rank_{worst.ranks.rank, worst.ranks.data.worst},
-        per_sequence_(worst.simple.per_sequence.as_double()) {
-    const std::int64_t own = job.forward()->micro_batch;
+        per_sequence_(worst.simple.per_sequence.as_double() *
+                      static_cast<double>(job.inference ? job.inference->beams() : 1)) {
+    const std::int64_t own = micro_batch_of(job);
     (worst.verdict == Verdict::fits ? fitting_ : refused_) = own;
     if (worst.replayed() != nullptr) {
       // The line is drawn to the room that is left with the margin taken off, as the verdict will
@@ -120,6 +129,7 @@ class MicroBatchSearch {
       if (run.reserved) note({micro_batch, *run.reserved});
       return run.runs;
     }
+    if (job.inference && job.inference->generation) return false;  // nothing else answers
     const Ledger ledger = write_ledger(graph, job, rank.pipeline);
     const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
     note({micro_batch, estimate.allocated()});
@@ -133,7 +143,7 @@ class MicroBatchSearch {
 
   /// Returns one of the pipeline's other ranks, or of any stage's data ranks, that does not fit.
   std::optional<JobRank> rank_that_refuses(std::int64_t micro_batch) {
-    if (micro_batch == job_.forward()->micro_batch) return std::nullopt;  // as every verdict says
+    if (micro_batch == micro_batch_of(job_)) return std::nullopt;  // as every verdict says
     for (const std::int64_t stage : ranks_that_may_take_most(job_)) {
       if (data_ranks_of(job_) == 1) {
         const JobRank rank{stage, 0};

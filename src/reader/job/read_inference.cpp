@@ -32,6 +32,56 @@ void check_cache_type(const Value* written, const Recipe& recipe, Diagnostics& d
       std::string(kLater) + "; leave 'cache' out"));
 }
 
+/// The last token is not read: prompt + generate - 1 positions are.
+void check_generated_positions(const Value& inference, const ModelSpec* model,
+                               const Generation& generation, Diagnostics& diagnostics) {
+  const auto* decoder = model == nullptr ? nullptr : std::get_if<DecoderSpec>(&model->architecture);
+  if (decoder == nullptr || !std::holds_alternative<LearnedPosition>(decoder->position)) return;
+  const std::int64_t prompt = as_count(inference.find("prompt")).value_or(0);
+  const std::int64_t most = decoder->max_positions;
+  if (most <= 0 || prompt > most || prompt + generation.tokens - 1 <= most) return;
+  diagnostics.push_back(
+      error_at(inference.find("generate")->span,
+               "'generate' " + std::to_string(generation.tokens) + " behind 'prompt' " +
+                   std::to_string(prompt) + " is more than the " + std::to_string(most) +
+                   " positions that the model has",
+               "set 'generate' to " + std::to_string(most - prompt + 1) + " or less"));
+}
+
+/// The forward alone, or generate(), which asks for the logits of the last token alone.
+std::optional<Generation> read_generation(const Value& inference, Diagnostics& diagnostics) {
+  const auto count = [&inference](std::string_view key, std::int64_t fallback) {
+    return as_count(inference.find(key)).value_or(fallback);
+  };
+  Generation generation;
+  generation.tokens = count("generate", 0);
+  generation.beams = count("beams", 1);
+  generation.samples = as_flag(inference.find("sample")).value_or(false);
+  const auto refuse = [&](std::string_view key, std::string message, std::string hint) {
+    diagnostics.push_back(error_at(inference.find(key)->span, std::move(message), std::move(hint)));
+  };
+  if (generation.tokens == 0) {
+    const char* const hint = "say how many tokens with 'generate'";
+    if (generation.beams > 1) refuse("beams", "the forward of a prompt alone has no beams", hint);
+    if (generation.samples) refuse("sample", "the forward of a prompt alone draws no token", hint);
+    return std::nullopt;
+  }
+  if (generation.samples && generation.beams > 1) {
+    diagnostics.push_back(unavailable_at(inference.find("sample")->span, "sampling among beams",
+                                         std::string(kLater) + "; leave 'sample' or 'beams' out"));
+  }
+  if (as_text(inference.find("logits")).value_or("last") == "all") {
+    refuse("logits", "generate() computes the logits of the last token alone",
+           "leave 'logits' out");
+  }
+  if (!as_flag(inference.find("use_cache")).value_or(true)) {
+    diagnostics.push_back(unavailable_at(inference.find("use_cache")->span,
+                                         "generation without a key-value cache",
+                                         std::string(kLater) + "; leave 'use_cache' out"));
+  }
+  return generation;
+}
+
 /// A preset trains; named in a file, it is its model alone.
 std::string hint_of_both(const SourceSpan& training) {
   const std::string_view name =
@@ -51,7 +101,8 @@ std::optional<InferenceSpec> read_inference(const Value& inference, const ModelS
   };
   InferenceSpec spec;
   spec.seq_len = as_count(inference.find("prompt")).value_or(0);
-  spec.micro_batch = as_count(inference.find("batch")).value_or(1);
+  spec.generation = read_generation(inference, diagnostics);
+  spec.micro_batch = as_count(inference.find("batch")).value_or(1) * spec.beams();
   Checked<Recipe> recipe = find_recipe(text("precision", "bf16"));
   if (!recipe.ok()) return std::nullopt;  // refused by check_table
   spec.recipe = std::move(recipe).value();
@@ -64,6 +115,9 @@ std::optional<InferenceSpec> read_inference(const Value& inference, const ModelS
   // all.
   spec.logits = text("logits", "last") == "all" ? KeptLogits::all : KeptLogits::last;
   check_positions("prompt", inference, model, diagnostics);
+  if (spec.generation) {
+    check_generated_positions(inference, model, *spec.generation, diagnostics);
+  }
   if (diagnostics.size() > before) return std::nullopt;
   return spec;
 }

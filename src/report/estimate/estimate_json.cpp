@@ -232,7 +232,10 @@ Json spec_json(const Job& job) {
     const InferenceSpec& inference = *job.inference;
     put_null(json, "training", "the spec asks for inference");
     json["prompt"] = inference.seq_len;
-    json["batch"] = inference.micro_batch;
+    json["batch"] = inference.prompts();
+    json["generate"] = inference.generation ? inference.generation->tokens : 0;
+    json["beams"] = inference.beams();
+    json["sample"] = inference.generation && inference.generation->samples;
     json["use_cache"] = inference.use_cache;
     json["logits"] = inference.logits == KeptLogits::last ? "last" : "all";
     json["precision"] = inference.recipe.name;

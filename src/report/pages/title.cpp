@@ -57,7 +57,12 @@ std::string title_of(const Job& job, std::int64_t parameters) {
     parts.emplace_back("inference");
     parts.push_back(job.inference->recipe.name);
     parts.push_back(
-        fmt::format("{} prompts of {} tokens", job.inference->micro_batch, job.inference->seq_len));
+        fmt::format("{} prompts of {} tokens", job.inference->prompts(), job.inference->seq_len));
+    if (const auto& generation = job.inference->generation) {
+      parts.push_back(fmt::format("{} tokens generated", generation->tokens));
+      if (generation->beams > 1) parts.push_back(fmt::format("{} beams", generation->beams));
+      if (generation->samples) parts.emplace_back("sampled");
+    }
     parts.emplace_back(name_of(job.inference->implementation.framework));
   }
   return joined(parts);

@@ -281,28 +281,6 @@ class Projections {
   bool written_out_;      // as products of batches
 };
 
-/// A layer's keys or values joined to what its cache holds, which is an empty tensor of `dtype`: a
-/// packed copy that the model answers.
-Heads cached(BlockBuilder& block, std::string_view name, Heads x, DType dtype) {
-  const TensorId out = concatenate(block, {name}, {{x.id}, dtype}, block.tensor(x.id).shape);
-  block.answer(out);
-  return {out, true};
-}
-
-/// DynamicLayer.update, or DynamicSlidingWindowLayer.update, which sends its window's size first
-/// (transformers 5.17, cache_utils.py). Both parts of a layer's cache have the keys' type. The old
-/// keys' and values' names are taken at its end.
-void update_cache(BlockBuilder& block, const LayerKind& kind, AttentionInputs& inputs) {
-  Frame frame(block);
-  for (const TensorId old : {inputs.k.id, inputs.v.id}) frame.local(old);
-  if (kind.sliding_window) {
-    block.answer(compute(block, OpKind::copy, {}, {{"cache", "window"}, {Expr(1)}, DType::int64}));
-  }
-  const DType dtype = block.dtype_of(inputs.k.id);
-  inputs.k = cached(block, "k_cache", inputs.k, dtype);
-  inputs.v = cached(block, "v_cache", inputs.v, dtype);
-}
-
 }  // namespace
 
 std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const LayerKind& kind) {
@@ -356,7 +334,7 @@ TensorId attention(BlockBuilder& block, const DecoderContext& context, const Lay
       std::holds_alternative<RotaryPosition>(context.decoder.position) && kind.rotates;
   AttentionInputs inputs = Projections(block, context, {call, rotates, frame}).write(x);
   if (rotates) inputs = rotate(block, {context, kind, frame}, inputs);
-  if (context.caches()) update_cache(block, kind, inputs);
+  if (context.caches()) update_cache(block, context, kind, inputs);
   for (const TensorId local : {inputs.q.id, inputs.k.id, inputs.v.id, x}) frame.local(local);
   const TensorId mixed = mixed_values(block, context, call, inputs);
   // y = self.resid_dropout(self.c_proj(y)): the old y, the joined heads, has its name until the

@@ -30,6 +30,7 @@ struct AttentionCall {
   bool masked = false;         ///< an explicit mask is passed
   std::string_view mask = {};  ///< the shared one, by name
   bool mask_by_head = false;   ///< of its own for every head (ALiBi)
+  std::int64_t window = 0;     ///< of the sliding layer; 0: none
   bool grouped = false;        ///< fewer key/value heads reach the kernel than query heads
   bool repeats = false;        ///< keys and values are written out for every query head
   bool broadcast = false;      ///< a single key/value head is left to broadcasting (Falcon)
@@ -87,6 +88,11 @@ TensorId textbook_attention(BlockBuilder& block, const DecoderContext& context,
 /// Queries and keys of a layer of `kind` by the positions' angles; `attention` calls. Answers both
 /// with the values as they were.
 AttentionInputs rotate(BlockBuilder& block, const RotaryCall& call, AttentionInputs inputs);
+
+/// Keys and values joined to those that the layer's cache holds: packed copies, which the model
+/// answers.
+void update_cache(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
+                  AttentionInputs& inputs);
 
 /// The name by which layers know DeepSeek V2's table of complex rotations.
 inline constexpr std::string_view kComplexRotations = "complex rotations";

@@ -92,9 +92,10 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   call.dtype = operand_type(policy);
   call.mask_by_head = alibi;
   call.mask = kind.sliding_window ? "sliding mask" : "causal mask";
+  call.window = kind.sliding_window.value_or(0);
   // _ignore_causal_mask_sdpa returns False from kv_length >= local_attention_size on: s 4096 with a
   // window of 4096 passes a mask, s 4095 none and is_causal.
-  call.masked = alibi || (kind.sliding_window && policy.seq_len >= *kind.sliding_window) ||
+  call.masked = alibi || (kind.sliding_window && context.tokens() >= *kind.sliding_window) ||
                 context.habits.masks_always;
   call.broadcast = broadcasts_heads(context);
   const std::int64_t value_dim = value_dim_of(context.decoder.attention);
@@ -113,17 +114,17 @@ AttentionCall attention_call(const DecoderContext& context, const LayerKind& kin
   return call;
 }
 
-Shape all_heads(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.d}; }
+Shape all_heads(const Dimensions& dims) { return {dims.b, dims.a, dims.keys, dims.d}; }
 
 Expr score_flops(const Dimensions& dims) {
-  return Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.d;
+  return Expr(2) * dims.b * dims.a * dims.s * dims.keys * dims.d;
 }
 
 Expr value_flops(const Dimensions& dims) {
-  return Expr(2) * dims.b * dims.a * dims.s * dims.s * dims.value;
+  return Expr(2) * dims.b * dims.a * dims.s * dims.keys * dims.value;
 }
 
-Shape score_shape(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.s}; }
+Shape score_shape(const Dimensions& dims) { return {dims.b, dims.a, dims.s, dims.keys}; }
 
 // transformers/integrations/sdpa_attention.py: repeat_kv. Falcon has no num_key_value_groups:
 // _split_heads broadcasts to all heads itself (40B), or leaves one for the product (7B).

@@ -24,35 +24,6 @@ Expr head_size(const DecoderContext& context, std::int64_t size) {
   return size == spec.head_dim ? context.dims.d : Expr(size);
 }
 
-/// Into how many parts flash attention cuts the keys where batch and heads alone would leave
-/// multiprocessors idle: the first that is at least 85 % as well filled as the best (PyTorch 2.11,
-/// flash_api.cpp, set_params_splitkv and num_splits_heuristic).
-std::int64_t flash_splits(const LoweringPolicy& policy, const SoftmaxAttention& spec) {
-  constexpr std::int64_t kRows = 64;
-  constexpr float kFilled = 0.8F;
-  constexpr float kNearlyBest = 0.85F;
-  const std::int64_t columns = spec.head_dim <= 64 ? 256 : spec.head_dim <= 128 ? 128 : 64;
-  const std::int64_t parts = rounded_up(policy.seq_len, columns) / columns;
-  const std::int64_t blocks = checked_multiply(checked_multiply(policy.micro_batch, spec.heads),
-                                               rounded_up(policy.seq_len, kRows) / kRows);
-  const std::int64_t slots = 2 * policy.multiprocessors;
-  // 132 multiprocessors count as 264 slots: b 1, a 32, s 4096 fill them with 32·64 = 2048 blocks
-  // and are not split; b 1, a 8, s 1024 have 128, and keys of d 128 are split in two.
-  if (static_cast<float>(blocks) >= kFilled * static_cast<float>(slots)) return 1;
-  const auto per_split = [parts](std::int64_t splits) { return (parts + splits - 1) / splits; };
-  std::vector<float> filled;  // by splits, from 1 on; 0 where one split fewer does as well
-  for (std::int64_t splits = 1; splits <= std::min({std::int64_t{128}, slots, parts}); ++splits) {
-    const bool new_size = splits == 1 || per_split(splits) != per_split(splits - 1);
-    const float waves = static_cast<float>(blocks * splits) / static_cast<float>(slots);
-    filled.push_back(new_size ? waves / std::ceil(waves) : 0.0F);
-  }
-  if (filled.empty()) return 1;
-  const float best = *std::max_element(filled.begin(), filled.end());
-  const auto first = std::find_if(filled.begin(), filled.end(),
-                                  [&](float one) { return one > 0 && one >= kNearlyBest * best; });
-  return first - filled.begin() + 1;
-}
-
 /// The output and what a fused kernel keeps beside q, k, v and it, in the order in which it makes
 /// them; and what it makes and does not keep.
 class OutputWriter {
@@ -109,7 +80,7 @@ class OutputWriter {
 
   /// Partial sums and outputs of the keys' parts.
   void append_splits(Op& op) {
-    const std::int64_t splits = flash_splits(context_.policy, spec_);
+    const std::int64_t splits = flash_splits(context_);
     if (splits == 1) return;
     // The forward's head_size_rounded: a multiple of 32 up to 192 channels, then 256.
     constexpr std::int64_t kWide = 192;
@@ -385,8 +356,9 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, Att
   const Shape joined = {dims.b, dims.s, dims.a * dims.value};
   const bool sliced = flash && context.attention.head_dim % 8 != 0;
   // transpose(1, 2).contiguous() of the caller: free where the output lies by tokens.
+  // One token's heads lie so in either order.
   const bool by_head = inputs.q.packed && call.kernel != AttentionKernel::sdpa_efficient &&
-                       context.attention.heads > 1;
+                       context.attention.heads > 1 && !context.decodes();
   if (sliced || by_head) {
     return copy(block, {"join_heads"}, out, joined);
   }

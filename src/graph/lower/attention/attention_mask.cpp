@@ -13,7 +13,7 @@ namespace {
 /// is ready unless it must be cast.
 TensorId typed_mask(BlockBuilder& block, const DecoderContext& context, const AttentionCall& call) {
   const Dimensions& dims = context.dims;
-  const Shape shape = {dims.b, call.mask_by_head ? dims.a : Expr(1), dims.s, dims.s};
+  const Shape shape = {dims.b, call.mask_by_head ? dims.a : Expr(1), dims.s, dims.keys};
   // Falcon's mask of biases is a model's local that layers share; autocast casts it anew for each
   // (scaled_dot_product_attention is on its lower-precision list, autocast_mode.h).
   if (call.mask_by_head) {
@@ -47,11 +47,12 @@ TensorId mask_tensor(BlockBuilder& block, const DecoderContext& context, const A
   // multiple and slices. 4095 columns become 4096, 4096 none.
   constexpr std::int64_t kColumns = 8;
   const TensorId mask = ready ? *ready : typed_mask(block, context, call);
-  const bool widens =
-      call.kernel == AttentionKernel::sdpa_efficient && context.policy.seq_len % kColumns != 0;
+  const std::int64_t columns = context.decodes() ? call.window : context.policy.seq_len;
+  const bool widens = call.kernel == AttentionKernel::sdpa_efficient && columns % kColumns != 0;
   if (!widens) return mask;
   Shape shape = block.tensor(mask).shape;
-  shape.back() = Expr(Symbol::seq_len_8);
+  shape.back() = context.decodes() ? Expr((columns + kColumns - 1) / kColumns * kColumns)
+                                   : Expr(Symbol::seq_len_8);
   return compute(block, OpKind::copy, {mask}, {{"attention_mask", "widened"}, shape, call.dtype});
 }
 

@@ -1,5 +1,7 @@
 #include "graph/lower/attention/fused_core.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -53,6 +55,38 @@ void cudnn_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
   const TensorId workspace = scratch(block, {"attention", "workspace"},
                                      {dims.b, dims.a, dims.s, dims.d + Expr(1)}, DType::fp32);
   backward.drop(backward.make(workspace, DType::fp32));
+}
+
+std::int64_t flash_splits(const DecoderContext& context) {
+  const LoweringPolicy& policy = context.policy;
+  const SoftmaxAttention& spec = context.attention;
+  constexpr std::int64_t kRows = 64;
+  constexpr float kFilled = 0.8F;
+  constexpr float kNearlyBest = 0.85F;
+  const std::int64_t columns = spec.head_dim <= 64 ? 256 : spec.head_dim <= 128 ? 128 : 64;
+  const std::int64_t parts = rounded_up(context.tokens(), columns) / columns;
+  // mha_fwd, seqlenq_ngroups_swapped: the query heads that share keys are the rows of one token.
+  const bool swaps = policy.seq_len == 1 && spec.heads > spec.kv_heads && spec.head_dim % 8 == 0;
+  const std::int64_t rows = swaps ? spec.heads / spec.kv_heads : policy.seq_len;
+  const std::int64_t heads = swaps ? spec.kv_heads : spec.heads;
+  const std::int64_t blocks = checked_multiply(checked_multiply(policy.micro_batch, heads),
+                                               rounded_up(rows, kRows) / kRows);
+  const std::int64_t slots = 2 * policy.multiprocessors;
+  // 132 multiprocessors count as 264 slots: b 1, a 32, s 4096 fill them with 32·64 = 2048 blocks
+  // and are not split; b 1, a 8, s 1024 have 128, and keys of d 128 are split in two.
+  if (static_cast<float>(blocks) >= kFilled * static_cast<float>(slots)) return 1;
+  const auto per_split = [parts](std::int64_t splits) { return (parts + splits - 1) / splits; };
+  std::vector<float> filled;  // by splits, from 1 on; 0 where one split fewer does as well
+  for (std::int64_t splits = 1; splits <= std::min({std::int64_t{128}, slots, parts}); ++splits) {
+    const bool new_size = splits == 1 || per_split(splits) != per_split(splits - 1);
+    const float waves = static_cast<float>(blocks * splits) / static_cast<float>(slots);
+    filled.push_back(new_size ? waves / std::ceil(waves) : 0.0F);
+  }
+  if (filled.empty()) return 1;
+  const float best = *std::max_element(filled.begin(), filled.end());
+  const auto first = std::find_if(filled.begin(), filled.end(),
+                                  [&](float one) { return one > 0 && one >= kNearlyBest * best; });
+  return first - filled.begin() + 1;
 }
 
 }  // namespace memest

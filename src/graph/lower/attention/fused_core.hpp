@@ -22,4 +22,9 @@ void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
 /// The workspace that cuDNN's frontend asks for: 4·b·a·s·d + 4·b·a·s bytes.
 void cudnn_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& backward);
 
+/// Into how many parts flash attention cuts the keys where batch and heads alone would leave
+/// multiprocessors idle: the first that is at least 85 % as well filled as the best (PyTorch 2.11,
+/// flash_api.cpp, set_params_splitkv and num_splits_heuristic).
+std::int64_t flash_splits(const DecoderContext& context);
+
 }  // namespace memest

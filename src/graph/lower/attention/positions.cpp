@@ -41,7 +41,7 @@ struct MaskForm {
 TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::string_view name,
                          const MaskForm& form) {
   const auto [dtype, sliding, padded, several] = form;
-  const Shape square = {Expr(1), Expr(1), dims.s, dims.s};
+  const Shape square = {Expr(1), Expr(1), dims.s, dims.keys};
   TensorId allowed = 0;
   {
     Frame frame(block);
@@ -51,33 +51,32 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
     frame.local(compute(block, OpKind::copy, {}, {{name, "batch index"}, {dims.b}, DType::int64}));
     frame.local(compute(block, OpKind::copy, {}, {{name, "head index"}, {Expr(1)}, DType::int64}));
     const TensorId queries = frame.local(counted(block, name, {dims.s}));
-    const TensorId keys = frame.local(counted(block, name, {dims.s}));
+    const TensorId keys = frame.local(counted(block, name, {dims.keys}));
     // and_masks begins with q_idx.new_ones((), dtype=torch.bool) and takes every mask's
     // intersection: one boolean s² tensor for each & as well.
+    const auto all = [&](std::string_view named) {
+      return compute(block, OpKind::copy, {}, {{name, named}, {Expr(1)}, DType::boolean});
+    };
+    const auto both = [&](TensorId left, TensorId right, std::string_view named) {
+      return compute(block, OpKind::mask, {left, right}, {{name, named}, square, DType::boolean});
+    };
+    const TensorId all_tokens = padded ? all("all tokens") : 0;
     TensorId window = 0;
     if (sliding) {
       Frame inner(block);
-      const TensorId all =
-          inner.local(compute(block, OpKind::copy, {}, {{name, "all"}, {Expr(1)}, DType::boolean}));
+      const TensorId all_keys = inner.local(all("all"));
       const TensorId shifted =
           compute(block, OpKind::add, {queries}, {{name, "window starts"}, {dims.s}, DType::int64});
-      const TensorId within = compute(block, OpKind::mask, {keys, shifted},
-                                      {{name, "within the window"}, square, DType::boolean});
-      window =
-          compute(block, OpKind::mask, {all, within}, {{name, "window"}, square, DType::boolean});
+      const TensorId within = both(keys, shifted, "within the window");
+      window = both(all_keys, within, "window");
     }
-    const TensorId all =
-        padded ? compute(block, OpKind::copy, {}, {{name, "all tokens"}, {Expr(1)}, DType::boolean})
-               : window;
-    const TensorId causal =
-        compute(block, OpKind::mask, {queries, keys}, {{name, "causal"}, square, DType::boolean});
-    allowed = sliding || padded ? compute(block, OpKind::mask, {all, causal},
-                                          {{name, "boolean"}, square, DType::boolean})
-                                : causal;
+    allowed = both(queries, keys, "causal");
+    if (sliding) allowed = both(window, allowed, padded ? "causal in window" : "boolean");
+    if (padded) allowed = both(all_tokens, allowed, "boolean");
     // padding_mask_function: padding_mask[batch_idx, kv_idx], by tensors of indices; the
     // intersection is [b, 1, s, s].
     if (padded) {
-      const Shape rows = {dims.b, dims.s};
+      const Shape rows = {dims.b, dims.keys};
       std::vector<TensorId> indices = {
           compute(block, OpKind::copy, {}, {{name, "sequences"}, rows, DType::int64})};
       if (several)
@@ -86,7 +85,7 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
           compute(block, OpKind::mask, indices, {{name, "wanted tokens"}, rows, DType::boolean});
       allowed = compute(
           block, OpKind::mask, {allowed, wanted},
-          {{name, "boolean by sequence"}, {dims.b, Expr(1), dims.s, dims.s}, DType::boolean});
+          {{name, "boolean by sequence"}, {dims.b, Expr(1), dims.s, dims.keys}, DType::boolean});
     }
   }
   if (!dtype) return allowed;
@@ -95,12 +94,13 @@ TensorId mask_of_indices(BlockBuilder& block, const Dimensions& dims, std::strin
       compute(block, OpKind::copy, {}, {{name, "lowest value"}, {Expr(1)}, *dtype});
   const TensorId zero = compute(block, OpKind::copy, {}, {{name, "zero"}, {Expr(1)}, *dtype});
   return compute(block, OpKind::mask, {allowed, zero, lowest},
-                 {{name, "additive"}, {dims.b, Expr(1), dims.s, dims.s}, *dtype});
+                 {{name, "additive"}, {dims.b, Expr(1), dims.s, dims.keys}, *dtype});
 }
 
 }  // namespace
 
 TensorId position_ids(BlockBuilder& block, const DecoderContext& context) {
+  if (context.generates()) return block.shared("position ids", context.dims.rows(), DType::int64);
   // For one sequence [1, s] is [b, s]: its rows' gradient needs no sum over the batch.
   const Expr rows = context.policy.micro_batch == 1 ? context.dims.b : Expr(1);
   const TensorId ids = counted(block, "position_ids", {rows, context.dims.s});
@@ -149,7 +149,7 @@ TensorId positions_of_mask(BlockBuilder& block, const DecoderContext& context) {
 namespace {
 
 /// The test of a mask for ones only (transformers, masking_utils.py, _ignore_causal_mask_sdpa).
-void find_padding(BlockBuilder& block, const DecoderContext& context, TensorId wanted) {
+void find_padding(BlockBuilder& block, TensorId wanted) {
   constexpr std::string_view kName = "padding";
   // The sum reads the booleans through a copy.
   Op op;
@@ -157,9 +157,40 @@ void find_padding(BlockBuilder& block, const DecoderContext& context, TensorId w
   op.name = kName;
   op.inputs = {wanted};
   const TensorId count = block.make({kName, "count"}, {Expr(1)}, DType::int64);
-  op.outputs = {count, block.make({kName, "wanted as numbers"}, context.dims.rows(), DType::int64)};
+  op.outputs = {count,
+                block.make({kName, "wanted as numbers"}, block.tensor(wanted).shape, DType::int64)};
   block.emit(std::move(op));
   compute(block, OpKind::mask, {count}, {{kName, "none"}, {Expr(1)}, DType::boolean});
+}
+
+/// The part of the mask of tokens that a full window sees (_ignore_causal_mask_sdpa:
+/// padding_mask[:, torch.arange(kv_length) + kv_offset]).
+void take_window(BlockBuilder& block, const Dimensions& dims, TensorId wanted) {
+  Frame frame(block);
+  const TensorId seen = frame.local(counted(block, "padding", {dims.keys}));
+  compute(block, OpKind::copy, {wanted, seen},
+          {{"padding", "within the window"}, {dims.b, dims.keys}, DType::boolean});
+}
+
+/// The mask of layers of `kind` that generate() passes a mask of tokens for: made where a window
+/// hides some.
+void mask_of_generation(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind) {
+  const DecoderContext own = context_of_kind(context, kind);
+  const AttentionCall call = attention_call(context, kind);
+  const Expr tokens = context.decodes() ? Expr(Symbol::cached_keys) : context.dims.s;
+  const TensorId given = block.shared("attention mask", {context.dims.b, tokens}, DType::int64);
+  Frame frame(block);
+  const TensorId wanted =
+      frame.local(compute(block, OpKind::cast, {given},
+                          {{"padding", kind.sliding_window ? "wanted in window" : "wanted"},
+                           {context.dims.b, tokens},
+                           DType::boolean}));
+  if (!call.masked) return find_padding(block, wanted);
+  if (context.decodes() && context.policy.past >= *kind.sliding_window) {
+    take_window(block, own.dims, wanted);
+  }
+  const bool several = context.policy.micro_batch > 1;
+  block.outlive(mask_of_indices(block, own.dims, call.mask, {{}, true, true, several}), call.mask);
 }
 
 /// The causal mask of a model that passes a mask of tokens: made where the kernel takes one.
@@ -167,7 +198,7 @@ void mask_of_tokens(BlockBuilder& block, const DecoderContext& context, bool eag
   Frame frame(block);
   const TensorId wanted = frame.local(compute(
       block, OpKind::cast, {}, {{"padding", "wanted"}, context.dims.rows(), DType::boolean}));
-  if (!eager) return find_padding(block, context, wanted);
+  if (!eager) return find_padding(block, wanted);
   constexpr std::string_view kName = "causal mask";
   const MaskForm form = {context.policy.weights, false, true, context.policy.micro_batch > 1};
   block.outlive(mask_of_indices(block, context.dims, kName, form), kName);
@@ -223,6 +254,11 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
     if (habits.positions_from_mask || habits.alibi == AlibiWriting::of_fp32_mask) {
       return mask_of_tokens(block, context, eager);
     }
+    if (context.generates()) {
+      // A full mask that no layer reads is tested all the same.
+      mask_of_generation(block, context, unread ? LayerKind{} : *kind);
+      continue;
+    }
     // Nothing is packed where a cache continues sequences.
     if (habits.finds_packed && !habits.masks_always && habits.passes_positions &&
         !context.caches()) {
@@ -261,11 +297,13 @@ struct RotaryPositions {
 };
 
 /// Positions times frequencies, for half of the channels.
-TensorId angles_of(BlockBuilder& block, Frame& frame, const RotaryPositions& rotary) {
+TensorId angles_of(BlockBuilder& block, const DecoderContext& context, Frame& frame,
+                   const RotaryPositions& rotary) {
   const auto& [op, ids, channels] = rotary;
-  const Expr tokens = Symbol::seq_len;
+  const Expr tokens = context.dims.s;
+  const Expr rows = context.position_rows();
   const TensorId positions = frame.local(
-      compute(block, OpKind::cast, {ids}, {{op, "positions"}, {Expr(1), tokens}, DType::fp32}));
+      compute(block, OpKind::cast, {ids}, {{op, "positions"}, {rows, tokens}, DType::fp32}));
   Op product;
   product.kind = OpKind::rotary;
   product.name = op;
@@ -273,11 +311,11 @@ TensorId angles_of(BlockBuilder& block, Frame& frame, const RotaryPositions& rot
   // inv_freq_expanded @ position_ids_expanded: a batched product, under
   // maybe_autocast(enabled=False) in fp32. It is the first product of a model, and so makes
   // cuBLAS's workspace.
-  const TensorId angles = frame.local(
-      block.make({op, "frequencies"}, {Expr(1), tokens, channels / Expr(2)}, DType::fp32));
+  const TensorId angles =
+      frame.local(block.make({op, "frequencies"}, {rows, tokens, channels / Expr(2)}, DType::fp32));
   product.outputs = {angles};
   product.workspace = Workspace::cublas;
-  block.emit(std::move(product), {channels * tokens, Expr()});
+  block.emit(std::move(product), {rows * channels * tokens, Expr()});
   return angles;
 }
 
@@ -288,9 +326,9 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   const Dimensions& dims = context.dims;
   const auto table = [&](std::string_view op, std::string_view cos, std::string_view sin) {
     Frame frame(block);
-    const TensorId angles = angles_of(block, frame, {op, ids, channels});
+    const TensorId angles = angles_of(block, context, frame, {op, ids, channels});
     const bool halves = context.habits.rotates_halves;
-    const Shape shape = {Expr(1), dims.s, halves ? channels / Expr(2) : channels};
+    const Shape shape = {context.position_rows(), dims.s, halves ? channels / Expr(2) : channels};
     // torch.cat((freqs, freqs), dim=-1); GPT-OSS says emb = freqs.
     const TensorId both = halves ? angles
                                  : frame.local(compute(block, OpKind::concatenate, {angles},
@@ -320,10 +358,11 @@ void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId 
   }
 }
 
-void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channels) {
+void complex_rotary_table(BlockBuilder& block, const DecoderContext& context, TensorId ids,
+                          const Expr& channels) {
   constexpr std::string_view kName = "rotary_table";
   Frame frame(block);
-  const TensorId angles = angles_of(block, frame, {kName, ids, channels});
+  const TensorId angles = angles_of(block, context, frame, {kName, ids, channels});
   const Shape shape = block.tensor(angles).shape;
   // torch.polar(torch.ones_like(freqs), freqs) * attention_scaling: complex64, 8 B a pair of
   // channels.

@@ -31,6 +31,7 @@ void attention_masks(BlockBuilder& block, const DecoderContext& context, TensorI
 void rotary_tables(BlockBuilder& block, const DecoderContext& context, TensorId ids,
                    const Expr& channels);
 /// DeepSeek V2's: one complex number for every two channels, in fp32.
-void complex_rotary_table(BlockBuilder& block, TensorId ids, const Expr& channels);
+void complex_rotary_table(BlockBuilder& block, const DecoderContext& context, TensorId ids,
+                          const Expr& channels);
 
 }  // namespace memest

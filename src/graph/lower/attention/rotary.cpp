@@ -77,7 +77,8 @@ std::vector<TensorId> tables_of(BlockBuilder& block, const DecoderContext& conte
   const DType dtype = in_fp32 ? DType::fp32 : block.precision().weights;
   const bool halves = context.habits.rotates_halves;
   const Expr channels = Symbol::rotary_dim;
-  const Shape shape = {Expr(1), context.dims.s, halves ? channels / Expr(2) : channels};
+  const Shape shape = {context.position_rows(), context.dims.s,
+                       halves ? channels / Expr(2) : channels};
   std::vector<TensorId> shared = {block.shared(local ? "local cos" : "cos", shape, dtype),
                                   block.shared(local ? "local sin" : "sin", shape, dtype)};
   if (!context.habits.tables_by_layer) return shared;

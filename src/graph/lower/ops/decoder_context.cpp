@@ -179,6 +179,11 @@ Dimensions dimensions_of(const DecoderSpec& decoder, const LoweringPolicy& polic
   if (decoder.embedding_size != decoder.hidden_size) dims.embedding = Expr(decoder.embedding_size);
   const std::int64_t value_dim = value_dim_of(decoder.attention);
   if (value_dim != heads_of(decoder.attention).head_dim) dims.value = Expr(value_dim);
+  if (policy.past.value_or(0) > 0) {
+    dims.s = Expr(1);
+    dims.stream_s = Expr(1);
+    dims.keys = Symbol::cached_keys;
+  }
   const bool shards = shards_by_dtensor(policy);
   if (!policy.symbolic_tensor_parallel && !shards) return dims;
   const Expr t = Symbol::tensor;
@@ -200,6 +205,14 @@ Expr DecoderContext::feed_forward_size(std::int64_t size) const {
   const Expr whole = first != nullptr && first->size == size ? Expr(Symbol::ffn_size) : Expr(size);
   const bool cut = shards_tensors() || policy.symbolic_tensor_parallel;
   return cut ? whole / Expr(Symbol::tensor) : whole;
+}
+
+DecoderContext context_of_kind(const DecoderContext& context, const LayerKind& kind) {
+  DecoderContext own = context;
+  // DynamicSlidingWindowLayer: a view of the last `sliding_window` - 1 tokens, and the new one.
+  const bool full = kind.sliding_window && context.tokens() >= *kind.sliding_window;
+  if (context.decodes() && full) own.dims.keys = Expr(*kind.sliding_window);
+  return own;
 }
 
 std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,

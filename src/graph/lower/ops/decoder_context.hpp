@@ -23,6 +23,7 @@ struct Dimensions {
   Expr v = Symbol::vocab_size;
   Expr embedding = Symbol::hidden_size;  ///< width of the embedding table
   Expr stream_s = Symbol::seq_len;       ///< tokens of the residual stream: s, or s/t
+  Expr keys = Symbol::seq_len;           ///< tokens whose keys and values attention reads: s, or S
 
   [[nodiscard]] Shape rows() const { return {b, s}; }
   [[nodiscard]] Shape stream() const { return {b, stream_s}; }
@@ -71,6 +72,14 @@ struct DecoderContext {
   [[nodiscard]] bool caches() const {
     return program.has.key_value_cache && policy.key_value_cache;
   }
+  /// The forward is generate()'s, which counts positions and passes a mask of tokens itself.
+  [[nodiscard]] bool generates() const { return policy.past.has_value(); }
+  /// It is of one token a sequence behind those in the cache.
+  [[nodiscard]] bool decodes() const { return policy.past.value_or(0) > 0; }
+  /// Tokens that the sequences have with the pass.
+  [[nodiscard]] std::int64_t tokens() const { return policy.past.value_or(0) + policy.seq_len; }
+  /// Rows of position ids and of tables made from them: one for all sequences, or each its own.
+  [[nodiscard]] Expr position_rows() const { return generates() ? dims.b : Expr(1); }
   [[nodiscard]] BiasCall bias_call() const { return habits.bias_call; }
   /// `probability`, or 0 where the job switches dropout off.
   [[nodiscard]] double dropout(double probability) const {
@@ -83,6 +92,9 @@ struct DecoderContext {
   /// The feed-forward size of a layer kind: f, or the number where kinds differ.
   [[nodiscard]] Expr feed_forward_size(std::int64_t size) const;
 };
+
+/// The context of layers of `kind`: what is left of their cache where they see a window.
+DecoderContext context_of_kind(const DecoderContext& context, const LayerKind& kind);
 
 /// The numbers behind the letters.
 void bind_sizes(const DecoderContext& context, Bindings& sizes);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph/lower/ops/decoder_context.hpp"
 
 namespace memest {
@@ -30,6 +32,11 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes) {
       .set(Symbol::layers, decoder.layers())
       .set(Symbol::tensor, context.policy.tensor)
       .set(Symbol::context, context.policy.context);
+  // The last pass of generate(): of the longest cache.
+  if (context.generates()) {
+    sizes.set(Symbol::cached_keys,
+              context.tokens() + std::max<std::int64_t>(context.policy.new_tokens - 1, 0));
+  }
   bind_feed_forward(decoder, sizes);
   if (const auto* rotary = std::get_if<RotaryPosition>(&decoder.position)) {
     sizes.set(Symbol::rotary_dim, rotary->rotary_dim);

@@ -67,7 +67,7 @@ void write_rotary_tables(BlockBuilder& block, const DecoderContext& context, Ten
   const bool unused =
       std::holds_alternative<AlibiPosition>(position) && context.habits.rotates_unused;
   if (context.habits.latents == LatentWriting::complex_pairs) {
-    complex_rotary_table(block, ids, Symbol::rotary_dim);
+    complex_rotary_table(block, context, ids, Symbol::rotary_dim);
   } else if (std::holds_alternative<RotaryPosition>(position)) {
     rotary_tables(block, context, ids, Symbol::rotary_dim);
   }

@@ -334,7 +334,8 @@ class PartWriter {
       std::optional<std::size_t>& block = layers_[kind][wanted ? 1 : 0];
       if (!block) {
         block = graph_.blocks.size();
-        graph_.blocks.push_back(layer_block(context_, decoder.kinds[kind], wanted));
+        const DecoderContext own = context_of_kind(context_, decoder.kinds[kind]);
+        graph_.blocks.push_back(layer_block(own, decoder.kinds[kind], wanted));
       }
       if (graph_.order.size() > first_run && graph_.order.back().block == *block) {
         ++graph_.order.back().repeat;
@@ -361,19 +362,25 @@ Block layer_block(const DecoderContext& context, const LayerKind& kind, bool inp
   return compiled(std::move(block), context.program.region_checkpoint);
 }
 
+void write_model(const DecoderContext& context, Graph& graph) {
+  PartWriter(context, graph)
+      .write({.first = 0, .count = context.decoder.layers(), .embedding = true, .head = true});
+}
+
 std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const LoweringPolicy& policy,
                                                const DecoderProgram& program) {
   auto made = context_of(model, policy, program);
   if (auto* unavailable = std::get_if<Unavailable>(&made)) return std::move(*unavailable);
   const DecoderContext& context = std::get<DecoderContext>(made);
   Graph graph;
+  if (policy.parts.empty()) write_model(context, graph);
   PartWriter writer(context, graph);
-  if (policy.parts.empty()) {
-    writer.write({.first = 0, .count = context.decoder.layers(), .embedding = true, .head = true});
-  }
   for (const ModelPart& part : policy.parts) {
     graph.stages.push_back(graph.order.size());
     writer.write(part);
+  }
+  if (context.generates()) {
+    if (auto refused = append_decoding(model, context, graph)) return *std::move(refused);
   }
   graph.trains = policy.gradients && (policy.parts.empty() || policy.parts.back().head);
   bind_sizes(context, graph.sizes);
