@@ -182,6 +182,50 @@ TEST_CASE("what generate() has no answer for is refused by name") {
         "inference is that of the implementation transformers; others are not available yet");
 }
 
+TEST_CASE("the largest batch, beams and tokens are those of the verdict") {
+  // 36 MB and what tensors take: little enough for a search of small numbers.
+  const Job job = test::job_from(model() +
+                                 "inference: {prompt: 100, batch: 2, generate: 20, beams: 2}\n"
+                                 "hardware: {gpu: h100-sxm-80gb, memory: 780 MiB}\n");
+  JobEstimate estimate = estimate_job(job);
+  REQUIRE(test::memory_of(estimate).verdict == Verdict::fits);
+  find_largest_micro_batch(job, estimate);
+  const MemoryAnswer& answer = test::memory_of(estimate);
+  const auto fits = [&](std::int64_t prompts, std::int64_t beams, std::int64_t tokens) {
+    Job other = job;
+    other.inference->micro_batch = prompts * beams;
+    other.inference->generation->beams = beams;
+    other.inference->generation->tokens = tokens;
+    const JobEstimate all = estimate_job(other);
+    return test::memory_of(all).verdict == Verdict::fits;
+  };
+  const std::int64_t prompts = answer.largest_micro_batch.value();
+  CHECK(fits(prompts, 2, 20));
+  CHECK_FALSE(fits(prompts + 1, 2, 20));
+  REQUIRE(answer.largest_beams);
+  CHECK(answer.largest_beams->bound == LargestValue::Bound::memory);
+  CHECK(fits(2, answer.largest_beams->value, 20));
+  CHECK_FALSE(fits(2, answer.largest_beams->value + 1, 20));
+  REQUIRE(answer.largest_tokens);
+  CHECK(answer.largest_tokens->bound == LargestValue::Bound::memory);
+  CHECK(fits(2, 2, answer.largest_tokens->value));
+  CHECK_FALSE(fits(2, 2, answer.largest_tokens->value + 1));
+}
+
+TEST_CASE("the most tokens end where the positions of the model do") {
+  const Job job = test::job_from(
+      "model: {hf: {model_type: gpt2, n_embd: 64, n_layer: 2, n_head: 2, n_positions: 64, "
+      "vocab_size: 100}}\n"
+      "inference: {prompt: 10, generate: 4, sample: true}\nhardware: {gpu: h100-sxm-80gb}\n");
+  JobEstimate estimate = estimate_job(job);
+  find_largest_micro_batch(job, estimate);
+  const MemoryAnswer& answer = test::memory_of(estimate);
+  CHECK_FALSE(answer.largest_beams);
+  REQUIRE(answer.largest_tokens);
+  CHECK(answer.largest_tokens->value == 55);
+  CHECK(answer.largest_tokens->bound == LargestValue::Bound::key);
+}
+
 TEST_CASE("where the events are too many the closed form does not answer alone") {
   const JobEstimate estimate = estimate_job(generated("generate: 90000"));
   REQUIRE(std::holds_alternative<Unavailable>(estimate.memory));

@@ -2,6 +2,7 @@
 // sentence that says why not.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -64,6 +65,18 @@ struct HighMoment {
   Bytes allocated;
 };
 
+/// The most of one key that fits with all others as they are; 0: not even the least fits.
+struct LargestValue {
+  /// The reason why a larger one is none.
+  enum class Bound : std::uint8_t {
+    memory,
+    key,    ///< the model has no more positions, or the key takes no more
+    events  ///< more are not followed
+  };
+  std::int64_t value = 0;
+  Bound bound = Bound::memory;
+};
+
 /// A ledger with its value, so that every number can be explained. Where the steps are replayed it
 /// is read off their events (alive_ledger.hpp); else it is the closed form.
 struct MemoryAnswer {
@@ -84,6 +97,9 @@ struct MemoryAnswer {
   SimpleView simple;
   /// The job's largest micro-batch, where asked for (find_largest_micro_batch); 0: none fits.
   std::optional<std::int64_t> largest_micro_batch;
+  /// The most beams and tokens of a generation, likewise; absent beams: it samples.
+  std::optional<LargestValue> largest_beams = {};
+  std::optional<LargestValue> largest_tokens = {};
   std::variant<Bytes, Unavailable> saved;  ///< kept by autograd in one forward
   /// Bytes that autograd keeps of each layer, in order; empty where every layer is recomputed.
   std::vector<Bytes> saved_by_layer;
@@ -151,7 +167,8 @@ JobEstimate estimate_job(const Job& job, std::int64_t data_rank);
 
 /// Sets the largest micro-batch of an estimate of `job` whose memory is known: with it, and as many
 /// accumulation steps as the job has, every rank's verdict is that it fits; with one sequence more
-/// it is not. Throws OverflowError.
+/// it is not. A generation has its prompts so searched, then its beams and its tokens, each with
+/// the others as they are. Throws OverflowError.
 void find_largest_micro_batch(const Job& job, JobEstimate& estimate);
 
 }  // namespace memest

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "memest/diag/expect.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/gpu/gpu_profile.hpp"
@@ -12,6 +13,18 @@
 
 namespace memest {
 namespace {
+
+std::string_view name_of(LargestValue::Bound bound) {
+  switch (bound) {
+    case LargestValue::Bound::memory:
+      return "memory";
+    case LargestValue::Bound::key:
+      return "key";
+    case LargestValue::Bound::events:
+      return "events";
+  }
+  unreachable("every bound has a name");
+}
 
 constexpr const char* kNoReplay =
     "the closed form does not replay the allocator; interval_bytes covers what it reserves";
@@ -198,6 +211,12 @@ Json json_of(const MemoryAnswer& answer, const std::vector<MemoryAnswer>& others
   } else {
     put_null(json, "largest_micro_batch", "this command did not search for it");
   }
+  const auto put_largest = [&json](const char* key, const std::optional<LargestValue>& largest) {
+    if (!largest) return;
+    json[key] = {{"value", largest->value}, {"bound", name_of(largest->bound)}};
+  };
+  put_largest("largest_beams", answer.largest_beams);
+  put_largest("largest_generate", answer.largest_tokens);
   return json;
 }
 

@@ -215,19 +215,37 @@ Paragraph any_release_text(const Job& job, const MemoryAnswer& answer,
           may_end ? Tone::uncertain : Tone::faint};
 }
 
+/// "5", "5, more are not followed".
+std::string largest_text(const LargestValue& largest) {
+  switch (largest.bound) {
+    case LargestValue::Bound::memory:
+      return std::to_string(largest.value);
+    case LargestValue::Bound::key:
+      return std::to_string(largest.value) + " (no more may be)";
+    case LargestValue::Bound::events:
+      return std::to_string(largest.value) + " (more are not followed)";
+  }
+  unreachable("every bound has its words");
+}
+
 /// Empty where neither the closed form nor the search says anything.
 std::string simple_text(const MemoryAnswer& answer) {
   std::string text;
+  const bool generates = answer.largest_tokens.has_value();
   if (answer.closed_form) {
-    text = fmt::format("{} fixed + {} a sequence of the micro-batch",
-                       sized_text(answer.simple.fixed), sized_text(answer.simple.per_sequence));
+    text =
+        fmt::format("{} fixed + {} a sequence{}", sized_text(answer.simple.fixed),
+                    sized_text(answer.simple.per_sequence), generates ? "" : " of the micro-batch");
   }
   if (answer.largest_micro_batch) {
     const std::int64_t largest = *answer.largest_micro_batch;
+    const std::string_view key = generates ? "batch" : "micro-batch";
     text += text.empty() ? "" : "; ";
-    text += largest < 1 ? "no micro-batch fits"
-                        : fmt::format("the largest micro-batch that fits is {}", largest);
+    text += largest < 1 ? fmt::format("no {} fits", key)
+                        : fmt::format("the largest {} that fits is {}", key, largest);
   }
+  if (answer.largest_beams) text += ", the most beams " + largest_text(*answer.largest_beams);
+  if (generates) text += ", the most tokens " + largest_text(*answer.largest_tokens);
   if (text.empty()) return text;
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text + ".";
