@@ -115,9 +115,13 @@ class LargestSearch {
     }
   }
 
-  std::int64_t run() {
+  /// At most so many events are replayed; run() answers nothing where they do not suffice.
+  void hold_to(std::int64_t& events) { events_left_ = &events; }
+
+  std::optional<std::int64_t> run() {
     for (;;) {
       search();
+      if (gives_up()) return std::nullopt;
       if (fitting_ == 0) return 0;
       const std::optional<JobRank> other = rank_that_refuses(fitting_);
       // Only the rank that took most was searched: another one may take most at the size that was
@@ -138,7 +142,7 @@ class LargestSearch {
  private:
   /// Until the rank runs with `fitting_` and not with `refused_`, its neighbour.
   void search() {
-    for (int guesses = 0; refused_ - fitting_ > 1; ++guesses) {
+    for (int guesses = 0; refused_ - fitting_ > 1 && !gives_up(); ++guesses) {
       std::int64_t next = fitting_ + (refused_ - fitting_) / 2;
       if (guesses < kGuesses) {
         next = guess();
@@ -147,6 +151,10 @@ class LargestSearch {
       }
       (fits(next, rank_) ? fitting_ : refused_) = next;
     }
+  }
+
+  [[nodiscard]] bool gives_up() const {
+    return events_left_ != nullptr && *events_left_ < 0 && refused_ - fitting_ > 1;
   }
 
   /// The guess where the line through the last two known points, or with the closed form's slope,
@@ -176,6 +184,9 @@ class LargestSearch {
     if (is_beyond_replay(graph)) return false;
     const auto timeline = write_timeline(graph, job, rank);
     if (const auto* events = std::get_if<Timeline>(&timeline)) {
+      if (events_left_ != nullptr) {
+        *events_left_ -= static_cast<std::int64_t>(events->events.size());
+      }
       const SureRun run = surely_runs(*events, job);
       if (run.reserved) note({value, *run.reserved});
       return run.runs;
@@ -220,6 +231,7 @@ class LargestSearch {
   GrowingKey key_;
   std::int64_t most_;
   std::int64_t refused_;
+  std::int64_t* events_left_ = nullptr;
   std::optional<std::int64_t> not_followed_;  ///< the least value whose events are too many
   JobRank rank_;
   double of_one_;
@@ -233,13 +245,21 @@ class LargestSearch {
 void find_largest_micro_batch(const Job& job, JobEstimate& estimate) {
   auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   if (memory == nullptr) return;
-  const auto largest = [&](GrowingKey key) {
+  if (!job.inference || !job.inference->generation) {
+    memory->largest_micro_batch = LargestSearch(job, *memory, GrowingKey::micro_batch).run();
+    return;
+  }
+  // A second or two; docs/limits.md has the bound of a command.
+  std::int64_t events = 20'000'000;
+  const auto largest = [&](GrowingKey key) -> std::optional<LargestValue> {
     LargestSearch search(job, *memory, key);
-    const std::int64_t value = search.run();
-    return LargestValue{value, search.bound()};
+    search.hold_to(events);
+    const std::optional<std::int64_t> value = search.run();
+    if (!value) return std::nullopt;
+    return LargestValue{*value, search.bound()};
   };
-  memory->largest_micro_batch = largest(GrowingKey::micro_batch).value;
-  if (!job.inference || !job.inference->generation) return;
+  const std::optional<LargestValue> prompts = largest(GrowingKey::micro_batch);
+  if (prompts) memory->largest_micro_batch = prompts->value;
   if (!job.inference->generation->samples) memory->largest_beams = largest(GrowingKey::beams);
   memory->largest_tokens = largest(GrowingKey::tokens);
 }

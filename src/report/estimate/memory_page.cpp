@@ -231,7 +231,7 @@ std::string largest_text(const LargestValue& largest) {
 /// Empty where neither the closed form nor the search says anything.
 std::string simple_text(const MemoryAnswer& answer) {
   std::string text;
-  const bool generates = answer.largest_tokens.has_value();
+  const bool generates = answer.largest_tokens || answer.largest_beams;
   if (answer.closed_form) {
     text =
         fmt::format("{} fixed + {} a sequence{}", sized_text(answer.simple.fixed),
@@ -245,7 +245,7 @@ std::string simple_text(const MemoryAnswer& answer) {
                         : fmt::format("the largest {} that fits is {}", key, largest);
   }
   if (answer.largest_beams) text += ", the most beams " + largest_text(*answer.largest_beams);
-  if (generates) text += ", the most tokens " + largest_text(*answer.largest_tokens);
+  if (answer.largest_tokens) text += ", the most tokens " + largest_text(*answer.largest_tokens);
   if (text.empty()) return text;
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text + ".";
