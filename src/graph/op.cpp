@@ -5,12 +5,14 @@ namespace memest {
 OpClass class_of(OpKind kind) {
   switch (kind) {
     case OpKind::linear:
+    case OpKind::convolution:
     case OpKind::batched_matmul:
     case OpKind::attention:
       return OpClass::contraction;
     case OpKind::softmax:
     case OpKind::layernorm:
     case OpKind::rmsnorm:
+    case OpKind::batchnorm:
     case OpKind::cross_entropy:
     case OpKind::mean_square:
       return OpClass::normalization;
@@ -23,6 +25,7 @@ OpClass class_of(OpKind kind) {
     case OpKind::mask:
     case OpKind::rotary:
     case OpKind::power:
+    case OpKind::pooling:
       return OpClass::elementwise;
     case OpKind::reduce:
       return OpClass::normalization;
@@ -39,6 +42,8 @@ std::string_view name_of(OpKind kind) {
   switch (kind) {
     case OpKind::linear:
       return "linear";
+    case OpKind::convolution:
+      return "convolution";
     case OpKind::batched_matmul:
       return "batched-matmul";
     case OpKind::attention:
@@ -49,6 +54,8 @@ std::string_view name_of(OpKind kind) {
       return "layernorm";
     case OpKind::rmsnorm:
       return "rmsnorm";
+    case OpKind::batchnorm:
+      return "batchnorm";
     case OpKind::cross_entropy:
       return "cross-entropy";
     case OpKind::mean_square:
@@ -77,6 +84,8 @@ std::string_view name_of(OpKind kind) {
       return "power";
     case OpKind::reduce:
       return "reduce";
+    case OpKind::pooling:
+      return "pooling";
     case OpKind::concatenate:
       return "concatenate";
     case OpKind::view:

@@ -1,43 +1,24 @@
 #include "memest/spec/layer_blocks.hpp"
 
 #include <algorithm>
-#include <type_traits>
-#include <variant>
 
 namespace memest {
-namespace {
 
-bool is_same(const LinearLayer& left, const LinearLayer& right) {
-  return left.in == right.in && left.out == right.out && left.bias == right.bias;
-}
-bool is_same(const ActivationLayer& left, const ActivationLayer& right) {
-  return left.function == right.function && left.in_place == right.in_place;
-}
-bool is_same(const NormLayer& left, const NormLayer& right) {
-  return left.kind == right.kind && left.size == right.size && left.bias == right.bias;
-}
-bool is_same(const SoftmaxLayer& /*left*/, const SoftmaxLayer& /*right*/) { return true; }
-bool is_same(const DropoutLayer& left, const DropoutLayer& right) {
-  return left.probability == right.probability && left.in_place == right.in_place;
-}
-bool is_same(const EmbeddingLayer& left, const EmbeddingLayer& right) {
-  return left.rows == right.rows && left.size == right.size;
+bool operator==(const ResidualLayer& left, const ResidualLayer& right) {
+  return left.in_place == right.in_place && left.body == right.body &&
+         left.shortcut == right.shortcut;
 }
 
-bool is_same_layer(const PlainLayer& left, const PlainLayer& right) {
-  return std::visit(
-      [&right](const auto& layer) {
-        const auto* const other = std::get_if<std::decay_t<decltype(layer)>>(&right);
-        return other != nullptr && is_same(layer, *other);
-      },
-      left);
+bool operator==(const ConcatLayer& left, const ConcatLayer& right) {
+  return left.branches == right.branches && left.then == right.then;
 }
 
-}  // namespace
+bool operator==(const DenseLayer& left, const DenseLayer& right) {
+  return left.rounds == right.rounds;
+}
 
 bool have_same_layers(const LayerBlock& left, const LayerBlock& right) {
-  return std::equal(left.block.begin(), left.block.end(), right.block.begin(), right.block.end(),
-                    is_same_layer);
+  return left.block == right.block;
 }
 
 std::size_t count_different(const std::vector<LayerBlock>& blocks, std::size_t most) {

@@ -128,14 +128,14 @@ TEST_CASE("exit code 0 is yes, 1 a true no, 2 bad input, 3 the environment") {
 TEST_CASE("exit code 4 is not known, in every command that is asked, and the first line says so") {
   const std::string sentence =
       "Not known: memory and time of this family are not available yet; parameter counts are\n";
-  for (const char* command : {"estimate resnet-50", "estimate t5-small --gpu h100",
+  for (const char* command : {"estimate vit-base", "estimate t5-small --gpu h100",
                               "explain vit-base", "explain bert-base optimizer", "plan t5-small"}) {
     const Ran ran = run_shell(std::string("memest ") + command);
     INFO(command);
     CHECK(ran.code == 4);
     CHECK_THAT(ran.out, StartsWith(sentence));
   }
-  for (const char* command : {"timeline resnet-50", "roofline resnet-50",
+  for (const char* command : {"timeline vit-base", "roofline vit-base",
                               "plan gpt-j-6b --largest sequence --gpu h100 --gpus 1",
                               "estimate gpt2 --set training.implementation.compile=whole",
                               "check gpt2 --set training.implementation.compile=whole"}) {
@@ -149,28 +149,28 @@ TEST_CASE("exit code 4 is not known, in every command that is asked, and the fir
 
 TEST_CASE("check says not known, never within, of what nobody can tell") {
   for (const char* gpu : {"", " --gpu h100", " --set budget.memory='70 GiB'"}) {
-    const Ran ran = run_shell(std::string("memest check resnet-50") + gpu);
+    const Ran ran = run_shell(std::string("memest check vit-base") + gpu);
     INFO(gpu);
     CHECK(ran.code == 4);
-    CHECK_THAT(ran.out, StartsWith("resnet-50: not known\n"));
+    CHECK_THAT(ran.out, StartsWith("vit-base: not known\n"));
     CHECK_THAT(ran.out, !ContainsSubstring("no budget"));
   }
   const Scratch scratch;
   const std::string over = scratch.file("over.yaml");
   run_shell("{ cat configs/models/gpt2.yaml; echo 'budget: {memory: 1 GiB}'; } > '" + over + "'");
-  CHECK(run_shell("memest check '" + over + "' resnet-50").code == 4);
-  CHECK_THAT(run_shell("memest check resnet-50 --format json").out,
+  CHECK(run_shell("memest check '" + over + "' vit-base").code == 4);
+  CHECK_THAT(run_shell("memest check vit-base --format json").out,
              ContainsSubstring("\"status\": \"not-known\""));
-  CHECK_THAT(run_shell("memest check resnet-50 --format github").out,
-             StartsWith("::error file=resnet-50,title=not known::"));
-  CHECK_THAT(run_shell("memest check resnet-50 --format junit").out,
+  CHECK_THAT(run_shell("memest check vit-base --format github").out,
+             StartsWith("::error file=vit-base,title=not known::"));
+  CHECK_THAT(run_shell("memest check vit-base --format junit").out,
              ContainsSubstring("tests=\"1\" failures=\"0\" errors=\"1\""));
 }
 
 TEST_CASE("an answer that is not known is written to --output as any other") {
   const Scratch scratch;
   const std::string file = scratch.file("answer.json");
-  CHECK(run_shell("memest estimate resnet-50 --format json --output '" + file + "'").code == 4);
+  CHECK(run_shell("memest estimate vit-base --format json --output '" + file + "'").code == 4);
   CHECK_THAT(file_text(file), ContainsSubstring("\"verdict\": \"not-known\""));
 }
 
@@ -241,7 +241,7 @@ TEST_CASE("the overview lists every command and fits") {
 TEST_CASE("text fits 100 columns in every command") {
   const std::string command = GENERATE(
       "plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
-      "estimate resnet-50", "check llama-3-8b gpt2", "timeline gpt2 --set training.global_batch=2",
+      "estimate vit-base", "check llama-3-8b gpt2", "timeline gpt2 --set training.global_batch=2",
       "validate tests/truth/transformers.records.jsonl", "gpus", "gpus h100", "models", "recipes",
       "optimizers");
   const Ran ran = run_shell("memest " + command);

@@ -1,1 +1,1 @@
-memest estimate resnet-50
+memest estimate vit-base

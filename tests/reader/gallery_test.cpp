@@ -10,6 +10,7 @@
 #include "memest/graph/parameters.hpp"
 #include "memest/reader/embedded_configs.hpp"
 #include "memest/reader/read_job.hpp"
+#include "memest/spec/lowered_images.hpp"
 #include "reader/hf/hf_config.hpp"
 #include "reader/text/value.hpp"
 
@@ -69,6 +70,16 @@ TEST_CASE("every model of the gallery has the parameters that transformers build
   std::size_t files = 0;
   for (const EmbeddedFile& file : embedded_configs()) files += file.path.starts_with("models/");
   CHECK(files == count);
+}
+
+TEST_CASE("ResNet-50's convolutions lower 21,814,016 elements an image, the first one most") {
+  const Checked<Job> job = job_of(*find_model("resnet-50"));
+  REQUIRE(job.ok());
+  const auto& list = std::get<LayerList>(job.value().model.architecture);
+  const std::int64_t first = 7 * 7 * 3 * 112 * 112;
+  CHECK(lowered_images(list) == LoweredImages{21'814'016, first});
+  // 32 images at once under bf16 autocast.
+  CHECK(most_convolution_workspace(job.value()) == Bytes(first * 32 * 2));
 }
 
 TEST_CASE("the gallery's few keys say what the full config says") {

@@ -13,6 +13,7 @@ namespace memest {
 namespace {
 
 const std::string kFolder = MEMEST_TRUTH_FOLDER "/";
+constexpr std::size_t kConvnets = 15;
 
 /// Of a pipeline, whose trace it is: "megatron-pipeline-rank-2".
 std::int64_t rank_of(const std::string& id) {
@@ -52,6 +53,16 @@ TEST_CASE("every way of running a step is the recorded one, event by event", "[t
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "steps/") == "");
+  }
+}
+
+TEST_CASE("convolutional nets' steps are the recorded ones, event by event", "[timeline]") {
+  const auto records = read_records(kFolder + "convnets/specs.jsonl.gz");
+  REQUIRE(records.ok());
+  CHECK(records.value().size() == kConvnets);
+  for (const Record& record : records.value()) {
+    INFO(record.id);
+    CHECK(difference_of(record, "convnets/") == "");
   }
 }
 

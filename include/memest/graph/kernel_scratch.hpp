@@ -67,6 +67,9 @@ Reduction sum_of_columns(std::int64_t rows, std::int64_t columns, std::int64_t e
 /// `outer` of 1 of what was broadcast over the batch.
 Reduction sum_of_middle(std::int64_t outer, std::int64_t middle, std::int64_t inner,
                         std::int64_t element_bytes);
+/// [images, channels, pixels] to [channels]: the gradient of a convolution's bias.
+Reduction sum_of_channels(std::int64_t images, std::int64_t channels, std::int64_t pixels,
+                          std::int64_t element_bytes);
 /// Every element to one.
 Reduction sum_of_all(std::int64_t elements, std::int64_t element_bytes);
 

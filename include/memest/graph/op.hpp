@@ -26,11 +26,13 @@ enum class OpClass : std::uint8_t {
 
 enum class OpKind : std::uint8_t {
   linear,  // contraction
+  convolution,
   batched_matmul,
   attention,  // fused attention: flash, efficient, cuDNN, math
   softmax,    // normalization
   layernorm,
   rmsnorm,
+  batchnorm,
   cross_entropy,
   mean_square,
   activation,  // elementwise
@@ -42,7 +44,8 @@ enum class OpKind : std::uint8_t {
   mask,
   rotary,
   power,
-  reduce,     // mean, sum
+  reduce,  // mean, sum
+  pooling,
   embedding,  // movement
   copy,
   concatenate,
@@ -77,6 +80,7 @@ struct BackwardTensor {
 struct KernelLaunch {
   enum class Kind : std::uint8_t {
     reduction,           ///< [outer, reduced, inner] summed over the middle
+    channel_sum,         ///< of images, [outer, reduced, inner] summed over outer and inner
     maximum,             ///< the largest of the middle, compared in its own type
     scan,                ///< a running sum over one row of `reduced`
     norm_backward,       ///< over `outer` rows of `reduced`
@@ -164,6 +168,9 @@ struct Op {
   /// The backward, step by step: what it makes beside saved tensors and incoming gradients.
   std::vector<BackwardTensor> backward_tensors;
   std::vector<Step> backward_steps;
+  /// In place of backward_steps where the output's gradient is a part of a joint's, apart in
+  /// memory, which the kernels take copied; empty: as it is.
+  std::vector<Step> steps_of_part;
   /// How many of them are the node's own; after these the engine sums and casts the gradients of
   /// broadcast and narrower inputs.
   std::size_t own_steps = std::numeric_limits<std::size_t>::max();

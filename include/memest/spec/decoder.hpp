@@ -36,6 +36,7 @@ enum class ActivationFunction : std::uint8_t {
   quick_gelu,  ///< x·sigmoid(1.702x), op by op
   relu,
   relu2,  ///< relu squared
+  relu6,  ///< min(max(x, 0), 6)
   silu,
   sigmoid,
   tanh

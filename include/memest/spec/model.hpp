@@ -17,6 +17,7 @@
 #include "memest/spec/adapter.hpp"
 #include "memest/spec/decoder.hpp"
 #include "memest/spec/dtype.hpp"
+#include "memest/spec/layers.hpp"
 
 namespace memest {
 
@@ -84,45 +85,6 @@ struct Inventory {
   /// The order in which torch.nn.Module.to() places the tensors: modules as they are registered, of
   /// each its submodules, its parameters, its buffers. Empty where it is not known.
   std::vector<PlacementRun> placement = {};
-};
-
-// A plain list of layers. The input has micro_batch · seq_len rows.
-struct LinearLayer {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-  bool bias = true;
-};
-struct ActivationLayer {
-  ActivationFunction function = ActivationFunction::relu;
-  bool in_place = false;
-};
-struct NormLayer {
-  NormKind kind = NormKind::layernorm;
-  std::int64_t size = 0;
-  bool bias = true;
-};
-struct SoftmaxLayer {};
-struct DropoutLayer {
-  double probability = 0.5;
-  bool in_place = false;
-};
-struct EmbeddingLayer {
-  std::int64_t rows = 0;
-  std::int64_t size = 0;
-};
-
-using PlainLayer = std::variant<LinearLayer, ActivationLayer, NormLayer, SoftmaxLayer, DropoutLayer,
-                                EmbeddingLayer>;
-
-/// `repeat` times the layers of `block`, in order. A layer that stands alone is a block of one,
-/// repeated once.
-struct LayerBlock {
-  std::int64_t repeat = 1;
-  std::vector<PlainLayer> block;
-};
-
-struct LayerList {
-  std::vector<LayerBlock> blocks;
 };
 
 struct ModelSpec {

@@ -12,7 +12,7 @@
 namespace memest {
 namespace {
 
-/// The parameters of one plain layer.
+/// The parameters and buffers of one plain layer.
 struct PlainLayerWriter {
   InventoryBuilder& inventory;
 
@@ -31,16 +31,48 @@ struct PlainLayerWriter {
                                   .shape = {layer.rows, layer.size},
                                   .role = ParameterRole::embedding});
   }
-  void operator()(const ActivationLayer&) const {}
-  void operator()(const SoftmaxLayer&) const {}
-  void operator()(const DropoutLayer&) const {}
+  void operator()(const ConvolutionLayer& layer) const {
+    const std::int64_t from = layer.transposed ? layer.in : layer.out;
+    const std::int64_t to = (layer.transposed ? layer.out : layer.in) / layer.groups;
+    inventory.add(ParameterTensor{.name = "conv.weight",
+                                  .shape = {from, to, layer.kernel.height, layer.kernel.width}});
+    if (!layer.bias) return;
+    inventory.add(
+        ParameterTensor{.name = "conv.bias", .shape = {layer.out}, .role = ParameterRole::bias});
+  }
+  /// torch.nn.BatchNorm2d(affine=True, track_running_stats=True).
+  void operator()(const BatchNormLayer& layer) const {
+    inventory.layer_norm("batchnorm", layer.size);
+    for (const char* name : {"batchnorm.running_mean", "batchnorm.running_var"}) {
+      inventory.add(BufferTensor{.name = name, .shape = {layer.size}, .as_weights = true});
+    }
+    inventory.add(
+        BufferTensor{.name = "batchnorm.num_batches_tracked", .shape = {}, .dtype = DType::int64});
+  }
+  void operator()(const ResidualLayer& layer) const {
+    write(layer.body);
+    write(layer.shortcut);
+  }
+  void operator()(const ConcatLayer& layer) const {
+    for (const std::vector<PlainLayer>& branch : layer.branches) write(branch);
+    write(layer.then);
+  }
+  void operator()(const DenseLayer& layer) const {
+    for (const std::vector<PlainLayer>& round : layer.rounds) write(round);
+  }
+  template <class Other>
+  void operator()(const Other&) const {}
+
+  void write(const std::vector<PlainLayer>& layers) const {
+    for (const PlainLayer& layer : layers) std::visit(*this, layer);
+  }
 };
 
 Inventory parameters_of_layers(const LayerList& layers) {
   InventoryBuilder inventory;
   for (const LayerBlock& block : layers.blocks) {
     inventory.repeat(block.repeat);
-    for (const PlainLayer& layer : block.block) std::visit(PlainLayerWriter{inventory}, layer);
+    PlainLayerWriter{inventory}.write(block.block);
   }
   return std::move(inventory).take();
 }

@@ -204,6 +204,11 @@ Reduction sum_of_middle(std::int64_t outer, std::int64_t middle, std::int64_t in
   return {{{outer, false}, {middle, true}, {inner, false}}, element_bytes};
 }
 
+Reduction sum_of_channels(std::int64_t images, std::int64_t channels, std::int64_t pixels,
+                          std::int64_t element_bytes) {
+  return {{{images, true}, {channels, false}, {pixels, true}}, element_bytes};
+}
+
 Reduction sum_of_all(std::int64_t elements, std::int64_t element_bytes) {
   return {{{elements, true}}, element_bytes};
 }

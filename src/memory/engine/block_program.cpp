@@ -214,6 +214,8 @@ class Compiler {
     switch (launch.kind) {
       case KernelLaunch::Kind::reduction:
         return reduction_scratch(sum_of_middle(outer, reduced, inner, element), *device_);
+      case KernelLaunch::Kind::channel_sum:
+        return reduction_scratch(sum_of_channels(outer, reduced, inner, element), *device_);
       case KernelLaunch::Kind::maximum: {
         Reduction maximum = sum_of_middle(outer, reduced, inner, element);
         // MaxNanFunctor compares in the tensor's own type, where a sum of 16-bit numbers is one in

@@ -173,6 +173,10 @@ void ForwardOrder::find_ends(const Graph& graph) {
   }
   const auto last = static_cast<std::uint32_t>(instances_.size() - 1);
   const Block& end = graph.blocks[instances_[last].block];
+  for (const Tensor& tensor : end.tensors) {
+    const bool labels = tensor.shared && tensor.name == kLabels && !batch_is_token_ids_;
+    if (labels) label_bytes_ = tensor.bytes().bytes(graph.sizes).value();
+  }
   loss_cell_ = cell(last, end.output);
   loss_bytes_ = end.tensors[end.output].bytes().bytes(graph.sizes).value();
   if (!answers_logits(graph)) {

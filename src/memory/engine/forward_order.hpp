@@ -92,6 +92,8 @@ class ForwardOrder {
   [[nodiscard]] const std::vector<Cell>& label_cells() const { return label_cells_; }
   [[nodiscard]] std::int64_t batch_bytes() const { return batch_bytes_; }
   [[nodiscard]] bool batch_is_token_ids() const { return batch_is_token_ids_; }
+  /// Bytes of the labels of a batch that is no token ids; 0 where it has none.
+  [[nodiscard]] std::int64_t label_bytes() const { return label_bytes_; }
   /// The stages of a pipeline's rank; the whole model is one.
   [[nodiscard]] const std::vector<StageSites>& stages() const { return stages_; }
   /// The cells of what blocks know by `name`, which the caller hands in: none or one.
@@ -132,6 +134,7 @@ class ForwardOrder {
   Cell loss_cell_ = 0;
   Cell logits_cell_ = 0;
   std::int64_t batch_bytes_ = 0;
+  std::int64_t label_bytes_ = 0;
   std::int64_t loss_bytes_ = 0;
   std::int64_t widened_logits_bytes_ = 0;
   bool batch_is_token_ids_ = false;

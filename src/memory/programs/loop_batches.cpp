@@ -41,6 +41,9 @@ TrainingLoop::Batch TrainingLoop::next_batch() {
   batch.inputs = make(bytes, Holding::batch, LoopTensor::batch);
   if (habits_.sends_next_batch || habits_.sends_labels) {
     batch.labels = make(bytes, Holding::batch, LoopTensor::labels);
+  } else if (order_.label_bytes() > 0) {
+    batch.labels = make(checked_multiply(order_.label_bytes(), shares_.ranks()), Holding::batch,
+                        LoopTensor::labels);
   } else if (training_.loss == TrainingLoss::cross_entropy && order_.batch_is_token_ids()) {
     recorder_.make_and_free(bytes, loop_label(Holding::batch, LoopTensor::batch_copy));
   }

@@ -7,6 +7,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/lowered_images.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memory/states/model_states.hpp"
 
@@ -33,6 +34,14 @@ bool uses(const Graph& graph, Workspace workspace) {
   return std::any_of(graph.blocks.begin(), graph.blocks.end(), [=](const Block& block) {
     return std::any_of(block.ops.begin(), block.ops.end(),
                        [=](const Op& op) { return op.workspace == workspace; });
+  });
+}
+
+/// Whether any library multiplies: convolutions alone do not ask cuBLAS.
+bool multiplies(const Graph& graph) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(), [](const Block& block) {
+    return std::any_of(block.ops.begin(), block.ops.end(),
+                       [](const Op& op) { return op.workspace != Workspace::none; });
   });
 }
 
@@ -69,6 +78,7 @@ std::int64_t transformer_engine_workspace_bytes(const GpuSpec& gpu) {
 std::vector<LedgerTerm> workspace_terms(const Graph& graph, const Job& job) {
   // The field's formulas count no library.
   if (row_of(job.forward()->implementation.framework).is_formula) return {};
+  if (!multiplies(graph)) return {};
   std::int64_t threads = job.training ? kCublasWorkspaces : 1;
   // The forward's thread has none where all its products are other kernels' (CUTLASS's in float8).
   if (uses(graph, Workspace::cublas_lt_twice) && !multiplies_forward(graph)) --threads;
@@ -132,6 +142,15 @@ OutsideTerms outside_terms(const Job& job) {
          ""});
     outside.low += Bytes(kNcclLow);
     outside.high += Bytes(kNcclHigh);
+  }
+  const Bytes workspace = most_convolution_workspace(job);
+  if (workspace > Bytes()) {
+    outside.terms.push_back(
+        {"workspaces of cuDNN's convolutions", TermGroup::overhead, Expr(0),
+         "not known without a GPU: none is assumed; the interval goes up to the largest "
+         "convolution's lowered input (im2col)",
+         ""});
+    outside.high += workspace;
   }
   return outside;
 }

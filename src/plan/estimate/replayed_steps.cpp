@@ -7,6 +7,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/memory/stage_form.hpp"
 #include "memest/plan/step_memory.hpp"
+#include "memest/spec/lowered_images.hpp"
 
 namespace memest {
 namespace {
@@ -86,7 +87,8 @@ ReplayDevice tightest_device_of(const Job& job) {
   };
   ReplayDevice device = replay_device_of(job);
   if (device.limit) {
-    device.limit = less_margin(*device.limit);
+    // A workspace of cuDNN's is the allocator's to give.
+    device.limit = less_margin(std::max(*device.limit - most_convolution_workspace(job), Bytes()));
   } else {
     device.available = less_margin(device.total - outside_bytes(job).high);
   }

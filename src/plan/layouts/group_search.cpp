@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
+
+#include "memest/spec/lowered_images.hpp"
 
 namespace memest {
 namespace {
@@ -157,7 +160,7 @@ class GroupSearch {
 
   void evaluate(Evaluated& candidate, const RankForms& forms) {
     const MemoryEstimate peak = worst_rank(forms, split_, candidate.layout, candidate.batch)
-                                    .estimate(outside_of(candidate.layout.shard_ranks()));
+                                    .estimate(outside_of(candidate));
     candidate.verdict = judge(peak, capacity_);
     const auto within = [&](Bytes bytes, Bytes outside) {
       return capacity_.allocator_limit ? bytes - outside : bytes;
@@ -265,6 +268,17 @@ class GroupSearch {
     return step.value() / tokens;
   }
 
+  OutsideBytes outside_of(const Evaluated& candidate) {
+    OutsideBytes outside = outside_of(candidate.layout.shard_ranks());
+    if (!workspace_of_sample_) {
+      workspace_of_sample_ =
+          Bytes(most_convolution_workspace(job_).value() / job_.training->micro_batch);
+    }
+    const std::int64_t more = candidate.batch.micro_batch - job_.training->micro_batch;
+    outside.high += *workspace_of_sample_ * more;
+    return outside;
+  }
+
   /// Two ranks that share hold less than more of them do, and more alike.
   const OutsideBytes& outside_of(std::int64_t shard_ranks) {
     constexpr std::int64_t kAlike = 3;
@@ -307,6 +321,7 @@ class GroupSearch {
   const SearchSpace& space_;
   const TimedDevice& device_;
   const Job& job_;
+  std::optional<Bytes> workspace_of_sample_;  ///< of cuDNN's, at most
   Capacity capacity_;
   std::array<std::optional<OutsideBytes>, 4> outside_;  ///< by ranks that share
   bool timed_ = false;                                  ///< whether such steps have a time

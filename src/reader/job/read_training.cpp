@@ -61,6 +61,7 @@ class TrainingReader {
     spec.dropout = text("dropout", "own") != "off";
     read_float8(spec);
     check_positions("seq_len", training_, context_.model, diagnostics_);
+    check_images(spec);
     if (diagnostics_.size() > before) return std::nullopt;
     return ReadTraining{std::move(spec), std::move(adapter_)};
   }
@@ -78,6 +79,14 @@ class TrainingReader {
   void error(std::string_view key, std::string message, std::string hint = {}) {
     diagnostics_.push_back(
         error_at(training_.find(key)->span, std::move(message), std::move(hint)));
+  }
+
+  void check_images(const TrainingSpec& spec) {
+    const auto* list =
+        context_.model == nullptr ? nullptr : std::get_if<LayerList>(&context_.model->architecture);
+    if (list == nullptr || !list->reads_images() || spec.seq_len == 1) return;
+    if (training_.find("seq_len") == nullptr) return;
+    error("seq_len", "a sample is one image, which has no length in tokens", "set it to 1");
   }
 
   /// torchtitan's [quantize.linear.float8], or convert_to_float8_training(...) before a loop.

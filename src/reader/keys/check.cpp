@@ -79,12 +79,13 @@ std::string hint_of_bare_key(const std::string& word, const Shapes& shapes) {
   return {};
 }
 
-/// Whether `{}` is a value of the key.
-bool takes_empty_table(const Shapes& shapes) {
-  return std::any_of(shapes.begin(), shapes.end(), [](const KeyShape& shape) {
-    return shape.form == Form::table && !shape.one_key &&
-           std::none_of(shape.keys.begin(), shape.keys.end(),
-                        [](const Key& key) { return key.required; });
+/// Whether `word` stands for the key of that name with an empty table.
+bool is_bare_key(const Value& value, const Shapes& shapes) {
+  return std::any_of(shapes.begin(), shapes.end(), [&value](const KeyShape& shape) {
+    return shape.bare &&
+           std::any_of(shape.keys.begin(), shape.keys.end(), [&value](const Key& key) {
+             return key.name == value.text && takes_empty_table(key.shapes);
+           });
   });
 }
 
@@ -192,6 +193,7 @@ class TableCheck {
     for (const KeyShape& shape : shapes) {
       if (shape.form != Form::none && kind_of(shape.form) == value.kind) fitting.push_back(&shape);
     }
+    if (value.kind == ValueKind::scalar && is_bare_key(value, shapes)) return;
     if (fitting.empty()) {
       const std::string found = value.kind == ValueKind::scalar    ? quoted(value.text)
                                 : value.kind == ValueKind::mapping ? "a mapping of keys"
@@ -280,6 +282,14 @@ std::int64_t likeness(const Value& mapping, const KeyShape& shape) {
 }
 
 }  // namespace
+
+bool takes_empty_table(const Shapes& shapes) {
+  return std::any_of(shapes.begin(), shapes.end(), [](const KeyShape& shape) {
+    return shape.form == Form::table && !shape.one_key &&
+           std::none_of(shape.keys.begin(), shape.keys.end(),
+                        [](const Key& key) { return key.required; });
+  });
+}
 
 const KeyShape& choose_table(const Value& mapping, const Shapes& shapes) {
   const KeyShape* chosen = nullptr;

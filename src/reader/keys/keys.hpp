@@ -63,6 +63,7 @@ struct KeyShape {
   std::span<const Key> keys = {};
   const Shapes* item = nullptr;  ///< of a list
   bool one_key = false;          ///< of a table: exactly one of its keys stands there
+  bool bare = false;  ///< of such a table: a key that takes {} may stand as a word, without it
 };
 
 struct Key {
@@ -105,6 +106,12 @@ constexpr KeyShape table(std::span<const Key> keys) { return {.form = Form::tabl
 constexpr KeyShape one_of(std::span<const Key> keys) {
   return {.form = Form::table, .keys = keys, .one_key = true};
 }
+/// As one_of(), where `relu` stands for `{relu: {}}`.
+constexpr KeyShape one_of_or_word(std::span<const Key> keys) {
+  return {.form = Form::table, .keys = keys, .one_key = true, .bare = true};
+}
+/// Whether `{}` is a value of the key.
+bool takes_empty_table(const Shapes& shapes);
 constexpr KeyShape document() { return {.form = Form::document}; }
 constexpr KeyShape list(const Shapes& item) { return {.form = Form::list, .item = &item}; }
 

@@ -166,83 +166,10 @@ constexpr Key kHfKeys[] = {
      .doc = "Of a multimodal config the text model alone, without its towers."},
 };
 
-// Defaults of torch.nn: Linear(bias=True), LayerNorm(bias=True), Dropout(p=0.5), and inplace=False.
-constexpr Key kLinearKeys[] = {
-    {.name = "in", .shapes = {count()}, .doc = "Input features.", .required = true},
-    {.name = "out", .shapes = {count()}, .doc = "Output features.", .required = true},
-    {.name = "bias", .shapes = {flag()}, .fallback = "true", .doc = "A bias is added."},
-};
-constexpr Key kActivationKeys[] = {
-    {.name = "in_place",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "The result overwrites the input."},
-};
-constexpr Key kNormKeys[] = {
-    {.name = "size", .shapes = {count()}, .doc = "Features.", .required = true},
-    {.name = "bias", .shapes = {flag()}, .fallback = "true", .doc = "Layernorm adds a bias."},
-};
-constexpr Key kRmsNormKeys[] = {
-    {.name = "size", .shapes = {count()}, .doc = "Features.", .required = true},
-};
-constexpr Key kDropoutKeys[] = {
-    {.name = "probability",
-     .shapes = {number(0, 1)},
-     .fallback = "0.5",
-     .doc = "Share of elements set to zero."},
-    {.name = "in_place",
-     .shapes = {flag()},
-     .fallback = "false",
-     .doc = "The result overwrites the input."},
-};
-constexpr Key kEmbeddingKeys[] = {
-    {.name = "rows", .shapes = {count()}, .doc = "Rows of the table.", .required = true},
-    {.name = "size", .shapes = {count()}, .doc = "Features of a row.", .required = true},
-};
-
-extern const Shapes kLayerShapes;
-constexpr Key kLayerKeys[] = {
-    {.name = "linear", .shapes = {table(kLinearKeys)}, .doc = "y = x W^T + b."},
-    {.name = "relu", .shapes = {table(kActivationKeys)}, .doc = "max(x, 0)."},
-    {.name = "gelu", .shapes = {table(kActivationKeys)}, .doc = "Exact GELU."},
-    {.name = "silu", .shapes = {table(kActivationKeys)}, .doc = "x sigmoid(x)."},
-    {.name = "sigmoid", .shapes = {table(kActivationKeys)}, .doc = "Logistic function."},
-    {.name = "tanh", .shapes = {table(kActivationKeys)}, .doc = "Hyperbolic tangent."},
-    {.name = "layernorm", .shapes = {table(kNormKeys)}, .doc = "Layer normalization."},
-    {.name = "rmsnorm", .shapes = {table(kRmsNormKeys)}, .doc = "Root mean square normalization."},
-    {.name = "softmax", .shapes = {table({})}, .doc = "Softmax over the last dimension."},
-    {.name = "dropout", .shapes = {table(kDropoutKeys)}, .doc = "Dropout."},
-    {.name = "embedding", .shapes = {table(kEmbeddingKeys)}, .doc = "A table that is looked up."},
-};
-constexpr Key kRepeatKeys[] = {
-    {.name = "repeat",
-     .shapes = {count(1, kMaxLayers)},
-     .doc = "How many times the block stands there.",
-     .required = true},
-    {.name = "block",
-     .shapes = {list(kLayerShapes)},
-     .doc = "Layers in order; blocks may hold blocks.",
-     .required = true},
-};
-constexpr Shapes kLayerShapes = {one_of(kLayerKeys), table(kRepeatKeys)};
-
-constexpr Word kListLosses[] = {{"mean-square"}};
-constexpr Key kLayerListKeys[] = {
-    {.name = "layers",
-     .shapes = {list(kLayerShapes)},
-     .doc = "Layers in order, and repeated blocks of them.",
-     .required = true},
-    {.name = "loss",
-     .shapes = {choice(kListLosses)},
-     .fallback = "mean-square",
-     .doc = "Mean square of the output."},
-};
-
 }  // namespace
 
 std::span<const Key> decoder_keys() { return kDecoderKeys; }
 std::span<const Key> hf_keys() { return kHfKeys; }
-std::span<const Key> layer_list_keys() { return kLayerListKeys; }
 std::span<const Word> family_words() { return kFamilies; }
 
 }  // namespace memest

@@ -80,7 +80,9 @@ class SchemaWriter {
   Json any_of(const Shapes& shapes, std::string_view name) {
     Json alternatives = Json::array();
     for (const KeyShape& shape : shapes) {
-      if (shape.form != Form::none) alternatives.push_back(shape_of(shape, name));
+      if (shape.form == Form::none) continue;
+      alternatives.push_back(shape_of(shape, name));
+      if (shape.bare) alternatives.push_back({{"enum", bare_words(shape)}});
     }
     if (alternatives.size() == 1) return alternatives.front();
     return {{"anyOf", alternatives}};
@@ -113,6 +115,15 @@ class SchemaWriter {
         return {{"type", "array"}, {"items", {{"$ref", entry_of(*shape.item, name)}}}};
     }
     unreachable("a shape that is none");
+  }
+
+  /// Keys that may stand alone.
+  static Json bare_words(const KeyShape& shape) {
+    Json words = Json::array();
+    for (const Key& key : shape.keys) {
+      if (takes_empty_table(key.shapes)) words.push_back(std::string(key.name));
+    }
+    return words;
   }
 
   static Json words_of_choice(std::span<const Word> words) {

@@ -22,7 +22,9 @@ std::string joined(const std::vector<std::string>& parts) {
 
 /// Images have no length in tokens.
 std::string batch_of(const Job& job) {
-  const bool images = job.model.family == Family::vision || job.model.family == Family::convnet;
+  const auto* list = std::get_if<LayerList>(&job.model.architecture);
+  const bool images = job.model.family == Family::vision || job.model.family == Family::convnet ||
+                      (list != nullptr && list->reads_images());
   if (images) return fmt::format("{} images a step", job.global_batch());
   return fmt::format("{} tokens × {} sequences", job.training->seq_len, job.global_batch());
 }

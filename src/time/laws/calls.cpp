@@ -219,6 +219,8 @@ StreamOp stream_op_of(OpKind kind) {
     case OpKind::layernorm:
     case OpKind::reduce:
       return StreamOp::layernorm;
+    case OpKind::batchnorm:
+      return StreamOp::layernorm;
     case OpKind::rmsnorm:
       return StreamOp::rmsnorm;
     case OpKind::cross_entropy:
@@ -244,8 +246,10 @@ StreamOp stream_op_of(OpKind kind) {
     case OpKind::linear:
     case OpKind::batched_matmul:
     case OpKind::attention:
+    case OpKind::convolution:
     case OpKind::copy:
     case OpKind::concatenate:
+    case OpKind::pooling:
     case OpKind::view:
       return StreamOp::copy;
   }
@@ -266,12 +270,42 @@ void add_streams(OpWork& work, const Block& block) {
   add_stream(work.backward_calls, shape, work.backward.bytes);
 }
 
+/// A convolution as the product that it lowers to: for each group [pixels, taps] · [taps,
+/// channels], with taps of kernel and input channels. One of each channel apart has so few that
+/// memory bounds it. The lowered image itself is not written: the kernels gather it (implicit
+/// GEMM).
+void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
+  const auto size = [&](TensorId id, std::size_t axis) {
+    return value_of(block.tensors[id].shape[axis], sizes);
+  };
+  const TensorId image = work.op->inputs[0];
+  const TensorId weight = work.op->inputs[1];
+  const TensorId out = work.op->outputs.front();
+  const std::int64_t rows = size(weight, 0);
+  const std::int64_t each = size(weight, 1);
+  // ConvTranspose2d's weight is [in, out / groups, ...], Conv2d's [out, in / groups, ...].
+  const bool transposed = size(out, 1) != rows || size(image, 1) % each != 0;
+  const std::int64_t groups = size(transposed ? out : image, 1) / each;
+  if (groups > 1 && each == 1) return add_streams(work, block);
+  MatmulShape product{.operand = work.op->compute, .result = block.tensors[out].dtype};
+  product.n = rows / groups;
+  product.k = value_of(block.tensors[weight].elements(), sizes) / rows;
+  product.batch = groups;
+  const double each_row = 2 * static_cast<double>(product.n) * static_cast<double>(product.k) *
+                          static_cast<double>(product.batch);
+  product.m = std::llround(product_flops(work) / each_row);
+  work.forward_calls = {product};
+  add_backward_products(work, product, trains_its_weight(*work.op, block));
+}
+
 }  // namespace
 
 void add_calls(OpWork& work, const Block& block, const Bindings& sizes,
                const TrainingSpec& training) {
   if (work.op->kind == OpKind::attention) {
     add_attention(work, block, sizes, training.implementation.attention);
+  } else if (work.op->kind == OpKind::convolution) {
+    add_convolution(work, block, sizes);
   } else if (class_of(work.op->kind) == OpClass::contraction) {
     add_products(work, block, sizes, training.recipe);
   } else {

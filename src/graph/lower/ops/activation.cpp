@@ -151,6 +151,7 @@ TensorId activation(BlockBuilder& block, const ActivationPart& part, TensorId x)
     case ActivationFunction::gelu:
     case ActivationFunction::gelu_tanh:
     case ActivationFunction::silu:
+    case ActivationFunction::relu6:
       break;
   }
   return function(block, {name}, Keeps::input, x);

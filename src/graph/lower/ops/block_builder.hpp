@@ -115,6 +115,7 @@ class BlockBuilder {
   /// Appends `op`; its work's FLOPs are `flow`'s, its bytes are those of the tensors it names.
   void emit(Op op, const Flow& flow = {});
 
+  [[nodiscard]] std::vector<Op>& ops() { return block_.ops; }
   [[nodiscard]] const Tensor& tensor(TensorId id) const { return block_.tensors[id]; }
   [[nodiscard]] Tensor& tensor(TensorId id) { return block_.tensors[id]; }
   [[nodiscard]] DType dtype_of(TensorId id) const { return block_.tensors[id].dtype; }

@@ -144,4 +144,42 @@ TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part)
   return out;
 }
 
+TensorId log_softmax(BlockBuilder& block, TensorId scores) {
+  const TensorId out =
+      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
+  Op op;
+  op.kind = OpKind::softmax;
+  op.name = "log_softmax";
+  op.inputs = {scores};
+  op.outputs = {out};
+  // LogSoftmaxBackward0: _log_softmax_backward_data(grad, result). 4096 tokens of 128 256 in fp32:
+  // 1.96 GiB.
+  op.saved = {out};
+  BackwardWriter backward(op);
+  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
+  block.emit(std::move(op));
+  return out;
+}
+
+TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
+  const DType dtype = block.dtype_of(log_probabilities);
+  const TensorId loss = block.make({"nll_loss"}, {Expr(1)}, dtype);
+  const TensorId weight = block.make({"nll_loss", "total weight"}, {Expr(1)}, dtype);
+  // NLLLoss2d.cu, nll_loss2d_forward_template fills the loss that nll_loss2d_forward_cuda has made
+  // empty: the weight has its memory first.
+  const bool of_images = block.tensor(log_probabilities).shape.size() == 4;
+  Op op;
+  op.kind = OpKind::cross_entropy;
+  op.name = "nll_loss";
+  op.inputs = {log_probabilities, targets};
+  op.outputs = {loss, weight};
+  if (of_images) std::swap(op.outputs.front(), op.outputs.back());
+  // NllLossBackward0: nll_loss_backward fills zeros as large as the log-probabilities.
+  op.saved = {log_probabilities, targets, weight};
+  BackwardWriter backward(op);
+  backward.give(log_probabilities, backward.make(log_probabilities, dtype));
+  block.emit(std::move(op));
+  return loss;
+}
+
 }  // namespace memest

@@ -53,42 +53,6 @@ TensorId targets_of(BlockBuilder& block, const DecoderContext& context, Frame& f
                  {{"shift_labels", "shifted"}, tokens, DType::int64});
 }
 
-/// Keeps its result.
-TensorId log_softmax(BlockBuilder& block, TensorId scores) {
-  const TensorId out =
-      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
-  Op op;
-  op.kind = OpKind::softmax;
-  op.name = "log_softmax";
-  op.inputs = {scores};
-  op.outputs = {out};
-  // LogSoftmaxBackward0: _log_softmax_backward_data(grad, result). 4096 tokens of 128 256 in fp32:
-  // 1.96 GiB.
-  op.saved = {out};
-  BackwardWriter backward(op);
-  backward.give(scores, backward.make(scores, block.dtype_of(scores)));
-  block.emit(std::move(op));
-  return out;
-}
-
-/// Keeps its input, the targets and the weight.
-TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets) {
-  const DType dtype = block.dtype_of(log_probabilities);
-  const TensorId loss = block.make({"nll_loss"}, {Expr(1)}, dtype);
-  const TensorId weight = block.make({"nll_loss", "total weight"}, {Expr(1)}, dtype);
-  Op op;
-  op.kind = OpKind::cross_entropy;
-  op.name = "nll_loss";
-  op.inputs = {log_probabilities, targets};
-  op.outputs = {loss, weight};
-  // NllLossBackward0: nll_loss_backward fills zeros as large as the log-probabilities.
-  op.saved = {log_probabilities, targets, weight};
-  BackwardWriter backward(op);
-  backward.give(log_probabilities, backward.make(log_probabilities, dtype));
-  block.emit(std::move(op));
-  return loss;
-}
-
 /// The locals of the outermost forward end.
 void end_of_model(BlockBuilder& block, const DecoderContext& context) {
   if (context.program.names_results) block.let_go("last hidden state");

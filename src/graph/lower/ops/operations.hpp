@@ -145,6 +145,11 @@ TensorId normalize(BlockBuilder& block, const NormKernelPart& part, TensorId x);
 /// Softmax over the last dimension in `dtype`, unless the kernel itself widens: keeps its result.
 TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType dtype);
 
+/// Over the last dimension, or the channels of images: keeps its result.
+TensorId log_softmax(BlockBuilder& block, TensorId scores);
+/// The mean of the negative logarithms at `targets`: keeps both, and the weight.
+TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets);
+
 /// A table look-up: keeps the indices.
 struct LookUp {
   TensorId indices = 0;
