@@ -84,8 +84,14 @@ class TrainingReader {
   void check_images(const TrainingSpec& spec) {
     const auto* list =
         context_.model == nullptr ? nullptr : std::get_if<LayerList>(&context_.model->architecture);
-    if (list == nullptr || !list->reads_images() || spec.seq_len == 1) return;
-    if (training_.find("seq_len") == nullptr) return;
+    if (list == nullptr || !list->reads_images()) return;
+    const auto* full = std::get_if<FullRecompute>(&spec.recompute);
+    if (full != nullptr && full->reentrant) {
+      diagnostics_.push_back(unavailable_at(training_.find("recompute")->span,
+                                            "reentrant recompute of convolutional nets",
+                                            "set 'recompute' to full"));
+    }
+    if (spec.seq_len == 1 || training_.find("seq_len") == nullptr) return;
     error("seq_len", "a sample is one image, which has no length in tokens", "set it to 1");
   }
 

@@ -311,6 +311,7 @@ void ListWriter::write(const DenseLayer& layer) {
   for (const std::vector<PlainLayer>& round : layer.rounds) {
     Frame of_layer(block_);
     join(parts, channels);
+    of_layer.local(x_);
     parts.push_back(call.local(way(round, x_, stream_.features)));
     channels += stream_.features.channels;
   }
