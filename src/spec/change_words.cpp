@@ -15,7 +15,7 @@ const ChangeWords kWordsOfTransformers = {
         "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
         "False}); for layer in model.model.layers[{k}:]: layer.gradient_checkpointing = False",
     .micro_batch = "DataLoader(batch_size={b}), loss / {m}, optimizer.step() every {m} backwards",
-    .fused_optimizer = "torch.optim.{optimizer}(model.parameters(), fused=True)",
+    .fused_optimizer = "torch.optim.{optimizer}, fused=True)",
     .adamw_8bit = "bitsandbytes.optim.AdamW8bit(model.parameters())",
     .sdpa = "from_pretrained(..., attn_implementation=\"sdpa\")",
     .liger = "liger_kernel.transformers.AutoLigerKernelForCausalLM.from_pretrained(...)",
@@ -88,7 +88,7 @@ const ChangeWords kWordsOfNanoGpt = {
 const ChangeWords kWordsOfPlain = {
     .recompute_full = "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     .micro_batch = "batches of {b}, loss / {m}, optimizer.step() every {m} backwards",
-    .fused_optimizer = "torch.optim.{optimizer}(model.parameters(), fused=True)",
+    .fused_optimizer = "torch.optim.{optimizer}, fused=True)",
 };
 
 const ChangeWords& change_words_of(const Implementation& implementation) {

@@ -149,7 +149,7 @@ TEST_CASE("a preset trains on the GPU that is assumed, or says a command that do
     REQUIRE_FALSE(fitting.empty());
     CHECK(says_fits(run_shell(fitting).out));
   }
-  CHECK(presets == 96);
+  CHECK(presets == 105);
 }
 
 }  // namespace memest

@@ -171,6 +171,20 @@ TEST_CASE("a micro-batch is halved beside as many more micro-steps") {
                                   {"training.micro_batch=1", "training.gradient_accumulation=16"}});
 }
 
+TEST_CASE("a fused optimizer is called as torch.optim has it") {
+  const auto change_of = [](const char* optimizer) {
+    const std::string set = "training.optimizer=" + std::string(optimizer);
+    for (const Technique& technique :
+         techniques_for(read_job(request_with("gpt2", {set})).value())) {
+      if (technique.name == "fused optimizer") return technique.change;
+    }
+    return std::string();
+  };
+  CHECK(change_of("adamw") == "torch.optim.AdamW(model.parameters(), fused=True)");
+  CHECK(change_of("momentum") == "torch.optim.SGD(model.parameters(), momentum=0.9, fused=True)");
+  CHECK(change_of("muon").empty());
+}
+
 TEST_CASE("a technique that the job cannot have is refused with the reader's sentence") {
   const auto answer = ladder_of("gpt2", {"training.precision=amp-bf16"});
   const auto& ladder = std::get<FitLadder>(answer);

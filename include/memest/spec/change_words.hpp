@@ -9,8 +9,7 @@ struct Implementation;
 
 /// Lines of a script, arguments or entries of a file; empty where the program has no word for it.
 /// "{b}" stands for the sequences of a micro-batch, "{m}" for the micro-steps of a step, "{k}" for
-/// layers,
-/// "{optimizer}" for the optimizer's class in torch.optim.
+/// layers, "{optimizer}" for the beginning of the optimizer's call.
 struct ChangeWords {
   std::string_view recompute_full = {};
   std::string_view recompute_selective = {};

@@ -92,9 +92,9 @@ struct Taken {
   Bytes bytes;
 };
 
-class LargestSearch {
+class LargestOfKey {
  public:
-  LargestSearch(const Job& job, const MemoryAnswer& worst, GrowingKey key)
+  LargestOfKey(const Job& job, const MemoryAnswer& worst, GrowingKey key)
       : job_(job),
         key_(key),
         most_(most_of(job, key)),
@@ -246,13 +246,13 @@ void find_largest_micro_batch(const Job& job, JobEstimate& estimate) {
   auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   if (memory == nullptr) return;
   if (!job.inference || !job.inference->generation) {
-    memory->largest_micro_batch = LargestSearch(job, *memory, GrowingKey::micro_batch).run();
+    memory->largest_micro_batch = LargestOfKey(job, *memory, GrowingKey::micro_batch).run();
     return;
   }
   // A second or two; docs/limits.md has the bound of a command.
   std::int64_t events = 20'000'000;
   const auto largest = [&](GrowingKey key) -> std::optional<LargestValue> {
-    LargestSearch search(job, *memory, key);
+    LargestOfKey search(job, *memory, key);
     search.hold_to(events);
     const std::optional<std::int64_t> value = search.run();
     if (!value) return std::nullopt;

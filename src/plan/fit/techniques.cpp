@@ -1,5 +1,6 @@
 // The techniques that a job may still take, by what its program has words for.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,6 +27,21 @@ std::string replaced(std::string in, std::string_view from, const std::string& t
 
 constexpr const char* kRounds = "numbers are kept in fewer bits, and round";
 constexpr const char* kOtherModel = "trains adapters in place of the model: for fine-tuning";
+
+/// The beginning of the call in torch.optim; empty for optimizers that are not PyTorch's own.
+std::string_view torch_call_of(std::string_view optimizer) {
+  struct Call {
+    std::string_view name;
+    std::string_view call;
+  };
+  constexpr std::array kCalls = {Call{"adam", "Adam(model.parameters()"},
+                                 Call{"adamw", "AdamW(model.parameters()"},
+                                 Call{"amsgrad", "Adam(model.parameters(), amsgrad=True"},
+                                 Call{"sgd", "SGD(model.parameters()"},
+                                 Call{"momentum", "SGD(model.parameters(), momentum=0.9"}};
+  const auto* const found = std::ranges::find(kCalls, optimizer, &Call::name);
+  return found == kCalls.end() ? std::string_view() : found->call;
+}
 
 class TechniqueList {
  public:
@@ -103,18 +119,18 @@ class TechniqueList {
   void optimizers() {
     const TechniqueGroup group = TechniqueGroup::optimizer;
     const Optimizer& optimizer = training_.optimizer;
-    const bool is_adamw = optimizer.name == "adamw";
+    const std::string_view call = torch_call_of(optimizer.name);
     const bool has_fused = std::ranges::any_of(optimizer.implementations, [](const auto& one) {
       return one.implementation == OptimizerImplementation::fused;
     });
-    if (has_fused && training_.optimizer_implementation != OptimizerImplementation::fused) {
+    const bool is_fused = training_.optimizer_implementation == OptimizerImplementation::fused;
+    if (has_fused && !is_fused && !call.empty()) {
       add({"fused optimizer",
            group,
            {"training.optimizer={name: " + optimizer.name + ", implementation: fused}"},
-           replaced(text(words_.fused_optimizer), "{optimizer}",
-                    is_adamw ? "AdamW" : optimizer.name)});
+           replaced(text(words_.fused_optimizer), "{optimizer}", text(call))});
     }
-    if (!is_adamw) return;
+    if (optimizer.name != "adamw") return;
     add({"optimizer states in 8 bits",
          group,
          {"training.optimizer=adamw-8bit"},

@@ -27,18 +27,19 @@ TensorId held_before(BlockBuilder& block, const DecoderContext& context, std::st
 }
 
 /// A layer's keys or values, and those held before.
-struct Part {
+struct CachedHeads {
   std::string_view name;
   Heads added;
+  DType dtype = {};  ///< of the cache
   std::optional<TensorId> before = {};
 };
 
-/// The part joined to what was before or, where there is nothing yet, to an empty tensor of its
-/// type.
-Heads joined(BlockBuilder& block, const DecoderContext& context, const Part& part) {
-  const auto& [name, added, before] = part;
+/// The heads joined to what was before or, where there is nothing yet, to an empty tensor of the
+/// cache's type.
+Heads joined(BlockBuilder& block, const DecoderContext& context, const CachedHeads& heads) {
+  const auto& [name, added, dtype, before] = heads;
   Shape shape = block.tensor(added.id).shape;
-  Joint joint = {{added.id}, block.dtype_of(added.id)};
+  Joint joint = {{added.id}, dtype};
   if (before) {
     shape[kTokens] = context.dims.keys;
     joint = {{*before, added.id}, {}};
@@ -54,18 +55,20 @@ Heads joined(BlockBuilder& block, const DecoderContext& context, const Part& par
 // DynamicLayer.update, or DynamicSlidingWindowLayer.update, whose lazy_initialization sends its
 // window's size. The names of the keys and values that are added end with the call. A layer's cache
 // lets its old keys go when it has the new ones, a window's lets both go when both are there; of a
-// window it keeps a view, whose storage is whole.
+// window it keeps a view, whose storage is whole. Keys and values have the keys' type.
 void update_cache(BlockBuilder& block, const DecoderContext& context, const LayerKind& kind,
                   AttentionInputs& inputs) {
   Frame call(block);
+  // Under autocast keys that were rotated in fp32 make values of fp32, too.
+  const DType dtype = block.dtype_of(inputs.k.id);
   for (const TensorId added : {inputs.k.id, inputs.v.id}) call.local(added);
   if (!context.decodes()) {
     if (kind.sliding_window) {
       block.answer(
           compute(block, OpKind::copy, {}, {{"cache", "window"}, {Expr(1)}, DType::int64}));
     }
-    inputs.k = joined(block, context, {kKeys, inputs.k});
-    inputs.v = joined(block, context, {kValues, inputs.v});
+    inputs.k = joined(block, context, {kKeys, inputs.k, dtype});
+    inputs.v = joined(block, context, {kValues, inputs.v, dtype});
     return;
   }
   Frame cache(block);
@@ -74,8 +77,8 @@ void update_cache(BlockBuilder& block, const DecoderContext& context, const Laye
   if (kind.sliding_window) {
     for (const TensorId held : {keys, values}) cache.local(held);
   }
-  inputs.k = joined(block, context, {kKeys, inputs.k, keys});
-  inputs.v = joined(block, context, {kValues, inputs.v, values});
+  inputs.k = joined(block, context, {kKeys, inputs.k, dtype, keys});
+  inputs.v = joined(block, context, {kValues, inputs.v, dtype, values});
 }
 
 }  // namespace memest
