@@ -156,13 +156,18 @@ TensorId ListWriter::overwritten() {
   const TensorId original =
       block_.make({"activation", "original"}, block_.tensor(x_).shape, block_.dtype_of(x_));
   block_.tensor(original).for_backward = true;
+  return rewritten(OpKind::activation, "activation", original);
+}
+
+/// x written anew in its own memory; the backward reads `kept`, which the operation makes first.
+TensorId ListWriter::rewritten(OpKind kind, std::string_view name, TensorId kept) {
   Op op;
-  op.kind = OpKind::activation;
-  op.name = "activation";
+  op.kind = kind;
+  op.name = name;
   op.inputs = {x_};
-  const TensorId out = block_.alias({"activation"}, x_, block_.tensor(x_).shape);
-  op.outputs = {original, out};
-  op.saved = {original};
+  const TensorId out = block_.alias({name}, x_, block_.tensor(x_).shape);
+  op.outputs = {kept, out};
+  op.saved = {kept};
   BackwardWriter backward(op);
   backward.give(x_, backward.make(x_, block_.dtype_of(x_)));
   block_.emit(std::move(op));
@@ -200,17 +205,7 @@ TensorId ListWriter::dropped_in_place() {
   // bytes an element, the other's mask one.
   const TensorId noise =
       block_.make({"dropout", "noise"}, block_.tensor(x_).shape, block_.dtype_of(x_));
-  Op op;
-  op.kind = OpKind::dropout;
-  op.name = "dropout";
-  op.inputs = {x_};
-  const TensorId out = block_.alias({"dropout"}, x_, block_.tensor(x_).shape);
-  op.outputs = {noise, out};
-  op.saved = {noise};
-  BackwardWriter backward(op);
-  backward.give(x_, backward.make(x_, block_.dtype_of(x_)));
-  block_.emit(std::move(op));
-  return out;
+  return rewritten(OpKind::dropout, "dropout", noise);
 }
 
 void ListWriter::write(const EmbeddingLayer& layer) {

@@ -60,6 +60,7 @@ class ListWriter {
   void join(const std::vector<TensorId>& parts, std::int64_t channels);
   TensorId dropped_in_place();
   TensorId overwritten();
+  TensorId rewritten(OpKind kind, std::string_view name, TensorId kept);
   [[nodiscard]] Shape rows() const;
   [[nodiscard]] Shape shape() const;
   /// The features behind the layer, given the image that came last.
