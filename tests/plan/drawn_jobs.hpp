@@ -9,6 +9,18 @@
 
 namespace memest::test {
 
+/// The beginning of a small decoder: more keys of `model` and its brace may follow.
+inline std::string drawn_decoder(Draws& draws, const char* max_positions) {
+  return Text() << "model: {family: decoder, layers: " << draws.one_of("1", "2", "5")
+                << ", hidden_size: 256, heads: 8, kv_heads: " << draws.one_of("1", "2", "8")
+                << ", ffn_size: " << draws.one_of("512", "1024")
+                << ", vocab_size: " << draws.one_of("512", "1000", "32000")
+                << ", activation: " << draws.one_of("swiglu", "gelu")
+                << ", norm: " << draws.one_of("rmsnorm", "layernorm")
+                << ", position: " << draws.one_of("rope", "learned")
+                << ", max_positions: " << max_positions << ", tied_embeddings: " << draws.flag();
+}
+
 class DrawnJobs : Draws {
  public:
   using Draws::Draws;

@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "../draws.hpp"
+#include "drawn_jobs.hpp"
 #include "jobs.hpp"
-#include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
 
 namespace memest {
@@ -34,12 +33,6 @@ Job generated(const std::string& inference, const std::string& gpu = "h100-sxm-8
                         "}\nhardware: {gpu: " + gpu + "}\n");
 }
 
-StepMemory memory_of(const Job& job) {
-  auto memory = step_memory_of(job);
-  REQUIRE(std::holds_alternative<StepMemory>(memory));
-  return std::get<StepMemory>(std::move(memory));
-}
-
 /// The bytes of the storages so labelled that one call of generate() makes, in order.
 std::vector<std::int64_t> made(const StepMemory& memory, LoopTensor tensor) {
   std::vector<std::int64_t> bytes;
@@ -61,18 +54,18 @@ std::int64_t keys(std::int64_t sequences, std::int64_t tokens) {
 TEST_CASE("beams put keys and values of every layer in order behind every token") {
   constexpr std::int64_t kTokens = 5;
   constexpr std::int64_t kBeams = 3;
-  const StepMemory memory = memory_of(generated("generate: 5, beams: 3"));
+  const StepMemory memory = test::steps_of(generated("generate: 5, beams: 3"));
   std::vector<std::int64_t> expected;
   for (std::int64_t i = 0; i < kTokens; ++i) {
     expected.insert(expected.end(), 2 * kLayers, keys(kPrompts * kBeams, kPrompt + i));
   }
   CHECK(made(memory, LoopTensor::reordered_cache) == expected);
-  CHECK(made(memory_of(generated("generate: 5")), LoopTensor::reordered_cache).empty());
+  CHECK(made(test::steps_of(generated("generate: 5")), LoopTensor::reordered_cache).empty());
 }
 
 TEST_CASE("a layer that sees a window keeps one token less than that") {
   const StepMemory memory =
-      memory_of(generated("generate: 4, beams: 2", "h100-sxm-80gb", ", sliding_window: 130"));
+      test::steps_of(generated("generate: 4, beams: 2", "h100-sxm-80gb", ", sliding_window: 130"));
   std::vector<std::int64_t> expected;
   for (const std::int64_t tokens : {128, 129, 129, 129}) {
     expected.insert(expected.end(), 2 * kLayers, keys(2 * kPrompts, tokens));
@@ -82,12 +75,12 @@ TEST_CASE("a layer that sees a window keeps one token less than that") {
 
 TEST_CASE("the logits of a step are those of every sequence's last token, in fp32") {
   const std::vector<std::int64_t> logits =
-      made(memory_of(generated("generate: 4, beams: 5")), LoopTensor::next_logits);
+      made(test::steps_of(generated("generate: 4, beams: 5")), LoopTensor::next_logits);
   CHECK(logits == std::vector<std::int64_t>(4, kPrompts * 5 * 1000 * 4));
 }
 
 TEST_CASE("names of a decoding pass say layer and operation") {
-  const StepMemory memory = memory_of(generated("generate: 3"));
+  const StepMemory memory = test::steps_of(generated("generate: 3"));
   std::vector<std::string> caches;
   for (StorageId id = 0; id < memory.timeline.storages.size(); ++id) {
     const Storage& storage = memory.timeline.storages[id];
@@ -101,7 +94,7 @@ TEST_CASE("names of a decoding pass say layer and operation") {
 }
 
 TEST_CASE("every call of generate() makes the same events") {
-  const StepMemory memory = memory_of(generated("generate: 6, beams: 2"));
+  const StepMemory memory = test::steps_of(generated("generate: 6, beams: 2"));
   const auto& phases = memory.replay.phases;
   REQUIRE(phases.back().step == 2);
   REQUIRE(phases.back().phase == Phase::decode);
@@ -127,14 +120,7 @@ TEST_CASE("the closed form of generate() is its replay without rounding, to one 
   test::Draws draws(7);
   for (int i = 0; i < kJobs; ++i) {
     const std::string spec =
-        test::Text() << "model: {family: decoder, layers: " << draws.one_of("1", "2", "5")
-                     << ", hidden_size: 256, heads: 8, kv_heads: " << draws.one_of("1", "2", "8")
-                     << ", ffn_size: " << draws.one_of("512", "1024")
-                     << ", vocab_size: " << draws.one_of("512", "1000", "32000")
-                     << ", activation: " << draws.one_of("swiglu", "gelu")
-                     << ", norm: " << draws.one_of("rmsnorm", "layernorm")
-                     << ", position: " << draws.one_of("rope", "learned")
-                     << ", max_positions: 4096, tied_embeddings: " << draws.flag()
+        test::Text() << test::drawn_decoder(draws, "4096")
                      << draws.one_of("", ", sliding_window: 64", ", sliding_window: 600")
                      << "}\ninference: {batch: " << draws.one_of("1", "2", "8")
                      << ", prompt: " << draws.one_of("8", "64", "511", "1024")
@@ -143,13 +129,9 @@ TEST_CASE("the closed form of generate() is its replay without rounding, to one 
                      << "}\nhardware: {gpu: " << draws.one_of("h100-sxm-80gb", "a100-sxm-80gb")
                      << "}\n";
     INFO(spec);
-    const Job job = test::job_from(spec);
-    const StepMemory memory = memory_of(job);
-    const Ledger ledger = write_ledger(memory.graph, job);
-    const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
-    const std::int64_t replayed = test::requested_peak(memory.timeline);
-    INFO(closed_form << " for " << replayed);
-    CHECK(std::abs(closed_form - replayed) <= replayed / 100);
+    const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
+    INFO(peaks.closed_form << " for " << peaks.replayed);
+    CHECK(peaks.apart() <= peaks.replayed / 100);
   }
 }
 

@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <variant>
 
 #include "../draws.hpp"
+#include "drawn_jobs.hpp"
 #include "jobs.hpp"
-#include "memest/memory/ledger.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/search.hpp"
 
@@ -41,15 +40,9 @@ std::int64_t alive_after(const Timeline& timeline, std::uint32_t events) {
   return bytes;
 }
 
-StepMemory memory_of(const Job& job) {
-  auto memory = step_memory_of(job);
-  REQUIRE(std::holds_alternative<StepMemory>(memory));
-  return std::get<StepMemory>(std::move(memory));
-}
-
 /// What the last prompt's forward leaves beside the weights, the batch and the workspace.
 std::int64_t answered_by(const Job& job) {
-  const StepMemory memory = memory_of(job);
+  const StepMemory memory = test::steps_of(job);
   const auto& spans = memory.timeline.spans;
   REQUIRE(spans.back().phase == Phase::forward);
   const std::uint32_t rest = spans[spans.size() - 2].end;  // the prompt has been sent
@@ -68,7 +61,7 @@ TEST_CASE("a forward without gradients leaves its logits and its cache, and noth
 }
 
 TEST_CASE("every prompt makes the same events") {
-  const StepMemory memory = memory_of(prompts(""));
+  const StepMemory memory = test::steps_of(prompts(""));
   const auto& phases = memory.replay.phases;
   REQUIRE(phases.back().step == 3);
   const PhaseMemory& last = phases.back();
@@ -110,14 +103,7 @@ TEST_CASE("the closed form of inference is its replay without rounding, to half 
   test::Draws draws(1);
   for (int i = 0; i < kJobs; ++i) {
     const std::string spec =
-        test::Text() << "model: {family: decoder, layers: " << draws.one_of("1", "2", "5")
-                     << ", hidden_size: 256, heads: 8, kv_heads: " << draws.one_of("1", "2", "8")
-                     << ", ffn_size: " << draws.one_of("512", "1024")
-                     << ", vocab_size: " << draws.one_of("512", "1000", "32000")
-                     << ", activation: " << draws.one_of("swiglu", "gelu")
-                     << ", norm: " << draws.one_of("rmsnorm", "layernorm")
-                     << ", position: " << draws.one_of("rope", "learned")
-                     << ", max_positions: 2048, tied_embeddings: " << draws.flag()
+        test::Text() << test::drawn_decoder(draws, "2048")
                      << "}\ninference: {batch: " << draws.one_of("1", "2", "8")
                      << ", prompt: " << draws.one_of("64", "511", "1024")
                      << ", precision: " << draws.one_of("bf16", "fp32", "amp-bf16")
@@ -126,12 +112,8 @@ TEST_CASE("the closed form of inference is its replay without rounding, to half 
                      << ", implementation: {name: transformers, attention: "
                      << draws.one_of("default", "eager") << "}}\nhardware: {gpu: h100-sxm-80gb}\n";
     INFO(spec);
-    const Job job = test::job_from(spec);
-    const StepMemory memory = memory_of(job);
-    const Ledger ledger = write_ledger(memory.graph, job);
-    const std::int64_t closed_form = peak_allocated(ledger, ledger.bindings).value();
-    const std::int64_t replayed = test::requested_peak(memory.timeline);
-    CHECK(std::abs(closed_form - replayed) <= replayed / 200);
+    const test::TwoPeaks peaks = test::two_peaks_of(test::job_from(spec));
+    CHECK(peaks.apart() <= peaks.replayed / 200);
   }
 }
 
