@@ -1,34 +1,42 @@
 #include "memest/spec/change_words.hpp"
 
+#include <string_view>
+
 #include "memest/spec/framework.hpp"
 #include "spec/change_word_rows.hpp"
 
 namespace memest {
+namespace {
+
+// A model of transformers is made alike for a loop and for the Trainer.
+constexpr std::string_view kSdpa = R"(from_pretrained(..., attn_implementation="sdpa"))";
+constexpr std::string_view kLora =
+    R"(peft.get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"])))";
+
+}  // namespace
 
 // transformers 5.17, peft 0.19, bitsandbytes 0.49, liger-kernel 0.8.5, DeepSpeed 0.19,
 // PyTorch 2.11.
 const ChangeWords kWordsOfTransformers = {
     .recompute_full =
-        "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
+        R"(model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": )"
         "False})",
     .recompute_first =
-        "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
+        R"(model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": )"
         "False}); for layer in model.model.layers[{k}:]: layer.gradient_checkpointing = False",
     .micro_batch = "DataLoader(batch_size={b}), loss / {m}, optimizer.step() every {m} backwards",
     .fused_optimizer = "torch.optim.{optimizer}, fused=True)",
     .adamw_8bit = "bitsandbytes.optim.AdamW8bit(model.parameters())",
-    .sdpa = "from_pretrained(..., attn_implementation=\"sdpa\")",
+    .sdpa = kSdpa,
     .liger = "liger_kernel.transformers.AutoLigerKernelForCausalLM.from_pretrained(...)",
     .compile = "for layer in model.model.layers: layer.compile()",
     .bf16 = "from_pretrained(..., dtype=torch.bfloat16), without autocast",
-    .lora = "peft.get_peft_model(model, LoraConfig(r=16, target_modules=[\"q_proj\", \"v_proj\"]))",
-    .zero1 = "DeepSpeed: \"zero_optimization\": {\"stage\": 1}",
-    .zero2 = "DeepSpeed: \"zero_optimization\": {\"stage\": 2}",
-    .zero2_offload =
-        "DeepSpeed: \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": "
-        "\"cpu\", "
-        "\"pin_memory\": true}}",
-    .zero3 = "DeepSpeed: \"zero_optimization\": {\"stage\": 3}",
+    .lora = kLora,
+    .zero1 = R"(DeepSpeed: "zero_optimization": {"stage": 1})",
+    .zero2 = R"(DeepSpeed: "zero_optimization": {"stage": 2})",
+    .zero2_offload = R"(DeepSpeed: "zero_optimization": {"stage": 2, )"
+                     R"("offload_optimizer": {"device": "cpu", "pin_memory": true}})",
+    .zero3 = R"(DeepSpeed: "zero_optimization": {"stage": 3})",
     .fsdp2 = "fully_shard(layer) for every layer, then fully_shard(model)",
     .fsdp2_offload = "the same, fully_shard(..., offload_policy=CPUOffloadPolicy())",
 };
@@ -36,31 +44,31 @@ const ChangeWords kWordsOfTransformers = {
 const ChangeWords kWordsOfTrainer = {
     .recompute_full =
         "TrainingArguments(gradient_checkpointing=True, "
-        "gradient_checkpointing_kwargs={\"use_reentrant\": False})",
+        R"(gradient_checkpointing_kwargs={"use_reentrant": False}))",
     .micro_batch =
         "TrainingArguments(per_device_train_batch_size={b}, gradient_accumulation_steps={m})",
-    .fused_optimizer = "TrainingArguments(optim=\"adamw_torch_fused\")",
-    .adamw_8bit = "TrainingArguments(optim=\"adamw_bnb_8bit\")",
-    .sdpa = "from_pretrained(..., attn_implementation=\"sdpa\")",
+    .fused_optimizer = R"(TrainingArguments(optim="adamw_torch_fused"))",
+    .adamw_8bit = R"(TrainingArguments(optim="adamw_bnb_8bit"))",
+    .sdpa = kSdpa,
     .liger = "TrainingArguments(use_liger_kernel=True)",
     .bf16 = "from_pretrained(..., dtype=torch.bfloat16), TrainingArguments(bf16=False)",
-    .lora = "peft.get_peft_model(model, LoraConfig(r=16, target_modules=[\"q_proj\", \"v_proj\"]))",
-    .zero1 = "TrainingArguments(deepspeed={\"zero_optimization\": {\"stage\": 1}, ...})",
-    .zero2 = "TrainingArguments(deepspeed={\"zero_optimization\": {\"stage\": 2}, ...})",
-    .zero3 = "TrainingArguments(deepspeed={\"zero_optimization\": {\"stage\": 3}, ...})",
+    .lora = kLora,
+    .zero1 = R"(TrainingArguments(deepspeed={"zero_optimization": {"stage": 1}, ...}))",
+    .zero2 = R"(TrainingArguments(deepspeed={"zero_optimization": {"stage": 2}, ...}))",
+    .zero3 = R"(TrainingArguments(deepspeed={"zero_optimization": {"stage": 3}, ...}))",
     .fsdp2 = "accelerate launch --use_fsdp --fsdp_version 2",
     .fsdp2_offload = "accelerate launch --use_fsdp --fsdp_version 2 --fsdp_offload_params true",
 };
 
 // torchtitan 0.2.2, config/job_config.py.
 const ChangeWords kWordsOfTorchtitan = {
-    .recompute_full = "[activation_checkpoint] mode = \"full\"",
+    .recompute_full = R"([activation_checkpoint] mode = "full")",
     .recompute_selective =
-        "[activation_checkpoint] mode = \"selective\", selective_ac_option = \"op\"",
+        R"([activation_checkpoint] mode = "selective", selective_ac_option = "op")",
     .recompute_every_second =
-        "[activation_checkpoint] mode = \"selective\", selective_ac_option = \"2\"",
+        R"([activation_checkpoint] mode = "selective", selective_ac_option = "2")",
     .micro_batch = "[training] local_batch_size = {b}, where global_batch_size is written",
-    .fused_optimizer = "[optimizer] implementation = \"fused\"",
+    .fused_optimizer = R"([optimizer] implementation = "fused")",
     .compile = "[compile] enable = true",
     .fsdp2 = "[parallelism] data_parallel_shard_degree = -1",
     .fsdp2_offload = "[training] enable_cpu_offload = true",

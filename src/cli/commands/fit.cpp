@@ -35,13 +35,13 @@ Outcome unavailable(const std::string& sentence) {
 
 }  // namespace
 
-Outcome run_fit(const Arguments& given, const Surroundings& surroundings) {
-  const Arguments arguments = with_memory(given);
-  const Checked<Job> job = read_configuration(arguments, arguments.words);
+Outcome run_fit(const Arguments& arguments, const Surroundings& surroundings) {
+  const Arguments asked = with_memory(arguments);
+  const Checked<Job> job = read_configuration(asked, asked.words);
   if (!job.ok()) return refused(job.diagnostics());
   if (!job.value().training) return unavailable("fit changes a training, and the spec has none");
   FitRequest request{job.value(), [&](const std::vector<std::string>& sets) {
-                       return read_configuration(with_sets(arguments, sets), arguments.words);
+                       return read_configuration(with_sets(asked, sets), asked.words);
                      }};
   request.threads = std::max(1U, std::thread::hardware_concurrency());
   const auto answer = fit_ladder(request);
@@ -49,10 +49,10 @@ Outcome run_fit(const Arguments& given, const Surroundings& surroundings) {
   const auto& ladder = std::get<FitLadder>(answer);
   const bool fits = ladder.own.verdict == Verdict::fits || ladder.fitting() > 0;
   const Report report =
-      report_fit(job.value(), ladder, question_of(arguments, arguments.words, surroundings));
+      report_fit(job.value(), ladder, question_of(asked, asked.words, surroundings));
   Outcome outcome{fits ? ExitCode::yes : ExitCode::no,
-                  formatted(report, arguments.format, surroundings.out), job.diagnostics()};
-  if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, ladder_svg(ladder)});
+                  formatted(report, asked.format, surroundings.out), job.diagnostics()};
+  if (!asked.plot.empty()) outcome.files.push_back({asked.plot, ladder_svg(ladder)});
   return outcome;
 }
 

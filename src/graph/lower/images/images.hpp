@@ -19,10 +19,10 @@ struct ImageLayer {
 /// [b, channels, height, width], or [b, channels] without sides.
 Shape shape_of(const Features& features);
 
-TensorId convolution(BlockBuilder& block, const ImageLayer<ConvolutionLayer>& layer, TensorId x);
+TensorId convolution(BlockBuilder& block, const ImageLayer<ConvolutionLayer>& given, TensorId x);
 TensorId batch_norm(BlockBuilder& block, const BatchNormLayer& layer, TensorId x);
-TensorId pool(BlockBuilder& block, const ImageLayer<PoolLayer>& layer, TensorId x);
-TensorId adaptive_pool(BlockBuilder& block, const ImageLayer<AdaptivePoolLayer>& layer, TensorId x);
+TensorId pool(BlockBuilder& block, const ImageLayer<PoolLayer>& given, TensorId x);
+TensorId adaptive_pool(BlockBuilder& block, const ImageLayer<AdaptivePoolLayer>& given, TensorId x);
 
 /// Makes ops whose results one concatenation alone reads copy their gradients, parts of that of the
 /// joint, where their kernels take no such part. Names what is not known; empty where all is.
