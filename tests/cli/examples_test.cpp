@@ -113,6 +113,28 @@ TEST_CASE("the worked examples of the techniques' pages print what the pages say
   CHECK(tried >= 1);
 }
 
+TEST_CASE("a plan's own command repeats its recompute, however it is written") {
+  for (const char* recompute :
+       {"full", "{full: {reentrant: true}}", "{full: {method: block, layers: 3}}", "{every: 2}"}) {
+    const std::string set = " --set 'training.recompute=" + std::string(recompute) + "'";
+    const std::string page =
+        run_shell("memest plan gpt2 --gpu h100-sxm-80gb --gpus 1 --implementation transformers" +
+                  set)
+            .out;
+    INFO(page);
+    const std::string lead = "Why these numbers:\n";
+    const std::size_t begin = page.find(lead);
+    REQUIRE(begin != std::string::npos);
+    const std::size_t end = page.find("\n\n", begin);
+    std::string command = page.substr(begin + lead.size(), end - begin - lead.size());
+    std::replace_if(
+        command.begin(), command.end(), [](char c) { return c == '\n' || c == '\\'; }, ' ');
+    const Ran ran = run_shell(command);
+    INFO(command << "\n" << ran.err);
+    CHECK(ran.code == 0);
+  }
+}
+
 TEST_CASE("the starter spec fits and is within its budget") {
   CHECK(verdict_of("memest init | memest estimate -") == "fits");
   const Ran check = run_shell("memest init | memest check -");

@@ -1,6 +1,7 @@
 #include "memest/report/fit_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
