@@ -12,6 +12,8 @@
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
+#include "memory/loader_memory.hpp"
+#include "memory/page_locked.hpp"
 #include "memory/states/flat_partitions.hpp"
 #include "memory/states/model_states.hpp"
 
@@ -29,14 +31,6 @@ constexpr const char* kAsMuchAsTheGpu =
     "(skypilot-org/skypilot-catalog, catalogs/v5/runpod/vms.csv @02d7ef67)";
 
 using Sizes64 = std::vector<std::int64_t>;
-
-/// ATen/core/CachingHostAllocator.h asks the driver for powers of two.
-std::int64_t power_of_two_from(std::int64_t bytes) {
-  // CachingHostAllocatorImpl::allocate, PowerOf2Ceil: a pinned buffer of 5 GiB takes 8.
-  std::int64_t power = 1;
-  while (power < bytes) power = checked_multiply(power, std::int64_t{2});
-  return power;
-}
 
 /// DeepSpeed's defaults of zero_optimization.offload_optimizer and offload_param.
 constexpr std::int64_t kOptimizerBuffers = 4;           ///< buffer_count
@@ -256,9 +250,22 @@ class HostWriter {
 
 }  // namespace
 
+std::int64_t power_of_two_from(std::int64_t bytes) {
+  // CachingHostAllocatorImpl::allocate, PowerOf2Ceil.
+  std::int64_t power = 1;
+  while (power < bytes) power = checked_multiply(power, std::int64_t{2});
+  return power;
+}
+
 Bytes HostMemory::taken() const {
   Bytes sum;
-  for (const HostTerm& term : terms) sum += term.on_nvme ? Bytes() : term.taken();
+  for (const HostTerm& term : terms) sum += term.on_nvme || term.of_node ? Bytes() : term.taken();
+  return sum;
+}
+
+Bytes HostMemory::shared() const {
+  Bytes sum;
+  for (const HostTerm& term : terms) sum += term.of_node ? term.taken() : Bytes();
   return sum;
 }
 
@@ -287,7 +294,7 @@ HostCapacity host_capacity_of(const Hardware& hardware) {
           kAsMuchAsTheGpu};
 }
 
-Bytes HostNeed::of_node() const { return (of_rank + kHostProcess) * ranks; }
+Bytes HostNeed::of_node() const { return (of_rank + kHostProcess) * ranks + shared; }
 
 Verdict HostNeed::verdict() const {
   const Bytes needed = of_node();
@@ -300,9 +307,29 @@ HostNeed host_need_of(Bytes of_rank, const Hardware& hardware) {
   return {of_rank, std::min(hardware.count, hardware.gpus_per_node), host_capacity_of(hardware)};
 }
 
+HostNeed host_need_of(Bytes of_rank, const Job& job, const Hardware& hardware) {
+  HostNeed need = host_need_of(of_rank, hardware);
+  const auto& loading = job.training->data;
+  if (loading && loading->shared_dataset) need.shared = loading->dataset_bytes.value_or(Bytes());
+  return need;
+}
+
+bool loads_into_host(const Job& job) {
+  if (!job.training || !job.training->data) return false;
+  return job.training->data->sample_bytes || job.training->data->dataset_bytes;
+}
+
+bool takes_host_memory(const Job& job) {
+  return job.training && (job.parallelism.offload.any() || loads_into_host(job));
+}
+
 std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job) {
-  if (!job.training || !job.parallelism.offload.any()) return std::nullopt;
-  return HostWriter(graph, job).write();
+  if (!takes_host_memory(job)) return std::nullopt;
+  HostMemory memory;
+  if (job.parallelism.offload.any()) memory = HostWriter(graph, job).write();
+  if (!loads_into_host(job)) return memory;
+  for (HostTerm& term : loader_terms(job)) memory.terms.push_back(std::move(term));
+  return memory;
 }
 
 }  // namespace memest

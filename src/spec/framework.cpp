@@ -174,16 +174,19 @@ constexpr LoopRow kTrainPy = {.name = "nanogpt",
                               .trains = Framework::nanogpt,
                               .model_type = "nanogpt",
                               .fused_adamw = true,
-                              .holds_logits = true};
+                              .holds_logits = true,
+                              .has_data_loader = false};
 // training_args.py: the default is adamw_torch_fused from PyTorch 2.8 on. Adafactor is
 // transformers/optimization.py's; compute_loss passes num_items_in_batch, so the loss is a sum
-// divided by it.
+// divided by it; get_batch_samples takes a step's batches at once, dataloader_pin_memory is True.
 constexpr LoopRow kTrainer = {.name = "trainer",
                               .title = "the Trainer",
                               .trains = Framework::transformers,
                               .accelerate = true,
                               .fused_adamw = true,
                               .own_adafactor = true,
+                              .takes_batches_first = true,
+                              .pins_batches = true,
                               .divides_by_targets = true,
                               .fsdp_recipe = "accelerate-fsdp2-bf16",
                               .change_words = &kWordsOfTrainer};
@@ -192,7 +195,8 @@ constexpr LoopRow kTorchtitanLoop = {.name = "torchtitan",
                                      .title = "torchtitan",
                                      .trains = Framework::torchtitan,
                                      .fused_adamw = true,
-                                     .keeps_batches = true};
+                                     .keeps_batches = true,
+                                     .takes_batches_first = true};
 
 }  // namespace
 

@@ -130,6 +130,16 @@ bool divides_unrecorded(const Job& job) {
 
 }  // namespace
 
+TakenBatches taken_batches(const TrainingSpec& training, const Parallelism& parallelism,
+                           std::int64_t micro_steps) {
+  const bool first = row_of(training.implementation.loop).takes_batches_first;
+  const std::int64_t samples = training.micro_batch;
+  // A pipeline's schedule cuts one batch of the loader into the micro-batches
+  // (torch.distributed.pipelining, _PipelineSchedule.step).
+  if (parallelism.pipeline > 1) return {1, checked_multiply(samples, micro_steps), first};
+  return {micro_steps, samples, first};
+}
+
 RunScale scale_of(const Job& job) {
   const HostOffload& offload = job.parallelism.offload;
   if (offload.optimizer_on_nvme || offload.parameters_on_nvme || divides_unrecorded(job)) {

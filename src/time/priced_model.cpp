@@ -9,6 +9,7 @@
 
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/time/kernel_law.hpp"
+#include "memest/time/loading.hpp"
 #include "time/host_step.hpp"
 #include "time/laws/collectives.hpp"
 #include "time/recomputation.hpp"
@@ -158,6 +159,10 @@ class StepAccount {
     // One rank alone waits for nobody; the difference would be a rounding.
     if (step_.ranks > 1) result.bubble = std::max(0.0, makespan - result.total());
     add_ends(result);
+    const TrainingSpec& training = *model_.job_->training;
+    result.loading =
+        loading_wait(training, taken_batches(training, parallelism_, step_.micro_batches),
+                     {result.computed(), result.passes()});
     return result;
   }
 

@@ -201,6 +201,13 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
              .seconds = Seconds(step.bubble),
              .bound = Bound::other_ranks,
              .origin = {}});
+  // The time of a sample is the user's own word.
+  times.add({.block = "data loader",
+             .op = "wait",
+             .op_class = OpClass::waiting,
+             .seconds = Seconds(step.loading),
+             .bound = Bound::loader,
+             .origin = {.provenance = Provenance::unverified, .sibling = {}}});
   return std::move(times).sorted();
 }
 
@@ -306,6 +313,11 @@ std::variant<GpuLaws, Unavailable> laws_of(const Job& job) {
     return Unavailable{"neither a link nor a PCIe generation is known for " + gpu.name};
   }
   if (auto reason = no_time_of_offload(job, laws)) return *std::move(reason);
+  if (job.training->data && !job.training->data->sample_seconds) {
+    return Unavailable{
+        "how long a sample takes to load is not known; write training.data.sample_seconds, as 4 "
+        "ms"};
+  }
   return laws;
 }
 
@@ -327,14 +339,18 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   const PricedModel expected({work, prices}, job, links);
   const StepSeconds parts = expected.simulated_step(job.parallelism, micro_steps);
   const double step = parts.total();
+  const TrainingSpec& training = *job.training;
+  const TakenBatches taken = taken_batches(training, job.parallelism, micro_steps);
   // The schedule is run once: at the ends of the interval its stages differ as much.
   // makespan() runs the schedule action by action, closed_makespan() is a formula.
-  const double over_closed = step / expected.step(job.parallelism, micro_steps).total();
+  const double over_closed =
+      parts.computed() / expected.step(job.parallelism, micro_steps).computed();
   const auto step_at = [&](Outlook outlook) {
     const PricedModel model({work, prices}, job, links, outlook);
-    return Seconds(over_closed * model.step(job.parallelism, micro_steps).total());
+    const StepSeconds closed = model.step(job.parallelism, micro_steps);
+    const ComputedStep computed{over_closed * closed.computed(), over_closed * closed.passes()};
+    return Seconds(computed.all + loading_wait(training, taken, computed));
   };
-  const TrainingSpec& training = *job.training;
   const double peak = peak_of(job.hardware.gpu, fastest_type(training));
   // Ranks of one model (tensor, pipeline, context) share its tokens: a GPU's own are a part of
   // them.
@@ -357,6 +373,9 @@ std::variant<TimeEstimate, Unavailable> estimate_step_time(const StepWork& work,
   estimate.bubble = Seconds(parts.bubble);
   estimate.stages = stage_times(expected, job.parallelism);
   estimate.published = published;
+  if (training.data) {
+    estimate.loading = input_pipeline(training, taken, {parts.computed(), parts.passes()});
+  }
   estimate.rule = rule_of(job.hardware.gpu, training.implementation.framework);
   return estimate;
 }

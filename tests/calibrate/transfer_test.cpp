@@ -13,7 +13,7 @@
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/samples.hpp"
-#include "memest/spec/sibling.hpp"
+#include "memest/spec/gpu/sibling.hpp"
 #include "memest/time/gpu_laws.hpp"
 #include "memest/time/kernel_law.hpp"
 

@@ -1,5 +1,6 @@
-// The memory that a rank keeps on the host where weights, gradients or the optimizer are offloaded:
-// page-locked buffers, which PyTorch's allocator rounds up to powers of two, and ordinary ones.
+// The memory that a rank keeps on the host: weights, gradients or the optimizer where they are
+// offloaded, and what its data loader holds. Page-locked buffers, which PyTorch's allocator rounds
+// up to powers of two, and ordinary ones.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct HostTerm {
   bool on_nvme = false;  ///< not in the host's memory but on its drives
   std::string formula;   ///< in words and letters
   std::string source;
+  bool of_node = false;  ///< once for all ranks of a node
 
   /// Bytes that the host gives for it.
   [[nodiscard]] Bytes taken() const { return pinned == Bytes() ? bytes : pinned; }
@@ -33,6 +35,8 @@ struct HostMemory {
   std::vector<HostTerm> terms;
 
   [[nodiscard]] Bytes taken() const;
+  /// The ranks of a node have this together, beside that.
+  [[nodiscard]] Bytes shared() const;
   [[nodiscard]] Bytes pinned() const;
   /// On the node's drives.
   [[nodiscard]] Bytes on_nvme() const;
@@ -59,11 +63,12 @@ struct HostCapacity {
 /// GPUs of the job that share one; else, where nobody says, as much as the GPUs have.
 HostCapacity host_capacity_of(const Hardware& hardware);
 
-/// An offload held against the host that it goes to.
+/// The ranks' memory on a host, held against it.
 struct HostNeed {
   Bytes of_rank;           ///< HostMemory::taken()
   std::int64_t ranks = 1;  ///< of the job on one node
   HostCapacity capacity;
+  Bytes shared = {};  ///< HostMemory::shared()
 
   /// Bytes of the node's ranks, with the processes themselves.
   [[nodiscard]] Bytes of_node() const;
@@ -72,8 +77,15 @@ struct HostNeed {
 };
 /// `of_rank` bytes on every rank of the hardware's GPUs. Throws OverflowError.
 HostNeed host_need_of(Bytes of_rank, const Hardware& hardware);
+/// As above, and what `job`, which trains, shares on a node.
+HostNeed host_need_of(Bytes of_rank, const Job& job, const Hardware& hardware);
 
-/// Empty where nothing is offloaded. `job` trains. Throws OverflowError.
+/// Whether a data loader of a known size takes memory of `job`'s host.
+bool loads_into_host(const Job& job);
+/// Whether that, or an offload, does.
+bool takes_host_memory(const Job& job);
+
+/// Empty where it does not. `job` trains. Throws OverflowError.
 std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job);
 
 }  // namespace memest

@@ -143,6 +143,9 @@ struct LoopRow {
   bool own_adafactor = false;                   ///< transformers' class, a loop over parameters
   bool holds_logits = false;                    ///< by name, until the next forward
   bool keeps_batches = false;                   ///< all of a step's, in a list
+  bool takes_batches_first = false;             ///< all of a step's, before its first forward
+  bool pins_batches = false;                    ///< pin_memory where the spec says nothing else
+  bool has_data_loader = true;                  ///< PyTorch's
   bool divides_by_targets = false;              ///< the sum of the loss, by the targets of the step
   std::string_view fsdp_recipe = "fsdp2-bf16";  ///< bf16 autocast's recipe under FSDP
   const ChangeWords* change_words = nullptr;    ///< where they are not the framework's

@@ -59,6 +59,9 @@ struct WrittenKeys {
 };
 
 struct Job;
+/// The batches that a step of so many micro-steps takes from each rank's loader.
+TakenBatches taken_batches(const TrainingSpec& training, const Parallelism& parallelism,
+                           std::int64_t micro_steps);
 /// Which recorded runs are like the job's.
 RunScale scale_of(const Job& job);
 

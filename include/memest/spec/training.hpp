@@ -7,6 +7,7 @@
 #include <string>
 #include <variant>
 
+#include "memest/spec/data_loading.hpp"
 #include "memest/spec/float8.hpp"
 #include "memest/spec/implementation.hpp"
 #include "memest/spec/optimizer.hpp"
@@ -79,6 +80,7 @@ struct TrainingSpec : ForwardSpec {
   std::optional<Recipe> recipe_of_fsdp = {};
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   std::int64_t steps = 2;     ///< how many the timeline replays
+  std::optional<DataLoading> data = {};
 };
 
 }  // namespace memest

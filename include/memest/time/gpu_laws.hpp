@@ -14,7 +14,7 @@
 
 namespace memest {
 
-enum class Bound : std::uint8_t { compute, memory, link, launch, other_ranks };
+enum class Bound : std::uint8_t { compute, memory, link, launch, other_ranks, loader };
 std::string_view name_of(Bound bound);
 
 /// How a time is known.

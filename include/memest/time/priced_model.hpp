@@ -55,15 +55,19 @@ struct StepSeconds {
   double optimizer = 0;      ///< on the host where it is offloaded
   double products = 0;       ///< of the optimizer step, where it computes more than it moves
   double clipping = 0;       ///< and zeroing of gradients
+  double loading = 0;        ///< that the step waits for its batches
   double product_flops = 0;  ///< of `products`
   double product_bytes = 0;
   std::int64_t rank = 0;  ///< of the pipeline, that works most
   LawOrigin collectives;  ///< of gradients and weights
 
-  [[nodiscard]] double total() const {
-    return forward + backward + sends + bubble + gradients + embeddings + weights + host +
-           optimizer + products + clipping;
+  [[nodiscard]] double passes() const { return forward + backward; }
+  /// Without waiting for batches.
+  [[nodiscard]] double computed() const {
+    return passes() + sends + bubble + gradients + embeddings + weights + host + optimizer +
+           products + clipping;
   }
+  [[nodiscard]] double total() const { return computed() + loading; }
 };
 
 /// The work of a whole model, and what each of its operations takes.

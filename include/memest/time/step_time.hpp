@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -12,6 +13,7 @@
 #include "memest/spec/job.hpp"
 #include "memest/time/flops.hpp"
 #include "memest/time/gpu_laws.hpp"
+#include "memest/time/loading.hpp"
 #include "memest/time/priced_model.hpp"
 #include "memest/time/prices.hpp"
 #include "memest/time/work.hpp"
@@ -57,10 +59,11 @@ struct TimeEstimate {
   double tokens_per_second_per_gpu = 0;
   double ridge_point = 0;   ///< FLOPs a byte at which the datasheet's compute and memory bind alike
   std::vector<OpTime> ops;  ///< of the rank that works most, longest first
-  std::vector<StageTime> stages;  ///< of a pipeline
-  Seconds bubble;                 ///< that its busiest rank waits for the others
-  std::string_view rule;          ///< how kernels' times become a step's, in one sentence
-  SourceMargin published;         ///< of whole runs: the interval is at least as wide
+  std::vector<StageTime> stages;         ///< of a pipeline
+  Seconds bubble;                        ///< that its busiest rank waits for the others
+  std::string_view rule;                 ///< how kernels' times become a step's, in one sentence
+  SourceMargin published;                ///< of whole runs: the interval is at least as wide
+  std::optional<InputPipeline> loading;  ///< where the job names a loader
 
   /// The sums over `ops`, longest first.
   [[nodiscard]] std::vector<TimePart<OpClass>> by_class() const;

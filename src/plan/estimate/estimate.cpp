@@ -116,7 +116,7 @@ MemoryAnswer answer_memory(const Graph& graph, const Job& job, std::int64_t rank
   }
   answer.published = job.source_margins;
   answer.host = host_memory_of(graph, job);
-  if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job.hardware);
+  if (answer.host) answer.host_need = host_need_of(answer.host->taken(), job, job.hardware);
   answer.saved = Unavailable{"without gradients nothing is saved for a backward pass"};
   if (job.training) {
     answer.saved = saved_bytes_of(graph, *job.training);
@@ -179,6 +179,22 @@ std::variant<std::vector<Graph>, Unavailable> lower_ranks(const Job& job) {
   return ranks;
 }
 
+/// The answer leaves some of a data loader out, and says so.
+void add_loading_assumptions(const Job& job, std::vector<std::string>& assumptions) {
+  if (!job.training || !job.training->data) return;
+  const DataLoading& loading = *job.training->data;
+  if (!loading.sample_bytes) {
+    assumptions.emplace_back(
+        "the data loader's batches are not counted in the host's memory: "
+        "training.data.sample_bytes is not written");
+  }
+  if (loading.workers > 0) {
+    assumptions.emplace_back(
+        "what a data loader's worker takes beside its batches (Python, the program's imports, its "
+        "copies of what it writes) is not counted");
+  }
+}
+
 JobEstimate estimate(const Job& job, AskedRank asked) {
   if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
   const auto lowered = lower_ranks(job);
@@ -203,6 +219,7 @@ JobEstimate estimate(const Job& job, AskedRank asked) {
   answer.flops = flops_of_busiest(ranks, job);
   answer.time = answer_time(ranks, job);
   answer.cost = answer_cost(job, answer.time);
+  add_loading_assumptions(job, answer.assumptions);
   if (!job.hardware.gpu.compute_capability()) {
     answer.assumptions.push_back(job.hardware.gpu.name +
                                  " has no CUDA compute capability: attention is taken to run and "

@@ -102,7 +102,8 @@ class LargestOfKey {
         rank_{worst.ranks.rank, worst.ranks.data.worst},
         of_one_(bytes_of_one(job, worst, key)) {
     const std::int64_t own = value_of(job, key);
-    (worst.verdict == Verdict::fits ? fitting_ : refused_) = own;
+    const Verdict known = loads_into_host(job) ? worst.overall() : worst.verdict;
+    (known == Verdict::fits ? fitting_ : refused_) = own;
     if (worst.replayed() != nullptr) {
       // The line is drawn to the room that is left with the margin taken off, as the verdict will
       // ask.
@@ -181,7 +182,7 @@ class LargestOfKey {
     const auto lowered = lower(job.model, policy_of(job, rank.pipeline));
     if (!std::holds_alternative<Graph>(lowered)) return false;
     const auto& graph = std::get<Graph>(lowered);
-    if (is_beyond_replay(graph)) return false;
+    if (is_beyond_replay(graph) || !fits_host(graph, job)) return false;
     const auto timeline = write_timeline(graph, job, rank);
     if (const auto* events = std::get_if<Timeline>(&timeline)) {
       if (events_left_ != nullptr) {
@@ -200,6 +201,13 @@ class LargestOfKey {
     const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
     note({value, estimate.allocated()});
     return judge(estimate, capacity_of(job.hardware)) == Verdict::fits;
+  }
+
+  /// A loader keeps batches on the host, which grow with the micro-batch.
+  static bool fits_host(const Graph& graph, const Job& job) {
+    if (!loads_into_host(job)) return true;
+    const HostMemory host = *host_memory_of(graph, job);
+    return host_need_of(host.taken(), job, job.hardware).verdict() == Verdict::fits;
   }
 
   void note(const Taken& taken) {

@@ -121,11 +121,11 @@ class GroupSearch {
     ++group_.candidates;
     evaluate(candidate, forms);
     const bool fits_device = candidate.verdict != Verdict::does_not_fit;
-    if (candidate.layout.offload.any()) hold_to_host(candidate);
+    if (takes_host_memory(candidate)) hold_to_host(candidate);
     if (candidate.verdict == Verdict::does_not_fit) {
       ++(fits_device ? too_large_for_host_ : too_large_);
       keep_nearest(candidate);
-      // A larger micro-batch takes more of the device, but not of the host.
+      // An offload takes no more of the host for a larger micro-batch.
       return fits_device;
     }
     candidate.seconds_per_token = seconds_per_token(candidate);
@@ -153,7 +153,7 @@ class GroupSearch {
       enter(candidate.layout);
       hosts_ = {};
       evaluate(candidate, forms_of(candidate));
-      if (candidate.layout.offload.any()) hold_to_host(candidate);
+      if (takes_host_memory(candidate)) hold_to_host(candidate);
       keep_nearest(candidate);
     }
   }
@@ -196,16 +196,21 @@ class GroupSearch {
                     candidate);
   }
 
-  /// Checks the current layout's host; of the micro-batch only whether there are several matters.
+  [[nodiscard]] bool takes_host_memory(const Evaluated& candidate) const {
+    return candidate.layout.offload.any() || loads_into_host(job_);
+  }
+
+  /// Checks the current layout's host; of an offload's micro-batch only whether there are several
+  /// matters.
   void hold_to_host(Evaluated& candidate) {
     const bool accumulates = candidate.batch.gradient_accumulation > 1;
     std::optional<HostNeed>& host = hosts_[accumulates ? 1 : 0];
-    if (!host) {
+    if (!host || loads_into_host(job_)) {
       Hardware hardware = job_.hardware;
       hardware.gpu = *device_.of.gpu;
       hardware.count = group_.gpus;
       host = host_need_of(space_.forms.host_bytes_of(device_.of, candidate.layout, candidate.batch),
-                          hardware);
+                          job_, hardware);
     }
     candidate.host_of_rank = host->of_rank;
     candidate.verdict = worse_of(candidate.verdict, host->verdict());

@@ -275,7 +275,10 @@ RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism&
 Bytes LayoutForms::host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
                                  const BatchChoice& batch) {
   const Lowered& lowered = graph_of(device, layout, batch.micro_batch);
-  const HostKey key{&lowered, layout.data, sharing_of(layout), batch.gradient_accumulation > 1};
+  HostKey key{&lowered, layout.data, sharing_of(layout), batch.gradient_accumulation > 1, {}};
+  if (loads_into_host(job_)) {
+    key.batch = {batch.micro_batch, batch.gradient_accumulation, layout.pipeline > 1};
+  }
   return hosts_.at(key, [&] {
     return host_memory_of(std::get<Graph>(lowered), job_for(device, layout, batch))->taken();
   });

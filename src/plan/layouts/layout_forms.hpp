@@ -159,6 +159,8 @@ class LayoutForms {
     std::int64_t data = 1;
     Sharing sharing;
     bool accumulates = false;
+    /// Micro-batch, micro-steps, whether a pipeline cuts it: where a data loader keeps batches.
+    std::tuple<std::int64_t, std::int64_t, bool> batch;
 
     auto operator<=>(const HostKey&) const = default;
   };

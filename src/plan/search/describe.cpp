@@ -89,8 +89,8 @@ PlanVerdict Describer::outline(const Evaluated& candidate, const Group& group,
   verdict.capacity = capacity_of(job.hardware).bytes;
   verdict.time = time_of_step(job);
   verdict.cost = cost_of(job, verdict.time);
-  if (job.parallelism.offload.any()) {
-    verdict.host = host_need_of(candidate.host_of_rank, job.hardware);
+  if (takes_host_memory(job)) {
+    verdict.host = host_need_of(candidate.host_of_rank, job, job.hardware);
   }
   if (verdict.verdict != Verdict::fits) verdict.reason = reason_of(verdict);
   return verdict;

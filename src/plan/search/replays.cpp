@@ -146,7 +146,7 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
     const auto graph = lower(job.model, policy_of(job, ranks[i]));
     if (!std::holds_alternative<Graph>(graph)) return std::nullopt;
     if (const auto host = host_memory_of(std::get<Graph>(graph), job); host && !memory.host) {
-      memory.host = host_need_of(host->taken(), job.hardware);
+      memory.host = host_need_of(host->taken(), job, job.hardware);
       memory.verdict = worse_of(memory.verdict, memory.host->verdict());
     }
     key.rank = ranks[i];

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "memest/reader/profile.hpp"
-#include "memest/spec/sibling.hpp"
+#include "memest/spec/gpu/sibling.hpp"
 #include "reader/catalog/catalog_files.hpp"
 #include "reader/keys/check.hpp"
 #include "reader/text/embedded_trees.hpp"

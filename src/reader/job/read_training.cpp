@@ -34,6 +34,20 @@ std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
   return adapter;
 }
 
+DataLoading read_loading(const Value& written, const LoopRow& loop) {
+  DataLoading loading;
+  loading.workers = as_count(written.find("workers")).value_or(0);
+  loading.prefetch = as_count(written.find("prefetch")).value_or(loading.prefetch);
+  loading.pin_memory = as_flag(written.find("pin_memory")).value_or(loop.pins_batches);
+  loading.sample_bytes = as_bytes(written.find("sample_bytes"));
+  if (const auto seconds = as_quantity(written.find("sample_seconds"), Dimension::duration)) {
+    loading.sample_seconds = Seconds(*seconds);
+  }
+  loading.dataset_bytes = as_bytes(written.find("dataset_bytes"));
+  loading.shared_dataset = as_flag(written.find("shared_dataset")).value_or(false);
+  return loading;
+}
+
 class TrainingReader {
  public:
   TrainingReader(const Value& training, const TrainingContext& context, Diagnostics& diagnostics)
@@ -60,6 +74,7 @@ class TrainingReader {
     spec.steps = count("steps", 2);
     spec.dropout = text("dropout", "own") != "off";
     read_float8(spec);
+    read_data(spec);
     check_positions("seq_len", training_, context_.model, diagnostics_);
     check_images(spec);
     if (diagnostics_.size() > before) return std::nullopt;
@@ -93,6 +108,34 @@ class TrainingReader {
     }
     if (spec.seq_len == 1 || training_.find("seq_len") == nullptr) return;
     error("seq_len", "a sample is one image, which has no length in tokens", "set it to 1");
+  }
+
+  /// Megatron-core builds a loader on some of a model's ranks alone, train.py none at all.
+  void read_data(TrainingSpec& spec) {
+    const Value* written = training_.find("data");
+    if (written == nullptr || written->kind != ValueKind::mapping) return;
+    const LoopRow& loop = row_of(spec.implementation.loop);
+    spec.data = read_loading(*written, loop);
+    const FrameworkRow& framework = row_of(spec.implementation.framework);
+    if (!loop.has_data_loader) {
+      error("data", "nanoGPT's train.py reads its batches without a DataLoader",
+            "leave 'data' out, or set 'loop' to plain");
+    } else if (framework.sharer == Sharer::megatron) {
+      diagnostics_.push_back(unavailable_at(
+          training_.find("data")->span, "the data loader in " + quoted(framework.name),
+          "leave 'data' out: which of a model's ranks load is not followed"));
+    }
+    const Value* prefetch = written->find("prefetch");
+    if (prefetch != nullptr && spec.data->workers == 0) {
+      diagnostics_.push_back(error_at(prefetch->span,
+                                      "'prefetch' is of workers, and this loader has none",
+                                      "set 'workers', or leave 'prefetch' out"));
+    }
+    const Value* shared = written->find("shared_dataset");
+    if (spec.data->shared_dataset && !spec.data->dataset_bytes) {
+      diagnostics_.push_back(error_at(shared->span, "no data set is held in memory",
+                                      "set 'dataset_bytes', or leave 'shared_dataset' out"));
+    }
   }
 
   /// torchtitan's [quantize.linear.float8], or convert_to_float8_training(...) before a loop.

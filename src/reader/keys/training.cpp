@@ -145,18 +145,29 @@ constexpr Key kFloat8Keys[] = {
 };
 
 constexpr Key kDataKeys[] = {
-    {.name = "workers", .shapes = {count(0, 10'000)}, .fallback = "0", .doc = "Loader processes."},
-    {.name = "prefetch", .shapes = {count()}, .doc = "Batches that each worker holds ready."},
+    {.name = "workers",
+     .shapes = {count(0, 10'000)},
+     .fallback = "0",
+     .doc = "Processes of every rank's loader (num_workers); 0: its own."},
+    {.name = "prefetch",
+     .shapes = {count(1, 10'000)},
+     .doc = "Batches of a worker that are under way or ready (prefetch_factor); 2 where left out."},
     {.name = "pin_memory",
      .shapes = {flag()},
-     .fallback = "false",
-     .doc = "Batches wait in page-locked memory."},
+     .doc = "Batches wait in page-locked memory; as the Trainer does where left out."},
     {.name = "sample_bytes",
      .shapes = {quantity(Dimension::size)},
-     .doc = "Size of a sample in memory."},
+     .doc = "Size of a sample in memory, ready to be sent."},
     {.name = "sample_seconds",
      .shapes = {quantity(Dimension::duration)},
-     .doc = "Time to load a sample."},
+     .doc = "Time that one process needs for a sample; without it no step is timed."},
+    {.name = "dataset_bytes",
+     .shapes = {quantity(Dimension::size)},
+     .doc = "Size of a data set that is held in memory, by every rank."},
+    {.name = "shared_dataset",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The ranks of a node map one copy of it (shared memory, memory-mapped files)."},
 };
 
 constexpr Key kCacheKey = {.name = "use_cache",
@@ -235,8 +246,7 @@ const Key kTrainingKeys[] = {
      .doc = "Trains an adapter instead of the model."},
     {.name = "data",
      .shapes = {table(kDataKeys)},
-     .doc = "The data loader.",
-     .later = "the data loader"},
+     .doc = "PyTorch's DataLoader, one in every rank; a step waits for it."},
 };
 
 }  // namespace

@@ -37,7 +37,8 @@ std::vector<BudgetShare> host_shares(const JobEstimate& estimate) {
   const auto& memory = std::get<MemoryAnswer>(estimate.memory);
   const auto ranks = static_cast<double>(memory.host_need->ranks);
   for (const HostTerm& term : memory.host->terms) {
-    if (!term.on_nvme) shares.push_back({term.name, ranks * term.taken().as_double()});
+    const double times = term.of_node ? 1 : ranks;
+    if (!term.on_nvme) shares.push_back({term.name, times * term.taken().as_double()});
   }
   return largest(std::move(shares));
 }

@@ -120,6 +120,7 @@ Json host_json(const HostMemory& memory, const HostNeed& need) {
     put(row, "bytes", term.bytes);
     put(row, "pinned_bytes", term.pinned);
     row["on_nvme"] = term.on_nvme;
+    row["of_node"] = term.of_node;
     row["formula"] = term.formula;
     row["source"] = term.source;
     json["terms"].push_back(std::move(row));
@@ -306,6 +307,19 @@ Json pipeline_json(const TimeEstimate& time) {
   return json;
 }
 
+Json loading_json(const InputPipeline& pipeline) {
+  Json json{{"supply_samples_per_second", pipeline.supply},
+            {"demand_samples_per_second", pipeline.demand},
+            {"gpu_utilisation", pipeline.utilisation},
+            {"wait_seconds", pipeline.wait.value()}};
+  if (pipeline.enough) {
+    json["enough_workers"] = *pipeline.enough;
+  } else {
+    put_null(json, "enough_workers", std::to_string(kMostWorkers) + " workers would not be enough");
+  }
+  return json;
+}
+
 }  // namespace
 
 Json json_of(const HostNeed& need) {
@@ -342,6 +356,7 @@ Json json_of(const TimeEstimate& time) {
         {{"provenance", text_of(part.kind)}, {"seconds", part.seconds.value()}});
   }
   if (!time.stages.empty()) json["pipeline"] = pipeline_json(time);
+  if (time.loading) json["data_loader"] = loading_json(*time.loading);
   json["provenance"] = text_of(time.origin());
   json["rule"] = time.rule;
   if (time.published.runs > 0) {

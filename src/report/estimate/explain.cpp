@@ -218,6 +218,39 @@ Explanation of_number(std::string group, std::string name, double value, std::st
   return result;
 }
 
+void add_loading(std::vector<Explanation>& out, const InputPipeline& pipeline) {
+  const DataLoading& loading = pipeline.loading;
+  constexpr const char* kSource =
+      "torch.utils.data's _MultiProcessingDataLoaderIter (docs/techniques/input-pipeline.md)";
+  const auto row = [&](const char* name, double value, const char* unit, std::string text) {
+    Explanation made = of_number("time", name, value, unit);
+    made.value = std::move(text);
+    made.source = kSource;
+    return made;
+  };
+  const auto samples = [](double rate) { return significant_text(rate) + " samples/s"; };
+  Explanation supply =
+      row("data loader's supply", pipeline.supply, "samples/s", samples(pipeline.supply));
+  supply.formula = "workers / sample_seconds, of one rank; without workers one process";
+  supply.substituted =
+      fmt::format("{} / {}", loading.workers, seconds_text(*loading.sample_seconds));
+  out.push_back(std::move(supply));
+  Explanation demand = row("step's demand", pipeline.demand, "samples/s", samples(pipeline.demand));
+  demand.formula = "micro_batch · micro-steps / step without waiting";
+  out.push_back(std::move(demand));
+  Explanation wait =
+      row("wait for the data loader", pipeline.wait.value(), "s", seconds_text(pipeline.wait));
+  wait.formula = loading.workers == 0
+                     ? "samples of a step · sample_seconds"
+                     : "max(step, samples of a step · sample_seconds / workers) − step, more where "
+                       "workers · prefetch are fewer batches than a step takes";
+  out.push_back(std::move(wait));
+  Explanation used =
+      row("GPU at work", pipeline.utilisation, "", percent_text(pipeline.utilisation));
+  used.formula = "step without waiting / step";
+  out.push_back(std::move(used));
+}
+
 void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
   Explanation step = of_number("time", "step", time.step.value(), "s");
   step.value = fmt::format("{} ({} to {})", seconds_text(time.step), seconds_text(time.low),
@@ -243,6 +276,7 @@ void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
   };
   utilisation("MFU", time.mfu, "required");
   utilisation("HFU", time.hfu, "computed");
+  if (time.loading) add_loading(out, *time.loading);
 }
 
 void add_cost(std::vector<Explanation>& out, const Job& job, const CostEstimate& cost) {
@@ -280,7 +314,7 @@ void add_host_memory(std::vector<Explanation>& out, const HostMemory& memory) {
                           : bytes_text(term.bytes) + ", page-locked in powers of two";
     row.source = term.source;
     out.push_back(std::move(row));
-    sum.add(term.name, term.taken());
+    if (!term.on_nvme && !term.of_node) sum.add(term.name, term.taken());
   }
   Explanation total = of_sum("host memory", memory.taken(), std::move(sum), "of one GPU");
   total.group = "host memory";

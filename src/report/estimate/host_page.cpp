@@ -1,4 +1,4 @@
-// The host's memory, where weights, gradients or the optimizer are offloaded.
+// The host's memory: what is offloaded there, and what a data loader holds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,6 +63,7 @@ std::string node_text(const HostNeed& need) {
   std::string text =
       held_to_node(need) + fmt::format(" That is {} rank{}, with {} for each process.", need.ranks,
                                        need.ranks == 1 ? "" : "s", sized_text(kHostProcess));
+  if (need.shared > Bytes()) text += fmt::format(" They share {}.", sized_text(need.shared));
   if (need.capacity.source == kWrittenHost) return text;
   return text + fmt::format(" What a node has is {} ({}); hardware.host_memory says another.",
                             name_of(need.capacity.provenance), need.capacity.source);

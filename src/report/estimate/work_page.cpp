@@ -77,6 +77,28 @@ void add_pipeline(Page& page, const TimeEstimate& time) {
   page.parts.emplace_back(std::move(table));
 }
 
+/// "8 workers make 2,000 samples/s for a GPU, whose step asks for 3,100: ..."
+std::string loading_text(const InputPipeline& pipeline) {
+  const std::int64_t workers = pipeline.loading.workers;
+  std::string text = workers == 0 ? "Its data loader has no workers: the rank's own process makes"
+                     : workers == 1
+                         ? "Its data loader's worker makes"
+                         : fmt::format("Its data loader's {} workers make", grouped(workers));
+  text += fmt::format(" {} samples/s for a GPU whose step asks for {}.",
+                      significant_text(pipeline.supply), significant_text(pipeline.demand));
+  if (pipeline.wait > Seconds()) {
+    text += fmt::format(" The GPU waits {} a step and is at work {} of the time.",
+                        seconds_text(pipeline.wait), percent_text(pipeline.utilisation));
+  } else {
+    text += " The GPU never waits.";
+  }
+  if (!pipeline.enough) {
+    return text + fmt::format(" {} workers would not be enough.", grouped(kMostWorkers));
+  }
+  return text + fmt::format(" {} {} enough.", grouped(*pipeline.enough),
+                            *pipeline.enough == 1 ? "worker is" : "workers are");
+}
+
 std::string interval_text(const TimeEstimate& time) {
   if (time.published.runs == 0) return "The interval is that of its kernels, unchecked";
   return "The interval: " + coverage_text(time.published, "steps");
@@ -116,6 +138,11 @@ void add_time(Page& page, const TimeEstimate& time) {
   page.parts.emplace_back(op_table(time));
   page.parts.emplace_back(class_table(time));
   add_pipeline(page, time);
+  if (time.loading) {
+    page.parts.emplace_back(Paragraph{loading_text(*time.loading), time.loading->wait > Seconds()
+                                                                       ? Tone::uncertain
+                                                                       : Tone::plain});
+  }
   std::string text = fmt::format(
       "Compute and memory bind alike at {} FLOP/B. How kernels' times are "
       "known: {}. A step: {}. ",

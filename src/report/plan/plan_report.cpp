@@ -50,23 +50,23 @@ std::string shards_legend(const PlanAnswer& answer) {
   std::vector<Bytes> offered;
   for (std::size_t i = 0; i < std::min(answer.best.size(), kShownPlans); ++i) {
     const PlanVerdict& verdict = answer.best[i];
-    const bool in_units = sharing_of(verdict.candidate.parallelism).in_units();
-    shows_letters = shows_letters || in_units || verdict.host;
+    const Parallelism& layout = verdict.candidate.parallelism;
+    const bool offloads = layout.offload.any();
+    shows_letters = shows_letters || sharing_of(layout).in_units() || offloads;
     if (!verdict.host) continue;
     taken.push_back(verdict.host->of_rank);
     offered.emplace_back(verdict.host->capacity.bytes.value() / verdict.host->ranks);
   }
-  if (!shows_letters) return {};
-  std::string legend = kShardsLegend;
+  std::string legend = shows_letters ? kShardsLegend : "";
   if (taken.empty()) return legend;
   const auto range = [](const std::vector<Bytes>& all) {
     const auto [least, most] = std::minmax_element(all.begin(), all.end());
     return gib_range({*least, *most});
   };
   legend += fmt::format(
-      " They take {} GiB of the host's memory a GPU, beside the process, of {} that such nodes "
+      "{}They take {} GiB of the host's memory a GPU, beside the process, of {} that such nodes "
       "have.",
-      range(taken), range(offered));
+      legend.empty() ? "" : " ", range(taken), range(offered));
   return legend;
 }
 

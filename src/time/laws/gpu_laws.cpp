@@ -237,6 +237,8 @@ std::string_view name_of(Bound bound) {
       return "launch";
     case Bound::other_ranks:
       return "other ranks";
+    case Bound::loader:
+      return "loader";
   }
   unreachable("every bound has a name");
 }

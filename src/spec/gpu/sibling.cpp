@@ -1,4 +1,4 @@
-#include "memest/spec/sibling.hpp"
+#include "memest/spec/gpu/sibling.hpp"
 
 #include <algorithm>
 #include <cmath>
