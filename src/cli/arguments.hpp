@@ -46,6 +46,7 @@ struct Arguments {
   std::string memory;                     ///< --memory SIZE; empty: the GPU's
   std::string host_memory;                ///< --host-memory SIZE; empty: the node's
   std::string pack;                       ///< --pack FILE; empty: none
+  bool reuse = false;                     ///< --reuse
   std::string html;                       ///< --html FILE; empty: none
   std::string trace;                      ///< --trace FILE; empty: none
   std::vector<std::string> from;          ///< --from FILE; empty: measure

@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 40> kFlags = {{
+constexpr std::array<FlagRow, 41> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -39,6 +39,8 @@ constexpr std::array<FlagRow, 40> kFlags = {{
      kEventFlags},
     {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kEventFlags},
     {"--pack", "FILE", "packs all tensors into one arena, and writes the offset of each",
+     kEventFlags},
+    {"--reuse", "", "which operations may write into their input, and a pass's buffers shared",
      kEventFlags},
     {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
     {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},

@@ -35,6 +35,7 @@ void bind_events(CLI::App& app, const Command& command, Arguments& arguments) {
     app.add_option("--data-rank", arguments.data_rank);
     app.add_option("--snapshot", arguments.snapshot);
     app.add_option("--pack", arguments.pack);
+    app.add_flag("--reuse", arguments.reuse);
     app.add_option("--html", arguments.html);
     app.add_option("--trace", arguments.trace);
   }

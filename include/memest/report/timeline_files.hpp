@@ -4,7 +4,10 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
+#include "memest/graph/forward_storages.hpp"
+#include "memest/memory/forward_buffers.hpp"
 #include "memest/memory/packing.hpp"
 #include "memest/memory/step_course.hpp"
 #include "memest/plan/step_memory.hpp"
@@ -12,13 +15,20 @@
 
 namespace memest {
 
-/// A rank's steps as they ran; job, memory, course and arenas outlive it.
+/// Who may write into its input, and what a pass's buffers take where they are shared.
+struct BufferReuse {
+  std::vector<InPlaceRow> rows;
+  ForwardBuffers buffers;
+};
+
+/// A rank's steps as they ran; job, memory, course, arenas and reuse outlive it.
 struct TimelineRun {
   const Job& job;
   const StepMemory& memory;
   const StepCourse& course;
   JobRank rank = {};
   std::span<const Arena> arenas = {};  ///< where a static plan is asked for
+  const BufferReuse* reuse = nullptr;  ///< likewise
 };
 
 /// RFC 4180 CSV, a row an event, as far as memory lasts. Block, op, tensor and holding are those of

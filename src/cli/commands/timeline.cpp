@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -72,6 +73,13 @@ JobRank rank_of(const Arguments& arguments, const Job& job) {
   return {arguments.rank, worst_data_rank(job, arguments.rank)};
 }
 
+std::variant<BufferReuse, Unavailable> reuse_of(const Graph& graph, const Job& job) {
+  auto buffers = forward_buffers(graph, job.allocator);
+  if (auto* reason = std::get_if<Unavailable>(&buffers)) return std::move(*reason);
+  const bool recomputes = !std::holds_alternative<NoRecompute>(job.recompute());
+  return BufferReuse{in_place_rows(graph, recomputes), std::get<ForwardBuffers>(buffers)};
+}
+
 }  // namespace
 
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings) {
@@ -96,7 +104,13 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
     if (const auto* reason = std::get_if<Unavailable>(&packed)) return unavailable(*reason);
     arenas = std::get<std::vector<Arena>>(std::move(packed));
   }
-  const TimelineRun run{job.value(), memory, course, rank, arenas};
+  std::optional<BufferReuse> reuse;
+  if (arguments.reuse) {
+    auto shared = reuse_of(memory.graph, job.value());
+    if (const auto* reason = std::get_if<Unavailable>(&shared)) return unavailable(*reason);
+    reuse = std::get<BufferReuse>(std::move(shared));
+  }
+  const TimelineRun run{job.value(), memory, course, rank, arenas, reuse ? &*reuse : nullptr};
   std::optional<ComparedTrace> compared;
   if (recorded) compared = compared_with(memory.timeline, *recorded);
   const Question question = question_of(arguments, arguments.words, surroundings);

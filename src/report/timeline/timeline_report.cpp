@@ -14,6 +14,7 @@
 #include "report/pages/modelled.hpp"
 #include "report/pages/title.hpp"
 #include "report/timeline/packing_report.hpp"
+#include "report/timeline/reuse_report.hpp"
 #include "report/timeline/timeline_chart.hpp"
 
 namespace memest {
@@ -214,6 +215,7 @@ Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compare
   page.parts.emplace_back(phases_of(replay));
   page.parts.emplace_back(Paragraph{reserved_sentence(replay)});
   append_packing(run, page);
+  append_reuse(run, page);
   if (compared) append(memory, *compared, page);
   page.parts.emplace_back(Paragraph{modelled_text(run.job), Tone::faint});
   return page;
@@ -286,6 +288,10 @@ Report report_timeline(const TimelineRun& run, const std::optional<ComparedTrace
                              {"largest_free_bytes", out.largest_free.value()}};
   }
   if (!run.arenas.empty()) json["arenas"] = packing_json(run);
+  if (run.reuse != nullptr) {
+    json["in_place"] = in_place_json(run);
+    json["forward_buffers"] = forward_buffers_json(run.reuse->buffers);
+  }
   if (compared) json["against"] = compared_json(memory, *compared);
   json["provenance"] = {{"method", "replay"},
                         {"models", modelled_programs(run.job)},
