@@ -45,6 +45,7 @@ struct Arguments {
   std::string snapshot;                   ///< --snapshot FILE; empty: none
   std::string memory;                     ///< --memory SIZE; empty: the GPU's
   std::string host_memory;                ///< --host-memory SIZE; empty: the node's
+  std::string actions;                    ///< --actions FILE; empty: none
   std::string pack;                       ///< --pack FILE; empty: none
   bool reuse = false;                     ///< --reuse
   std::string html;                       ///< --html FILE; empty: none

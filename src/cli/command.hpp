@@ -52,8 +52,10 @@ enum Flags : std::uint16_t {
   kDeviceFlag = 256,     ///< --device: what is measured
   kPlanFlags = 512,      ///< --objective, --front, --largest, ...: what is searched for
   kVerboseFlag = 1024,   ///< --verbose: formulas, written out
-  kFitFlags = 2048,      ///< --memory, --host-memory: what there is
+  kFitFlags = 2048,      ///< --host-memory: what there is beside the GPU's
   kConfigFlag = 4096,    ///< --text-only: how a Hugging Face config is read
+  kMemoryFlag = 8192,    ///< --memory: what there is of the GPU's
+  kActionsFlag = 16384,  ///< --actions: a schedule, written
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -83,6 +85,7 @@ Outcome run_check(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_selftest(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_fit(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_schedule(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_roofline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 19> kCommands = {{
+constexpr std::array<Command, 20> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
      "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
@@ -28,12 +28,23 @@ constexpr std::array<Command, 19> kCommands = {{
      "Exit code 1 says that it does not fit.",
      "memest estimate gpt2 --gpu rtx-4090 --set training.micro_batch=8", run_estimate},
     {"fit", "What makes this configuration fit: each technique, and several together", kSpecWords,
-     1, kAnyNumber, kSpecFlags | kConfigFlag | kFitFlags | kFormatFlags | kPlotFlag,
+     1, kAnyNumber,
+     kSpecFlags | kConfigFlag | kMemoryFlag | kFitFlags | kFormatFlags | kPlotFlag,
      "Recompute, smaller micro-batches, kernels, optimizers, offload and sharding on the GPUs that "
      "the spec names: each alone, and up to three together, with the memory, the step's time and "
      "what to write in the program that trains. --plot draws memory against time.\n"
      "Exit code 1 says that nothing fits.",
      "memest fit llama-3.2-1b --memory 24GiB", run_fit},
+    {"schedule", "What keeping, recomputing or swapping each tensor of a step costs, side by side",
+     kSpecWords, 1, kAnyNumber,
+     kSpecFlags | kConfigFlag | kMemoryFlag | kActionsFlag | kFormatFlags,
+     "Schedules of the tensors that a backward reads, played over the operations of the replayed "
+     "step: checkpoints of layers and of groups, everything computed again, the least time within "
+     "the memory by dynamic programming; copies to the host and back by several rules, with what "
+     "of them the passes hide; and of keep, swap and recompute whichever is cheapest for each "
+     "tensor. What training programs can be told is memest fit's question.\n"
+     "Exit code 1 says that no schedule stays within the memory.",
+     "memest schedule gpt2 --memory 8GiB", run_schedule},
     {"explain", "Every number as formula, formula with values, value and source", "SPEC [TERM]", 1,
      2, kSpecFlags | kConfigFlag | kFormatFlags,
      "TERM is a part of a number's name: memory, optimizer, step.",

@@ -49,13 +49,14 @@ Diagnostic mistake(std::string message) {
 }  // namespace
 
 Diagnostics find_overwritten(const Command& command, const Arguments& arguments) {
-  const std::array<std::pair<std::string_view, const std::string&>, 8> written = {
+  const std::array<std::pair<std::string_view, const std::string&>, 9> written = {
       {{"--output", arguments.output},
        {"--html", arguments.html},
        {"--csv", arguments.csv},
        {"--snapshot", arguments.snapshot},
        {"--trace", arguments.trace},
        {"--pack", arguments.pack},
+       {"--actions", arguments.actions},
        {"--plot", arguments.plot},
        {"--residuals", arguments.residuals}}};
   const bool writes = std::ranges::any_of(

@@ -90,10 +90,9 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--device", raw.device);
     app.add_option("--gpu", arguments.gpu);
   }
-  if ((command.flags & kFitFlags) != 0) {
-    app.add_option("--memory", arguments.memory);
-    app.add_option("--host-memory", arguments.host_memory);
-  }
+  if ((command.flags & kMemoryFlag) != 0) app.add_option("--memory", arguments.memory);
+  if ((command.flags & kFitFlags) != 0) app.add_option("--host-memory", arguments.host_memory);
+  if ((command.flags & kActionsFlag) != 0) app.add_option("--actions", arguments.actions);
   bind_events(app, command, arguments);
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }

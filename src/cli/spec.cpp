@@ -29,6 +29,15 @@ ReadRequest request_of(const Arguments& arguments, const std::vector<std::string
   return request;
 }
 
+Arguments with_memory(Arguments arguments) {
+  const auto set = [&](const char* key, const std::string& size) {
+    if (!size.empty()) arguments.overrides.push_back(std::string(key) + "=" + size);
+  };
+  set("hardware.memory", arguments.memory);
+  set("hardware.host_memory", arguments.host_memory);
+  return arguments;
+}
+
 Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files) {
   Diagnostics errors;
   if (arguments.gpus.size() > 1) errors.push_back(too_many("--gpu"));
@@ -77,6 +86,10 @@ std::string formatted(const Report& report, Format format, const RenderOptions& 
 Outcome refused(Diagnostics diagnostics) {
   const ExitCode code = is_unavailable(diagnostics) ? ExitCode::not_known : ExitCode::bad_input;
   return {code, "", std::move(diagnostics)};
+}
+
+Outcome refused(const Unavailable& reason) {
+  return refused({Diagnostic{Severity::error, {}, reason.sentence, "", true}});
 }
 
 std::string shell_quoted(const std::string& word) {

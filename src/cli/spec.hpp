@@ -5,6 +5,7 @@
 
 #include "cli/command.hpp"
 #include "memest/diag/diagnostic.hpp"
+#include "memest/graph/graph.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/report/report.hpp"
 #include "memest/spec/job.hpp"
@@ -13,6 +14,9 @@ namespace memest {
 
 /// `files` with what --set says of them.
 ReadRequest request_of(const Arguments& arguments, const std::vector<std::string>& files);
+
+/// --memory and --host-memory as keys of the spec, also in the commands that an answer says.
+Arguments with_memory(Arguments arguments);
 
 /// The job that `words` and --set describe, on the GPU of --gpu and --gpus: one configuration, so
 /// one GPU type and one count.
@@ -27,6 +31,8 @@ std::string formatted(const Report& report, Format format, const RenderOptions& 
 
 /// Reports the mistakes: exit code 2, or 4 where nothing is wrong but what is not available yet.
 Outcome refused(Diagnostics diagnostics);
+/// Exit code 4.
+Outcome refused(const Unavailable& reason);
 
 /// `word` as a shell reads it back.
 std::string shell_quoted(const std::string& word);

@@ -14,23 +14,9 @@
 namespace memest {
 namespace {
 
-/// --memory and --host-memory stand for keys of the spec, also in the commands that an answer says.
-Arguments with_memory(Arguments arguments) {
-  const auto set = [&](const char* key, const std::string& size) {
-    if (!size.empty()) arguments.overrides.push_back(std::string(key) + "=" + size);
-  };
-  set("hardware.memory", arguments.memory);
-  set("hardware.host_memory", arguments.host_memory);
-  return arguments;
-}
-
 Arguments with_sets(Arguments arguments, const std::vector<std::string>& sets) {
   arguments.overrides.insert(arguments.overrides.end(), sets.begin(), sets.end());
   return arguments;
-}
-
-Outcome unavailable(const std::string& sentence) {
-  return refused({Diagnostic{Severity::error, {}, sentence, "", true}});
 }
 
 }  // namespace
@@ -39,13 +25,15 @@ Outcome run_fit(const Arguments& arguments, const Surroundings& surroundings) {
   const Arguments asked = with_memory(arguments);
   const Checked<Job> job = read_configuration(asked, asked.words);
   if (!job.ok()) return refused(job.diagnostics());
-  if (!job.value().training) return unavailable("fit changes a training, and the spec has none");
+  if (!job.value().training) {
+    return refused(Unavailable{"fit changes a training, and the spec has none"});
+  }
   FitRequest request{job.value(), [&](const std::vector<std::string>& sets) {
                        return read_configuration(with_sets(asked, sets), asked.words);
                      }};
   request.threads = std::max(1U, std::thread::hardware_concurrency());
   const auto answer = fit_ladder(request);
-  if (const auto* why = std::get_if<Unavailable>(&answer)) return unavailable(why->sentence);
+  if (const auto* why = std::get_if<Unavailable>(&answer)) return refused(*why);
   const auto& ladder = std::get<FitLadder>(answer);
   const bool fits = ladder.own.verdict == Verdict::fits || ladder.fitting() > 0;
   const Report report =

@@ -35,10 +35,6 @@ ExitCode code_of(const StepMemory& memory, const std::optional<ComparedTrace>& c
   return yes ? ExitCode::yes : ExitCode::no;
 }
 
-Outcome unavailable(const Unavailable& reason) {
-  return refused({Diagnostic{Severity::error, {}, reason.sentence, "", true}});
-}
-
 std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const TimelineRun& run) {
   std::vector<FileBesideAnswer> files;
   if (!arguments.csv.empty()) files.push_back({arguments.csv, events_csv(run)});
@@ -94,14 +90,14 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   if (auto wrong = wrong_rank(arguments, job.value())) return refused({*std::move(wrong)});
   const JobRank rank = rank_of(arguments, job.value());
   const auto answer = step_memory_of(job.value(), rank);
-  if (const auto* reason = std::get_if<Unavailable>(&answer)) return unavailable(*reason);
+  if (const auto* reason = std::get_if<Unavailable>(&answer)) return refused(*reason);
   const auto& memory = std::get<StepMemory>(answer);
   const StepCourse course =
       course_of(memory.timeline, job.value().allocator, replay_device_of(job.value()));
   std::vector<Arena> arenas;
   if (!arguments.pack.empty()) {
     auto packed = pack_timeline(memory.timeline);
-    if (const auto* reason = std::get_if<Unavailable>(&packed)) return unavailable(*reason);
+    if (const auto* reason = std::get_if<Unavailable>(&packed)) return refused(*reason);
     arenas = std::get<std::vector<Arena>>(std::move(packed));
   }
   std::optional<BufferReuse> reuse;

@@ -60,7 +60,7 @@ std::variant<ReplayedSteps, Unavailable> replayed_steps_of(StepMemory step, cons
   // A replay that had to give memory back says what fits, not what the job wants: that takes a
   // device without a limit.
   if (was_pressed(steps.step.replay)) {
-    steps.unlimited = replay_steps(timeline, job.allocator, kUnlimitedDevice);
+    steps.unlimited = replay_unpressed(timeline, job);
   }
   if (steps.unpressed().out_of_memory) {
     return Unavailable{kBeyondReplay};
@@ -114,8 +114,12 @@ ReplayDevice roomiest_device_of(const Job& job) {
   return device;
 }
 
+StepReplay replay_unpressed(const Timeline& timeline, const Job& job) {
+  return replay_steps(timeline, job.allocator, kUnlimitedDevice);
+}
+
 std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job) {
-  const StepReplay run = replay_steps(timeline, job.allocator, kUnlimitedDevice);
+  const StepReplay run = replay_unpressed(timeline, job);
   if (run.out_of_memory) return std::nullopt;
   return run.statistics.reserved.peak;
 }

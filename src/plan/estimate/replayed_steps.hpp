@@ -62,6 +62,9 @@ Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& jo
 /// Whether the memory made the run retry or ended it.
 bool was_pressed(const StepReplay& run);
 
+/// The replay with all the memory that the steps ask for.
+StepReplay replay_unpressed(const Timeline& timeline, const Job& job);
+
 /// Bytes that the steps reserve with all the memory that they ask for; none if more than the
 /// prediction hands out.
 std::optional<Bytes> reserved_unpressed(const Timeline& timeline, const Job& job);
