@@ -28,8 +28,7 @@ constexpr std::array<Command, 20> kCommands = {{
      "Exit code 1 says that it does not fit.",
      "memest estimate gpt2 --gpu rtx-4090 --set training.micro_batch=8", run_estimate},
     {"fit", "What makes this configuration fit: each technique, and several together", kSpecWords,
-     1, kAnyNumber,
-     kSpecFlags | kConfigFlag | kMemoryFlag | kFitFlags | kFormatFlags | kPlotFlag,
+     1, kAnyNumber, kSpecFlags | kConfigFlag | kMemoryFlag | kFitFlags | kFormatFlags | kPlotFlag,
      "Recompute, smaller micro-batches, kernels, optimizers, offload and sharding on the GPUs that "
      "the spec names: each alone, and up to three together, with the memory, the step's time and "
      "what to write in the program that trains. --plot draws memory against time.\n"

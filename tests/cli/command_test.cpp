@@ -211,7 +211,7 @@ TEST_CASE("every help page fits, and its example works") {
   const std::string name =
       GENERATE("plan", "estimate", "explain", "check", "validate", "import", "gpus", "models",
                "recipes", "optimizers", "init", "schema", "timeline", "calibrate", "profile",
-               "roofline", "selftest", "replay", "fit");
+               "roofline", "selftest", "replay", "fit", "schedule");
   const Ran help = run_shell("memest " + name + " --help");
   CHECK(help.code == 0);
   CHECK(run_shell("memest help " + name).out == help.out);

@@ -149,6 +149,7 @@ def commands(rng, folder):
         ["timeline", rng.choice(["--html", "--csv", "--snapshot", "--trace", "--pack"]), file, "--quiet"],
         ["fit", "--format", form], ["fit", "--memory", rng.choice(["1GiB", "24GiB"]), "--format", form],
         ["fit", "--plot", file],
+        ["schedule", "--format", form], ["schedule", "--memory", "8GiB", "--actions", file],
         ["roofline", "--format", form], ["roofline", "--plot", file],
         ["check", "--format", rng.choice([form, "github", "junit"])],
         plan, plan + rng.choice([

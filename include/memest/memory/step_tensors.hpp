@@ -38,7 +38,7 @@ struct StepOp {
   std::uint32_t op = 0;        ///< of the block
   std::uint32_t instance = 0;  ///< of the forward order's blocks
   OpClass op_class = OpClass::elementwise;
-  bool in_layer = false;       ///< of a block that frameworks put into checkpoints
+  bool in_layer = false;             ///< of a block that frameworks put into checkpoints
   std::vector<std::uint32_t> makes;  ///< tensors that it writes, those in place too
   std::vector<std::uint32_t> reads;
   std::vector<std::uint32_t> saves;
@@ -52,9 +52,8 @@ struct StepTensors {
   std::int64_t outside = 0;  ///< the timeline's peak outside both passes: the optimizer's step
 };
 
-/// The last micro-step of `timeline`, which is that of `graph`, as its replay found it: a training
-/// that recomputes nothing, of one stage.
-StepTensors step_tensors_of(const Graph& graph, const Timeline& timeline,
-                            const StepReplay& replay);
+/// A micro-step of `timeline`, which is that of `graph`, as its replay found it: a training that
+/// recomputes nothing, of one stage. Heights are the highest of all micro-steps.
+StepTensors step_tensors_of(const Graph& graph, const Timeline& timeline, const StepReplay& replay);
 
 }  // namespace memest

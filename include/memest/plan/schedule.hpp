@@ -42,7 +42,7 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// What a list of actions comes to.
+/// The outcome of a list of actions.
 struct Played {
   std::int64_t peak = 0;       ///< bytes, of the passes
   std::size_t peak_at = 0;     ///< a pass: forward passes are counted in order, then backward ones
@@ -73,7 +73,7 @@ struct ChainStage {
 /// together first.
 std::vector<ChainStage> chain_of(const StepTensors& step, std::size_t most = 128);
 
-/// What happens to a tensor that was made again (Wang et al., SuperNeurons, PPoPP 2018, 3.4).
+/// Whether a tensor that was made again stays (Wang et al., SuperNeurons, PPoPP 2018, 3.4).
 enum class Retention : std::uint8_t {
   speed_centric,   ///< it stays for the backwards to come: a segment runs once more
   memory_centric,  ///< it goes again: a segment of n stages runs n·(n−1)/2 stages
@@ -96,7 +96,7 @@ std::optional<std::vector<Action>> least_time(const ScheduledStep& step,
                                               const std::vector<ChainStage>& chain,
                                               std::int64_t budget, std::int64_t slots = 256);
 
-/// What becomes of a tensor between the passes.
+/// How a tensor gets from the forward to its backward.
 enum class Fate : std::uint8_t { keep, swap, recompute };
 /// Whether its makers can run again when the forward is over: none of them reads what another
 /// changes in place.
@@ -127,8 +127,8 @@ std::vector<Fate> least_cost_fates(const ScheduledStep& step, std::int64_t budge
 struct ScheduleRow {
   std::string name;  ///< "recompute in 4 groups"
   Played played;
-  Bytes peak;     ///< of the whole step, the optimizer's too
-  Seconds step;   ///< all micro-steps and the optimizer
+  Bytes peak;         ///< of the whole step, the optimizer's too
+  Seconds step;       ///< all micro-steps and the optimizer
   bool fits = false;  ///< peak within the budget: the allocator's own losses come on top
   /// The peak of the same in PyTorch, replayed, where a spec can say it.
   std::optional<Bytes> replayed;

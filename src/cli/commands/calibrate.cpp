@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/commands/measure.hpp"
+#include "cli/device/measure.hpp"
 #include "cli/spec.hpp"
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/calibrate/impossible_samples.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "cli/command.hpp"
-#include "cli/commands/device.hpp"
+#include "cli/device/device.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/spec.hpp"

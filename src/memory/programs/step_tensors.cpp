@@ -102,15 +102,14 @@ class Linker {
   StepTensors step_;
 };
 
-/// What a schedule that keeps all holds of the step's tensors, by position: forward passes in
+/// Bytes of the step's tensors under a schedule that keeps all, by position: forward passes in
 /// order, then backward passes.
 std::vector<std::int64_t> kept_by_position(const StepTensors& step) {
   const std::size_t ops = step.ops.size();
   std::vector<std::int64_t> change(2 * ops + 1, 0);
   for (const StepTensor& tensor : step.tensors) {
     const std::size_t read = tensor.readers.empty() ? tensor.makers.back() : tensor.readers.back();
-    const std::size_t last =
-        tensor.savers.empty() ? read : 2 * ops - 1 - tensor.savers.front();
+    const std::size_t last = tensor.savers.empty() ? read : 2 * ops - 1 - tensor.savers.front();
     change[tensor.makers.front()] += tensor.bytes;
     change[last + 1] -= tensor.bytes;
   }
@@ -118,11 +117,11 @@ std::vector<std::int64_t> kept_by_position(const StepTensors& step) {
   return change;
 }
 
-/// Heights of the timeline by position.
-class Heights {
+/// PassHeights of the timeline by position, the highest of all micro-steps.
+class PassHeights {
  public:
-  Heights(const StepTensors& step, const Timeline& timeline, const StepReplay& replay)
-      : timeline_(timeline), replay_(replay), heights_(2 * step.ops.size()) {
+  PassHeights(const StepTensors& step, const Timeline& timeline, const StepReplay& replay)
+      : timeline_(timeline), replay_(replay), highest_(2 * step.ops.size()) {
     std::uint32_t instances = 0;
     for (const StepOp& op : step.ops) instances = std::max(instances, op.instance + 1);
     first_op_.resize(instances);
@@ -131,34 +130,29 @@ class Heights {
     }
   }
 
-  /// Reads the last forward and the last backward; the peak outside of all of them.
+  /// Reads all forwards and backwards; answers the peak outside of them.
   std::int64_t read() {
-    const auto is_pass = [](Phase phase) {
-      return phase == Phase::forward || phase == Phase::backward;
-    };
-    std::vector<bool> within(timeline_.events.size(), false);
-    std::optional<Span> forward;
-    std::optional<Span> backward;
-    for (const Span& span : timeline_.spans) {
-      if (!is_pass(span.phase)) continue;
-      std::fill(within.begin() + span.begin, within.begin() + span.end, true);
-      (span.phase == Phase::forward ? forward : backward) = span;
-    }
     std::int64_t outside = 0;
-    for (std::uint32_t i = 0; i < timeline_.events.size(); ++i) {
-      if (forward && i == forward->begin) position_ = 0;
-      if (backward && i == backward->begin) position_ = heights_.size() / 2;
-      const std::int64_t before = live_;
-      apply(timeline_.events[i]);
-      if (!within[i]) outside = std::max(outside, live_);
-      if (forward && i >= forward->begin && i < forward->end) reach(i, before);
-      if (backward && i >= backward->begin && i < backward->end) reach(i, before);
+    std::uint32_t next = 0;
+    const auto pass_by = [&](std::uint32_t end) {
+      for (; next < end; ++next) {
+        apply(timeline_.events[next]);
+        outside = std::max(outside, live_);
+      }
+    };
+    for (const Span& span : timeline_.spans) {
+      if (span.phase != Phase::forward && span.phase != Phase::backward) continue;
+      pass_by(span.begin);
+      if (span.phase == Phase::forward) now_.assign(highest_.size(), {});
+      position_ = span.phase == Phase::forward ? 0 : now_.size() / 2;
+      for (; next < span.end; ++next) reach(timeline_.events[next]);
+      if (span.phase == Phase::backward) end_micro_step();
     }
-    fill_silent();
+    pass_by(static_cast<std::uint32_t>(timeline_.events.size()));
     return outside;
   }
 
-  [[nodiscard]] const PassHeight& at(std::size_t position) const { return heights_[position]; }
+  [[nodiscard]] const PassHeight& at(std::size_t position) const { return highest_[position]; }
 
  private:
   void apply(const Event& event) {
@@ -173,34 +167,34 @@ class Heights {
     const bool of_op = label.origin == Origin::forward || label.origin == Origin::backward;
     if (!of_op || label.place >= first_op_.size()) return std::nullopt;
     const std::size_t op = first_op_[label.place] + label.op;
-    return label.origin == Origin::forward ? op : heights_.size() - 1 - op;
+    return label.origin == Origin::forward ? op : now_.size() - 1 - op;
   }
 
-  void reach(std::uint32_t event, std::int64_t before) {
-    const auto position = position_of(timeline_.events[event]);
-    if (position && *position >= position_) {
-      position_ = *position;
-      PassHeight& height = heights_[position_];
-      if (height.most == 0) height.before = before;
-    }
-    PassHeight& height = heights_[position_];
+  void reach(const Event& event) {
+    const std::int64_t before = live_;
+    apply(event);
+    position_ = std::max(position_, position_of(event).value_or(position_));
+    PassHeight& height = now_[position_];
     if (height.most == 0) height.before = before;
     height.most = std::max({height.most, live_, before});
   }
 
   /// Operations that allocate nothing stand as high as what follows them begins.
-  void fill_silent() {
+  void end_micro_step() {
     std::int64_t next = live_;
-    for (std::size_t i = heights_.size(); i > 0; --i) {
-      PassHeight& height = heights_[i - 1];
+    for (std::size_t i = now_.size(); i > 0; --i) {
+      PassHeight& height = now_[i - 1];
       if (height.most == 0) height = {next, next};
       next = height.before;
+      PassHeight& highest = highest_[i - 1];
+      highest = {std::max(highest.before, height.before), std::max(highest.most, height.most)};
     }
   }
 
   const Timeline& timeline_;
   const StepReplay& replay_;
-  std::vector<PassHeight> heights_;
+  std::vector<PassHeight> highest_;
+  std::vector<PassHeight> now_;        // of the micro-step
   std::vector<std::size_t> first_op_;  // by instance
   std::size_t position_ = 0;
   std::int64_t live_ = 0;
@@ -213,7 +207,7 @@ StepTensors step_tensors_of(const Graph& graph, const Timeline& timeline,
   // Kernel scratch is in the timeline's heights: none is asked for here.
   const ForwardOrder order(graph, std::nullopt);
   StepTensors step = Linker(graph, order).link();
-  Heights heights(step, timeline, replay);
+  PassHeights heights(step, timeline, replay);
   step.outside = heights.read();
   const std::vector<std::int64_t> kept = kept_by_position(step);
   const std::size_t ops = step.ops.size();

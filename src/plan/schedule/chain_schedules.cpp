@@ -9,14 +9,14 @@ namespace memest {
 namespace {
 
 /// Stages [begin, end) of a chain that one checkpoint holds.
-struct Group {
+struct LayerGroup {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
 };
 
-std::vector<Group> groups_of(const StepTensors& step, const std::vector<ChainStage>& chain,
-                             std::size_t layers) {
-  std::vector<Group> groups;
+std::vector<LayerGroup> groups_of(const StepTensors& step, const std::vector<ChainStage>& chain,
+                                  std::size_t layers) {
+  std::vector<LayerGroup> groups;
   std::size_t in_group = 0;
   for (std::uint32_t i = 0; i < chain.size(); ++i) {
     if (!chain[i].is_layer) continue;
@@ -36,7 +36,7 @@ std::vector<Group> groups_of(const StepTensors& step, const std::vector<ChainSta
   return groups;
 }
 
-std::int64_t kept_bytes(const StepTensors& step, const Group& group,
+std::int64_t kept_bytes(const StepTensors& step, const LayerGroup& group,
                         const std::vector<ChainStage>& chain) {
   std::int64_t bytes = 0;
   for (const StepTensor& tensor : step.tensors) {
@@ -49,7 +49,7 @@ std::int64_t kept_bytes(const StepTensors& step, const Group& group,
 
 /// Whether a group runs again for each of its stages.
 bool drops_again(const StepTensors& step, const std::vector<ChainStage>& chain,
-                 const Group& group, Retention retention) {
+                 const LayerGroup& group, Retention retention) {
   if (retention != Retention::cost_aware) return retention == Retention::memory_centric;
   // SuperNeurons' l_peak: what the largest stage keeps has to fit anyway.
   std::int64_t largest = 0;
@@ -71,11 +71,11 @@ std::vector<Action> checkpoint_groups(const ScheduledStep& step,
                                       const std::vector<ChainStage>& chain, std::size_t layers,
                                       Retention retention) {
   struct Planned {
-    Group group;
+    LayerGroup group;
     bool drops_again = false;
   };
   std::vector<Planned> by_stage(chain.size());
-  for (const Group& group : groups_of(step.step, chain, layers)) {
+  for (const LayerGroup& group : groups_of(step.step, chain, layers)) {
     const bool drops = drops_again(step.step, chain, group, retention);
     for (std::uint32_t i = group.begin; i < group.end; ++i) by_stage[i] = {group, drops};
   }

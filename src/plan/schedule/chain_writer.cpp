@@ -1,6 +1,7 @@
 #include "plan/schedule/chain_writer.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace memest {
@@ -46,18 +47,36 @@ void ChainWriter::drop(std::uint32_t tensor) {
   actions_.push_back({ActionKind::drop, tensor});
 }
 
+std::uint32_t end_of_rerun(const StepTensors& step, const ChainStage& stage) {
+  std::uint32_t end = stage.begin;
+  for (std::uint32_t op = stage.begin; op < stage.end; ++op) {
+    for (const std::uint32_t tensor : step.ops[op].makes) {
+      const auto& savers = step.tensors[tensor].savers;
+      if (!savers.empty() && savers.front() < stage.end) end = op + 1;
+    }
+  }
+  return end;
+}
+
+/// Its answer is the next stage's input, unless that one has been reversed: then it runs for what
+/// its own backward reads.
 void ChainWriter::forward(std::uint32_t stage, bool keeps) {
-  for (std::uint32_t op = chain_[stage].begin; op < chain_[stage].end; ++op) {
+  const bool reruns = keeps && stage + 1 == reversed_from_ && stage + 1 < chain_.size();
+  const std::uint32_t end = reruns ? end_of_rerun(step_, chain_[stage]) : chain_[stage].end;
+  for (std::uint32_t op = chain_[stage].begin; op < end; ++op) {
     actions_.push_back({ActionKind::forward, op});
     for (const std::uint32_t tensor : step_.ops[op].makes) on_device_[tensor] = true;
     drop_used(op, stage, keeps);
   }
-  if (stage + 1 == chain_.size()) return;
-  // Its answer is the next stage's input, unless that one has been reversed.
-  const std::uint32_t answer = *chain_[stage + 1].input;
-  const auto& savers = step_.tensors[answer].savers;
-  const bool saved_here = keeps && !savers.empty() && savers.front() < chain_[stage].end;
-  if (stage + 1 == reversed_from_ && !saved_here) drop(answer);
+  if (!reruns) return;
+  const std::optional<std::uint32_t> input = chain_[stage].input;
+  if (input && step_.tensors[*input].savers.empty()) drop(*input);
+  for (std::uint32_t op = chain_[stage].begin; op < end; ++op) {
+    for (const std::uint32_t tensor : step_.ops[op].makes) {
+      const auto& savers = step_.tensors[tensor].savers;
+      if (savers.empty() || savers.front() >= chain_[stage].end) drop(tensor);
+    }
+  }
 }
 
 /// Drops what an operation reads or makes for the last time in the forward.

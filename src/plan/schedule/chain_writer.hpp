@@ -44,4 +44,8 @@ class ChainWriter {
 /// The last operation of the forward that reads the tensor or changes it.
 std::uint32_t last_use_of(const StepTensor& tensor);
 
+/// Behind the last operation of a stage that makes what the stage's backward reads: a forward for
+/// that backward alone ends there (torch/utils/checkpoint.py, _StopRecomputationError).
+std::uint32_t end_of_rerun(const StepTensors& step, const ChainStage& stage);
+
 }  // namespace memest

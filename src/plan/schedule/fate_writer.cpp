@@ -10,7 +10,12 @@ namespace memest {
 
 FateWriter::FateWriter(const ScheduledStep& step, std::span<const Fate> fates, std::int64_t budget,
                        SwapStart start)
-    : step_(step.step), fates_(fates), budget_(budget), start_(start), player_(step), held_(fates.size(), 0) {
+    : step_(step.step),
+      fates_(fates),
+      budget_(budget),
+      start_(start),
+      player_(step),
+      held_(fates.size(), 0) {
   for (std::uint32_t i = 0; i < fates.size(); ++i) {
     if (fates[i] == Fate::swap && !step_.tensors[i].savers.empty()) fetched_.push_back(i);
   }
@@ -104,7 +109,8 @@ void FateWriter::prefetch(std::uint32_t op) {
   while (next_fetch_ < fetched_.size() && player_.in_by() <= player_.now()) {
     const std::uint32_t tensor = fetched_[next_fetch_];
     const StepTensor& swapped = step_.tensors[tensor];
-    if (player_.on_device(tensor) || !player_.on_host(tensor)) {
+    const bool waits = player_.on_host(tensor) && !player_.on_device(tensor);
+    if (!waits || !is_needed_behind(tensor, op)) {
       ++next_fetch_;
       continue;
     }
@@ -134,8 +140,8 @@ void FateWriter::need(std::uint32_t tensor, std::uint32_t op) {
   remake(tensor, op);
 }
 
-/// Runs the tensor's makers again, and before them those of what they read. What no backward needs
-/// goes, unless makers that wait for others are to read it.
+/// Runs the tensor's makers again, and before them those of what they read. Tensors that no
+/// backward needs go, unless makers that wait for others are to read them.
 void FateWriter::remake(std::uint32_t tensor, std::uint32_t op) {
   ++held_[tensor];
   for (const std::uint32_t maker : step_.tensors[tensor].makers) {
@@ -163,10 +169,9 @@ bool can_recompute(const StepTensors& step, std::uint32_t tensor) {
   const std::vector<std::uint32_t>& makers = step.tensors[tensor].makers;
   return std::all_of(makers.begin(), makers.end(), [&](std::uint32_t maker) {
     const StepOp& op = step.ops[maker];
-    const bool reads = std::all_of(op.reads.begin(), op.reads.end(), [&](std::uint32_t read) {
-      return is_whole_for(read, maker);
-    });
-    // What else it makes, or changes in place, would be of no use to anyone.
+    const bool reads = std::all_of(op.reads.begin(), op.reads.end(),
+                                   [&](std::uint32_t read) { return is_whole_for(read, maker); });
+    // Others that it makes in place would be changed twice.
     return reads && std::all_of(op.makes.begin(), op.makes.end(), [&](std::uint32_t made) {
              return made == tensor || step.tensors[made].makers.size() == 1;
            });

@@ -48,8 +48,8 @@ class FateWriter {
   SwapStart start_;
   Player player_;
   std::vector<Action> actions_;
-  std::deque<std::uint32_t> idle_;    ///< may leave under pressure, the least recently used first
-  std::deque<std::uint32_t> leaving_;  ///< being copied out, in order
+  std::deque<std::uint32_t> idle_;      ///< may leave under pressure, the least recently used first
+  std::deque<std::uint32_t> leaving_;   ///< being copied out, in order
   std::vector<std::uint32_t> fetched_;  ///< swapped tensors in the order of the backward's reads
   std::size_t next_fetch_ = 0;
   std::vector<std::uint32_t> held_;  ///< by tensor: makers that wait to read it

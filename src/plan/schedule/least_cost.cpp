@@ -85,7 +85,8 @@ class Search {
     std::vector<Change> changes;
     for (std::uint32_t i = 0; i < fates.size(); ++i) {
       if (fates[i] != Fate::keep || !is_idle_at(step_.step, i, pass)) continue;
-      const auto bytes = static_cast<double>(std::max<std::int64_t>(1, step_.step.tensors[i].bytes));
+      const auto bytes =
+          static_cast<double>(std::max<std::int64_t>(1, step_.step.tensors[i].bytes));
       double again = 0;
       for (const std::uint32_t op : step_.step.tensors[i].makers) again += step_.forward[op];
       changes.push_back({i, Fate::recompute, again / bytes});
@@ -106,7 +107,7 @@ class Search {
     return true;
   }
 
-  /// The same tensor of all equal layers, in another fate.
+  /// Changes the fate of one tensor in all equal layers.
   bool improve_together() {
     bool improved = false;
     for (const std::vector<std::uint32_t>& alike : alike_tensors()) {

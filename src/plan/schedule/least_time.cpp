@@ -15,14 +15,16 @@ constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max() / 4;
 struct StageCost {
   double forward = 0;
   double backward = 0;
-  std::int64_t input = 0;   ///< bytes
-  std::int64_t spare = 0;   ///< of them, where no backward reads it: gone once the stage keeps
-  std::int64_t kept = 0;    ///< for its backward, without its answer
-  std::int64_t back = 0;    ///< at its backward's peak, with what else is alive then
+  std::int64_t input = 0;        ///< bytes
+  std::int64_t spare = 0;        ///< of them, where no backward reads it: gone once the stage keeps
+  std::int64_t kept = 0;         ///< for its backward, without its answer
+  std::int64_t back = 0;         ///< at its backward's peak, with what else is alive then
   std::int64_t first_plain = 0;  ///< at its first forward's peak where it keeps nothing, likewise
   std::int64_t first_kept = 0;   ///< and where it keeps what its backward reads
   std::int64_t plain = 0;        ///< at a later forward's peak, with its own temporaries alone
   std::int64_t rerun_kept = 0;
+  double rerun = 0;             ///< seconds of a forward for its own backward alone
+  std::int64_t rerun_peak = 0;  ///< at its peak, with its own temporaries
 };
 
 /// Tensors of one stage while it runs.
@@ -32,8 +34,10 @@ class StageMemory {
       : step_(step), stage_(stage), answer_(answer) {}
 
   void add_to(StageCost& cost) const {
-    run(false, cost.first_plain, cost.plain);
-    std::int64_t kept = run(true, cost.first_kept, cost.rerun_kept);
+    std::int64_t unused = 0;
+    run({false, stage_.end}, cost.first_plain, cost.plain);
+    std::int64_t kept = run({true, stage_.end}, cost.first_kept, cost.rerun_kept);
+    run({true, end_of_rerun(step_, stage_)}, unused, cost.rerun_peak);
     kept += cost.spare;
     const bool saves_answer = answer_ && saved_here(step_.tensors[*answer_]);
     if (answer_) cost.kept = kept - step_.tensors[*answer_].bytes;
@@ -56,18 +60,22 @@ class StageMemory {
     return !tensor.savers.empty() && tensor.savers.front() < stage_.end;
   }
 
+  struct Pass {
+    bool keeps = false;
+    std::uint32_t end = 0;
+  };
   /// Sets the peaks of a forward, the first and a later one; answers what stays.
-  std::int64_t run(bool keeps, std::int64_t& first, std::int64_t& later) const {
+  std::int64_t run(Pass pass, std::int64_t& first, std::int64_t& later) const {
     std::int64_t live = 0;
-    for (std::uint32_t op = stage_.begin; op < stage_.end; ++op) {
+    for (std::uint32_t op = stage_.begin; op < pass.end; ++op) {
       const StepOp& ran = step_.ops[op];
       for (const std::uint32_t tensor : ran.makes) {
         if (step_.tensors[tensor].makers.front() == op) live += step_.tensors[tensor].bytes;
       }
       first = std::max(first, live + ran.forward.most);
-      later = std::max(later,
-                       live + std::max<std::int64_t>(0, ran.forward.most - ran.forward.before));
-      live -= used_up(op, keeps);
+      later =
+          std::max(later, live + std::max<std::int64_t>(0, ran.forward.most - ran.forward.before));
+      live -= used_up(op, pass.keeps);
     }
     return live;
   }
@@ -99,6 +107,7 @@ std::vector<StageCost> costs_of(const ScheduledStep& step, const std::vector<Cha
     for (std::uint32_t op = stage.begin; op < stage.end; ++op) {
       cost.forward += step.forward[op];
       cost.backward += step.backward[op];
+      if (op < end_of_rerun(step.step, stage)) cost.rerun += step.forward[op];
     }
     if (stage.input) {
       const StepTensor& input = step.step.tensors[*stage.input];
@@ -132,7 +141,9 @@ class Program {
     solve();
   }
 
-  [[nodiscard]] bool fits() const { return free_ >= 0 && row(0, count_ - 1)[static_cast<std::size_t>(free_)] < kNever; }
+  [[nodiscard]] bool fits() const {
+    return free_ >= 0 && row(0, count_ - 1)[static_cast<std::size_t>(free_)] < kNever;
+  }
   [[nodiscard]] std::int64_t free() const { return free_; }
 
   /// The choice for stages [first, last] with so many free slots.
@@ -193,6 +204,11 @@ class Program {
 
   [[nodiscard]] double keeping(std::uint32_t first, std::uint32_t last, std::int64_t free) const {
     const StageCost& cost = costs_[first];
+    if (first == last && !is_first_pass(last)) {
+      const std::int64_t forward = cost.rerun_peak + beside_[last];
+      const std::int64_t need = up(std::max(forward, cost.back - cost.spare) - base_);
+      return free < need ? kNever : cost.rerun + cost.backward;
+    }
     if (free < need_kept(first, last)) return kNever;
     const double own = cost.forward + cost.backward;
     if (first == last) return own;

@@ -170,8 +170,7 @@ const char* Player::copy_in(std::uint32_t tensor) {
   return nullptr;
 }
 
-std::variant<Played, WrongAction> play(const ScheduledStep& step,
-                                       std::span<const Action> actions) {
+std::variant<Played, WrongAction> play(const ScheduledStep& step, std::span<const Action> actions) {
   Player player(step);
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (const char* why = player.apply(actions[i])) return WrongAction{i, why};

@@ -17,7 +17,8 @@ namespace {
 
 /// Why the job has no schedules; empty where it has.
 std::optional<Unavailable> refusal_of(const Job& job) {
-  if (!job.training) return Unavailable{"a schedule is of a training's step, and the spec has none"};
+  if (!job.training)
+    return Unavailable{"a schedule is of a training's step, and the spec has none"};
   const bool whole = shards_by<Unsharded>(job) || shards_by<ReplicasOfDdp>(job);
   const Parallelism& parallelism = job.parallelism;
   if (!whole || parallelism.pipeline > 1 || parallelism.context > 1 || parallelism.tensor > 1 ||
@@ -36,9 +37,9 @@ std::optional<Unavailable> refusal_of(const Job& job) {
 }
 
 /// Seconds of operations and copies.
-class Pricing {
+class StepPricing {
  public:
-  Pricing(const Graph& graph, const Job& job, const GpuLaws& laws)
+  StepPricing(const Graph& graph, const Job& job, const GpuLaws& laws)
       : job_(job), laws_(laws), work_(work_of(graph, job)), prices_(price_ops(work_, laws)) {
     const Links links(laws, job.hardware);
     const PricedModel model({work_, prices_}, job, links);
@@ -94,9 +95,9 @@ std::optional<Bytes> replayed_peak(Job job, const Recompute& recompute) {
   return replay_unpressed(std::get<Timeline>(timeline), job).statistics.allocated.peak;
 }
 
-class Rows {
+class ScheduleRows {
  public:
-  Rows(const Job& job, double micro_steps, ScheduleAnswer& answer)
+  ScheduleRows(const Job& job, double micro_steps, ScheduleAnswer& answer)
       : job_(job), micro_steps_(micro_steps), answer_(answer) {}
 
   void add_all() {
@@ -160,7 +161,7 @@ class Rows {
   double kept_seconds_ = 0;
 };
 
-/// What the allocator may reserve.
+/// Bytes that the allocator may reserve.
 Bytes room_for_tensors(const Job& job) {
   const ReplayDevice device = replay_device_of(job);
   return std::min(device.available, device.limit.value_or(device.available));
@@ -203,9 +204,9 @@ std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written) {
   answer.budget = room_for_tensors(job);
   answer.scheduled.step = step_tensors_of(answer.graph, timeline, replay);
   answer.layers = layers_of(answer.scheduled.step);
-  const Pricing pricing(answer.graph, job, std::get<GpuLaws>(laws));
+  const StepPricing pricing(answer.graph, job, std::get<GpuLaws>(laws));
   pricing.price(answer.scheduled);
-  Rows(job, pricing.micro_steps(), answer).add_all();
+  ScheduleRows(job, pricing.micro_steps(), answer).add_all();
   return answer;
 }
 

@@ -27,7 +27,8 @@ bool is_contraction_input(const StepTensors& step, std::uint32_t tensor) {
   const StepTensor& saved = step.tensors[tensor];
   return std::any_of(saved.savers.begin(), saved.savers.end(), [&](std::uint32_t op) {
     const StepOp& saver = step.ops[op];
-    const bool reads = std::find(saver.reads.begin(), saver.reads.end(), tensor) != saver.reads.end();
+    const bool reads =
+        std::find(saver.reads.begin(), saver.reads.end(), tensor) != saver.reads.end();
     return reads && saver.op_class == OpClass::contraction;
   });
 }

@@ -160,8 +160,12 @@ std::string actions_csv(const ScheduleAnswer& answer) {
     const bool of_op = action.kind == ActionKind::forward || action.kind == ActionKind::backward;
     const StepOp& op = step.ops[of_op ? action.index : step.tensors[action.index].makers.front()];
     const Block& block = answer.graph.blocks[op.block];
-    CsvCells cells = {std::string(name_of(action.kind)), std::to_string(op.instance), block.name,
-                      std::string(block.ops[op.op].name), "", ""};
+    CsvCells cells = {std::string(name_of(action.kind)),
+                      std::to_string(op.instance),
+                      block.name,
+                      std::string(block.ops[op.op].name),
+                      "",
+                      ""};
     if (!of_op) {
       const StepTensor& tensor = step.tensors[action.index];
       cells[4] = std::string(block.tensors[tensor.tensor].name);

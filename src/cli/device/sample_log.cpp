@@ -1,4 +1,4 @@
-#include "cli/commands/sample_log.hpp"
+#include "cli/device/sample_log.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,4 +1,4 @@
-#include "cli/commands/measure.hpp"
+#include "cli/device/measure.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/commands/device.hpp"
-#include "cli/commands/sample_log.hpp"
+#include "cli/device/device.hpp"
+#include "cli/device/sample_log.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/spec.hpp"

@@ -1,4 +1,4 @@
-#include "cli/commands/device.hpp"
+#include "cli/device/device.hpp"
 
 #include <string>
 #include <utility>
