@@ -123,10 +123,6 @@ Expr Block::saved_cast_bytes() const {
   });
 }
 
-bool Block::keeps_selectively() const {
-  return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kept_selectively; });
-}
-
 Expr Block::selectively_kept_bytes() const {
   Expr bytes;
   for (const Op& op : ops) {
@@ -175,15 +171,13 @@ Expr Graph::saved_bytes() const {
   return total;
 }
 
-Expr Graph::saved_bytes_with_full_recompute() const {
+Expr Graph::shared_saved_bytes(bool layers) const {
   Expr total;
   std::vector<std::string_view> seen;
   for (const BlockRun& run : order) {
     const Block& block = blocks[run.block];
-    const Storages kept = block.checkpointable ? Storages{block.input} : saved_storages(block);
-    total += Expr(run.repeat) *
-             total_bytes(block, kept, [](const Tensor& tensor) { return !tensor.shared; });
-    total += unseen_shared_bytes(block, kept, seen);
+    if (block.checkpointable && !layers) continue;
+    total += unseen_shared_bytes(block, saved_storages(block), seen);
   }
   return total;
 }

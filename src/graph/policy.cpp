@@ -1,6 +1,7 @@
 #include <variant>
 
 #include "memest/graph/lower.hpp"
+#include "memest/spec/framework.hpp"
 
 namespace memest {
 namespace {
@@ -35,6 +36,8 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
   policy.embeddings_want_gradient = recomputes;
   // Blocks that are recomputed are called without their cache (transformers, modeling_layers.py).
   if (recomputes) policy.key_value_cache = false;
+  policy.keeps_contractions = row_of(training.implementation.framework).keeps_contractions &&
+                              std::holds_alternative<SelectiveRecompute>(training.recompute);
   if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
   return policy;
 }

@@ -95,6 +95,10 @@ const ChangeWords kWordsOfNanoGpt = {
 
 const ChangeWords kWordsOfPlain = {
     .recompute_full = "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
+    .recompute_selective =
+        "checkpoint(block, x, use_reentrant=False, context_fn=functools.partial("
+        "create_selective_checkpoint_contexts, [torch.ops.aten.convolution.default, "
+        "torch.ops.aten.addmm.default, torch.ops.aten.mm.default]))",
     .micro_batch = "batches of {b}, loss / {m}, optimizer.step() every {m} backwards",
     .fused_optimizer = "torch.optim.{optimizer}, fused=True)",
 };

@@ -1,7 +1,10 @@
 #include "memest/spec/checkpoint_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <variant>
+
+#include "memest/diag/expect.hpp"
 
 namespace memest {
 namespace {
@@ -23,6 +26,13 @@ struct PlanOf {
     std::int64_t checkpoints = 1;  // ⌈√L⌉
     while (checkpoints * checkpoints < layers) ++checkpoints;
     return {.length = (layers + checkpoints - 1) / checkpoints};
+  }
+  CheckpointPlan operator()(const ChosenRecompute& chosen) const {
+    if (chosen.layers.empty()) return {};
+    return {.length = 1, .chosen = chosen.layers};
+  }
+  CheckpointPlan operator()(const BudgetRecompute&) const {
+    unreachable("a budget of recompute that no plan of checkpoints has taken the place of");
   }
 };
 
@@ -47,6 +57,7 @@ bool distributes(const Recompute& recompute) {
 
 bool CheckpointPlan::recomputes(std::int64_t layer) const {
   if (length == 0 || (most > 0 && layer >= most)) return false;
+  if (!chosen.empty()) return std::binary_search(chosen.begin(), chosen.end(), layer);
   // _apply_layer_sac counts from 1: with every 2 the layers 1, 3, 5 ... from 0 are checkpointed.
   return (layer + 1) % every == 0;
 }
@@ -57,6 +68,9 @@ bool CheckpointPlan::ends_checkpoint(std::int64_t layer, std::int64_t layers) co
 
 std::int64_t CheckpointPlan::recomputed_of(std::int64_t layers) const {
   if (length == 0) return 0;
+  if (!chosen.empty()) {
+    return std::distance(chosen.begin(), std::lower_bound(chosen.begin(), chosen.end(), layers));
+  }
   return (most > 0 ? std::min(most, layers) : layers) / every;
 }
 
@@ -73,7 +87,10 @@ CheckpointPlan checkpoint_plan_of(const Recompute& recompute, CheckpointRule rul
 CheckpointPlan checkpoint_plan_of(const TrainingSpec& training, std::int64_t layers) {
   const Implementation& implementation = training.implementation;
   const CheckpointRule rule = row_of(implementation.framework).checkpoints;
-  CheckpointPlan plan = checkpoint_plan_of(training.recompute, rule, layers);
+  const bool whole_layers = row_of(implementation.framework).keeps_contractions &&
+                            std::holds_alternative<SelectiveRecompute>(training.recompute);
+  CheckpointPlan plan = whole_layers ? CheckpointPlan{.length = 1, .selects = true}
+                                     : checkpoint_plan_of(training.recompute, rule, layers);
   const bool compiled = implementation.compile != CompileScope::off;
   switch (rule) {
     case CheckpointRule::torch:

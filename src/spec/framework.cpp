@@ -163,6 +163,8 @@ constexpr FrameworkRow kPlain = {
     .trains_layer_lists = true,
     .sharer = Sharer::deepspeed,
     .ddp = true,
+    // torch.utils.checkpoint, create_selective_checkpoint_contexts, around each block of the list.
+    .keeps_contractions = true,
     .change_words = &kWordsOfPlain,
 };
 

@@ -259,6 +259,50 @@ std::string_view name_of(Provenance provenance) {
   return "";
 }
 
+namespace {
+
+std::string joined(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers) {
+    text += (text.empty() ? "" : ", ") + std::to_string(number);
+  }
+  return text;
+}
+
+/// Ascending numbers, those that follow one another as "2 to 4".
+std::string ranges_of(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
+    if (end - i > 1) text += (end - i > 2 ? " to " : ", ") + std::to_string(numbers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+/// `full` with what the spec says beside it.
+std::string full_value(const FullRecompute& full) {
+  std::string keys;
+  const auto add = [&keys](const std::string& key) { keys += (keys.empty() ? "" : ", ") + key; };
+  if (full.reentrant) add("reentrant: true");
+  if (full.method == RecomputeMethod::block) add("method: block");
+  if (full.layers != 1 || full.method == RecomputeMethod::block) {
+    add("layers: " + std::to_string(full.layers));
+  }
+  if (full.distribute) add("distribute: true");
+  return keys.empty() ? "full" : "{full: {" + keys + "}}";
+}
+
+std::string selective_value(const SelectiveRecompute& parts) {
+  if (!parts.feed_forward) return "selective";
+  return parts.attention_core ? "{selective: [attention-core, feed-forward]}"
+                              : "{selective: [feed-forward]}";
+}
+
+}  // namespace
+
 std::string text_of(const Recompute& recompute) {
   return std::visit(
       Overloaded{[](const NoRecompute&) { return std::string("none"); },
@@ -271,7 +315,30 @@ std::string text_of(const Recompute& recompute) {
                  },
                  [](const SelectiveRecompute&) { return std::string("selective"); },
                  [](const EveryRecompute& every) { return "every " + std::to_string(every.every); },
-                 [](const SqrtRecompute&) { return std::string("sqrt"); }},
+                 [](const SqrtRecompute&) { return std::string("sqrt"); },
+                 [](const ChosenRecompute& chosen) {
+                   return chosen.layers.empty() ? std::string("none")
+                                                : "in the layers " + ranges_of(chosen.layers);
+                 },
+                 [](const BudgetRecompute& budget) {
+                   return "within " + std::to_string(budget.budget.value()) + " B";
+                 }},
+      recompute);
+}
+
+std::string spec_value_of(const Recompute& recompute) {
+  return std::visit(
+      Overloaded{
+          [](const FullRecompute& full) { return full_value(full); },
+          [](const SelectiveRecompute& parts) { return selective_value(parts); },
+          [](const EveryRecompute& every) {
+            return "{every: " + std::to_string(every.every) + "}";
+          },
+          [](const ChosenRecompute& chosen) { return "{blocks: [" + joined(chosen.layers) + "]}"; },
+          [](const BudgetRecompute& budget) {
+            return "{budget: " + std::to_string(budget.budget.value()) + " B}";
+          },
+          [](const auto& word) { return text_of(word); }},
       recompute);
 }
 

@@ -72,33 +72,18 @@ std::vector<std::int64_t> executions_of_blocks(const Graph& graph) {
   return executions;
 }
 
-/// The ops of a block that selective recompute recomputes. In a region that is compiled
-/// with its checkpoint, not those whose results no backward reads.
-std::vector<bool> selected(const Block& block, const SelectiveRecompute& parts, bool early) {
-  const bool keeps = block.keeps_selectively();
-  // _CachedTorchDispatchMode takes listed results from its storage, so these are not run again.
-  const std::size_t reached = early ? ops_before_early_stop(block) : block.ops.size();
-  std::vector<bool> recomputed(block.ops.size());
-  for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    const Op& op = block.ops[i];
-    const bool inside =
-        (parts.attention_core && op.attention_core) || (parts.feed_forward && op.feed_forward);
-    recomputed[i] = keeps ? i < reached && !op.kept_selectively : inside;
-  }
-  return recomputed;
-}
-
-Recomputations recompute_selectively(const Graph& graph, const SelectiveRecompute& parts,
-                                     bool early) {
+Recomputations recompute_parts(const Graph& graph, const SelectiveRecompute& parts) {
   const std::vector<std::int64_t> executions = executions_of_blocks(graph);
   Recomputations result;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const Block& described = graph.blocks[block];
     result.emplace_back(described.ops.size(), 0);
     if (!described.checkpointable) continue;
-    const std::vector<bool> recomputed = selected(described, parts, early);
-    for (std::size_t op = 0; op < recomputed.size(); ++op) {
-      if (recomputed[op]) result[block][op] = executions[block];
+    for (std::size_t i = 0; i < described.ops.size(); ++i) {
+      const Op& op = described.ops[i];
+      const bool inside =
+          (parts.attention_core && op.attention_core) || (parts.feed_forward && op.feed_forward);
+      if (inside) result[block][i] = executions[block];
     }
   }
   return result;
@@ -108,17 +93,21 @@ Recomputations recompute_selectively(const Graph& graph, const SelectiveRecomput
 
 Recomputations recomputations_of(const Graph& graph, const TrainingSpec& training,
                                  std::span<const std::int64_t> stages) {
-  const bool early = checkpoint_plan_of(training, graph.layers()).stops_early;
-  if (const auto* parts = std::get_if<SelectiveRecompute>(&training.recompute)) {
-    return recompute_selectively(graph, *parts, early);
-  }
+  const CheckpointPlan plan = checkpoint_plan_of(training, graph.layers());
+  if (plan.parts) return recompute_parts(graph, *plan.parts);
   const std::vector<BlockReruns> reruns = whole_block_reruns(graph, training, stages);
   Recomputations result;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    const std::size_t ops = graph.blocks[block].ops.size();
-    const std::size_t reached = early ? ops_before_early_stop(graph.blocks[block]) : ops;
-    result.emplace_back(ops, reruns[block].whole);
+    const std::vector<Op>& ops = graph.blocks[block].ops;
+    // A region that is compiled with its checkpoint leaves out what no backward reads.
+    const std::size_t reached =
+        plan.stops_early ? ops_before_early_stop(graph.blocks[block]) : ops.size();
+    result.emplace_back(ops.size(), reruns[block].whole);
     for (std::size_t op = 0; op < reached; ++op) result[block][op] += reruns[block].stopped_early;
+    // _CachedTorchDispatchMode takes listed results from its storage, so these are not run again.
+    for (std::size_t op = 0; plan.selects && op < ops.size(); ++op) {
+      if (ops[op].kept_selectively) result[block][op] = 0;
+    }
   }
   return result;
 }

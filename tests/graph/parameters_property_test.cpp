@@ -147,7 +147,7 @@ TEST_CASE("the blocks hold every parameter once, whatever the decoder looks like
     Expr by_block;
     for (const Expr& bytes : graph.saved_bytes_by_block()) by_block += bytes;
     REQUIRE(by_block == graph.saved_bytes());
-    REQUIRE(graph.saved_bytes_with_full_recompute().evaluate(graph.sizes) <=
+    REQUIRE(graph.shared_saved_bytes(false).evaluate(graph.sizes) <=
             graph.saved_bytes().evaluate(graph.sizes));
   }
 }

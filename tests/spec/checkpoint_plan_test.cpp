@@ -1,6 +1,7 @@
 #include "memest/spec/checkpoint_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <variant>
 #include <vector>
 
 namespace memest {
@@ -23,6 +24,9 @@ void check_counts(const CheckpointPlan& plan) {
 
 std::vector<Recompute> policies() {
   std::vector<Recompute> all = {NoRecompute{}, FullRecompute{}, SqrtRecompute{}};
+  all.emplace_back(ChosenRecompute{});
+  all.emplace_back(ChosenRecompute{{0}});
+  all.emplace_back(ChosenRecompute{{1, 2, 5, 13}});
   for (const std::int64_t layers : {1, 3, 4, 20}) {
     all.emplace_back(EveryRecompute{layers});
     all.emplace_back(FullRecompute{.layers = layers});
@@ -36,6 +40,8 @@ std::vector<Recompute> policies() {
 TEST_CASE("a plan's counts are the sums over its layers") {
   for (const CheckpointRule rule : {CheckpointRule::torch, CheckpointRule::layers}) {
     for (const Recompute& policy : policies()) {
+      const bool chosen = std::holds_alternative<ChosenRecompute>(policy);
+      if (chosen && rule == CheckpointRule::layers) continue;  // torchtitan names no single layers
       INFO(text_of(policy));
       check_counts(checkpoint_plan_of(policy, rule, kLayers));
     }
@@ -63,6 +69,27 @@ TEST_CASE("recompute by block takes the first layers of a stage, and no more tha
   CHECK(plan.recomputed_of(2) == 2);
   CHECK(plan.recomputes(2));
   CHECK_FALSE(plan.recomputes(3));
+}
+
+TEST_CASE("chosen layers are recomputed each in a checkpoint of its own") {
+  const CheckpointPlan plan =
+      checkpoint_plan_of(ChosenRecompute{{1, 2, 5}}, CheckpointRule::torch, kLayers);
+  CHECK(plan.recomputed_of(kLayers) == 3);
+  CHECK(plan.checkpoints_of(3) == 2);
+  CHECK(plan.recomputes(5));
+  CHECK_FALSE(plan.recomputes(0));
+  CHECK_FALSE(plan.recomputes(13));
+}
+
+TEST_CASE("selective recompute of a list of layers is a checkpoint around each") {
+  TrainingSpec training;
+  training.recompute = SelectiveRecompute{};
+  training.implementation = row_of(Framework::plain).own;
+  const CheckpointPlan plan = checkpoint_plan_of(training, kLayers);
+  CHECK(plan.selects);
+  CHECK(plan.stops_early);
+  CHECK(plan.recomputed_of(kLayers) == kLayers);
+  CHECK_FALSE(plan.parts);
 }
 
 TEST_CASE("a reentrant checkpoint holds its answer and stops at its end") {

@@ -12,6 +12,22 @@ TEST_CASE("recompute prints as it is written in a spec") {
   CHECK(text_of(FullRecompute{.method = RecomputeMethod::block, .layers = 4}) ==
         "full in the first 4 layers");
   CHECK(text_of(EveryRecompute{.every = 2}) == "every 2");
+  CHECK(text_of(ChosenRecompute{{0, 2, 3, 4, 7, 8}}) == "in the layers 0, 2 to 4, 7, 8");
+}
+
+TEST_CASE("recompute as a spec takes it") {
+  CHECK(spec_value_of(NoRecompute{}) == "none");
+  CHECK(spec_value_of(FullRecompute{}) == "full");
+  CHECK(spec_value_of(FullRecompute{.reentrant = true}) == "{full: {reentrant: true}}");
+  CHECK(spec_value_of(FullRecompute{.method = RecomputeMethod::block, .layers = 1}) ==
+        "{full: {method: block, layers: 1}}");
+  CHECK(spec_value_of(SelectiveRecompute{}) == "selective");
+  CHECK(spec_value_of(SelectiveRecompute{.attention_core = false, .feed_forward = true}) ==
+        "{selective: [feed-forward]}");
+  CHECK(spec_value_of(EveryRecompute{.every = 2}) == "{every: 2}");
+  CHECK(spec_value_of(SqrtRecompute{}) == "sqrt");
+  CHECK(spec_value_of(ChosenRecompute{{1, 3}}) == "{blocks: [1, 3]}");
+  CHECK(spec_value_of(BudgetRecompute{Bytes(5)}) == "{budget: 5 B}");
 }
 
 TEST_CASE("layers are the sum of the runs") {

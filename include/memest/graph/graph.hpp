@@ -38,10 +38,7 @@ struct Block {
   [[nodiscard]] Expr saved_bytes_without_attention_core() const;
   /// Bytes that autocast's copies of the block's parameters take among saved_bytes.
   [[nodiscard]] Expr saved_cast_bytes() const;
-  /// Whether selective recompute keeps the outputs of some ops and runs the rest again
-  /// (torchtitan), not the attention core alone.
-  [[nodiscard]] bool keeps_selectively() const;
-  /// Bytes of the outputs that are kept then.
+  /// Bytes that a selective checkpoint keeps beside the input: what the ops of its list make.
   [[nodiscard]] Expr selectively_kept_bytes() const;
   /// FLOPs of one pass of the block.
   [[nodiscard]] Expr forward_flops() const;
@@ -89,8 +86,8 @@ struct Graph {
   /// As above, for every block of the forward order, a run's blocks one by one: bytes that each is
   /// the first to keep.
   [[nodiscard]] std::vector<Expr> saved_bytes_by_block() const;
-  /// As saved_bytes(), where every checkpointable block keeps its input alone.
-  [[nodiscard]] Expr saved_bytes_with_full_recompute() const;
+  /// The shared tensors among saved_bytes(); without `layers` those of the other blocks alone.
+  [[nodiscard]] Expr shared_saved_bytes(bool layers) const;
   /// FLOPs of one forward and of one backward without recompute.
   [[nodiscard]] Expr forward_flops() const;
   [[nodiscard]] Expr backward_flops() const;

@@ -62,6 +62,7 @@ struct LoweringPolicy {
   std::int64_t tensor = 1;            ///< ranks that share a layer's products: t of the formulas
   std::int64_t expert = 1;            ///< ranks that share a layer's experts: x of the formulas
   bool whole_experts = false;         ///< not cut over the tensor-parallel ranks
+  bool keeps_contractions = false;    ///< checkpoints around its layers keep what these make
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
 };
 

@@ -16,6 +16,10 @@ namespace memest {
 inline constexpr const char* kRunsNothing =
     "the spec describes a model without training or inference";
 
+/// That about one whose recompute is a budget (recompute_budget.hpp).
+inline constexpr const char* kBudgetOpen =
+    "no plan of checkpoints stands in the place of the budget of recompute";
+
 struct StepMemory {
   Graph graph;
   Timeline timeline;

@@ -116,6 +116,9 @@ struct FrameworkRow {
   bool ddp = false;                         ///< replicas are PyTorch's DistributedDataParallel
   bool gradient_buffer = false;             ///< one for all gradients, there for good
   CheckpointRule checkpoints = CheckpointRule::torch;
+  /// Selective recompute is a checkpoint around each layer that keeps what contractions make, else
+  /// one around the parts of a layer that are recomputed.
+  bool keeps_contractions = false;
   bool fills_steps = false;  ///< fused kernels leave few gaps between them
   bool is_formula = false;   ///< no program: the field's formulas
   const ChangeWords* change_words = nullptr;

@@ -6,12 +6,14 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "memest/spec/data_loading.hpp"
 #include "memest/spec/float8.hpp"
 #include "memest/spec/implementation.hpp"
 #include "memest/spec/optimizer.hpp"
 #include "memest/spec/recipe.hpp"
+#include "memest/units/quantity.hpp"
 
 namespace memest {
 
@@ -38,11 +40,22 @@ struct EveryRecompute {
   std::int64_t every = 1;
 };                        ///< one checkpoint for every `every` blocks
 struct SqrtRecompute {};  ///< ⌈√L⌉ checkpoints
-using Recompute =
-    std::variant<NoRecompute, FullRecompute, SelectiveRecompute, EveryRecompute, SqrtRecompute>;
+/// Layers of the model, counted from 0 in forward order, each in a checkpoint of its own.
+struct ChosenRecompute {
+  std::vector<std::int64_t> layers;  ///< ascending, none twice
+};
+/// As little as fits into so much memory. No step is known of it: one of the others takes its place
+/// before a job is looked at (plan/recompute_budget.hpp).
+struct BudgetRecompute {
+  Bytes budget;
+};
+using Recompute = std::variant<NoRecompute, FullRecompute, SelectiveRecompute, EveryRecompute,
+                               SqrtRecompute, ChosenRecompute, BudgetRecompute>;
 
-/// "none", "full", "selective", "every 2", "sqrt".
+/// "none", "full", "selective", "every 2", "sqrt", "in the layers 0, 2 to 4".
 std::string text_of(const Recompute& recompute);
+/// As `training.recompute` takes it: "full", "{every: 2}".
+std::string spec_value_of(const Recompute& recompute);
 
 enum class ZeroGrad : std::uint8_t {
   set_to_none,  ///< gradients are freed before the next forward
@@ -72,6 +85,7 @@ struct TrainingSpec : ForwardSpec {
   Optimizer optimizer;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::foreach_;
   Recompute recompute = NoRecompute{};
+  std::optional<Bytes> recompute_budget = {};  ///< for which `recompute` was chosen
   TrainingLoss loss = TrainingLoss::cross_entropy;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;

@@ -84,6 +84,7 @@ class BackwardPass {
   // recompute.cpp
   void run_checkpoint(Node& node, std::size_t checkpoint);
   void run_reentrant(Node& node, std::size_t checkpoint);
+  void drop_selected(const Checkpoint& checkpoint);
   void drop_inputs(std::size_t checkpoint);
   void end_checkpoint(Node& node);
   void copy_leaves(Node& node);

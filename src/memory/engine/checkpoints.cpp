@@ -133,16 +133,19 @@ std::vector<Checkpoint> cut_behind_attention(const Graph& graph, const ForwardOr
                                              std::vector<Checkpoint> layers) {
   std::vector<Checkpoint> halves;
   for (Checkpoint& layer : layers) {
-    std::uint32_t cut = layer.begin;
+    std::optional<std::uint32_t> cut;
     for (std::uint32_t i = layer.begin; i < layer.end; ++i) {
       const OpSite& site = order.sites()[i];
       const Op& op = graph.blocks[order.instances()[site.instance].block].ops[site.op];
       if (op.kept_selectively && op.kind == OpKind::attention) cut = i + 1;
     }
-    if (cut > layer.begin) {
-      halves.push_back(checkpoint_of(order, layer.begin, cut, std::move(layer.inputs)));
+    if (!cut) {
+      halves.push_back(std::move(layer));
+      continue;
     }
-    halves.push_back(checkpoint_of(order, cut, layer.end, order.inputs_of(graph, cut, layer.end)));
+    halves.push_back(checkpoint_of(order, layer.begin, *cut, std::move(layer.inputs)));
+    halves.push_back(
+        checkpoint_of(order, *cut, layer.end, order.inputs_of(graph, *cut, layer.end)));
   }
   return halves;
 }

@@ -18,8 +18,8 @@ void ForwardPass::hold_inputs(std::size_t index) {
     recorder_.retain(now_.storages[cell]);
     // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
     // stay with the node.
-    const bool bound =
-        checkpoints.plan.holds_answer && !checkpoints.plan.saves_arguments && cell != checkpoint.inputs.front();
+    const bool bound = checkpoints.plan.holds_answer && !checkpoints.plan.saves_arguments &&
+                       cell != checkpoint.inputs.front();
     (bound ? now_.kept_with_loss : now_.inputs).push_back(now_.storages[cell]);
   }
   now_.inputs_of[index] = {first, static_cast<std::uint32_t>(now_.inputs.size())};
@@ -41,8 +41,7 @@ void ForwardPass::keep_selectively(const Run& run) {
 /// An op whose outputs a selective checkpoint has kept is not recomputed: they are handed out
 /// (torch/utils/checkpoint.py, _CachedTorchDispatchMode).
 void ForwardPass::make_or_take_outputs(const Run& run) {
-  const bool recomputes =
-      settings_.origin == Origin::recompute && engine_.checkpoints.plan.selects;
+  const bool recomputes = settings_.origin == Origin::recompute && engine_.checkpoints.plan.selects;
   if (!recomputes || !run.op.kept_selectively) return make_outputs(run);
   for (std::uint32_t i = run.op.made.begin; i < run.op.made.end; ++i) {
     const Cell cell = order_.cell(run.site.instance, run.program.made[i].tensor);
@@ -118,7 +117,25 @@ void ForwardPass::gather_input(std::size_t index) {
   now_.storages[checkpoint.inputs.front()] = input;
 }
 
+/// A selective checkpoint's frame, whose recompute_fn holds what was kept for operations behind the
+/// early stop, goes with its last node.
+void BackwardPass::drop_selected(const Checkpoint& checkpoint) {
+  if (!engine_.checkpoints.plan.selects) return;
+  for (std::uint32_t i = checkpoint.begin; i < checkpoint.end; ++i) {
+    const OpSite& site = order_.sites()[i];
+    const BlockProgram& program = order_.program(site);
+    const OpProgram& op = order_.op(site);
+    if (!op.kept_selectively) continue;
+    for (std::uint32_t k = op.made.begin; k < op.made.end; ++k) {
+      const Cell cell = order_.cell(site.instance, program.made[k].tensor);
+      const StorageId kept = std::exchange(now_.selected[cell], kNoStorage);
+      if (kept != kNoStorage) recorder_.release(kept);
+    }
+  }
+}
+
 void BackwardPass::drop_inputs(std::size_t checkpoint) {
+  drop_selected(engine_.checkpoints.list[checkpoint]);
   const Slice slice = now_.inputs_of[checkpoint];
   for (std::uint32_t i = slice.begin; i < slice.end; ++i) recorder_.release(now_.inputs[i]);
 }

@@ -152,19 +152,20 @@ Expr shared_bytes(const Graph& graph) {
   return shared - kept_buffers(graph);
 }
 
-Expr layer_input_bytes(const Graph& graph) {
-  for (const Block& block : graph.blocks) {
-    if (!block.checkpointable) continue;
-    Expr bytes = input_bytes(block);
-    for (const Op& op : block.ops) {
-      for (const TensorId id : op.outputs) {
-        // A checkpoint saves all tensors that its block is called with.
-        if (op.by_caller) bytes += block.tensors[id].bytes();
-      }
+Expr layer_input_bytes(const Block& block) {
+  Expr bytes = input_bytes(block);
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.outputs) {
+      // A checkpoint saves all tensors that its block is called with.
+      if (op.by_caller) bytes += block.tensors[id].bytes();
     }
-    return bytes;
   }
-  return {};
+  return bytes;
+}
+
+Expr layer_input_bytes(const Graph& graph) {
+  const auto layer = std::ranges::find_if(graph.blocks, &Block::checkpointable);
+  return layer == graph.blocks.end() ? Expr() : layer_input_bytes(*layer);
 }
 
 LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& before) {

@@ -15,6 +15,8 @@ namespace memest {
 Expr shared_bytes(const Graph& graph);
 
 /// Bytes of the input of a checkpointable block: the residual stream.
+Expr layer_input_bytes(const Block& block);
+/// That of the first.
 Expr layer_input_bytes(const Graph& graph);
 
 /// A tensor that one block makes for later ones and that autograd keeps nowhere: a mask, the input

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "memest/spec/job.hpp"
@@ -14,8 +15,7 @@ namespace memest {
 class LedgerPasses {
  public:
   /// The arguments outlive this.
-  LedgerPasses(const Graph& graph, const Job& job, const CheckpointPlan& plan)
-      : graph_(graph), job_(job), plan_(plan) {}
+  LedgerPasses(const Graph& graph, const Job& job, const CheckpointPlan& plan);
 
   /// Whether the site's layer is recomputed.
   [[nodiscard]] bool recomputes(const Site& site) const;
@@ -26,9 +26,13 @@ class LedgerPasses {
   /// Bytes that autograd keeps of a block between forward and backward, outside checkpoints.
   [[nodiscard]] Expr kept_of(const Block& block) const;
   /// Bytes that a micro-batch waiting for its backward keeps of each stage: up to where the next
-  /// stage goes on. The head's backward comes at once, but for GPipe's. A checkpoint keeps `input`.
-  [[nodiscard]] std::vector<Expr> kept_of_stages(const LayerCount& layer_count,
-                                                 const Expr& input) const;
+  /// stage goes on. The head's backward comes at once, but for GPipe's.
+  [[nodiscard]] std::vector<Expr> kept_of_stages(const LayerCount& layer_count) const;
+  /// Bytes of the inputs that checkpoints of the first `reached` layers of a stage keep.
+  [[nodiscard]] Expr checkpoint_inputs(const LayerCount& layer_count,
+                                       std::span<const BlockRun> stage, std::int64_t reached) const;
+  /// How much more the blocks before the site keep of their inputs than those sums say.
+  [[nodiscard]] Expr inputs_moved(const Site& site) const;
 
  private:
   [[nodiscard]] BlockPass kept_whole() const;
@@ -36,6 +40,9 @@ class LedgerPasses {
   const Graph& graph_;
   const Job& job_;
   const CheckpointPlan& plan_;
+  bool has_inputs_kept_before_ = false;
+  std::vector<Expr> inputs_;                 // of layers, those that differ
+  std::vector<std::size_t> input_of_block_;  // into them
 };
 
 }  // namespace memest

@@ -53,10 +53,8 @@ class LedgerWriter {
         shared_tables_(shared_bytes(graph)),
         kept_in_forward_(earlier_arguments_term(graph, job, false)),
         kept_in_backward_(earlier_arguments_term(graph, job, true)),
-        layer_input_(layer_input_bytes(graph)),
         passed_on_(passed_on(graph)),
-        stages_(units_, job, options.pipeline_rank,
-                passes_.kept_of_stages(layer_count_, layer_input_)) {}
+        stages_(units_, job, options.pipeline_rank, passes_.kept_of_stages(layer_count_)) {}
 
   Ledger write(LedgerScope scope) && {
     write_residents();
@@ -155,9 +153,10 @@ class LedgerWriter {
       // A checkpoint's copies stay in autocast's cache until the forward pass has ended.
       casts += kept_.casts(i, second ? whole : site.before[i]);
       if (plan_.selects && dropped > 0) {
-        add_term(alive, {"activations: kept by the list of operators", TermGroup::activations,
-                         layer_count_.times(dropped) * block.selectively_kept_bytes(),
-                         "torchtitan 0.2.2, activation_checkpoint.py", ""});
+        add_term(alive,
+                 {"activations: kept by the list of operators", TermGroup::activations,
+                  layer_count_.times(dropped) * block.selectively_kept_bytes(),
+                  "torch/utils/checkpoint.py: what a selective checkpoint's policy names", ""});
       }
       kept_.add_to(alive, i, whole);
     }
@@ -184,9 +183,11 @@ class LedgerWriter {
     if (checkpoint_ == 0) return;
     const bool inside = graph_.blocks[site.block].checkpointable;
     const std::int64_t reached = site.layers_before + (inside && run != Run::behind ? 1 : 0);
-    add_term(alive, {"activations: checkpointed inputs", TermGroup::activations,
-                     layer_count_.times(plan_.checkpoints_of(reached)) * layer_input_,
-                     "torch.utils.checkpoint: one input a checkpoint", ""});
+    add_term(alive,
+             {"activations: checkpointed inputs", TermGroup::activations,
+              passes_.checkpoint_inputs(layer_count_, graph_.stage_runs()[site.stage], reached) +
+                  passes_.inputs_moved(site),
+              "torch.utils.checkpoint: one input a checkpoint", ""});
     if (run != Run::backward || !inside) return;
     const std::int64_t beside = site.layers_before % checkpoint_;
     add_term(alive,
@@ -379,7 +380,6 @@ class LedgerWriter {
   Expr shared_tables_;
   LedgerTerm kept_in_forward_;  // of the steps before
   LedgerTerm kept_in_backward_;
-  Expr layer_input_;
   std::vector<PassedOn> passed_on_;
   LedgerStages stages_;
   const LedgerStages::Life* life_ = &stages_.lives(0).front();

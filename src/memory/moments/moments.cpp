@@ -103,7 +103,7 @@ class BlockWalk {
     }
     // _CachedTorchDispatchMode answers a listed operation from its storage: no kernel runs, so no
     // scratch is asked for.
-    const bool taken = pass_ == BlockPass::recompute_selected && op.kept_selectively;
+    const bool taken = kept_.takes_selected() && op.kept_selectively;
     const bool runs = !taken && !stopped;
     const bool has_course = runs && !op.forward_steps.empty();
     if (runs && !has_course) {

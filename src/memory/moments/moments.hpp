@@ -28,7 +28,8 @@ enum class BlockPass {
   recompute,        ///< a checkpoint's second forward and its backward: the input is the caller's
   recompute_held,   ///< the same, and the checkpoint holds its answer and that one's gradient
   recompute_whole,  ///< the same, run to its end
-  recompute_selected  ///< and what the list names is taken, not made
+  recompute_selected,       ///< and what the list names is taken, not made
+  recompute_selected_early  ///< the same, not run to its end
 };
 
 /// One operation at work. Shared tables and parameters are not counted.

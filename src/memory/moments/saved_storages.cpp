@@ -10,7 +10,7 @@ SavedStorages::SavedStorages(const Block& block, BlockPass pass)
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
     if (block.ops[i].attention_core) last_core_ = i;
     const bool kept = block.ops[i].kept_selectively && block.ops[i].kind == OpKind::attention;
-    if (kept && block.compiled && pass == BlockPass::recompute_selected) cut_ = i + 1;
+    if (kept && pass == BlockPass::recompute_selected_early) cut_ = i + 1;
   }
   bytes_.reserve(block.tensors.size());
   for (const Tensor& tensor : block.tensors) bytes_.push_back(tensor.bytes());
@@ -22,12 +22,12 @@ SavedStorages::SavedStorages(const Block& block, BlockPass pass)
 
 bool SavedStorages::stops_early() const {
   return pass_ == BlockPass::recompute || pass_ == BlockPass::recompute_held ||
-         (pass_ == BlockPass::recompute_selected && block_.compiled);
+         pass_ == BlockPass::recompute_selected_early;
 }
 
 TensorSet SavedStorages::pending(std::size_t at) const {
   TensorSet result;
-  if (pass_ == BlockPass::recompute_selected) keep_selected(at, block_.ops.size(), result);
+  if (takes_selected()) keep_selected(at, block_.ops.size(), result);
   return result;
 }
 

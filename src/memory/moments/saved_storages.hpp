@@ -30,6 +30,10 @@ class SavedStorages {
   /// The last operation of the attention core; behind the last of all where there is none.
   [[nodiscard]] std::size_t last_core() const { return last_core_; }
 
+  /// A selective checkpoint's second forward, which takes what the first has kept.
+  [[nodiscard]] bool takes_selected() const {
+    return pass_ == BlockPass::recompute_selected || pass_ == BlockPass::recompute_selected_early;
+  }
   /// A checkpoint's second forward.
   [[nodiscard]] bool is_recomputed() const { return pass_ >= BlockPass::recompute; }
   /// A checkpoint's second forward ends with the last operation that saves something.

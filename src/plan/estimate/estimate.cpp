@@ -197,6 +197,9 @@ void add_loading_assumptions(const Job& job, std::vector<std::string>& assumptio
 
 JobEstimate estimate(const Job& job, AskedRank asked) {
   if (job.forward() == nullptr) return without_step(job, {kRunsNothing});
+  if (std::holds_alternative<BudgetRecompute>(job.recompute())) {
+    return without_step(job, {kBudgetOpen});
+  }
   const auto lowered = lower_ranks(job);
   if (const auto* reason = std::get_if<Unavailable>(&lowered)) return without_step(job, *reason);
   const auto& ranks = std::get<std::vector<Graph>>(lowered);

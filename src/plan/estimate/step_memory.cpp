@@ -41,6 +41,7 @@ ReplayDevice replay_device_of(const Job& job) {
 
 std::variant<StepMemory, Unavailable> step_memory_of(const Job& job, JobRank rank) {
   if (job.forward() == nullptr) return Unavailable{kRunsNothing};
+  if (std::holds_alternative<BudgetRecompute>(job.recompute())) return Unavailable{kBudgetOpen};
   auto lowered = lower(job.model, policy_of(job, rank.pipeline));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
   return step_memory_of(std::get<Graph>(std::move(lowered)), job, rank);

@@ -265,6 +265,10 @@ std::vector<Recompute> recompute_choices(const Job& job) {
   if (job.given.recompute) return {job.training->recompute};
   // The reader refuses selective recompute beside them (read_training.cpp).
   if (job.training->float8) return {NoRecompute{}, FullRecompute{}};
+  // Not every list of layers has one (lower/programs/plain.cpp).
+  if (row_of(job.training->implementation.framework).keeps_contractions) {
+    return {NoRecompute{}, FullRecompute{}};
+  }
   return {NoRecompute{}, SelectiveRecompute{}, FullRecompute{}};
 }
 

@@ -328,6 +328,10 @@ class TrainingReader {
     if (const Value* full = written->find("full")) {
       return full_recompute(*full);
     }
+    if (const Value* blocks = written->find("blocks")) return chosen_recompute(*blocks);
+    if (const Value* budget = written->find("budget")) {
+      return BudgetRecompute{as_bytes(budget).value_or(Bytes())};
+    }
     const Value* parts = written->find("selective");
     if (parts == nullptr || parts->items.empty()) return NoRecompute{};
     const auto has = [parts](std::string_view word) {
@@ -336,6 +340,16 @@ class TrainingReader {
     };
     return SelectiveRecompute{.attention_core = has("attention-core"),
                               .feed_forward = has("feed-forward")};
+  }
+
+  [[nodiscard]] static Recompute chosen_recompute(const Value& blocks) {
+    if (blocks.items.empty()) return NoRecompute{};
+    ChosenRecompute chosen;
+    for (const Value& layer : blocks.items) {
+      chosen.layers.push_back(as_count(&layer).value_or(0));
+    }
+    std::ranges::sort(chosen.layers);
+    return chosen;
   }
 
   [[nodiscard]] static FullRecompute full_recompute(const Value& full) {

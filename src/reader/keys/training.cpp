@@ -45,6 +45,7 @@ constexpr Key kFullKeys[] = {
      .fallback = "false",
      .doc = "Megatron's distribute_saved_activations."},
 };
+constexpr Shapes kLayerNumber = {count(0, kMaxLayers - 1)};
 constexpr Word kRecomputes[] = {{"none"}, {"full"}, {"selective"}, {"sqrt"}};
 constexpr Key kRecomputeKeys[] = {
     {.name = "every",
@@ -54,10 +55,12 @@ constexpr Key kRecomputeKeys[] = {
     {.name = "selective",
      .shapes = {list(kSelectiveItem)},
      .doc = "Which parts of a block are recomputed."},
+    {.name = "blocks",
+     .shapes = {list(kLayerNumber)},
+     .doc = "These layers of the model alone, counted from 0, each in a checkpoint of its own."},
     {.name = "budget",
      .shapes = {quantity(Dimension::size)},
-     .doc = "As little recompute as fits into so much memory.",
-     .later = "recompute to a memory budget"},
+     .doc = "As little recompute as keeps what a GPU's memory is taken of within so much."},
 };
 
 // Optimizer.zero_grad(set_to_none=True) is PyTorch's default.

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "graph/lower/images/layer_writer.hpp"
 #include "graph/lower/programs/programs.hpp"
@@ -21,9 +23,22 @@ Features input_of(const LayerList& list) {
   return {1};
 }
 
-bool is_composite(const PlainLayer& layer) {
-  return std::holds_alternative<ResidualLayer>(layer) ||
-         std::holds_alternative<ConcatLayer>(layer) || std::holds_alternative<DenseLayer>(layer);
+/// Marks what a selective checkpoint keeps of the block: what convolutions and products make
+/// (aten.convolution, aten.addmm, aten.mm). Whether PyTorch runs it.
+bool keep_contractions(Block& block) {
+  std::vector<TensorId> kept;
+  const auto is_kept = [&](TensorId id) {
+    return std::ranges::find(kept, block.tensors[id].storage) != kept.end();
+  };
+  for (Op& op : block.ops) {
+    // torch/utils/checkpoint.py, _VersionWrapper.get_val: "Tensor cached during selective
+    // activation checkpoint has been mutated".
+    if (op.kind != OpKind::view && std::ranges::any_of(op.outputs, is_kept)) return false;
+    if (class_of(op.kind) != OpClass::contraction) continue;
+    op.kept_selectively = true;
+    for (const TensorId id : op.outputs) kept.push_back(block.tensors[id].storage);
+  }
+  return true;
 }
 
 void append_block(Graph& graph, Block block, std::int64_t repeat) {
@@ -78,9 +93,13 @@ class BlockWriter {
     if (writer.empty()) return false;  // dropout of nothing: what comes is handed on
     stream_ = writer.stream();
     if (unknown_.empty()) unknown_ = writer.unknown();
-    // A net of images checkpoints several layers together, none that stands alone.
-    const bool alone = stream_.images && list.block.size() == 1 && !is_composite(list.block[0]);
-    append_block(graph_, std::move(writer).take(!alone), repeat);
+    Block block = std::move(writer).take(is_checkpointable(list, stream_.images));
+    if (policy_.keeps_contractions && block.checkpointable && !keep_contractions(block)) {
+      unknown_ =
+          "PyTorch refuses a selective checkpoint of which something writes over what is "
+          "kept: an activation in place behind a convolution or a linear layer";
+    }
+    append_block(graph_, std::move(block), repeat);
     made_.push_back({&list, before, stream_, graph_.blocks.size() - 1});
     return true;
   }
@@ -104,6 +123,10 @@ std::variant<Graph, Unavailable> lower_layer_list(const ModelSpec& model,
   // With 16-bit images of 32 channels and more PyTorch asks cuDNN which depthwise kernel to take.
   if (list.reads_images() && policy.compute == DType::fp16) {
     return Unavailable{"convolutional nets in fp16 are not available yet; bf16 and fp32 are"};
+  }
+  if (!list.reads_images() && policy.keeps_contractions) {
+    return Unavailable{
+        "selective recompute of a list of layers that reads no images is not available yet"};
   }
   Graph graph;
   BlockWriter blocks(graph, {input_of(list), policy.weights, false, false, list.reads_images()},
