@@ -1,10 +1,13 @@
 #include "cli/spec.hpp"
 
 #include <utility>
+#include <variant>
 
 #include "memest/diag/expect.hpp"
+#include "memest/plan/recompute_budget.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/report/diagnostics.hpp"
+#include "memest/units/text.hpp"
 
 namespace memest {
 namespace {
@@ -17,6 +20,23 @@ Diagnostic too_many(const char* flag) {
           {},
           std::string(flag) + " takes one value here: the command answers for one configuration",
           "memest plan compares several"};
+}
+
+/// Where recompute is a budget, the plan of checkpoints that it asks for.
+Checked<Job> with_recompute(Checked<Job> read) {
+  auto answer = with_recompute_in_budget(read.value());
+  if (auto* job = std::get_if<Job>(&answer)) return {std::move(*job), read.diagnostics()};
+  if (const auto* why = std::get_if<Unavailable>(&answer)) {
+    return Diagnostic{Severity::error, {}, why->sentence, "", true};
+  }
+  const auto& over = std::get<OverBudget>(answer);
+  const TriedRecompute& smallest = over.smallest;
+  return Diagnostic{
+      Severity::error,
+      {},
+      "no plan of checkpoints keeps the job within the budget of " + binary_text(over.budget),
+      "the least is " + binary_text(smallest.taken) +
+          ", with recompute: " + spec_value_of(smallest.recompute)};
 }
 
 }  // namespace
@@ -48,7 +68,8 @@ Checked<Job> read_configuration(const Arguments& arguments, const std::vector<st
     request.overrides.push_back({"--gpu", "hardware.gpu=" + gpu});
   }
   if (!arguments.counts.empty()) request.gpus = arguments.counts.front();
-  return read_job(request);
+  Checked<Job> job = read_job(request);
+  return job.ok() ? with_recompute(std::move(job)) : job;
 }
 
 Question question_of(const Arguments& arguments, const std::vector<std::string>& files,

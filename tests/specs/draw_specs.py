@@ -38,7 +38,7 @@ USUAL = {
     "data": [1, 2, 3, 4, 8, 64], "tensor": [1, 2, 4, 8], "pipeline": [1, 2, 4], "context": [1, 2, 4],
     "expert": [1, 2, 4], "count": [1, 2, 4, 8, 16], "repeat": [0, 1, 2, 5, 100],
     "virtual_stages": [1, 2, 3], "replicate": [1, 2], "experts": [2, 4, 8], "top_k": [1, 2],
-    "rank": [1, 4, 16], "gpus_per_node": [1, 4, 8],
+    "blocks": [0, 1, 2, 3, 5], "rank": [1, 4, 16], "gpus_per_node": [1, 4, 8],
 }
 # Keys that take a text of a form: their schema has a pattern or no more than a type.
 TEXTS = {
@@ -87,6 +87,8 @@ class Drawer:
         self.depth += 1
         most = self.rng.choice([0, 1, 1, 2, 3, 6]) if self.depth <= MOST_NESTED else 0
         items = [self.value(rule["items"], key) for _ in range(most)]
+        if key == "blocks":  # layers that are named once
+            items = sorted(set(items))
         self.depth -= 1
         return items
 

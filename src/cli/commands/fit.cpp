@@ -28,6 +28,10 @@ Outcome run_fit(const Arguments& arguments, const Surroundings& surroundings) {
   if (!job.value().training) {
     return refused(Unavailable{"fit changes a training, and the spec has none"});
   }
+  if (job.value().training->recompute_budget) {
+    return refused(
+        Unavailable{"fit weighs recompute itself: leave 'recompute: {budget: ...}' out"});
+  }
   FitRequest request{job.value(), [&](const std::vector<std::string>& sets) {
                        return read_configuration(with_sets(asked, sets), asked.words);
                      }};

@@ -120,6 +120,14 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
       read_choices(request_of(arguments, arguments.words), arguments.implementations);
   if (!choices.ok()) return refused(choices.diagnostics());
   const Job& job = first_job(choices.value());
+  if (std::holds_alternative<BudgetRecompute>(job.recompute())) {
+    return refused({Diagnostic{Severity::error,
+                               {},
+                               "plan weighs recompute itself, against all of a GPU's memory",
+                               "leave 'recompute: {budget: ...}' out, or write --free "
+                               "training.recompute",
+                               true}});
+  }
   Checked<std::vector<GpuSpec>> gpus = gpus_to_consider(arguments, job);
   if (!gpus.ok()) return refused(gpus.diagnostics());
   PlanRequest request{.job = job,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/fit.hpp"
+#include "plan/fit/techniques.hpp"
 #include "plan/search/in_parallel.hpp"
 
 namespace memest {
@@ -17,6 +19,8 @@ namespace {
 
 /// Techniques that stand together at most.
 constexpr std::size_t kMostTogether = 3;
+/// As little recompute as fits is looked for among so many layers.
+constexpr std::int64_t kMostSearched = 256;
 /// Rungs that are built upon, of each number of techniques: those that take least memory.
 constexpr std::size_t kBuiltUpon = 4;
 
@@ -39,6 +43,7 @@ class Ladder {
     if (const auto* why = std::get_if<Unavailable>(&own.memory)) return *why;
     answer_.capacity = std::get<MemoryAnswer>(own.memory).capacity.bytes;
     answer_.own = rung_of({}, own);
+    add_least_recompute();
     try_all(singles());
     for (const bool with_caveat : {false, true}) {
       if (with_caveat && best_step()) break;
@@ -66,6 +71,34 @@ class Ladder {
     if (memory.host_need) rung.host = memory.host_need->of_node();
     if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) rung.step = time->step;
     return rung;
+  }
+
+  /// As little recompute as fits by itself: the first k layers where k - 1 are not enough.
+  void add_least_recompute() {
+    const std::int64_t layers = layers_of_stage(request_.job);
+    const bool has_words = !recompute_first(request_.job, 1).change.empty();
+    const bool recomputes = !std::holds_alternative<NoRecompute>(request_.job.recompute());
+    const bool asks = answer_.own.verdict != Verdict::fits && has_words && !recomputes;
+    if (!asks || layers < 2 || layers > kMostSearched) return;
+    std::int64_t refused = 0;
+    std::int64_t fitting = layers;  // that of every layer is a technique of its own
+    if (!fits_with_first(fitting)) return;
+    while (fitting - refused > 1) {
+      const std::int64_t middle = refused + (fitting - refused) / 2;
+      (fits_with_first(middle) ? fitting : refused) = middle;
+    }
+    Technique least = recompute_first(request_.job, fitting);
+    const bool known = std::ranges::any_of(
+        answer_.techniques, [&](const Technique& other) { return other.sets == least.sets; });
+    if (fitting < layers && !known) answer_.techniques.push_back(std::move(least));
+  }
+
+  bool fits_with_first(std::int64_t layers) const {
+    const Checked<Job> job = request_.read(recompute_first(request_.job, layers).sets);
+    if (!job.ok()) return false;
+    const JobEstimate estimate = estimate_job(job.value());
+    const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
+    return memory != nullptr && memory->overall() == Verdict::fits;
   }
 
   std::vector<Used> singles() const {

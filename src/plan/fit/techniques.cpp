@@ -1,4 +1,6 @@
 // The techniques that a job may still take, by what its program has words for.
+#include "plan/fit/techniques.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -87,17 +89,10 @@ class TechniqueList {
   /// recomputed does not change a step's time; the first need least memory, because their
   /// activations come back when those of all others have gone.
   void recompute_first_layers() {
-    const auto* decoder = std::get_if<DecoderSpec>(&job_.model.architecture);
-    if (decoder == nullptr) return;
     constexpr std::int64_t kParts = 4;
-    const std::int64_t layers = decoder->layers() / job_.parallelism.pipeline;
-    for (std::int64_t part = 1; part < kParts; ++part) {
-      if (layers < kParts) continue;
-      const std::string count = std::to_string(layers * part / kParts);
-      add({"recompute " + count + " of " + std::to_string(layers) + " layers",
-           TechniqueGroup::recompute,
-           {"training.recompute={full: {method: block, layers: " + count + "}}"},
-           replaced(text(words_.recompute_first), "{k}", count)});
+    const std::int64_t layers = layers_of_stage(job_);
+    for (std::int64_t part = 1; part < kParts && layers >= kParts; ++part) {
+      add(recompute_first(job_, layers * part / kParts));
     }
   }
 
@@ -218,6 +213,20 @@ class TechniqueList {
 };
 
 }  // namespace
+
+std::int64_t layers_of_stage(const Job& job) {
+  const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
+  return decoder == nullptr ? 0 : decoder->layers() / job.parallelism.pipeline;
+}
+
+Technique recompute_first(const Job& job, std::int64_t layers) {
+  const ChangeWords& words = change_words_of(job.training->implementation);
+  const std::string count = std::to_string(layers);
+  return {"recompute " + count + " of " + std::to_string(layers_of_stage(job)) + " layers",
+          TechniqueGroup::recompute,
+          {"training.recompute={full: {method: block, layers: " + count + "}}"},
+          replaced(text(words.recompute_first), "{k}", count)};
+}
 
 std::vector<Technique> techniques_for(const Job& job) { return TechniqueList(job).list(); }
 

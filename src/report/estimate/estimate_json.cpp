@@ -247,6 +247,10 @@ Json spec_json(const Job& job) {
     json["precision"] = training.recipe.name;
     json["optimizer"] = training.optimizer.name;
     json["recompute"] = text_of(training.recompute);
+    if (const auto& budget = training.recompute_budget) {
+      json["recompute_spec"] = spec_value_of(training.recompute);
+      put(json, "recompute_budget_bytes", *budget);
+    }
     json["implementation"] = name_of(training.implementation.framework);
   } else if (job.inference) {
     const InferenceSpec& inference = *job.inference;
@@ -264,8 +268,7 @@ Json spec_json(const Job& job) {
     put_null(json, "training", "the spec describes a model alone");
   }
   json["zero"] = static_cast<int>(sharing_of(job.parallelism).stage());
-  json["gpu"] = job.hardware.gpu.slug;
-  json["gpu_assumed"] = job.hardware.assumed;
+  json.update({{"gpu", job.hardware.gpu.slug}, {"gpu_assumed", job.hardware.assumed}});
   json["gpus"] = job.hardware.count;
   return json;
 }

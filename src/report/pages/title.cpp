@@ -20,6 +20,13 @@ std::string joined(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, kBetween));
 }
 
+/// Chosen for a budget it stands as a spec takes it.
+std::string recompute_of(const TrainingSpec& training) {
+  if (!training.recompute_budget) return "recompute " + text_of(training.recompute);
+  return fmt::format("recompute: {}, the least for {}", spec_value_of(training.recompute),
+                     binary_text(*training.recompute_budget));
+}
+
 /// Images have no length in tokens.
 std::string batch_of(const Job& job) {
   const auto* list = std::get_if<LayerList>(&job.model.architecture);
@@ -86,7 +93,7 @@ std::string setting_of(const Job& job) {
   if (job.training) {
     parts.push_back(fmt::format("micro-batch {} × {} accumulation steps", job.training->micro_batch,
                                 job.training->gradient_accumulation));
-    parts.push_back("recompute " + text_of(job.training->recompute));
+    parts.push_back(recompute_of(*job.training));
   }
   if (job.inference) {
     parts.emplace_back(job.inference->use_cache ? "key-value cache" : "no cache");

@@ -22,24 +22,10 @@ void add(std::string& text, const char* letter, std::int64_t ranks) {
   if (ranks > 1) text += fmt::format("{}{} ", letter, ranks);
 }
 
-/// `full` with what the spec says beside it.
-std::string full_value(const FullRecompute& full) {
-  std::vector<std::string> keys;
-  if (full.reentrant) keys.emplace_back("reentrant: true");
-  if (full.method == RecomputeMethod::block) keys.emplace_back("method: block");
-  if (full.layers != 1) keys.push_back(fmt::format("layers: {}", full.layers));
-  if (full.distribute) keys.emplace_back("distribute: true");
-  if (keys.empty()) return "full";
-  return fmt::format("'{{full: {{{}}}}}'", fmt::join(keys, ", "));
-}
-
 /// As `training.recompute` is written, for a shell.
 std::string recompute_flag(const Recompute& recompute) {
-  if (const auto* every = std::get_if<EveryRecompute>(&recompute)) {
-    return fmt::format("'{{every: {}}}'", every->every);
-  }
-  if (const auto* full = std::get_if<FullRecompute>(&recompute)) return full_value(*full);
-  return text_of(recompute);
+  const std::string value = spec_value_of(recompute);
+  return value.starts_with("{") ? "'" + value + "'" : value;
 }
 
 std::string offload_value(const HostOffload& offload) {
