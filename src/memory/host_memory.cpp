@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/memory/flattening.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
@@ -53,7 +54,8 @@ std::vector<const ParameterTensor*> trained_rows(const Inventory& inventory) {
 class HostWriter {
  public:
   HostWriter(const Graph& graph, const Job& job)
-      : job_(job),
+      : graph_(graph),
+        job_(job),
         recipe_(job.training->recipe),
         offload_(job.parallelism.offload),
         sharding_(sharding_of(job)),
@@ -67,6 +69,7 @@ class HostWriter {
       write_stage3();
     } else {
       write_stages12();
+      if (flattens_on_host(graph_, job_)) hold_to_flattening();
     }
     return std::move(memory_);
   }
@@ -161,6 +164,21 @@ class HostWriter {
     add_states({flat(partitions.partition())}, kStages12);
   }
 
+  /// Before the first step, and before all that the steps keep, the weights and the flat tensor
+  /// are there: the moment that takes more counts.
+  void hold_to_flattening() {
+    HostMemory steps = std::exchange(memory_, {});
+    Sizes64 elements;
+    for (const ParameterTensor* row : trained_rows(inventory_))
+      elements.push_back(elements_of(*row));
+    const FlatPartitions partitions(elements, ranks_);
+    add({"weights sent to be made flat", "2·Φ, before the first step", kStages12, Kind::ordinary},
+        elements, recipe_.weights);
+    add({"flat copy of the weights", "2·Φ, before the first step", kStages12, Kind::ordinary},
+        {partitions.elements()}, recipe_.weights);
+    if (steps.taken() >= memory_.taken()) memory_ = std::move(steps);
+  }
+
   /// Elements that are stepped at once: shards are grouped until they have sub_group_size elements.
   [[nodiscard]] Sizes64 sub_groups(const Sizes64& shards) const {
     Sizes64 groups;
@@ -239,6 +257,7 @@ class HostWriter {
     add_states(rows, kFsdp2);
   }
 
+  const Graph& graph_;
   const Job& job_;
   const Recipe& recipe_;
   const HostOffload& offload_;

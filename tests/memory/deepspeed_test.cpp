@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "jobs.hpp"
+#include "memest/memory/flattening.hpp"
+#include "memest/memory/host_memory.hpp"
+#include "memest/memory/stage_form.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memory/states/flat_partitions.hpp"
 
@@ -152,6 +155,87 @@ TEST_CASE("the timeline of ZeRO 3 is refused with a sentence", "[memory]") {
   const Job job = deepspeed_job(ZeroStage::optimizer_gradients_weights);
   const auto refused = write_timeline(lowered(job), job);
   REQUIRE(std::holds_alternative<Unavailable>(refused));
+}
+
+namespace {
+
+/// The most bytes held before the first step.
+Bytes held_before_steps(const Timeline& timeline) {
+  std::int64_t held = 0;
+  std::int64_t most = 0;
+  for (const Event& event : timeline.events) {
+    const Storage& storage = timeline.storages[event.storage];
+    if (event.kind == EventKind::allocate && storage.label.step > 0) break;
+    held += event.kind == EventKind::allocate ? storage.bytes : -storage.bytes;
+    most = std::max(most, held);
+  }
+  return Bytes(most);
+}
+
+Job offloading_job(std::int64_t ranks, std::int64_t layers, std::int64_t hidden_size) {
+  Job job = deepspeed_job(ZeroStage::optimizer_gradients);
+  job.model = llama(layers, hidden_size, 4, 2, 704);
+  job.parallelism.data = ranks;
+  job.hardware.count = ranks;
+  job.parallelism.offload.optimizer = true;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("weights are made flat on the host where the GPU has no room beside them", "[memory]") {
+  for (const std::int64_t ranks : {1, 2, 8}) {
+    for (const std::int64_t hidden_size : {256, 1024}) {
+      Job job = offloading_job(ranks, 4, hidden_size);
+      const Graph graph = lowered(job);
+      CHECK_FALSE(flattens_on_host(graph, job));
+      // The least capacity with which the GPU flattens: one byte less, and the host does.
+      std::int64_t host = 0;
+      std::int64_t device = job.hardware.gpu.capacity.value.value();
+      while (device - host > 1) {
+        const std::int64_t middle = host + (device - host) / 2;
+        job.hardware.gpu.capacity.value = Bytes(middle);
+        (flattens_on_host(graph, job) ? host : device) = middle;
+      }
+      const Bytes outside = outside_bytes(job).low;
+      const Bytes weights(2 * parameters_of(job));
+      job.hardware.gpu.capacity.value = Bytes(device);
+      const Timeline on_device = timeline_of(job);
+      CHECK_FALSE(on_device.emptied_before);
+      // What the GPU has free is what it takes: the weights, and their flat copy.
+      CHECK(held_before_steps(on_device) >= Bytes(device) - outside);
+      CHECK(held_before_steps(on_device) <= weights * 2 + weights + Bytes(kMiB));
+      job.hardware.gpu.capacity.value = Bytes(host);
+      const Timeline on_host = timeline_of(job);
+      CHECK(on_host.emptied_before);
+      // The flat tensor, and the clone of a partition that goes to the host, or behind it the
+      // buffer of the largest parameter.
+      const Bytes embedding(2 * 128256 * hidden_size);
+      const Bytes beside = std::max(Bytes(weights.value() / ranks), embedding);
+      CHECK(held_before_steps(on_host) <= weights + beside + Bytes(kMiB));
+      // Steps are the same.
+      CHECK(made(on_host, LoopTensor::gradient_bucket) ==
+            made(on_device, LoopTensor::gradient_bucket));
+      // The host holds both for a moment, where that is more than what the steps keep there.
+      const HostMemory at_start = *host_memory_of(graph, job);
+      job.hardware.gpu.capacity.value = Bytes(device);
+      const HostMemory in_steps = *host_memory_of(graph, job);
+      CHECK(at_start.taken() >= std::max(weights * 2, in_steps.taken()));
+      CHECK(at_start.taken() <= std::max(weights * 2 + Bytes(kMiB), in_steps.taken()));
+    }
+  }
+}
+
+TEST_CASE("the GPU makes weights flat where the optimizer stays on it, or ZeRO shards them",
+          "[memory]") {
+  Job job = offloading_job(8, 4, 1024);
+  job.hardware.gpu.capacity.value = Bytes(kMiB);
+  CHECK(flattens_on_host(lowered(job), job));
+  job.parallelism.zero = ZeroStage::optimizer_gradients_weights;
+  CHECK_FALSE(flattens_on_host(lowered(job), job));
+  job.parallelism.zero = ZeroStage::optimizer;
+  job.parallelism.offload.optimizer = false;
+  CHECK_FALSE(flattens_on_host(lowered(job), job));
 }
 
 }  // namespace memest

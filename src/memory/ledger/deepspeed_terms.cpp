@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "memest/memory/flattening.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
@@ -276,7 +277,7 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::steps(const Graph& graph) c
   }
   instants.push_back({"optimizer step", std::move(terms)});
   for (Instant& instant : instants) instant.terms.push_back(batch_term(graph));
-  if (job_.parallelism.offload.optimizer && !shards_weights()) {
+  if (job_.parallelism.offload.optimizer && !shards_weights() && !flattens_on_host(graph, job_)) {
     instants.push_back(flattening(graph));
   }
   return instants;
@@ -286,8 +287,6 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::steps(const Graph& graph) c
 DeepSpeedTerms::Instant DeepSpeedTerms::flattening(const Graph& graph) const {
   std::vector<LedgerTerm> terms = weight_terms(job_, graph.parameters);
   for (LedgerTerm& buffer : buffer_terms(graph.parameters)) terms.push_back(std::move(buffer));
-  // stage_1_and_2.py, flatten_on_accelerator: where the device has less than the copy free,
-  // DeepSpeed flattens on the host, which is not followed here.
   terms.push_back({"flat copy of the weights", TermGroup::weights,
                    weight_bytes_ * Expr(Symbol::parameters), kStages12, ""});
   return {"weights made flat", std::move(terms), false};

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "memest/memory/flattening.hpp"
 #include "memest/memory/timeline.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/inventory.hpp"
@@ -182,6 +183,16 @@ std::vector<ParameterGroup> stepped_on_device(const Job& job, std::vector<Parame
   return job.parallelism.offload.optimizer ? std::vector<ParameterGroup>{} : std::move(groups);
 }
 
+/// flatten_on_accelerator, or not.
+void flatten(ZeroBuckets& buckets, bool on_host, Timeline& timeline) {
+  const std::vector<StorageId> weights = placed_weights(timeline);
+  if (!on_host) return buckets.flatten(weights);
+  HeldVector empty = buckets.send_weights(weights);
+  timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+  buckets.flatten({});
+  empty.drop();  // _update_model_bit16_weights
+}
+
 /// DeepSpeed's ZeRO 1 and 2: the optimizer steps one flat tensor. Its buckets go on filling from
 /// one micro-step to the next, so two that made the same events say nothing of a third: all are
 /// followed.
@@ -203,7 +214,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   const ParameterGroup partition{{0, flat.shape.front(), &flat}};
   OptimizerRun optimizer(job, stepped_on_device(job, {partition}), device, recorder);
   recorder.begin(Phase::main_params);
-  buckets.flatten(placed_weights(timeline), optimizer);
+  flatten(buckets, flattens_on_host(graph, job), timeline);
+  buckets.give_partition(optimizer);
   recorder.end();
   EngineSettings settings = settings_of(graph, job, &buckets);
   if (zero_of(job).stage == ZeroStage::optimizer_gradients) settings.gradient_bytes = 0;

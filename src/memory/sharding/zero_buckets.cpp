@@ -54,10 +54,23 @@ Stream ZeroBuckets::reduction_stream() const {
   return zero_.settings.overlap_comm ? Stream::reduce_scatter : Stream::compute;
 }
 
-void ZeroBuckets::flatten(const std::vector<StorageId>& weights, OptimizerRun& optimizer) {
+HeldVector ZeroBuckets::send_weights(const std::vector<StorageId>& weights) {
+  HeldVector empty;
+  for (const StorageId weight : weights) {
+    // param.data = torch.empty(1).to(param.device)
+    empty.push_back(make(LoopTensor::parameter_shard, Holding::temporaries, {1, DType::fp32}));
+    recorder_.release(weight);
+  }
+  return empty;
+}
+
+void ZeroBuckets::flatten(const std::vector<StorageId>& weights) {
   make(LoopTensor::parameter_buffer, Holding::weights, {partitions_.elements(), weights_})
       .give_up();
   for (const StorageId weight : weights) recorder_.release(weight);
+}
+
+void ZeroBuckets::give_partition(OptimizerRun& optimizer) {
   // The optimizer's own copy is made from a clone, and a first gradient of zeros comes and goes.
   HeldStorage clone =
       make(LoopTensor::parameter_shard, Holding::temporaries, {partitions_.partition(), weights_});

@@ -43,8 +43,12 @@ class ZeroBuckets final : public BlockHooks {
   /// `places`: of ForwardOrder::parameters(), see parameter_places().
   ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder);
 
-  /// `weights` have their place, and go; `optimizer` gets its copies.
-  void flatten(const std::vector<StorageId>& weights, OptimizerRun& optimizer);
+  /// `weights` have their place, and go to the host; answers what stands for them.
+  HeldVector send_weights(const std::vector<StorageId>& weights);
+  /// The flat tensor comes to the device, which then has `weights` as its parts.
+  void flatten(const std::vector<StorageId>& weights);
+  /// `optimizer` gets its copies of the partition.
+  void give_partition(OptimizerRun& optimizer);
   [[nodiscard]] const FlatPartitions& partitions() const { return partitions_; }
 
   void before_forward(std::uint32_t) override {}

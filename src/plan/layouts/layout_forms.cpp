@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memest/diag/expect.hpp"
+#include "memest/memory/flattening.hpp"
 #include "memest/memory/host_memory.hpp"
 #include "memest/memory/state_ledger.hpp"
 #include "memest/plan/estimate.hpp"
@@ -208,7 +209,10 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
   }
   Parallelism shared = layout_of_form(layout);
   std::int64_t micro_steps = steps_of_form(job_, layout, batch);
-  const FormKey key{&lowered, shared, rank_at(place, shared), micro_steps, recompute, content};
+  const bool on_host =
+      layout.offload.optimizer && flattens_on_host(*graph, job_for(device, layout, batch));
+  const FormKey key{&lowered, shared, rank_at(place, shared), micro_steps, recompute,
+                    content,  on_host};
   return &forms_.at(key, [&] {
     // Several are as many as an interleaved pipeline of these ranks deals.
     // An interleaved schedule deals micro-batches in rounds of as many as there are ranks.
@@ -275,13 +279,17 @@ RankForms LayoutForms::forms_of(const DeviceOfSearch& device, const Parallelism&
 Bytes LayoutForms::host_bytes_of(const DeviceOfSearch& device, const Parallelism& layout,
                                  const BatchChoice& batch) {
   const Lowered& lowered = graph_of(device, layout, batch.micro_batch);
-  HostKey key{&lowered, layout.data, sharing_of(layout), batch.gradient_accumulation > 1, {}};
+  const Job job = job_for(device, layout, batch);
+  HostKey key{.graph = &lowered,
+              .data = layout.data,
+              .sharing = sharing_of(layout),
+              .accumulates = batch.gradient_accumulation > 1,
+              .flattens_on_host = flattens_on_host(std::get<Graph>(lowered), job),
+              .batch = {}};
   if (loads_into_host(job_)) {
     key.batch = {batch.micro_batch, batch.gradient_accumulation, layout.pipeline > 1};
   }
-  return hosts_.at(key, [&] {
-    return host_memory_of(std::get<Graph>(lowered), job_for(device, layout, batch))->taken();
-  });
+  return hosts_.at(key, [&] { return host_memory_of(std::get<Graph>(lowered), job)->taken(); });
 }
 
 WorstRank worst_rank(const RankForms& forms, const StageSplit& split, const Parallelism& layout,

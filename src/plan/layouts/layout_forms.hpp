@@ -144,6 +144,7 @@ class LayoutForms {
     std::int64_t micro_steps = 1;
     std::size_t recompute = 0;
     Content content = Content::step;
+    bool flattens_on_host = false;
 
     auto operator<=>(const FormKey&) const = default;
   };
@@ -159,6 +160,7 @@ class LayoutForms {
     std::int64_t data = 1;
     Sharing sharing;
     bool accumulates = false;
+    bool flattens_on_host = false;
     /// Micro-batch, micro-steps, whether a pipeline cuts it: where a data loader keeps batches.
     std::tuple<std::int64_t, std::int64_t, bool> batch;
 

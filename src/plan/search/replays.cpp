@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memest/graph/lower.hpp"
+#include "memest/memory/flattening.hpp"
 #include "memest/memory/host_memory.hpp"
 #include "plan/estimate/replayed_steps.hpp"
 #include "plan/estimate/stage_run.hpp"
@@ -150,6 +151,7 @@ std::optional<CandidateMemory> Replays::of(const Job& job, Follow follow,
       memory.verdict = worse_of(memory.verdict, memory.host->verdict());
     }
     key.rank = ranks[i];
+    key.flattens_on_host = flattens_on_host(std::get<Graph>(graph), job);
     RankOnGpu here = follow_rank({.graph = std::get<Graph>(graph),
                                   .job = job,
                                   .outside = outside,

@@ -64,6 +64,7 @@ class Replays {
     std::string recompute;
     std::string change;
     std::int64_t rank = 0;
+    bool flattens_on_host = false;
 
     auto operator<=>(const RankKey&) const = default;
   };
