@@ -13,7 +13,7 @@ namespace memest {
 namespace {
 
 const std::string kFolder = MEMEST_TRUTH_FOLDER "/";
-constexpr std::size_t kConvnets = 19;
+constexpr std::size_t kConvnets = 20;
 
 /// Of a pipeline, whose trace it is: "megatron-pipeline-rank-2".
 std::int64_t rank_of(const std::string& id) {

@@ -294,6 +294,7 @@ void ListWriter::write(const ConcatLayer& layer) {
     channels += stream_.features.channels;
   }
   join(parts, channels);
+  if (!layer.then.empty()) call.local(x_);
   for (const PlainLayer& next : layer.then) write(next);
 }
 
