@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <queue>
 #include <random>
 #include <string>
@@ -345,6 +346,60 @@ TEST_CASE("A copy that the passes hide costs nothing, and one that they do not i
   CHECK(waited_with(50) > 50);
 }
 
+Job preset(const std::string& name, const std::vector<std::string>& sets = {}) {
+  ReadRequest request{{name}};
+  for (const std::string& set : sets) request.overrides.push_back({"--set", set});
+  return read_job(request).value();
+}
+
+const ScheduleRow& row_of(const ScheduleAnswer& answer, std::string_view name) {
+  const auto row = std::ranges::find(answer.rows, name, &ScheduleRow::name);
+  REQUIRE(row != answer.rows.end());
+  return *row;
+}
+
+TEST_CASE("Pages that are touched are waited for, and those that are fetched ahead may not be") {
+  std::vector<Link> links(8);
+  for (Link& link : links) link = {.bytes = 4096, .own = 0, .forward = 10, .backward = 10};
+  ScheduledStep step = chain_step(links);
+  std::ranges::fill(step.out, 1);
+  std::ranges::fill(step.in, 3);
+  const std::int64_t budget = 4 * 4096;
+  const std::vector<Action> demanded = page_under_pressure(step, budget, Paging::on_demand);
+  const std::int64_t back = count_of(demanded, ActionKind::copy_in);
+  CHECK(back > 0);
+  // A page that leaves is waited for, and one that comes back.
+  CHECK(played_of(step, demanded).waited == 4.0 * static_cast<double>(back));
+  const Played ahead = played_of(step, page_under_pressure(step, budget, Paging::prefetched));
+  CHECK(ahead.waited < played_of(step, demanded).waited);
+  CHECK(ahead.peak <= budget);
+}
+
+TEST_CASE("Unified memory has rows where the GPU's profile knows how fast pages come") {
+  Job job = preset("gpt2", {"training.micro_batch=16", "hardware.memory=14GiB"});
+  const auto rows_of = [](const Job& of) {
+    std::vector<std::string> names;
+    for (const ScheduleRow& row : std::get<ScheduleAnswer>(schedules_of(of)).rows) {
+      if (row.name.starts_with("unified memory")) names.push_back(row.name);
+    }
+    return names;
+  };
+  CHECK(rows_of(job).empty());
+  GpuProfile profile = *job.hardware.gpu.profile;
+  TransferFit migration;
+  migration.kind = TransferPath::managed_migration;
+  migration.law = {.latency = 20e-6, .bandwidth = 5e9};
+  profile.transfers.push_back(migration);
+  job.hardware.gpu.profile = std::make_shared<const GpuProfile>(profile);
+  CHECK(rows_of(job) ==
+        std::vector<std::string>{"unified memory, on demand", "unified memory, prefetched"});
+  const auto answer = std::get<ScheduleAnswer>(schedules_of(job));
+  const ScheduleRow& demanded = row_of(answer, "unified memory, on demand");
+  CHECK(demanded.fits);
+  const double least = static_cast<double>(demanded.played.copied) / 5e9;
+  CHECK(demanded.played.waited >= least);
+}
+
 TEST_CASE("A tensor that is recomputed is recomputed from what is there") {
   std::mt19937 random(19);
   for (int draw = 0; draw < 300; ++draw) {
@@ -421,18 +476,6 @@ TEST_CASE("An action that cannot be done is named") {
         "what it saved is not on the device");
   CHECK(reason_of({{forward, 0}, {forward, 1}, {forward, 2}, {backward, 2}}) ==
         "a backward is missing");
-}
-
-Job preset(const std::string& name, const std::vector<std::string>& sets = {}) {
-  ReadRequest request{{name}};
-  for (const std::string& set : sets) request.overrides.push_back({"--set", set});
-  return read_job(request).value();
-}
-
-const ScheduleRow& row_of(const ScheduleAnswer& answer, std::string_view name) {
-  const auto row = std::ranges::find(answer.rows, name, &ScheduleRow::name);
-  REQUIRE(row != answer.rows.end());
-  return *row;
 }
 
 TEST_CASE("Keeping all of a preset is its estimate, and checkpoints are near PyTorch's replay") {

@@ -25,6 +25,9 @@ struct ScheduledStep {
   std::vector<double> backward;  ///< likewise
   std::vector<double> out;       ///< seconds of a copy to the host, by tensor
   std::vector<double> in;        ///< and back
+  /// Seconds in which managed pages of a tensor come when a kernel touches them, by the profile's
+  /// managed-migration law; empty where nobody has measured it.
+  std::vector<double> touched;
 };
 
 enum class ActionKind : std::uint8_t {
@@ -113,6 +116,15 @@ std::vector<Fate> swap_long_edges(const ScheduledStep& step, std::int64_t budget
 /// Swaps what contractions read, the least recently used first, and only under pressure
 /// (SuperNeurons, 3.3).
 std::vector<Action> swap_contraction_inputs(const ScheduledStep& step, std::int64_t budget);
+/// How managed pages come back to a device that is oversubscribed.
+enum class Paging : std::uint8_t {
+  on_demand,  ///< when a kernel touches them: nothing else runs then
+  prefetched  ///< by cudaMemPrefetchAsync in the order of the backward's reads, as bulk copies
+};
+/// Tensors in unified memory: pages of the least recently used leave when an operation would not
+/// fit. Those that come on demand are played with `touched` in place of `in`.
+std::vector<Action> page_under_pressure(const ScheduledStep& step, std::int64_t budget,
+                                        Paging paging);
 /// Swaps what is alive at the peak, by bytes times idle seconds, until the peak is within `budget`.
 std::vector<Fate> swap_around_peak(const ScheduledStep& step, std::int64_t budget);
 /// Recomputes all but what contractions make (the mirror of Chen et al., arXiv:1604.06174, 4.1).

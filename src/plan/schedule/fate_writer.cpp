@@ -9,11 +9,11 @@
 namespace memest {
 
 FateWriter::FateWriter(const ScheduledStep& step, std::span<const Fate> fates, std::int64_t budget,
-                       SwapStart start)
+                       SwapRule rule)
     : step_(step.step),
       fates_(fates),
       budget_(budget),
-      start_(start),
+      rule_(rule),
       player_(step),
       held_(fates.size(), 0) {
   for (std::uint32_t i = 0; i < fates.size(); ++i) {
@@ -58,7 +58,7 @@ void FateWriter::end_use(std::uint32_t tensor, std::uint32_t op) {
     return act(ActionKind::drop, tensor);
   }
   if (fates_[tensor] == Fate::keep) return;
-  if (start_ == SwapStart::under_pressure) {
+  if (rule_.start == SwapStart::under_pressure) {
     idle_.push_back(tensor);
     return;
   }
@@ -91,7 +91,7 @@ void FateWriter::backward() {
   for (auto op = static_cast<std::uint32_t>(step_.ops.size()); op > 0; --op) {
     drop_copied();
     make_room(player_.height_of_backward(op - 1));
-    prefetch(op - 1);
+    if (rule_.fetches_ahead) prefetch(op - 1);
     for (const std::uint32_t tensor : step_.ops[op - 1].saves) need(tensor, op - 1);
     act(ActionKind::backward, op - 1);
     for (const std::uint32_t tensor : step_.ops[op - 1].saves) {
@@ -211,7 +211,7 @@ bool Remaking::can_remake(std::span<const Fate> fates, std::uint32_t tensor, std
 
 std::vector<Action> by_fates(const ScheduledStep& step, std::span<const Fate> fates,
                              std::int64_t budget) {
-  return FateWriter(step, fates, budget, SwapStart::at_last_read).write().actions;
+  return FateWriter(step, fates, budget).write().actions;
 }
 
 }  // namespace memest

@@ -22,10 +22,16 @@ struct WrittenSchedule {
   Played played;
 };
 
+/// How tensors of Fate::swap move.
+struct SwapRule {
+  SwapStart start = SwapStart::at_last_read;
+  bool fetches_ahead = true;  ///< else at the backward that reads them
+};
+
 class FateWriter {
  public:
   FateWriter(const ScheduledStep& step, std::span<const Fate> fates, std::int64_t budget,
-             SwapStart start);
+             SwapRule rule = {});
 
   WrittenSchedule write() &&;
 
@@ -45,7 +51,7 @@ class FateWriter {
   const StepTensors& step_;
   std::span<const Fate> fates_;
   std::int64_t budget_;
-  SwapStart start_;
+  SwapRule rule_;
   Player player_;
   std::vector<Action> actions_;
   std::deque<std::uint32_t> idle_;      ///< may leave under pressure, the least recently used first

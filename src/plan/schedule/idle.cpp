@@ -15,7 +15,7 @@ std::size_t first_read(const StepTensors& step, const StepTensor& tensor) {
 }  // namespace
 
 Played play_fates(const ScheduledStep& step, std::span<const Fate> fates, std::int64_t budget) {
-  return FateWriter(step, fates, budget, SwapStart::at_last_read).write().played;
+  return FateWriter(step, fates, budget).write().played;
 }
 
 bool is_idle_at(const StepTensors& step, std::uint32_t tensor, std::size_t pass) {

@@ -8,6 +8,7 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/schedule.hpp"
 #include "memest/spec/parallel/sharding.hpp"
+#include "memest/time/kernel_law.hpp"
 #include "memest/time/priced_model.hpp"
 #include "plan/estimate/replayed_steps.hpp"
 #include "plan/estimate/whole_model.hpp"
@@ -50,7 +51,6 @@ class StepPricing {
       if (first_of_block_.size() <= op.block) first_of_block_.push_back(i);
       kernels += op.executions * (prices_[i].forward.expected + prices_[i].backward.expected);
     }
-    micro_steps_ = static_cast<double>(job.training->gradient_accumulation);
     // A step takes longer than its kernels, each pass by as much.
     over_kernels_ = kernels > 0 ? (seconds.forward + seconds.backward) / kernels : 1;
   }
@@ -64,14 +64,20 @@ class StepPricing {
     for (const StepTensor& tensor : step.step.tensors) {
       step.out.push_back(seconds_of_copy(TransferPath::device_to_host_pinned, tensor.bytes));
       step.in.push_back(seconds_of_copy(TransferPath::host_to_device_pinned, tensor.bytes));
+      if (const auto seconds = seconds_of_touch(tensor.bytes)) step.touched.push_back(*seconds);
     }
   }
-
-  [[nodiscard]] double micro_steps() const { return micro_steps_; }
 
  private:
   [[nodiscard]] double seconds_of_copy(TransferPath path, std::int64_t bytes) const {
     return laws_.price(TransferShape{path, bytes}).expected;
+  }
+  [[nodiscard]] std::optional<double> seconds_of_touch(std::int64_t bytes) const {
+    const GpuSpec& gpu = job_.hardware.gpu;
+    if (!gpu.profile) return std::nullopt;
+    const TransferShape shape{TransferPath::managed_migration, bytes};
+    const auto seconds = predict(*gpu.profile, gpu, shape, Load::sustained);
+    return seconds ? std::optional(seconds->value()) : std::nullopt;
   }
 
   const Job& job_;
@@ -80,7 +86,6 @@ class StepPricing {
   std::vector<OpPrice> prices_;
   std::vector<std::size_t> first_of_block_;
   double over_kernels_ = 1;
-  double micro_steps_ = 1;
 };
 
 /// The job with another recompute, and its peak in PyTorch; none where it cannot be had.
@@ -97,8 +102,12 @@ std::optional<Bytes> replayed_peak(Job job, const Recompute& recompute) {
 
 class ScheduleRows {
  public:
-  ScheduleRows(const Job& job, double micro_steps, ScheduleAnswer& answer)
-      : job_(job), micro_steps_(micro_steps), answer_(answer) {}
+  ScheduleRows(const Job& job, const TimeEstimate& time, ScheduleAnswer& answer)
+      : job_(job),
+        micro_steps_(static_cast<double>(job.training->gradient_accumulation)),
+        answer_(answer),
+        taken_(taken_batches(*job.training, job.parallelism, job.training->gradient_accumulation)),
+        computed_(time.step.value() - (time.loading ? time.loading->wait.value() : 0)) {}
 
   void add_all() {
     const ScheduledStep& step = answer_.scheduled;
@@ -119,6 +128,7 @@ class ScheduleRows {
     add("swap contractions, recompute the rest",
         by_fates(step, swap_contractions_recompute_rest(step), budget));
     add("keep, swap or recompute", by_fates(step, least_cost_fates(step, budget), budget));
+    add_unified_memory();
   }
 
  private:
@@ -138,26 +148,49 @@ class ScheduleRows {
     add(name + ", cost-aware", checkpoint_groups(step, chain, together, Retention::cost_aware));
   }
 
+  void add_unified_memory() {
+    ScheduledStep touched = answer_.scheduled;
+    if (touched.touched.empty()) return;
+    const std::int64_t budget = answer_.budget.value();
+    touched.in = touched.touched;
+    add_played("unified memory, on demand", touched,
+               page_under_pressure(touched, budget, Paging::on_demand));
+    add("unified memory, prefetched",
+        page_under_pressure(answer_.scheduled, budget, Paging::prefetched));
+  }
+
   void add(std::string name, std::vector<Action> actions,
            const std::optional<Recompute>& in_pytorch = std::nullopt) {
-    const auto played = play(answer_.scheduled, actions);
+    add_played(std::move(name), answer_.scheduled, std::move(actions));
+    if (in_pytorch) answer_.rows.back().replayed = replayed_peak(job_, *in_pytorch);
+  }
+
+  void add_played(std::string name, const ScheduledStep& step, std::vector<Action> actions) {
+    const auto played = play(step, actions);
     expect(std::holds_alternative<Played>(played), "a schedule of memest's own can be played");
     ScheduleRow row;
     row.name = std::move(name);
     row.played = std::get<Played>(played);
     row.peak = Bytes(std::max(row.played.peak, answer_.scheduled.step.outside));
     if (answer_.rows.empty()) kept_seconds_ = row.played.seconds;
-    const double more = micro_steps_ * (row.played.seconds - kept_seconds_);
-    row.step = Seconds(answer_.step.value() + more);
+    row.step = step_of(row.played);
     row.fits = row.peak <= answer_.budget;
-    if (in_pytorch) row.replayed = replayed_peak(job_, *in_pytorch);
     row.actions = std::move(actions);
     answer_.rows.push_back(std::move(row));
+  }
+
+  /// A longer step waits less for its batches.
+  [[nodiscard]] Seconds step_of(const Played& played) const {
+    const double passes = micro_steps_ * played.seconds;
+    const double computed = computed_ + passes - micro_steps_ * kept_seconds_;
+    return Seconds(computed + loading_wait(*job_.training, taken_, {computed, passes}));
   }
 
   const Job& job_;
   double micro_steps_;
   ScheduleAnswer& answer_;
+  TakenBatches taken_;
+  double computed_;  ///< seconds of the step that keeps all, without waiting for batches
   double kept_seconds_ = 0;
 };
 
@@ -206,7 +239,7 @@ std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written) {
   answer.layers = layers_of(answer.scheduled.step);
   const StepPricing pricing(answer.graph, job, std::get<GpuLaws>(laws));
   pricing.price(answer.scheduled);
-  ScheduleRows(job, pricing.micro_steps(), answer).add_all();
+  ScheduleRows(job, std::get<TimeEstimate>(time), answer).add_all();
   return answer;
 }
 

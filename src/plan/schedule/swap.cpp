@@ -72,7 +72,14 @@ std::vector<Action> swap_contraction_inputs(const ScheduledStep& step, std::int6
   for (const std::uint32_t tensor : swappable(step.step)) {
     if (is_contraction_input(step.step, tensor)) fates[tensor] = Fate::swap;
   }
-  return FateWriter(step, fates, budget, SwapStart::under_pressure).write().actions;
+  return FateWriter(step, fates, budget, {SwapStart::under_pressure}).write().actions;
+}
+
+std::vector<Action> page_under_pressure(const ScheduledStep& step, std::int64_t budget,
+                                        Paging paging) {
+  const std::vector<Fate> fates(step.step.tensors.size(), Fate::swap);
+  const SwapRule rule{SwapStart::under_pressure, paging == Paging::prefetched};
+  return FateWriter(step, fates, budget, rule).write().actions;
 }
 
 std::vector<Fate> swap_around_peak(const ScheduledStep& step, std::int64_t budget) {

@@ -87,6 +87,13 @@ Page page_of(const Job& job, const ScheduleAnswer& answer) {
           "PyTorch` is the same replayed as torch.utils.checkpoint runs it.",
           answer.scheduled.step.ops.size(), answer.scheduled.step.tensors.size(), answer.stages),
       Tone::faint});
+  if (answer.scheduled.touched.empty()) {
+    page.parts.emplace_back(Paragraph{
+        fmt::format("Unified memory is not among them: nobody has measured how fast pages come to "
+                    "{} when they are touched (memest calibrate on one).",
+                    job.hardware.gpu.slug),
+        Tone::faint});
+  }
   page.parts.emplace_back(Paragraph{provenance_text(job), Tone::faint});
   return page;
 }
