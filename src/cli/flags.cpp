@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 41> kFlags = {{
+constexpr std::array<FlagRow, 42> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},

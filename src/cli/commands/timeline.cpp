@@ -103,7 +103,7 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   std::optional<BufferReuse> reuse;
   if (arguments.reuse) {
     auto shared = reuse_of(memory.graph, job.value());
-    if (const auto* reason = std::get_if<Unavailable>(&shared)) return unavailable(*reason);
+    if (const auto* reason = std::get_if<Unavailable>(&shared)) return refused(*reason);
     reuse = std::get<BufferReuse>(std::move(shared));
   }
   const TimelineRun run{job.value(), memory, course, rank, arenas, reuse ? &*reuse : nullptr};
