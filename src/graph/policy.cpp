@@ -38,6 +38,8 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
   if (recomputes) policy.key_value_cache = false;
   policy.keeps_contractions = row_of(training.implementation.framework).keeps_contractions &&
                               std::holds_alternative<SelectiveRecompute>(training.recompute);
+  // Recomputed tensors were never on the host.
+  if (!recomputes) policy.saves_on_cpu = training.offload_activations;
   if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
   return policy;
 }

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/graph/saved_sizes.hpp"
 #include "memest/memory/flattening.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/spec/parallel/sharding.hpp"
@@ -60,9 +62,12 @@ class HostWriter {
         offload_(job.parallelism.offload),
         sharding_(sharding_of(job)),
         ranks_(job.parallelism.shard_ranks()),
+        graph_(graph),
         inventory_(graph.parameters) {}
 
   HostMemory write() && {
+    if (job_.training->offload_activations) write_saved_tensors();
+    if (!offload_.any()) return std::move(memory_);
     if (units_of(sharding_) != nullptr) {
       write_fsdp2();
     } else if (zero().shards_weights()) {
@@ -122,6 +127,24 @@ class HostWriter {
           term.bytes += Bytes(bytes);
         }
       }
+    }
+    memory_.terms.push_back(std::move(term));
+  }
+
+  /// All of one micro-step's are there between its forward and its backward; the next one's take
+  /// the page-locked blocks that it leaves.
+  void write_saved_tensors() {
+    const bool pinned = job_.training->offload_activations->pin_memory;
+    HostTerm term{.name = "saved tensors",
+                  .bytes = {},
+                  .pinned = {},
+                  .on_nvme = false,
+                  .formula = "every tensor that a node of autograd saves, parameters too",
+                  .source = "torch.autograd.graph.save_on_cpu, PyTorch 2.11"};
+    const CheckpointPlan plan = checkpoint_plan_of(*job_.training, graph_.layers());
+    for (const auto& [bytes, count] : saved_sizes(graph_, plan)) {
+      term.bytes += Bytes(bytes) * count;
+      if (pinned) term.pinned += Bytes(power_of_two_from(bytes)) * count;
     }
     memory_.terms.push_back(std::move(term));
   }
@@ -263,6 +286,7 @@ class HostWriter {
   const HostOffload& offload_;
   Sharding sharding_;
   std::int64_t ranks_;
+  const Graph& graph_;
   const Inventory& inventory_;
   HostMemory memory_;
 };
@@ -339,13 +363,16 @@ bool loads_into_host(const Job& job) {
 }
 
 bool takes_host_memory(const Job& job) {
-  return job.training && (job.parallelism.offload.any() || loads_into_host(job));
+  return job.training && (job.parallelism.offload.any() || job.training->offload_activations ||
+                          loads_into_host(job));
 }
 
 std::optional<HostMemory> host_memory_of(const Graph& graph, const Job& job) {
   if (!takes_host_memory(job)) return std::nullopt;
   HostMemory memory;
-  if (job.parallelism.offload.any()) memory = HostWriter(graph, job).write();
+  if (job.parallelism.offload.any() || job.training->offload_activations) {
+    memory = HostWriter(graph, job).write();
+  }
   if (!loads_into_host(job)) return memory;
   for (HostTerm& term : loader_terms(job)) memory.terms.push_back(std::move(term));
   return memory;

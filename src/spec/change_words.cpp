@@ -13,6 +13,11 @@ constexpr std::string_view kSdpa = R"(from_pretrained(..., attn_implementation="
 constexpr std::string_view kLora =
     R"(peft.get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"])))";
 
+constexpr std::string_view kSaveOnCpu =
+    "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(**batch).loss";
+constexpr std::string_view kSaveOnCpuAround =
+    "with torch.autograd.graph.save_on_cpu(pin_memory=True): around forward and loss";
+
 }  // namespace
 
 // transformers 5.17, peft 0.19, bitsandbytes 0.49, liger-kernel 0.8.5, DeepSpeed 0.19,
@@ -24,6 +29,7 @@ const ChangeWords kWordsOfTransformers = {
     .recompute_first =
         R"(model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": )"
         "False}); for layer in model.model.layers[{k}:]: layer.gradient_checkpointing = False",
+    .save_on_cpu = kSaveOnCpu,
     .micro_batch = "DataLoader(batch_size={b}), loss / {m}, optimizer.step() every {m} backwards",
     .fused_optimizer = "torch.optim.{optimizer}, fused=True)",
     .adamw_8bit = "bitsandbytes.optim.AdamW8bit(model.parameters())",
@@ -99,6 +105,7 @@ const ChangeWords kWordsOfPlain = {
         "checkpoint(block, x, use_reentrant=False, context_fn=functools.partial("
         "create_selective_checkpoint_contexts, [torch.ops.aten.convolution.default, "
         "torch.ops.aten.addmm.default, torch.ops.aten.mm.default]))",
+    .save_on_cpu = kSaveOnCpuAround,
     .micro_batch = "batches of {b}, loss / {m}, optimizer.step() every {m} backwards",
     .fused_optimizer = "torch.optim.{optimizer}, fused=True)",
 };

@@ -49,6 +49,7 @@ constexpr FrameworkRow kTransformers = {
     // torchao's convert_to_float8_training leaves out what module_filter_fn says: the output head,
     // by each framework's name for it.
     .float8_filter = "lm_head",
+    .saves_on_cpu = true,
     .is_compared = true,
     .precisions = kPrecisionsOfTransformers,
     .sharer = Sharer::deepspeed,
@@ -161,6 +162,7 @@ constexpr FrameworkRow kPlain = {
     .asks = "a loop in PyTorch",
     .own = {Framework::plain, AttentionKernel::sdpa, LossKernel::plain, NormKernel::fused},
     .trains_layer_lists = true,
+    .saves_on_cpu = true,
     .sharer = Sharer::deepspeed,
     .ddp = true,
     // torch.utils.checkpoint, create_selective_checkpoint_contexts, around each block of the list.

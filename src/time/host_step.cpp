@@ -6,6 +6,8 @@
 #include <string>
 
 #include "memest/diag/expect.hpp"
+#include "memest/graph/saved_sizes.hpp"
+#include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "time/optimizer_products.hpp"
@@ -140,13 +142,34 @@ HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, c
   return result;
 }
 
+double saved_tensor_seconds(const Graph& graph, const TrainingSpec& training, const GpuLaws& laws,
+                            Outlook outlook) {
+  if (!training.offload_activations) return 0;
+  double seconds = 0;
+  const CheckpointPlan plan = checkpoint_plan_of(training, graph.layers());
+  for (const auto& [bytes, count] : saved_sizes(graph, plan)) {
+    for (const TransferPath path :
+         {TransferPath::device_to_host_pinned, TransferPath::host_to_device_pinned}) {
+      seconds += static_cast<double>(count) * laws.price(TransferShape{path, bytes}).at(outlook);
+    }
+  }
+  return seconds;
+}
+
 std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& laws) {
   const HostOffload& offload = job.parallelism.offload;
-  if (!offload.any()) return std::nullopt;
+  const std::optional<SaveOnCpu>& saved = job.training->offload_activations;
+  if (!offload.any() && !saved) return std::nullopt;
   if (!laws.know_transfers()) {
     return Unavailable{"no PCIe generation is known for " + job.hardware.gpu.name +
                        ", so what the host sends has no time"};
   }
+  if (saved && !saved->pin_memory) {
+    return Unavailable{
+        "no rate is known of copies between a GPU and memory that is not page-locked; set "
+        "'pin_memory' to true"};
+  }
+  if (!offload.any()) return std::nullopt;
   if (!offload.pinned) {
     return Unavailable{
         "no rate is known of copies between a GPU and memory that is not page-locked; leave "

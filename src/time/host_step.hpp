@@ -37,6 +37,11 @@ struct HostSeconds {
 HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, const GpuLaws& laws,
                          Outlook outlook);
 
+/// What one micro-step waits where its saved tensors lie on the host: save_on_cpu copies each on
+/// the stream that computes, there and back. `graph` has its sizes bound.
+double saved_tensor_seconds(const Graph& graph, const TrainingSpec& training, const GpuLaws& laws,
+                            Outlook outlook);
+
 /// Why a job that offloads has no step time; empty where it has one.
 std::optional<Unavailable> no_time_of_offload(const Job& job, const GpuLaws& laws);
 

@@ -229,6 +229,8 @@ class StepAccount {
       result.clipping = streamed(StreamOp::scale, clipping_bytes);
     }
     if (parallelism_.offload.any()) add_host(result, most, {optimizer_bytes, clipping_bytes});
+    result.host += micro_steps() * saved_tensor_seconds(*work.graph, *model_.job_->training,
+                                                        model_.links_->laws(), model_.outlook_);
   }
 
   /// Adds the optimizer's and the clipping's traffic, where the host does them.

@@ -14,6 +14,7 @@ namespace {
 
 const std::string kFolder = MEMEST_TRUTH_FOLDER "/";
 constexpr std::size_t kConvnets = 20;
+constexpr std::size_t kOffloads = 8;
 
 /// Of a pipeline, whose trace it is: "megatron-pipeline-rank-2".
 std::int64_t rank_of(const std::string& id) {
@@ -63,6 +64,16 @@ TEST_CASE("convolutional nets' steps are the recorded ones, event by event", "[t
   for (const Record& record : records.value()) {
     INFO(record.id);
     CHECK(difference_of(record, "convnets/") == "");
+  }
+}
+
+TEST_CASE("saved tensors on the host come and go as recorded, event by event", "[timeline]") {
+  const auto records = read_records(kFolder + "offload/specs.jsonl.gz");
+  REQUIRE(records.ok());
+  CHECK(records.value().size() == kOffloads);
+  for (const Record& record : records.value()) {
+    INFO(record.id);
+    CHECK(difference_of(record, "offload/") == "");
   }
 }
 

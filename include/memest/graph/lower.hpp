@@ -45,7 +45,10 @@ struct LoweringPolicy {
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
-  bool gradients = true;         ///< false: under torch.no_grad
+  bool gradients = true;  ///< false: under torch.no_grad
+  /// What autograd saves of a layer waits on the host. From page-locked memory it comes back
+  /// packed, and so are gradients like it.
+  std::optional<SaveOnCpu> saves_on_cpu = {};
   bool key_value_cache = false;  ///< transformers' DynamicCache, filled by the forward
   /// Tokens that generate()'s cache holds before the pass; absent: no pass of generate().
   std::optional<std::int64_t> past = {};
@@ -64,6 +67,8 @@ struct LoweringPolicy {
   bool whole_experts = false;         ///< not cut over the tensor-parallel ranks
   bool keeps_contractions = false;    ///< checkpoints around its layers keep what these make
   std::vector<ModelPart> parts = {};  ///< a pipeline rank's stages; empty: the whole model
+
+  [[nodiscard]] bool unpacks_by_rows() const { return saves_on_cpu && saves_on_cpu->pin_memory; }
 };
 
 /// The policy of `training` on a GPU of compute capability `capability` with so many

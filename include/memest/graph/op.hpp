@@ -160,7 +160,9 @@ struct Op {
   std::vector<TensorId> inputs;  ///< parameters included
   std::vector<TensorId> outputs;
   std::vector<TensorId> saved;  ///< kept until this op's backward has run
-  bool saves_behind = false;    ///< when it has run, as a torch.autograd.Function of Python's does
+  /// Of these: dense, but with dimensions in another order than rows have.
+  std::vector<TensorId> transposed;
+  bool saves_behind = false;  ///< when it has run, as a torch.autograd.Function of Python's does
   std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them
   /// The forward step by step where it is many kernels: what it makes counts the scratch and behind
   /// it the outputs; scratch alone ends here. A launch is one of forward_launches.

@@ -57,6 +57,7 @@ enum class Origin : std::uint8_t {
   forward,    ///< place: index into Timeline::places; op and tensor: of its block, or
               ///< kKernelScratch
   recompute,  ///< the same, of a checkpoint's second forward
+  unpacked,   ///< the same: a saved tensor, back from the host
   backward,   ///< the same; tensor: whose gradient it is like
   parameter,  ///< place: index into Timeline::parameters; tensor: 0 the tensor itself, kMasterCopy,
               ///< or a state of the optimizer, counted from 1

@@ -20,6 +20,7 @@ namespace memest {
 /// Techniques of which a step has one.
 enum class TechniqueGroup : std::uint8_t {
   recompute,
+  saved_tensors,
   micro_batch,
   optimizer,
   sharding,

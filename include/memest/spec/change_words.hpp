@@ -15,6 +15,7 @@ struct ChangeWords {
   std::string_view recompute_selective = {};
   std::string_view recompute_first = {};         ///< of the first {k} layers
   std::string_view recompute_every_second = {};  ///< `recompute: {every: 2}`
+  std::string_view save_on_cpu = {};             ///< of saved tensors, into page-locked memory
   std::string_view micro_batch = {};
   std::string_view fused_optimizer = {};
   std::string_view adamw_8bit = {};

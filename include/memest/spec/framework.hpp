@@ -93,7 +93,8 @@ struct FrameworkRow {
   /// does not say which; none: they cannot be.
   std::string_view float8_filter = {};
   bool trains_layer_lists = false;  ///< and nothing else
-  bool is_compared = false;         ///< by a search whose spec names no implementation
+  bool saves_on_cpu = false;  ///< torch.autograd.graph.save_on_cpu around its forward was recorded
+  bool is_compared = false;   ///< by a search whose spec names no implementation
   /// Its layers are its own code's: no Transformer Engine, no optimizer of Megatron's.
   bool torch_precisions_alone = false;
   std::string_view precision = "amp-bf16";  ///< where the spec says none

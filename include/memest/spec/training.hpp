@@ -57,6 +57,14 @@ std::string text_of(const Recompute& recompute);
 /// As `training.recompute` takes it: "full", "{every: 2}".
 std::string spec_value_of(const Recompute& recompute);
 
+/// Around forward and loss of a plain loop: what autograd saves waits in the host's memory for its
+/// node's backward (torch.autograd.graph.save_on_cpu).
+struct SaveOnCpu {
+  bool pin_memory = false;  ///< in page-locked memory
+
+  friend bool operator==(const SaveOnCpu&, const SaveOnCpu&) = default;
+};
+
 enum class ZeroGrad : std::uint8_t {
   set_to_none,  ///< gradients are freed before the next forward
   zeros         ///< gradients stay allocated
@@ -86,6 +94,7 @@ struct TrainingSpec : ForwardSpec {
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::foreach_;
   Recompute recompute = NoRecompute{};
   std::optional<Bytes> recompute_budget = {};  ///< for which `recompute` was chosen
+  std::optional<SaveOnCpu> offload_activations = {};
   TrainingLoss loss = TrainingLoss::cross_entropy;
   bool clip_gradients = false;
   ZeroGrad zero_grad = ZeroGrad::set_to_none;

@@ -8,6 +8,7 @@ namespace memest {
 void BackwardPass::run(Slice sites) {
   const Checkpoints& checkpoints = engine_.checkpoints;
   Node node;
+  node.unpacks = engine_.settings.save_on_cpu.has_value();
   std::size_t before = checkpoints.list.size();
   while (before > 0 && checkpoints.list[before - 1].end > sites.end) --before;
   std::uint32_t i = sites.end;
@@ -72,18 +73,20 @@ void BackwardPass::run_formula(Node& node) {
   node.made.assign(op.gradients.end - op.gradients.begin, kNoStorage);
   engine_.buffers.grow(op.backward_buffer);
   make_when_recomputed(node);
+  unpack(node);
+  const bool by_hooks = node.recomputed || node.unpacks;
   const std::uint32_t first = node.recomputed ? op.waiting : op.steps.begin;
   run_steps(node, {first, op.reductions});
   const StorageId kept = op.hands_kept ? first_saved(node) : kNoStorage;
   recorder_.retain(kept);
-  if (node.recomputed) drop_saved(node);
+  if (by_hooks) drop_saved(node);
   for (const StorageId storage : node.made_when_recomputed) recorder_.release(storage);
   node.made_when_recomputed.clear();
   run_steps(node, {op.reductions, op.steps.end});
   run_steps(node, {op.steps.begin, first});
   if (op.unread) engine_.buffers.make_unread(*op.unread);
   drop_incoming(node);
-  if (!node.recomputed) drop_saved(node);
+  if (!by_hooks) drop_saved(node);
   end_checkpoint(node);
   hand_gradients(node, kept);
 }
@@ -94,6 +97,18 @@ void BackwardPass::make_when_recomputed(Node& node) {
        ++i) {
     const MadeGradient& made = node.program->made_gradients[i];
     node.made_when_recomputed.push_back(recorder_.allocate(made.bytes, label_of(*node.site, made)));
+  }
+}
+
+/// save_on_cpu's unpack hook: the node's apply() unpacks all that it saved before it computes, and
+/// holds it to its end.
+void BackwardPass::unpack(Node& node) {
+  if (!node.unpacks || node.recomputed) return;
+  for (std::uint32_t i = node.op->packed.begin; i < node.op->packed.end; ++i) {
+    const PackedTensor& packed = node.program->packed[i];
+    Label label = label_of(*node.site, {packed.tensor, packed.bytes, Holding::activations});
+    label.origin = Origin::unpacked;
+    node.unpacked.push_back(recorder_.allocate(packed.bytes, label));
   }
 }
 
@@ -160,6 +175,10 @@ void BackwardPass::use_workspace(const Node& node, std::uint32_t step) {
 }
 
 void BackwardPass::drop_saved(Node& node) {
+  if (node.unpacks && !node.recomputed) {
+    for (const StorageId storage : node.unpacked) recorder_.release(storage);
+    return node.unpacked.clear();
+  }
   for (std::uint32_t i = node.op->saved.begin; i < node.op->saved.end; ++i) {
     const std::uint32_t place = i - node.op->saved.begin;
     if (std::find(node.dropped.begin(), node.dropped.end(), place) != node.dropped.end()) continue;
@@ -175,7 +194,7 @@ void BackwardPass::drop_saved(Node& node) {
 /// Where the forward was recomputed all that was saved has gone by then; the first of two parts
 /// retains the graph, and all that was saved with it.
 void BackwardPass::drop_early(Node& node, std::uint32_t place) {
-  if (node.recomputed || split_ != nullptr) return;
+  if (node.recomputed || node.unpacks || split_ != nullptr) return;
   const TensorId saved = node.program->tensors[node.op->saved.begin + place];
   recorder_.release(now_.storages[order_.storage_cell(node.site->instance, saved)]);
   node.dropped.push_back(place);

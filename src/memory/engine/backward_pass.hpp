@@ -44,12 +44,14 @@ class BackwardPass {
     const OpProgram* op = nullptr;
     const BlockProgram* program = nullptr;
     bool recomputed = false;               ///< what it saved: it ends with the node's own formula
+    bool unpacks = false;                  ///< so it does where it waits on the host
     std::optional<std::size_t> ends;       ///< the checkpoint whose last node it is
     const Checkpoint* detached = nullptr;  ///< whose inputs are leaves of a backward of its own
     GradientSlot incoming;
     std::vector<StorageId> extra_incoming;
     std::vector<StorageId> made;  ///< by BackwardTensor, and launches' scratch behind
     std::vector<StorageId> made_when_recomputed;
+    std::vector<StorageId> unpacked;     ///< what the node saved on the host
     std::vector<std::uint32_t> dropped;  ///< of what the node saved
     std::vector<CopiedLeaf> copied_leaves;
   };
@@ -68,6 +70,7 @@ class BackwardPass {
   void take_incoming(Node& node);
   void drop_incoming(Node& node);
   void make_when_recomputed(Node& node);
+  void unpack(Node& node);
   void run_steps(Node& node, Slice steps);
   void use_workspace(const Node& node, std::uint32_t step);
   void drop_saved(Node& node);
@@ -86,6 +89,7 @@ class BackwardPass {
   void run_reentrant(Node& node, std::size_t checkpoint);
   void drop_selected(const Checkpoint& checkpoint);
   void drop_inputs(std::size_t checkpoint);
+  [[nodiscard]] StorageId& input_of(std::size_t checkpoint);
   void end_checkpoint(Node& node);
   void copy_leaves(Node& node);
   [[nodiscard]] static bool is_leaf(const Node& node, Cell cell);

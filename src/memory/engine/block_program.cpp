@@ -103,6 +103,11 @@ class Compiler {
       program_.tensors.insert(program_.tensors.end(), op.outputs.begin(), op.outputs.end());
     });
     made.saved = slice(program_.tensors, [&] { append_saved(op, made); });
+    made.packed = slice(program_.packed, [&] {
+      for (const UnpackedTensor& one : unpacked_by(block_, op, sizes_)) {
+        program_.packed.push_back({one.tensor, value(one.bytes), one.lying, one.made_by_op});
+      }
+    });
     made.released = slice(program_.tensors, [&] {
       for (const TensorId id : op.releases) {
         program_.tensors.push_back(block_.tensors[id].storage);

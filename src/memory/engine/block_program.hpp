@@ -8,6 +8,7 @@
 
 #include "memest/graph/graph.hpp"
 #include "memest/graph/kernel_scratch.hpp"
+#include "memest/graph/unpacked.hpp"
 #include "memest/memory/timeline.hpp"
 
 namespace memest {
@@ -61,6 +62,14 @@ struct UnreadGradient {
   std::int64_t bytes = 0;
 };
 
+/// A saved tensor that waits on the host: what its node's unpack hook makes.
+struct PackedTensor {
+  TensorId tensor = 0;
+  std::int64_t bytes = 0;
+  Lying lying = Lying::by_rows;
+  bool made_by_op = false;
+};
+
 struct OpProgram {
   Slice scratch;     ///< of `made`
   Slice made;        ///< outputs that own their storage
@@ -68,6 +77,7 @@ struct OpProgram {
   Slice launches;    ///< of `launches`, after the outputs are made
   Slice outputs;     ///< of `tensors`: all outputs, views too
   Slice saved;       ///< of `tensors`: distinct storages, without parameters
+  Slice packed;      ///< of `packed`: all that it saves, in the order in which it is unpacked
   Slice released;    ///< of `tensors`: storages
   Slice attributes;  ///< of `tensors`: storages that a module holds until its next forward
   Slice gradients;   ///< of `made_gradients`, what `steps` count from
@@ -107,6 +117,7 @@ struct BlockProgram {
   std::vector<ScratchStep> launches;
   std::vector<Slice> launched;  ///< of `launches`: those of one kernel
   std::vector<TensorId> tensors;
+  std::vector<PackedTensor> packed;
   std::vector<MadeGradient> made_gradients;
   std::vector<ProgramStep> steps;
   std::vector<HandedGradient> handed;

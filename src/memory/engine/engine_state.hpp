@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "memest/spec/checkpoint_plan.hpp"
@@ -17,6 +18,7 @@ namespace memest {
 
 struct EngineSettings {
   CheckpointPlan checkpoints;
+  std::optional<SaveOnCpu> save_on_cpu = {};
   std::int64_t tensor_ranks = 1;  ///< that share what a plan of Megatron's distributes
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives

@@ -86,11 +86,37 @@ void ForwardPass::run(const OpSite& site, bool saves) {
       engine_.settings.gradients && (saves || !engine_.checkpoints.plan.holds_answer);
   Run run = run_of(site, gradients ? GradientMode::gradients : GradientMode::no_gradients);
   run.keeps_graph = gradients && saves;
+  const bool packs = saves && saves_on_host();
+  if (packs) pack(run, false);
   make_or_take_outputs(run);
   if (!saves && run.op.kept_selectively) keep_selectively(run);
   keep_leaves(run);
-  if (saves) save(run);
+  if (packs) {
+    pack(run, true);
+  } else if (saves) {
+    save(run);
+  }
   end_references(run);
+}
+
+/// The hooks are the forward's: what a checkpoint computes again, in the backward, it saves on the
+/// device.
+bool ForwardPass::saves_on_host() const {
+  return engine_.settings.save_on_cpu && settings_.origin == Origin::forward;
+}
+
+/// save_on_cpu's pack hook (torch/autograd/graph.py) for what the op reads, or `behind` it makes.
+/// A copy to the host reads contiguous memory, so a part of rows is copied on the device first; so
+/// is, into page-locked memory made with the tensor's sizes alone, what lies transposed
+/// (aten/src/ATen/native/cuda/Copy.cu, copy_requires_temporaries).
+void ForwardPass::pack(const Run& run, bool behind) {
+  const Lying copied = engine_.settings.save_on_cpu->pin_memory ? Lying::transposed : Lying::part;
+  for (std::uint32_t i = run.op.packed.begin; i < run.op.packed.end; ++i) {
+    const PackedTensor& packed = run.program.packed[i];
+    if (packed.made_by_op != behind || packed.lying < copied) continue;
+    const MadeStorage copy{packed.tensor, packed.bytes, Holding::temporaries};
+    recorder_.make_and_free(packed.bytes, label_of(run.site, copy));
+  }
 }
 
 /// The node that takes a leaf's gradient holds the leaf as long as the loss holds the graph.

@@ -43,6 +43,8 @@ class ForwardPass {
   void end_references_of(const Checkpoint& checkpoint, std::uint32_t end);
   /// Megatron's distribute_saved_activations: the first argument is gathered from its shares.
   void gather_input(std::size_t checkpoint);
+  /// What the checkpoint was called with comes back from the host, where it waits there.
+  void unpack_input(std::size_t checkpoint);
 
  private:
   /// The op that runs.
@@ -69,6 +71,8 @@ class ForwardPass {
   void make_output(const Run& run, std::uint32_t index);
   void launch(const Run& run, Slice launches);
   void save(const Run& run);
+  void pack(const Run& run, bool behind);
+  [[nodiscard]] bool saves_on_host() const;
   void end_references(const Run& run);
   [[nodiscard]] Label label_of(const OpSite& site, const MadeStorage& made) const;
 
@@ -77,7 +81,7 @@ class ForwardPass {
   void make_or_take_outputs(const Run& run);
   void hold_inputs(std::size_t checkpoint);
   void cut_input(std::size_t checkpoint);
-  StorageId make_input(const Checkpoint& checkpoint, std::int64_t bytes);
+  StorageId make_input(const Checkpoint& checkpoint, std::int64_t bytes, Origin origin);
 
   [[nodiscard]] BlockHooks* hooks() const {
     return settings_.wrapped ? engine_.settings.hooks : nullptr;

@@ -15,6 +15,11 @@ void ForwardPass::hold_inputs(std::size_t index) {
   const Checkpoint& checkpoint = checkpoints.list[index];
   const auto first = static_cast<std::uint32_t>(now_.inputs.size());
   for (const Cell cell : checkpoint.inputs) {
+    if (saves_on_host() && cell == checkpoint.inputs.front()) {
+      // _NoopSaveInputs and CheckpointFunction save the tensors that they are called with.
+      now_.inputs.push_back(kNoStorage);
+      continue;
+    }
     recorder_.retain(now_.storages[cell]);
     // A reentrant checkpoint saves the tensors that it is called with; those bound to its function
     // stay with the node.
@@ -90,10 +95,10 @@ void ForwardPass::end_references_of(const Checkpoint& checkpoint, std::uint32_t 
   }
 }
 
-StorageId ForwardPass::make_input(const Checkpoint& checkpoint, std::int64_t bytes) {
+StorageId ForwardPass::make_input(const Checkpoint& checkpoint, std::int64_t bytes, Origin origin) {
   const OpSite& site = order_.sites()[checkpoint.begin];
   Label label;
-  label.origin = settings_.origin;
+  label.origin = origin;
   label.place = site.instance;
   label.op = static_cast<std::uint16_t>(site.op);
   return recorder_.allocate(bytes, label);
@@ -106,14 +111,16 @@ void ForwardPass::cut_input(std::size_t index) {
   const std::int64_t shares = engine_.checkpoints.shares;
   if (shares == 1 || checkpoint.input_bytes == 0) return;
   StorageId& input = now_.inputs[now_.inputs_of[index].begin];
-  recorder_.release(std::exchange(input, make_input(checkpoint, checkpoint.input_bytes / shares)));
+  recorder_.release(std::exchange(
+      input, make_input(checkpoint, checkpoint.input_bytes / shares, settings_.origin)));
 }
 
 void ForwardPass::gather_input(std::size_t index) {
   const Checkpoint& checkpoint = engine_.checkpoints.list[index];
   if (engine_.checkpoints.shares == 1 || checkpoint.input_bytes == 0) return;
   StorageId& input = now_.inputs[now_.inputs_of[index].begin];
-  recorder_.release(std::exchange(input, make_input(checkpoint, checkpoint.input_bytes)));
+  recorder_.release(
+      std::exchange(input, make_input(checkpoint, checkpoint.input_bytes, settings_.origin)));
   now_.storages[checkpoint.inputs.front()] = input;
 }
 
@@ -132,6 +139,19 @@ void BackwardPass::drop_selected(const Checkpoint& checkpoint) {
       if (kept != kNoStorage) recorder_.release(kept);
     }
   }
+}
+
+/// The hooks around the forward have the argument that the checkpoint saved on the host.
+void ForwardPass::unpack_input(std::size_t index) {
+  if (!engine_.settings.save_on_cpu) return;
+  const Checkpoint& checkpoint = engine_.checkpoints.list[index];
+  StorageId& input = now_.inputs[now_.inputs_of[index].begin];
+  input = make_input(checkpoint, checkpoint.input_bytes, Origin::unpacked);
+  now_.storages[checkpoint.inputs.front()] = input;
+}
+
+StorageId& BackwardPass::input_of(std::size_t checkpoint) {
+  return now_.inputs[now_.inputs_of[checkpoint].begin];
 }
 
 void BackwardPass::drop_inputs(std::size_t checkpoint) {
@@ -157,7 +177,11 @@ void BackwardPass::run_checkpoint(Node& node, std::size_t index) {
     const OpSite& site = order_.sites()[i - 1];
     hook_before(site);
     if (!node.recomputed && order_.op(site).keeps) {
-      ForwardPass(engine_, recompute_settings()).recompute(checkpoint);
+      ForwardPass forward(engine_, recompute_settings());
+      forward.unpack_input(index);
+      forward.recompute(checkpoint);
+      // unpack_hook's `args` end with it.
+      if (node.unpacks) recorder_.release(std::exchange(input_of(index), kNoStorage));
       node.recomputed = true;
     }
     if (i - 1 == checkpoint.first_kept) node.ends = index;
@@ -179,6 +203,8 @@ void BackwardPass::run_reentrant(Node& node, std::size_t index) {
   recorder_.retain(incoming);
   ForwardPass forward(engine_, recompute_settings());
   forward.gather_input(index);
+  forward.unpack_input(index);
+  const bool unpacks = std::exchange(node.unpacks, false);
   forward.recompute_whole(checkpoint);
   engine_.autocast.clear();
   if (engine_.checkpoints.plan.saves_arguments) node.detached = &checkpoint;
@@ -186,6 +212,7 @@ void BackwardPass::run_reentrant(Node& node, std::size_t index) {
     run_node(node, order_.sites()[i - 1]);
   }
   node.detached = nullptr;
+  node.unpacks = unpacks;
   forward.end_references_of(checkpoint, checkpoint.end);
   recorder_.release(incoming);
   engine_.attributes.keep_leaves(index, now_.slots[checkpoint.inputs.front()].storage,

@@ -49,7 +49,8 @@ TermGroup group_of(Holding holding) {
 
 /// Made by an operation of a block, whose tensors have formulas.
 bool is_of_graph(Origin origin) {
-  return origin == Origin::forward || origin == Origin::recompute || origin == Origin::backward;
+  return origin == Origin::forward || origin == Origin::recompute || origin == Origin::unpacked ||
+         origin == Origin::backward;
 }
 
 constexpr std::int64_t kWidestElement = 8;  // fp64, int64
@@ -166,6 +167,7 @@ class AliveLedger {
     switch (label.origin) {
       case Origin::forward:
       case Origin::recompute:
+      case Origin::unpacked:
       case Origin::backward:
         key.of = first_of_name(block_of(label));
         if (label.holding != Holding::gradients && label.holding != Holding::cast_weights) break;
@@ -327,6 +329,8 @@ class AliveLedger {
     switch (key.origin) {
       case Origin::recompute:
         return "recomputed " + std::string(memest::name_of(key.holding)) + of_block;
+      case Origin::unpacked:
+        return "saved tensors back from the host" + of_block;
       case Origin::unit:
         return std::string(memest::name_of(static_cast<UnitTensor>(key.of))) + " of units";
       case Origin::loop:

@@ -20,6 +20,10 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && job.parallelism.data > 1) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};
   }
+  if (job.training && job.training->offload_activations) {
+    return Unavailable{
+        "the closed form of saved tensors on the host is not available yet: events alone answer"};
+  }
   const Recompute recompute = job.recompute();
   if (is_own_checkpoint(recompute)) {
     return Unavailable{"the closed form of this recompute is not available yet"};

@@ -56,7 +56,10 @@ bool places_buffers_first(const Job& job) {
 EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
-  if (job.training) settings.checkpoints = checkpoint_plan_of(*job.training, graph.layers());
+  if (job.training) {
+    settings.checkpoints = checkpoint_plan_of(*job.training, graph.layers());
+    settings.save_on_cpu = job.training->offload_activations;
+  }
   settings.loss_outside = habits_of(job).loss_outside;
   settings.hooks = wrapper;
   // FSDP1 makes a unit's views in its unshard stream (_unshard), and autograd runs the backward of

@@ -214,6 +214,8 @@ std::string storage_name(const Timeline& timeline, const Graph& graph, StorageId
       return graph_name(timeline, graph, label);
     case Origin::recompute:
       return graph_name(timeline, graph, label) + " (recomputed)";
+    case Origin::unpacked:
+      return graph_name(timeline, graph, label) + " (back from the host)";
     case Origin::backward:
       if (label.tensor == kKernelScratch) {
         return graph_name(timeline, graph, label) + " of the backward";

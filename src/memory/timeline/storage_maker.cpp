@@ -27,6 +27,11 @@ StorageMaker maker_of(const Timeline& timeline, const Graph& graph, StorageId st
       maker.tensor += " (recomputed)";
       return maker;
     }
+    case Origin::unpacked: {
+      StorageMaker maker = graph_maker(timeline, graph, label);
+      maker.tensor += " (back from the host)";
+      return maker;
+    }
     case Origin::backward: {
       StorageMaker maker = graph_maker(timeline, graph, label);
       if (label.tensor == kKernelScratch) {

@@ -13,6 +13,7 @@ std::size_t made_by(const Timeline& timeline, const Label& label) {
   switch (label.origin) {
     case Origin::forward:
     case Origin::recompute:
+    case Origin::unpacked:
     case Origin::backward:
       return timeline.places[label.place].block;
     case Origin::parameter:

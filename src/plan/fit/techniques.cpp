@@ -52,6 +52,7 @@ class TechniqueList {
 
   std::vector<Technique> list() && {
     recompute();
+    saved_tensors();
     micro_batches();
     optimizers();
     kernels();
@@ -83,6 +84,14 @@ class TechniqueList {
          group,
          {"training.recompute={every: 2}"},
          text(words_.recompute_every_second)});
+  }
+
+  void saved_tensors() {
+    if (training_.offload_activations) return;
+    add({"saved tensors on the host",
+         TechniqueGroup::saved_tensors,
+         {"training.offload_activations={method: save_on_cpu, pin_memory: true}"},
+         text(words_.save_on_cpu)});
   }
 
   /// Offers a quarter, a half and three quarters of the layers. Which of equal layers are

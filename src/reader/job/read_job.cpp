@@ -14,6 +14,7 @@
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
 #include "reader/frameworks/megatron.hpp"
+#include "reader/frameworks/offload_activations.hpp"
 #include "reader/frameworks/recompute.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/frameworks/torchtitan.hpp"
@@ -224,6 +225,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_torchtitan(root, job, diagnostics);
   check_trainer(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
+  check_offload_activations(root, job, diagnostics);
   if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);

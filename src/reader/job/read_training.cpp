@@ -66,6 +66,7 @@ class TrainingReader {
     read_hold_outputs(spec);
     read_optimizer(spec);
     spec.recompute = recompute();
+    spec.offload_activations = offload_activations();
     spec.clip_gradients = flag("clip_gradients");
     spec.zero_grad =
         text("zero_grad", "set-to-none") == "zeros" ? ZeroGrad::zeros : ZeroGrad::set_to_none;
@@ -350,6 +351,14 @@ class TrainingReader {
     }
     std::ranges::sort(chosen.layers);
     return chosen;
+  }
+
+  [[nodiscard]] std::optional<SaveOnCpu> offload_activations() const {
+    const Value* written = training_.find("offload_activations");
+    if (written == nullptr) return std::nullopt;
+    const Value* method = written->find("method");
+    if ((method == nullptr ? written : method)->text != "save_on_cpu") return std::nullopt;
+    return SaveOnCpu{.pin_memory = as_flag(written->find("pin_memory")).value_or(false)};
   }
 
   [[nodiscard]] static FullRecompute full_recompute(const Value& full) {

@@ -18,6 +18,9 @@ constexpr std::string_view kLiger = "write implementation: {name: transformers, 
 constexpr std::string_view kAttention =
     "write implementation: {name: transformers, attention: sdpa}; flash-2 and eager are others";
 constexpr std::string_view kFullRecompute = "write recompute: full";
+constexpr std::string_view kSaveOnCpu = "write offload_activations: save_on_cpu";
+constexpr std::string_view kSaveOnPinned =
+    "write offload_activations: {method: save_on_cpu, pin_memory: true}";
 constexpr std::string_view kZero = "write parallelism: {data: N, zero: 2}, with its stage";
 constexpr std::string_view kQuantized =
     "adapters over 4-bit weights are adapter: {qlora: ...}, which is not available yet";
@@ -85,6 +88,18 @@ constexpr ForeignWord kWords[] = {
     {"activation_checkpoint", "write recompute: full, or recompute: selective"},
     {"recompute_granularity", "write recompute: full, or recompute: selective"},
     {"gradient_checkpointing_kwargs", "write recompute: {full: {reentrant: true}}"},
+    {"offloaded", kSaveOnCpu, "recompute"},
+    {"offload", kSaveOnCpu, "recompute"},
+    {"save_on_cpu", kSaveOnCpu},
+    {"save_on_cpu", kSaveOnCpu, "recompute"},
+    {"activation_offloading",
+     "OffloadActivations of trl is not available yet; torch's own is offload_activations: "
+     "save_on_cpu"},
+    {"enable_activation_offloading",
+     "OffloadActivations of torchtune is not available yet; torch's own is offload_activations: "
+     "save_on_cpu"},
+    {"true", kSaveOnCpu, "offload_activations"},
+    {"pinned", kSaveOnPinned, "offload_activations"},
     {"true", kFullRecompute, "recompute"},
     {"on", kFullRecompute, "recompute"},
     {"unsloth", kFullRecompute, "recompute"},

@@ -63,6 +63,21 @@ constexpr Key kRecomputeKeys[] = {
      .doc = "As little recompute as keeps what a GPU's memory is taken of within so much."},
 };
 
+// torch/autograd/graph.py; trl's and torchtune's OffloadActivations is another mechanism.
+constexpr Word kActivationOffloads[] = {
+    {"none"}, {"save_on_cpu"}, {"OffloadActivations", "OffloadActivations of trl and torchtune"}};
+constexpr Key kActivationOffloadKeys[] = {
+    {.name = "method",
+     .shapes = {choice(kActivationOffloads)},
+     .doc = "torch.autograd.graph.save_on_cpu around forward and loss.",
+     .required = true,
+     .usual = "save_on_cpu"},
+    {.name = "pin_memory",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Into page-locked memory."},
+};
+
 // Optimizer.zero_grad(set_to_none=True) is PyTorch's default.
 constexpr Word kZeroGrads[] = {{"set-to-none"}, {"zeros"}};
 constexpr Word kTrainingLosses[] = {{"cross-entropy"}, {"sum-of-logits"}};
@@ -206,6 +221,10 @@ const Key kTrainingKeys[] = {
      .shapes = {choice(kRecomputes), one_of(kRecomputeKeys)},
      .fallback = "none",
      .doc = "What is computed again in the backward pass instead of kept."},
+    {.name = "offload_activations",
+     .shapes = {choice(kActivationOffloads), table(kActivationOffloadKeys)},
+     .fallback = "none",
+     .doc = "Saved tensors that wait in the host's memory for the backward pass."},
     {.name = "implementation",
      .shapes = {choice(framework_words()), table(implementation_keys())},
      .fallback = "transformers",

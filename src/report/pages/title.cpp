@@ -94,6 +94,7 @@ std::string setting_of(const Job& job) {
     parts.push_back(fmt::format("micro-batch {} × {} accumulation steps", job.training->micro_batch,
                                 job.training->gradient_accumulation));
     parts.push_back(recompute_of(*job.training));
+    if (job.training->offload_activations) parts.emplace_back("saved tensors on the host");
   }
   if (job.inference) {
     parts.emplace_back(job.inference->use_cache ? "key-value cache" : "no cache");

@@ -28,9 +28,10 @@ class Projections {
         repeats_(call.attention.repeats),
         // The cache's torch.cat makes keys and values packed by heads, and flash and cuDNN make
         // gradients that lie as their operands do (at::empty_like).
-        packs_gradients_(context.caches() &&
-                         (call.attention.kernel == AttentionKernel::sdpa_flash ||
-                          call.attention.kernel == AttentionKernel::sdpa_cudnn)),
+        gradients_like_(call.attention.kernel == AttentionKernel::sdpa_flash ||
+                        call.attention.kernel == AttentionKernel::sdpa_cudnn),
+        packs_gradients_(gradients_like_ && context.caches()),
+        packs_all_gradients_(gradients_like_ && context.policy.unpacks_by_rows()),
         written_out_(call.attention.kernel == AttentionKernel::eager ||
                      call.attention.kernel == AttentionKernel::sdpa_math) {}
 
@@ -129,7 +130,7 @@ class Projections {
     const bool by_liger = rotates_ && context_.liger().rope && !of_v;
     const bool packed_gradient =
         !by_liger && ((rotates_ && !of_v) || ((repeats_ || packs_gradients_) && (of_k || of_v)) ||
-                      (written_out_ && (!of_k || by_rows)));
+                      packs_all_gradients_ || (written_out_ && (!of_k || by_rows)));
     // torchtitan rotates in fp32: the gradient's copy in the given type lies by rows. The values'
     // one comes from the math kernel by heads, and so it does from a ring.
     if (context_.program.rotations == Rotations::complex) {
@@ -277,8 +278,10 @@ class Projections {
   Frame& attention_;  // its own function
   bool rotates_;
   bool repeats_;
-  bool packs_gradients_;  // of keys and values, which lie as their packed copies in the cache
-  bool written_out_;      // as products of batches
+  bool gradients_like_;       // their operands
+  bool packs_gradients_;      // of keys and values, which lie as their packed copies in the cache
+  bool packs_all_gradients_;  // as all operands do that come back from page-locked memory
+  bool written_out_;          // as products of batches
 };
 
 }  // namespace
@@ -299,16 +302,29 @@ std::optional<Unavailable> kernel_refusal(const DecoderContext& context, const L
       if (call.value_dim) {
         return refuses(true, "flash attention takes values as wide as keys (PyTorch 2.11)");
       }
+      if ((call.grouped || call.dropout > 0) && context.policy.unpacks_by_rows()) {
+        return refuses(true,
+                       "saved tensors in page-locked memory are not followed through flash "
+                       "attention with grouped heads or dropout; leave 'pin_memory' out");
+      }
       return refuses(call.masked, "flash attention takes no mask, and this model passes one");
     case AttentionKernel::sdpa_efficient:
+      if (call.masked && context.policy.saves_on_cpu) {
+        return refuses(true,
+                       "saved tensors on the host are not followed through the memory-efficient "
+                       "kernel with a mask, which it sees expanded over the heads");
+      }
       return refuses(call.grouped || call.broadcast,
                      "the memory-efficient kernel takes no grouped heads (PyTorch 2.11)");
     case AttentionKernel::sdpa_cudnn:
       return refuses(!is_half(call.dtype) || call.broadcast,
                      "cuDNN attention takes 16-bit types and no broadcast heads");
-    case AttentionKernel::sdpa:
     case AttentionKernel::sdpa_math:
     case AttentionKernel::eager:
+      return refuses(context.policy.unpacks_by_rows(),
+                     "saved tensors in page-locked memory are not followed through attention that "
+                     "is written out as products; leave 'pin_memory' out, or use a fused kernel");
+    case AttentionKernel::sdpa:
     case AttentionKernel::textbook:
       return std::nullopt;
     case AttentionKernel::unfused:

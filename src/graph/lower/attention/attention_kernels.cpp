@@ -341,11 +341,22 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, Att
   shape.back() = block.tensor(inputs.v.id).shape.back();
   const TensorId out = block.make({"attention"}, std::move(shape), call.dtype);
   op.saved = op.inputs;
+  // One head lies so in either order, and so does one token.
+  const auto by_tokens = [&](std::int64_t heads) {
+    return heads > 1 && context.policy.seq_len > 1;
+  };
+  if (!inputs.q.packed && by_tokens(context.attention.heads)) op.transposed = {inputs.q.id};
+  for (const Heads& heads : {inputs.k, inputs.v}) {
+    if (heads.packed || !by_tokens(context.attention.kv_heads)) continue;
+    op.transposed.push_back(heads.id);
+  }
   if (call.masked) {
     op.inputs.push_back(mask_tensor(block, context, call, ready));
     op.saved.push_back(op.inputs.back());
   }
   OutputWriter(block, context, call).write(out, op);
+  const bool out_by_tokens = !call.packed || call.kernel == AttentionKernel::sdpa_efficient;
+  if (out_by_tokens && by_tokens(context.attention.heads)) op.transposed.push_back(out);
   write_backward(block, context, call, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
   const Expr scores = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();

@@ -129,6 +129,8 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   // behind, as under LoRA.
   if (block.needs_gradient(matrix)) op.saved.push_back(input);
   if (block.needs_gradient(input)) op.saved.push_back(matrix);
+  // F.linear multiplies by weight.t(), Conv1D's addmm by the weight as it is.
+  if (!bias_first) op.transposed = {matrix};
   // addmm_out_cuda_impl calls gemm_and_bias (cublasLt) for a bias of one dimension; at::mm goes to
   // cuBLAS.
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
