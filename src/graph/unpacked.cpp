@@ -26,7 +26,8 @@ void sort_attention(const Block& block, const Bindings& sizes, std::ptrdiff_t ar
 std::vector<TensorId> in_order(const Block& block, const Op& op, const Bindings& sizes) {
   std::vector<TensorId> order = op.saved;
   const OpKind kind = op.kind;
-  // other, self; mat2, self. Of addmm, which adds a bias, mat1, mat2.
+  // The order of mul is other, self, that of mm and bmm mat2, self; addmm, which adds a bias, has
+  // mat1, mat2.
   const bool by_matrix = kind == OpKind::linear && op.inputs.size() == 2;
   if (kind == OpKind::multiply || kind == OpKind::batched_matmul || by_matrix) {
     std::ranges::reverse(order);
@@ -40,7 +41,7 @@ std::vector<TensorId> in_order(const Block& block, const Op& op, const Bindings&
   std::ranges::stable_partition(order, is_argument);
   const std::ptrdiff_t arguments = std::ranges::count_if(order, is_argument);
   if (kind == OpKind::attention) sort_attention(block, sizes, arguments, order);
-  // bias, input, weight; the statistics.
+  // LayerNorm has bias, input, weight, and its statistics.
   constexpr std::ptrdiff_t kOfLayerNorm = 3;
   if (kind == OpKind::layernorm && arguments == kOfLayerNorm) {
     std::rotate(order.begin(), order.begin() + 2, order.begin() + kOfLayerNorm);

@@ -37,8 +37,8 @@ struct HostSeconds {
 HostSeconds host_seconds(const OffloadedPart& part, const PassSeconds& passes, const GpuLaws& laws,
                          Outlook outlook);
 
-/// What one micro-step waits where its saved tensors lie on the host: save_on_cpu copies each on
-/// the stream that computes, there and back. `graph` has its sizes bound.
+/// Seconds that one micro-step waits where its saved tensors lie on the host: save_on_cpu copies
+/// each on the stream that computes, there and back. `graph` has its sizes bound.
 double saved_tensor_seconds(const Graph& graph, const TrainingSpec& training, const GpuLaws& laws,
                             Outlook outlook);
 

@@ -46,8 +46,8 @@ struct LoweringPolicy {
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
   bool gradients = true;  ///< false: under torch.no_grad
-  /// What autograd saves of a layer waits on the host. From page-locked memory it comes back
-  /// packed, and so are gradients like it.
+  /// Saved tensors of the layers wait on the host. From page-locked memory they come back
+  /// packed, and so are gradients like them.
   std::optional<SaveOnCpu> saves_on_cpu = {};
   bool key_value_cache = false;  ///< transformers' DynamicCache, filled by the forward
   /// Tokens that generate()'s cache holds before the pass; absent: no pass of generate().

@@ -160,7 +160,7 @@ struct Op {
   std::vector<TensorId> inputs;  ///< parameters included
   std::vector<TensorId> outputs;
   std::vector<TensorId> saved;  ///< kept until this op's backward has run
-  /// Of these: dense, but with dimensions in another order than rows have.
+  /// Saved ones that are dense, but with dimensions in another order than rows have.
   std::vector<TensorId> transposed;
   bool saves_behind = false;  ///< when it has run, as a torch.autograd.Function of Python's does
   std::vector<TensorId> forward_scratch;  ///< made before the outputs, gone after them

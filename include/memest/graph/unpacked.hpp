@@ -1,4 +1,4 @@
-// What a node of autograd unpacks before it runs, where saved tensors are packed by hooks
+// The tensors that a node of autograd unpacks before it runs, where saved ones are packed by hooks
 // (torch.autograd.graph.saved_tensors_hooks): every tensor that it saves, parameters and buffers
 // too, each for itself however many nodes save it.
 #pragma once

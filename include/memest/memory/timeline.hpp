@@ -149,8 +149,7 @@ struct Label {
   std::uint16_t tensor = 0;
 };
 
-/// The CUDA stream whose pool a storage comes from: the allocator's pools do not lend to each
-/// other.
+/// The CUDA stream whose pool a storage comes from: pools do not lend to each other.
 enum class Stream : std::uint8_t {
   compute,
   all_gather,

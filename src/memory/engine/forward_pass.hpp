@@ -43,7 +43,7 @@ class ForwardPass {
   void end_references_of(const Checkpoint& checkpoint, std::uint32_t end);
   /// Megatron's distribute_saved_activations: the first argument is gathered from its shares.
   void gather_input(std::size_t checkpoint);
-  /// What the checkpoint was called with comes back from the host, where it waits there.
+  /// The checkpoint's argument comes back from the host, where it waits there.
   void unpack_input(std::size_t checkpoint);
 
  private:

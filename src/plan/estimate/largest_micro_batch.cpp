@@ -197,15 +197,18 @@ class LargestOfKey {
       not_followed_ = std::min(value, not_followed_.value_or(value));
       return false;
     }
+    if (job.training && job.training->offload_activations) return false;  // they have no formula
     const Ledger ledger = write_ledger(graph, job, rank.pipeline);
     const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
     note({value, estimate.allocated()});
     return judge(estimate, capacity_of(job.hardware)) == Verdict::fits;
   }
 
-  /// A loader keeps batches on the host, which grow with the micro-batch.
+  /// A loader keeps batches on the host, which grow with the micro-batch, and saved tensors may
+  /// wait there.
   static bool fits_host(const Graph& graph, const Job& job) {
-    if (!loads_into_host(job)) return true;
+    const bool waits = job.training && job.training->offload_activations;
+    if (!waits && !loads_into_host(job)) return true;
     const HostMemory host = *host_memory_of(graph, job);
     return host_need_of(host.taken(), job, job.hardware).verdict() == Verdict::fits;
   }

@@ -10,7 +10,7 @@
 namespace memest {
 namespace {
 
-/// What no run with saved tensors on the host was recorded with, as a noun.
+/// Something that no run with saved tensors on the host was recorded with, as a noun.
 struct Unrecorded {
   bool (*asked)(const Job&);
   const char* noun;

@@ -238,6 +238,22 @@ void write_backward(BlockBuilder& block, const DecoderContext& context, const At
   }
 }
 
+/// Operands and output that lie by tokens, and so transposed: one head lies so in either order, and
+/// so does one token.
+std::vector<TensorId> transposed_operands(const DecoderContext& context, const AttentionCall& call,
+                                          const AttentionInputs& inputs, TensorId out) {
+  std::vector<TensorId> transposed;
+  const auto add = [&](TensorId id, bool by_tokens, std::int64_t heads) {
+    if (by_tokens && heads > 1 && context.policy.seq_len > 1) transposed.push_back(id);
+  };
+  const SoftmaxAttention& spec = context.attention;
+  add(inputs.q.id, !inputs.q.packed, spec.heads);
+  add(inputs.k.id, !inputs.k.packed, spec.kv_heads);
+  add(inputs.v.id, !inputs.v.packed, spec.kv_heads);
+  add(out, !call.packed || call.kernel == AttentionKernel::sdpa_efficient, spec.heads);
+  return transposed;
+}
+
 /// Flash attention takes head sizes that are multiples of 8; others are padded: copies.
 /// pad_last_dim<8> (attention.cpp). 100 channels become 104 in all three operands and in the
 /// output, which is sliced.
@@ -341,22 +357,12 @@ TensorId fused_attention(BlockBuilder& block, const DecoderContext& context, Att
   shape.back() = block.tensor(inputs.v.id).shape.back();
   const TensorId out = block.make({"attention"}, std::move(shape), call.dtype);
   op.saved = op.inputs;
-  // One head lies so in either order, and so does one token.
-  const auto by_tokens = [&](std::int64_t heads) {
-    return heads > 1 && context.policy.seq_len > 1;
-  };
-  if (!inputs.q.packed && by_tokens(context.attention.heads)) op.transposed = {inputs.q.id};
-  for (const Heads& heads : {inputs.k, inputs.v}) {
-    if (heads.packed || !by_tokens(context.attention.kv_heads)) continue;
-    op.transposed.push_back(heads.id);
-  }
   if (call.masked) {
     op.inputs.push_back(mask_tensor(block, context, call, ready));
     op.saved.push_back(op.inputs.back());
   }
   OutputWriter(block, context, call).write(out, op);
-  const bool out_by_tokens = !call.packed || call.kernel == AttentionKernel::sdpa_efficient;
-  if (out_by_tokens && by_tokens(context.attention.heads)) op.transposed.push_back(out);
+  op.transposed = transposed_operands(context, call, inputs, out);
   write_backward(block, context, call, op);
   // Backward: the scores again, then gradients of values, scores, queries and keys.
   const Expr scores = score_flops(dims) / dims.d * block.tensor(inputs.q.id).shape.back();
