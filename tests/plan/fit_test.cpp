@@ -149,9 +149,11 @@ TEST_CASE("a program's techniques are those that it has a word for, and the job 
   const std::vector<std::string> titan = of("torchtitan");
   CHECK(has(titan, "recompute selectively"));
   CHECK_FALSE(has(titan, "Liger's kernels"));
+  CHECK_FALSE(has(titan, "saved tensors on the host"));
   const std::vector<std::string> plain = of("transformers");
   CHECK(has(plain, "Liger's kernels"));
   CHECK(has(plain, "fused optimizer"));
+  CHECK(has(plain, "saved tensors on the host"));
   CHECK_FALSE(has(plain, "recompute selectively"));
   CHECK_FALSE(has(of("transformers", {"training.recompute=full"}), "recompute every layer"));
   // The Trainer's own AdamW is fused.
