@@ -62,7 +62,6 @@ class HostWriter {
         offload_(job.parallelism.offload),
         sharding_(sharding_of(job)),
         ranks_(job.parallelism.shard_ranks()),
-        graph_(graph),
         inventory_(graph.parameters) {}
 
   HostMemory write() && {
@@ -286,7 +285,6 @@ class HostWriter {
   const HostOffload& offload_;
   Sharding sharding_;
   std::int64_t ranks_;
-  const Graph& graph_;
   const Inventory& inventory_;
   HostMemory memory_;
 };
