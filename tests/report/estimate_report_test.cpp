@@ -2,6 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -48,6 +50,38 @@ TEST_CASE("what is not available is a sentence, and null in JSON, never zero") {
   CHECK_THAT(report.json, ContainsSubstring("\"memory\": null"));
   CHECK_THAT(report.json,
              ContainsSubstring("\"memory_unavailable\": \"there is no graph of ResNet yet\""));
+}
+
+TEST_CASE("what a step waits for its data loader is said in samples, seconds and workers") {
+  const auto text_with = [](std::int64_t workers, double wait, std::optional<std::int64_t> enough) {
+    JobEstimate estimate = example_estimate();
+    DataLoading loading;
+    loading.workers = workers;
+    loading.sample_seconds = Seconds(0.004);
+    std::get<TimeEstimate>(estimate.time).loading = InputPipeline{.loading = loading,
+                                                                  .supply = 250,
+                                                                  .demand = 1234.5,
+                                                                  .utilisation = 0.25,
+                                                                  .wait = Seconds(wait),
+                                                                  .enough = enough};
+    RenderOptions wide;
+    wide.columns = 300;
+    return text_of(report_estimate(example_job(), estimate, kQuestion).page, wide);
+  };
+  CHECK_THAT(
+      text_with(0, 0.006, 5),
+      ContainsSubstring("\nIts data loader has no workers: the rank's own process makes 250 "
+                        "samples/s for a GPU whose step asks for 1,230. The GPU waits 6.00 "
+                        "ms a step and is at work 25 % of the time. 5 workers are enough.\n"));
+  CHECK_THAT(
+      text_with(1, 0, 1),
+      ContainsSubstring("\nIts data loader's worker makes 250 samples/s for a GPU whose step "
+                        "asks for 1,230. The GPU never waits. 1 worker is enough.\n"));
+  CHECK_THAT(
+      text_with(12, 2, std::nullopt),
+      ContainsSubstring("\nIts data loader's 12 workers make 250 samples/s for a GPU whose "
+                        "step asks for 1,230. The GPU waits 2.00 s a step and is at work 25 % "
+                        "of the time. 10,000 workers would not be enough.\n"));
 }
 
 TEST_CASE("FLOPs beyond 2^64 are null with a sentence") {
