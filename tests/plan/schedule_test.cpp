@@ -379,7 +379,8 @@ TEST_CASE("Unified memory has rows where the GPU's profile knows how fast pages 
   Job job = preset("gpt2", {"training.micro_batch=16", "hardware.memory=14GiB"});
   const auto rows_of = [](const Job& of) {
     std::vector<std::string> names;
-    for (const ScheduleRow& row : std::get<ScheduleAnswer>(schedules_of(of)).rows) {
+    const auto answer = std::get<ScheduleAnswer>(schedules_of(of));
+    for (const ScheduleRow& row : answer.rows) {
       if (row.name.starts_with("unified memory")) names.push_back(row.name);
     }
     return names;

@@ -52,8 +52,8 @@ const std::vector<Residual>& residuals() {
   static const std::vector<Residual> kResiduals = [] {
     std::vector<Residual> result;
     for (const char* file :
-         {"transformers.records.jsonl", "nanogpt.records.jsonl", "trainer.records.jsonl",
-          "adapters.records.jsonl", "mixtures.records.jsonl"}) {
+         {"transformers.records.jsonl", "nanogpt.records.jsonl", "trainer.records.jsonl.gz",
+          "adapters.records.jsonl.gz", "mixtures.records.jsonl.gz"}) {
       const auto records = read_records(std::string(MEMEST_TRUTH_FOLDER "/") + file);
       for (const Record& record : records.value()) {
         if (auto residual = residual_of(record)) result.push_back(*std::move(residual));
@@ -89,7 +89,7 @@ TEST_CASE("the closed form is within a percent of nine allocated peaks in ten") 
 }
 
 TEST_CASE("where backwards have two parts the closed form is within a percent of large ranks") {
-  const auto records = read_records(MEMEST_TRUTH_FOLDER "/torchtitan.records.jsonl");
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/torchtitan.records.jsonl.gz");
   std::size_t ranks = 0;
   for (const Record& record : records.value()) {
     if (!record.job || !splits_backwards(record.job->parallelism.schedule)) continue;

@@ -10,7 +10,7 @@ namespace memest {
 namespace {
 
 TEST_CASE("no recorded run of compiled layers is refused the memory that it reserved") {
-  const auto records = read_records(MEMEST_TRUTH_FOLDER "/compiled.records.jsonl");
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/compiled.records.jsonl.gz");
   REQUIRE(records.ok());
   int runs = 0;
   int near = 0;

@@ -216,6 +216,7 @@ std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written) {
   if (auto refusal = refusal_of(written)) return *std::move(refusal);
   Job job = written;
   job.training->recompute = NoRecompute{};
+  job.training->offload_activations.reset();
   auto lowered = lower(job.model, policy_of(job));
   if (auto* reason = std::get_if<Unavailable>(&lowered)) return std::move(*reason);
   ScheduleAnswer answer;

@@ -93,10 +93,10 @@ constexpr ForeignWord kWords[] = {
     {"save_on_cpu", kSaveOnCpu},
     {"save_on_cpu", kSaveOnCpu, "recompute"},
     {"activation_offloading",
-     "OffloadActivations of trl is not available yet; torch's own is offload_activations: "
+     "OffloadActivations of trl is not available yet; PyTorch has offload_activations: "
      "save_on_cpu"},
     {"enable_activation_offloading",
-     "OffloadActivations of torchtune is not available yet; torch's own is offload_activations: "
+     "OffloadActivations of torchtune is not available yet; PyTorch has offload_activations: "
      "save_on_cpu"},
     {"true", kSaveOnCpu, "offload_activations"},
     {"pinned", kSaveOnPinned, "offload_activations"},
