@@ -242,8 +242,8 @@ TEST_CASE("text fits 100 columns in every command") {
   const std::string command = GENERATE(
       "plan llama-3-8b", "plan t5-small", "estimate llama-3-70b --gpus 8", "explain gpt2",
       "estimate vit-base", "check llama-3-8b gpt2", "timeline gpt2 --set training.global_batch=2",
-      "validate tests/truth/transformers.records.jsonl", "gpus", "gpus h100", "models", "recipes",
-      "optimizers");
+      "validate tests/truth/transformers.records.jsonl.gz", "gpus", "gpus h100", "models",
+      "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command);
   INFO(command << '\n' << ran.err);
   CHECK(ran.code <= 4);

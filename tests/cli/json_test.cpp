@@ -80,7 +80,7 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "check gpt2 llama-3-8b", "timeline gpt2 --against tests/truth/traces/v023.trace.gz",
       "timeline llama-3-8b --gpu t4", "timeline gpt2 --pack /dev/null",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
-      "validate tests/truth/transformers.records.jsonl", "selftest --device host", "profile l4",
+      "validate tests/truth/transformers.records.jsonl.gz", "selftest --device host", "profile l4",
       "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",
       "roofline gpt2 --gpu a100", "fit llama-3.2-1b --memory 24GiB", "schedule gpt2 --memory 3GiB",
       "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes", "optimizers");

@@ -90,7 +90,7 @@ TEST_CASE("forwards of prompts and calls of generate() are the recorded ones, ev
 
 TEST_CASE("public models' steps are the recorded ones, event by event", "[timeline]") {
   const std::set<std::string> equal = {"v028", "v050", "v104", "v115", "v116"};
-  const auto records = read_records(kFolder + "transformers.records.jsonl");
+  const auto records = read_records(kFolder + "transformers.records.jsonl.gz");
   REQUIRE(records.ok());
   std::size_t seen = 0;
   for (const Record& record : records.value()) {
