@@ -28,6 +28,8 @@ struct SwapRule {
   bool fetches_ahead = true;  ///< else at the backward that reads them
 };
 
+/// One micro-step by fates: a tensor that is not kept goes with the forward's last use, and is back
+/// before the first backward that reads it.
 class FateWriter {
  public:
   FateWriter(const ScheduledStep& step, std::span<const Fate> fates, std::int64_t budget,

@@ -9,7 +9,6 @@ namespace memest {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max() / 4;
 
 /// A stage with its costs; bytes are of tensors that it makes, its answer among them.
 struct StageCost {
@@ -34,22 +33,17 @@ class StageMemory {
       : step_(step), stage_(stage), answer_(answer) {}
 
   void add_to(StageCost& cost) const {
-    std::int64_t unused = 0;
-    run({false, stage_.end}, cost.first_plain, cost.plain);
-    std::int64_t kept = run({true, stage_.end}, cost.first_kept, cost.rerun_kept);
-    run({true, end_of_rerun(step_, stage_)}, unused, cost.rerun_peak);
-    kept += cost.spare;
+    const Forward plain = run({false, stage_.end});
+    const Forward kept = run({true, stage_.end});
+    const std::int64_t answer = answer_ ? step_.tensors[*answer_].bytes : 0;
+    cost.first_plain = plain.first;
+    cost.plain = plain.later;
+    cost.first_kept = kept.first;
+    cost.rerun_kept = kept.later;
+    cost.rerun_peak = run({true, end_of_rerun(step_, stage_)}).later;
+    cost.kept = kept.stays + cost.spare - answer;
     const bool saves_answer = answer_ && saved_here(step_.tensors[*answer_]);
-    if (answer_) cost.kept = kept - step_.tensors[*answer_].bytes;
-    if (answer_ && !saves_answer) kept -= step_.tensors[*answer_].bytes;
-    if (!answer_) cost.kept = kept;
-    for (std::uint32_t op = stage_.end; op > stage_.begin; --op) {
-      cost.back = std::max(cost.back, kept + step_.ops[op - 1].backward.most);
-      for (const std::uint32_t tensor : step_.ops[op - 1].saves) {
-        const StepTensor& saved = step_.tensors[tensor];
-        if (is_own(saved) && saved.savers.front() == op - 1) kept -= saved.bytes;
-      }
-    }
+    cost.back = backward_peak(cost.kept + (saves_answer ? answer : 0));
   }
 
  private:
@@ -60,24 +54,43 @@ class StageMemory {
     return !tensor.savers.empty() && tensor.savers.front() < stage_.end;
   }
 
+  [[nodiscard]] std::int64_t backward_peak(std::int64_t kept) const {
+    std::int64_t peak = 0;
+    for (std::uint32_t op = stage_.end; op > stage_.begin; --op) {
+      peak = std::max(peak, kept + step_.ops[op - 1].backward.most);
+      for (const std::uint32_t tensor : step_.ops[op - 1].saves) {
+        const StepTensor& saved = step_.tensors[tensor];
+        if (is_own(saved) && saved.savers.front() == op - 1) kept -= saved.bytes;
+      }
+    }
+    return peak;
+  }
+
   struct Pass {
     bool keeps = false;
     std::uint32_t end = 0;
   };
-  /// Sets the peaks of a forward, the first and a later one; answers what stays.
-  std::int64_t run(Pass pass, std::int64_t& first, std::int64_t& later) const {
-    std::int64_t live = 0;
+  /// Peaks of a forward, and the bytes that stay behind it.
+  struct Forward {
+    std::int64_t first = 0;  ///< with what else is alive
+    std::int64_t later = 0;  ///< with its own temporaries alone
+    std::int64_t stays = 0;
+  };
+  [[nodiscard]] Forward run(Pass pass) const {
+    Forward forward;
     for (std::uint32_t op = stage_.begin; op < pass.end; ++op) {
       const StepOp& ran = step_.ops[op];
       for (const std::uint32_t tensor : ran.makes) {
-        if (step_.tensors[tensor].makers.front() == op) live += step_.tensors[tensor].bytes;
+        const StepTensor& made = step_.tensors[tensor];
+        if (made.makers.front() == op) forward.stays += made.bytes;
       }
-      first = std::max(first, live + ran.forward.most);
-      later =
-          std::max(later, live + std::max<std::int64_t>(0, ran.forward.most - ran.forward.before));
-      live -= used_up(op, pass.keeps);
+      const std::int64_t temporaries =
+          std::max<std::int64_t>(0, ran.forward.most - ran.forward.before);
+      forward.first = std::max(forward.first, forward.stays + ran.forward.most);
+      forward.later = std::max(forward.later, forward.stays + temporaries);
+      forward.stays -= used_up(op, pass.keeps);
     }
-    return live;
+    return forward;
   }
 
   [[nodiscard]] std::int64_t used_up(std::uint32_t op, bool keeps) const {
@@ -126,7 +139,7 @@ class Program {
   Program(const ScheduledStep& step, const std::vector<ChainStage>& chain, std::int64_t budget,
           std::int64_t slots)
       : costs_(costs_of(step, chain)), count_(static_cast<std::uint32_t>(chain.size())) {
-    base_ = kTooMuch;
+    base_ = step.step.ops.front().forward.most;
     for (std::uint32_t i = 0; i < count_; ++i) {
       const std::uint32_t last = chain[i].end - 1;
       beside_.push_back(step.step.ops[last].backward.before);
@@ -135,7 +148,6 @@ class Program {
         base_ = std::min({base_, ran.forward.most, ran.backward.most, ran.backward.before});
       }
     }
-    slots_ = slots;
     slot_ = std::max<std::int64_t>(1, (budget - base_ + slots - 1) / slots);
     free_ = budget < base_ ? -1 : (budget - base_) / slot_;
     solve();
@@ -252,9 +264,8 @@ class Program {
   std::uint32_t count_;
   std::vector<std::int64_t> beside_;  ///< by the last stage: alive as its backward begins
   std::int64_t base_ = 0;             ///< alive whatever the schedule
-  std::int64_t slots_ = 0;
-  std::int64_t slot_ = 1;  ///< bytes
-  std::int64_t free_ = 0;  ///< slots
+  std::int64_t slot_ = 1;             ///< bytes
+  std::int64_t free_ = 0;             ///< slots
   std::vector<Row> rows_;
 };
 

@@ -9,6 +9,7 @@
 
 namespace memest {
 
+/// The state of one micro-step under a schedule.
 class Player {
  public:
   explicit Player(const ScheduledStep& step);
