@@ -157,9 +157,9 @@ struct ScheduleAnswer {
   Graph graph;
 };
 
-/// The schedules of `job` within what its allocator may reserve, whatever it recomputes or saves on
+/// The schedules of a job within what its allocator may reserve, whatever it recomputes or saves on
 /// the host as written. Unavailable where it does not train, shards or cuts the model, or its time
 /// is not known. Throws OverflowError.
-std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& job);
+std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written);
 
 }  // namespace memest

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "memest/plan/schedule.hpp"
@@ -62,7 +63,8 @@ void thin_out(const StepTensors& step, std::size_t most, std::vector<Cut>& cuts)
   if (cuts.size() < most) return;
   std::erase_if(cuts, [&](const Cut& cut) { return !is_between_blocks(step, cut); });
   while (cuts.size() >= most) {
-    for (std::size_t i = 0; i < cuts.size(); ++i) cuts.erase(cuts.begin() + static_cast<long>(i));
+    for (std::size_t i = 0; i < cuts.size(); ++i)
+      cuts.erase(cuts.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 

@@ -133,23 +133,28 @@ std::vector<StageCost> costs_of(const ScheduledStep& step, const std::vector<Cha
   return costs;
 }
 
+/// Bytes that are alive beside the tensors whatever the schedule.
+std::int64_t always_alive(const StepTensors& step) {
+  std::int64_t least = step.ops.front().forward.most;
+  for (const StepOp& op : step.ops) {
+    least = std::min({least, op.forward.most, op.backward.most, op.backward.before});
+  }
+  return least;
+}
+
 /// Least seconds by stages [first, last] and by free memory, the first one's input not counted.
 class Program {
  public:
   Program(const ScheduledStep& step, const std::vector<ChainStage>& chain, std::int64_t budget,
           std::int64_t slots)
-      : costs_(costs_of(step, chain)), count_(static_cast<std::uint32_t>(chain.size())) {
-    base_ = step.step.ops.front().forward.most;
-    for (std::uint32_t i = 0; i < count_; ++i) {
-      const std::uint32_t last = chain[i].end - 1;
-      beside_.push_back(step.step.ops[last].backward.before);
-      for (std::uint32_t op = chain[i].begin; op < chain[i].end; ++op) {
-        const StepOp& ran = step.step.ops[op];
-        base_ = std::min({base_, ran.forward.most, ran.backward.most, ran.backward.before});
-      }
+      : costs_(costs_of(step, chain)),
+        count_(static_cast<std::uint32_t>(chain.size())),
+        base_(always_alive(step.step)),
+        slot_(std::max<std::int64_t>(1, (budget - base_ + slots - 1) / slots)),
+        free_(budget < base_ ? -1 : (budget - base_) / slot_) {
+    for (const ChainStage& stage : chain) {
+      beside_.push_back(step.step.ops[stage.end - 1].backward.before);
     }
-    slot_ = std::max<std::int64_t>(1, (budget - base_ + slots - 1) / slots);
-    free_ = budget < base_ ? -1 : (budget - base_) / slot_;
     solve();
   }
 
@@ -262,10 +267,10 @@ class Program {
 
   std::vector<StageCost> costs_;
   std::uint32_t count_;
+  std::int64_t base_;
+  std::int64_t slot_;                 ///< bytes
+  std::int64_t free_;                 ///< slots; below zero: not even `base_` fits
   std::vector<std::int64_t> beside_;  ///< by the last stage: alive as its backward begins
-  std::int64_t base_ = 0;             ///< alive whatever the schedule
-  std::int64_t slot_ = 1;             ///< bytes
-  std::int64_t free_ = 0;             ///< slots
   std::vector<Row> rows_;
 };
 
