@@ -40,7 +40,7 @@ void BackwardPass::hook_before(const OpSite& site) {
   if (hooks != nullptr && last) hooks->before_backward(site.instance);
 }
 
-void BackwardPass::hook_after(const OpSite& site) {
+void BackwardPass::hook_after(const OpSite& site) const {
   BlockHooks* const hooks = engine_.settings.hooks;
   if (hooks != nullptr && site.op == 0) hooks->after_backward(site.instance);
 }

@@ -63,7 +63,7 @@ class BackwardPass {
   };
 
   void hook_before(const OpSite& site);
-  void hook_after(const OpSite& site);
+  void hook_after(const OpSite& site) const;
   void take_up(Node& node, const OpSite& site) const;
   void run_node(Node& node, const OpSite& site);
   void run_formula(Node& node);
@@ -79,8 +79,9 @@ class BackwardPass {
   /// `kept`: what the op saved first, where that becomes a gradient.
   void hand_gradients(Node& node, StorageId kept);
   void put(GradientSlot& slot, const GradientSlot& gradient, const Sum& sum);
-  void accumulate(std::uint32_t parameter);
-  StorageId in_gradient_type(std::uint32_t parameter, StorageId arrived);
+  /// `index` into ForwardOrder::parameters().
+  void accumulate(std::uint32_t index);
+  StorageId in_gradient_type(std::uint32_t index, StorageId arrived);
   [[nodiscard]] static Label label_of(const OpSite& site, const MadeGradient& made);
   [[nodiscard]] static Label sum_label(const OpSite& site, const HandedGradient& handed);
 

@@ -78,7 +78,10 @@ struct EngineState {
   EngineState(const Graph& graph, const ForwardOrder& forward_order,
               const EngineSettings& engine_settings, Recorder& events);
   EngineState(const EngineState&) = delete;
+  EngineState(EngineState&&) = delete;
   EngineState& operator=(const EngineState&) = delete;
+  EngineState& operator=(EngineState&&) = delete;
+  ~EngineState() = default;
 
   const ForwardOrder& order;
   EngineSettings settings;

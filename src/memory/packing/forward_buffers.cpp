@@ -165,8 +165,8 @@ class Plan {
     buffer_[storage] = kNone;
   }
 
-  [[nodiscard]] std::int64_t cached(const std::vector<Lifetime>& lifetimes,
-                                    const AllocatorSettings& settings) const {
+  [[nodiscard]] static std::int64_t cached(const std::vector<Lifetime>& lifetimes,
+                                           const AllocatorSettings& settings) {
     PredictedDevice device(kEnough);
     CachingAllocator allocator(settings, std::nullopt, device);
     std::vector<BlockId> blocks(lifetimes.size(), BlockId::none);
