@@ -155,6 +155,10 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
     if (offload.optimizer && offload.parameters) return;
     refuse("FSDP2's CPUOffloadPolicy takes weights, gradients and states to the host together",
            "write {optimizer: cpu, parameters: cpu}");
+  } else if (job.training && job.training->recipe.gathered_units) {
+    refuse(
+        "the precision " + quoted(job.training->recipe.name) + " is FSDP2's, and 'fsdp' is not set",
+        "set 'fsdp' to {version: 2}, or leave 'offload' out");
   } else if (framework.sharer != Sharer::deepspeed) {
     diagnostics.push_back(unavailable_at(written.span,
                                          "offload in the implementation " + quoted(framework.name),
