@@ -28,10 +28,6 @@ constexpr std::int64_t kMatchRange = 16;
 /// A device that no plan fills.
 constexpr Bytes kEnough{std::int64_t{1} << 50};
 
-std::int64_t rounded(std::int64_t bytes) {
-  return (bytes + kMinBlockSize - 1) / kMinBlockSize * kMinBlockSize;
-}
-
 /// GraphAllocator: buffers of a pool, which grow and never split.
 class BufferPool {
  public:
@@ -151,7 +147,7 @@ class Plan {
   }
 
   void take(StorageIndex storage, std::uint32_t now) {
-    const std::int64_t bytes = rounded(pass_.storages[storage].bytes);
+    const std::int64_t bytes = round_up(pass_.storages[storage].bytes, kMinBlockSize);
     buffer_[storage] = pool_.take(bytes);
     life_of_buffer_[storage] = lives_.size();
     lives_.push_back({bytes, now, 0});

@@ -8,12 +8,6 @@
 namespace memest {
 namespace {
 
-/// CUDACachingAllocator.cpp, round_size: so arenas and the allocator's blocks are of the same
-/// sizes.
-std::int64_t rounded(std::int64_t bytes) {
-  return (bytes + kMinBlockSize - 1) / kMinBlockSize * kMinBlockSize;
-}
-
 std::vector<Lifetime> lifetimes_of(const Timeline& timeline) {
   std::vector<Lifetime> lifetimes(timeline.storages.size());
   const auto end = static_cast<std::uint32_t>(timeline.events.size());
@@ -21,7 +15,9 @@ std::vector<Lifetime> lifetimes_of(const Timeline& timeline) {
     const Event event = timeline.events[i];
     Lifetime& lifetime = lifetimes[event.storage];
     if (event.kind == EventKind::allocate) {
-      lifetime = {rounded(timeline.storages[event.storage].bytes), i, end};
+      // CUDACachingAllocator.cpp, round_size: arenas and the allocator's blocks are of the same
+      // sizes.
+      lifetime = {round_up(timeline.storages[event.storage].bytes, kMinBlockSize), i, end};
     } else {
       lifetime.end = i;
     }

@@ -16,11 +16,6 @@ void add_once(std::vector<std::uint32_t>& list, std::uint32_t item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-/// CUDACachingAllocator.cpp, round_size.
-std::int64_t rounded(std::int64_t bytes) {
-  return (bytes + kMinBlockSize - 1) / kMinBlockSize * kMinBlockSize;
-}
-
 /// The operations and tensors of a forward order, without heights.
 class Linker {
  public:
@@ -76,7 +71,8 @@ class Linker {
       if (made.holding != Holding::activations || for_all) continue;
       std::uint32_t& tensor = tensor_of_[order_.storage_cell(site.instance, made.tensor)];
       tensor = static_cast<std::uint32_t>(step_.tensors.size());
-      step_.tensors.push_back({rounded(made.bytes), site.instance, made.tensor, {index}, {}, {}});
+      const std::int64_t bytes = round_up(made.bytes, kMinBlockSize);
+      step_.tensors.push_back({bytes, site.instance, made.tensor, {index}, {}, {}});
       linked.makes.push_back(tensor);
     }
     const Op& described = block.ops[site.op];

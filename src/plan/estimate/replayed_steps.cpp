@@ -19,12 +19,11 @@ OutsideBytes outside_of(const MemoryEstimate& estimate) {
 constexpr ReplayDevice kUnlimitedDevice{
     .total = kMostReplayed, .available = kMostReplayed, .limit = {}};
 
-/// Bytes of the device that an allocator may reserve.
+}  // namespace
+
 Bytes room_of(const ReplayDevice& device) {
   return std::min(device.available, device.limit.value_or(device.available));
 }
-
-}  // namespace
 
 Bytes demand_of(const Timeline& timeline) {
   // Bytes asked for, without rounding or fragments: no allocator gets by with less.

@@ -62,6 +62,9 @@ Verdict judge_run(const Timeline& timeline, const StepReplay& run, const Job& jo
 /// Whether the memory made the run retry or ended it.
 bool was_pressed(const StepReplay& run);
 
+/// Bytes of the device that an allocator may reserve.
+Bytes room_of(const ReplayDevice& device);
+
 /// The replay with all the memory that the steps ask for.
 StepReplay replay_unpressed(const Timeline& timeline, const Job& job);
 

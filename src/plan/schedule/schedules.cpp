@@ -194,12 +194,6 @@ class ScheduleRows {
   double kept_seconds_ = 0;
 };
 
-/// Bytes that the allocator may reserve.
-Bytes room_for_tensors(const Job& job) {
-  const ReplayDevice device = replay_device_of(job);
-  return std::min(device.available, device.limit.value_or(device.available));
-}
-
 std::size_t layers_of(const StepTensors& step) {
   std::size_t layers = 0;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
@@ -235,7 +229,7 @@ std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written) {
     return Unavailable{"no link to the host is known for " + job.hardware.gpu.name};
   }
   answer.step = std::get<TimeEstimate>(time).step;
-  answer.budget = room_for_tensors(job);
+  answer.budget = room_of(replay_device_of(job));
   answer.scheduled.step = step_tensors_of(answer.graph, timeline, replay);
   answer.layers = layers_of(answer.scheduled.step);
   const StepPricing pricing(answer.graph, job, std::get<GpuLaws>(laws));
