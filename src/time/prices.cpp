@@ -17,22 +17,6 @@ void add(CallPrice& total, const CallPrice& price, double times = 1) {
   total.slow += times * price.slow;
 }
 
-CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
-  CallPrice total;
-  double longest = -1;
-  for (const KernelShape& call : calls) {
-    const CallPrice price = laws.price(call);
-    const Bound bound = total.bound;
-    const LawOrigin origin = total.origin;
-    add(total, price);
-    const bool decides = price.expected > longest;
-    total.bound = decides ? price.bound : bound;
-    total.origin = decides ? price.origin : origin;
-    longest = std::max(longest, price.expected);
-  }
-  return total;
-}
-
 /// The part of a message that is left beside a kernel.
 CallPrice beyond(const CallPrice& message, const CallPrice& kernel) {
   CallPrice left = message;
@@ -77,6 +61,22 @@ double weight_gradients(const std::vector<KernelShape>& calls, const GpuLaws& la
 }
 
 }  // namespace
+
+CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws) {
+  CallPrice total;
+  double longest = -1;
+  for (const KernelShape& call : calls) {
+    const CallPrice price = laws.price(call);
+    const Bound bound = total.bound;
+    const LawOrigin origin = total.origin;
+    add(total, price);
+    const bool decides = price.expected > longest;
+    total.bound = decides ? price.bound : bound;
+    total.origin = decides ? price.origin : origin;
+    longest = std::max(longest, price.expected);
+  }
+  return total;
+}
 
 GroupPlaces places_of(const Parallelism& parallelism, std::int64_t gpus_per_node) {
   GroupPlaces places;

@@ -78,15 +78,14 @@ void add_hooks(OpWork& work, const Block& block, const Bindings& sizes, const Re
   }
 }
 
-OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes,
-                const TrainingSpec& training) {
+OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes, const ForwardSpec& pass) {
   OpWork work;
   work.op = &op;
   work.forward = evaluate(op.forward, temporary_bytes(block, op, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
-  add_calls(work, block, sizes, training);
-  if (row_of(training.implementation.framework).gradient_buffer) {
-    add_hooks(work, block, sizes, training.recipe);
+  add_calls(work, block, sizes, pass);
+  if (row_of(pass.implementation.framework).gradient_buffer) {
+    add_hooks(work, block, sizes, pass.recipe);
   }
   work.forward_messages = evaluate(op.forward_messages, sizes);
   work.backward_messages = evaluate(op.backward_messages, sizes);
@@ -140,6 +139,22 @@ Bindings sizes_of(const Graph& graph, const ForwardSpec& forward) {
   Bindings sizes = graph.sizes;
   bind_tokens(sizes, forward.micro_batch, forward.seq_len / context_ranks(sizes));
   return sizes;
+}
+
+std::vector<OpWork> forward_work_of(const Graph& graph, std::span<const BlockRun> order,
+                                    const Bindings& sizes, const ForwardSpec& pass) {
+  std::vector<OpWork> ops;
+  for (const BlockRun& run : order) {
+    const Block& block = graph.blocks[run.block];
+    for (const Op& op : block.ops) {
+      if (op.once) continue;
+      OpWork work = evaluate(block, op, sizes, pass);
+      work.block = run.block;
+      work.executions = static_cast<double>(run.repeat);
+      ops.push_back(std::move(work));
+    }
+  }
+  return ops;
 }
 
 StepWork work_of(const Graph& graph, const Job& job) {

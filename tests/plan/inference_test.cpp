@@ -87,7 +87,7 @@ TEST_CASE(
 TEST_CASE("what inference has no value for says why") {
   const JobEstimate estimate = estimate_job(prompts(""));
   CHECK(std::get<Unavailable>(estimate.time).sentence ==
-        "the time of inference is not available yet");
+        "a forward without gradients has no training step");
   CHECK(std::holds_alternative<Unavailable>(std::get<MemoryAnswer>(estimate.memory).saved));
   CHECK(std::get<MemoryAnswer>(estimate.memory).verdict == Verdict::fits);
   const auto nanogpt = estimate_job(prompts(", implementation: nanogpt"));

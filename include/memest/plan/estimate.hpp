@@ -14,6 +14,7 @@
 #include "memest/memory/ledger.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/spec/job.hpp"
+#include "memest/time/inference_time.hpp"
 #include "memest/time/step_time.hpp"
 
 namespace memest {
@@ -137,6 +138,7 @@ struct JobEstimate {
   std::vector<MemoryAnswer> other_ranks;  ///< of a pipeline, those that take most first
   std::variant<FlopsEstimate, Unavailable> flops;
   std::variant<TimeEstimate, Unavailable> time;
+  std::optional<InferenceTime> inference_time = {};  ///< in place of `time` where nothing is trained
   std::variant<CostEstimate, Unavailable> cost;
   std::vector<std::string> assumptions;  ///< what the answer takes for granted, a sentence each:
                                          ///< "gfx942 is no CUDA device: ..."
@@ -150,8 +152,9 @@ ComputeCapability lowered_capability(const GpuSpec& gpu);
 /// its GPU and one rank of its pipeline. Layers are a multiple of the pipeline's stages.
 LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank = 0);
 
-/// The money of a step of `seconds` at `price` a GPU-hour, all GPUs of `job` together.
-/// `job.training` is present.
+/// The money of a step (of a call, where nothing is trained) of `seconds` at `price` a GPU-hour,
+/// all GPUs of `job` together. A call's tokens are those that it makes, or where it makes none the
+/// prompts'.
 CostEstimate cost_of(const Job& job, DollarsPerHour price, Seconds seconds);
 
 /// Bytes that autograd keeps in one forward of `job` under its recompute. Throws OverflowError.

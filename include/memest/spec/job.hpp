@@ -70,7 +70,6 @@ struct Job {
   ModelSpec model;
   std::optional<TrainingSpec> training;    ///< one of the two, or none where the file describes
   std::optional<InferenceSpec> inference;  ///< a model alone
-  std::optional<ModelSpec> teacher = {};   ///< whose logits the model learns, with `distillation`
   Parallelism parallelism;
   Hardware hardware;
   Budget budget;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "memest/spec/adapter.hpp"
-#include "memest/spec/compression.hpp"
 #include "memest/spec/decoder.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/layers.hpp"
+#include "memest/spec/low_rank.hpp"
 
 namespace memest {
 
@@ -95,7 +95,7 @@ struct ModelSpec {
   Family family = Family::decoder;
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
   std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
-  Compression compression = {};
+  std::optional<LowRank> low_rank = {};     ///< `compression.low_rank`
   /// The name of transformers' class says that its loss is a causal language model's: by it the
   /// Trainer counts targets. GPT2LMHeadModel's does not.
   bool named_for_causal_loss = true;

@@ -65,15 +65,6 @@ struct SaveOnCpu {
   friend bool operator==(const SaveOnCpu&, const SaveOnCpu&) = default;
 };
 
-/// A teacher's forward without gradients, between the model's own and the loss: the divergence of
-/// both logits, beside the loss of the labels (transformers' docs, knowledge distillation). The
-/// teacher is the job's.
-struct Distillation {
-  DType teacher_dtype = DType::bf16;  ///< of its weights
-
-  friend bool operator==(const Distillation&, const Distillation&) = default;
-};
-
 enum class ZeroGrad : std::uint8_t {
   set_to_none,  ///< gradients are freed before the next forward
   zeros         ///< gradients stay allocated
@@ -113,7 +104,6 @@ struct TrainingSpec : ForwardSpec {
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   std::int64_t steps = 2;     ///< how many the timeline replays
   std::optional<DataLoading> data = {};
-  std::optional<Distillation> distillation = {};
 };
 
 }  // namespace memest

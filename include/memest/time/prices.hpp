@@ -23,6 +23,9 @@ struct OpPrice {
   double weights = 0;  ///< of `backward`, expected: the weights' gradients
 };
 
+/// The sum of an operation's calls; the longest names its bound and how it is known.
+CallPrice price_of_calls(const std::vector<KernelShape>& calls, const GpuLaws& laws);
+
 /// Prices without messages: one rank alone.
 std::vector<OpPrice> price_ops(const StepWork& work, const GpuLaws& laws);
 /// Prices with the messages between the ranks that share a layer.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "memest/graph/graph.hpp"
@@ -75,6 +76,11 @@ struct StepWork {
 /// `job.training` is present. `graph` outlives the result. Throws OverflowError where a size leaves
 /// its range.
 StepWork work_of(const Graph& graph, const Job& job);
+
+/// The operations of a forward over the blocks of `order`, without those of the first forward
+/// alone. `graph` outlives the result. Throws OverflowError.
+std::vector<OpWork> forward_work_of(const Graph& graph, std::span<const BlockRun> order,
+                                    const Bindings& sizes, const ForwardSpec& pass);
 
 /// The graph's symbols with the pass's micro-batch and sequence length.
 Bindings sizes_of(const Graph& graph, const ForwardSpec& forward);

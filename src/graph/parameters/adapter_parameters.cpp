@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/parameters/rewritten.hpp"
 #include "memest/spec/inventory.hpp"
 
 namespace memest {
@@ -97,26 +98,10 @@ void add_stretch(InventoryBuilder& result, const Inventory& inventory, const Ada
 }  // namespace
 
 Inventory with_adapter(const Inventory& inventory, const Adaptation& how) {
-  InventoryBuilder result;
-  for (const PlacementRun& run : inventory.placement) {
-    if (run.layers) {
-      result.repeat_layer(run.repeat);
-    } else {
-      result.repeat(run.repeat);
-    }
-    add_stretch(result, inventory, how, run.steps);
-  }
-  if (inventory.placement.empty()) {
-    std::vector<PlacementStep> steps;
-    for (std::size_t i = 0; i < inventory.parameters.size(); ++i) {
-      steps.push_back({false, i, inventory.parameters[i].count});
-    }
-    for (std::size_t i = 0; i < inventory.buffers.size(); ++i) {
-      steps.push_back({true, i, inventory.buffers[i].count});
-    }
-    add_stretch(result, inventory, how, steps);
-  }
-  return std::move(result).take();
+  return rewritten(inventory,
+                   [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
+                     add_stretch(result, inventory, how, steps);
+                   });
 }
 
 }  // namespace memest

@@ -5,6 +5,7 @@
 
 #include "graph/parameters/adapter_parameters.hpp"
 #include "graph/parameters/decoder_parameters.hpp"
+#include "graph/parameters/low_rank_parameters.hpp"
 #include "graph/parameters/parameter_names.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
@@ -119,8 +120,10 @@ struct ParameterWriter {
 Inventory parameters_of(const ModelSpec& model, const Implementation& implementation) {
   const std::string_view type = stored_type(model.model_type, implementation);
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
+  const bool stored_in_out = names_of(model.model_type).stored_in_out;
+  if (model.low_rank) own = with_low_rank(own, *model.low_rank, stored_in_out);
   if (!model.adapter) return own;
-  return with_adapter(own, {*model.adapter, names_of(model.model_type).stored_in_out});
+  return with_adapter(own, {*model.adapter, stored_in_out});
 }
 
 Bytes buffer_bytes(const Inventory& inventory) {

@@ -4,8 +4,8 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/spec/checkpoint_plan.hpp"
-#include "memest/spec/float8_rows.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/float8_rows.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {

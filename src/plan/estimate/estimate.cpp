@@ -25,6 +25,7 @@ JobEstimate without_step(const Job& job, const Unavailable& reason) {
           .other_ranks = {},
           .flops = reason,
           .time = reason,
+          .inference_time = {},
           .cost = reason,
           .assumptions = {}};
 }
@@ -142,14 +143,15 @@ void sort_by_memory(MemoryAnswer& first, std::vector<MemoryAnswer>& others) {
   others.erase(others.begin());
 }
 
-std::variant<CostEstimate, Unavailable> answer_cost(
-    const Job& job, const std::variant<TimeEstimate, Unavailable>& time) {
+std::variant<CostEstimate, Unavailable> answer_cost(const Job& job, const JobEstimate& answer) {
   if (!job.hardware.price) {
     return Unavailable{"no price is known for " + job.hardware.gpu.name +
                        "; write hardware.price to give one"};
   }
-  if (const auto* reason = std::get_if<Unavailable>(&time)) return *reason;
-  return cost_of(job, *job.hardware.price, std::get<TimeEstimate>(time).step);
+  const DollarsPerHour price = *job.hardware.price;
+  if (answer.inference_time) return cost_of(job, price, answer.inference_time->whole);
+  if (const auto* reason = std::get_if<Unavailable>(&answer.time)) return *reason;
+  return cost_of(job, price, std::get<TimeEstimate>(answer.time).step);
 }
 
 /// FLOPs of the pipeline's rank that runs the most.
@@ -162,12 +164,19 @@ FlopsEstimate flops_of_busiest(const std::vector<Graph>& ranks, const Job& job) 
   return most;
 }
 
-std::variant<TimeEstimate, Unavailable> answer_time(const std::vector<Graph>& ranks,
-                                                    const Job& job) {
-  if (!job.training) return Unavailable{"the time of inference is not available yet"};
+void answer_time(const std::vector<Graph>& ranks, const Job& job, JobEstimate& answer) {
+  if (job.inference) {
+    auto time = estimate_inference_time(ranks.front(), job);
+    if (auto* reason = std::get_if<Unavailable>(&time)) {
+      answer.time = std::move(*reason);
+      return;
+    }
+    answer.inference_time = std::get<InferenceTime>(std::move(time));
+    answer.time = Unavailable{"a forward without gradients has no training step"};
+    return;
+  }
   // A pipeline is timed from the whole model, whose layers are then cut into stages.
-  if (ranks.size() == 1) return time_of_step(ranks.front(), job);
-  return time_of_step(job);
+  answer.time = ranks.size() == 1 ? time_of_step(ranks.front(), job) : time_of_step(job);
 }
 
 /// The graph of each of the pipeline's ranks, or why one has none.
@@ -222,8 +231,8 @@ JobEstimate estimate(const Job& job, AskedRank asked) {
     answer.memory = std::move(memory);
   }
   answer.flops = flops_of_busiest(ranks, job);
-  answer.time = answer_time(ranks, job);
-  answer.cost = answer_cost(job, answer.time);
+  answer_time(ranks, job, answer);
+  answer.cost = answer_cost(job, answer);
   add_loading_assumptions(job, answer.assumptions);
   if (!job.hardware.gpu.compute_capability()) {
     answer.assumptions.push_back(job.hardware.gpu.name +

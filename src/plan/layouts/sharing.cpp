@@ -3,8 +3,8 @@
 
 #include "memest/spec/checkpoint_plan.hpp"
 #include "memest/spec/dtype.hpp"
-#include "memest/spec/float8_rows.hpp"
 #include "memest/spec/framework.hpp"
+#include "memest/spec/parallel/float8_rows.hpp"
 #include "plan/layouts/space.hpp"
 
 namespace memest {
@@ -137,7 +137,9 @@ class SharingChoices {
     constexpr HostOffload kBoth{.optimizer = true, .parameters = true};
     const bool divided = layout_.ranks() != layout_.data;
     const bool replaced = job_.training->replaces_modules();
-    if (job_.model.adapter || divided || replaced || !steps_on_host(*job_.training)) return {};
+    if (job_.model.adapter || job_.model.low_rank || divided || replaced ||
+        !steps_on_host(*job_.training))
+      return {};
     if (sharing.in_flat_units()) return {};
     if (sharing.in_units()) return {kBoth};
     if (row_.sharer != Sharer::deepspeed || !sharing.in_stages()) return {};

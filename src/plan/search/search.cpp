@@ -19,6 +19,13 @@
 namespace memest {
 namespace {
 
+/// Why the model is answered on one GPU alone; null where it is on many.
+const char* only_alone(const ModelSpec& model) {
+  if (model.adapter) return "adapters trained on several GPUs are not available yet";
+  if (model.low_rank) return "factorised layers on several GPUs are not available yet";
+  return nullptr;
+}
+
 constexpr const char* kTooLate = "too slow for the deadline";
 
 class PlanSearch {
@@ -64,7 +71,7 @@ class PlanSearch {
     std::vector<std::pair<std::size_t, std::int64_t>> tasks;
     for (std::size_t gpu = 0; gpu < request_.gpus.size(); ++gpu) {
       for (const std::int64_t count : request_.counts) {
-        if (request_.job.model.adapter && count > 1) continue;  // answered on one GPU only
+        if (count > 1 && only_alone(request_.job.model) != nullptr) continue;
         tasks.emplace_back(gpu, count);
       }
     }
@@ -185,9 +192,8 @@ std::optional<Unavailable> refusal_of(const PlanRequest& request) {
   }
   if (auto reason = beyond_the_closed_form(request.job)) return reason;
   const bool alone = std::ranges::find(request.counts, 1) != request.counts.end();
-  if (request.job.model.adapter && !alone) {
-    return Unavailable{"adapters trained on several GPUs are not available yet"};
-  }
+  const char* const only = only_alone(request.job.model);
+  if (only != nullptr && !alone) return Unavailable{only};
   return std::nullopt;
 }
 

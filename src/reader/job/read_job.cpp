@@ -13,6 +13,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
+#include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/frameworks/recompute.hpp"
@@ -200,6 +201,10 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
       has_model = true;
     }
   }
+  const Value* compression = mapping("compression");
+  if (has_model && compression != nullptr) {
+    read_compression(*compression, job.model, diagnostics);
+  }
   read_cluster({.parallelism = mapping("parallelism"), .hardware = mapping("hardware")}, job,
                diagnostics);
   if (const Value* training = mapping("training")) {
@@ -226,6 +231,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_trainer(root, job, diagnostics);
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);
+  check_compression(root, job, diagnostics);
   if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);

@@ -162,18 +162,6 @@ constexpr Key kFloat8Keys[] = {
             "head where nothing is written."},
 };
 
-constexpr Word kTeacherTypes[] = {{"bf16"}, {"fp16"}, {"fp32"}};
-const Key kDistillationKeys[] = {
-    {.name = "teacher",
-     .shapes = {catalog("models"), table(decoder_keys()), table(hf_keys())},
-     .doc = "The model that is learned from: a preset's name, a config, or a family's sizes.",
-     .required = true},
-    {.name = "dtype",
-     .shapes = {choice(kTeacherTypes)},
-     .fallback = "bf16",
-     .doc = "Type of the teacher's weights."},
-};
-
 constexpr Key kDataKeys[] = {
     {.name = "workers",
      .shapes = {count(0, 10'000)},
@@ -278,10 +266,6 @@ const Key kTrainingKeys[] = {
      .shapes = {choice(kNone), one_of(kAdapterKeys)},
      .fallback = "none",
      .doc = "Trains an adapter instead of the model."},
-    {.name = "distillation",
-     .shapes = {table(kDistillationKeys)},
-     .doc = "A teacher's forward runs beside the model, which learns its logits.",
-     .later = "distillation"},
     {.name = "data",
      .shapes = {table(kDataKeys)},
      .doc = "PyTorch's DataLoader, one in every rank; a step waits for it."},

@@ -1,6 +1,5 @@
 #include "report/estimate/estimate_json.hpp"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -392,6 +391,7 @@ Json json_of(const Job& job, const JobEstimate& estimate, const Question& questi
       [&](const MemoryAnswer& answer) { return json_of(answer, estimate.other_ranks); });
   put(json, "flops", estimate.flops, [](const FlopsEstimate& flops) { return json_of(flops); });
   put(json, "time", estimate.time, [](const TimeEstimate& time) { return json_of(time); });
+  if (estimate.inference_time) json["inference_time"] = json_of(*estimate.inference_time);
   put(json, "cost", estimate.cost, [](const CostEstimate& cost) { return json_of(cost); });
   json["provenance"] = provenance_json(job, estimate, question);
   return json;

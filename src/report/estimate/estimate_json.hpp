@@ -8,6 +8,7 @@
 namespace memest {
 
 Json json_of(const TimeEstimate& time);
+Json json_of(const InferenceTime& time);
 Json json_of(const CostEstimate& cost);
 /// A node's memory and what is taken of it.
 Json json_of(const HostNeed& need);

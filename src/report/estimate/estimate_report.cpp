@@ -68,8 +68,13 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   });
   sections.add("FLOPs", estimate.flops,
                [&](const FlopsEstimate& flops) { add_flops(page, job, flops); });
-  sections.add("Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });
-  sections.add("Money", estimate.cost, [&](const CostEstimate& cost) { add_cost(page, cost); });
+  if (estimate.inference_time) {
+    add_time(page, *estimate.inference_time);
+  } else {
+    sections.add("Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });
+  }
+  sections.add("Money", estimate.cost,
+               [&](const CostEstimate& cost) { add_cost(page, job, cost); });
 }
 
 std::string verdict_line(const MemoryAnswer& answer) {
@@ -103,6 +108,11 @@ std::vector<Paragraph> summary_of(const JobEstimate& estimate) {
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
     pace = fmt::format("A step takes {} ({} to {}), MFU {}", seconds_text(time->step),
                        seconds_text(time->low), seconds_text(time->high), percent_text(time->mfu));
+  }
+  if (estimate.inference_time) {
+    const InferenceTime& time = *estimate.inference_time;
+    pace = fmt::format("A call takes {} ({} to {})", seconds_text(time.whole),
+                       seconds_text(time.low), seconds_text(time.high));
   }
   if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) {
     pace += fmt::format("; {} per billion tokens", dollars_text(cost->per_billion_tokens));
@@ -190,6 +200,17 @@ void add_records(Records& records, const FlopsEstimate& flops) {
   count("megatron", flops.megatron);
 }
 
+void add_records(Records& records, const InferenceTime& time) {
+  records.add("time", "call", exact_text(time.whole.value()), "s");
+  records.add("time", "call low", exact_text(time.low.value()), "s");
+  records.add("time", "call high", exact_text(time.high.value()), "s");
+  records.add("time", "prefill", exact_text(time.prefill.expected.value()), "s");
+  if (time.first_token) {
+    records.add("time", "first token", exact_text(time.first_token->expected.value()), "s");
+    records.add("time", "last token", exact_text(time.last_token->expected.value()), "s");
+  }
+}
+
 Table records_of(const JobEstimate& estimate) {
   Records records;
   records.add("parameters", "total", std::to_string(estimate.parameters.total), "");
@@ -206,6 +227,7 @@ Table records_of(const JobEstimate& estimate) {
     records.add("time", "mfu", exact_text(time->mfu), "");
     records.add("time", "hfu", exact_text(time->hfu), "");
   }
+  if (estimate.inference_time) add_records(records, *estimate.inference_time);
   if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) {
     records.add("cost", "per step", exact_text(cost->per_step.value()), "USD");
     records.add("cost", "per billion tokens", exact_text(cost->per_billion_tokens.value()), "USD");

@@ -20,7 +20,9 @@ void add_host_memory(Page& page, const Job& job, const MemoryAnswer& answer);
 void add_ranks(Page& page, const MemoryAnswer& worst, const std::vector<MemoryAnswer>& others);
 void add_flops(Page& page, const Job& job, const FlopsEstimate& flops);
 void add_time(Page& page, const TimeEstimate& time);
-void add_cost(Page& page, const CostEstimate& cost);
+/// Prefill, tokens and the whole of a call without gradients.
+void add_time(Page& page, const InferenceTime& time);
+void add_cost(Page& page, const Job& job, const CostEstimate& cost);
 
 /// The sentence that stands in a section's place.
 void add_unavailable(Page& page, const std::string& heading, const Unavailable& unavailable);

@@ -279,14 +279,37 @@ void add_time(std::vector<Explanation>& out, const TimeEstimate& time) {
   if (time.loading) add_loading(out, *time.loading);
 }
 
+void add_time(std::vector<Explanation>& out, const InferenceTime& time) {
+  const auto add = [&](const char* name, const std::optional<ForwardTime>& pass) {
+    if (!pass) return;
+    Explanation row = of_number("time", name, pass->expected.value(), "s");
+    row.value = fmt::format("{} ({} to {})", seconds_text(pass->expected), seconds_text(pass->low),
+                            seconds_text(pass->high));
+    row.formula = "max(kernels, launched kernels · host's time of a launch)";
+    row.substituted = fmt::format("max({}, {} launches in {})", seconds_text(pass->kernels),
+                                  grouped(pass->launched), seconds_text(pass->host));
+    row.source = std::string(time.host_source);
+    out.push_back(std::move(row));
+  };
+  add("prefill", time.prefill);
+  add("first token", time.first_token);
+  add("last token", time.last_token);
+  Explanation call = of_number("time", "call", time.whole.value(), "s");
+  call.value = fmt::format("{} ({} to {})", seconds_text(time.whole), seconds_text(time.low),
+                           seconds_text(time.high));
+  call.formula = "prefill + Σ tokens behind it";
+  call.source = std::string(time.rule);
+  out.push_back(std::move(call));
+}
+
 void add_cost(std::vector<Explanation>& out, const Job& job, const CostEstimate& cost) {
   Explanation per_step = of_number("money", "cost of a step", cost.per_step.value(), "USD");
   per_step.value = dollars_text(cost.per_step);
-  per_step.formula = "price · GPUs · step / 3600";
+  per_step.formula = job.inference ? "price · GPUs · call / 3600" : "price · GPUs · step / 3600";
   if (job.hardware.price) {
     per_step.substituted =
-        fmt::format("{} USD/h · {} · step / 3600", significant_text(job.hardware.price->value()),
-                    job.hardware.count);
+        fmt::format("{} USD/h · {} · {} / 3600", significant_text(job.hardware.price->value()),
+                    job.hardware.count, job.inference ? "call" : "step");
   }
   per_step.source = cost.source;
   out.push_back(std::move(per_step));
@@ -332,6 +355,7 @@ std::vector<Explanation> explain(const Job& job, const JobEstimate& estimate) {
   const auto* flops = std::get_if<FlopsEstimate>(&estimate.flops);
   if (flops != nullptr) add_flops(out, job, estimate, *flops);
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) add_time(out, *time);
+  if (estimate.inference_time) add_time(out, *estimate.inference_time);
   if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) add_cost(out, job, *cost);
   return out;
 }

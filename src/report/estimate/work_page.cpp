@@ -151,12 +151,50 @@ void add_time(Page& page, const TimeEstimate& time) {
   page.parts.emplace_back(Paragraph{std::move(text), Tone::plain});
 }
 
-void add_cost(Page& page, const CostEstimate& cost) {
+void add_time(Page& page, const InferenceTime& time) {
+  page.parts.emplace_back(Heading{"Time"});
+  page.parts.emplace_back(
+      Paragraph{fmt::format("{} in all ({} to {}), {} tokens/s.", seconds_text(time.whole),
+                            seconds_text(time.low), seconds_text(time.high),
+                            significant_text(time.tokens_per_second)),
+                Tone::strong});
+  Table table{{{"pass"},
+               {"time", Align::right},
+               {"from", Align::right},
+               {"to", Align::right},
+               {"kernels", Align::right},
+               {"launched", Align::right},
+               {"host", Align::right},
+               {"bound by"}},
+              {}};
+  const auto add = [&table](const char* name, const std::optional<ForwardTime>& pass) {
+    if (!pass) return;
+    table.rows.push_back(
+        {{name, seconds_text(pass->expected), seconds_text(pass->low), seconds_text(pass->high),
+          seconds_text(pass->kernels), grouped(pass->launched), seconds_text(pass->host),
+          std::string(name_of(pass->bound))},
+         "",
+         {}});
+  };
+  add("prefill", time.prefill);
+  add("first token behind it", time.first_token);
+  add("last token", time.last_token);
+  page.parts.emplace_back(std::move(table));
+  page.parts.emplace_back(
+      Paragraph{fmt::format("How kernels' times are known: {}. Here {}. The host's rate: {} "
+                            "(docs/generation.md).",
+                            text_of(time.origin), time.rule, time.host_source),
+                Tone::plain});
+}
+
+void add_cost(Page& page, const Job& job, const CostEstimate& cost) {
   page.parts.emplace_back(Heading{"Money, all GPUs together"});
-  page.parts.emplace_back(Paragraph{
-      fmt::format("{} an hour, {} a step, {} per billion tokens ({}).", dollars_text(cost.per_hour),
-                  dollars_text(cost.per_step), dollars_text(cost.per_billion_tokens), cost.source),
-      Tone::plain});
+  const char* const run = job.inference ? "call" : "step";
+  page.parts.emplace_back(
+      Paragraph{fmt::format("{} an hour, {} a {}, {} per billion tokens ({}).",
+                            dollars_text(cost.per_hour), dollars_text(cost.per_step), run,
+                            dollars_text(cost.per_billion_tokens), cost.source),
+                Tone::plain});
 }
 
 void add_unavailable(Page& page, const std::string& heading, const Unavailable& unavailable) {

@@ -211,6 +211,13 @@ void add_attention(OpWork& work, const Block& block, const Bindings& sizes,
   add_ring_sums(work, block, sizes);
 }
 
+/// One query of a sequence over all cached keys: bound by reading keys and values, each once.
+bool reads_cache(const Op& op, const Block& block) {
+  return std::ranges::any_of(op.inputs, [&block](TensorId id) {
+    return block.tensors[id].elements().uses(Symbol::cached_keys);
+  });
+}
+
 /// The kernel that an operation other than a contraction runs.
 StreamOp stream_op_of(OpKind kind) {
   switch (kind) {
@@ -245,7 +252,7 @@ StreamOp stream_op_of(OpKind kind) {
       return StreamOp::embedding;
     case OpKind::linear:
     case OpKind::batched_matmul:
-    case OpKind::attention:
+    case OpKind::attention:  // of one query
     case OpKind::convolution:
     case OpKind::copy:
     case OpKind::concatenate:
@@ -300,14 +307,15 @@ void add_convolution(OpWork& work, const Block& block, const Bindings& sizes) {
 
 }  // namespace
 
-void add_calls(OpWork& work, const Block& block, const Bindings& sizes,
-               const TrainingSpec& training) {
-  if (work.op->kind == OpKind::attention) {
-    add_attention(work, block, sizes, training.implementation.attention);
+void add_calls(OpWork& work, const Block& block, const Bindings& sizes, const ForwardSpec& pass) {
+  if (work.op->kind == OpKind::attention && reads_cache(*work.op, block)) {
+    add_streams(work, block);
+  } else if (work.op->kind == OpKind::attention) {
+    add_attention(work, block, sizes, pass.implementation.attention);
   } else if (work.op->kind == OpKind::convolution) {
     add_convolution(work, block, sizes);
   } else if (class_of(work.op->kind) == OpClass::contraction) {
-    add_products(work, block, sizes, training.recipe);
+    add_products(work, block, sizes, pass.recipe);
   } else {
     add_streams(work, block);
   }

@@ -8,9 +8,7 @@
 namespace memest {
 
 /// Fills in the calls of both passes; none for an operation that runs no kernel.
-/// `training` says which kernel computes what fused attention there is, and which products run in
-/// fp8.
-void add_calls(OpWork& work, const Block& block, const Bindings& sizes,
-               const TrainingSpec& training);
+/// `pass` says which kernel computes what fused attention there is, and which products run in fp8.
+void add_calls(OpWork& work, const Block& block, const Bindings& sizes, const ForwardSpec& pass);
 
 }  // namespace memest

@@ -150,6 +150,21 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   return std::nullopt;
 }
 
+/// Why the factorised layers have no graph, or nothing.
+std::optional<Unavailable> low_rank_refusal(const DecoderContext& context) {
+  if (context.low_rank == nullptr) return std::nullopt;
+  if (!context.program.has.low_rank) {
+    return unavailable("low-rank factorisation under another implementation than transformers");
+  }
+  if (context.compiles_blocks()) return unavailable("torch.compile of factorised layers");
+  for (const std::string& module : context.low_rank->modules) {
+    if (has_layer_module(context, module)) continue;
+    return Unavailable{"this model's layers have no linear module that '" + module +
+                       "' of 'low_rank' names, or none whose factors are available yet"};
+  }
+  return std::nullopt;
+}
+
 /// Why the layers are not compiled, or nothing: what the rules of a compiled region are not known
 /// for.
 std::optional<Unavailable> compile_refusal(const DecoderContext& context, const LayerKind& kind) {
@@ -232,7 +247,8 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                          program.habits(*family),
                          dimensions_of(decoder, policy),
                          names_of(model.model_type),
-                         adapter};
+                         adapter,
+                         model.low_rank ? &*model.low_rank : nullptr};
   const bool writes_sinks = context.habits.scores == ScoreWriting::with_sinks;
   if (context.attention.sinks != writes_sinks) return unavailable("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
@@ -240,6 +256,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   }
   if (auto refused = latent_refusal(context)) return *refused;
   if (auto refused = adapter_refusal(context)) return *refused;
+  if (auto refused = low_rank_refusal(context)) return *refused;
   if (auto refused = liger_refusal(context)) return *refused;
   if (auto refused = float8_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {

@@ -40,6 +40,7 @@ struct DecoderContext {
   Dimensions dims;
   const DecoderNames& names;
   const LoraAdapter* adapter = nullptr;  ///< what is trained instead of the model
+  const LowRank* low_rank = nullptr;     ///< the layers' linear modules that are two each
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
 
   /// Null where queries, keys and values are projected directly.
@@ -107,6 +108,9 @@ void bind_sizes(const DecoderContext& context, Bindings& sizes);
 /// A matrix product with a parameter, and beside it the adapter's two where it is a target.
 TensorId projection(BlockBuilder& block, const DecoderContext& context, const Projection2d& shape,
                     const Rows& rows);
+
+/// Whether a layer of the model has a linear module that `name` names, which may be factorised.
+[[nodiscard]] bool has_layer_module(const DecoderContext& context, std::string_view name);
 
 /// Whether the model has a projection that `target` of an adapter names.
 [[nodiscard]] bool has_module(const DecoderContext& context, std::string_view target);

@@ -24,6 +24,7 @@ struct LibraryParts {
   bool key_value_cache = false;
   bool sum_of_logits = false;
   bool adapters = false;
+  bool low_rank = false;
 };
 
 /// A layer's arguments beside the hidden states. A checkpoint holds them whether they are read or

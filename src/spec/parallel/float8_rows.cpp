@@ -1,4 +1,4 @@
-#include "memest/spec/float8_rows.hpp"
+#include "memest/spec/parallel/float8_rows.hpp"
 
 #include <algorithm>
 #include <variant>

@@ -1,0 +1,16 @@
+// `compression`: a model made smaller before it runs, and beside what that was recorded.
+#pragma once
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/job.hpp"
+#include "reader/text/value.hpp"
+
+namespace memest {
+
+/// Takes away what `written` prunes of the model, and sets the layers that it factorises.
+void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics);
+
+/// Refuses factorised layers beside what no run with them was recorded with.
+void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics);
+
+}  // namespace memest
