@@ -153,8 +153,15 @@ std::vector<Expr> Graph::saved_bytes_by_block() const {
     const Block& block = blocks[run.block];
     const Storages kept = saved_storages(block);
     const Expr own = total_bytes(block, kept, counts_alone);
-    result.push_back(own + unseen_shared_bytes(block, kept, seen));
-    result.resize(result.size() + static_cast<std::size_t>(run.repeat - 1), own);
+    const std::size_t first = result.size();
+    result.resize(first + static_cast<std::size_t>(run.repeat), own);
+    result[first] += unseen_shared_bytes(block, kept, seen);
+    if (!shared_layers || !block.checkpointable) continue;
+    // Autocast has one copy of a weight for all layers that use it.
+    for (std::int64_t layer = 0; layer < run.repeat; ++layer) {
+      if (shared_layers->owner_of(layer, run.repeat) == layer) continue;
+      result[first + static_cast<std::size_t>(layer)] -= block.saved_cast_bytes();
+    }
   }
   return result;
 }
@@ -167,6 +174,8 @@ Expr Graph::saved_bytes() const {
     const Storages kept = saved_storages(block);
     total += Expr(run.repeat) * total_bytes(block, kept, counts_alone);
     total += unseen_shared_bytes(block, kept, seen);
+    if (!shared_layers || !block.checkpointable) continue;
+    total -= Expr(run.repeat - shared_layers->distinct) * block.saved_cast_bytes();
   }
   return total;
 }
@@ -184,6 +193,7 @@ Expr Graph::shared_saved_bytes(bool layers) const {
 
 Expr Graph::forward_flops() const {
   Expr total;
+  for (const BlockRun& run : teacher) total += Expr(run.repeat) * blocks[run.block].forward_flops();
   for (const BlockRun& run : order) total += Expr(run.repeat) * blocks[run.block].forward_flops();
   return total;
 }

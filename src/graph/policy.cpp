@@ -40,6 +40,7 @@ LoweringPolicy policy_of(const TrainingSpec& training, ComputeCapability capabil
                               std::holds_alternative<SelectiveRecompute>(training.recompute);
   // Recomputed tensors were never on the host.
   if (!recomputes) policy.saves_on_cpu = training.offload_activations;
+  policy.teacher = training.teacher;
   if (training.loss == TrainingLoss::sum_of_logits) policy.end = ForwardEnd::sum_of_logits;
   return policy;
 }

@@ -9,9 +9,9 @@ Expr Tensor::elements() const {
 }
 
 Expr Tensor::bytes() const {
-  Expr product(size_of(dtype));
-  for (const Expr& dimension : shape) product *= dimension;
-  return product;
+  constexpr std::int64_t kBitsOfByte = 8;
+  if (bits > 0) return elements() * Expr(bits) / Expr(kBitsOfByte);
+  return elements() * Expr(size_of(dtype));
 }
 
 }  // namespace memest

@@ -13,6 +13,19 @@ constexpr std::string_view kSdpa = R"(from_pretrained(..., attn_implementation="
 constexpr std::string_view kLora =
     R"(peft.get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"])))";
 
+constexpr std::string_view kQlora =
+    R"(from_pretrained(..., quantization_config=BitsAndBytesConfig(load_in_4bit=True, )"
+    R"(bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, )"
+    R"(bnb_4bit_compute_dtype=torch.bfloat16)), then )"
+    R"(peft.get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"])))";
+constexpr std::string_view kQloraOfFp32 =
+    R"(from_pretrained(..., quantization_config=BitsAndBytesConfig(load_in_4bit=True, )"
+    R"(bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, )"
+    R"(bnb_4bit_compute_dtype=torch.bfloat16)), then )"
+    R"(peft.get_peft_model(peft.prepare_model_for_kbit_training(model, )"
+    R"(use_gradient_checkpointing=False), )"
+    R"(LoraConfig(r=16, target_modules=["q_proj", "v_proj"])))";
+
 constexpr std::string_view kSaveOnCpu =
     "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(**batch).loss";
 constexpr std::string_view kSaveOnCpuAround =
@@ -20,7 +33,7 @@ constexpr std::string_view kSaveOnCpuAround =
 
 }  // namespace
 
-// transformers 5.17, peft 0.19, bitsandbytes 0.49, liger-kernel 0.8.5, DeepSpeed 0.19,
+// transformers 5.17, peft 0.21, bitsandbytes 0.50, liger-kernel 0.8.5, DeepSpeed 0.19,
 // PyTorch 2.11.
 const ChangeWords kWordsOfTransformers = {
     .recompute_full =
@@ -38,6 +51,8 @@ const ChangeWords kWordsOfTransformers = {
     .compile = "for layer in model.model.layers: layer.compile()",
     .bf16 = "from_pretrained(..., dtype=torch.bfloat16), without autocast",
     .lora = kLora,
+    .qlora = kQlora,
+    .qlora_of_fp32 = kQloraOfFp32,
     .zero1 = R"(DeepSpeed: "zero_optimization": {"stage": 1})",
     .zero2 = R"(DeepSpeed: "zero_optimization": {"stage": 2})",
     .zero2_offload = R"(DeepSpeed: "zero_optimization": {"stage": 2, )"

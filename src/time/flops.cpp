@@ -112,7 +112,9 @@ void count_decoding(const Graph& graph, const InferenceSpec& inference, FlopsEst
 /// FLOPs of what runs: forward, and backward with what it recomputes.
 void count_passes(const Graph& graph, const Job& job, FlopsEstimate& result) {
   const Bindings sizes = sizes_of(graph, *job.forward());
-  for (const BlockRun& run : graph.order) {
+  std::vector<BlockRun> order = graph.order;
+  order.insert(order.end(), graph.teacher.begin(), graph.teacher.end());
+  for (const BlockRun& run : order) {
     for (const Op& op : graph.blocks[run.block].ops) {
       const Flops forward = op.forward.flops.flops(sizes) * run.repeat;
       const Flops backward = op.backward.flops.flops(sizes) * run.repeat;
@@ -165,7 +167,10 @@ FlopsEstimate count_flops(const Graph& graph, const Job& job) {
   const auto of_all = [&](std::int64_t parameters, const Int128& times) {
     return Flops(checked_multiply(checked_multiply(each, Int128{parameters}), times) / ranks);
   };
-  const ParameterCounts parameters = count_parameters(job.model);
+  // A parameter that several layers use counts for each.
+  ModelSpec used = job.model;
+  used.shared_layers.reset();
+  const ParameterCounts parameters = count_parameters(used);
   const ConventionSizes shape = convention_sizes(job.model);
   // 12·L·a·d·s a token: scores and values, forward and backward, every query with every key.
   const std::int64_t width = shape.attention_width;

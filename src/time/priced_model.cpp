@@ -326,6 +326,10 @@ PricedModel::PricedModel(const PricedWork& priced, const Job& job, const Links& 
       }
     }
   }
+  // A teacher's weights are none of the model's: no rank gathers, sums or steps them.
+  for (const BlockRun& run : work.graph->teacher) {
+    for (std::int64_t i = 0; i < run.repeat; ++i) back_.passes += blocks[run.block].passes;
+  }
   match_weights(work);
   for (const OptimizerProduct& product : work.optimizer_products) {
     products_.seconds += product.times * links.laws().price(product.shape).at(outlook);

@@ -61,6 +61,9 @@ std::vector<RankRuns> runs_of_rank(const StepWork& work, const Job& job,
       }
     }
   }
+  for (const BlockRun& run : graph.teacher) {
+    runs[run.block].forward += static_cast<double>(run.repeat);
+  }
   return runs;
 }
 

@@ -165,8 +165,8 @@ StepWork work_of(const Graph& graph, const Job& job) {
   const Recomputations recomputed = recomputations_of(graph, training, stage);
 
   std::vector<double> executions(graph.blocks.size(), 0);
-  for (const BlockRun& run : graph.order) {
-    executions[run.block] += static_cast<double>(run.repeat);
+  for (const std::vector<BlockRun>* order : {&graph.order, &graph.teacher}) {
+    for (const BlockRun& run : *order) executions[run.block] += static_cast<double>(run.repeat);
   }
 
   StepWork work;

@@ -399,6 +399,39 @@ TEST_CASE("Unified memory has rows where the GPU's profile knows how fast pages 
   CHECK(demanded.fits);
   const double least = static_cast<double>(demanded.played.copied) / 5e9;
   CHECK(demanded.played.waited >= least);
+  // AdamW's two moments in fp32, which leave before any activation does.
+  CHECK(answer.states.value() >= 2 * 4 * count_parameters(job.model).total);
+  CHECK(demanded.paged_states == answer.states);
+  const ScheduleRow& ahead = row_of(answer, "unified memory, prefetched");
+  CHECK(ahead.paged_states == answer.states);
+  CHECK(ahead.step < demanded.step);
+}
+
+TEST_CASE("Of unified memory no more pages leave than do not fit") {
+  Job job = preset("gpt2", {"training.micro_batch=16"});
+  GpuProfile profile = *job.hardware.gpu.profile;
+  TransferFit migration;
+  migration.kind = TransferPath::managed_migration;
+  migration.law = {.latency = 20e-6, .bandwidth = 5e9};
+  profile.transfers.push_back(migration);
+  job.hardware.gpu.profile = std::make_shared<const GpuProfile>(profile);
+  const auto with_memory = [&](std::int64_t bytes) {
+    job.hardware.memory = Bytes(bytes);
+    return std::get<ScheduleAnswer>(schedules_of(job));
+  };
+  const ScheduleAnswer roomy = with_memory(std::int64_t{60} << 30);
+  const ScheduleRow& whole = row_of(roomy, "keep all");
+  const ScheduleRow& calm = row_of(roomy, "unified memory, on demand");
+  CHECK(calm.paged_states == Bytes(0));
+  CHECK(calm.step == whole.step);
+  // A little less than it takes: a part of the states, and no activation.
+  const std::int64_t short_by = std::int64_t{100} << 20;
+  const ScheduleAnswer pressed = with_memory(whole.played.peak - short_by);
+  const ScheduleRow& some = row_of(pressed, "unified memory, on demand");
+  CHECK(some.paged_states.value() == whole.played.peak - pressed.budget.value());
+  CHECK(some.played.copied == 0);
+  CHECK(some.fits);
+  CHECK(some.step.value() >= whole.step.value() + static_cast<double>(short_by) / 5e9);
 }
 
 TEST_CASE("A tensor that is recomputed is recomputed from what is there") {

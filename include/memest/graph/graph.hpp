@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,6 +71,10 @@ struct Graph {
   /// given its input by another rank. Empty: the whole model.
   std::vector<std::size_t> stages = {};
   std::vector<DecodePass> decoding = {};  ///< what generate() runs behind `order`, by `first`
+  /// Layers of `order` that use another's weights; absent: each has its own.
+  std::optional<SharedLayers> shared_layers = {};
+  std::vector<BlockRun> teacher = {};  ///< a distillation's, whose forward runs before the loss
+  Inventory teacher_parameters = {};
   bool trains = true;    ///< ends with a loss; otherwise the last block answers logits
   Inventory parameters;  ///< every parameter and buffer tensor
   Bindings

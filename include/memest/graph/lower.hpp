@@ -45,7 +45,9 @@ struct LoweringPolicy {
   /// Embeddings are told to want a gradient though nothing before them is trained: what peft asks
   /// of a model whose layers are recomputed.
   bool embeddings_want_gradient = false;
-  bool gradients = true;  ///< false: under torch.no_grad
+  bool gradients = true;                             ///< false: under torch.no_grad
+  bool frozen = false;                               ///< no parameter requires a gradient
+  std::shared_ptr<const Teacher> teacher = nullptr;  ///< whose logits stand in the loss
   /// Saved tensors of the layers wait on the host. From page-locked memory they come back
   /// packed, and so are gradients like them.
   std::optional<SaveOnCpu> saves_on_cpu = {};

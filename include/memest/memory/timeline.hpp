@@ -62,9 +62,8 @@ enum class Origin : std::uint8_t {
   parameter,  ///< place: index into Timeline::parameters; tensor: 0 the tensor itself, kMasterCopy,
               ///< or a state of the optimizer, counted from 1
   buffer,     ///< place: index into Timeline::buffers
-  unit,  ///< of sharded parameters. place: its first block; op: 1 where it has several; tensor:
-         ///< a UnitTensor
-  loop   ///< tensor: a LoopTensor
+  unit,       ///< place: its first block; op: 1 where it has several; tensor: a UnitTensor
+  loop        ///< tensor: a LoopTensor
 };
 
 /// Tensors that the training loop makes itself.
@@ -113,7 +112,8 @@ enum class LoopTensor : std::uint16_t {
   beam_scores,
   stopping,         ///< which sequences are done
   reordered_cache,  ///< the keys or values of the chosen beams
-  unread_gradient   ///< Transformer Engine's, of a weight's shape
+  unread_gradient,  ///< Transformer Engine's, of a weight's shape
+  teacher           ///< a distillation's: its weights
 };
 std::string_view name_of(LoopTensor tensor);
 

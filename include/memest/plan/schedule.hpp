@@ -139,9 +139,10 @@ std::vector<Fate> least_cost_fates(const ScheduledStep& step, std::int64_t budge
 struct ScheduleRow {
   std::string name;  ///< "recompute in 4 groups"
   Played played;
-  Bytes peak;         ///< of the whole step, the optimizer's too
-  Seconds step;       ///< all micro-steps and the optimizer
-  bool fits = false;  ///< peak within the budget: the allocator's own losses come on top
+  Bytes peak;          ///< of the whole step, the optimizer's too
+  Seconds step;        ///< all micro-steps and the optimizer
+  bool fits = false;   ///< peak within the budget: the allocator's own losses come on top
+  Bytes paged_states;  ///< of unified memory: pages that leave and come back once a step
   /// The peak of the same in PyTorch, replayed, where a spec can say it.
   std::optional<Bytes> replayed;
   std::vector<Action> actions;
@@ -152,6 +153,7 @@ struct ScheduleAnswer {
   Seconds step;  ///< that keeps all
   std::size_t stages = 0;
   std::size_t layers = 0;
+  Bytes states;                   ///< of the optimizer
   std::vector<ScheduleRow> rows;  ///< by family, as the documentation orders them
   ScheduledStep scheduled;
   Graph graph;

@@ -24,6 +24,8 @@ struct ChangeWords {
   std::string_view compile = {};
   std::string_view bf16 = {};  ///< weights, gradients and states
   std::string_view lora = {};
+  std::string_view qlora = {};
+  std::string_view qlora_of_fp32 = {};  ///< what is not quantised in fp32, under autocast
   std::string_view zero1 = {};
   std::string_view zero2 = {};
   std::string_view zero2_offload = {};  ///< of the optimizer

@@ -15,10 +15,12 @@
 #include <vector>
 
 #include "memest/spec/adapter.hpp"
+#include "memest/spec/compression/low_rank.hpp"
+#include "memest/spec/compression/quantized.hpp"
+#include "memest/spec/compression/shared_layers.hpp"
 #include "memest/spec/decoder.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/layers.hpp"
-#include "memest/spec/low_rank.hpp"
 
 namespace memest {
 
@@ -55,6 +57,7 @@ struct ParameterTensor {
   bool trainable =
       true;  ///< false: created without gradient (sinusoidal tables of Pegasus, Marian, Whisper)
   bool whole_module = false;     ///< trained beside adapters in the weights' type, not in theirs
+  bool quantized = false;        ///< kept as the codes of ModelSpec::quantized
   bool expert_parallel = false;  ///< an expert's, of which other expert-parallel ranks have others
   ParameterModule module = ParameterModule::other;
 };
@@ -96,6 +99,8 @@ struct ModelSpec {
   std::variant<DecoderSpec, LayerList, Inventory> architecture;
   std::optional<LoraAdapter> adapter = {};  ///< trained instead of the model (`training.adapter`)
   std::optional<LowRank> low_rank = {};     ///< `compression.low_rank`
+  std::optional<SharedLayers> shared_layers = {};  ///< `compression.share_layers`
+  std::optional<QuantizedWeights> quantized = {};  ///< `compression.quantize`, `adapter.qlora`
   /// The name of transformers' class says that its loss is a causal language model's: by it the
   /// Trainer counts targets. GPT2LMHeadModel's does not.
   bool named_for_causal_loss = true;

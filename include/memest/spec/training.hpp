@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "memest/spec/compression/teacher.hpp"
 #include "memest/spec/data_loading.hpp"
 #include "memest/spec/float8.hpp"
 #include "memest/spec/implementation.hpp"
@@ -38,7 +40,7 @@ struct SelectiveRecompute {
 };
 struct EveryRecompute {
   std::int64_t every = 1;
-};                        ///< one checkpoint for every `every` blocks
+};  ///< one checkpoint for every `every` blocks
 struct SqrtRecompute {};  ///< ⌈√L⌉ checkpoints
 /// Layers of the model, counted from 0 in forward order, each in a checkpoint of its own.
 struct ChosenRecompute {
@@ -104,6 +106,7 @@ struct TrainingSpec : ForwardSpec {
   bool hold_outputs = false;  ///< the logits stay referenced until the next forward
   std::int64_t steps = 2;     ///< how many the timeline replays
   std::optional<DataLoading> data = {};
+  std::shared_ptr<const Teacher> teacher = nullptr;  ///< that is learned from; null: none
 };
 
 }  // namespace memest

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "memest/spec/low_rank.hpp"
+#include "memest/spec/compression/low_rank.hpp"
 #include "memest/spec/model.hpp"
 
 namespace memest {

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "graph/parameters/adapter_parameters.hpp"
 #include "graph/parameters/decoder_parameters.hpp"
 #include "graph/parameters/low_rank_parameters.hpp"
 #include "graph/parameters/parameter_names.hpp"
+#include "graph/parameters/quantized_parameters.hpp"
+#include "graph/parameters/shared_parameters.hpp"
 #include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
@@ -122,6 +125,8 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
   Inventory own = std::visit(ParameterWriter{type}, model.architecture);
   const bool stored_in_out = names_of(model.model_type).stored_in_out;
   if (model.low_rank) own = with_low_rank(own, *model.low_rank, stored_in_out);
+  if (model.shared_layers) own = with_shared_layers(own, *model.shared_layers);
+  if (model.quantized) own = with_codes(std::move(own), *model.quantized);
   if (!model.adapter) return own;
   return with_adapter(own, {*model.adapter, stored_in_out});
 }

@@ -5,11 +5,25 @@
 
 namespace memest {
 
-Inventory rewritten(const Inventory& inventory, const WriteStretch& write) {
+void add_as_they_are(InventoryBuilder& result, const Inventory& inventory,
+                     const PlacementStep& step) {
+  if (step.buffer) {
+    BufferTensor buffer = inventory.buffers[step.row];
+    buffer.count = step.count;
+    result.add(std::move(buffer));
+  } else {
+    ParameterTensor tensor = inventory.parameters[step.row];
+    tensor.count = step.count;
+    result.add(std::move(tensor));
+  }
+}
+
+Inventory rewritten(const Inventory& inventory, const WriteStretch& write,
+                    std::optional<std::int64_t> layers) {
   InventoryBuilder result;
   for (const PlacementRun& run : inventory.placement) {
     if (run.layers) {
-      result.repeat_layer(run.repeat);
+      result.repeat_layer(layers.value_or(run.repeat));
     } else {
       result.repeat(run.repeat);
     }

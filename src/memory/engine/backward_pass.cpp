@@ -54,7 +54,7 @@ void BackwardPass::take_up(Node& node, const OpSite& site) const {
 /// Where no gradient arrives the node is not part of the loss's graph.
 void BackwardPass::run_node(Node& node, const OpSite& site) {
   take_up(node, site);
-  if (!node.op->trains) return;
+  if (!node.op->trains || site.reuses) return;
   take_incoming(node);
   if (split_ != nullptr) {
     if (node.incoming.arrived) run_inputs_part(node);

@@ -76,6 +76,12 @@ void Engine::forward(StorageId batch, StorageId labels) {
   end_forward();
 }
 
+void Engine::forward_model(StorageId batch, StorageId labels) {
+  begin_forward(batch, labels);
+  ForwardPass(state_, {}).run(model_of(order().stages().front()));
+  end_forward();
+}
+
 void Engine::evaluate(StorageId batch, StorageId labels) {
   begin_forward(batch, labels);
   ForwardSettings beneath_wrapper;

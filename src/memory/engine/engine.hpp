@@ -29,6 +29,9 @@ class Engine {
   /// The model's forward over `batch`, and `labels` where they are a tensor of their own. The loss
   /// and the logits stay held by the caller: see loss() and logits().
   void forward(StorageId batch, StorageId labels = kNoStorage);
+  /// As forward(), where the program takes the loss: the model alone, whose answer stays held by
+  /// the caller. take_loss() follows.
+  void forward_model(StorageId batch, StorageId labels);
   /// As forward(), of model.eval() under torch.no_grad().
   void evaluate(StorageId batch, StorageId labels);
   /// Hands blocks `storage` under `name` from here on, where any reads it.

@@ -23,8 +23,9 @@ struct EngineSettings {
   WorkspaceSizes workspaces;
   std::int64_t gradient_bytes = 0;  ///< of an element of a finished gradient; 0: as it arrives
   bool gradients = true;            ///< false: under torch.no_grad
-  bool loss_outside = false;    ///< the program takes the loss: its forward ends with the logits
-  BlockHooks* hooks = nullptr;  ///< around every block
+  bool loss_outside = false;  ///< the program takes the loss: its forward ends with the logits
+  bool loss_with_backward = false;  ///< it belongs to the backward's phase
+  BlockHooks* hooks = nullptr;      ///< around every block
   /// In which a parameter's gradients are summed: that of the view that it is.
   Stream parameter_sums = Stream::compute;
   /// The process's buffers, where another engine has run in it; null: its own.

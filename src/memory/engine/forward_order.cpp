@@ -52,10 +52,25 @@ ForwardOrder::ForwardOrder(const Graph& graph, const std::optional<LaunchDevice>
   }
   cell_of_.resize(cells_);
   storage_cell_of_.resize(cells_);
+  find_owners(graph);
   for (std::uint32_t i = 0; i < instances_.size(); ++i) link(graph, i);
   count_contributions();
   find_ends(graph);
   find_stages(graph);
+}
+
+void ForwardOrder::find_owners(const Graph& graph) {
+  std::vector<std::uint32_t> layers;
+  for (std::uint32_t i = 0; i < instances_.size(); ++i) {
+    owners_.push_back(i);
+    if (graph.blocks[instances_[i].block].checkpointable) layers.push_back(i);
+  }
+  if (!graph.shared_layers) return;
+  const auto count = static_cast<std::int64_t>(layers.size());
+  for (std::int64_t layer = 0; layer < count; ++layer) {
+    const std::int64_t owner = graph.shared_layers->owner_of(layer, count);
+    owners_[layers[static_cast<std::size_t>(layer)]] = layers[static_cast<std::size_t>(owner)];
+  }
 }
 
 bool ForwardOrder::begins_stage(std::uint32_t instance) const {
@@ -104,6 +119,8 @@ void ForwardOrder::link(const Graph& graph, std::uint32_t instance) {
     }
     if (tensor.role == Role::parameter) {
       cell = storage = parameter_index(graph, instance, id);
+    } else if (tensor.role == Role::cast_parameter && shares_weights(instance)) {
+      cell = storage = this->cell(owners_[instance], id);
     } else if (tensor.shared || tensor.outlives_block) {
       cell = storage = named_cell(tensor.name);
     } else if (id == block.input && tensor.role == Role::input && !begins_stage(instance)) {
@@ -119,7 +136,10 @@ void ForwardOrder::link(const Graph& graph, std::uint32_t instance) {
     if (base != id) storage_cell_of_[first + id] = storage_cell_of_[first + base];
   }
   const auto ops = static_cast<std::uint32_t>(block.ops.size());
-  for (std::uint32_t op = 0; op < ops; ++op) sites_.push_back({instance, op});
+  for (std::uint32_t op = 0; op < ops; ++op) {
+    const bool reuses = programs_[index].ops[op].casts && shares_weights(instance);
+    sites_.push_back({instance, op, reuses});
+  }
 }
 
 Cell ForwardOrder::named_cell(std::string_view name) {
@@ -136,6 +156,7 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
   if (block.tensors[tensor].shared) {
     return cell(0, embedding_table(graph.blocks[instances_.front().block]));
   }
+  if (shares_weights(instance)) return cell(owners_[instance], tensor);
   const BlockProgram& compiled = programs_[instances_[instance].block];
   const Tensor& made = block.tensors[tensor];
   const std::int64_t rows =
@@ -147,6 +168,7 @@ std::uint32_t ForwardOrder::parameter_index(const Graph& graph, std::uint32_t in
 
 void ForwardOrder::count_contributions() {
   for (const OpSite& site : sites_) {
+    if (site.reuses) continue;
     const BlockProgram& block = program(site);
     const Slice handed = op(site).handed;
     for (std::uint32_t i = handed.begin; i < handed.end; ++i) {

@@ -22,6 +22,7 @@ struct BlockInstance {
 struct OpSite {
   std::uint32_t instance = 0;
   std::uint32_t op = 0;
+  bool reuses = false;  ///< takes the copy that autocast has of a weight: a node stands there once
 
   friend bool operator==(const OpSite&, const OpSite&) = default;
 };
@@ -107,6 +108,10 @@ class ForwardOrder {
 
  private:
   void link(const Graph& graph, std::uint32_t instance);
+  void find_owners(const Graph& graph);
+  [[nodiscard]] bool shares_weights(std::uint32_t instance) const {
+    return owners_[instance] != instance;
+  }
   Cell named_cell(std::string_view name);
   std::uint32_t parameter_index(const Graph& graph, std::uint32_t instance, TensorId tensor);
   void count_contributions();
@@ -121,6 +126,7 @@ class ForwardOrder {
 
   std::vector<BlockProgram> programs_;
   std::vector<BlockInstance> instances_;
+  std::vector<std::uint32_t> owners_;  // of each instance's weights
   std::vector<OpSite> sites_;
   std::vector<Cell> cell_of_;
   std::vector<Cell> storage_cell_of_;

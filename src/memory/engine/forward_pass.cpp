@@ -23,7 +23,7 @@ void ForwardPass::run(Slice sites) {
     const bool inside = ahead && i >= checkpoints[next].begin;
     if (ahead && i == checkpoints[next].begin) hold_inputs(next);
     const bool takes_loss = all[i].op == 0 && all[i].instance + 1 == order_.instances().size();
-    if (takes_loss && engine_.settings.loss_outside) recorder_.enter_phase(Phase::backward);
+    if (takes_loss && engine_.settings.loss_with_backward) recorder_.enter_phase(Phase::backward);
     hook_before(all[i]);
     run(all[i], !inside);
     hook_after(all[i]);

@@ -21,39 +21,16 @@ std::vector<TensorId> held_before(const Block& block) {
 DecoderModel::DecoderModel(Parts parts) : parts_(std::move(parts)) {
   parts_.settings.buffers =
       std::make_shared<LibraryBuffers>(parts_.settings.workspaces, parts_.recorder);
-  for (const DecodePass& pass : parts_.graph.decoding) passes_.push_back(passes_of(pass));
-}
-
-DecoderModel::Passes DecoderModel::passes_of(const DecodePass& pass) {
-  Timeline& timeline = parts_.timeline;
-  Passes passes;
-  passes.first = pass.first;
-  passes.place = static_cast<std::uint32_t>(timeline.places.size());
-  passes.graph.trains = false;
-  passes.graph.sizes = parts_.graph.sizes;
-  std::vector<std::size_t> blocks;  // of the whole graph
-  std::int64_t layer = 0;
-  for (const BlockRun& run : pass.order) {
-    const auto known = std::find(blocks.begin(), blocks.end(), run.block);
-    passes.graph.order.push_back({static_cast<std::size_t>(known - blocks.begin()), run.repeat});
-    const Block& block = parts_.graph.blocks[run.block];
-    if (known == blocks.end()) {
-      blocks.push_back(run.block);
-      passes.graph.blocks.push_back(block);
-    }
-    for (std::int64_t i = 0; i < run.repeat; ++i) {
-      timeline.places.push_back(
-          {static_cast<std::uint32_t>(run.block), block.checkpointable ? ++layer : 0});
-    }
+  for (const DecodePass& pass : parts_.graph.decoding) {
+    passes_.push_back({pass.first, part_of(parts_.graph, pass.order, parts_.timeline)});
   }
-  return passes;
 }
 
 DecoderModel::Passes& DecoderModel::passes_over(std::int64_t past) {
   const auto later = std::find_if(passes_.begin(), passes_.end(),
                                   [past](const Passes& passes) { return passes.first > past; });
   Passes& passes = *std::prev(later);
-  passes.graph.sizes.set(Symbol::cached_keys, past + 1);
+  passes.part.graph.sizes.set(Symbol::cached_keys, past + 1);
   return passes;
 }
 
@@ -64,14 +41,14 @@ HeldStorage DecoderModel::prefill(const ModelInputs& inputs) {
 
 HeldStorage DecoderModel::decode(const ModelInputs& inputs, std::int64_t past) {
   const Passes& passes = passes_over(past);
-  const ForwardOrder order(passes.graph, parts_.device);
+  const ForwardOrder order(passes.part.graph, parts_.device);
   EngineSettings settings = parts_.settings;
-  settings.first_place = passes.place;
-  Engine engine(passes.graph, order, settings, parts_.recorder);
+  settings.first_place = passes.part.place;
+  Engine engine(passes.part.graph, order, settings, parts_.recorder);
   auto held = cache_.begin();
   const auto instances = static_cast<std::uint32_t>(order.instances().size());
   for (std::uint32_t i = 0; i < instances; ++i) {
-    for (const TensorId id : held_before(passes.graph.blocks[order.instances()[i].block])) {
+    for (const TensorId id : held_before(passes.part.graph.blocks[order.instances()[i].block])) {
       engine.hand_in(i, id, (held++)->give_up());
     }
   }
@@ -98,7 +75,7 @@ void DecoderModel::keep_answered(Engine& engine) {
 
 // CacheLayerMixin.reorder_cache: keys.index_select(0, beam_idx), then the values.
 void DecoderModel::reorder_cache(std::int64_t tokens) {
-  const Graph& graph = passes_over(tokens).graph;
+  const Graph& graph = passes_over(tokens).part.graph;
   auto held = cache_.begin();
   for (const BlockRun& run : graph.order) {
     const Block& block = graph.blocks[run.block];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memory/engine/engine.hpp"
+#include "memory/models/graph_part.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
@@ -43,12 +44,10 @@ class DecoderModel {
  private:
   /// Passes that run the same operations.
   struct Passes {
-    std::int64_t first = 0;   ///< tokens in the cache, from here on
-    Graph graph;              ///< their blocks alone
-    std::uint32_t place = 0;  ///< of its first block among Timeline::places
+    std::int64_t first = 0;  ///< tokens in the cache, from here on
+    GraphPart part;
   };
 
-  Passes passes_of(const DecodePass& pass);
   /// Those over a cache of `past` tokens, with sizes to match.
   Passes& passes_over(std::int64_t past);
   HeldStorage run(Engine& engine, const ModelInputs& inputs);

@@ -224,7 +224,7 @@ class AliveLedger {
     const Inventory& inventory = graph_.parameters;
     switch (key.holding) {
       case Holding::weights:
-        return weight_terms(job_, inventory);
+        return is_teacher(key) ? teacher_terms(graph_, job_) : weight_terms(job_, inventory);
       case Holding::gradients:
         return is_unread(key) ? process_terms(graph_)
                               : std::vector<LedgerTerm>{gradient_term(job_, inventory)};
@@ -248,6 +248,9 @@ class AliveLedger {
     unreachable("every holding has formulas or none");
   }
 
+  static bool is_teacher(const TermKey& key) {
+    return key.origin == Origin::loop && key.of == static_cast<std::uint32_t>(LoopTensor::teacher);
+  }
   static bool is_unread(const TermKey& key) {
     return key.origin == Origin::loop &&
            key.of == static_cast<std::uint32_t>(LoopTensor::unread_gradient);

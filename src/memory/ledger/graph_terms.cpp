@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "memory/engine/forward_order.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/moments/moments.hpp"
+#include "memory/states/model_states.hpp"
 
 namespace memest {
 namespace {
@@ -362,6 +364,15 @@ std::vector<LedgerTerm> process_terms(const Graph& graph) {
                      "Megatron-core 0.16.1, RotaryEmbedding.forward's lru_cache", ""});
   }
   return terms;
+}
+
+std::vector<LedgerTerm> teacher_terms(const Graph& graph, const Job& job) {
+  const DType type = job.training->teacher->weights;
+  const Inventory& teacher = graph.teacher_parameters;
+  const std::int64_t bytes = checked_add(checked_multiply(elements_of(teacher), size_of(type)),
+                                         buffer_bytes(teacher).value());
+  return {{"the teacher's weights (" + std::string(name_of(type)) + ")", TermGroup::weights,
+           Expr(bytes), "a frozen model beside the one that is trained", ""}};
 }
 
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals) {

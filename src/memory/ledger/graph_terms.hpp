@@ -73,6 +73,9 @@ LedgerTerm loaded_mask_term(const Job& job);
 /// grows, as large as an operation asks for, and tables made once.
 std::vector<LedgerTerm> process_terms(const Graph& graph);
 
+/// The weights and buffers of a distillation's teacher, which are none of the model's.
+std::vector<LedgerTerm> teacher_terms(const Graph& graph, const Job& job);
+
 /// Indices of the polynomials that no other one dominates; of equal ones the first.
 std::vector<std::size_t> undominated(const std::vector<SizePolynomial>& totals);
 

@@ -193,14 +193,12 @@ class InferenceLedgerWriter {
     Alive base = always_;
     base.insert(base.end(), around.begin(), around.end());
     add_kept(base, pass, site);
-    const std::vector<Moment> moments = moments_of(block, BlockPass::keep_answer).forward;
-    for (std::size_t i = 0; i < moments.size(); ++i) {
-      const Moment& moment = moments[i];
+    for (const Moment& moment : moments_of(block, BlockPass::keep_answer).forward) {
       Alive alive = base;
       add(alive, {"tables, masks and embeddings that the model holds", TermGroup::activations,
-                  at(pass, locals_at(pass, site, i)), kForwardSource, ""});
+                  at(pass, locals_at(pass, site, moment.at)), kForwardSource, ""});
       add(alive, {"held of the " + block.name + " at work", TermGroup::activations,
-                  at(pass, moment.saved) + held_at(pass, block, i), kForwardSource, ""});
+                  at(pass, moment.saved) + held_at(pass, block, moment.at), kForwardSource, ""});
       add(alive, {std::string(moment.op) + ", " + pass.name, TermGroup::activations,
                   at(pass, moment.live), kForwardSource, ""});
       terms_.instant(pass.name + ": " + site.name + ", " + std::string(moment.op),

@@ -24,6 +24,14 @@ std::optional<Unavailable> beyond_the_formulas(const Job& job) {
     return Unavailable{
         "the closed form of saved tensors on the host is not available yet: events alone answer"};
   }
+  if (job.training && job.training->teacher != nullptr) {
+    return Unavailable{
+        "the closed form of a distillation is not available yet: events alone answer"};
+  }
+  if (job.model.shared_layers) {
+    return Unavailable{
+        "the closed form of layers that share weights is not available yet: events alone answer"};
+  }
   const Recompute recompute = job.recompute();
   if (is_own_checkpoint(recompute)) {
     return Unavailable{"the closed form of this recompute is not available yet"};

@@ -111,7 +111,7 @@ class BlockWalk {
     }
     Expr live;
     beside.each_beyond(saved, [&](TensorId id) { live += kept_.bytes_of_tensor(id); });
-    moments.push_back({op.name, std::move(kept), std::move(live), {}, {}});
+    moments.push_back({op.name, std::move(kept), std::move(live), {}, {}, at});
     if (!has_course) return;
     const Moment after = moments.back();
     for (const Expr& peak : peaks_of_course(block_, op)) {

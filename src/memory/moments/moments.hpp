@@ -39,6 +39,7 @@ struct Moment {
   Expr live;   ///< bytes beside: locals or gradients under way, and scratch
   Expr gradient_elements;      ///< backward: parameters of the block whose gradient exists by now
   Expr new_gradient_elements;  ///< backward: those of this operation
+  std::size_t at = 0;          ///< forward: the operation's place in its block
 };
 
 struct BlockMoments {

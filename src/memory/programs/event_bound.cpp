@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
@@ -23,14 +24,19 @@ std::int64_t micro_steps_of(const Job& job) {
   return std::min(job.training->gradient_accumulation, most);
 }
 
-/// Operations of generate()'s passes behind the forward of its prompts, over all tokens.
-Int128 operations_of_decoding(const Graph& graph, const Job& job) {
-  if (graph.decoding.empty()) return 0;
+Int128 operations_of(const Graph& graph, const std::vector<BlockRun>& order) {
   Int128 operations = 0;
-  for (const BlockRun& run : graph.decoding.back().order) {
+  for (const BlockRun& run : order) {
     operations += static_cast<Int128>(run.repeat) *
                   static_cast<std::int64_t>(graph.blocks[run.block].ops.size());
   }
+  return operations;
+}
+
+/// Operations of generate()'s passes behind the forward of its prompts, over all tokens.
+Int128 operations_of_decoding(const Graph& graph, const Job& job) {
+  if (graph.decoding.empty()) return 0;
+  const Int128 operations = operations_of(graph, graph.decoding.back().order);
   // A choice of tokens makes some hundred tensors.
   constexpr std::int64_t kEventsOfChoice = 300;
   return (2 * operations + kEventsOfChoice) * job.inference->generation->tokens;
@@ -39,13 +45,11 @@ Int128 operations_of_decoding(const Graph& graph, const Job& job) {
 }  // namespace
 
 std::variant<std::int64_t, Unavailable> most_events(const Graph& graph, const Job& job) {
-  Int128 operations = 0;
-  for (const BlockRun& run : graph.order) {
-    operations += static_cast<Int128>(run.repeat) *
-                  static_cast<std::int64_t>(graph.blocks[run.block].ops.size());
-  }
+  const Int128 operations = operations_of(graph, graph.order) + operations_of(graph, graph.teacher);
   Int128 parameters = 0;
-  for (const ParameterTensor& tensor : graph.parameters.parameters) parameters += tensor.count;
+  for (const Inventory* inventory : {&graph.parameters, &graph.teacher_parameters}) {
+    for (const ParameterTensor& tensor : inventory->parameters) parameters += tensor.count;
+  }
   const std::int64_t steps = job.training ? job.training->steps : 1;
   const Int128 events = steps * (operations * kEventsOfOperation * micro_steps_of(job) +
                                  parameters * kEventsOfParameter) +

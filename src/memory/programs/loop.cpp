@@ -27,6 +27,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       optimizer_(parts.optimizer),
       recorder_(parts.recorder),
       habits_(loop_habits_of(training_.implementation.loop)),
+      teacher_(parts.teacher),
       others_(parts.recorder),
       scaler_(parts.recorder),
       ranks_(parts.job.parallelism.data),
@@ -216,12 +217,28 @@ HeldStorage TrainingLoop::divided_loss(StorageId loss) {
   return recorder_.share(loss);
 }
 
-/// The model's outputs (logits, cache, and the loss where the model takes it) are held until the
-/// forward's function returns, or until the next one has its own.
-void TrainingLoop::forward(const Batch& batch) {
+void TrainingLoop::run_model(const Batch& batch) {
+  if (teacher_ != nullptr) return distil(batch);
   if (shares_.cuts()) shares_.make(training_.micro_batch);
   engine_.forward(shares_.cuts() ? shares_.inputs() : batch.inputs.id(),
                   shares_.cuts() ? shares_.labels() : batch.labels.id());
+}
+
+/// Student first, as transformers' and torchtune's recipes have it: the teacher runs beside all
+/// that autograd keeps.
+void TrainingLoop::distil(const Batch& batch) {
+  engine_.forward_model(batch.inputs.id(), batch.labels.id());
+  HeldStorage taught = teacher_->forward(batch.inputs.id());
+  engine_.bind_input("teacher logits", taught.id());
+  engine_.take_loss();
+  taught.drop();
+  recorder_.release(engine_.logits());
+}
+
+/// The model's outputs (logits, cache, and the loss where the model takes it) are held until the
+/// forward's function returns, or until the next one has its own.
+void TrainingLoop::forward(const Batch& batch) {
+  run_model(batch);
   if (habits_.names_outputs) return name_answers();
   HeldStorage answered = recorder_.adopt(engine_.loss());
   const StorageId wrapped = engine_.take_wrapped_loss();
@@ -238,7 +255,9 @@ void TrainingLoop::forward(const Batch& batch) {
     answered.drop();
   }
   engine_.end_autocast();
-  HeldStorage logits = recorder_.adopt(engine_.logits());
+  // A distillation's end with the function that took the loss.
+  HeldStorage logits;
+  if (teacher_ == nullptr) logits = recorder_.adopt(engine_.logits());
   if (habits_.widens_outputs && training_.recipe.autocast) logits = widened(std::move(logits));
   outputs.push_back(std::move(logits));
   if (training_.hold_outputs) std::swap(outputs, held_outputs_);

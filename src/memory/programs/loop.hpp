@@ -5,6 +5,7 @@
 
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
+#include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/gradient_scaler.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/programs/context_shares.hpp"
@@ -23,6 +24,7 @@ class TrainingLoop {
     Engine& engine;
     OptimizerRun& optimizer;
     Recorder& recorder;
+    TeacherModel* teacher = nullptr;  ///< of a distillation
   };
   explicit TrainingLoop(const Parts& parts);
 
@@ -57,6 +59,8 @@ class TrainingLoop {
   HeldStorage count_targets(HeldStorage so_far);
   HeldStorage sum_over_ranks(HeldStorage targets);
   void forward(const Batch& batch);
+  void run_model(const Batch& batch);
+  void distil(const Batch& batch);
   void name_answers();
   HeldStorage divided_loss(StorageId loss);
   void backward();
@@ -75,6 +79,7 @@ class TrainingLoop {
   Recorder& recorder_;
   const LoopHabits& habits_;
   PipelineStages* stages_ = nullptr;  // null: the whole model is one
+  TeacherModel* teacher_;             // null: none
   StandIns others_;                   // of micro-steps that are not followed
   GradientScaler scaler_;
   std::int64_t ranks_ = 1;

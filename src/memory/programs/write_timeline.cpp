@@ -14,6 +14,7 @@
 #include "memory/engine/engine.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/generation/generation_loop.hpp"
+#include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
 #include "memory/programs/event_bound.hpp"
@@ -53,6 +54,11 @@ bool places_buffers_first(const Job& job) {
   return shards_by<RowShards>(job) && habits_of(job).wrapping != Wrapping::without_its_place;
 }
 
+/// Null where the job has none.
+const Teacher* teacher_of(const Job& job) {
+  return job.training ? job.training->teacher.get() : nullptr;
+}
+
 EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapper) {
   const Recipe& recipe = job.forward()->recipe;
   EngineSettings settings;
@@ -60,7 +66,11 @@ EngineSettings settings_of(const Graph& graph, const Job& job, BlockHooks* wrapp
     settings.checkpoints = checkpoint_plan_of(*job.training, graph.layers());
     settings.save_on_cpu = job.training->offload_activations;
   }
-  settings.loss_outside = habits_of(job).loss_outside;
+  // torch.distributed.pipelining takes the loss whatever loop steps its schedule; Megatron's model
+  // takes its own.
+  const bool staged = job.parallelism.pipeline > 1 && !shards_by<MegatronBuffer>(job);
+  settings.loss_with_backward = habits_of(job).loss_outside || staged;
+  settings.loss_outside = settings.loss_with_backward || teacher_of(job) != nullptr;
   settings.hooks = wrapper;
   // FSDP1 makes a unit's views in its unshard stream (_unshard), and autograd runs the backward of
   // a node, here of the split, in the stream of its forward.
@@ -120,9 +130,15 @@ Wrapper wrapper_of(const Wrapped& wrapped, ModelPlacement& placement, Recorder& 
   return {std::move(buckets)};
 }
 
+/// The timeline that is written, and what writes it.
+struct ModelRecord {
+  Timeline& timeline;
+  Recorder& recorder;
+};
 /// Gives the model its place, or the rank's shares of it.
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
-                 Recorder& recorder) {
+                 const ModelRecord& record) {
+  auto& [timeline, recorder] = record;
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
   if (shards_by<RowShards>(job)) {
@@ -134,6 +150,12 @@ void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlace
   const bool adapted = job.model.adapter.has_value() && !shards_by<RowShards>(job);
   placement.write(adapted,
                   places_buffers_first(job) ? BufferOrder::first : BufferOrder::as_registered);
+  if (placement.widens()) {
+    placement.widen();
+    timeline.emptied_before = static_cast<std::uint32_t>(timeline.events.size());
+  }
+  if (adapted) placement.place_adapters();
+  if (const Teacher* teacher = teacher_of(job)) place_teacher(graph, *teacher, recorder);
 }
 
 /// The table that two units gather, if there is one.
@@ -146,6 +168,26 @@ std::optional<std::size_t> tied_twice(const Job& job, const Inventory& inventory
     if (row.role == ParameterRole::embedding && row.output_head) return i;
   }
   return std::nullopt;
+}
+
+/// Tells the placement what the job does with tensors on their way.
+void set_up(ModelPlacement& placement, const Job& job, const Inventory& inventory,
+            const ModelTensors& tensors) {
+  if (job.model.quantized) {
+    placement.quantize(*job.model.quantized, device_of(job.hardware.gpu));
+  }
+  if (const auto tied = tied_twice(job, inventory, tensors)) placement.give_spare_of(*tied);
+  if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
+}
+
+/// The teacher, which shares the process's buffers with the engine of `settings`; null without one.
+std::unique_ptr<TeacherModel> teacher_model(const Wrapped& wrapped, EngineSettings& settings,
+                                            const ModelRecord& record) {
+  if (teacher_of(wrapped.job) == nullptr) return nullptr;
+  settings.buffers = std::make_shared<LibraryBuffers>(settings.workspaces, record.recorder);
+  return std::make_unique<TeacherModel>(TeacherModel::Parts{wrapped.graph, settings,
+                                                            device_of(wrapped.job.hardware.gpu),
+                                                            record.timeline, record.recorder});
 }
 
 /// Megatron-core's own training program around its own model.
@@ -308,11 +350,9 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   Recorder recorder(timeline, equal);
   recorder.begin(Phase::model);
   ModelPlacement placement(inventory, job.forward()->recipe, tensors, recorder);
-  const std::optional<std::size_t> tied = tied_twice(job, inventory, tensors);
-  if (tied) placement.give_spare_of(*tied);
-  if (job.parallelism.offload.parameters) placement.keep_weights_on_host();
+  set_up(placement, job, inventory, tensors);
   const Wrapped wrapped{job, graph, inventory, order, rank.data};
-  place_model(wrapped, tensors, placement, recorder);
+  place_model(wrapped, tensors, placement, {timeline, recorder});
   const bool wrapped_later = habits_of(job).wrapping == Wrapping::before_training;
   if (wrapped_later) recorder.end();
   const LoopHabits& habits = habits_of(job);
@@ -322,14 +362,13 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   const Wrapper wrapper = wrapper_of(wrapped, placement, recorder);
   if (!wrapped_later) recorder.end();
   EngineSettings settings = settings_of(graph, job, wrapper.hooks.get());
-  // torch.distributed.pipelining takes the loss whatever loop steps its schedule.
-  if (job.parallelism.pipeline > 1) settings.loss_outside = true;
   if (job.inference) {
     run_prompts(*job.inference,
                 {graph, order, settings, device_of(job.hardware.gpu), timeline, recorder});
     recorder.finish();
     return timeline;
   }
+  const auto teacher = teacher_model(wrapped, settings, {timeline, recorder});
   Engine engine(graph, order, settings, recorder);
   std::vector<ParameterGroup> groups = trained_groups(inventory, timeline, habits);
   if (shards_by<FlatShards>(job)) groups = {wrapper.hooks->stepped()};
@@ -337,7 +376,12 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
                          device_of(job.hardware.gpu), recorder);
   if (habits.empties_cache && !timeline.emptied_before) timeline.emptied_before = here();
   optimizer.construct();
-  TrainingLoop loop({job, order, engine, optimizer, recorder});
+  TrainingLoop loop({.job = job,
+                     .order = order,
+                     .engine = engine,
+                     .optimizer = optimizer,
+                     .recorder = recorder,
+                     .teacher = teacher.get()});
   std::optional<PipelineStages> stages;
   if (job.parallelism.pipeline > 1) {
     stages.emplace(PipelineStages::Parts{job, rank.pipeline, engine, wrapper.units, recorder});

@@ -1,8 +1,10 @@
 #include "memory/sharding/model_placement.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "memest/units/int128.hpp"
+#include "memory/quantized/code_terms.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
@@ -32,12 +34,34 @@ void ModelPlacement::write(bool adapted, BufferOrder buffers) {
       if (!buffers_first) place_buffer(i);
       continue;
     }
-    if (adapted && row(i).trainable) continue;
-    place(i);
-    if (row(i).role != ParameterRole::matmul) continue;
-    for (int copy = 0; copy < recipe_.fp8_weight_copies; ++copy) place(i, DType::uint8);
+    if (!adapted || !row(i).trainable) place_parameter(i);
   }
-  if (adapted) place_adapters();
+}
+
+void ModelPlacement::place_parameter(std::size_t parameter) {
+  const ParameterTensor& tensor = row(parameter);
+  if (tensor.quantized) {
+    return codes_->place(tensors_.parameters[parameter].elements,
+                         model_label(Holding::weights, Origin::parameter, parameter), recorder_);
+  }
+  if (widens()) {
+    const StorageId placed = place(parameter, loaded_type());
+    if (!is_bias_of_codes(inventory_, tensor)) narrow_.emplace_back(parameter, placed);
+    return;
+  }
+  place(parameter);
+  if (tensor.role != ParameterRole::matmul) return;
+  for (int copy = 0; copy < recipe_.fp8_weight_copies; ++copy) place(parameter, DType::uint8);
+}
+
+void ModelPlacement::widen() {
+  // Module.parameters() walks a module before its submodules, Module.to() behind them.
+  std::ranges::sort(narrow_);
+  for (const auto& [parameter, narrow] : narrow_) {
+    place(parameter, recipe_.weights);
+    recorder_.release(narrow);
+  }
+  narrow_.clear();
 }
 
 void ModelPlacement::place_buffers() {
@@ -76,16 +100,19 @@ void ModelPlacement::place_buffer(std::size_t i) {
 
 /// Matrices in the weights' type first, then copies of whole modules; then each matrix is widened.
 void ModelPlacement::place_adapters() {
+  const DType trained = recipe_.trained.value_or(recipe_.weights);
+  // BaseTunerLayer._move_adapter_to_device_of_base_layer takes the type of the layer's weight, of
+  // Params4bit that of the weight before; HQQ's codes have none.
+  const DType made = codes_ && codes_->come_from_host() ? trained : loaded_type();
   std::vector<std::pair<std::size_t, StorageId>> matrices;
   for (const bool whole : {false, true}) {
     for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
       if (!row(i).trainable || row(i).whole_module != whole) continue;
-      const StorageId placed = place(i, recipe_.weights);
+      const StorageId placed = place(i, made);
       if (!whole) matrices.emplace_back(i, placed);
     }
   }
-  const DType trained = recipe_.trained.value_or(recipe_.weights);
-  if (trained == recipe_.weights) return;
+  if (trained == made) return;
   for (const auto& [parameter, narrow] : matrices) {
     place(parameter, trained);
     recorder_.release(narrow);

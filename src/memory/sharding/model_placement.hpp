@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "memest/spec/model.hpp"
 #include "memest/spec/recipe.hpp"
+#include "memory/quantized/code_placement.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/timeline/recorder.hpp"
 
@@ -31,12 +33,23 @@ class ModelPlacement {
   void keep_weights_on_host() { weights_on_host_ = true; }
   [[nodiscard]] bool keeps_weights_on_host() const { return weights_on_host_; }
 
+  /// Linear layers' weights become codes on the device.
+  void quantize(const QuantizedWeights& quantized, std::optional<LaunchDevice> device) {
+    codes_.emplace(quantized, recipe_.compute, device);
+  }
+
   /// A module whose parameter is tied to this one is given memory of its own, behind all others,
   /// before it is tied anew (torchtitan: to_empty, then init_weights).
   void give_spare_of(std::size_t parameter) { spare_of_ = parameter; }
   [[nodiscard]] StorageId spare() const { return spare_; }
 
   void write(bool adapted, BufferOrder buffers);
+  /// Where the parameters that are not kept as codes came in 16 bits, and are wider now.
+  [[nodiscard]] bool widens() const { return codes_ && recipe_.weights != recipe_.compute; }
+  /// The parameters that peft's prepare_model_for_kbit_training casts to fp32.
+  void widen();
+  /// The model has its place.
+  void place_adapters();
 
   /// One parameter as the rank keeps it.
   StorageId place(std::size_t parameter) { return place(parameter, type_of(parameter)); }
@@ -52,7 +65,8 @@ class ModelPlacement {
   [[nodiscard]] DType type_of(std::size_t parameter) const;
   void probe_context();
   StorageId place(std::size_t parameter, DType dtype);
-  void place_adapters();
+  void place_parameter(std::size_t parameter);
+  [[nodiscard]] DType loaded_type() const { return codes_ ? recipe_.compute : recipe_.weights; }
 
   const Inventory& inventory_;
   const Recipe& recipe_;
@@ -60,6 +74,8 @@ class ModelPlacement {
   Recorder& recorder_;
   std::optional<std::size_t> spare_of_;
   StorageId spare_ = kNoStorage;
+  std::optional<CodePlacement> codes_;
+  std::vector<std::pair<std::size_t, StorageId>> narrow_;  // what widen() casts, once it is placed
   bool weights_on_host_ = false;
 };
 

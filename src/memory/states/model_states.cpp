@@ -10,6 +10,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
+#include "memory/quantized/code_terms.hpp"
 #include "memory/states/expert_shares.hpp"
 #include "memory/states/flat_partitions.hpp"
 
@@ -252,6 +253,7 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
   if (job.parallelism.offload.parameters) return {};
   Expr weights = size_of(recipe.weights) * Expr(Symbol::parameters);
   if (recipe.trained) weights -= size_of(recipe.weights) * Expr(Symbol::trainable);
+  if (job.model.quantized) weights -= Expr(bytes_without_codes(recipe, inventory));
   std::vector<LedgerTerm> terms{
       {std::string("weights (") + std::string(name_of(recipe.weights)) + ")", TermGroup::weights,
        share_of_stage(job, ZeroStage::optimizer_gradients_weights, weights), recipe.source, ""}};
@@ -260,6 +262,7 @@ std::vector<LedgerTerm> weight_terms(const Job& job, const Inventory& inventory)
                      TermGroup::weights, trained_bytes(*recipe.trained, recipe, inventory),
                      "peft: autocast_adapter_dtype keeps adapters of 16-bit models in fp32", ""});
   }
+  if (job.model.quantized) terms.push_back(code_term(job, inventory));
   if (recipe.fp8_weight_copies > 0) {
     terms.push_back({"fp8 copies of the matmul weights", TermGroup::weights,
                      Expr(recipe.fp8_weight_copies) * Expr(Symbol::matmul_parameters),

@@ -60,8 +60,7 @@ class Heights {
   static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::zero_grad) + 1;
   static constexpr std::size_t kOrigins = static_cast<std::size_t>(Origin::loop) + 1;
   /// More than there are of units.
-  static constexpr std::size_t kLoopTensors =
-      static_cast<std::size_t>(LoopTensor::unread_gradient) + 1;
+  static constexpr std::size_t kLoopTensors = static_cast<std::size_t>(LoopTensor::teacher) + 1;
 
   const Timeline& timeline_;
   std::size_t width_;

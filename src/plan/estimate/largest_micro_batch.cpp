@@ -197,7 +197,11 @@ class LargestOfKey {
       not_followed_ = std::min(value, not_followed_.value_or(value));
       return false;
     }
-    if (job.training && job.training->offload_activations) return false;  // they have no formula
+    // They have no formula.
+    if (job.model.shared_layers) return false;
+    if (job.training && (job.training->offload_activations || job.training->teacher != nullptr)) {
+      return false;
+    }
     const Ledger ledger = write_ledger(graph, job, rank.pipeline);
     const MemoryEstimate estimate = estimate_memory(ledger, ledger.bindings);
     note({value, estimate.allocated()});

@@ -213,6 +213,15 @@ class TechniqueList {
            text(words_.lora),
            kOtherModel});
     }
+    // Runs were recorded on one GPU, in bf16.
+    const bool bf16 = training_.recipe.compute == DType::bf16 && !training_.recipe.master;
+    if (!job_.model.adapter && job_.parallelism.ranks() == 1 && bf16) {
+      add({"QLoRA of rank 16",
+           TechniqueGroup::adapter,
+           {"training.adapter={qlora: {rank: 16, targets: [q_proj, v_proj]}}"},
+           text(training_.recipe.weights == DType::fp32 ? words_.qlora_of_fp32 : words_.qlora),
+           kOtherModel});
+    }
   }
 
   const Job& job_;

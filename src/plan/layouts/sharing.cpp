@@ -137,7 +137,7 @@ class SharingChoices {
     constexpr HostOffload kBoth{.optimizer = true, .parameters = true};
     const bool divided = layout_.ranks() != layout_.data;
     const bool replaced = job_.training->replaces_modules();
-    if (job_.model.adapter || job_.model.low_rank || divided || replaced ||
+    if (job_.model.adapter || job_.model.low_rank || job_.model.quantized || divided || replaced ||
         !steps_on_host(*job_.training))
       return {};
     if (sharing.in_flat_units()) return {};

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "memest/graph/lower.hpp"
 #include "memest/plan/estimate.hpp"
@@ -27,6 +28,9 @@ std::optional<Unavailable> refusal_of(const Job& job) {
     return Unavailable{
         "schedules of a model that is cut, sharded or offloaded are not available: each GPU has "
         "the whole model here"};
+  }
+  if (job.training->teacher != nullptr) {
+    return Unavailable{"schedules beside a teacher are not available yet"};
   }
   if (job.training->implementation.compile != CompileScope::off) {
     return Unavailable{"schedules of compiled layers are not available: their regions decide"};
@@ -68,6 +72,16 @@ class StepPricing {
     }
   }
 
+  /// To the host and back; the law of touched pages is known where they come on demand.
+  [[nodiscard]] Seconds seconds_of_paging(std::int64_t bytes, Paging paging) const {
+    if (bytes == 0) return Seconds(0);
+    const double out = seconds_of_copy(TransferPath::device_to_host_pinned, bytes);
+    const double in = paging == Paging::on_demand
+                          ? seconds_of_touch(bytes).value()
+                          : seconds_of_copy(TransferPath::host_to_device_pinned, bytes);
+    return Seconds(out + in);
+  }
+
  private:
   [[nodiscard]] double seconds_of_copy(TransferPath path, std::int64_t bytes) const {
     return laws_.price(TransferShape{path, bytes}).expected;
@@ -92,6 +106,8 @@ class StepPricing {
 std::optional<Bytes> replayed_peak(Job job, const Recompute& recompute) {
   const FrameworkRow& framework = row_of(job.training->implementation.framework);
   if (framework.checkpoints != CheckpointRule::torch) return std::nullopt;
+  // Casts of shared weights that a checkpoint makes again were not recorded.
+  if (job.model.shared_layers && job.training->recipe.autocast) return std::nullopt;
   job.training->recompute = recompute;
   const auto graph = lower(job.model, policy_of(job));
   if (std::holds_alternative<Unavailable>(graph)) return std::nullopt;
@@ -102,8 +118,10 @@ std::optional<Bytes> replayed_peak(Job job, const Recompute& recompute) {
 
 class ScheduleRows {
  public:
-  ScheduleRows(const Job& job, const TimeEstimate& time, ScheduleAnswer& answer)
+  ScheduleRows(const Job& job, const TimeEstimate& time, const StepPricing& pricing,
+               ScheduleAnswer& answer)
       : job_(job),
+        pricing_(pricing),
         micro_steps_(static_cast<double>(job.training->gradient_accumulation)),
         answer_(answer),
         taken_(taken_batches(*job.training, job.parallelism, job.training->gradient_accumulation)),
@@ -151,12 +169,23 @@ class ScheduleRows {
   void add_unified_memory() {
     ScheduledStep touched = answer_.scheduled;
     if (touched.touched.empty()) return;
-    const std::int64_t budget = answer_.budget.value();
     touched.in = touched.touched;
-    add_played("unified memory, on demand", touched,
-               page_under_pressure(touched, budget, Paging::on_demand));
-    add("unified memory, prefetched",
-        page_under_pressure(answer_.scheduled, budget, Paging::prefetched));
+    add_paged("unified memory, on demand", touched, Paging::on_demand);
+    add_paged("unified memory, prefetched", answer_.scheduled, Paging::prefetched);
+  }
+
+  /// The optimizer's states are used once a step: their pages are the least recently used, leave
+  /// before any activation's and are back for the optimizer.
+  void add_paged(std::string name, const ScheduledStep& step, Paging paging) {
+    const std::int64_t budget = answer_.budget.value();
+    const std::int64_t over = answer_.rows.front().played.peak - budget;
+    const std::int64_t states = std::clamp<std::int64_t>(over, 0, answer_.states.value());
+    add_played(std::move(name), step, page_under_pressure(step, budget + states, paging));
+    ScheduleRow& row = answer_.rows.back();
+    row.paged_states = Bytes(states);
+    row.peak = Bytes(std::max(row.played.peak - states, answer_.scheduled.step.outside));
+    row.fits = row.peak <= answer_.budget;
+    row.step += pricing_.seconds_of_paging(states, paging);
   }
 
   void add(std::string name, std::vector<Action> actions,
@@ -187,6 +216,7 @@ class ScheduleRows {
   }
 
   const Job& job_;
+  const StepPricing& pricing_;
   double micro_steps_;
   ScheduleAnswer& answer_;
   TakenBatches taken_;
@@ -202,6 +232,21 @@ std::size_t layers_of(const StepTensors& step) {
     if (begins && op.in_layer) ++layers;
   }
   return layers;
+}
+
+/// The optimizer's states, which stay from step to step.
+Bytes states_of(const Timeline& timeline) {
+  std::vector<bool> freed(timeline.storages.size(), false);
+  for (const Event& event : timeline.events) {
+    if (event.kind == EventKind::free) freed[event.storage] = true;
+  }
+  Bytes states;
+  for (StorageId i = 0; i < timeline.storages.size(); ++i) {
+    const Storage& storage = timeline.storages[i];
+    const bool kept = storage.label.holding == Holding::optimizer_states && !freed[i];
+    if (kept) states += Bytes(storage.bytes);
+  }
+  return states;
 }
 
 }  // namespace
@@ -232,9 +277,10 @@ std::variant<ScheduleAnswer, Unavailable> schedules_of(const Job& written) {
   answer.budget = room_of(replay_device_of(job));
   answer.scheduled.step = step_tensors_of(answer.graph, timeline, replay);
   answer.layers = layers_of(answer.scheduled.step);
+  answer.states = states_of(timeline);
   const StepPricing pricing(answer.graph, job, std::get<GpuLaws>(laws));
   pricing.price(answer.scheduled);
-  ScheduleRows(job, std::get<TimeEstimate>(time), answer).add_all();
+  ScheduleRows(job, std::get<TimeEstimate>(time), pricing, answer).add_all();
   return answer;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include "memest/spec/framework.hpp"
+#include "reader/frameworks/unrecorded.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -94,65 +94,154 @@ LowRank low_rank_of(const Value& written) {
   return low_rank;
 }
 
-/// Something that no run of factorised layers was recorded with, as a noun.
-struct NotRecorded {
-  bool (*asked)(const Job&);
-  const char* noun;
-  const char* hint;
-};
+/// None where the layers cannot share so, of which `diagnostics` says why.
+std::optional<SharedLayers> shared_layers_of(const Value& written, const ModelSpec& model,
+                                             Diagnostics& diagnostics) {
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  if (decoder == nullptr || decoder->kinds.size() != 1) {
+    diagnostics.push_back(unavailable_at(written.span,
+                                         "sharing in another model than a decoder of equal layers",
+                                         "leave 'share_layers' out"));
+    return std::nullopt;
+  }
+  SharedLayers shared;
+  shared.distinct = as_count(written.find("distinct")).value_or(1);
+  if (as_text(written.find("order")).value_or("repeat") == "cycle") {
+    shared.order = SharedOrder::cycle;
+  }
+  if (decoder->layers() % shared.distinct == 0) return shared;
+  diagnostics.push_back(error_at(written.find("distinct")->span,
+                                 std::to_string(decoder->layers()) +
+                                     " layers are not a multiple of " +
+                                     std::to_string(shared.distinct),
+                                 "every set of weights is used as often as the others"));
+  return std::nullopt;
+}
+
+QuantizedWeights quantized_of(const Value& written) {
+  QuantizedWeights quantized;
+  const auto word = as_text(written.find("weights"));
+  quantized.format = weight_format_of(word.value_or("nf4")).value_or(WeightFormat::nf4);
+  quantized.double_quant = as_flag(written.find("double_quant")).value_or(false);
+  quantized.group_size = as_count(written.find("group_size")).value_or(quantized.group_size);
+  const Value* modules = written.find("skip_modules");
+  if (modules == nullptr) return quantized;
+  quantized.skip_modules.clear();
+  for (const Value& module : modules->items) {
+    if (const auto text = as_text(&module)) quantized.skip_modules.push_back(*text);
+  }
+  return quantized;
+}
+
+/// Keys of one library beside the format of the other.
+void check_format(const Value& written, const QuantizedWeights& quantized,
+                  Diagnostics& diagnostics) {
+  const bool hqq = row_of(quantized.format).hqq;
+  const Value* other = written.find(hqq ? "double_quant" : "group_size");
+  if (other == nullptr) return;
+  diagnostics.push_back(error_at(
+      other->span, hqq ? "HQQ's scales are not quantised" : "bitsandbytes' blocks are of 64 codes",
+      hqq ? "leave 'double_quant' out" : "leave 'group_size' out"));
+}
 
 constexpr NotRecorded kNotRecorded[] = {
-    {[](const Job& job) { return !std::holds_alternative<DecoderSpec>(job.model.architecture); },
-     "low-rank factorisation of another model than a decoder", "leave 'low_rank' out"},
     {[](const Job& job) {
-       return job.forward() != nullptr &&
-              (!row_of(job.forward()->implementation.framework).saves_on_cpu ||
-               job.forward()->implementation.loop != LoopKind::plain);
+       const bool generates = job.inference && job.inference->generation;
+       return generates && (job.model.low_rank || job.model.shared_layers);
      },
-     "low-rank factorisation in another loop than a plain one of PyTorch",
-     "use 'implementation: transformers', or leave 'low_rank' out"},
-    {[](const Job& job) { return job.parallelism.ranks() > 1 || job.parallelism.fsdp.has_value(); },
-     "low-rank factorisation on several GPUs",
-     "set 'hardware.count' to 1 and leave 'parallelism' out"},
-    {[](const Job& job) { return job.parallelism.offload.any(); },
-     "low-rank factorisation beside an offloaded optimizer", "leave one of the two out"},
-    {[](const Job& job) { return job.training && job.training->offload_activations.has_value(); },
-     "low-rank factorisation beside saved tensors on the host", "leave one of the two out"},
-    {[](const Job& job) { return job.forward() != nullptr && job.forward()->replaces_modules(); },
-     "low-rank factorisation beside Liger's kernels or float8 linears", "leave one of the two out"},
-    {[](const Job& job) {
-       return job.forward() != nullptr &&
-              job.forward()->implementation.compile != CompileScope::off;
-     },
-     "low-rank factorisation of compiled layers", "leave 'compile' or 'low_rank' out"},
-    {[](const Job& job) { return job.inference && job.inference->generation; },
-     "generation with factorised layers", "leave 'generate' out"},
-    {[](const Job& job) { return job.model.adapter.has_value(); },
-     "low-rank factorisation beside adapters", "leave one of the two out"},
-    {[](const Job& job) { return job.model.experts() != nullptr; },
-     "low-rank factorisation in a mixture of experts", "leave 'low_rank' out"},
+     "in generation", "leave 'generate' out"},
+    {[](const Job& job) { return job.model.experts() != nullptr; }, "in a mixture of experts", ""},
     {[](const Job& job) {
        const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
        return decoder != nullptr && std::holds_alternative<LatentAttention>(decoder->attention);
      },
-     "low-rank factorisation with latent attention", "leave 'low_rank' out"},
+     "with latent attention", ""},
+    {[](const Job& job) {
+       return (job.model.low_rank || job.model.shared_layers) && job.model.adapter;
+     },
+     "beside adapters", "leave one of the two out"},
+    {[](const Job& job) {
+       return (job.model.low_rank || job.model.shared_layers) && job.model.quantized;
+     },
+     "beside quantised weights", "leave one of the two out"},
+    {[](const Job& job) { return job.model.low_rank && job.model.shared_layers; },
+     "beside shared layers", "leave one of the two out"},
+    {[](const Job& job) {
+       return job.model.shared_layers && job.training && job.training->recipe.autocast &&
+              !std::holds_alternative<NoRecompute>(job.training->recompute);
+     },
+     "recomputed under autocast", "leave 'recompute' out, or use 'precision: bf16'"},
+    {[](const Job& job) {
+       return job.model.quantized && job.model.adapter && !job.model.adapter->whole_modules.empty();
+     },
+     "beside modules trained in full", "leave 'modules_to_save' out"},
+    {[](const Job& job) {
+       return job.model.quantized && row_of(job.model.quantized->format).hqq && job.model.adapter &&
+              job.model.adapter->dtype != DType::fp32;
+     },
+     "of HQQ beside adapters in 16 bits", "leave 'dtype' out"},
+    {[](const Job& job) {
+       return job.model.quantized && row_of(job.model.quantized->format).hqq &&
+              job.forward() != nullptr && job.forward()->recipe.autocast;
+     },
+     "of HQQ under autocast", "use 'precision: bf16' or 'fp16', or bitsandbytes' nf4"},
 };
+
+/// Codes have no gradient.
+void check_frozen(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || job.model.adapter) return;
+  diagnostics.push_back(error_at(written.span, "quantised weights cannot be trained themselves",
+                                 "train adapters: 'adapter: {lora: {rank: 16, targets: [q_proj, "
+                                 "v_proj]}}'"));
+}
+
+const Value* find_qlora(const Value& training) {
+  const Value* adapter = training.find("adapter");
+  return adapter == nullptr ? nullptr : adapter->find("qlora");
+}
 
 }  // namespace
 
 void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics) {
   if (const Value* prune = written.find("prune")) Pruner(*prune, diagnostics).prune(model);
   if (const Value* low_rank = written.find("low_rank")) model.low_rank = low_rank_of(*low_rank);
+  if (const Value* shared = written.find("share_layers")) {
+    model.shared_layers = shared_layers_of(*shared, model, diagnostics);
+  }
+  const Value* quantize = written.find("quantize");
+  if (quantize == nullptr) return;
+  model.quantized = quantized_of(*quantize);
+  check_format(*quantize, *model.quantized, diagnostics);
+}
+
+void read_quantized_base(const Value& training, ModelSpec& model, Diagnostics& diagnostics) {
+  const Value* qlora = find_qlora(training);
+  if (qlora == nullptr) return;
+  if (model.quantized) {
+    diagnostics.push_back(error_at(qlora->span, "'compression' says how the weights are quantised",
+                                   "write 'lora' beside 'compression: {quantize: ...}'"));
+    return;
+  }
+  model.quantized = QuantizedWeights{};
 }
 
 void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics) {
-  if (!job.model.low_rank) return;
-  const SourceSpan& span = root.find("compression")->find("low_rank")->span;
-  for (const NotRecorded& one : kNotRecorded) {
-    if (!one.asked(job)) continue;
-    diagnostics.push_back(unavailable_at(span, one.noun, one.hint));
-    return;
+  const Value* compression = root.find("compression");
+  const auto refuse = [&](const WrittenTechnique& technique) {
+    refuse_unrecorded(technique, kNotRecorded, job, diagnostics);
+  };
+  if (job.model.low_rank) {
+    refuse({"low-rank factorisation", "low_rank", *compression->find("low_rank")});
   }
+  if (job.model.shared_layers) {
+    refuse({"sharing of layers", "share_layers", *compression->find("share_layers")});
+  }
+  if (!job.model.quantized) return;
+  const Value* quantize = compression == nullptr ? nullptr : compression->find("quantize");
+  const Value* qlora = quantize == nullptr ? find_qlora(*root.find("training")) : nullptr;
+  const Value& written = qlora == nullptr ? *quantize : *qlora;
+  refuse({"quantisation of weights", qlora == nullptr ? "quantize" : "qlora", written});
+  check_frozen(written, job, diagnostics);
 }
 
 }  // namespace memest

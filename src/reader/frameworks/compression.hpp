@@ -7,10 +7,14 @@
 
 namespace memest {
 
-/// Takes away what `written` prunes of the model, and sets the layers that it factorises.
+/// Takes away what `written` prunes of the model, and sets the layers that it factorises and those
+/// whose weights it keeps as codes.
 void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics);
 
-/// Refuses factorised layers beside what no run with them was recorded with.
+/// The weights under the adapters of `training`, where those are QLoRA's.
+void read_quantized_base(const Value& training, ModelSpec& model, Diagnostics& diagnostics);
+
+/// Refuses factorised layers and weights of codes beside what no run with them was recorded with.
 void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics);
 
 }  // namespace memest

@@ -14,6 +14,7 @@
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
 #include "reader/frameworks/compression.hpp"
+#include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/frameworks/recompute.hpp"
@@ -89,10 +90,12 @@ Checked<Value> find_tree(const std::string& name) {
                   hint.empty() ? "`memest models` lists the presets" : hint);
 }
 
-/// Puts the preset's own keys in place of its name, so that `--set model.layers=2` has something to
+/// Puts a preset's own keys in place of its name, so that `--set model.layers=2` has something to
 /// override.
 void expand_preset(Value& root) {
   for (Member& member : root.members) {
+    // `training.teacher` has a model of its own.
+    if (member.key == "training" || member.key == "teacher") expand_preset(member.value);
     if (member.key != "model" || member.value.kind != ValueKind::scalar) continue;
     const std::optional<Value> preset = find_preset(member.value.text);
     if (!preset) return;  // check_table names the nearest
@@ -126,13 +129,6 @@ void drop_refused(Value& tree, const RefusedPlaces& refused) {
   });
   for (Member& member : tree.members) drop_refused(member.value, refused);
   for (Value& item : tree.items) drop_refused(item, refused);
-}
-
-/// The name that people call the model: the preset's or the file's name.
-std::string name_of_source(const SourceSpan& span) {
-  const std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
-  if (name.starts_with(kPresetPrefix)) return std::string(name.substr(kPresetPrefix.size()));
-  return stem_of(name);
 }
 
 void note_given(const Value& training, Job& job) {
@@ -213,6 +209,8 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (auto read = read_training(*training, context, diagnostics)) {
       job.training = std::move(read->spec);
       job.model.adapter = std::move(read->adapter);
+      read_quantized_base(*training, job.model, diagnostics);
+      job.training->teacher = read_teacher(*training, diagnostics);
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);
       job.source_margins = find_source_margins();
@@ -232,6 +230,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   check_recompute(root, job, diagnostics);
   check_offload_activations(root, job, diagnostics);
   check_compression(root, job, diagnostics);
+  check_teacher(root, job, diagnostics);
   if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);

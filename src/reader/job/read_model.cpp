@@ -36,6 +36,12 @@ std::string config_path(const Value& hf) {
   return path.string();
 }
 
+std::string name_of_source(const SourceSpan& span) {
+  const std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
+  if (name.starts_with(kPresetPrefix)) return std::string(name.substr(kPresetPrefix.size()));
+  return stem_of(name);
+}
+
 std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
                                     Diagnostics& diagnostics) {
   if (model.kind != ValueKind::mapping) return std::nullopt;

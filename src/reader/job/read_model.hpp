@@ -16,6 +16,9 @@ namespace memest {
 /// config.json in it.
 std::string config_path(const Value& hf);
 
+/// The name that people call the model at `span`: the preset's or the file's name.
+std::string name_of_source(const SourceSpan& span);
+
 /// Nothing where a diagnostic says why. `name` is the model's name for people.
 std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
                                     Diagnostics& diagnostics);

@@ -17,6 +17,7 @@ namespace {
 std::optional<LoraAdapter> read_adapter(const Value& training, DType weights) {
   const Value* written = training.find("adapter");
   const Value* lora = written == nullptr ? nullptr : written->find("lora");
+  if (lora == nullptr && written != nullptr) lora = written->find("qlora");
   if (lora == nullptr || lora->kind != ValueKind::mapping) return std::nullopt;
   LoraAdapter adapter;
   adapter.rank = as_count(lora->find("rank")).value_or(0);

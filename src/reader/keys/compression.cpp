@@ -18,6 +18,19 @@ constexpr Key kLowRankKeys[] = {
      .usual = "[gate_proj, up_proj, down_proj]"},
 };
 
+constexpr Word kSharedOrders[] = {{"repeat"}, {"cycle"}};
+constexpr Key kShareLayersKeys[] = {
+    {.name = "distinct",
+     .shapes = {count(1, kMaxLayers)},
+     .doc = "Layers that have weights of their own.",
+     .required = true,
+     .usual = "1"},
+    {.name = "order",
+     .shapes = {choice(kSharedOrders)},
+     .fallback = "repeat",
+     .doc = "`repeat`: a layer runs several times in a row; `cycle`: all of them, and again."},
+};
+
 constexpr Key kPruneKeys[] = {
     {.name = "layers", .shapes = {count(1, kMaxLayers)}, .doc = "Layers that stay."},
     {.name = "hidden_size",
@@ -28,6 +41,31 @@ constexpr Key kPruneKeys[] = {
     {.name = "ffn_size", .shapes = {count()}, .doc = "Channels of the feed-forward that stay."},
 };
 
+// WeightFormatRow::word. BitsAndBytesConfig's load_in_8bit (LLM.int8()) takes memory by the values
+// that it meets: how many of a layer's inputs are outliers.
+constexpr Word kWeightFormats[] = {{"nf4"},  {"fp4"},  {"int8", "quantisation by LLM.int8()"},
+                                   {"hqq8"}, {"hqq4"}, {"hqq2"},
+                                   {"hqq1"}};
+constexpr Key kQuantizeKeys[] = {
+    {.name = "weights",
+     .shapes = {choice(kWeightFormats)},
+     .doc = "Codes of 4 bits (bitsandbytes' nf4 and fp4) or of 8 to 1 (HQQ's).",
+     .required = true,
+     .usual = "nf4"},
+    {.name = "double_quant",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The scales of nf4 and fp4 are codes too (bnb_4bit_use_double_quant)."},
+    {.name = "group_size",
+     .shapes = {count(1, 65'536)},
+     .fallback = "64",
+     .doc = "Codes that share a scale, of HQQ."},
+    {.name = "skip_modules",
+     .shapes = {list(kModules)},
+     .fallback = "[lm_head]",
+     .doc = "Linear layers that stay whole, by the end of their names."},
+};
+
 constexpr Key kCompressionKeys[] = {
     {.name = "prune",
      .shapes = {table(kPruneKeys)},
@@ -35,6 +73,12 @@ constexpr Key kCompressionKeys[] = {
     {.name = "low_rank",
      .shapes = {table(kLowRankKeys)},
      .doc = "Linear layers as pairs of narrow ones."},
+    {.name = "share_layers",
+     .shapes = {table(kShareLayersKeys)},
+     .doc = "Layers that use another's weights."},
+    {.name = "quantize",
+     .shapes = {table(kQuantizeKeys)},
+     .doc = "Frozen weights of linear layers as codes and scales."},
 };
 
 }  // namespace

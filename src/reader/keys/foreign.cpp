@@ -23,7 +23,8 @@ constexpr std::string_view kSaveOnPinned =
     "write offload_activations: {method: save_on_cpu, pin_memory: true}";
 constexpr std::string_view kZero = "write parallelism: {data: N, zero: 2}, with its stage";
 constexpr std::string_view kQuantized =
-    "adapters over 4-bit weights are adapter: {qlora: ...}, which is not available yet";
+    "write compression: {quantize: {weights: nf4}}; adapters over such weights are adapter: "
+    "{qlora: ...}";
 constexpr std::string_view kConfig =
     "model: {hf: config.json} reads a Hugging Face config with its own names";
 constexpr std::string_view kLinearModules =

@@ -123,8 +123,7 @@ constexpr Key kAdapterKeys[] = {
     {.name = "lora", .shapes = {table(kLoraKeys)}, .doc = "Low-rank adapters."},
     {.name = "qlora",
      .shapes = {table(kLoraKeys)},
-     .doc = "Low-rank adapters over 4-bit weights.",
-     .later = "training of adapters over 4-bit weights"},
+     .doc = "Low-rank adapters over weights in nf4 with quantised scales."},
     {.name = "dora",
      .shapes = {table(kLoraKeys)},
      .doc = "Low-rank adapters with a trained magnitude.",
@@ -161,6 +160,22 @@ constexpr Key kFloat8Keys[] = {
      .doc = "Parts of the names of modules that are left out, or auto_filter_small_kn; the output "
             "head where nothing is written."},
 };
+
+constexpr Word kTeacherTypes[] = {{"bf16"}, {"fp16"}, {"fp32"}};
+std::span<const Key> teacher_keys() {
+  static const Key kKeys[] = {
+      {.name = "model",
+       .shapes = {catalog("models"), table(decoder_keys()), table(hf_keys())},
+       .doc = "The model that is learned from: a preset's name, a config, or a family's sizes.",
+       .required = true,
+       .usual = "llama-3-8b"},
+      {.name = "dtype",
+       .shapes = {choice(kTeacherTypes)},
+       .fallback = "bf16",
+       .doc = "Type of its weights."},
+  };
+  return kKeys;
+}
 
 constexpr Key kDataKeys[] = {
     {.name = "workers",
@@ -266,6 +281,9 @@ const Key kTrainingKeys[] = {
      .shapes = {choice(kNone), one_of(kAdapterKeys)},
      .fallback = "none",
      .doc = "Trains an adapter instead of the model."},
+    {.name = "teacher",
+     .shapes = {table(teacher_keys())},
+     .doc = "Distillation: a frozen model whose logits stand in the loss beside the labels."},
     {.name = "data",
      .shapes = {table(kDataKeys)},
      .doc = "PyTorch's DataLoader, one in every rank; a step waits for it."},

@@ -95,6 +95,16 @@ std::string setting_of(const Job& job) {
                                 job.training->gradient_accumulation));
     parts.push_back(recompute_of(*job.training));
     if (job.training->offload_activations) parts.emplace_back("saved tensors on the host");
+    if (const auto& teacher = job.training->teacher) {
+      parts.push_back("taught by " + teacher->model.name);
+    }
+  }
+  if (job.model.quantized) {
+    parts.push_back(fmt::format("weights in {}", row_of(job.model.quantized->format).word));
+  }
+  if (job.model.shared_layers) {
+    parts.push_back(
+        fmt::format("{} layers with weights of their own", job.model.shared_layers->distinct));
   }
   if (job.inference) {
     parts.emplace_back(job.inference->use_cache ? "key-value cache" : "no cache");

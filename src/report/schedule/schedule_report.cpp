@@ -43,11 +43,11 @@ Table table_of(const ScheduleAnswer& answer) {
                {"waits", Align::right}},
               {}};
   for (const ScheduleRow& row : answer.rows) {
+    const Bytes copied = Bytes(row.played.copied) + row.paged_states;
     table.rows.push_back(
         {{row.name, sized_text(row.peak), row.replayed ? sized_text(*row.replayed) : "",
           seconds_text(row.step), fmt::format("{:.2f}", row.step / answer.step),
-          share_text(row.played.recomputed, row),
-          row.played.copied > 0 ? sized_text(Bytes(row.played.copied)) : "",
+          share_text(row.played.recomputed, row), copied > Bytes(0) ? sized_text(copied) : "",
           share_text(row.played.waited, row)},
          row.fits ? "✓" : "✗",
          row.fits ? Tone::plain : Tone::faint});
@@ -108,6 +108,7 @@ Json row_json(const ScheduleRow& row) {
             {"copied_bytes", row.played.copied},
             {"host_peak_bytes", row.played.host_peak},
             {"actions", row.actions.size()}};
+  if (row.paged_states > Bytes(0)) json["paged_states_bytes"] = row.paged_states.value();
   if (row.replayed) json["replayed_bytes"] = row.replayed->value();
   return json;
 }

@@ -113,6 +113,12 @@ void put_first(std::vector<KernelShape>& calls, const std::vector<KernelShape>& 
   calls.insert(calls.begin(), others.begin(), others.end());
 }
 
+void add_stream(std::vector<KernelShape>& calls, StreamShape shape, double bytes) {
+  if (bytes == 0) return;
+  shape.bytes = std::llround(bytes);
+  calls = {shape};
+}
+
 /// A product whose operands are cast op by op around it (torchao's in eager PyTorch): what that
 /// makes is written and read once.
 void add_casts(OpWork& work) {
@@ -123,6 +129,40 @@ void add_casts(OpWork& work) {
   };
   put_first(work.forward_calls, casts(work.forward));
   if (!work.backward_calls.empty()) put_first(work.backward_calls, casts(work.backward));
+}
+
+/// The weight of a product, where it is kept as codes; null elsewhere.
+const Tensor* codes_of(const Op& op, const Block& block) {
+  const auto is_coded = [&block](TensorId id) { return block.tensors[id].bits > 0; };
+  const auto found = std::ranges::find_if(op.inputs, is_coded);
+  return found == op.inputs.end() ? nullptr : &block.tensors[*found];
+}
+
+/// Before each product the weight is made from its codes, which are read, as everything on the way
+/// is written and read; the weight itself the product reads. Where a kernel multiplies by the codes
+/// themselves, it is bound by reading them if it has few rows (bitsandbytes' kernel without tensor
+/// cores), and takes no longer than the product of a whole weight if it has more.
+void add_dequantization(OpWork& work, const Tensor& codes, const Bindings& sizes) {
+  const Op& op = *work.op;
+  const double weight = static_cast<double>(value_of(codes.elements(), sizes)) *
+                        static_cast<double>(size_of(op.compute));
+  const double read = codes.bytes().bytes(sizes).as_double();
+  const auto made = [&](const PassWork& pass, const Expr& own) {
+    StreamShape shape{.op = StreamOp::cast};
+    shape.bytes = std::llround(read + pass.bytes - own.bytes(sizes).as_double() - weight);
+    return std::vector<KernelShape>{shape};
+  };
+  constexpr double kRowsWithoutTensorCores = 8;
+  const double rows =
+      work.forward.flops / (2 * static_cast<double>(value_of(codes.elements(), sizes)));
+  if (!op.forward_scratch.empty()) {
+    put_first(work.forward_calls, made(work.forward, op.forward.bytes));
+  } else if (rows < kRowsWithoutTensorCores) {
+    add_stream(work.forward_calls, {.op = StreamOp::copy, .dtype = op.compute}, work.forward.bytes);
+  }
+  if (!work.backward_calls.empty()) {
+    put_first(work.backward_calls, made(work.backward, op.backward.bytes));
+  }
 }
 
 void add_products(OpWork& work, const Block& block, const Bindings& sizes, const Recipe& recipe) {
@@ -139,6 +179,7 @@ void add_products(OpWork& work, const Block& block, const Bindings& sizes, const
   }
   add_backward_products(work, forward, trains_its_weight(*work.op, block));
   if (work.op->compute == DType::fp8) add_casts(work);
+  if (const Tensor* codes = codes_of(*work.op, block)) add_dequantization(work, *codes, sizes);
 }
 
 /// A ring whose merging is many kernels of the framework: what it makes on the way is written and
@@ -261,12 +302,6 @@ StreamOp stream_op_of(OpKind kind) {
       return StreamOp::copy;
   }
   unreachable("every operation has a kernel");
-}
-
-void add_stream(std::vector<KernelShape>& calls, StreamShape shape, double bytes) {
-  if (bytes == 0) return;
-  shape.bytes = std::llround(bytes);
-  calls = {shape};
 }
 
 void add_streams(OpWork& work, const Block& block) {

@@ -32,7 +32,7 @@ constexpr std::int64_t kMultiple = 16;
 /// A linear layer of a decoder, and its module in the state dict.
 struct Float8Module {
   std::string_view projection;
-  std::string_view DecoderNames::*module;
+  std::string_view DecoderNames::* module;
 };
 constexpr std::array kModules = {Float8Module{"q_proj", &DecoderNames::q},
                                  Float8Module{"k_proj", &DecoderNames::k},
@@ -103,7 +103,7 @@ void write_forward(BlockBuilder& block, Op& op, const DecoderContext& context,
   const Float8Scales scales =
       recipe == Float8Recipe::tensorwise ? Float8Scales::whole : Float8Scales::row;
   const Float8Writer writer(context, of.one);
-  Float8Course course;
+  Course course;
   const Float8Cast x = writer.cast(course, of.input, scales);
   const Float8Cast w = writer.cast(course, of.weight, scales);
   // _scaled_mm_out_cuda (ATen/native/cuda/ScaledBlas.cpp): scales by rows go to cuBLASLt on compute
@@ -131,13 +131,13 @@ void write_backward(BlockBuilder& block, Op& op, const DecoderContext& context,
   const Float8Writer writer(context, of.one);
   const TensorId x = of.input.tensor;
   const TensorId w = of.weight.tensor;
-  Float8Course course;
+  Course course;
   std::vector<Float8Cast> casts = {writer.cast(course, of.output, by_row)};
   casts.push_back(writer.cast(course, of.weight, plain ? Float8Scales::whole : by_column));
   Float8Product to_input{.like = x, .dtype = of.output.dtype, .right_copy = w};
   if (plain) to_input.repeated_scale = of.weight.one_a_column;
   const auto dx = writer.multiply(course, casts[0], casts[1], to_input);
-  Float8Course::Made dw = 0;
+  Course::Made dw = 0;
   if (plain) {
     dw = course.make("product", w, of.output.dtype);
     course.run_product();

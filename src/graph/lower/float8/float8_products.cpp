@@ -5,57 +5,18 @@
 
 namespace memest {
 
-Float8Course::Made Float8Course::make(std::string_view name, TensorId like, DType dtype) {
-  made_.push_back({name, like, dtype});
-  const auto index = static_cast<Made>(made_.size() - 1);
-  steps_.push_back({StepKind::allocate, index});
-  return index;
-}
-
-void Float8Course::launch(KernelLaunch kernel) {
-  steps_.push_back({StepKind::launch, static_cast<std::uint8_t>(launches_.size())});
-  launches_.push_back(std::move(kernel));
-}
-
-void Float8Course::write_forward(BlockBuilder& block, Op& op, Made out) && {
-  const auto place_of = [out](Made made) {
-    return static_cast<Made>(made < out ? made : made - 1);
-  };
-  for (std::size_t made = 0; made < made_.size(); ++made) {
-    if (made == out) continue;
-    const Temporary& one = made_[made];
-    op.forward_scratch.push_back(
-        scratch(block, {op.name, one.name}, block.tensor(one.like).shape, one.dtype));
-  }
-  const auto output = static_cast<Made>(op.forward_scratch.size());
-  for (Step step : steps_) {
-    if (step.kind == StepKind::allocate || step.kind == StepKind::free) {
-      step.tensor = step.tensor == out ? output : place_of(step.tensor);
-    }
-    op.forward_steps.push_back(step);
-  }
-  op.forward_launches = std::move(launches_);
-}
-
-void Float8Course::write_backward(Op& op) && {
-  for (const Temporary& one : made_) op.backward_tensors.push_back({one.like, one.dtype});
-  op.backward_steps = std::move(steps_);
-  op.backward_launches = std::move(launches_);
-}
-
 Float8Writer::Float8Writer(const DecoderContext& context, TensorId one)
     : recipe_(context.policy.float8->recipe), one_(one) {
   bind_sizes(context, sizes_);
   device_ = launch_device(context.policy.capability, context.policy.multiprocessors);
 }
 
-Float8Cast Float8Writer::cast(Float8Course& course, const Float8Operand& x,
-                              Float8Scales scales) const {
+Float8Cast Float8Writer::cast(Course& course, const Float8Operand& x, Float8Scales scales) const {
   Float8Cast made{.scale_like = scale_like(x, scales), .scales = scales};
   if (x.dtype == DType::fp8) return made;
   made.scale = scale_of(course, largest(course, x, scales), made.scale_like);
   // _ToFloat8ConstrFunc: to fp32, times the scale, clamped, to fp8.
-  std::optional<Float8Course::Made> wide;
+  std::optional<Course::Made> wide;
   if (x.dtype != DType::fp32) wide = course.make("in fp32", x.tensor, DType::fp32);
   const auto scaled = course.make("scaled", x.tensor, DType::fp32);
   if (wide) course.drop(*wide);
@@ -66,28 +27,27 @@ Float8Cast Float8Writer::cast(Float8Course& course, const Float8Operand& x,
   return made;
 }
 
-void drop(Float8Course& course, const Float8Cast& cast) {
+void drop(Course& course, const Float8Cast& cast) {
   if (cast.data) course.drop(*cast.data);
   if (cast.scale) course.drop(*cast.scale);
 }
 
-Float8Course::Made Float8Writer::multiply(Float8Course& course, const Float8Cast& left,
-                                          const Float8Cast& right,
-                                          const Float8Product& product) const {
-  std::optional<Float8Course::Made> left_copy;
-  std::optional<Float8Course::Made> right_copy;
+Course::Made Float8Writer::multiply(Course& course, const Float8Cast& left, const Float8Cast& right,
+                                    const Float8Product& product) const {
+  std::optional<Course::Made> left_copy;
+  std::optional<Course::Made> right_copy;
   if (product.left_copy) left_copy = course.make("by rows", *product.left_copy, DType::fp8);
   if (product.right_copy) {
     right_copy = course.make("by columns", *product.right_copy, DType::fp8);
   }
-  std::optional<Float8Course::Made> repeated;
+  std::optional<Course::Made> repeated;
   const TensorId right_scale = product.repeated_scale.value_or(right.scale_like);
   if (product.repeated_scale) repeated = course.make("repeated scale", right_scale, DType::fp32);
   const auto left_inverse = course.make("inverse scale", left.scale_like, DType::fp32);
   const auto right_inverse = course.make("inverse scale", right_scale, DType::fp32);
   const bool rowwise = left.scales != Float8Scales::whole;
   // Without fast accumulation the product is scaled behind: the row-wise kernel is slow then.
-  std::vector<Float8Course::Made> behind;
+  std::vector<Course::Made> behind;
   if (rowwise && !product.fast_accumulation) {
     behind = {course.make("scales of the product", product.like, DType::fp32)};
     behind.insert(behind.begin(), course.make("one", one_, DType::fp32));
@@ -106,7 +66,7 @@ Float8Course::Made Float8Writer::multiply(Float8Course& course, const Float8Cast
     course.drop(out);
     out = wide;
   }
-  for (const Float8Course::Made made : behind) course.drop(made);
+  for (const Course::Made made : behind) course.drop(made);
   if (left_copy) course.drop(*left_copy);
   if (right_copy) course.drop(*right_copy);
   if (repeated) course.drop(*repeated);
@@ -126,14 +86,14 @@ TensorId Float8Writer::scale_like(const Float8Operand& x, Float8Scales scales) c
 }
 
 /// tensor_to_amax: torch.max(torch.abs(x)), which copies what does not lie in order, or amax.
-Float8Course::Made Float8Writer::largest(Float8Course& course, const Float8Operand& x,
-                                         Float8Scales scales) const {
+Course::Made Float8Writer::largest(Course& course, const Float8Operand& x,
+                                   Float8Scales scales) const {
   KernelLaunch kernel;
   kernel.kind = KernelLaunch::Kind::maximum;
   kernel.dtype = x.dtype;
   const auto absolute = course.make("absolute", x.tensor, x.dtype);
   const auto maximum = course.make("largest", scale_like(x, scales), x.dtype);
-  std::optional<Float8Course::Made> copy;
+  std::optional<Course::Made> copy;
   if (scales == Float8Scales::whole) {
     kernel.reduced = x.rows * x.columns;
     if (x.transposed) copy = course.make("absolute in order", x.tensor, x.dtype);
@@ -167,8 +127,7 @@ Expr Float8Writer::scratch_of(const KernelLaunch& maximum) const {
 }
 
 /// amax_to_scale, and _round_scale_down_to_power_of_2 where the recipe asks for it.
-Float8Course::Made Float8Writer::scale_of(Float8Course& course, Float8Course::Made largest,
-                                          TensorId like) const {
+Course::Made Float8Writer::scale_of(Course& course, Course::Made largest, TensorId like) const {
   const auto wide = course.make("largest in fp64", like, DType::fp64);
   const auto clamped = course.make("largest clamped", like, DType::fp64);
   const auto inverse = course.make("inverse in fp64", like, DType::fp64);

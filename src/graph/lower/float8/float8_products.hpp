@@ -8,39 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "graph/lower/ops/block_builder.hpp"
+#include "graph/lower/ops/course.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "memest/graph/kernel_scratch.hpp"
 #include "memest/spec/float8.hpp"
 
 namespace memest {
-
-/// Allocations, frees and launches in the order in which Python's functions make them.
-class Float8Course {
- public:
-  using Made = std::uint8_t;
-
-  Made make(std::string_view name, TensorId like, DType dtype);
-  void drop(Made made) { steps_.push_back({StepKind::free, made}); }
-  void launch(KernelLaunch kernel);
-  /// A product of the library's runs, which asks for its workspace.
-  void run_product() { steps_.push_back({StepKind::product, kNoTensor}); }
-
-  /// As the forward of `op`, whose one output is `out`.
-  void write_forward(BlockBuilder& block, Op& op, Made out) &&;
-  void write_backward(Op& op) &&;
-
- private:
-  static constexpr Made kNoTensor = 255;
-  struct Temporary {
-    std::string_view name;
-    TensorId like;
-    DType dtype;
-  };
-  std::vector<Temporary> made_;
-  std::vector<Step> steps_;
-  std::vector<KernelLaunch> launches_;
-};
 
 /// A tensor of [rows, columns] as it lies in memory.
 struct Float8Operand {
@@ -58,14 +31,14 @@ enum class Float8Scales : std::uint8_t { whole, row, column };
 
 /// A tensor in fp8 with its scale: cast by the course, or gathered so, when it makes neither.
 struct Float8Cast {
-  std::optional<Float8Course::Made> data = {};
-  std::optional<Float8Course::Made> scale = {};
+  std::optional<Course::Made> data = {};
+  std::optional<Course::Made> scale = {};
   TensorId scale_like = 0;
   Float8Scales scales = Float8Scales::whole;
 };
 
 /// Ends what a cast answers.
-void drop(Float8Course& course, const Float8Cast& cast);
+void drop(Course& course, const Float8Cast& cast);
 
 /// A product of two that are cast.
 struct Float8Product {
@@ -86,17 +59,15 @@ class Float8Writer {
 
   /// hp_tensor_to_float8_dynamic; what is in fp8 already stays as it is
   /// (tensor_already_casted_to_fp8).
-  Float8Cast cast(Float8Course& course, const Float8Operand& x, Float8Scales scales) const;
+  Float8Cast cast(Course& course, const Float8Operand& x, Float8Scales scales) const;
   /// preprocess_addmm, and addmm_float8_unwrapped: answers the result.
-  Float8Course::Made multiply(Float8Course& course, const Float8Cast& left, const Float8Cast& right,
-                              const Float8Product& product) const;
+  Course::Made multiply(Course& course, const Float8Cast& left, const Float8Cast& right,
+                        const Float8Product& product) const;
 
  private:
   [[nodiscard]] TensorId scale_like(const Float8Operand& x, Float8Scales scales) const;
-  Float8Course::Made largest(Float8Course& course, const Float8Operand& x,
-                             Float8Scales scales) const;
-  Float8Course::Made scale_of(Float8Course& course, Float8Course::Made largest,
-                              TensorId like) const;
+  Course::Made largest(Course& course, const Float8Operand& x, Float8Scales scales) const;
+  Course::Made scale_of(Course& course, Course::Made largest, TensorId like) const;
 
   [[nodiscard]] Expr scratch_of(const KernelLaunch& maximum) const;
 

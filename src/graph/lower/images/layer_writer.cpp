@@ -88,7 +88,7 @@ void ListWriter::write_cross_entropy() {
     labels.emplace_back(stream_.features.sides->width);
   }
   const TensorId targets = block_.shared("labels", std::move(labels), DType::int64);
-  TensorId kept = log_softmax(block_, x_);
+  TensorId kept = log_softmax(block_, "log_softmax", x_);
   // As decoders' loss: autocast takes the likelihood alone in fp32.
   if (policy_.autocast) kept = cast(block_, {"log_softmax_in_fp32"}, kept, DType::fp32);
   x_ = negative_likelihood(block_, kept, targets);

@@ -110,7 +110,7 @@ TensorId BlockBuilder::shared(std::string_view name, Shape shape, DType dtype) {
 
 TensorId BlockBuilder::parameter(Place place, Shape shape) {
   const TensorId id = make(place, std::move(shape), precision_.weights, Role::parameter);
-  block_.tensors[id].frozen = precision_.adapter.has_value();
+  block_.tensors[id].frozen = precision_.frozen || precision_.adapter.has_value();
   needs_gradient_[id] = precision_.gradients && !block_.tensors[id].frozen;
   return id;
 }

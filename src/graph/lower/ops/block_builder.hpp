@@ -25,6 +25,7 @@ struct Precision {
   /// The type of what is trained where all else is frozen: an adapter's.
   std::optional<DType> adapter = {};
   bool gradients = true;  ///< false: under torch.no_grad
+  bool frozen = false;    ///< nothing is trained
 };
 
 /// A tensor's place in the block: the op that owns it and its name there. Literals.

@@ -7,6 +7,7 @@
 #include "graph/lower/attention/attention.hpp"
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/liger/liger.hpp"
+#include "graph/lower/quantized/quantized_linear.hpp"
 #include "memest/spec/framework.hpp"
 
 namespace memest {
@@ -248,7 +249,8 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                          dimensions_of(decoder, policy),
                          names_of(model.model_type),
                          adapter,
-                         model.low_rank ? &*model.low_rank : nullptr};
+                         model.low_rank ? &*model.low_rank : nullptr,
+                         model.quantized ? &*model.quantized : nullptr};
   const bool writes_sinks = context.habits.scores == ScoreWriting::with_sinks;
   if (context.attention.sinks != writes_sinks) return unavailable("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
@@ -257,6 +259,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
   if (auto refused = latent_refusal(context)) return *refused;
   if (auto refused = adapter_refusal(context)) return *refused;
   if (auto refused = low_rank_refusal(context)) return *refused;
+  if (auto refused = quantized_refusal(context)) return *refused;
   if (auto refused = liger_refusal(context)) return *refused;
   if (auto refused = float8_refusal(context)) return *refused;
   for (const LayerKind& kind : decoder.kinds) {

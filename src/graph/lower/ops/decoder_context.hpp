@@ -39,8 +39,9 @@ struct DecoderContext {
   const Habits habits;
   Dimensions dims;
   const DecoderNames& names;
-  const LoraAdapter* adapter = nullptr;  ///< what is trained instead of the model
-  const LowRank* low_rank = nullptr;     ///< the layers' linear modules that are two each
+  const LoraAdapter* adapter = nullptr;         ///< what is trained instead of the model
+  const LowRank* low_rank = nullptr;            ///< the layers' linear modules that are two each
+  const QuantizedWeights* quantized = nullptr;  ///< the linear modules whose weights are codes
   SoftmaxAttention attention = heads_of(decoder.attention);  ///< as its kernels see it
 
   /// Null where queries, keys and values are projected directly.
@@ -50,7 +51,8 @@ struct DecoderContext {
   [[nodiscard]] Precision precision() const {
     const std::optional<DType> adapted =
         adapter == nullptr ? std::nullopt : std::optional(adapter->dtype);
-    return {policy.weights, policy.compute, policy.autocast, adapted, policy.gradients};
+    return {policy.weights, policy.compute,   policy.autocast,
+            adapted,        policy.gradients, policy.frozen};
   }
   /// Whether the embeddings are a leaf that a gradient ends at.
   [[nodiscard]] bool embeddings_want_gradient() const {

@@ -25,6 +25,7 @@ struct LibraryParts {
   bool sum_of_logits = false;
   bool adapters = false;
   bool low_rank = false;
+  bool quantized = false;
 };
 
 /// A layer's arguments beside the hidden states. A checkpoint holds them whether they are read or

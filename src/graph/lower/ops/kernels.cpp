@@ -144,12 +144,11 @@ TensorId look_up(BlockBuilder& block, std::string_view name, const LookUp& part)
   return out;
 }
 
-TensorId log_softmax(BlockBuilder& block, TensorId scores) {
-  const TensorId out =
-      block.make({"log_softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
+TensorId log_softmax(BlockBuilder& block, std::string_view name, TensorId scores) {
+  const TensorId out = block.make({name}, block.tensor(scores).shape, block.dtype_of(scores));
   Op op;
   op.kind = OpKind::softmax;
-  op.name = "log_softmax";
+  op.name = name;
   op.inputs = {scores};
   op.outputs = {out};
   // LogSoftmaxBackward0: _log_softmax_backward_data(grad, result). 4096 tokens of 128 256 in fp32:

@@ -42,7 +42,7 @@ void write_backward(BlockBuilder& block, Op& op, bool gradient_is_number) {
   if (biased && block.needs_gradient(op.inputs[2])) {
     const TensorId bias = op.inputs[2];
     backward.leave_node();
-    backward.give(bias, backward.make(bias, block.dtype_of(bias)));
+    backward.give(bias, backward.make(bias, block.dtype_of(bias)), Reach::through_view);
     const Tensor& out = block.tensor(op.outputs.front());
     backward.launch(sum_between(out.shape, {out.shape.back()}, out.dtype));
   }
@@ -54,9 +54,9 @@ void write_backward(BlockBuilder& block, Op& op, bool gradient_is_number) {
     backward.give(input, of_input, given.distributed ? Reach::wrapped : seen);
   };
   if (!biased) give_input();
-  if (wants_matrix) {
-    backward.give(matrix, of_matrix, Reach::through_view);
-  }
+  // Conv1D's matrix is no view: its gradient is the product itself.
+  const Reach seen = op.transposed.empty() ? Reach::directly : Reach::through_view;
+  if (wants_matrix) backward.give(matrix, of_matrix, seen);
   if (biased) give_input();
 }
 

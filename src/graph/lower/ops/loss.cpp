@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "graph/lower/attention/attention.hpp"
+#include "graph/lower/distillation/distillation.hpp"
 #include "graph/lower/liger/liger.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
@@ -176,7 +177,10 @@ Block head_block(const DecoderContext& context, bool input_wants_gradient) {
   }
   if (decoder.scaled_logits) x = scale(block, {"logit_scale"}, x);
   if (decoder.logit_softcap) x = softcap(block, "logit_softcap", x);
-  if (context.policy.end != ForwardEnd::cross_entropy) end_of_model(block, context);
+  // A distillation takes its loss behind the model's forward.
+  if (context.policy.end != ForwardEnd::cross_entropy || context.policy.teacher != nullptr) {
+    end_of_model(block, context);
+  }
   return std::move(block).take(x);
 }
 
@@ -201,7 +205,7 @@ Block loss_block(const DecoderContext& context) {
     }
     const TensorId targets = targets_of(block, context, frame);
     TensorId kept = frame.local(shards ? log_softmax_of_shards(block, context, scores)
-                                       : log_softmax(block, scores));
+                                       : log_softmax(block, "log_softmax", scores));
     // Autocast leaves a 16-bit log-softmax as it is and takes the likelihood in fp32.
     // cross_entropy_loss calls log_softmax with self.scalar_type(), which fp32_set_opt_dtype
     // leaves; nll_loss is one of AT_FORALL_FP32 (autocast_mode.h).
@@ -214,6 +218,9 @@ Block loss_block(const DecoderContext& context) {
     if (row_of(context.policy.implementation.loop).divides_by_targets) {
       loss = scale(block, {"loss_over_targets"}, loss);
     }
+  }
+  if (context.policy.teacher != nullptr) {
+    return std::move(block).take(distillation_loss(block, context, logits, loss));
   }
   end_of_model(block, context);
   return std::move(block).take(loss);

@@ -65,6 +65,7 @@ void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
   // then cast to the input's type; both run outside of the node that made it.
   const TensorId output = backward.output();
   auto settled = made;
+  Reach reach = Reach::directly;
   backward.leave_node();
   const auto replace = [&](DType dtype, const KernelLaunch* sum) {
     const auto next = backward.make(input, dtype);
@@ -76,9 +77,14 @@ void give_settled(BlockBuilder& block, BackwardWriter& backward, TensorId input,
   if (shape != block.tensor(output).shape) {
     const KernelLaunch sum = sum_between(block.tensor(output).shape, shape, block.dtype_of(output));
     replace(block.dtype_of(output), &sum);
+    // sum_to (ExpandUtils.h) keeps the summed dimensions, and sees them away behind.
+    if (shape.size() < block.tensor(output).shape.size()) reach = Reach::through_view;
   }
-  if (block.dtype_of(input) != block.dtype_of(output)) replace(block.dtype_of(input), nullptr);
-  backward.give(input, settled);
+  if (block.dtype_of(input) != block.dtype_of(output)) {
+    replace(block.dtype_of(input), nullptr);
+    reach = Reach::directly;
+  }
+  backward.give(input, settled, reach);
 }
 
 TensorId cast(BlockBuilder& block, Place place, TensorId x, DType dtype) {
@@ -151,7 +157,8 @@ TensorId add(BlockBuilder& block, Place place, TensorId left, TensorId right) {
 }
 
 TensorId subtract(BlockBuilder& block, Place place, TensorId left, TensorId right) {
-  const TensorId out = block.make(place, block.tensor(left).shape, block.dtype_of(left));
+  const DType dtype = promoted(block.dtype_of(left), block.dtype_of(right));
+  const TensorId out = block.make(place, block.tensor(left).shape, dtype);
   Op op = op_of(OpKind::add, place);
   op.inputs = {left, right};
   op.outputs = {out};

@@ -146,7 +146,7 @@ TensorId normalize(BlockBuilder& block, const NormKernelPart& part, TensorId x);
 TensorId softmax(BlockBuilder& block, std::string_view name, TensorId x, DType dtype);
 
 /// Over the last dimension, or the channels of images: keeps its result.
-TensorId log_softmax(BlockBuilder& block, TensorId scores);
+TensorId log_softmax(BlockBuilder& block, std::string_view name, TensorId scores);
 /// The mean of the negative logarithms at `targets`: keeps both, and the weight.
 TensorId negative_likelihood(BlockBuilder& block, TensorId log_probabilities, TensorId targets);
 

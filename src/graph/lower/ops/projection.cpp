@@ -1,5 +1,5 @@
-// A projection: one product, two of a low rank, or one and what an adapter adds to it (the forward
-// of peft's lora.Linear, line by line).
+// A projection: one product, two of a low rank, one with a weight of codes, and what an adapter
+// adds to it (the forward of peft's lora.Linear, line by line).
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -7,6 +7,7 @@
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
+#include "graph/lower/quantized/quantized_linear.hpp"
 #include "graph/parameters/low_rank_parameters.hpp"
 #include "graph/parameters/parameter_names.hpp"
 
@@ -17,7 +18,7 @@ namespace {
 /// of its two factors.
 struct LinearModule {
   std::string_view projection;
-  std::string_view DecoderNames::*module;
+  std::string_view DecoderNames::* module;
   std::string_view a;
   std::string_view b;
   std::string_view sum;
@@ -67,11 +68,77 @@ TensorId factorised(BlockBuilder& block, const LinearModule& names, const Factor
   return linear(block, {names.second, layer.rank, shape.out, shape.bias}, {rows.shape, narrow});
 }
 
+/// Whether the weight of `shape` is kept as codes; `names`: its row, if it has one.
+bool is_of_codes(const DecoderContext& context, const Projection2d& shape,
+                 const LinearModule* names) {
+  return context.quantized != nullptr && names != nullptr && !shape.tied &&
+         quantizes(*context.quantized, context.names.*names->module);
+}
+
 TensorId times_trained(BlockBuilder& block, const Projection2d& shape, const Rows& rows) {
   Frame module(block);
   module.local(rows.x);
   const TensorId weight = block.trained_parameter({shape.name, "weight"}, {shape.out, shape.in});
   return product_with(block, shape, {weight, {}}, rows);
+}
+
+/// A layer that peft adapts, and whether its weight is kept as codes.
+struct AdaptedLayer {
+  const LinearModule& names;
+  const Projection2d& shape;
+  bool codes = false;
+};
+/// Its input, and its own result.
+struct Adapted {
+  const Rows& rows;
+  TensorId result = 0;
+};
+
+/// The habits of peft's layers, by the layer that they hold.
+struct LayerHabits {
+  bool clones = false;        ///< the result, before the adapter's is added
+  bool converts = true;       ///< the input to the adapter's type
+  bool sums_in_type = false;  ///< the adapter's result is cast to the layer's before the sum
+};
+LayerHabits habits_of(const DecoderContext& context, bool codes) {
+  // tuners/lora/layer.py: lora.Linear casts its input in any case; lora/bnb.py and lora/hqq.py
+  // where autocast would not (requires_conversion). lora.Linear4bit clones what its layer answers.
+  if (!codes) return {};
+  const bool hqq = memest::row_of(context.quantized->format).hqq;
+  return {.clones = !hqq, .converts = !context.policy.autocast, .sums_in_type = !hqq};
+}
+
+/// result + lora_B(lora_A(dropout(x))) * scaling, from the inside out.
+TensorId adapted(BlockBuilder& block, const DecoderContext& context, const AdaptedLayer& layer,
+                 const Adapted& of) {
+  const LinearModule& names = layer.names;
+  const Projection2d& shape = layer.shape;
+  const LoraAdapter& lora = *context.adapter;
+  const LayerHabits habits = habits_of(context, layer.codes);
+  const TensorId x = of.rows.x;
+  const DType type = block.dtype_of(of.result);
+  const Expr rank(lora.rank);
+  Frame frame(block);
+  frame.local(x);
+  const TensorId result =
+      habits.clones ? copy(block, {names.sum, "clone"}, of.result, block.tensor(of.result).shape)
+                    : of.result;
+  // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
+  // bytes, and kept by lora_A.
+  const TensorId wide = habits.converts ? cast(block, {names.sum, "input"}, x, lora.dtype) : x;
+  if (wide != x) frame.local(wide);
+  const TensorId input = dropout(block, names.sum, context.dropout(lora.dropout), wide);
+  const TensorId narrow = times_trained(block, {names.a, shape.in, rank}, {of.rows.shape, input});
+  const TensorId update = times_trained(block, {names.b, rank, shape.out}, {of.rows.shape, narrow});
+  TensorId scaled = scale(block, {names.b, "scaled"}, update);
+  if (habits.sums_in_type) {
+    if (habits.converts) scaled = cast(block, {names.b, "in type"}, scaled, type);
+    frame.local(scaled);
+  }
+  const TensorId sum = add(block, {names.sum, "sum"}, result, scaled);
+  // result = result.to(torch_result_dtype)
+  const bool settles = !layer.codes || (!habits.sums_in_type && habits.converts);
+  return settles ? cast(block, {names.sum, "in type"}, sum, type) : sum;
 }
 
 }  // namespace
@@ -96,30 +163,18 @@ TensorId projection(BlockBuilder& block, const DecoderContext& context, const Pr
       factorises(*context.low_rank, context.names.*names->module)) {
     return factorised(block, *names, {shape, Expr(context.low_rank->rank)}, rows);
   }
+  const LinearModule* const layer = names;
   if (context.adapter == nullptr) names = nullptr;
   if (names != nullptr && trains_whole(*context.adapter, context.names.*names->module)) {
     Projection2d whole = shape;
     whole.whole = true;
     return linear(block, whole, rows);
   }
-  const TensorId result = linear(block, shape, rows);
+  const bool codes = is_of_codes(context, shape, layer);
+  const TensorId result =
+      codes ? quantized_linear(block, context, shape, rows) : linear(block, shape, rows);
   if (names == nullptr || !adapts(*context.adapter, context.names.*names->module)) return result;
-  const LoraAdapter& lora = *context.adapter;
-  const Expr rank(lora.rank);
-  Frame frame(block);
-  frame.local(rows.x);
-  // x = self._cast_input_dtype(x, lora_A.weight.dtype): fp32 beside 16-bit weights, twice the
-  // bytes, and kept by lora_A.
-  const TensorId wide = cast(block, {names->sum, "input"}, rows.x, lora.dtype);
-  if (wide != rows.x) frame.local(wide);
-  // result = result + lora_B(lora_A(dropout(x))) * scaling, from the inside out.
-  const TensorId input = dropout(block, names->sum, context.dropout(lora.dropout), wide);
-  const TensorId narrow = times_trained(block, {names->a, shape.in, rank}, {rows.shape, input});
-  const TensorId update = times_trained(block, {names->b, rank, shape.out}, {rows.shape, narrow});
-  const TensorId scaled = scale(block, {names->b, "scaled"}, update);
-  const TensorId sum = add(block, {names->sum, "sum"}, result, scaled);
-  // result = result.to(torch_result_dtype)
-  return cast(block, {names->sum, "in type"}, sum, block.dtype_of(result));
+  return adapted(block, context, {*names, shape, codes}, {rows, result});
 }
 
 }  // namespace memest

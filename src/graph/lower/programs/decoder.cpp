@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "graph/lower/compile/compiled_region.hpp"
+#include "graph/lower/distillation/distillation.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
 #include "graph/lower/ops/operations.hpp"
 #include "graph/lower/ops/tensor_parallel.hpp"
+#include "graph/parameters/quantized_parameters.hpp"
 
 namespace memest {
 namespace {
@@ -385,6 +387,12 @@ std::variant<Graph, Unavailable> lower_decoder(const ModelSpec& model, const Low
   graph.trains = policy.gradients && (policy.parts.empty() || policy.parts.back().head);
   bind_sizes(context, graph.sizes);
   graph.parameters = parameters_of(model, policy.implementation);
+  if (model.quantized) {
+    if (auto refused = uneven_groups(graph.parameters, *model.quantized))
+      return *std::move(refused);
+  }
+  graph.shared_layers = model.shared_layers;
+  if (auto refused = append_teacher(policy, graph)) return *std::move(refused);
   return graph;
 }
 

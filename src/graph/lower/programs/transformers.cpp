@@ -14,7 +14,8 @@ constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
                                              .key_value_cache = true,
                                              .sum_of_logits = true,
                                              .adapters = true,
-                                             .low_rank = true},
+                                             .low_rank = true,
+                                             .quantized = true},
                                      .habits = own_habits,
                                      // LlamaForCausalLM.forward holds `outputs` and `hidden_states`
                                      // while lm_head and the loss run; LlamaModel.forward's own

@@ -1,0 +1,61 @@
+// Weights kept in fewer bits than they are computed in: frozen codes, and the scales of blocks of
+// them. bitsandbytes 0.50 and HQQ 0.2.8 keep them so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memest/spec/dtype.hpp"
+
+namespace memest {
+
+enum class WeightFormat : std::uint8_t {
+  nf4,   ///< bitsandbytes: quantiles of a normal distribution
+  fp4,   ///< bitsandbytes: four-bit floats
+  hqq8,  ///< HQQ: integers, a scale and a zero point a group
+  hqq4,
+  hqq2,
+  hqq1
+};
+
+/// A format as its library has it.
+struct WeightFormatRow {
+  WeightFormat format = WeightFormat::nf4;
+  std::string_view word;  ///< in a spec
+  std::int64_t bits = 4;  ///< of a code
+  bool hqq = false;       ///< HQQ's; else bitsandbytes'
+};
+const WeightFormatRow& row_of(WeightFormat format);
+/// Absent where no format has that name.
+std::optional<WeightFormat> weight_format_of(std::string_view word);
+
+/// The linear layers whose weights are codes, and of which kind.
+struct QuantizedWeights {
+  WeightFormat format = WeightFormat::nf4;
+  bool double_quant = true;      ///< bitsandbytes: the scales are 8-bit codes with scales of theirs
+  std::int64_t group_size = 64;  ///< codes that share a scale; of bitsandbytes always 64
+  std::vector<std::string> skip_modules = {"lm_head"};  ///< stay whole, by the end of their names
+};
+
+/// Whether the weights of `module` ("self_attn.q_proj") are codes.
+bool quantizes(const QuantizedWeights& quantized, std::string_view module);
+
+/// One of the tensors that stand for a weight.
+struct StoredTensor {
+  std::string_view name;  ///< a literal: "codes", "absmax"
+  std::int64_t elements = 0;
+  DType dtype = DType::uint8;
+};
+
+/// The tensors that stand for a weight of `elements`, in the order in which they are made; scales
+/// that HQQ keeps are of type `compute`. For LLaMA's q_proj, 4096 by 4096 in nf4: 8 MiB of codes,
+/// 16 floats of their values, an offset, 1,024 floats, 262,144 B of absmax and its 256 values.
+std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized, std::int64_t elements,
+                                         DType compute);
+/// Bytes of those.
+std::int64_t stored_bytes(const QuantizedWeights& quantized, std::int64_t elements, DType compute);
+
+}  // namespace memest

@@ -1,0 +1,41 @@
+#include "graph/parameters/quantized_parameters.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+
+Inventory with_codes(Inventory inventory, const QuantizedWeights& quantized) {
+  for (ParameterTensor& tensor : inventory.parameters) {
+    const std::string_view name = tensor.name;
+    // replace_with_bnb_linear() replaces torch.nn.Linear and Conv1D; a tied head's weight is the
+    // embedding's and stays.
+    tensor.quantized = tensor.role == ParameterRole::matmul && tensor.shape.size() == 2 &&
+                       quantizes(quantized, name.substr(0, name.rfind('.')));
+  }
+  return inventory;
+}
+
+std::optional<Unavailable> uneven_groups(const Inventory& inventory,
+                                         const QuantizedWeights& quantized) {
+  constexpr std::int64_t kBitsOfByte = 8;
+  const WeightFormatRow& format = row_of(quantized.format);
+  if (!format.hqq) return std::nullopt;
+  // Quantizer.quantize: W.reshape([-1, group_size]); BitPack lays 8 / bits such rows over another.
+  const std::int64_t together = checked_multiply(quantized.group_size, kBitsOfByte / format.bits);
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.quantized) continue;
+    const std::int64_t elements = checked_multiply(tensor.shape[0], tensor.shape[1]);
+    if (elements % together == 0) continue;
+    return Unavailable{"HQQ cannot keep the " + std::to_string(elements) + " weights of '" +
+                       tensor.name + "' in groups of " + std::to_string(quantized.group_size) +
+                       " and bytes of " + std::to_string(kBitsOfByte / format.bits) + " codes"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace memest

@@ -1,0 +1,39 @@
+// The teacher of a distillation: a frozen model in evaluation, beside the one that is trained.
+#pragma once
+
+#include <optional>
+
+#include "memest/spec/compression/teacher.hpp"
+#include "memory/engine/engine.hpp"
+#include "memory/models/graph_part.hpp"
+#include "memory/timeline/recorder.hpp"
+
+namespace memest {
+
+/// Gives the teacher's weights and buffers their place, by Module.to().
+void place_teacher(const Graph& graph, const Teacher& teacher, Recorder& recorder);
+
+class TeacherModel {
+ public:
+  /// All outlive the model; `timeline` is the recorder's. The teacher uses the process's buffers of
+  /// `settings`, and the sizes of its workspaces.
+  struct Parts {
+    const Graph& graph;
+    const EngineSettings& settings;
+    std::optional<LaunchDevice> device;
+    Timeline& timeline;
+    Recorder& recorder;
+  };
+  explicit TeacherModel(const Parts& parts);
+
+  /// Returns the logits.
+  HeldStorage forward(StorageId batch);
+
+ private:
+  GraphPart part_;
+  ForwardOrder order_;
+  Recorder& recorder_;
+  Engine engine_;
+};
+
+}  // namespace memest

@@ -1,0 +1,75 @@
+#include "memory/quantized/code_placement.hpp"
+
+#include <vector>
+
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+// name2qmap["dynamic"] (bitsandbytes/functional.py): 256 values in fp32, made for the first weight.
+constexpr std::int64_t kMapBytes = 1024;
+constexpr std::int64_t kFp32 = size_of(DType::fp32);
+
+std::int64_t bytes_of(const StoredTensor& tensor) {
+  return checked_multiply(tensor.elements, size_of(tensor.dtype));
+}
+
+}  // namespace
+
+std::int64_t bytes_of_process(const QuantizedWeights& quantized) {
+  return !row_of(quantized.format).hqq && quantized.double_quant ? kMapBytes : 0;
+}
+
+void CodePlacement::place(std::int64_t elements, const Label& label, Recorder& recorder) {
+  if (!come_from_host()) return quantize(elements, label, recorder);
+  // HQQLinear.cuda sends codes that the host has made.
+  for (const StoredTensor& tensor : stored_tensors(quantized_, elements, type_)) {
+    recorder.allocate(bytes_of(tensor), label);
+  }
+}
+
+/// Params4bit._quantize: the weight comes whole, quantize_4bit makes codes of it, and
+/// quantize_blockwise of its scales.
+void CodePlacement::quantize(std::int64_t elements, const Label& label, Recorder& recorder) {
+  Label passing = label;
+  passing.holding = Holding::temporaries;
+  HeldStorage weight = recorder.make(checked_multiply(elements, size_of(type_)), passing);
+  const std::vector<StoredTensor> stored = stored_tensors(quantized_, elements, type_);
+  const auto keep = [&](const StoredTensor& tensor) { recorder.allocate(bytes_of(tensor), label); };
+  // get_4bit_type: data.div_(data.abs().max())
+  const auto make_values = [&](const StoredTensor& values) {
+    keep(values);
+    HeldStorage absolute = recorder.make(bytes_of(values), passing);
+    HeldStorage largest = recorder.make(kFp32, passing);
+    absolute.drop();
+    largest.drop();
+  };
+  if (!quantized_.double_quant) {
+    keep(stored[0]);
+    keep(stored[1]);
+    make_values(stored[2]);
+    return weight.drop();
+  }
+  const std::int64_t blocks = stored[4].elements;
+  HeldStorage absmax = recorder.make(checked_multiply(blocks, kFp32), passing);
+  keep(stored[0]);
+  make_values(stored[1]);
+  keep(stored[2]);
+  take_mean(blocks, passing, recorder);
+  HeldStorage shifted = recorder.make(checked_multiply(blocks, kFp32), passing);
+  if (!has_map_) recorder.allocate(kMapBytes, label);
+  has_map_ = true;
+  for (std::size_t i = 3; i < stored.size(); ++i) keep(stored[i]);
+  shifted.drop();
+  absmax.drop();
+  weight.drop();
+}
+
+/// `offset = _absmax.mean()` has its result already.
+void CodePlacement::take_mean(std::int64_t blocks, const Label& label, Recorder& recorder) const {
+  if (!device_) return;
+  recorder.launch(reduction_scratch(sum_of_all(blocks, kFp32), *device_), label);
+}
+
+}  // namespace memest

@@ -1,0 +1,38 @@
+// Weights become codes on the device, one after the other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "memest/graph/kernel_scratch.hpp"
+#include "memest/spec/compression/quantized.hpp"
+#include "memory/timeline/recorder.hpp"
+
+namespace memest {
+
+/// Bytes that the library keeps for all weights together.
+std::int64_t bytes_of_process(const QuantizedWeights& quantized);
+
+class CodePlacement {
+ public:
+  /// `type`: of the weights as they come; an absent `device`'s kernels take no scratch.
+  CodePlacement(const QuantizedWeights& quantized, DType type, std::optional<LaunchDevice> device)
+      : quantized_(quantized), type_(type), device_(device) {}
+
+  /// HQQ's.
+  [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }
+
+  /// Makes the tensors that stand for a weight of so many elements.
+  void place(std::int64_t elements, const Label& label, Recorder& recorder);
+
+ private:
+  void quantize(std::int64_t elements, const Label& label, Recorder& recorder);
+  void take_mean(std::int64_t blocks, const Label& label, Recorder& recorder) const;
+
+  QuantizedWeights quantized_;
+  DType type_;
+  std::optional<LaunchDevice> device_;
+  bool has_map_ = false;
+};
+
+}  // namespace memest

@@ -1,0 +1,67 @@
+#include "memory/quantized/code_terms.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "memest/units/int128.hpp"
+#include "memory/quantized/code_placement.hpp"
+#include "memory/states/model_states.hpp"
+
+namespace memest {
+namespace {
+
+std::string_view module_of(const ParameterTensor& tensor) {
+  const std::string_view name = tensor.name;
+  return name.substr(0, name.rfind('.'));
+}
+
+std::string rule_of(const QuantizedWeights& quantized) {
+  const WeightFormatRow& format = row_of(quantized.format);
+  const std::string codes = std::to_string(format.bits) + " bits an element";
+  const std::string group = " a group of " + std::to_string(quantized.group_size);
+  if (format.hqq) return codes + ", a scale and a zero point" + group;
+  if (!quantized.double_quant) return codes + ", 4 B" + group + ", 64 B a tensor";
+  return codes + ", 1 B" + group + ", 4 B a block of 256 of those, 1,092 B a tensor, and 1,024 B";
+}
+
+}  // namespace
+
+bool is_bias_of_codes(const Inventory& inventory, const ParameterTensor& tensor) {
+  if (tensor.role != ParameterRole::bias) return false;
+  return std::ranges::any_of(inventory.parameters, [&](const ParameterTensor& other) {
+    return other.quantized && module_of(other) == module_of(tensor);
+  });
+}
+
+std::int64_t bytes_without_codes(const Recipe& recipe, const Inventory& inventory) {
+  const std::int64_t whole = size_of(recipe.weights);
+  std::int64_t bytes = 0;
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    const std::int64_t each = tensor.quantized ? whole
+                              : is_bias_of_codes(inventory, tensor)
+                                  ? whole - size_of(recipe.compute)
+                                  : 0;
+    const std::int64_t elements = checked_multiply(elements_of(tensor), tensor.count);
+    bytes = checked_add(bytes, checked_multiply(elements, each));
+  }
+  return bytes;
+}
+
+LedgerTerm code_term(const Job& job, const Inventory& inventory) {
+  const QuantizedWeights& quantized = *job.model.quantized;
+  const DType compute = job.forward()->recipe.compute;
+  std::int64_t bytes = bytes_of_process(quantized);
+  for (const ParameterTensor& tensor : inventory.parameters) {
+    if (!tensor.quantized) continue;
+    const std::int64_t each = stored_bytes(quantized, elements_of(tensor), compute);
+    bytes = checked_add(bytes, checked_multiply(each, tensor.count));
+  }
+  const WeightFormatRow& format = row_of(quantized.format);
+  return {"quantised weights (" + std::string(format.word) + ")", TermGroup::weights, Expr(bytes),
+          format.hqq ? "HQQ 0.2.8: HQQLinear's W_q and meta"
+                     : "bitsandbytes 0.50: Params4bit and QuantState",
+          rule_of(quantized)};
+}
+
+}  // namespace memest

@@ -1,0 +1,79 @@
+#include "reader/frameworks/distillation.hpp"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "reader/frameworks/unrecorded.hpp"
+#include "reader/job/read_model.hpp"
+#include "reader/job/read_training.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+bool is_dense(const ModelSpec& model) {
+  const auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
+  return decoder != nullptr && model.experts() == nullptr &&
+         std::holds_alternative<SoftmaxAttention>(decoder->attention);
+}
+
+constexpr NotRecorded kNotRecorded[] = {
+    {[](const Job& job) { return !is_dense(job.model) || !is_dense(job.training->teacher->model); },
+     "with experts or latent attention", ""},
+    {[](const Job& job) { return job.model.adapter.has_value(); }, "beside adapters",
+     "leave 'adapter' out"},
+    {[](const Job& job) {
+       return job.model.low_rank || job.model.shared_layers || job.model.quantized;
+     },
+     "beside a compressed model", "leave 'compression' out"},
+    {[](const Job& job) { return job.training->loss != TrainingLoss::cross_entropy; },
+     "beside another loss than the cross-entropy", "leave 'loss' out"},
+    {[](const Job& job) {
+       const auto* full = std::get_if<FullRecompute>(&job.training->recompute);
+       return full != nullptr && full->reentrant;
+     },
+     "beside reentrant checkpoints", "use 'recompute: full'"},
+    {[](const Job& job) { return job.training->hold_outputs || job.training->use_cache; },
+     "beside outputs that are held", "leave 'hold_outputs' and 'use_cache' out"},
+};
+
+DType type_of(const Value& teacher) {
+  const std::string word = as_text(teacher.find("dtype")).value_or("bf16");
+  return word == "fp32" ? DType::fp32 : word == "fp16" ? DType::fp16 : DType::bf16;
+}
+
+/// Both answer a number for each of the same tokens.
+void check_vocabulary(const Value& written, const Job& job, Diagnostics& diagnostics) {
+  const auto* student = std::get_if<DecoderSpec>(&job.model.architecture);
+  const auto* teacher = std::get_if<DecoderSpec>(&job.training->teacher->model.architecture);
+  if (student == nullptr || teacher == nullptr) return;
+  if (teacher->vocab_size != student->vocab_size) {
+    diagnostics.push_back(
+        error_at(written.span,
+                 "the teacher has " + std::to_string(teacher->vocab_size) + " tokens, the model " +
+                     std::to_string(student->vocab_size),
+                 "its logits are compared token by token: both have one vocabulary"));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& diagnostics) {
+  const Value* written = training.find("teacher");
+  const Value* model = written == nullptr ? nullptr : written->find("model");
+  if (model == nullptr || model->kind != ValueKind::mapping) return nullptr;
+  auto spec = read_model(*model, name_of_source(model->span), diagnostics);
+  if (!spec) return nullptr;
+  return std::make_shared<const Teacher>(Teacher{*std::move(spec), type_of(*written)});
+}
+
+void check_teacher(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!job.training || job.training->teacher == nullptr) return;
+  const Value& written = *root.find("training")->find("teacher");
+  refuse_unrecorded({"distillation", "teacher", written}, kNotRecorded, job, diagnostics);
+  check_vocabulary(written, job, diagnostics);
+  check_positions("seq_len", *root.find("training"), &job.training->teacher->model, diagnostics);
+}
+
+}  // namespace memest

@@ -1,0 +1,19 @@
+// `training.teacher`: a frozen model beside the one that is trained.
+#pragma once
+
+#include <memory>
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/job.hpp"
+#include "reader/text/value.hpp"
+
+namespace memest {
+
+/// Null where `training` names no teacher, or a diagnostic says what is wrong with it.
+std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& diagnostics);
+
+/// Refuses a teacher that the student cannot learn from, and what no run with one was recorded
+/// with.
+void check_teacher(const Value& root, const Job& job, Diagnostics& diagnostics);
+
+}  // namespace memest

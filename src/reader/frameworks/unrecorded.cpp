@@ -1,0 +1,56 @@
+#include "reader/frameworks/unrecorded.hpp"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "memest/spec/framework.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+constexpr NotRecorded kNotRecorded[] = {
+    {[](const Job& job) { return !std::holds_alternative<DecoderSpec>(job.model.architecture); },
+     "of another model than a decoder", ""},
+    {[](const Job& job) {
+       return job.forward() != nullptr &&
+              (!row_of(job.forward()->implementation.framework).saves_on_cpu ||
+               job.forward()->implementation.loop != LoopKind::plain);
+     },
+     "in another loop than a plain one of PyTorch", "use 'implementation: transformers'"},
+    {[](const Job& job) { return job.parallelism.ranks() > 1 || job.parallelism.fsdp.has_value(); },
+     "on several GPUs", "set 'hardware.count' to 1 and leave 'parallelism' out"},
+    {[](const Job& job) { return job.parallelism.offload.any(); }, "beside an offloaded optimizer",
+     "leave one of the two out"},
+    {[](const Job& job) { return job.training && job.training->offload_activations.has_value(); },
+     "beside saved tensors on the host", "leave one of the two out"},
+    {[](const Job& job) { return job.forward() != nullptr && job.forward()->replaces_modules(); },
+     "beside Liger's kernels or float8 linears", "leave one of the two out"},
+    {[](const Job& job) {
+       return job.forward() != nullptr &&
+              job.forward()->implementation.compile != CompileScope::off;
+     },
+     "beside compiled layers", "leave 'compile' out"},
+};
+
+}  // namespace
+
+void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRecorded> own,
+                       const Job& job, Diagnostics& diagnostics) {
+  const auto asked = [&job](const NotRecorded& one) { return one.asked(job); };
+  const auto* found = std::ranges::find_if(kNotRecorded, asked);
+  const NotRecorded* refused = found == std::end(kNotRecorded) ? nullptr : found;
+  if (refused == nullptr) {
+    const auto of_own = std::ranges::find_if(own, asked);
+    if (of_own == own.end()) return;
+    refused = &*of_own;
+  }
+  const std::string leave = std::string("leave '") + technique.key + "' out";
+  const std::string hint = refused->hint;
+  diagnostics.push_back(unavailable_at(technique.written.span,
+                                       std::string(technique.noun) + " " + refused->where,
+                                       hint.empty() ? leave : hint + ", or " + leave));
+}
+
+}  // namespace memest

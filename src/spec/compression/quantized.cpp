@@ -1,0 +1,85 @@
+#include "memest/spec/compression/quantized.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "memest/spec/adapter.hpp"
+#include "memest/units/int128.hpp"
+
+namespace memest {
+namespace {
+
+constexpr std::array kFormats = {
+    WeightFormatRow{WeightFormat::nf4, "nf4", 4, false},
+    WeightFormatRow{WeightFormat::fp4, "fp4", 4, false},
+    WeightFormatRow{WeightFormat::hqq8, "hqq8", 8, true},
+    WeightFormatRow{WeightFormat::hqq4, "hqq4", 4, true},
+    WeightFormatRow{WeightFormat::hqq2, "hqq2", 2, true},
+    WeightFormatRow{WeightFormat::hqq1, "hqq1", 1, true},
+};
+
+constexpr std::int64_t kBitsOfByte = 8;
+// bitsandbytes/functional.py: quantize_4bit passes blocksize=256 for the scales' own quantization;
+// get_4bit_type has 16 values, create_dynamic_map 256.
+constexpr std::int64_t kBlockOfScales = 256;
+constexpr std::int64_t kValuesOf4bit = 16;
+constexpr std::int64_t kValuesOf8bit = 256;
+
+constexpr std::int64_t quotient_up(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+/// bitsandbytes' QuantState beside the packed weight.
+std::vector<StoredTensor> bitsandbytes_tensors(const QuantizedWeights& quantized,
+                                               std::int64_t elements) {
+  const std::int64_t blocks = quotient_up(elements, quantized.group_size);
+  const std::int64_t codes = quotient_up(elements, 2);
+  if (!quantized.double_quant) {
+    return {{"absmax", blocks, DType::fp32},
+            {"codes", codes, DType::uint8},
+            {"values", kValuesOf4bit, DType::fp32}};
+  }
+  return {{"codes", codes, DType::uint8},
+          {"values", kValuesOf4bit, DType::fp32},
+          {"offset", 1, DType::fp32},
+          {"nested absmax", quotient_up(blocks, kBlockOfScales), DType::fp32},
+          {"absmax", blocks, DType::uint8},
+          {"nested values", kValuesOf8bit, DType::fp32}};
+}
+
+}  // namespace
+
+const WeightFormatRow& row_of(WeightFormat format) {
+  return *std::ranges::find(kFormats, format, &WeightFormatRow::format);
+}
+
+std::optional<WeightFormat> weight_format_of(std::string_view word) {
+  const auto* const found = std::ranges::find(kFormats, word, &WeightFormatRow::word);
+  if (found == kFormats.end()) return std::nullopt;
+  return found->format;
+}
+
+bool quantizes(const QuantizedWeights& quantized, std::string_view module) {
+  return std::ranges::none_of(quantized.skip_modules,
+                              [module](const std::string& name) { return is_named(module, name); });
+}
+
+std::vector<StoredTensor> stored_tensors(const QuantizedWeights& quantized, std::int64_t elements,
+                                         DType compute) {
+  const WeightFormatRow& format = row_of(quantized.format);
+  if (!format.hqq) return bitsandbytes_tensors(quantized, elements);
+  const std::int64_t groups = elements / quantized.group_size;
+  return {{"codes", checked_multiply(elements, format.bits) / kBitsOfByte, DType::uint8},
+          {"scales", groups, compute},
+          {"zeros", groups, compute}};
+}
+
+std::int64_t stored_bytes(const QuantizedWeights& quantized, std::int64_t elements, DType compute) {
+  std::int64_t bytes = 0;
+  for (const StoredTensor& tensor : stored_tensors(quantized, elements, compute)) {
+    bytes = checked_add(bytes, checked_multiply(tensor.elements, size_of(tensor.dtype)));
+  }
+  return bytes;
+}
+
+}  // namespace memest
