@@ -14,6 +14,7 @@
 #include "memest/reader/hf_config.hpp"
 #include "reader/hf/hf_config.hpp"
 #include "reader/text/value.hpp"
+#include "truth_rows.hpp"
 
 namespace memest {
 namespace {
@@ -115,7 +116,7 @@ TEST_CASE("parameters of public models are those of transformers") {
 }
 
 TEST_CASE("parameters of varied configs are those of transformers, tensor by tensor") {
-  std::istringstream rows(text_of_file(kTruth + "/parameters.jsonl"));
+  std::istringstream rows(test::truth_text("parameters.jsonl.gz"));
   int count = 0;
   for (std::string line; std::getline(rows, line); ++count) {
     const Checked<Value> row = tree_of("parameters.jsonl", line);

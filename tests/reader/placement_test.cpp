@@ -2,9 +2,9 @@
 // what transformers 5.17 builds (tests/truth/README.md).
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <fstream>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,17 +13,16 @@
 #include "memest/spec/inventory.hpp"
 #include "reader/hf/hf_config.hpp"
 #include "reader/text/value.hpp"
+#include "truth_rows.hpp"
 
 namespace memest {
 namespace {
 
-const std::string kTruth = MEMEST_TRUTH;
 const std::string kBuffer = " buffer";
 
 std::map<std::string, Value> rows_of(const std::string& name) {
   std::map<std::string, Value> rows;
-  std::ifstream file(kTruth + "/" + name);
-  REQUIRE(file.good());
+  std::istringstream file(test::truth_text(name));
   for (std::string line; std::getline(file, line);) {
     Checked<Value> row = parse_json(std::make_shared<const SourceText>(SourceText{name, line}));
     REQUIRE(row.ok());
@@ -81,8 +80,8 @@ std::string difference(const std::vector<std::string>& ours,
 }  // namespace
 
 TEST_CASE("tensors stand in the order in which PyTorch places them") {
-  const std::map<std::string, Value> configs = rows_of("parameters.jsonl");
-  const std::map<std::string, Value> placements = rows_of("placement.jsonl");
+  const std::map<std::string, Value> configs = rows_of("parameters.jsonl.gz");
+  const std::map<std::string, Value> placements = rows_of("placement.jsonl.gz");
   for (const auto& [name, row] : placements) {
     CAPTURE(name);
     const Checked<ModelSpec> model = read_hf_config(*configs.at(name).find("config"), name);

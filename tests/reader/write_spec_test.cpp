@@ -2,14 +2,15 @@
 #include "memest/reader/write_spec.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "memest/graph/parameters.hpp"
 #include "memest/reader/read_job.hpp"
 #include "reader/hf/hf_config.hpp"
 #include "reader/text/value.hpp"
+#include "truth_rows.hpp"
 
 namespace memest {
 namespace {
@@ -48,7 +49,7 @@ std::string written(const std::string& config) {
 }  // namespace
 
 TEST_CASE("writing a spec and reading it keeps the model") {
-  std::ifstream rows(std::string(MEMEST_TRUTH) + "/parameters.jsonl");
+  std::istringstream rows(test::truth_text("parameters.jsonl.gz"));
   int count = 0;
   for (std::string line; std::getline(rows, line); ++count) {
     const Checked<Value> row = tree_of(line);

@@ -1,7 +1,7 @@
-"""Writes parameters.jsonl: what transformers builds from configs, one line each.
+"""Writes parameters.jsonl.gz: what transformers builds from configs, one line each.
 
     pip install torch transformers==5.17.0
-    python make_parameters.py > parameters.jsonl
+    python make_parameters.py | gzip -9n > parameters.jsonl.gz
 
 Every model is built on PyTorch's meta device, so nothing is allocated. A line holds the config as a user would write it, the
 class that was built, and its counts: `total` and `trainable` parameters (tied ones once), `embedding` (elements of the input

@@ -1,7 +1,7 @@
-"""Writes placement.jsonl: in which order Module.to() places the tensors of the decoders in parameters.jsonl.
+"""Writes placement.jsonl.gz: in which order Module.to() places the tensors of the decoders in parameters.jsonl.
 
     pip install torch transformers==5.17.0
-    python make_placement.py < parameters.jsonl > placement.jsonl
+    zcat parameters.jsonl.gz | python make_placement.py | gzip -9n > placement.jsonl.gz
 
 torch.nn.Module._apply walks a module's submodules in the order of their registration, then its own parameters, then its own
 buffers. A line holds the name of a line of parameters.jsonl and `runs`: [repeat, tensors] pairs, layers that are alike in one
