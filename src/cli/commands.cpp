@@ -74,7 +74,7 @@ constexpr std::array<Command, 20> kCommands = {{
      "record that asks "
      "for what is not available yet is counted with the sentence that says so.\n"
      "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
-     "memest validate tests/truth/nanogpt.records.jsonl", run_validate},
+     "memest validate tests/truth/nanogpt.records.jsonl.gz", run_validate},
     {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kConfigFlag,
      "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
      "with --output, to a file.",

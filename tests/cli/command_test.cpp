@@ -348,7 +348,7 @@ TEST_CASE("check answers for several files, by its code and in the formats of CI
 
 TEST_CASE("validate says no where a line breaks, points at it, and writes its plot") {
   const Scratch scratch;
-  const std::string records = "tests/truth/nanogpt.records.jsonl";
+  const std::string records = "tests/truth/nanogpt.records.jsonl.gz";
   const std::string lines = scratch.file("lines.yaml");
   run_shell("echo 'lines: [{metric: parameters, equal: true}]' > '" + lines + "'");
   const std::string plot = scratch.file("plot.svg");

@@ -52,7 +52,7 @@ const std::vector<Residual>& residuals() {
   static const std::vector<Residual> kResiduals = [] {
     std::vector<Residual> result;
     for (const char* file :
-         {"transformers.records.jsonl.gz", "nanogpt.records.jsonl", "trainer.records.jsonl.gz",
+         {"transformers.records.jsonl.gz", "nanogpt.records.jsonl.gz", "trainer.records.jsonl.gz",
           "adapters.records.jsonl.gz", "mixtures.records.jsonl.gz"}) {
       const auto records = read_records(std::string(MEMEST_TRUTH_FOLDER "/") + file);
       for (const Record& record : records.value()) {

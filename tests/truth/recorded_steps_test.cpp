@@ -58,7 +58,7 @@ TEST_CASE("seconds of Megatron's recorded steps over tensor, pipeline and data p
 TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
   std::vector<double> errors;
   for (const char* model : {"gpt3", "llama", "nemotron"}) {
-    const std::vector<double> more = errors_of_steps(model, "megatron-h100.records.jsonl");
+    const std::vector<double> more = errors_of_steps(model, "megatron-h100.records.jsonl.gz");
     errors.insert(errors.end(), more.begin(), more.end());
   }
   std::sort(errors.begin(), errors.end());
@@ -66,7 +66,7 @@ TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
   CHECK(errors[17] <= 0.02);
   CHECK(errors.back() <= 0.05);
   // Experts are taken to be as full as one another.
-  const std::vector<double> experts = errors_of_steps("grok1", "megatron-h100.records.jsonl");
+  const std::vector<double> experts = errors_of_steps("grok1", "megatron-h100.records.jsonl.gz");
   REQUIRE(experts.size() == 9);
   CHECK(experts.back() <= 0.08);
 }
