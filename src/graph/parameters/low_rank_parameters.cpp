@@ -41,20 +41,14 @@ bool factorises(const LowRank& low_rank, std::string_view module) {
 Inventory with_low_rank(const Inventory& inventory, const LowRank& low_rank, bool stored_in_out) {
   const auto write = [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
     for (const PlacementStep& step : steps) {
-      if (step.buffer) {
-        BufferTensor buffer = inventory.buffers[step.row];
-        buffer.count = step.count;
-        result.add(std::move(buffer));
+      const std::string_view name = step.buffer ? "" : inventory.parameters[step.row].name;
+      if (!factorises(low_rank, name.substr(0, name.rfind('.')))) {
+        add_as_they_are(result, inventory, step);
         continue;
       }
       ParameterTensor tensor = inventory.parameters[step.row];
       tensor.count = step.count;
-      const std::string_view name = tensor.name;
-      if (factorises(low_rank, name.substr(0, name.rfind('.')))) {
-        add_factors(result, tensor, low_rank.rank, stored_in_out);
-      } else {
-        result.add(std::move(tensor));
-      }
+      add_factors(result, tensor, low_rank.rank, stored_in_out);
     }
   };
   return rewritten(inventory, write);
