@@ -24,6 +24,8 @@ bool same_row(const BufferTensor& left, const BufferTensor& right) {
 
 }  // namespace
 
+std::string_view module_of(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
 void InventoryBuilder::repeat(std::int64_t times) {
   inventory_.placement.push_back({.repeat = times, .steps = {}});
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memest/spec/model.hpp"
@@ -47,6 +48,9 @@ class InventoryBuilder {
 
   Inventory inventory_;
 };
+
+/// The module of a tensor of the state dict: "mlp.up_proj" of "mlp.up_proj.weight".
+std::string_view module_of(std::string_view tensor);
 
 /// Cuts every parameter to the first, and largest, of `ranks` equal shares of its rows.
 Inventory sharded_by_rows(Inventory inventory, std::int64_t ranks);

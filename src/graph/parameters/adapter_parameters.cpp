@@ -11,9 +11,6 @@
 namespace memest {
 namespace {
 
-/// "self_attn.q_proj" of "self_attn.q_proj.weight".
-std::string_view module_of(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
 // peft's target_modules name modules: a 3-D Parameter of all experts is none (peft has
 // target_parameters for it, which is not followed).
 bool is_target(const LoraAdapter& adapter, const ParameterTensor& tensor) {

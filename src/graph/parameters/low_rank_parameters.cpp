@@ -41,8 +41,7 @@ bool factorises(const LowRank& low_rank, std::string_view module) {
 Inventory with_low_rank(const Inventory& inventory, const LowRank& low_rank, bool stored_in_out) {
   const auto write = [&](InventoryBuilder& result, const std::vector<PlacementStep>& steps) {
     for (const PlacementStep& step : steps) {
-      const std::string_view name = step.buffer ? "" : inventory.parameters[step.row].name;
-      if (!factorises(low_rank, name.substr(0, name.rfind('.')))) {
+      if (step.buffer || !factorises(low_rank, module_of(inventory.parameters[step.row].name))) {
         add_as_they_are(result, inventory, step);
         continue;
       }

@@ -2,20 +2,19 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 
+#include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
 
 Inventory with_codes(Inventory inventory, const QuantizedWeights& quantized) {
   for (ParameterTensor& tensor : inventory.parameters) {
-    const std::string_view name = tensor.name;
     // replace_with_bnb_linear() replaces torch.nn.Linear and Conv1D; a tied head's weight is the
     // embedding's and stays.
     tensor.quantized = tensor.role == ParameterRole::matmul && tensor.shape.size() == 2 &&
-                       quantizes(quantized, name.substr(0, name.rfind('.')));
+                       quantizes(quantized, module_of(tensor.name));
   }
   return inventory;
 }

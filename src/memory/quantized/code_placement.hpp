@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "memest/graph/kernel_scratch.hpp"
 #include "memest/spec/compression/quantized.hpp"
@@ -16,8 +17,8 @@ std::int64_t bytes_of_process(const QuantizedWeights& quantized);
 class CodePlacement {
  public:
   /// `type`: of the weights as they come; an absent `device`'s kernels take no scratch.
-  CodePlacement(const QuantizedWeights& quantized, DType type, std::optional<LaunchDevice> device)
-      : quantized_(quantized), type_(type), device_(device) {}
+  CodePlacement(QuantizedWeights quantized, DType type, std::optional<LaunchDevice> device)
+      : quantized_(std::move(quantized)), type_(type), device_(device) {}
 
   /// HQQ's.
   [[nodiscard]] bool come_from_host() const { return row_of(quantized_.format).hqq; }

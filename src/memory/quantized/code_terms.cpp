@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 
+#include "memest/spec/inventory.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/quantized/code_placement.hpp"
 #include "memory/states/model_states.hpp"
 
 namespace memest {
 namespace {
-
-std::string_view module_of(const ParameterTensor& tensor) {
-  const std::string_view name = tensor.name;
-  return name.substr(0, name.rfind('.'));
-}
 
 std::string rule_of(const QuantizedWeights& quantized) {
   const WeightFormatRow& format = row_of(quantized.format);
@@ -30,7 +25,7 @@ std::string rule_of(const QuantizedWeights& quantized) {
 bool is_bias_of_codes(const Inventory& inventory, const ParameterTensor& tensor) {
   if (tensor.role != ParameterRole::bias) return false;
   return std::ranges::any_of(inventory.parameters, [&](const ParameterTensor& other) {
-    return other.quantized && module_of(other) == module_of(tensor);
+    return other.quantized && module_of(other.name) == module_of(tensor.name);
   });
 }
 

@@ -50,7 +50,7 @@ constexpr std::array kLinearModules = {
 
 /// The row of `projection`; null where neither an adapter nor factors can be there.
 const LinearModule* row_of(std::string_view projection) {
-  const auto found =
+  const auto* const found =
       std::find_if(kLinearModules.begin(), kLinearModules.end(),
                    [&](const LinearModule& row) { return row.projection == projection; });
   return found == kLinearModules.end() ? nullptr : found;

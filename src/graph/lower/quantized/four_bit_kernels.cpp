@@ -10,7 +10,7 @@ constexpr std::int64_t kAlways = 4;         // _GEMM_4BIT_CUSTOM_FLOOR_M
 constexpr std::int64_t kNever = 1536;       // _gemm_4bit_custom_max_m
 constexpr std::int64_t kScalar = 8;         // rows from which the tensor cores' kernel runs
 constexpr std::int64_t kCodesOfBlock = 64;  // K must be a multiple of the scales' block
-constexpr std::int64_t kSmallWeight = 4 * 1024 * 1024;
+constexpr std::int64_t kSmallWeight = std::int64_t{4} << 20;
 
 class Dispatch {
  public:
