@@ -392,8 +392,9 @@ TEST_CASE("Unified memory has rows where the GPU's profile knows how fast pages 
   migration.law = {.latency = 20e-6, .bandwidth = 5e9};
   profile.transfers.push_back(migration);
   job.hardware.gpu.profile = std::make_shared<const GpuProfile>(profile);
-  CHECK(rows_of(job) ==
-        std::vector<std::string>{"unified memory, on demand", "unified memory, prefetched"});
+  CHECK(rows_of(job) == std::vector<std::string>{"unified memory, on demand",
+                                                 "unified memory, prefetched",
+                                                 "unified memory, states at home on the host"});
   const auto answer = std::get<ScheduleAnswer>(schedules_of(job));
   const ScheduleRow& demanded = row_of(answer, "unified memory, on demand");
   CHECK(demanded.fits);
@@ -424,6 +425,10 @@ TEST_CASE("Of unified memory no more pages leave than do not fit") {
   const ScheduleRow& calm = row_of(roomy, "unified memory, on demand");
   CHECK(calm.paged_states == Bytes(0));
   CHECK(calm.step == whole.step);
+  const ScheduleRow& advised = row_of(roomy, "unified memory, states at home on the host");
+  CHECK(advised.paged_states == roomy.states);
+  CHECK(advised.step > whole.step);
+  CHECK(advised.peak < whole.peak);
   // A little less than it takes: a part of the states, and no activation.
   const std::int64_t short_by = std::int64_t{100} << 20;
   const ScheduleAnswer pressed = with_memory(whole.played.peak - short_by);

@@ -138,7 +138,7 @@ struct ModelRecord {
 /// Gives the model its place, or the rank's shares of it.
 void place_model(const Wrapped& wrapped, const ModelTensors& tensors, ModelPlacement& placement,
                  const ModelRecord& record) {
-  auto& [timeline, recorder] = record;
+  const auto& [timeline, recorder] = record;
   const auto& [job, graph, inventory, order, data_rank] = wrapped;
   if (shards_by<FlatShards>(job) && shard_init(job) != ShardInit::device) return;
   if (shards_by<RowShards>(job)) {

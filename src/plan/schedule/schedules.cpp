@@ -170,16 +170,25 @@ class ScheduleRows {
     ScheduledStep touched = answer_.scheduled;
     if (touched.touched.empty()) return;
     touched.in = touched.touched;
-    add_paged("unified memory, on demand", touched, Paging::on_demand);
-    add_paged("unified memory, prefetched", answer_.scheduled, Paging::prefetched);
+    const std::int64_t over = answer_.rows.front().played.peak - answer_.budget.value();
+    const std::int64_t all = answer_.states.value();
+    const std::int64_t pressed = std::clamp<std::int64_t>(over, 0, all);
+    add_paged("unified memory, on demand", touched, {Paging::on_demand, pressed});
+    add_paged("unified memory, prefetched", answer_.scheduled, {Paging::prefetched, pressed});
+    // cudaMemAdviseSetPreferredLocation: behind the optimizer they are on the host in any case.
+    add_paged("unified memory, states at home on the host", answer_.scheduled,
+              {Paging::prefetched, all});
   }
 
   /// The optimizer's states are used once a step: their pages are the least recently used, leave
   /// before any activation's and are back for the optimizer.
-  void add_paged(std::string name, const ScheduledStep& step, Paging paging) {
+  struct Pages {
+    Paging paging = Paging::on_demand;
+    std::int64_t states = 0;  ///< bytes of them that leave
+  };
+  void add_paged(std::string name, const ScheduledStep& step, const Pages& pages) {
+    const auto [paging, states] = pages;
     const std::int64_t budget = answer_.budget.value();
-    const std::int64_t over = answer_.rows.front().played.peak - budget;
-    const std::int64_t states = std::clamp<std::int64_t>(over, 0, answer_.states.value());
     add_played(std::move(name), step, page_under_pressure(step, budget + states, paging));
     ScheduleRow& row = answer_.rows.back();
     row.paged_states = Bytes(states);

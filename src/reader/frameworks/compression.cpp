@@ -238,9 +238,9 @@ void check_compression(const Value& root, const Job& job, Diagnostics& diagnosti
   }
   if (!job.model.quantized) return;
   const Value* quantize = compression == nullptr ? nullptr : compression->find("quantize");
-  const Value* qlora = quantize == nullptr ? find_qlora(*root.find("training")) : nullptr;
-  const Value& written = qlora == nullptr ? *quantize : *qlora;
-  refuse({"quantisation of weights", qlora == nullptr ? "quantize" : "qlora", written});
+  const bool by_adapter = quantize == nullptr;
+  const Value& written = by_adapter ? *find_qlora(*root.find("training")) : *quantize;
+  refuse({"quantisation of weights", by_adapter ? "qlora" : "quantize", written});
   check_frozen(written, job, diagnostics);
 }
 
