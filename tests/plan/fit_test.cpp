@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -138,6 +139,25 @@ TEST_CASE("a technique that changes what is trained stands behind those that do 
     CHECK_FALSE((changes && !caveat));
     changes = caveat;
   }
+}
+
+TEST_CASE("Where nothing else fits, techniques with a caveat are joined with others") {
+  const auto ladder = std::get<FitLadder>(
+      ladder_of("llama-3-8b", {"hardware.gpu=rtx-4090", "hardware.count=1", "parallelism.data=1",
+                               "training.precision=bf16", "training.seq_len=8192"}));
+  REQUIRE(ladder.fitting() > 0);
+  std::set<std::vector<std::size_t>> seen;
+  bool adapted_and_recomputed = false;
+  for (const Rung& rung : ladder.rungs) {
+    CHECK(seen.insert(rung.techniques).second);
+    if (rung.verdict != Verdict::fits) continue;
+    CHECK(ladder.has_caveat(rung));
+    const std::string name = name_of(ladder, rung);
+    adapted_and_recomputed =
+        adapted_and_recomputed ||
+        (name.find("QLoRA") != std::string::npos && name.find("recompute") != std::string::npos);
+  }
+  CHECK(adapted_and_recomputed);
 }
 
 TEST_CASE("a program's techniques are those that it has a word for, and the job does not use yet") {

@@ -47,7 +47,9 @@ class Ladder {
     try_all(singles());
     for (const bool with_caveat : {false, true}) {
       if (with_caveat && best_step()) break;
-      for (std::size_t count = 2; count <= kMostTogether; ++count) try_all(together(with_caveat));
+      for (std::size_t count = 2; count <= kMostTogether; ++count) {
+        try_all(together(count, with_caveat));
+      }
     }
     leave_out_idle();
     std::ranges::stable_sort(answer_.rungs, {}, [&](const Rung& rung) { return place_of(rung); });
@@ -118,15 +120,13 @@ class Ladder {
     return best;
   }
 
-  /// One technique more on the rungs that do not fit yet, are no slower than what does, and take
-  /// least.
-  std::vector<Used> together(bool with_caveat) const {
+  /// So many techniques: one more on the rungs that do not fit yet, are no slower than what does,
+  /// and take least. With a caveat of one of them, or of none.
+  std::vector<Used> together(std::size_t count, bool with_caveat) const {
     const std::optional<Seconds> best = best_step();
     std::vector<const Rung*> base;
-    std::size_t most = 1;
-    for (const Rung& rung : answer_.rungs) most = std::max(most, rung.techniques.size());
     for (const Rung& rung : answer_.rungs) {
-      if (rung.techniques.size() != most || rung.verdict == Verdict::fits) continue;
+      if (rung.techniques.size() != count - 1 || rung.verdict == Verdict::fits) continue;
       if (!with_caveat && answer_.has_caveat(rung)) continue;
       if (best && rung.step && *rung.step >= *best) continue;
       base.push_back(&rung);
@@ -138,8 +138,9 @@ class Ladder {
     std::set<Used> list;
     for (const Rung* rung : base) {
       for (std::size_t i = 0; i < answer_.techniques.size(); ++i) {
-        const bool may = with_caveat || answer_.techniques[i].caveat.empty();
-        if (may && goes_with(rung->techniques, i)) list.insert(with(rung->techniques, i));
+        const bool has = answer_.has_caveat(*rung) || !answer_.techniques[i].caveat.empty();
+        if (has == with_caveat && goes_with(rung->techniques, i))
+          list.insert(with(rung->techniques, i));
       }
     }
     return {list.begin(), list.end()};
