@@ -158,6 +158,53 @@ TEST_CASE("keys that decide nothing are passed over") {
             .empty());
 }
 
+TEST_CASE("a checkpoint of codes is read with its codes") {
+  const auto quantized = [](const std::string& written) {
+    const Checked<ModelSpec> model =
+        read(R"({"model_type": "llama", "quantization_config": )" + written + "}");
+    REQUIRE(model.ok());
+    CHECK(model.diagnostics().empty());
+    REQUIRE(model.value().quantized);
+    return *model.value().quantized;
+  };
+  QuantizedWeights expected;
+  expected.format = WeightFormat::nf4;
+  expected.double_quant = true;
+  CHECK(quantized(R"({"quant_method": "bitsandbytes", "load_in_4bit": true,
+                      "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true,
+                      "llm_int8_skip_modules": null})") == expected);
+  // Before transformers wrote the method's name, and with BitsAndBytesConfig's usual values.
+  expected = {};
+  expected.format = WeightFormat::fp4;
+  expected.double_quant = false;
+  expected.skip_modules = {"lm_head", "o_proj"};
+  CHECK(quantized(R"({"load_in_4bit": true, "llm_int8_skip_modules": ["lm_head", "o_proj"]})") ==
+        expected);
+  expected = {};
+  expected.format = WeightFormat::hqq2;
+  expected.double_quant = false;
+  expected.group_size = 16;
+  CHECK(quantized(R"({"quant_method": "hqq", "skip_modules": ["lm_head"], "quant_config":
+                      {"weight_quant_params": {"nbits": 2, "group_size": 16, "axis": 1}}})") ==
+        expected);
+}
+
+TEST_CASE("weights quantised by a method that is not followed count whole, with a warning") {
+  for (const char* config :
+       {R"({"quant_method": "gptq", "bits": 4})", R"({"quant_method": "fp8"})",
+        R"({"load_in_8bit": true})",
+        R"({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"axis": 0}}})"}) {
+    INFO(config);
+    const Checked<ModelSpec> model =
+        read(std::string(R"({"model_type": "llama", "quantization_config": )") + config + "}");
+    REQUIRE(model.ok());
+    CHECK_FALSE(model.value().quantized);
+    REQUIRE(model.diagnostics().size() == 1);
+    CHECK(model.diagnostics().front().severity == Severity::warning);
+    CHECK_THAT(model.diagnostics().front().message, ContainsSubstring("they count whole"));
+  }
+}
+
 TEST_CASE("a multimodal config is refused, never answered for its text model alone") {
   for (const char* config :
        {R"({"model_type": "gemma3", "text_config": {"hidden_size": 96, "head_dim": 16}})",

@@ -112,4 +112,24 @@ TEST_CASE("labels become their number") {
   CHECK(spec.find("id2label") == std::string::npos);
 }
 
+TEST_CASE("a checkpoint of codes is written as one") {
+  // GPT-2 keeps the config's keys, LLaMA becomes memest's own.
+  for (const char* model_type : {"llama", "gpt2"}) {
+    const std::string config = std::string(R"({"model_type": ")") + model_type +
+                               R"(", "quantization_config": {"quant_method": "bitsandbytes",
+                                 "load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
+                                 "llm_int8_skip_modules": ["lm_head"]}})";
+    const Checked<ImportedModel> imported = import_hf_config(tree_of(config).value(), "codes");
+    REQUIRE(imported.ok());
+    const std::string spec = write_spec(imported.value());
+    CAPTURE(spec);
+    const Checked<Job> job = job_of(spec);
+    CAPTURE(messages_of(job.diagnostics()));
+    REQUIRE(job.ok());
+    CHECK(job.value().inference.has_value());
+    REQUIRE(job.value().model.quantized);
+    CHECK(*job.value().model.quantized == *imported.value().model.quantized);
+  }
+}
+
 }  // namespace memest

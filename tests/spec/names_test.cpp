@@ -30,6 +30,13 @@ TEST_CASE("recompute as a spec takes it") {
   CHECK(spec_value_of(BudgetRecompute{Bytes(5)}) == "{budget: 5 B}");
 }
 
+TEST_CASE("quantised weights as a spec takes them") {
+  CHECK(spec_value_of(QuantizedWeights{}) ==
+        "{weights: nf4, double_quant: true, skip_modules: [lm_head]}");
+  CHECK(spec_value_of(QuantizedWeights{WeightFormat::hqq2, false, 16, {"lm_head", "o_proj"}}) ==
+        "{weights: hqq2, group_size: 16, skip_modules: [lm_head, o_proj]}");
+}
+
 TEST_CASE("layers are the sum of the runs") {
   DecoderSpec decoder;
   decoder.order = {{.kind = 0, .repeat = 3}, {.kind = 1, .repeat = 1}, {.kind = 0, .repeat = 58}};

@@ -200,6 +200,18 @@ const Value* find_qlora(const Value& training) {
   return adapter == nullptr ? nullptr : adapter->find("qlora");
 }
 
+/// Where the weights are said to be codes: `quantize`, `qlora`, or the model's config.
+WrittenTechnique quantisation_in(const Value& root) {
+  constexpr const char* kNoun = "quantisation of weights";
+  const Value* compression = root.find("compression");
+  const Value* quantize = compression == nullptr ? nullptr : compression->find("quantize");
+  if (quantize != nullptr) return {kNoun, "quantize", *quantize};
+  const Value* training = root.find("training");
+  const Value* qlora = training == nullptr ? nullptr : find_qlora(*training);
+  if (qlora != nullptr) return {kNoun, "qlora", *qlora};
+  return {kNoun, "quantization_config", *root.find("model")};
+}
+
 }  // namespace
 
 void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics) {
@@ -214,15 +226,17 @@ void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagn
   check_format(*quantize, *model.quantized, diagnostics);
 }
 
-void read_quantized_base(const Value& training, ModelSpec& model, Diagnostics& diagnostics) {
-  const Value* qlora = find_qlora(training);
+void read_quantized_base(const Value& root, ModelSpec& model, Diagnostics& diagnostics) {
+  const Value* qlora = find_qlora(*root.find("training"));
   if (qlora == nullptr) return;
-  if (model.quantized) {
+  const Value* compression = root.find("compression");
+  if (compression != nullptr && compression->find("quantize") != nullptr) {
     diagnostics.push_back(error_at(qlora->span, "'compression' says how the weights are quantised",
                                    "write 'lora' beside 'compression: {quantize: ...}'"));
     return;
   }
-  model.quantized = QuantizedWeights{};
+  // A config says it of its own weights.
+  if (!model.quantized) model.quantized = QuantizedWeights{};
 }
 
 void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics) {
@@ -237,11 +251,9 @@ void check_compression(const Value& root, const Job& job, Diagnostics& diagnosti
     refuse({"sharing of layers", "share_layers", *compression->find("share_layers")});
   }
   if (!job.model.quantized) return;
-  const Value* quantize = compression == nullptr ? nullptr : compression->find("quantize");
-  const bool by_adapter = quantize == nullptr;
-  const Value& written = by_adapter ? *find_qlora(*root.find("training")) : *quantize;
-  refuse({"quantisation of weights", by_adapter ? "qlora" : "quantize", written});
-  check_frozen(written, job, diagnostics);
+  const WrittenTechnique technique = quantisation_in(root);
+  refuse(technique);
+  check_frozen(technique.written, job, diagnostics);
 }
 
 }  // namespace memest

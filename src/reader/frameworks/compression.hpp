@@ -11,8 +11,8 @@ namespace memest {
 /// whose weights it keeps as codes.
 void read_compression(const Value& written, ModelSpec& model, Diagnostics& diagnostics);
 
-/// The weights under the adapters of `training`, where those are QLoRA's.
-void read_quantized_base(const Value& training, ModelSpec& model, Diagnostics& diagnostics);
+/// The weights under the adapters of the spec's `training`, where those are QLoRA's.
+void read_quantized_base(const Value& root, ModelSpec& model, Diagnostics& diagnostics);
 
 /// Refuses factorised layers and weights of codes beside what no run with them was recorded with.
 void check_compression(const Value& root, const Job& job, Diagnostics& diagnostics);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "reader/frameworks/quantization_config.hpp"
 #include "reader/hf/families.hpp"
 #include "reader/hf/text_part.hpp"
 #include "reader/hf/used_keys.hpp"
@@ -123,12 +125,17 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
     decoder->unfollowed = unfollowed_keys(model_type, section);
   }
   if (!reader.ok()) return reading.diagnostics;
+  std::optional<QuantizedWeights> quantized;
+  if (std::holds_alternative<DecoderSpec>(model.architecture)) {
+    quantized = quantized_by(config, reading.diagnostics);
+  }
   reading.used.insert(written);
   if (text.section != nullptr) reading.used.insert(text.section->find("model_type"));
   return {ImportedModel{ModelSpec{.name = std::move(name),
                                   .model_type = std::string(model_type),
                                   .family = model.family,
                                   .architecture = std::move(model.architecture),
+                                  .quantized = std::move(quantized),
                                   .named_for_causal_loss = model_type != "gpt2"},
                         hf::used_keys(config, reading), text.is_part()},
           std::move(reading.diagnostics)};

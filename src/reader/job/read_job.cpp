@@ -209,7 +209,7 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
     if (auto read = read_training(*training, context, diagnostics)) {
       job.training = std::move(read->spec);
       job.model.adapter = std::move(read->adapter);
-      read_quantized_base(*training, job.model, diagnostics);
+      read_quantized_base(root, job.model, diagnostics);
       job.training->teacher = read_teacher(*training, diagnostics);
       const bool mixture = job.model.experts() != nullptr;
       job.scaled_margins = find_margins(job.training->implementation, mixture);

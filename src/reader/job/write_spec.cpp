@@ -81,6 +81,15 @@ std::string training_section(const ModelSpec& model) {
          "  implementation: transformers\n";
 }
 
+/// Weights that are codes are frozen: such a model answers as it is.
+std::string job_section(const ModelSpec& model) {
+  if (!model.quantized) return training_section(model);
+  return "compression: {quantize: " + spec_value_of(*model.quantized) +
+         "}\n"
+         "# or 'training' of adapters, see docs/techniques/compression.md\n"
+         "inference: {prompt: 512, batch: 1, precision: bf16}\n";
+}
+
 /// A name that somebody else gave a folder, on the one line of a comment.
 std::string in_comment(std::string_view name) {
   std::string text;
@@ -102,7 +111,7 @@ std::string with_config_keys(const ImportedModel& imported) {
          "# The keys under `hf` are those of the config that decide the model.\n"
          "model:\n  hf:\n" +
          indented(imported.keys, "    ") + (imported.is_part ? line("text_only", "true") : "") +
-         training_section(imported.model);
+         job_section(imported.model);
 }
 
 /// The spec with memest's own keys, where they say everything.
@@ -114,7 +123,7 @@ std::optional<std::string> with_decoder_keys(const ModelSpec& model) {
   std::string spec = head(model) +
                      "# The keys of `model` are memest's own; they say all that the config says.\n"
                      "model:\n" +
-                     decoder_keys(*decoder) + training_section(model);
+                     decoder_keys(*decoder) + job_section(model);
   const Checked<Job> job =
       read_job(std::make_shared<const SourceText>(SourceText{"import.yaml", spec}));
   if (!job.ok()) return std::nullopt;

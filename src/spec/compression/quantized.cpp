@@ -59,6 +59,18 @@ std::optional<WeightFormat> weight_format_of(std::string_view word) {
   return found->format;
 }
 
+std::string spec_value_of(const QuantizedWeights& quantized) {
+  const WeightFormatRow& format = row_of(quantized.format);
+  std::string text = "{weights: " + std::string(format.word);
+  if (quantized.double_quant) text += ", double_quant: true";
+  if (format.hqq) text += ", group_size: " + std::to_string(quantized.group_size);
+  std::string modules;
+  for (const std::string& module : quantized.skip_modules) {
+    modules += (modules.empty() ? "" : ", ") + module;
+  }
+  return text + ", skip_modules: [" + modules + "]}";
+}
+
 bool quantizes(const QuantizedWeights& quantized, std::string_view module) {
   return std::ranges::none_of(quantized.skip_modules,
                               [module](const std::string& name) { return is_named(module, name); });

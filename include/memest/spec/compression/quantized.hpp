@@ -38,7 +38,12 @@ struct QuantizedWeights {
   bool double_quant = true;      ///< bitsandbytes: the scales are 8-bit codes with scales of theirs
   std::int64_t group_size = 64;  ///< codes that share a scale; of bitsandbytes always 64
   std::vector<std::string> skip_modules = {"lm_head"};  ///< stay whole, by the end of their names
+
+  bool operator==(const QuantizedWeights&) const = default;
 };
+
+/// As `compression.quantize` takes it: "{weights: hqq4, group_size: 64, skip_modules: [lm_head]}".
+std::string spec_value_of(const QuantizedWeights& quantized);
 
 /// Whether the weights of `module` ("self_attn.q_proj") are codes.
 bool quantizes(const QuantizedWeights& quantized, std::string_view module);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "graph/lower/float8/float8_linear.hpp"
 #include "graph/lower/ops/decoder_context.hpp"
@@ -54,6 +55,23 @@ const LinearModule* row_of(std::string_view projection) {
       std::find_if(kLinearModules.begin(), kLinearModules.end(),
                    [&](const LinearModule& row) { return row.projection == projection; });
   return found == kLinearModules.end() ? nullptr : found;
+}
+
+/// Whether a layer has the projection: queries, keys and values from one matrix or from three, a
+/// gate beside the feed-forward's first product, in one matrix with it, or none.
+bool has_projection(const DecoderContext& context, std::string_view projection) {
+  const bool fused = context.attention.layout == QkvLayout::fused;
+  if (projection == "qkv_proj") return fused;
+  if (projection == "q_proj" || projection == "k_proj" || projection == "v_proj") return !fused;
+  const std::vector<LayerKind>& kinds = context.decoder.kinds;
+  return std::any_of(kinds.begin(), kinds.end(), [projection](const LayerKind& kind) {
+    const auto* dense = std::get_if<DenseFeedForward>(&kind.feed_forward);
+    if (dense == nullptr) return true;
+    const bool in_one = dense->gated && dense->fused_gate_up;
+    if (projection == "gate_up_proj") return in_one;
+    if (projection == "up_proj") return !in_one;
+    return projection != "gate_proj" || (dense->gated && !in_one);
+  });
 }
 
 struct Factorised {
@@ -145,13 +163,14 @@ TensorId adapted(BlockBuilder& block, const DecoderContext& context, const Adapt
 
 bool has_layer_module(const DecoderContext& context, std::string_view name) {
   return std::any_of(kLinearModules.begin(), kLinearModules.end(), [&](const LinearModule& row) {
-    return !row.first.empty() && is_named(context.names.*row.module, name);
+    return !row.first.empty() && has_projection(context, row.projection) &&
+           is_named(context.names.*row.module, name);
   });
 }
 
 bool has_module(const DecoderContext& context, std::string_view target) {
   return std::any_of(kLinearModules.begin(), kLinearModules.end(), [&](const LinearModule& row) {
-    return is_named(context.names.*row.module, target);
+    return has_projection(context, row.projection) && is_named(context.names.*row.module, target);
   });
 }
 
