@@ -30,3 +30,16 @@ function(memest_embed_configs output)
     VERBATIM
   )
 endfunction()
+
+# memest_embed_text(FILE NAME OUTPUT): a C++ source in which memest::NAME() is the text of FILE, byte for byte.
+function(memest_embed_text file name output)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} text)
+  file(
+    CONFIGURE
+    OUTPUT ${output}
+    CONTENT
+      "#include \"reader/text/embedded_texts.hpp\"\n\nstd::string_view memest::@name@() {\n  return R\"memest(@text@)memest\";\n}\n"
+    @ONLY
+  )
+endfunction()

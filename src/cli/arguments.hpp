@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memest/plan/objective.hpp"
@@ -15,8 +16,12 @@ namespace memest {
 enum class Format : std::uint8_t { text, json, markdown, csv, github, junit };
 
 enum class DeviceKind : std::uint8_t { gpu, host };
+/// "gpu", "host".
+std::string_view name_of(DeviceKind kind);
 
 enum class ColorWhen : std::uint8_t { automatic, always, never };
+/// "auto", "always", "never".
+std::string_view name_of(ColorWhen when);
 
 struct Arguments {
   std::vector<std::string> words;            ///< what is no flag: spec files, names
@@ -59,6 +64,7 @@ struct Arguments {
   std::optional<std::int64_t> seconds;    ///< --seconds N: that long
   bool all_rows = false;                  ///< --rows all: judge by every sample
   bool dry_run = false;                   ///< --dry-run: say what would be done
+  bool force = false;                     ///< --force: an existing file may be replaced
   ColorWhen color = ColorWhen::automatic;
   bool quiet = false;
   bool verbose = false;  ///< --verbose

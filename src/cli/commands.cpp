@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 20> kCommands = {{
+constexpr std::array<Command, 22> kCommands = {{
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
      "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
@@ -75,9 +75,9 @@ constexpr std::array<Command, 20> kCommands = {{
      "for what is not available yet is counted with the sentence that says so.\n"
      "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
      "memest validate tests/truth/nanogpt.records.jsonl.gz", run_validate},
-    {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kConfigFlag,
+    {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kConfigFlag | kForceFlag,
      "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
-     "with --output, to a file.",
+     "with --output, to a file; one that exists is left alone, unless --force stands beside it.",
      "memest import tests/truth/configs/llama-3-8b/config.json", run_import},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
      kAnyNumber, kFormatFlags,
@@ -121,9 +121,19 @@ constexpr std::array<Command, 20> kCommands = {{
      "memest recipes", run_recipes},
     {"optimizers", "The optimizers and the states that they keep, with their sources", "", 0, 0,
      kFormatFlags, "", "memest optimizers --format markdown", run_optimizers},
-    {"init", "A commented starter spec", "", 0, 0, kNoFlags, "", "memest init", run_init},
-    {"schema", "The JSON schema of the spec, for editors", "", 0, 0, kNoFlags, "", "memest schema",
-     run_schema},
+    {"init", "A commented starter spec", "", 0, 0, kForceFlag,
+     "--output leaves a file that exists alone, unless --force stands beside it.", "memest init",
+     run_init},
+    {"schema", "The JSON schema of the spec, for editors, or of an answer", "[ANSWER]", 0, 1,
+     kNoFlags,
+     "ANSWER is a command that takes --format json, or refusal: what --format json prints where "
+     "there is no answer.",
+     "memest schema estimate", run_schema},
+    {"completions", "Completions of the command line, for a shell", "SHELL", 1, 1, kNoFlags,
+     "SHELL is bash, zsh or fish. `eval \"$(memest completions bash)\"` turns them on at once.",
+     "memest completions bash", run_completions},
+    {"man", "The manual page of memest or of a command", "[COMMAND]", 0, 1, kNoFlags,
+     "The page is roff: `memest man plan | man -l -` shows it.", "memest man plan", run_man},
 }};
 
 }  // namespace
@@ -134,6 +144,19 @@ const Command* find_command(std::string_view name) {
   const auto* const found = std::find_if(kCommands.begin(), kCommands.end(),
                                          [name](const Command& row) { return row.name == name; });
   return found == kCommands.end() ? nullptr : found;
+}
+
+Outcome unknown_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Command& command : commands()) known.emplace_back(command.name);
+  const std::string nearest = nearest_name(name, known);
+  return {ExitCode::bad_input,
+          "",
+          {{Severity::error,
+            {},
+            "memest has no command '" + name + "'",
+            nearest.empty() ? "see memest --help" : "did you mean '" + nearest + "'?",
+            false}}};
 }
 
 }  // namespace memest

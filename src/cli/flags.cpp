@@ -3,20 +3,60 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/choices.hpp"
+#include "cli/shells/shells.hpp"
+#include "memest/diag/expect.hpp"
+#include "memest/reader/catalog.hpp"
+#include "memest/reader/schema.hpp"
+#include "memest/spec/framework.hpp"
+
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 42> kFlags = {{
-    {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
+template <const auto& kAll>
+std::vector<std::string> names_of_all() {
+  return choice_names(kAll);
+}
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (const GpuSpec& gpu : all_gpus()) names.push_back(gpu.slug);
+  return names;
+}
+
+std::vector<std::string> framework_names() {
+  std::vector<std::string> names;
+  for (const Framework framework : frameworks()) names.emplace_back(name_of(framework));
+  return names;
+}
+
+std::vector<std::string> settings() {
+  std::vector<std::string> settings = dotted_keys();
+  for (std::string& key : settings) key += '=';
+  return settings;
+}
+
+std::vector<std::string> all_rows() { return {std::string(kAllRows)}; }
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  return names;
+}
+
+constexpr std::array<FlagRow, 43> kFlags = {{
+    {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags,
+     gpu_names},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
-    {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
+    {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags, settings},
     {"--free", "KEY", "reads a key that plan chooses as if nobody wrote it; may be repeated",
-     kSpecFlags},
+     kSpecFlags, searched_keys},
     {"--text-only", "", "of a multimodal config its text model alone, without the towers",
      kConfigFlag},
     {"--implementation", "NAME[,NAME]", "implementations to compare, where the spec names none",
-     kPlanFlags},
-    {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags},
+     kPlanFlags, framework_names},
+    {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags,
+     names_of_all<kObjectives>, Listed::all},
     {"--tokens", "N", "tokens of the whole training, as 300B or 2T: days, GPU-hours, USD",
      kPlanFlags},
     {"--within", "TIME", "how long these tokens may take, as 14d or 36h", kPlanFlags},
@@ -24,7 +64,8 @@ constexpr std::array<FlagRow, 42> kFlags = {{
      kPlanFlags},
     {"--explain-choice", "", "shows what every other value of each setting would do to the first",
      kPlanFlags},
-    {"--largest", "NAME", "micro-batch, sequence or model: how large a one fits", kPlanFlags},
+    {"--largest", "NAME", "micro-batch, sequence or model: how large a one fits", kPlanFlags,
+     names_of_all<kGrowths>, Listed::all},
     {"--threads", "N", "as many as the machine has without it; the answer is the same", kPlanFlags},
     {"--memory", "SIZE", "what the allocator may reserve, as 24GiB; the GPU's without it",
      kMemoryFlag},
@@ -46,21 +87,25 @@ constexpr std::array<FlagRow, 42> kFlags = {{
      kEventFlags},
     {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
     {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},
-    {"--device", "NAME", "gpu or host: what is measured; gpu without it", kDeviceFlag},
+    {"--device", "NAME", "gpu or host: what is measured; gpu without it", kDeviceFlag,
+     names_of_all<kDeviceKinds>, Listed::all},
     {"--quick", "", "measures for a minute at most instead of ten", kCalibrateFlags},
     {"--seconds", "N", "measures for that long at most", kCalibrateFlags},
     {"--from", "FILE", "samples measured elsewhere; may be repeated", kCalibrateFlags},
     {"--gpu", "NAME", "which GPU it is, where that is not known or files hold several",
-     kCalibrateFlags | kDeviceFlag},
-    {"--load", "NAME", "burst or sustained: what the samples were taken under", kCalibrateFlags},
-    {"--rows", "all", "judges the laws by the samples that they are not fitted to",
-     kCalibrateFlags},
+     kCalibrateFlags | kDeviceFlag, gpu_names},
+    {"--load", "NAME", "burst or sustained: what the samples were taken under", kCalibrateFlags,
+     names_of_all<kLoads>, Listed::all},
+    {"--rows", "all", "judges the laws by the samples that they are not fitted to", kCalibrateFlags,
+     all_rows, Listed::all},
     {"--dry-run", "", "prints what would be measured, or the samples that laws would be fitted to",
      kCalibrateFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
     {"--verbose", "", "or -v: writes formulas out that are longer than a line", kVerboseFlag},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
-    {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags},
+    {"--force", "", "replaces the file that --output names, where there is one", kForceFlag},
+    {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags,
+     names_of_all<kColorTimes>, Listed::all},
     {"--quiet", "", "prints errors only; the exit code is the answer", kNoFlags},
     {"--help", "", "prints this page", kNoFlags},
 }};
@@ -74,12 +119,74 @@ constexpr std::array<FormatName, 6> kFormats = {{
     {"junit", Format::junit, kCheckFormats},
 }};
 
+/// Every placeholder of a usage line. NAME is a GPU of the catalog.
+constexpr std::array<Placeholder, 7> kPlaceholders = {{
+    {.name = "SPEC", .is_file = true, .words = model_names},
+    {.name = "PROFILE", .is_file = true, .words = gpu_names},
+    {.name = "NAME", .words = gpu_names},
+    {.name = "TERM"},
+    {.name = "SHELL", .words = shell_names},
+    {.name = "COMMAND", .words = command_names},
+    {.name = "ANSWER", .words = answer_names},
+}};
+
+Placeholder placeholder_named(std::string_view name) {
+  const auto* const row = std::ranges::find(kPlaceholders, name, &Placeholder::name);
+  return row == kPlaceholders.end() ? Placeholder{.name = name, .is_file = true} : *row;
+}
+
 }  // namespace
+
+std::string_view name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::gpu:
+      return "gpu";
+    case DeviceKind::host:
+      return "host";
+  }
+  unreachable("a device kind beyond the enum");
+}
+
+std::string_view name_of(ColorWhen when) {
+  switch (when) {
+    case ColorWhen::automatic:
+      return "auto";
+    case ColorWhen::always:
+      return "always";
+    case ColorWhen::never:
+      return "never";
+  }
+  unreachable("a time for color beyond the enum");
+}
 
 std::span<const FlagRow> flag_rows() { return kFlags; }
 
 bool takes(const Command& command, const FlagRow& flag) {
   return flag.group == kNoFlags || (command.flags & flag.group) != 0;
+}
+
+std::vector<std::string> flag_words(const Command& command, const FlagRow& flag) {
+  if (flag.words != nullptr) return flag.words();
+  std::vector<std::string> words;
+  if (flag.name != "--format") return words;
+  for (const FormatName& row : formats_of(command)) words.emplace_back(row.name);
+  return words;
+}
+
+std::vector<Placeholder> placeholders_of(const Command& command) {
+  constexpr std::string_view kMore = "...";
+  std::vector<Placeholder> placeholders;
+  std::string_view rest = command.words;
+  while (!rest.empty()) {
+    std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (word.starts_with('[')) word = word.substr(1, word.size() - 2);
+    const bool repeats = word.ends_with(kMore);
+    if (repeats) word.remove_suffix(kMore.size());
+    placeholders.push_back(placeholder_named(word));
+    placeholders.back().repeats = repeats;
+  }
+  return placeholders;
 }
 
 std::vector<FormatName> formats_of(const Command& command) {

@@ -1,5 +1,7 @@
+#include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/flags.hpp"
 #include "memest/report/display.hpp"
@@ -12,9 +14,24 @@ constexpr std::string_view kIntroduction =
     "FLOPs, "
     "step time and money, and what to change when it does not fit.";
 
-constexpr std::string_view kExitCodes =
-    "Exit codes: 0 yes, 1 no (does not fit, over budget), 2 bad input, 3 a file cannot be read or "
-    "written, 4 not known (no answer for this model, framework or release), 70 a bug in memest.";
+constexpr std::array<ExitMeaning, 7> kExitMeanings = {{
+    {ExitCode::yes, "yes"},
+    {ExitCode::no, "no (does not fit, over budget)"},
+    {ExitCode::bad_input, "bad input"},
+    {ExitCode::environment, "a file cannot be read or written"},
+    {ExitCode::not_known, "not known (no answer for this model, framework or release)"},
+    {ExitCode::internal, "a bug in memest"},
+    {ExitCode::interrupted, "interrupted"},
+}};
+
+std::string exit_codes() {
+  std::string text = "Exit codes:";
+  for (const ExitMeaning& row : kExitMeanings) {
+    text += (text.ends_with(':') ? " " : ", ") + std::to_string(static_cast<int>(row.code)) + ' ' +
+            std::string(row.meaning);
+  }
+  return text + '.';
+}
 
 std::string paragraphs(std::string_view text, std::size_t columns) {
   std::string out;
@@ -22,13 +39,10 @@ std::string paragraphs(std::string_view text, std::size_t columns) {
   return out;
 }
 
-std::string joined_formats(const Command& command) {
-  std::string names;
-  for (const FormatName& row : formats_of(command)) {
-    if (!names.empty()) names += ", ";
-    names += row.name;
-  }
-  return names;
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
 }
 
 /// Two columns, the second broken into lines under itself.
@@ -48,16 +62,24 @@ std::string listed(std::string_view left, std::string_view right, std::size_t le
 
 }  // namespace
 
+std::string_view introduction() { return kIntroduction; }
+
+std::span<const ExitMeaning> exit_meanings() { return kExitMeanings; }
+
+std::string help_of(const Command& command, const FlagRow& flag) {
+  return flag.help.empty() ? joined(flag_words(command, flag)) : std::string(flag.help);
+}
+
 std::string overview_page(std::size_t columns) {
   std::string out =
       "Usage: memest COMMAND ...\n\n" + paragraphs(kIntroduction, columns) + "\nCommands:\n";
   for (const Command& command : commands())
     out += listed(command.name, command.summary, 12, columns);
   out += "\nFlags:\n";
-  out += listed("--version", "prints the version", 12, columns);
+  out += listed("--version", "prints the version and what it was built of", 12, columns);
   out += listed("--help", "prints this page; memest COMMAND --help that of a command", 12, columns);
   out += "\nExample:\n  " + std::string(commands().front().example) + "\n\n";
-  return out + paragraphs(kExitCodes, columns);
+  return out + paragraphs(exit_codes(), columns);
 }
 
 std::string help_page(const Command& command, std::size_t columns) {
@@ -70,11 +92,10 @@ std::string help_page(const Command& command, std::size_t columns) {
     if (!takes(command, flag)) continue;
     std::string left(flag.name);
     if (!flag.value.empty()) left += " " + std::string(flag.value);
-    out += listed(left, flag.name == "--format" ? joined_formats(command) : std::string(flag.help),
-                  20, columns);
+    out += listed(left, help_of(command, flag), 20, columns);
   }
   out += "\nExample:\n  " + std::string(command.example) + "\n\n";
-  return out + paragraphs(kExitCodes, columns);
+  return out + paragraphs(exit_codes(), columns);
 }
 
 }  // namespace memest

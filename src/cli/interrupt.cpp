@@ -1,7 +1,11 @@
 #include "cli/interrupt.hpp"
 
+#include <unistd.h>
+
 #include <array>
-#include <csignal>
+#include <cstddef>
+
+#include "cli/exit_code.hpp"
 
 namespace memest {
 namespace {
@@ -12,9 +16,31 @@ volatile std::sig_atomic_t g_interrupted = 0;
 
 void remember(int) { g_interrupted = 1; }
 
+/// _exit is one of the few functions that a handler may call (POSIX, 2.4.3).
+void end(int) { _exit(static_cast<int>(ExitCode::interrupted)); }
+
 constexpr std::array kSignals = {SIGINT, SIGTERM};
 
 }  // namespace
+
+void end_when_interrupted() {
+  for (const int signal : kSignals) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) continue;
+    action.sa_handler = end;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+UninterruptedWrite::UninterruptedWrite() {
+  sigset_t waiting;
+  sigemptyset(&waiting);
+  for (const int signal : kSignals) sigaddset(&waiting, signal);
+  pthread_sigmask(SIG_BLOCK, &waiting, &before_);
+}
+
+UninterruptedWrite::~UninterruptedWrite() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 InterruptWatch::InterruptWatch() {
   g_interrupted = 0;
@@ -22,11 +48,11 @@ InterruptWatch::InterruptWatch() {
   action.sa_handler = remember;
   // The second one finds the default again. System calls go on: a sleep is not cut short.
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before_[i]);
 }
 
 InterruptWatch::~InterruptWatch() {
-  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 bool InterruptWatch::interrupted() { return g_interrupted != 0; }

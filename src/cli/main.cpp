@@ -9,29 +9,22 @@
 
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/overwritten.hpp"
 #include "cli/terminal.hpp"
+#include "cli/version/version.hpp"
 #include "cli/write.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
+#include "memest/report/tool_report.hpp"
 #include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
 
-constexpr std::string_view kVersion = MEMEST_VERSION;
-
 Outcome failed(ExitCode code, std::string message, std::string hint) {
   return {code, "", {{Severity::error, {}, std::move(message), std::move(hint)}}};
-}
-
-Outcome unknown_command(const std::string& word) {
-  std::vector<std::string> known;
-  for (const Command& command : commands()) known.emplace_back(command.name);
-  const std::string nearest = nearest_name(word, known);
-  return failed(ExitCode::bad_input, "memest has no command '" + word + "'",
-                nearest.empty() ? "see memest --help" : "did you mean '" + nearest + "'?");
 }
 
 /// The diagnostics that stay under --quiet.
@@ -43,6 +36,22 @@ Diagnostics errors_of(const Diagnostics& diagnostics) {
   return errors;
 }
 
+/// Whether the words ask for JSON, be they otherwise right or wrong.
+bool ask_for_json(std::span<const std::string> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool separate = words[i] == "--format" && i + 1 < words.size() && words[i + 1] == "json";
+    if (separate || words[i] == "--format=json") return true;
+  }
+  return false;
+}
+
+/// Words that could not be read, or were not read yet: only how to say so is known of them.
+Arguments unread(std::span<const std::string> words) {
+  Arguments arguments;
+  if (ask_for_json(words)) arguments.format = Format::json;
+  return arguments;
+}
+
 /// Prints an outcome; its code is the program's.
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(StandardStream::err, arguments.color);
@@ -50,86 +59,120 @@ ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
   // An error replaces no file that an earlier run wrote.
-  const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no ||
-                          (outcome.code == ExitCode::not_known && !outcome.out.empty());
+  const bool is_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no;
+  const bool has_answer =
+      is_answer || (outcome.code == ExitCode::not_known && !outcome.out.empty());
   if (!arguments.output.empty() && has_answer) {
     write_file(arguments.output, outcome.out);
   } else if (!arguments.quiet) {
     write_stream(stdout, outcome.out);
   }
   write_stream(stderr, render(shown, options));
+  if (!is_answer && outcome.out.empty() && arguments.format == Format::json && !arguments.quiet) {
+    write_stream(stdout, refusal_json(static_cast<int>(outcome.code), outcome.diagnostics));
+  }
   return outcome.code;
 }
 
-std::size_t page_columns() {
-  return render_options_of(StandardStream::out, ColorWhen::never).columns;
+/// The commands with all that they take, as JSON.
+std::string described(std::span<const Command> described) {
+  ToolFacts tool{.version = build_facts().version, .commands = {}, .exit_codes = {}};
+  for (const Command& command : described) {
+    CommandFacts facts{command.name,        command.summary, command.words,
+                       command.description, command.example, {}};
+    for (const FlagRow& flag : flag_rows()) {
+      if (!takes(command, flag)) continue;
+      const bool has_all = flag.listed == Listed::all || flag.words == nullptr;
+      facts.flags.push_back({flag.name, flag.value, std::string(flag.help),
+                             has_all ? flag_words(command, flag) : std::vector<std::string>()});
+    }
+    tool.commands.push_back(std::move(facts));
+  }
+  for (const ExitMeaning& row : exit_meanings()) {
+    tool.exit_codes.push_back({static_cast<int>(row.code), row.meaning});
+  }
+  return help_json(tool);
+}
+
+/// The help of a command, or of memest where there is none.
+Outcome help_on(const Command* command, Format format) {
+  if (format == Format::json) {
+    return {ExitCode::yes, described(command == nullptr ? commands() : std::span(command, 1)), {}};
+  }
+  const std::size_t columns = render_options_of(StandardStream::out, ColorWhen::never).columns;
+  return {ExitCode::yes,
+          command == nullptr ? overview_page(columns) : help_page(*command, columns),
+          {}};
 }
 
 ExitCode run(const Command& command, std::span<const std::string> words) {
-  const Checked<Arguments> arguments = parse_arguments(command, words);
-  if (!arguments.ok()) return deliver({ExitCode::bad_input, "", arguments.diagnostics()}, {});
-  if (arguments.value().help) {
-    return deliver({ExitCode::yes, help_page(command, page_columns()), {}}, {});
+  const Checked<Arguments> checked = parse_arguments(command, words);
+  if (!checked.ok()) {
+    return deliver({ExitCode::bad_input, "", checked.diagnostics()}, unread(words));
   }
-  if (Diagnostics mistakes = find_overwritten(command, arguments.value()); !mistakes.empty()) {
-    return deliver({ExitCode::bad_input, "", std::move(mistakes)}, {});
+  const Arguments& arguments = checked.value();
+  if (arguments.help) return deliver(help_on(&command, arguments.format), {});
+  if (Diagnostics mistakes = find_overwritten(command, arguments); !mistakes.empty()) {
+    return deliver({ExitCode::bad_input, "", std::move(mistakes)}, unread(words));
   }
   Surroundings surroundings;
-  surroundings.out = render_options_of(StandardStream::out, arguments.value().color);
-  surroundings.out.verbose = arguments.value().verbose;
-  surroundings.err = render_options_of(StandardStream::err, arguments.value().color);
-  surroundings.version = kVersion;
+  surroundings.out = render_options_of(StandardStream::out, arguments.color);
+  surroundings.out.verbose = arguments.verbose;
+  surroundings.err = render_options_of(StandardStream::err, arguments.color);
+  surroundings.version = build_facts().version;
   // A file is no terminal, though standard output may be one.
-  if (!arguments.value().output.empty() && arguments.value().color != ColorWhen::always) {
+  if (!arguments.output.empty() && arguments.color != ColorWhen::always) {
     surroundings.out.color = false;
   }
-  return deliver(command.run(arguments.value(), surroundings), arguments.value());
+  return deliver(command.run(arguments, surroundings), arguments);
 }
 
 ExitCode run(std::span<const std::string> words) {
   if (words.empty()) {
-    return deliver({ExitCode::bad_input, overview_page(page_columns()), {}}, {});
+    Outcome overview = help_on(nullptr, Format::text);
+    overview.code = ExitCode::bad_input;
+    return deliver(overview, {});
   }
   const std::string& first = words.front();
+  const Format format = unread(words).format;
   if (first == "--help" || first == "-h" || first == "help") {
-    const Command* command = words.size() > 1 ? find_command(words[1]) : nullptr;
-    return deliver(
-        {ExitCode::yes,
-         command == nullptr ? overview_page(page_columns()) : help_page(*command, page_columns()),
-         {}},
-        {});
+    return deliver(help_on(words.size() > 1 ? find_command(words[1]) : nullptr, format), {});
   }
   if (first == "--version") {
-    return deliver({ExitCode::yes, "memest " + std::string(kVersion) + "\n", {}}, {});
+    const BuildFacts build = build_facts();
+    return deliver(
+        {ExitCode::yes, format == Format::json ? version_json(build) : version_text(build), {}},
+        {});
   }
   const Command* command = find_command(first);
-  if (command == nullptr) return deliver(unknown_command(first), {});
+  if (command == nullptr) return deliver(unknown_command(first), unread(words));
   return run(*command, words.subspan(1));
 }
 
 /// The errors that are no answer, each with its exit code.
 ExitCode run_guarded(std::span<const std::string> words) {
+  const Arguments arguments = unread(words);
   try {
     return run(words);
   } catch (const CLI::ParseError& error) {
-    return deliver(failed(ExitCode::bad_input, error.what(), "see memest --help"), {});
+    return deliver(failed(ExitCode::bad_input, error.what(), "see memest --help"), arguments);
   } catch (const OverflowError& error) {
     return deliver(
         failed(ExitCode::bad_input,
                std::string("a number of this spec is too large to count: ") + error.what(),
                "sizes multiply: look for one with too many zeros"),
-        {});
+        arguments);
   } catch (const EnvironmentError& error) {
-    return deliver(failed(ExitCode::environment, error.what(), ""), {});
+    return deliver(failed(ExitCode::environment, error.what(), ""), arguments);
   } catch (const std::bad_alloc&) {
-    return deliver(failed(ExitCode::environment, "out of memory", ""), {});
+    return deliver(failed(ExitCode::environment, "out of memory", ""), arguments);
   } catch (const std::exception& error) {
     return deliver(failed(ExitCode::internal,
                           std::string("a bug in memest, please report it with the command and its "
                                       "spec: ") +
                               error.what(),
                           ""),
-                   {});
+                   arguments);
   }
 }
 
@@ -141,6 +184,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // So does a limit on the size of files: what was written until then goes away.
   std::signal(SIGXFSZ, SIG_IGN);
+  memest::end_when_interrupted();
   const std::vector<std::string> words(argv + 1, argv + argc);
   try {
     return static_cast<int>(memest::run_guarded(words));

@@ -46,6 +46,18 @@ Diagnostic mistake(std::string message) {
   return {Severity::error, {}, std::move(message), "choose another file"};
 }
 
+/// A spec that somebody may have gone on writing. A device or a pipe is no such file.
+Diagnostics find_unforced(const Command& command, const Arguments& arguments) {
+  std::error_code unknown;
+  const bool refuses = (command.flags & kForceFlag) != 0 && !arguments.force;
+  if (!refuses || !std::filesystem::is_regular_file(arguments.output, unknown)) return {};
+  return {{Severity::error,
+           {},
+           "'" + arguments.output + "' exists, and may hold what somebody wrote",
+           "--force replaces it",
+           false}};
+}
+
 }  // namespace
 
 Diagnostics find_overwritten(const Command& command, const Arguments& arguments) {
@@ -63,7 +75,7 @@ Diagnostics find_overwritten(const Command& command, const Arguments& arguments)
       written, [](const auto& flag_and_path) { return !flag_and_path.second.empty(); });
   if (!writes) return {};
   const std::vector<std::string> read = files_read(command, arguments);
-  Diagnostics mistakes;
+  Diagnostics mistakes = find_unforced(command, arguments);
   for (std::size_t i = 0; i < written.size(); ++i) {
     const auto& [flag, path] = written[i];
     if (path.empty()) continue;

@@ -1,11 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
 #include <string>
 
+#include "cli/choices.hpp"
 #include "cli/flags.hpp"
 #include "memest/units/text.hpp"
 
@@ -92,6 +92,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   }
   if ((command.flags & kMemoryFlag) != 0) app.add_option("--memory", arguments.memory);
   if ((command.flags & kFitFlags) != 0) app.add_option("--host-memory", arguments.host_memory);
+  if ((command.flags & kForceFlag) != 0) app.add_flag("--force", arguments.force);
   if ((command.flags & kActionsFlag) != 0) app.add_option("--actions", arguments.actions);
   bind_events(app, command, arguments);
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
@@ -132,28 +133,40 @@ void read_format(const Command& command, RawArguments& raw, Diagnostics& errors)
             did_you_mean(raw.format, known, "one of " + joined(known))));
 }
 
-void read_color(RawArguments& raw, Diagnostics& errors) {
-  if (raw.color.empty() || raw.color == "auto") return;
-  if (raw.color == "always") {
-    raw.arguments.color = ColorWhen::always;
-  } else if (raw.color == "never") {
-    raw.arguments.color = ColorWhen::never;
-  } else {
-    errors.push_back(wrong("--color is auto, always or never, not '" + raw.color + "'", ""));
+/// "money, time, memory or gpus".
+std::string either(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+/// Refuses what is not in a flag's list of words, where the list has all of them.
+void refuse_other_words(const CLI::App& app, const Command& command, Diagnostics& errors) {
+  for (const FlagRow& flag : flag_rows()) {
+    if (flag.listed != Listed::all || !takes(command, flag)) continue;
+    const std::string name(flag.name);
+    const std::vector<std::string> words = flag_words(command, flag);
+    for (const std::string& word : app.get_option(name)->results()) {
+      if (std::ranges::find(words, word) != words.end()) continue;
+      errors.push_back(wrong(name + " is " + either(words) + ", not '" + word + "'",
+                             did_you_mean(word, words, "")));
+    }
   }
 }
 
-void read_calibration(RawArguments& raw, Diagnostics& errors) {
-  if (raw.load == name_of(Load::sustained)) {
-    raw.arguments.load = Load::sustained;
-  } else if (!raw.load.empty() && raw.load != name_of(Load::burst)) {
-    errors.push_back(wrong("--load is burst or sustained, not '" + raw.load + "'", ""));
-  }
-  raw.arguments.all_rows = raw.rows == "all";
-  if (!raw.rows.empty() && raw.rows != "all") {
-    errors.push_back(wrong("--rows takes 'all', not '" + raw.rows + "'",
-                           "without it 200 samples are looked at, which memest chooses"));
-  }
+/// Reads the flags whose words refuse_other_words() has looked at.
+void read_choices_of_words(RawArguments& raw) {
+  Arguments& arguments = raw.arguments;
+  arguments.color = named(raw.color, kColorTimes).value_or(ColorWhen::automatic);
+  arguments.load = named(raw.load, kLoads).value_or(Load::burst);
+  arguments.device = named(raw.device, kDeviceKinds).value_or(DeviceKind::gpu);
+  arguments.device_chosen = !raw.device.empty();
+  arguments.all_rows = raw.rows == kAllRows;
+  arguments.objective = named(raw.objective, kObjectives).value_or(Objective::money);
+  arguments.largest = named(raw.largest, kGrowths);
 }
 
 /// A whole number from 1 to `most`.
@@ -170,12 +183,6 @@ std::optional<std::int64_t> count_of(const std::string& word, std::int64_t most)
 void read_measurement(RawArguments& raw, Diagnostics& errors) {
   constexpr std::int64_t kMostSeconds = 86'400;
   Arguments& arguments = raw.arguments;
-  arguments.device_chosen = !raw.device.empty();
-  if (raw.device == "host") {
-    arguments.device = DeviceKind::host;
-  } else if (!raw.device.empty() && raw.device != "gpu") {
-    errors.push_back(wrong("--device is gpu or host, not '" + raw.device + "'", ""));
-  }
   if (!raw.seconds.empty()) {
     arguments.seconds = count_of(raw.seconds, kMostSeconds);
     if (!arguments.seconds) {
@@ -209,38 +216,11 @@ void read_counts(RawArguments& raw, Diagnostics& errors) {
   }
 }
 
-/// One of an enum's names.
-template <class Enum, std::size_t Count>
-std::optional<Enum> named(const std::string& word, const std::array<Enum, Count>& all) {
-  for (const Enum value : all) {
-    if (name_of(value) == word) return value;
-  }
-  return std::nullopt;
-}
-
 /// Reads a search's flags: what it is for, and by when.
 void read_search(RawArguments& raw, Diagnostics& errors) {
-  constexpr std::array kObjectives{Objective::money, Objective::time, Objective::memory,
-                                   Objective::gpus};
-  constexpr std::array kGrowths{Growth::micro_batch, Growth::sequence, Growth::model};
   constexpr std::int64_t kMostThreads = 1024;
   static const std::vector<Unit> kTokenUnits{{"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}};
   Arguments& arguments = raw.arguments;
-  if (!raw.objective.empty()) {
-    const auto objective = named(raw.objective, kObjectives);
-    arguments.objective = objective.value_or(Objective::money);
-    if (!objective) {
-      errors.push_back(
-          wrong("--objective is money, time, memory or gpus, not '" + raw.objective + "'", ""));
-    }
-  }
-  if (!raw.largest.empty()) {
-    arguments.largest = named(raw.largest, kGrowths);
-    if (!arguments.largest) {
-      errors.push_back(
-          wrong("--largest is micro-batch, sequence or model, not '" + raw.largest + "'", ""));
-    }
-  }
   if (!raw.tokens.empty()) {
     const ParsedQuantity tokens = parse_quantity(raw.tokens, kTokenUnits);
     if (!tokens.error) arguments.tokens = tokens.value;
@@ -308,8 +288,8 @@ Checked<Arguments> parse_arguments(const Command& command, std::span<const std::
   Diagnostics errors;
   refuse_unknown(command, app.remaining(), errors);
   read_format(command, raw, errors);
-  read_color(raw, errors);
-  read_calibration(raw, errors);
+  refuse_other_words(app, command, errors);
+  read_choices_of_words(raw);
   read_measurement(raw, errors);
   read_counts(raw, errors);
   read_search(raw, errors);

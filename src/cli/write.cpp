@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "cli/interrupt.hpp"
 #include "memest/diag/environment.hpp"
 
 namespace memest {
@@ -103,6 +104,7 @@ void write_file(const std::string& path, std::string_view text) {
   // A link stays a link: the file that it points to is replaced.
   const std::string target =
       std::filesystem::exists(status) ? std::filesystem::canonical(path).string() : path;
+  const UninterruptedWrite whole;
   // In the folder of the target: rename replaces a file at once, but not across file systems.
   FileBeside beside(target);
   OpenFile file(beside.descriptor, path);

@@ -16,23 +16,6 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::json;
 
-/// The names of the commands, as the overview lists them.
-std::vector<std::string> command_names() {
-  std::istringstream page(run_shell("memest --help").out);
-  std::vector<std::string> names;
-  bool listing = false;
-  for (std::string line; std::getline(page, line);) {
-    if (line == "Commands:") {
-      listing = true;
-    } else if (line.empty()) {
-      listing = false;
-    } else if (listing && line.rfind("   ", 0) != 0) {
-      names.push_back(line.substr(2, line.find(' ', 2) - 2));
-    }
-  }
-  return names;
-}
-
 std::string example_of(const std::string& command) {
   const std::string page = run_shell("memest " + command + " --help").out;
   const std::string lead = "\nExample:\n  ";

@@ -100,10 +100,26 @@ TEST_CASE("a file that is replaced keeps its permissions, a new one has the umas
     return status.st_mode & 07777U;
   };
   REQUIRE(chmod(old.c_str(), 0640) == 0);
-  CHECK(run_shell("umask 022; memest init --output '" + old + "'").code == 0);
+  CHECK(run_shell("umask 022; memest init --force --output '" + old + "'").code == 0);
   CHECK(mode_of(old) == 0640U);
   CHECK(run_shell("umask 027; memest init --output '" + scratch.file("new") + "'").code == 0);
   CHECK(mode_of(scratch.file("new")) == 0640U);
+}
+
+TEST_CASE("a spec that exists is left alone, unless --force says otherwise") {
+  const Scratch scratch;
+  const std::string file = scratch.write("job.yaml", "mine");
+  const std::string command = GENERATE("init", "import tests/truth/configs/llama-3-8b/config.json");
+  const Ran ran = run_shell("memest " + command + " --output '" + file + "'");
+  CHECK(ran.code == 2);
+  CHECK(ran.err ==
+        "error: '" + file +
+            "' exists, and may hold what somebody wrote\n    = hint: --force replaces it\n");
+  CHECK(file_text(file) == "mine");
+  CHECK(run_shell("memest " + command + " --force --output '" + file + "'").code == 0);
+  CHECK(file_text(file) == run_shell("memest " + command).out);
+  CHECK(run_shell("memest " + command + " --output '" + scratch.file("new") + "'").code == 0);
+  CHECK(run_shell("memest " + command + " --output /dev/null").code == 0);
 }
 
 TEST_CASE("a link that stands where the unfinished answer would be is not followed") {

@@ -42,4 +42,21 @@ Ran run_shell(const std::string& command) {
   return ran;
 }
 
+std::vector<std::string> command_names() {
+  std::istringstream page(run_shell("memest --help").out);
+  std::vector<std::string> names;
+  bool listing = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line == "Commands:") {
+      listing = true;
+    } else if (line.empty()) {
+      listing = false;
+    } else if (listing && line.rfind("   ", 0) != 0) {
+      names.push_back(line.substr(2, line.find(' ', 2) - 2));
+    }
+  }
+  REQUIRE_FALSE(names.empty());
+  return names;
+}
+
 }  // namespace memest

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memest/reader/schema.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -51,6 +52,8 @@ Value* find(Value& table, std::string_view key) {
 
 }  // namespace
 
+std::vector<std::string> searched_keys() { return {kSearched.begin(), kSearched.end()}; }
+
 void free_key(Value& root, const SourceText& key, Diagnostics& diagnostics) {
   const auto source = std::make_shared<const SourceText>(key);
   const auto error = [&](std::string message, std::string hint) {
@@ -58,8 +61,7 @@ void free_key(Value& root, const SourceText& key, Diagnostics& diagnostics) {
                                    std::move(message), std::move(hint)));
   };
   if (std::ranges::find(kSearched, key.text) == kSearched.end()) {
-    const std::vector<std::string> known(kSearched.begin(), kSearched.end());
-    const std::string hint = suggestion(key.text, known);
+    const std::string hint = suggestion(key.text, searched_keys());
     return error(
         "no search chooses " + quoted(key.text),
         hint.empty() ? "what a plan chooses is in `training`, `parallelism` and `hardware`" : hint);
