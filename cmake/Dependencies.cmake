@@ -88,6 +88,12 @@ if(MEMEST_TESTS)
       URL https://github.com/catchorg/Catch2/archive/refs/tags/v3.7.1.tar.gz
     SHA256 c991b247a1a0d7bb9c39aa35faf0fe9e19764213f28ffba3109388e62ee0269c
   )
+  memest_dependency(  # its package states no version
+    PACKAGE valijson
+    URL https://github.com/tristanpenman/valijson/archive/v1.0.tar.gz
+    SHA256 6b9f0bc89880feb3fe09aa469cd81f6168897d2fbb4e715853da3b94afd3779a
+    OPTIONS valijson_BUILD_TESTS=OFF valijson_BUILD_EXAMPLES=OFF
+  )
 endif()
 if(MEMEST_BENCH)
   memest_dependency(

@@ -17,3 +17,15 @@ write_basic_package_version_file(
 install(FILES ${PROJECT_BINARY_DIR}/memestConfig.cmake ${PROJECT_BINARY_DIR}/memestConfigVersion.cmake
         DESTINATION ${package_dir}
 )
+
+# Another machine's program cannot be run here: then its packager writes them, by `memest completions` and `memest man`.
+if(NOT CMAKE_CROSSCOMPILING)
+  install(
+    CODE
+      "set(MEMEST \"$<TARGET_FILE:memest>\")
+       set(FOLDER \"${PROJECT_BINARY_DIR}/pages\")
+       set(DATADIR \"${CMAKE_INSTALL_DATADIR}\")
+       set(MANDIR \"${CMAKE_INSTALL_MANDIR}\")
+       include(\"${PROJECT_SOURCE_DIR}/cmake/InstallPages.cmake\")"
+  )
+endif()

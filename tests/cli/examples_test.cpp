@@ -139,6 +139,36 @@ TEST_CASE("the example of every help page prints an answer, and it is yes") {
   CHECK_THAT(run_shell("memest --help").out, ContainsSubstring("Example:\n  memest plan "));
 }
 
+/// The next block of docs/json.md in `language`, from `begin` on, which moves behind it.
+std::string block_of(const std::string& text, const std::string& language, std::size_t& begin) {
+  const std::string mark = "```" + language + "\n";
+  begin = text.find(mark, begin);
+  REQUIRE(begin != std::string::npos);
+  begin += mark.size();
+  const std::size_t end = text.find("```\n", begin);
+  const std::string block = text.substr(begin, end - begin);
+  begin = end;
+  return block;
+}
+
+TEST_CASE("the examples of docs/json.md print what stands under them") {
+  const std::string text = file_text(MEMEST_SOURCE_DIR "/docs/json.md");
+  std::size_t place = 0;
+  for (const auto& [language, program] : {std::pair{"sh", "jq"}, std::pair{"python", "python3"}}) {
+    const std::string block = block_of(text, language, place);
+    const std::string expected = block_of(text, "text", place);
+    if (run_shell(std::string("command -v ") + program + " >/dev/null").code != 0) {
+      WARN("not run: there is no " << program);
+      continue;
+    }
+    const std::string shell = language == std::string("sh") ? "sh" : program;
+    const Ran ran = run_shell("export PATH=\"$(dirname '" MEMEST_BINARY "'):$PATH\"; " + shell +
+                              " <<'BLOCK'\n" + block + "BLOCK\n");
+    INFO(ran.err);
+    CHECK(ran.out == expected);
+  }
+}
+
 TEST_CASE("a preset trains on the GPU that is assumed, or says a command that does") {
   std::size_t presets = 0;
   for (const auto& entry :

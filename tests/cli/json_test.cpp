@@ -1,8 +1,15 @@
 // Every JSON answer has the form that docs/answer.schema.json documents.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+#include <vector>
 
 #include "shell.hpp"
 
@@ -11,51 +18,40 @@ namespace {
 
 using nlohmann::json;
 
-const json& schema() {
-  static const json text = json::parse(file_text(MEMEST_SOURCE_DIR "/docs/answer.schema.json"));
-  return text;
-}
-
-bool is_of_type(const json& value, const std::string& type) {
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  return type == value.type_name();
-}
-
-bool has_type(const json& value, const json& rule) {
-  if (!rule.contains("type")) return true;
-  const json& types = rule["type"];
-  if (types.is_string()) return is_of_type(value, types);
-  return std::any_of(types.begin(), types.end(),
-                     [&](const json& type) { return is_of_type(value, type); });
-}
-
-/// The part of JSON Schema that the document uses: type, enum, required, properties, items, $ref.
-void check_form(const json& value, const json& rule, const std::string& path) {
-  INFO(path);
-  if (rule.contains("$ref")) {
-    const std::string reference = rule["$ref"];
-    return check_form(value, schema().at(json::json_pointer(reference.substr(1))), path);
+/// Holds `answer` to what `memest schema NAME` says.
+void check_form(const json& answer, const std::string& name) {
+  const Ran ran = run_shell("memest schema " + name);
+  INFO("memest schema " << name << "\n" << ran.err);
+  REQUIRE(ran.code == 0);
+  const json rules = json::parse(ran.out);
+  valijson::Schema schema;
+  valijson::SchemaParser().populateSchema(valijson::adapters::NlohmannJsonAdapter(rules), schema);
+  valijson::ValidationResults results;
+  const valijson::adapters::NlohmannJsonAdapter target(answer);
+  const bool is_valid = valijson::Validator().validate(schema, target, &results);
+  std::string errors;
+  for (valijson::ValidationResults::Error error; results.popError(error);) {
+    for (const std::string& step : error.context) errors += step;
+    errors += ": " + error.description + '\n';
   }
-  CHECK(has_type(value, rule));
-  if (rule.contains("enum")) {
-    const json& allowed = rule["enum"];
-    CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end());
-  }
-  if (value.is_object()) {
-    for (const json& key : rule.value("required", json::array())) {
-      INFO(key);
-      CHECK(value.contains(key.get<std::string>()));
-    }
-    for (const auto& [key, member] : value.items()) {
-      if (rule.contains("properties") && rule["properties"].contains(key)) {
-        check_form(member, rule["properties"][key], path + "/" + key);
+  INFO(errors);
+  CHECK(is_valid);
+}
+
+/// The commands that take --format json.
+std::vector<std::string> commands_with_json() {
+  const json help = json::parse(run_shell("memest --help --format json").out);
+  std::vector<std::string> names;
+  for (const json& command : help["commands"]) {
+    for (const json& flag : command["flags"]) {
+      if (flag["name"] != "--format") continue;
+      const json& words = flag["words"];
+      if (std::find(words.begin(), words.end(), "json") != words.end()) {
+        names.push_back(command["name"]);
       }
     }
   }
-  if (value.is_array() && rule.contains("items")) {
-    for (const json& item : value) check_form(item, rule["items"], path + "/items");
-  }
+  return names;
 }
 
 /// What is null has a sentence beside it, everywhere.
@@ -75,23 +71,139 @@ void check_nulls(const json& value, const std::string& path) {
 TEST_CASE("every JSON answer has the documented form, and a sentence for every null") {
   const std::string command = GENERATE(
       "estimate llama-3-8b --gpu h100 --gpus 8", "estimate mixtral-8x7b", "estimate resnet-50",
-      "estimate llama-3.1-405b --set training.global_batch=100000000", "plan llama-3-8b --gpus 8",
-      "plan t5-small", "plan gpt2 --gpu t4 --gpus 1 --largest micro-batch", "explain llama-3-8b",
-      "check gpt2 llama-3-8b", "timeline gpt2 --against tests/truth/traces/v023.trace.gz",
-      "timeline llama-3-8b --gpu t4", "timeline gpt2 --pack /dev/null",
+      "estimate llama-3.1-405b --set training.global_batch=100000000", "estimate vit-base",
+      "estimate llama-3-8b --gpu h100 --gpus 8 --set parallelism.pipeline=4 "
+      "--set parallelism.data=2 --set training.implementation=megatron "
+      "--set training.precision=megatron",
+      "estimate llama-3-8b --gpu h100 --gpus 8 --set parallelism.zero=3 "
+      "--set 'parallelism.offload={optimizer: cpu}'",
+      "estimate gpt2 --set 'training.data={workers: 1, sample_bytes: 600 KiB, sample_seconds: 4 "
+      "ms}'",
+      "plan llama-3-8b --gpus 8", "plan t5-small",
+      "plan gpt2 --gpu h100 --gpus 8 --tokens 10B --within 1d --front --explain-choice "
+      "--set training.implementation=nanogpt",
+      "plan gpt2 --gpu t4 --gpus 1 --largest micro-batch", "explain llama-3-8b", "explain t5-small",
+      "explain llama-3-8b --gpu h100 --gpus 8 --set parallelism.zero=3 "
+      "--set 'parallelism.offload={optimizer: cpu}'",
+      "check gpt2 llama-3-8b vit-base",
+      "check gpt2 --set budget.step_time='1 s' --set budget.memory='1 GiB'",
+      "timeline gpt2 --against tests/truth/traces/v023.trace.gz", "timeline llama-3-8b --gpu t4",
+      "timeline gpt2 --pack /dev/null", "timeline resnet-18 --reuse",
       "replay tests/truth/traces/v112.trace.gz tests/truth/synthetic/s06.trace.gz",
       "validate tests/truth/transformers.records.jsonl.gz", "selftest --device host", "profile l4",
       "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",
       "roofline gpt2 --gpu a100", "fit llama-3.2-1b --memory 24GiB", "schedule gpt2 --memory 3GiB",
-      "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes", "optimizers");
+      "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "gpus t4", "models", "recipes", "optimizers");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);
   const json answer = json::parse(ran.out);
-  CHECK(answer["format_version"] == 1);
-  const bool largest = command.find(" --largest ") != std::string::npos;
-  const std::string name = largest ? "plan --largest" : command.substr(0, command.find(' '));
-  check_form(answer, schema().at("$defs").at(name), name);
-  check_nulls(answer, name);
+  check_form(answer, command.substr(0, command.find(' ')));
+  check_nulls(answer, command);
+}
+
+TEST_CASE("generations and lists of layers have the documented form") {
+  const std::string spec =
+      GENERATE("{model: gpt2, inference: {prompt: 512, batch: 4}}",
+               "{model: gpt2, inference: {prompt: 512, batch: 4, generate: 16, beams: 4}}",
+               "{model: {layers: [{linear: {in: 64, out: 64}}, relu], loss: mean-square}, "
+               "training: {seq_len: 128, implementation: plain}}",
+               "{model: {layers: 2, hidden_size: 256, heads: 4, vocab_size: 1000}, "
+               "training: {seq_len: 128}}");
+  for (const std::string command : {"estimate", "explain", "check", "timeline"}) {
+    const Ran ran = run_shell("echo '" + spec + "' | memest " + command + " - --format json");
+    INFO(command << " " << spec << '\n' << ran.err);
+    const json answer = json::parse(ran.out);
+    check_form(answer, answer.contains("diagnostics") ? "refusal" : command);
+    check_nulls(answer, command);
+  }
+}
+
+TEST_CASE("a command that prints JSON has a schema, and its example prints what that says") {
+  for (const std::string& name : commands_with_json()) {
+    INFO(name);
+    CHECK(run_shell("memest schema " + name).code == 0);
+  }
+  // The long ones stand above.
+  for (const std::string name : {"explain", "timeline", "check", "replay", "gpus", "recipes"}) {
+    const json help = json::parse(run_shell("memest help " + name + " --format json").out);
+    const std::string example = help["commands"][0]["example"];
+    check_form(json::parse(run_shell(example + " --format json").out), name);
+  }
+}
+
+TEST_CASE("docs/answer.schema.json is what memest schema prints, part by part") {
+  const json document = json::parse(file_text(MEMEST_SOURCE_DIR "/docs/answer.schema.json"));
+  for (const auto& [name, rule] : document["$defs"].items()) {
+    INFO(name);
+    const Ran ran = run_shell("memest schema " + name);
+    CHECK((ran.code == 0) == (name[0] >= 'a' && name[0] <= 'z'));
+    if (ran.code != 0) continue;
+    json printed = json::parse(ran.out);
+    const json parts = printed.value("$defs", json::object());
+    for (const auto& [part, text] : parts.items()) {
+      CHECK(text == document["$defs"][part]);
+    }
+    for (const char* key : {"$defs", "$schema", "title"}) printed.erase(key);
+    CHECK(printed == rule);
+  }
+}
+
+TEST_CASE("a schema is strict: a key that nobody described is refused") {
+  const json document = json::parse(file_text(MEMEST_SOURCE_DIR "/docs/answer.schema.json"));
+  for (const auto& [name, rule] : document["$defs"].items()) {
+    INFO(name);
+    CHECK((rule.contains("anyOf") || rule.contains("additionalProperties")));
+  }
+}
+
+TEST_CASE("help and version have the documented form") {
+  check_form(json::parse(run_shell("memest --help --format json").out), "help");
+  check_form(json::parse(run_shell("memest plan --help --format json").out), "help");
+  const Ran version = run_shell("memest --version --format json");
+  check_form(json::parse(version.out), "version");
+  const std::string number = json::parse(version.out)["memest"];
+  CHECK(run_shell("memest --version | head -n 1").out == "memest " + number + "\n");
+}
+
+TEST_CASE("what is refused says so as JSON too, where JSON was asked for") {
+  const std::string command =
+      GENERATE("estimate no/such/file.yaml", "estimate gpt2 --set training.oops=1", "estimat gpt2",
+               "plan gpt2 --fromat csv", "estimate gpt2 --gpus 0", "fit vit-base",
+               "gpus no-such-gpu", "estimate", "check gpt2 --color pink");
+  const Ran text = run_shell("memest " + command);
+  const Ran ran = run_shell("memest " + command + " --format json");
+  INFO(command << '\n' << ran.out);
+  CHECK(ran.code >= 2);
+  CHECK(ran.code == text.code);
+  CHECK(ran.err == text.err);
+  const json answer = json::parse(ran.out);
+  check_form(answer, "refusal");
+  CHECK(answer["exit_code"] == ran.code);
+  CHECK_FALSE(answer["diagnostics"].empty());
+  CHECK(run_shell("memest " + command + " --format json 2>/dev/null").out == ran.out);
+}
+
+TEST_CASE("a refusal tells where each mistake is") {
+  const Ran ran = run_shell("memest estimate gpt2 --set training.micro_batsh=2 --format json");
+  CHECK(ran.code == 2);
+  CHECK(ran.out == R"({
+  "format_version": 1,
+  "exit_code": 2,
+  "diagnostics": [
+    {
+      "severity": "error",
+      "message": "unknown key 'micro_batsh'",
+      "hint": "did you mean 'micro_batch'?",
+      "file": "--set",
+      "line": 1,
+      "column": 10,
+      "length": 11,
+      "unavailable": false
+    }
+  ]
+}
+)");
+  CHECK(run_shell("memest estimate gpt2 --set training.oops=1 --format json --quiet").out.empty());
 }
 
 TEST_CASE("models marks as known exactly the presets of which check knows what they need") {

@@ -1,6 +1,7 @@
 // The answer of `memest explain`: every number as formula, formula with values, value and source.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,12 +13,20 @@
 
 namespace memest {
 
+/// A number that another one is the sum of.
+struct SummedNumber {
+  std::string name;
+  std::variant<Bytes, Flops> number;
+};
+
 /// One number of an answer and why it is that number. A formula that is no polynomial (a maximum
 /// over operations) is written in words.
 struct Explanation {
   std::string group;  ///< "weights", "memory", "flops", "time", "money"
   std::string name;
-  Expr expression;  ///< zero where the formula is words
+  std::optional<Expr> expression;    ///< none where the formula is words
+  Bindings bindings;                 ///< the values of the expression's letters
+  std::vector<SummedNumber> summed;  ///< of a sum over other numbers
   std::string formula;
   std::string substituted;
   std::string value;  ///< with its unit

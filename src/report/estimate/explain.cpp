@@ -77,11 +77,13 @@ void add_any_release(std::vector<Explanation>& out, const MemoryAnswer& answer) 
 struct Sum {
   std::string names;
   std::string values;
+  std::vector<SummedNumber> summed;
 
   void add(const std::string& name, Bytes value) {
     const char* plus = names.empty() ? "" : " + ";
     names += plus + name;
     values += plus + grouped(value.value());
+    summed.push_back({name, value});
   }
 };
 
@@ -89,6 +91,7 @@ Explanation of_sum(std::string name, Bytes value, Sum sum, std::string source) {
   Explanation result = of_bytes("memory", std::move(name), value);
   result.formula = std::move(sum.names);
   result.substituted = std::move(sum.values);
+  result.summed = std::move(sum.summed);
   result.source = std::move(source);
   return result;
 }
@@ -117,6 +120,7 @@ void add_memory(std::vector<Explanation>& out, const MemoryAnswer& answer) {
     const LedgerTerm& meaning = answer.ledger.terms[term.index];
     Explanation row = of_bytes(std::string(name_of(meaning.group)), meaning.name, term.value);
     row.expression = meaning.formula;
+    row.bindings = answer.ledger.bindings;
     row.formula = meaning.rule.empty()
                       ? meaning.formula.text()
                       : fmt::format("{}: {}", meaning.formula.text(), meaning.rule);
@@ -161,25 +165,34 @@ Explanation of_flops(std::string name, Flops flops, std::string formula, std::st
   return result;
 }
 
-/// 6·Φ·tokens, of experts the active ones; 2·Φ·tokens of a forward alone.
+/// 6·Φ·tokens, of experts the active ones; 2·Φ·tokens of a forward alone. In words where a share is
+/// rounded, where every pass has tokens of its own, and where layers share parameters.
 Explanation model_flops(const Job& job, const JobEstimate& estimate, Flops flops) {
   const ForwardSpec& pass = *job.forward();
+  const Parallelism& layout = job.parallelism;
   Bindings bindings;
   bindings.set(Symbol::parameters, estimate.parameters.active)
       .set(Symbol::micro_batch, pass.micro_batch)
-      .set(Symbol::seq_len, pass.seq_len);
-  const Expr tokens = Expr(Symbol::micro_batch) * Symbol::seq_len;
-  Explanation row = of_flops("model", flops, "",
+      .set(Symbol::seq_len, pass.seq_len)
+      .set(Symbol::micro_batches, job.training ? job.training->gradient_accumulation : 1);
+  Expr expression =
+      Expr(job.training ? 6 : 2) * Symbol::parameters * Symbol::micro_batch * Symbol::seq_len;
+  if (job.training) expression *= Symbol::micro_batches;
+  for (const auto& [letter, ranks] :
+       {std::pair{Symbol::tensor, layout.tensor}, std::pair{Symbol::pipeline, layout.pipeline},
+        std::pair{Symbol::context, layout.context}}) {
+    bindings.set(letter, ranks);
+    if (ranks > 1) expression = expression / letter;
+  }
+  Explanation row = of_flops("model", flops, job.training ? "6·Φ·tokens" : "2·Φ·tokens",
                              job.training ? "the field's 6·Φ·tokens (docs/model.md)"
                                           : "the forward's third of the field's 6·Φ·tokens "
                                             "(docs/model.md)");
-  row.expression = Expr(2) * Symbol::parameters * tokens;
-  if (job.training) {
-    bindings.set(Symbol::micro_batches, job.training->gradient_accumulation);
-    row.expression = Expr(6) * Symbol::parameters * tokens * Symbol::micro_batches;
-  }
-  row.formula = row.expression.text();
-  row.substituted = row.expression.substituted(bindings);
+  if (expression.flops(bindings) != flops) return row;
+  row.formula = expression.text();
+  row.substituted = expression.substituted(bindings);
+  row.expression = std::move(expression);
+  row.bindings = bindings;
   return row;
 }
 
@@ -194,6 +207,7 @@ void add_flops(std::vector<Explanation>& out, const Job& job, const JobEstimate&
       of_flops("executed", flops.executed(), "forward + backward", "torch.utils.flop_counter");
   executed.substituted =
       fmt::format("{} + {}", grouped(flops.forward.value()), grouped(flops.backward.value()));
+  executed.summed = {{"forward", flops.forward}, {"backward", flops.backward}};
   out.push_back(std::move(executed));
   out.push_back(of_flops("computed", flops.computed,
                          "executed, of causal fused attention half of the scores",

@@ -8,6 +8,7 @@
 
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "report/estimate/formula_json.hpp"
 #include "report/pages/json.hpp"
 #include "report/pages/title.hpp"
 
@@ -31,8 +32,9 @@ std::vector<Symbol> letters_of(const std::vector<Explanation>& explanations) {
   for (std::size_t i = 0; i < kSymbolCount; ++i) {
     const Symbol symbol = static_cast<Symbol>(i);
     const bool used =
-        std::any_of(explanations.begin(), explanations.end(),
-                    [symbol](const Explanation& row) { return row.expression.uses(symbol); });
+        std::any_of(explanations.begin(), explanations.end(), [symbol](const Explanation& row) {
+          return row.expression && row.expression->uses(symbol);
+        });
     if (used) letters.push_back(symbol);
   }
   return letters;
@@ -132,6 +134,7 @@ Json number_json(const Explanation& row) {
   std::visit([&](auto number) { put(json, "value", number); }, row.number);
   json["unit"] = row.unit;
   json["source"] = row.source;
+  put_tree(json, row);
   return json;
 }
 
