@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -243,6 +244,21 @@ TEST_CASE("every help page fits, and its example works") {
   INFO(example);
   INFO(ran.err);
   CHECK(ran.code <= 1);
+}
+
+TEST_CASE("every flag that is listed is one that the parser knows") {
+  const nlohmann::json help = nlohmann::json::parse(run_shell("memest --help --format json").out);
+  CHECK(help["commands"].size() == command_names().size());
+  for (const nlohmann::json& command : help["commands"]) {
+    for (const nlohmann::json& flag : command["flags"]) {
+      const std::string value = flag.contains("words") ? flag["words"][0] : "1";
+      const std::string line = "memest " + command["name"].get<std::string>() + " " +
+                               flag["name"].get<std::string>() +
+                               (flag["value"] == "" ? "" : " " + value) + " --help";
+      INFO(line);
+      CHECK_THAT(run_shell(line).err, !ContainsSubstring("has no flag"));
+    }
+  }
 }
 
 TEST_CASE("the overview lists every command and fits") {

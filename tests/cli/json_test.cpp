@@ -18,8 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Holds `answer` to what `memest schema NAME` says.
-void check_form(const json& answer, const std::string& name) {
+/// Where `answer` is not what `memest schema NAME` says; empty where it is.
+std::string misfits(const json& answer, const std::string& name) {
   const Ran ran = run_shell("memest schema " + name);
   INFO("memest schema " << name << "\n" << ran.err);
   REQUIRE(ran.code == 0);
@@ -28,14 +28,27 @@ void check_form(const json& answer, const std::string& name) {
   valijson::SchemaParser().populateSchema(valijson::adapters::NlohmannJsonAdapter(rules), schema);
   valijson::ValidationResults results;
   const valijson::adapters::NlohmannJsonAdapter target(answer);
-  const bool is_valid = valijson::Validator().validate(schema, target, &results);
+  if (valijson::Validator().validate(schema, target, &results)) return "";
   std::string errors;
   for (valijson::ValidationResults::Error error; results.popError(error);) {
     for (const std::string& step : error.context) errors += step;
     errors += ": " + error.description + '\n';
   }
-  INFO(errors);
-  CHECK(is_valid);
+  return errors;
+}
+
+void check_form(const json& answer, const std::string& name) {
+  INFO(name);
+  CHECK(misfits(answer, name) == "");
+}
+
+/// Whether every object of `rule` names all its keys, or says what those of a map are.
+bool is_strict(const json& rule) {
+  if (rule.is_array()) return std::all_of(rule.begin(), rule.end(), is_strict);
+  if (!rule.is_object()) return true;
+  const bool is_object = rule.contains("properties") && rule["properties"].is_object();
+  if (is_object && rule.value("additionalProperties", json()) != false) return false;
+  return std::all_of(rule.begin(), rule.end(), is_strict);
 }
 
 /// The commands that take --format json.
@@ -148,12 +161,23 @@ TEST_CASE("docs/answer.schema.json is what memest schema prints, part by part") 
   }
 }
 
-TEST_CASE("a schema is strict: a key that nobody described is refused") {
+TEST_CASE("a schema is strict: a key too many or too few is refused, and a wrong type") {
   const json document = json::parse(file_text(MEMEST_SOURCE_DIR "/docs/answer.schema.json"));
   for (const auto& [name, rule] : document["$defs"].items()) {
     INFO(name);
-    CHECK((rule.contains("anyOf") || rule.contains("additionalProperties")));
+    CHECK(is_strict(rule));
   }
+  const json answer = json::parse(run_shell("memest models --format json").out);
+  CHECK(misfits(answer, "models").empty());
+  json more = answer;
+  more["models"][3]["surprise"] = 1;
+  CHECK_FALSE(misfits(more, "models").empty());
+  json fewer = answer;
+  fewer["models"][3].erase("family");
+  CHECK_FALSE(misfits(fewer, "models").empty());
+  json other = answer;
+  other["models"][3]["family"] = 1;
+  CHECK_FALSE(misfits(other, "models").empty());
 }
 
 TEST_CASE("help and version have the documented form") {

@@ -2,9 +2,10 @@
 """Draws random specs from `memest schema` and asks every command about them.
 
 Whatever a spec says, a command answers (exit code 0 or 1), says that it does not know (4) or refuses
-in words (2): it neither crashes nor calls itself a bug, its JSON holds numbers that can be, and it
-takes no more than 5 s of processor and 1 GB. With --against a second build must print the same. A
-build with sanitizers (--unlimited) has 60 s and all memory, and what it does not finish is counted.
+in words (2): it neither crashes nor calls itself a bug, its JSON holds numbers that can be and has
+the form that `memest schema COMMAND` says (where Python's jsonschema is installed), and it takes no
+more than 5 s of processor and 1 GB. With --against a second build must print the same. A build with
+sanitizers (--unlimited) has 60 s and all memory, and what it does not finish is counted.
 
     draw_specs.py MEMEST [--specs N] [--seed N] [--jobs N] [--against MEMEST] [--unlimited] [--keep FOLDER]
 """
@@ -20,6 +21,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 
 SECONDS = 5  # of processor, as docs/limits.md says
 SANITIZED_SECONDS = 60  # address and undefined-behaviour sanitizers at -O1 are some 10 times slower
@@ -193,6 +199,22 @@ def limit(seconds):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+@functools.cache
+def validator(memest, name):
+    schema = json.loads(subprocess.run([memest, "schema", name], check=True, capture_output=True).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def misshapen(memest, command, answer):
+    """Where an answer differs from its schema, or nothing."""
+    if jsonschema is None:
+        return None
+    name = "refusal" if "diagnostics" in answer else command[0]
+    error = next(validator(memest, name).iter_errors(answer), None)
+    return error and f"{error.json_path} of {name}: {error.message[:200]}"
+
+
 def run(memest, command, path, unlimited):
     words = [memest, command[0], path, *command[1:]]
     # A sanitizer's own code is 1, which is an answer.
@@ -239,6 +261,8 @@ def trial(args, schema, number):
         if found is None and args.against:
             other = run(args.against, command, path, args.unlimited)
             found = "two builds differ" if answer[:3] != other[:3] else None
+        if found is None and "json" in command and answer[1]:
+            found = misshapen(args.memest, command, json.loads(answer[1]))
     return spec, command, answer[0], found
 
 
@@ -253,6 +277,8 @@ def main():
     parser.add_argument("--keep", help="a folder for the specs that break something")
     args = parser.parse_args()
     schema = json.loads(subprocess.run([args.memest, "schema"], check=True, capture_output=True).stdout)
+    if jsonschema is None:
+        print("the form of JSON answers is not checked: there is no jsonschema", file=sys.stderr)
     codes, faults = {}, 0
     numbers = range(args.seed, args.seed + args.specs)
     with multiprocessing.Pool(args.jobs) as pool:
