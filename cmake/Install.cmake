@@ -27,5 +27,6 @@ if(NOT CMAKE_CROSSCOMPILING)
        set(DATADIR \"${CMAKE_INSTALL_DATADIR}\")
        set(MANDIR \"${CMAKE_INSTALL_MANDIR}\")
        include(\"${PROJECT_SOURCE_DIR}/cmake/InstallPages.cmake\")"
+    COMPONENT pages
   )
 endif()

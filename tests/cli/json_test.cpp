@@ -134,13 +134,13 @@ TEST_CASE("generations and lists of layers have the documented form") {
 TEST_CASE("a command that prints JSON has a schema, and its example prints what that says") {
   for (const std::string& name : commands_with_json()) {
     INFO(name);
-    CHECK(run_shell("memest schema " + name).code == 0);
-  }
-  // The long ones stand above.
-  for (const std::string name : {"explain", "timeline", "check", "replay", "gpus", "recipes"}) {
+    REQUIRE(run_shell("memest schema " + name).code == 0);
+    if (name == "plan" || name == "selftest" || name == "fit") continue;  // long: they stand above
     const json help = json::parse(run_shell("memest help " + name + " --format json").out);
     const std::string example = help["commands"][0]["example"];
-    check_form(json::parse(run_shell(example + " --format json").out), name);
+    const Ran ran = run_shell(example.substr(0, example.find(" --format")) + " --format json");
+    INFO(ran.err);
+    check_form(json::parse(ran.out), name);
   }
 }
 

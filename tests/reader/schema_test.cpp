@@ -85,6 +85,41 @@ bool is_understood(std::string_view key, std::string_view word) {
   return false;
 }
 
+TEST_CASE("every key with dots is one that --set knows, and --free knows its own") {
+  const std::vector<std::string> keys = dotted_keys();
+  CHECK(keys.size() > 100);
+  for (const std::string& key : keys) {
+    INFO(key);
+    // A word that hardly any key takes: what is said is about the value, not about the key.
+    const Checked<Job> job = read_job({{"gpt2"}, {{"--set", key + "=x"}}, {}, {}});
+    for (const Diagnostic& diagnostic : job.diagnostics()) {
+      CHECK(diagnostic.message.find("unknown key") == std::string::npos);
+    }
+  }
+  for (const std::string& key : searched_keys()) {
+    INFO(key);
+    const ReadRequest request{
+        .files = {"gpt2"}, .overrides = {}, .gpus = {}, .freed = {{"--free", key}}};
+    const Checked<Job> job = read_job(request);
+    for (const Diagnostic& diagnostic : job.diagnostics()) {
+      CHECK(diagnostic.message.find("no search chooses") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("an answer's schema has the parts that it refers to, and no others") {
+  CHECK(answer_schema("estimate").has_value());
+  CHECK_FALSE(answer_schema("Memory").has_value());
+  CHECK_FALSE(answer_schema("").has_value());
+  for (const std::string& name : answer_names()) {
+    INFO(name);
+    const std::string schema = answer_schema(name).value();
+    CHECK(schema.ends_with("}\n"));
+    CHECK((schema.find("\"$defs\"") != std::string::npos) ==
+          (schema.find("\"$ref\"") != std::string::npos));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("no word for a part of an implementation is read as its default") {
