@@ -257,6 +257,11 @@ TEST_CASE("every flag that is listed is one that the parser knows") {
                                (flag["value"] == "" ? "" : " " + value) + " --help";
       INFO(line);
       CHECK_THAT(run_shell(line).err, !ContainsSubstring("has no flag"));
+      // A line of help that lists words lists all of them.
+      const std::string help_line =
+          flag["value"].get<std::string>() + " " + flag["help"].get<std::string>();
+      if (flag["help"] == "" || !flag.contains("words")) continue;
+      for (const std::string word : flag["words"]) CHECK_THAT(help_line, ContainsSubstring(word));
     }
   }
 }
