@@ -45,7 +45,7 @@ enum Flags : std::uint32_t {
   kFormatFlags = 2,        ///< --format text|json|markdown|csv
   kCheckFormats = 4,       ///< --format text|json|markdown|csv|github|junit
   kRecordFlags = 8,        ///< --lines, --plot, --residuals: what records are held to
-  kEventFlags = 16,        ///< --rank, --snapshot, --pack, ...: the events, written
+  kEventFlags = 16,        ///< --snapshot, --pack, ...: the events, written
   kAgainstFlags = 32,      ///< --against, --csv: held to a record, and every row of it written
   kPlotFlag = 128,         ///< --plot: a drawing
   kCalibrateFlags = 64,    ///< --from, --gpu, --load, --rows, ...: what a profile is made of
@@ -56,6 +56,7 @@ enum Flags : std::uint32_t {
   kConfigFlag = 4096,      ///< --text-only: how a Hugging Face config is read
   kMemoryFlag = 8192,      ///< --memory: what there is of the GPU's
   kActionsFlag = 16384,    ///< --actions: a schedule, written
+  kRankFlags = 1U << 16U,  ///< --rank, --data-rank: of which GPU
   kForceFlag = 1U << 19U,  ///< --force: --output is a file that people go on writing
 };
 
@@ -96,6 +97,7 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_diff(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_gpus(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_models(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_recipes(const Arguments& arguments, const Surroundings& surroundings);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpecWords = "SPEC...";
 
-constexpr std::array<Command, 22> kCommands = {{
+constexpr auto kCommands = std::to_array<Command>({
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
      kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
      "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
@@ -50,7 +50,7 @@ constexpr std::array<Command, 22> kCommands = {{
      "memest explain llama-3-8b optimizer", run_explain},
     {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
      kSpecWords, 1, kAnyNumber,
-     kSpecFlags | kConfigFlag | kFormatFlags | kAgainstFlags | kEventFlags,
+     kSpecFlags | kConfigFlag | kFormatFlags | kAgainstFlags | kEventFlags | kRankFlags,
      "Every allocation and free of the first steps, as eager PyTorch 2.11 makes them, run through "
      "its allocator under the GPU's memory. --against compares them with a recorded trace (text or "
      "gzip) and names the first event that differs, with block and operator.\n"
@@ -68,6 +68,23 @@ constexpr std::array<Command, 22> kCommands = {{
      "Exit code 0: all within; 1: one is over; 4: of one it is not known; 2: one is no spec. The "
      "last of these that holds.",
      "memest init | memest check -", run_check},
+    {"diff",
+     "What changed between two specs and what it does to every number, or a spec and its run",
+     "A B", 2, 2, kSpecFlags | kConfigFlag | kRankFlags | kFormatFlags | kVerboseFlag,
+     "A and B are a spec file, - for standard input, the name of a model that memest knows, or "
+     "REVISION:PATH, a file of a git revision as `git show` names it; what such a spec names "
+     "within "
+     "itself is of the same revision. Flags are for both. Numbers that are equal are left out; -v "
+     "shows them.\n"
+     "B may be a run of A: a snapshot by torch.cuda.memory._dump_snapshot, an allocator trace, or "
+     "a "
+     "log of nvidia-smi (--query-gpu=timestamp,index,memory.used --format=csv, dmon, pmon), text "
+     "or "
+     "gzip. Then its peaks stand beside the predicted ones, and the allocations that differ by "
+     "name; --rank and --data-rank say whose run it is.\n"
+     "Exit code 1 says that A fits and B does not or, of a run, that its peak is outside of the "
+     "predicted interval.",
+     "memest diff gpt2 gpt2-medium --gpu rtx-4090", run_diff},
     {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
      1, kAnyNumber, kFormatFlags | kRecordFlags | kPlotFlag,
      "FILE, plain or gzip, holds records, a line of JSON each: a spec beside what was measured. A "
@@ -134,7 +151,7 @@ constexpr std::array<Command, 22> kCommands = {{
      "memest completions bash", run_completions},
     {"man", "The manual page of memest or of a command", "[COMMAND]", 0, 1, kNoFlags,
      "The page is roff: `memest man plan | man -l -` shows it.", "memest man plan", run_man},
-}};
+});
 
 }  // namespace
 

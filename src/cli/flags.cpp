@@ -44,7 +44,7 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-constexpr std::array<FlagRow, 43> kFlags = {{
+constexpr auto kFlags = std::to_array<FlagRow>({
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags,
      gpu_names},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
@@ -77,9 +77,9 @@ constexpr std::array<FlagRow, 43> kFlags = {{
     {"--residuals", "FILE", "writes the quantiles that intervals are made of", kRecordFlags},
     {"--against", "FILE", "what was recorded or measured, to compare with", kAgainstFlags},
     {"--csv", "FILE", "writes every event or sample as a table, a row each", kAgainstFlags},
-    {"--rank", "N", "of a pipeline, whose timeline it is; 0 is the first stage", kEventFlags},
+    {"--rank", "N", "of a pipeline, whose timeline it is; 0 is the first stage", kRankFlags},
     {"--data-rank", "N", "of those that share the states; without it the one that takes most",
-     kEventFlags},
+     kRankFlags},
     {"--snapshot", "FILE", "writes a memory snapshot for pytorch.org/memory_viz", kEventFlags},
     {"--pack", "FILE", "packs all tensors into one arena, and writes the offset of each",
      kEventFlags},
@@ -101,26 +101,28 @@ constexpr std::array<FlagRow, 43> kFlags = {{
     {"--dry-run", "", "prints what would be measured, or the samples that laws would be fitted to",
      kCalibrateFlags},
     {"--format", "NAME", "", kFormatFlags | kCheckFormats},
-    {"--verbose", "", "or -v: writes formulas out that are longer than a line", kVerboseFlag},
+    {"--verbose", "",
+     "or -v: leaves out nothing: formulas longer than a line, numbers that are equal",
+     kVerboseFlag},
     {"--output", "FILE", "writes the answer to FILE, whole or not at all", kNoFlags},
     {"--force", "", "replaces the file that --output names, where there is one", kForceFlag},
     {"--color", "WHEN", "auto, always or never; auto obeys NO_COLOR", kNoFlags,
      names_of_all<kColorTimes>, Listed::all},
     {"--quiet", "", "prints errors only; the exit code is the answer", kNoFlags},
     {"--help", "", "prints this page", kNoFlags},
-}};
+});
 
-constexpr std::array<FormatName, 6> kFormats = {{
+constexpr auto kFormats = std::to_array<FormatName>({
     {"text", Format::text, kFormatFlags | kCheckFormats},
     {"json", Format::json, kFormatFlags | kCheckFormats},
     {"markdown", Format::markdown, kFormatFlags | kCheckFormats},
     {"csv", Format::csv, kFormatFlags | kCheckFormats},
     {"github", Format::github, kCheckFormats},
     {"junit", Format::junit, kCheckFormats},
-}};
+});
 
 /// Every placeholder of a usage line. NAME is a GPU of the catalog.
-constexpr std::array<Placeholder, 7> kPlaceholders = {{
+constexpr auto kPlaceholders = std::to_array<Placeholder>({
     {.name = "SPEC", .is_file = true, .words = model_names},
     {.name = "PROFILE", .is_file = true, .words = gpu_names},
     {.name = "NAME", .words = gpu_names},
@@ -128,7 +130,7 @@ constexpr std::array<Placeholder, 7> kPlaceholders = {{
     {.name = "SHELL", .words = shell_names},
     {.name = "COMMAND", .words = command_names},
     {.name = "ANSWER", .words = answer_names},
-}};
+});
 
 Placeholder placeholder_named(std::string_view name) {
   const auto* const row = std::ranges::find(kPlaceholders, name, &Placeholder::name);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/git.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/named_files.hpp"
 
@@ -36,8 +37,18 @@ std::vector<std::string> files_read(const Command& command, const Arguments& arg
   // Standard input can be read once, and that is the answer's.
   const bool read_twice = std::ranges::find(arguments.words, "-") == arguments.words.end();
   if ((command.flags & kSpecFlags) != 0 && read_twice) {
-    const std::vector<std::string> named = files_named_in(request_of(arguments, arguments.words));
-    files.insert(files.end(), named.begin(), named.end());
+    // Words may be one spec in parts, or specs of their own; a git revision is no file.
+    std::vector<std::vector<std::string>> specs = {{}};
+    for (const std::string& word : arguments.words) {
+      if (names_revision(word)) continue;
+      specs.front().push_back(word);
+      specs.push_back({word});
+    }
+    for (const std::vector<std::string>& words : specs) {
+      if (words.empty()) continue;
+      const std::vector<std::string> named = files_named_in(request_of(arguments, words));
+      files.insert(files.end(), named.begin(), named.end());
+    }
   }
   return files;
 }

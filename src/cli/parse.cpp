@@ -30,9 +30,11 @@ struct RawArguments {
 };
 
 void bind_events(CLI::App& app, const Command& command, Arguments& arguments) {
-  if ((command.flags & kEventFlags) != 0) {
+  if ((command.flags & kRankFlags) != 0) {
     app.add_option("--rank", arguments.rank);
     app.add_option("--data-rank", arguments.data_rank);
+  }
+  if ((command.flags & kEventFlags) != 0) {
     app.add_option("--snapshot", arguments.snapshot);
     app.add_option("--pack", arguments.pack);
     app.add_flag("--reuse", arguments.reuse);

@@ -4,7 +4,9 @@
 #include <variant>
 
 #include "memest/diag/expect.hpp"
+#include "memest/memory/data_ranks.hpp"
 #include "memest/plan/recompute_budget.hpp"
+#include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/units/text.hpp"
@@ -58,7 +60,8 @@ Arguments with_memory(Arguments arguments) {
   return arguments;
 }
 
-Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files) {
+Checked<ReadRequest> configuration_request(const Arguments& arguments,
+                                           const std::vector<std::string>& files) {
   Diagnostics errors;
   if (arguments.gpus.size() > 1) errors.push_back(too_many("--gpu"));
   if (arguments.counts.size() > 1) errors.push_back(too_many("--gpus"));
@@ -68,8 +71,40 @@ Checked<Job> read_configuration(const Arguments& arguments, const std::vector<st
     request.overrides.push_back({"--gpu", "hardware.gpu=" + gpu});
   }
   if (!arguments.counts.empty()) request.gpus = arguments.counts.front();
+  return request;
+}
+
+Checked<Job> read_configuration(const ReadRequest& request) {
   Checked<Job> job = read_job(request);
   return job.ok() ? with_recompute(std::move(job)) : job;
+}
+
+Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files) {
+  const Checked<ReadRequest> request = configuration_request(arguments, files);
+  return request.ok() ? read_configuration(request.value()) : request.diagnostics();
+}
+
+std::optional<Diagnostic> wrong_rank(const Arguments& arguments, const Job& job) {
+  const auto refuse = [](const std::string& flag, const std::string& of, std::int64_t count) {
+    return Diagnostic{Severity::error,
+                      {},
+                      flag + " takes a rank " + of + ", from 0 to " + std::to_string(count - 1),
+                      ""};
+  };
+  const std::int64_t stages = job.parallelism.pipeline;
+  if (arguments.rank < 0 || arguments.rank >= stages) {
+    return refuse("--rank", "of the pipeline", stages);
+  }
+  const std::int64_t data_rank = arguments.data_rank.value_or(0);
+  const std::int64_t count = data_ranks_of(job);
+  if (data_rank >= 0 && data_rank < count) return std::nullopt;
+  return refuse("--data-rank", "whose share of the states may be another's", count);
+}
+
+JobRank rank_of(const Arguments& arguments, const Job& job, bool recorded) {
+  if (arguments.data_rank) return {arguments.rank, *arguments.data_rank};
+  if (recorded) return {arguments.rank, 0};
+  return {arguments.rank, worst_data_rank(job, arguments.rank)};
 }
 
 Question question_of(const Arguments& arguments, const std::vector<std::string>& files,

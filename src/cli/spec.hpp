@@ -1,11 +1,13 @@
 // From the words of a command line to a job, and from a report to the text that was asked for.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/command.hpp"
 #include "memest/diag/diagnostic.hpp"
 #include "memest/graph/graph.hpp"
+#include "memest/memory/timeline.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/report/report.hpp"
 #include "memest/spec/job.hpp"
@@ -18,9 +20,20 @@ ReadRequest request_of(const Arguments& arguments, const std::vector<std::string
 /// --memory and --host-memory as keys of the spec, also in the commands that an answer says.
 Arguments with_memory(Arguments arguments);
 
-/// The job that `words` and --set describe, on the GPU of --gpu and --gpus: one configuration, so
-/// one GPU type and one count.
+/// `files` with all that the flags say of them: one configuration, so one GPU type and one count.
+Checked<ReadRequest> configuration_request(const Arguments& arguments,
+                                           const std::vector<std::string>& files);
+
+/// The job that a request for one configuration describes.
+Checked<Job> read_configuration(const ReadRequest& request);
+/// As above, of `files` under the flags.
 Checked<Job> read_configuration(const Arguments& arguments, const std::vector<std::string>& files);
+
+/// The mistake in --rank or --data-rank; nothing where they name one of the job's GPUs.
+std::optional<Diagnostic> wrong_rank(const Arguments& arguments, const Job& job);
+/// The GPU of --rank and --data-rank. Where they leave the data rank open it is the first, of which
+/// records are, or without a record the one that takes most.
+JobRank rank_of(const Arguments& arguments, const Job& job, bool recorded);
 
 /// `files` and the flags that chose the job, as they would be typed again.
 Question question_of(const Arguments& arguments, const std::vector<std::string>& files,

@@ -25,10 +25,16 @@ struct ReadRequest {
   std::optional<std::int64_t> gpus = {};
   /// `training.recompute`: a path of keys that is read as if nobody wrote it; named after its flag.
   std::vector<SourceText> freed = {};
+  /// Files that are no files here, as those of a git revision: read by their names in the place of
+  /// the disk's, also where a spec among them names another of them.
+  std::vector<std::shared_ptr<const SourceText>> texts = {};
 };
 
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.
 Checked<Job> read_job(const ReadRequest& request);
+
+/// Standard input, for a request that is read more than once: among its texts, under its name.
+Checked<std::shared_ptr<const SourceText>> read_standard_input();
 
 /// As above, from text in memory: JSON where its name ends in `.json`.
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source);

@@ -9,8 +9,8 @@
 
 namespace memest {
 
-/// The trace in a file of text or gzip, or every mistake in it. Throws EnvironmentError for a file
-/// that cannot be opened.
+/// The trace in a file of text or gzip, or every mistake in it; also of PyTorch's memory snapshot,
+/// where it has the whole history. Throws EnvironmentError for a file that cannot be opened.
 Checked<AllocatorTrace> read_trace(const std::string& path);
 
 /// As above, from text in memory.

@@ -69,6 +69,14 @@ struct TraceMarker {
   std::array<std::optional<std::int64_t>, kTracedStatistics> statistics;  ///< as recorded
 };
 
+/// Memory that was allocated and reserved already when the recording began, as far as its end
+/// tells.
+struct EarlierBlocks {
+  std::int64_t count = 0;
+  Bytes allocated;
+  Bytes reserved;
+};
+
 struct AllocatorTrace {
   std::string file;
   std::string name;           ///< of the case; empty where the header has none
@@ -79,6 +87,17 @@ struct AllocatorTrace {
   std::vector<TraceEvent> events;
   std::vector<TraceMarker> markers;
   std::int64_t allocations = 0;
+  EarlierBlocks earlier = {};
+  /// Where the program asked for memory, each place once: "modeling_llama.py:353 __init__".
+  std::vector<std::string> places = {};
+  /// By allocation, indices into `places`; empty where no stacks were recorded.
+  std::vector<std::uint32_t> asked_at = {};
+
+  /// The place of an allocation; empty where none is known.
+  [[nodiscard]] std::string_view place_of(std::int64_t allocation) const {
+    const auto index = static_cast<std::size_t>(allocation);
+    return index < asked_at.size() ? std::string_view(places[asked_at[index]]) : std::string_view();
+  }
 };
 
 }  // namespace memest

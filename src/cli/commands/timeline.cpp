@@ -8,7 +8,6 @@
 
 #include "cli/command.hpp"
 #include "cli/spec.hpp"
-#include "memest/memory/data_ranks.hpp"
 #include "memest/memory/step_course.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_trace.hpp"
@@ -45,30 +44,6 @@ std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const Timelin
   return files;
 }
 
-std::optional<Diagnostic> wrong_rank(const Arguments& arguments, const Job& job) {
-  const auto refuse = [](const std::string& flag, const std::string& of, std::int64_t count) {
-    return Diagnostic{Severity::error,
-                      {},
-                      flag + " takes a rank " + of + ", from 0 to " + std::to_string(count - 1),
-                      ""};
-  };
-  const std::int64_t stages = job.parallelism.pipeline;
-  if (arguments.rank < 0 || arguments.rank >= stages) {
-    return refuse("--rank", "of the pipeline", stages);
-  }
-  const std::int64_t data_rank = arguments.data_rank.value_or(0);
-  const std::int64_t count = data_ranks_of(job);
-  if (data_rank >= 0 && data_rank < count) return std::nullopt;
-  return refuse("--data-rank", "whose share of the states may be another's", count);
-}
-
-/// Records are of the first data rank unless somebody says so.
-JobRank rank_of(const Arguments& arguments, const Job& job) {
-  if (arguments.data_rank) return {arguments.rank, *arguments.data_rank};
-  if (!arguments.against.empty()) return {arguments.rank, 0};
-  return {arguments.rank, worst_data_rank(job, arguments.rank)};
-}
-
 std::variant<BufferReuse, Unavailable> reuse_of(const Graph& graph, const Job& job) {
   auto buffers = forward_buffers(graph, job.allocator);
   if (auto* reason = std::get_if<Unavailable>(&buffers)) return std::move(*reason);
@@ -88,7 +63,7 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
     recorded = std::move(trace).value();
   }
   if (auto wrong = wrong_rank(arguments, job.value())) return refused({*std::move(wrong)});
-  const JobRank rank = rank_of(arguments, job.value());
+  const JobRank rank = rank_of(arguments, job.value(), recorded.has_value());
   const auto answer = step_memory_of(job.value(), rank);
   if (const auto* reason = std::get_if<Unavailable>(&answer)) return refused(*reason);
   const auto& memory = std::get<StepMemory>(answer);

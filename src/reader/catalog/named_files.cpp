@@ -1,22 +1,18 @@
 #include "memest/reader/named_files.hpp"
 
+#include <utility>
+
+#include "reader/catalog/named_texts.hpp"
 #include "reader/job/read_job.hpp"
-#include "reader/job/read_model.hpp"
 
 namespace memest {
 
 std::vector<std::string> files_named_in(const ReadRequest& request) {
-  const Checked<Value> root = read_tree(request);
-  if (!root.ok()) return {};
+  Checked<Value> read = read_tree(request);
+  if (!read.ok()) return {};
+  Value root = std::move(read).value();
   std::vector<std::string> files;
-  const auto add_config = [&files](const Value* holder) {
-    const Value* model = holder == nullptr ? nullptr : holder->find("model");
-    const Value* hf = model == nullptr ? nullptr : model->find("hf");
-    if (hf != nullptr && hf->kind == ValueKind::scalar) files.push_back(config_path(*hf));
-  };
-  add_config(&root.value());
-  const Value* training = root.value().find("training");
-  add_config(training == nullptr ? nullptr : training->find("teacher"));
+  for (const Value* hf : named_configs(root)) files.push_back(named_config(request, *hf));
   return files;
 }
 

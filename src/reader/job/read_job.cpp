@@ -13,6 +13,7 @@
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memest/units/int128.hpp"
+#include "reader/catalog/named_texts.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"
@@ -77,8 +78,10 @@ Checked<Value> read_tree(const SourcePointer& source) {
   return tree;
 }
 
-/// The tree behind an argument: that of a file, or of a preset where it names no file.
-Checked<Value> find_tree(const std::string& name) {
+/// The tree behind an argument: that of a text of the request or of a file, or of a preset where it
+/// names neither.
+Checked<Value> find_tree(const std::string& name, const ReadRequest& request) {
+  if (const SourcePointer text = find_text(request, name)) return read_tree(text);
   if (name == "-" || is_path(name) || file_exists(name)) {
     const Checked<SourcePointer> text = read_argument(name);
     return text.ok() ? read_tree(text.value()) : text.diagnostics();
@@ -324,7 +327,7 @@ Checked<Value> read_tree(const ReadRequest& request) {
   root.kind = ValueKind::mapping;
   Diagnostics diagnostics;
   for (const std::string& file : request.files) {
-    Checked<Value> tree = find_tree(file);
+    Checked<Value> tree = find_tree(file, request);
     append(tree.diagnostics(), diagnostics);
     if (!tree.ok()) continue;
     if (root.span.source == nullptr) root.span.source = tree.value().span.source;
@@ -339,6 +342,7 @@ Checked<Value> read_tree(const ReadRequest& request) {
   }
   for (const SourceText& key : request.freed) free_key(root, key, diagnostics);
   if (request.gpus) GpusOfFlag(*request.gpus, root).write(diagnostics);
+  put_named_texts(request, root, diagnostics);
   if (!diagnostics.empty()) return diagnostics;
   return root;
 }
@@ -348,6 +352,8 @@ Checked<Job> read_job(const ReadRequest& request) {
   if (!root.ok()) return root.diagnostics();
   return read_job(std::move(root).value(), stem_of(request.files.front()));
 }
+
+Checked<std::shared_ptr<const SourceText>> read_standard_input() { return read_argument("-"); }
 
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source) {
   Checked<Value> tree = read_tree(source);

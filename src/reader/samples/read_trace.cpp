@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reader/job/read_allocator.hpp"
+#include "reader/samples/snapshot.hpp"
 #include "reader/text/gzip.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -312,7 +313,13 @@ class TraceReader {
 Checked<AllocatorTrace> read_trace(const std::string& path) {
   const Checked<SourcePointer> source = read_compressed(path, kMostText);
   if (!source.ok()) return source.diagnostics();
-  return read_trace(source.value());
+  if (!is_pickle(source.value()->text)) return read_trace(source.value());
+  Checked<AllocatorTrace> snapshot = read_snapshot(source.value());
+  if (!snapshot.ok() || snapshot.value().earlier.count == 0) return snapshot;
+  return error_at({source.value(), 0, 0, 0},
+                  "the history begins when " + std::to_string(snapshot.value().earlier.count) +
+                      " blocks are allocated already",
+                  "memest diff SPEC FILE compares what there is of it");
 }
 
 Checked<AllocatorTrace> read_trace(const std::shared_ptr<const SourceText>& source) {

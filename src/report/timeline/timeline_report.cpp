@@ -13,6 +13,7 @@
 #include "report/pages/json.hpp"
 #include "report/pages/modelled.hpp"
 #include "report/pages/title.hpp"
+#include "report/timeline/difference_text.hpp"
 #include "report/timeline/packing_report.hpp"
 #include "report/timeline/reuse_report.hpp"
 #include "report/timeline/timeline_chart.hpp"
@@ -26,13 +27,6 @@ constexpr std::size_t kLargest = 10;
 std::string modelled_text(const Job& job) {
   return "Modelled: eager " + modelled_programs(job, " with ") +
          ", event by event; other versions allocate differently.";
-}
-
-std::string op_of(const StepMemory& memory, StorageId storage) {
-  const Label& label = memory.timeline.storages[storage].label;
-  if (label.origin > Origin::backward) return "";
-  const Block& block = memory.graph.blocks[memory.timeline.places[label.place].block];
-  return fmt::format(" (op {}: {})", label.op, name_of(block.ops[label.op].kind));
 }
 
 StorageId storage_at(const StepMemory& memory, std::uint32_t event) {
@@ -113,51 +107,6 @@ Table largest_of(const StepMemory& memory) {
         {{moment_name(memory, alive[i].storage), sized_text(alive[i].block)}, "", Tone::plain});
   }
   return table;
-}
-
-std::string predicted_at(const StepMemory& memory, const TimelineDifference& difference) {
-  if (difference.predicted == kNoStorage) return "nothing";
-  const StorageId storage = difference.predicted;
-  return fmt::format("{} B for {}{}", grouped(memory.timeline.storages[storage].bytes),
-                     moment_name(memory, storage), op_of(memory, storage));
-}
-
-/// The differences, a sentence each.
-std::vector<std::string> sentences_of(const StepMemory& memory,
-                                      const TimelineDifference& difference) {
-  std::vector<std::string> sentences;
-  switch (difference.kind) {
-    case TimelineDifference::Kind::size:
-      sentences.push_back(fmt::format("{} B are allocated; predicted: {}.",
-                                      grouped(difference.recorded_bytes),
-                                      predicted_at(memory, difference)));
-      break;
-    case TimelineDifference::Kind::stream:
-      sentences.push_back(fmt::format("{} B are allocated on another stream; predicted: {}.",
-                                      grouped(difference.recorded_bytes),
-                                      predicted_at(memory, difference)));
-      break;
-    case TimelineDifference::Kind::allocate:
-      sentences.push_back(fmt::format("{} B are allocated; the prediction has ended.",
-                                      grouped(difference.recorded_bytes)));
-      break;
-    case TimelineDifference::Kind::free:
-      sentences.push_back(
-          fmt::format("The record has ended; predicted: {}.", predicted_at(memory, difference)));
-      break;
-    case TimelineDifference::Kind::freed:
-      break;
-  }
-  const auto name = [&](const char* who, const std::vector<StorageId>& freed) {
-    for (const StorageId storage : freed) {
-      sentences.push_back(fmt::format("Only the {} frees {} B here: {}{}.", who,
-                                      grouped(memory.timeline.storages[storage].bytes),
-                                      moment_name(memory, storage), op_of(memory, storage)));
-    }
-  };
-  name("record", difference.freed_by_record);
-  name("prediction", difference.freed_by_prediction);
-  return sentences;
 }
 
 void append(const StepMemory& memory, const ComparedTrace& compared, Page& page) {

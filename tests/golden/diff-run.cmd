@@ -1,0 +1,1 @@
+memest diff tests/truth/runs/run.yaml tests/truth/runs/kept.pickle.gz
