@@ -145,6 +145,18 @@ TEST_CASE("PyTorch's snapshot is a trace with the places that asked", "[snapshot
                                               kept.places.begin()) == 2);
 }
 
+TEST_CASE("an allocation of autograd's thread is its node's, whose stack has no Python",
+          "[snapshot]") {
+  const auto run = find_run(MEMEST_TRUTH "/../../fuzz/corpus/run/stacks");
+  REQUIRE(run.ok());
+  const auto& trace = std::get<AllocatorTrace>(*run.value());
+  CHECK(trace.place_of(0) == "train.py:7 train");
+  CHECK(trace.place_of(1) == "MmBackward0");
+  CHECK(trace.place_of(2).empty());
+  CHECK(trace.place_of(3) == "optimizer.py:9 step");
+  CHECK(trace.place_of(4).empty());
+}
+
 TEST_CASE("what was there before the recording is known from its end", "[snapshot]") {
   const AllocatorTrace trace = trace_of("late.pickle.gz");
   CHECK(trace.allocations == 380);

@@ -51,6 +51,23 @@ struct StackFrame {
   [[nodiscard]] bool is_python() const { return file.ends_with(".py"); }
   [[nodiscard]] bool is_of_torch() const { return file.find("/torch/") != std::string_view::npos; }
 
+  /// C++ or C, as stacks="all" has them.
+  [[nodiscard]] bool is_native() const {
+    return name.find("::") != std::string_view::npos || file == "??" || file.ends_with(".c") ||
+           file.ends_with(".S");
+  }
+
+  /// "MmBackward0" of "torch::autograd::generated::MmBackward0::apply(...)"; else empty.
+  [[nodiscard]] std::string_view autograd_node() const {
+    constexpr std::string_view kNodes = "torch::autograd::generated::";
+    constexpr std::string_view kLetters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    if (!name.starts_with(kNodes)) return {};
+    const std::string_view rest = name.substr(kNodes.size());
+    const std::string_view node = rest.substr(0, rest.find_first_not_of(kLetters));
+    return node.find("Backward") == std::string_view::npos ? std::string_view() : node;
+  }
+
   [[nodiscard]] std::string text() const {
     // An answer shows where, not on whose disk.
     const std::string_view base = is_python() ? file.substr(file.rfind('/') + 1) : file;
@@ -245,15 +262,19 @@ class SnapshotReader {
     return known->second;
   }
 
-  /// The innermost Python frame outside of torch, else the innermost of Python, else of any.
+  /// Takes the innermost Python frame outside of torch, in autograd's thread, which has none, its
+  /// node, else the innermost frame of Python or of a recorder that knows neither; none of C++.
   [[nodiscard]] std::string place_of(Id frames) const {
     std::optional<StackFrame> best;
+    std::string_view node;
     for (const Id id : pickle_.items(frames)) {
       const StackFrame frame{text(id, "name"), text(id, "filename"),
                              integer(id, "line").value_or(0)};
       if (frame.is_python() && !frame.is_of_torch()) return frame.text();
-      if (!best || (frame.is_python() && !best->is_python())) best = frame;
+      if (node.empty()) node = frame.autograd_node();
+      if (!best && (frame.is_python() || !frame.is_native())) best = frame;
     }
+    if (!node.empty()) return std::string(node);
     return best ? best->text() : "";
   }
 

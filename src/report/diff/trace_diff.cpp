@@ -173,6 +173,12 @@ std::vector<std::string> limits_of(const TraceComparison& comparison) {
       sentences.push_back(fmt::format(fmt::runtime(form), grouped(static_cast<Int128>(count))));
     }
   };
+  for (const TraceEvent& event : comparison.trace.events) {
+    if (event.kind != TraceEventKind::out_of_memory) continue;
+    sentences.push_back(fmt::format("The run ran out of memory: {} asked for, in entry {}.",
+                                    sized_text(event.size), grouped(event.line)));
+    break;
+  }
   add(match.predicted_before,
       "The recording begins behind {} predicted allocations, which are held against nothing.");
   if (match.given_up) {
