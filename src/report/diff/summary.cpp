@@ -62,6 +62,7 @@ std::string time_text(const SpecComparison& comparison) {
   constexpr double kNoticed = 0.0005;
   const double change = *b / *a - 1;
   if (std::abs(change) < kNoticed) return "as fast";
+  if (change >= 1) return significant_text(*b / *a, 2) + " times as fast";
   return percent_text(std::abs(change)) + (change > 0 ? " faster" : " slower");
 }
 
