@@ -13,7 +13,7 @@
 
 namespace memest {
 
-enum class Format : std::uint8_t { text, json, markdown, csv, github, junit };
+enum class Format : std::uint8_t { text, json, markdown, csv, github, junit, sarif, gitlab };
 
 enum class DeviceKind : std::uint8_t { gpu, host };
 /// "gpu", "host".
@@ -51,6 +51,8 @@ struct Arguments {
   std::string memory;                     ///< --memory SIZE; empty: the GPU's
   std::string host_memory;                ///< --host-memory SIZE; empty: the node's
   std::string actions;                    ///< --actions FILE; empty: none
+  std::string lock;                       ///< --lock FILE; empty: memest.lock, where there is one
+  bool update = false;                    ///< --update
   std::string pack;                       ///< --pack FILE; empty: none
   bool reuse = false;                     ///< --reuse
   std::string html;                       ///< --html FILE; empty: none

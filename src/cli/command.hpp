@@ -43,7 +43,7 @@ enum Flags : std::uint32_t {
   kNoFlags = 0,
   kSpecFlags = 1,          ///< --gpu, --gpus, --set: how a spec is read
   kFormatFlags = 2,        ///< --format text|json|markdown|csv
-  kCheckFormats = 4,       ///< --format text|json|markdown|csv|github|junit
+  kCheckFormats = 4,       ///< --format text|json|markdown|csv|github|junit|sarif|gitlab
   kRecordFlags = 8,        ///< --lines, --plot, --residuals: what records are held to
   kEventFlags = 16,        ///< --snapshot, --pack, ...: the events, written
   kAgainstFlags = 32,      ///< --against, --csv: held to a record, and every row of it written
@@ -57,6 +57,7 @@ enum Flags : std::uint32_t {
   kMemoryFlag = 8192,      ///< --memory: what there is of the GPU's
   kActionsFlag = 16384,    ///< --actions: a schedule, written
   kRankFlags = 1U << 16U,  ///< --rank, --data-rank: of which GPU
+  kLockFlags = 1U << 17U,  ///< --lock, --update, --threads: many specs, held to what they needed
   kForceFlag = 1U << 19U,  ///< --force: --output is a file that people go on writing
 };
 

@@ -62,11 +62,15 @@ constexpr auto kCommands = std::to_array<Command>({
      "draws "
      "the operations below it.",
      "memest roofline gpt2 --gpu a100-sxm-80gb", run_roofline},
-    {"check", "Whether each file stays within its budget", kSpecWords, 1, kAnyNumber,
-     kSpecFlags | kConfigFlag | kCheckFormats,
-     "Each file is held to its own section `budget` and to the capacity of the GPU that it names.\n"
-     "Exit code 0: all within; 1: one is over; 4: of one it is not known; 2: one is no spec. The "
-     "last of these that holds.",
+    {"check", "Whether each file stays within its budget, and needs what the lock says", kSpecWords,
+     1, kAnyNumber, kSpecFlags | kConfigFlag | kCheckFormats | kLockFlags,
+     "SPEC is a file, a folder with every .yaml, .yml and .json below it that has `model` and one "
+     "of "
+     "`training` and `inference`, or a pattern (`*`, `**`). Each file is held to its own section "
+     "`budget`, to the capacity of the GPU that it names, and to memest.lock, which has what each "
+     "spec needed when --update wrote it.\n"
+     "Exit code 0: all hold; 1: one is over, moved from the lock, is not in it, or is gone; 4: of "
+     "one it is not known; 2: one is no spec. The last of these that holds.",
      "memest init | memest check -", run_check},
     {"diff",
      "What changed between two specs and what it does to every number, or a spec and its run",

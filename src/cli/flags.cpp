@@ -66,7 +66,11 @@ constexpr auto kFlags = std::to_array<FlagRow>({
      kPlanFlags},
     {"--largest", "NAME", "micro-batch, sequence or model: how large a one fits", kPlanFlags,
      names_of_all<kGrowths>, Listed::all},
-    {"--threads", "N", "as many as the machine has without it; the answer is the same", kPlanFlags},
+    {"--lock", "FILE", "what each spec needed; memest.lock without it, where there is one",
+     kLockFlags},
+    {"--update", "", "writes the lock with what each spec needs now", kLockFlags},
+    {"--threads", "N", "as many as the machine has without it; the answer is the same",
+     kPlanFlags | kLockFlags},
     {"--memory", "SIZE", "what the allocator may reserve, as 24GiB; the GPU's without it",
      kMemoryFlag},
     {"--host-memory", "SIZE", "what the host of a node has, as 64GiB", kFitFlags},
@@ -119,6 +123,8 @@ constexpr auto kFormats = std::to_array<FormatName>({
     {"csv", Format::csv, kFormatFlags | kCheckFormats},
     {"github", Format::github, kCheckFormats},
     {"junit", Format::junit, kCheckFormats},
+    {"sarif", Format::sarif, kCheckFormats},
+    {"gitlab", Format::gitlab, kCheckFormats},
 });
 
 /// Every placeholder of a usage line. NAME is a GPU of the catalog.

@@ -58,10 +58,9 @@ ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   // Files first: where one cannot be written, no answer is printed.
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
-  // An error replaces no file that an earlier run wrote.
+  // An error replaces no file that an earlier run wrote; an answer may say that something is wrong.
   const bool is_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no;
-  const bool has_answer =
-      is_answer || (outcome.code == ExitCode::not_known && !outcome.out.empty());
+  const bool has_answer = is_answer || !outcome.out.empty();
   if (!arguments.output.empty() && has_answer) {
     write_file(arguments.output, outcome.out);
   } else if (!arguments.quiet) {

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "cli/git.hpp"
+#include "cli/lock/lock_file.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/named_files.hpp"
+#include "memest/reader/spec_files.hpp"
+#include "memest/reader/written_spec.hpp"
 
 namespace memest {
 namespace {
@@ -23,32 +26,64 @@ bool is_same_file(const std::string& left, const std::string& right) {
   return left == right || std::filesystem::equivalent(left, right, unknown);
 }
 
-std::vector<std::string> files_read(const Command& command, const Arguments& arguments) {
+std::vector<std::string> words_read(const Arguments& arguments) {
   std::vector<std::string> files;
   std::error_code unknown;
   for (const std::string& word : arguments.words) {  // a folder stands for the config in it
     const bool folder = std::filesystem::is_directory(word, unknown);
     files.push_back(folder ? word + "/config.json" : word);
   }
-  files.insert(files.end(), arguments.from.begin(), arguments.from.end());
-  for (const std::string& file : {arguments.lines, arguments.against}) {
-    if (!file.empty()) files.push_back(file);
+  return files;
+}
+
+/// The specs that the words stand for, without what is found and passed over, as the report of an
+/// earlier run is.
+std::vector<std::string> specs_read(const Arguments& arguments) {
+  std::vector<std::string> files;
+  const Checked<std::vector<FoundFile>> found = find_spec_files(arguments.words);
+  if (!found.ok()) return files;
+  for (const FoundFile& file : found.value()) {
+    if (file.named || read_written_spec(file.path).is_spec) files.push_back(file.path);
   }
+  return files;
+}
+
+using SpecQuestion = std::vector<std::string>;
+
+/// The words that are read together: of a repository each spec by itself.
+std::vector<SpecQuestion> questions_of(const Command& command, const Arguments& arguments) {
+  std::vector<SpecQuestion> questions;
   // Standard input can be read once, and that is the answer's.
   const bool read_twice = std::ranges::find(arguments.words, "-") == arguments.words.end();
-  if ((command.flags & kSpecFlags) != 0 && read_twice) {
+  if ((command.flags & kLockFlags) != 0) {
+    for (const std::string& spec : specs_read(arguments)) {
+      if (is_lockable(spec)) questions.push_back({spec});
+    }
+  } else if ((command.flags & kSpecFlags) != 0 && read_twice) {
     // Words may be one spec in parts, or specs of their own; a git revision is no file.
-    std::vector<std::vector<std::string>> specs = {{}};
+    SpecQuestion together;
     for (const std::string& word : arguments.words) {
       if (names_revision(word)) continue;
-      specs.front().push_back(word);
-      specs.push_back({word});
+      together.push_back(word);
+      questions.push_back({word});
     }
-    for (const std::vector<std::string>& words : specs) {
-      if (words.empty()) continue;
-      const std::vector<std::string> named = files_named_in(request_of(arguments, words));
-      files.insert(files.end(), named.begin(), named.end());
-    }
+    if (!together.empty()) questions.push_back(together);
+  }
+  return questions;
+}
+
+std::vector<std::string> files_read(const Command& command, const Arguments& arguments) {
+  std::vector<std::string> files = words_read(arguments);
+  files.insert(files.end(), arguments.from.begin(), arguments.from.end());
+  const bool reads_lock = (command.flags & kLockFlags) != 0 && !arguments.update;
+  const std::string lock = reads_lock ? lock_path_of(arguments) : "";
+  for (const std::string& file : {arguments.lines, arguments.against, lock}) {
+    if (!file.empty()) files.push_back(file);
+  }
+  for (const SpecQuestion& question : questions_of(command, arguments)) {
+    files.insert(files.end(), question.begin(), question.end());
+    const std::vector<std::string> named = files_named_in(request_of(arguments, question));
+    files.insert(files.end(), named.begin(), named.end());
   }
   return files;
 }
@@ -72,8 +107,10 @@ Diagnostics find_unforced(const Command& command, const Arguments& arguments) {
 }  // namespace
 
 Diagnostics find_overwritten(const Command& command, const Arguments& arguments) {
-  const std::array<std::pair<std::string_view, const std::string&>, 9> written = {
+  const std::string lock = arguments.update ? lock_path_of(arguments) : "";
+  const std::array<std::pair<std::string_view, const std::string&>, 10> written = {
       {{"--output", arguments.output},
+       {"--lock", lock},
        {"--html", arguments.html},
        {"--csv", arguments.csv},
        {"--snapshot", arguments.snapshot},

@@ -69,8 +69,12 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_flag("--front", arguments.front);
     app.add_flag("--explain-choice", arguments.explain_choice);
     app.add_option("--largest", raw.largest);
-    app.add_option("--threads", raw.threads);
   }
+  if ((command.flags & kLockFlags) != 0) {
+    app.add_option("--lock", arguments.lock);
+    app.add_flag("--update", arguments.update);
+  }
+  if ((command.flags & (kPlanFlags | kLockFlags)) != 0) app.add_option("--threads", raw.threads);
   if ((command.flags & kRecordFlags) != 0) {
     app.add_option("--lines", arguments.lines);
     app.add_option("--residuals", arguments.residuals);

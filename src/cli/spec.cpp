@@ -1,5 +1,7 @@
 #include "cli/spec.hpp"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -134,9 +136,17 @@ std::string formatted(const Report& report, Format format, const RenderOptions& 
       return csv_of(report.records);
     case Format::github:
     case Format::junit:
+    case Format::sarif:
+    case Format::gitlab:
       break;
   }
   unreachable("a format that the command's flags do not allow");
+}
+
+std::size_t threads_of(const Arguments& arguments) {
+  if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
+  // hardware_concurrency() is 0 where the number is not known.
+  return std::max(1U, std::thread::hardware_concurrency());
 }
 
 Outcome refused(Diagnostics diagnostics) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <cstddef>
 #include <string>
 
 #include "cli/command.hpp"
@@ -41,6 +42,9 @@ Question question_of(const Arguments& arguments, const std::vector<std::string>&
 
 /// The report in the format of --format; `format` is one of text, json, markdown, csv.
 std::string formatted(const Report& report, Format format, const RenderOptions& options);
+
+/// Those of --threads, else as many as the machine has.
+std::size_t threads_of(const Arguments& arguments);
 
 /// Reports the mistakes: exit code 2, or 4 where nothing is wrong but what is not available yet.
 Outcome refused(Diagnostics diagnostics);

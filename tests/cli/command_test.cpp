@@ -155,7 +155,7 @@ TEST_CASE("check says not known, never within, of what nobody can tell") {
     const Ran ran = run_shell(std::string("memest check vit-base") + gpu);
     INFO(gpu);
     CHECK(ran.code == 4);
-    CHECK_THAT(ran.out, StartsWith("vit-base: not known\n"));
+    CHECK_THAT(ran.out, StartsWith("1 spec: 1 not known.\n"));
     CHECK_THAT(ran.out, !ContainsSubstring("no budget"));
   }
   const Scratch scratch;
@@ -373,7 +373,8 @@ TEST_CASE("check answers for several files, by its code and in the formats of CI
   CHECK_THAT(both.out, ContainsSubstring("over budget"));
   CHECK_THAT(both.out, ContainsSubstring("within budget"));
   const Ran github = run_shell("memest check --format github '" + within + "' '" + over + "'");
-  CHECK_THAT(github.out, StartsWith("::error file=" + over + ",title=over budget::memory: "));
+  CHECK_THAT(github.out,
+             StartsWith("::error file=" + over + ",line=21,col=10,title=over budget::memory: "));
   const Ran junit = run_shell("memest check --format junit '" + within + "' '" + over + "'");
   CHECK_THAT(junit.out, ContainsSubstring("tests=\"2\" failures=\"1\" errors=\"0\""));
   CHECK_THAT(run_shell("memest check configs/models/gpt2.yaml").out,

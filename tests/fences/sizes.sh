@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sizes.sh TREE: the ceilings: a public header 250 lines, a source 400, a kernel file 250, a function 60, a folder of src or include
-# 25 files. A function is known by the layout that .clang-format gives it: it opens with a line that ends in `{`, after a parenthesis,
-# and closes with a `}` at the indentation of its first line.
+# 25 files. A function is known by the layout that .clang-format gives it: it opens with a line that ends in `{`, after a parenthesis
+# (`({` opens the rows of a table), and closes with a `}` at the indentation of its first line.
 set -euo pipefail
 cd "$1"
 
@@ -28,6 +28,7 @@ cd "$1"
   statement && !inside && /\(/ { has_parameters = 1 }
   statement && !inside && /;[ \t]*(\/\/.*)?$/ { statement = 0; next }
   statement && !inside && /\}[ \t]*(\/\/.*)?$/ { statement = 0; next }
+  statement && !inside && /\(\{$/ { statement = 0; next }
   statement && !inside && /\{[ \t]*(\/\/.*)?$/ {
     if (has_parameters) { inside = 1; begin = statement; closing = sprintf("%" (indent + 1) "s", "}") }
     statement = 0

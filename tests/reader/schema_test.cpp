@@ -2,8 +2,10 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "memest/reader/catalog.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/spec/framework.hpp"
 #include "reader/keys/keys.hpp"
@@ -56,6 +58,22 @@ TEST_CASE("the schema has every key that the reader knows, and no other") {
   REQUIRE(model.find("anyOf")->items.size() == 4);
   check_keys(decoder_keys(), model.find("anyOf")->items[1]);
   check_keys(layer_list_keys(), model.find("anyOf")->items[3]);
+}
+
+TEST_CASE("the schema has every GPU by name") {
+  const Checked<Value> schema = parse_json(source_of("schema.json", json_schema()));
+  REQUIRE(schema.ok());
+  const Value& hardware = *schema.value().find("properties")->find("hardware");
+  const Value& gpu = *hardware.find("properties")->find("gpu");
+  std::set<std::string> names;
+  for (const Value& name : gpu.find("anyOf")->items.front().find("enum")->items) {
+    names.insert(name.text);
+  }
+  for (const GpuSpec& known : all_gpus()) {
+    INFO(known.slug);
+    CHECK(names.contains(known.slug));
+    for (const std::string& alias : known.aliases) CHECK(names.contains(alias));
+  }
 }
 
 namespace {

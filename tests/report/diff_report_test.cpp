@@ -187,9 +187,9 @@ TEST_CASE(
   const Answered a({kSmall, "hardware.gpu=rtx-4090"});
   const Answered b(
       {kSmall, "hardware.gpu=rtx-4090", "training.micro_batch=4", "training.optimizer=adamw-8bit"});
-  const std::vector<ChangedKey> keys = changed_keys(a.compared("a"), b.compared("b"));
+  const std::vector<DifferingKey> keys = changed_keys(a.compared("a"), b.compared("b"));
   const auto find = [&keys](const std::string& key) {
-    const auto found = std::ranges::find(keys, key, &ChangedKey::key);
+    const auto found = std::ranges::find(keys, key, &DifferingKey::key);
     REQUIRE(found != keys.end());
     return *found;
   };
@@ -198,7 +198,7 @@ TEST_CASE(
   CHECK(find("training.micro_batch").b.place == "spec");
   CHECK(find("training.gradient_accumulation").is_default());
   CHECK(find("training.optimizer.implementation").is_default());
-  CHECK(std::ranges::find(keys, "training.recompute", &ChangedKey::key) == keys.end());
+  CHECK(std::ranges::find(keys, "training.recompute", &DifferingKey::key) == keys.end());
 }
 
 TEST_CASE("what no more fits is told from what never did", "[diff]") {

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "cli/command.hpp"
@@ -85,12 +84,6 @@ class SearchProgress {
   std::chrono::steady_clock::time_point next_ =
       std::chrono::steady_clock::now() + std::chrono::seconds(1);  // short work shows nothing
 };
-
-std::size_t threads_of(const Arguments& arguments) {
-  if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
-  // hardware_concurrency() is 0 where the number is not known.
-  return std::max(1U, std::thread::hardware_concurrency());
-}
 
 /// The job of the first implementation that takes the spec; one does.
 const Job& first_job(const std::vector<ImplementationChoice>& choices) {

@@ -11,8 +11,8 @@
 
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/fit.hpp"
+#include "memest/plan/in_parallel.hpp"
 #include "plan/fit/techniques.hpp"
-#include "plan/search/in_parallel.hpp"
 
 namespace memest {
 namespace {

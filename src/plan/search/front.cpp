@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "plan/search/in_parallel.hpp"
+#include "memest/plan/in_parallel.hpp"
 #include "plan/search/ranking.hpp"
 #include "plan/search/rows.hpp"
 

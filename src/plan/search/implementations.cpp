@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "memest/plan/in_parallel.hpp"
 #include "plan/search/front.hpp"
-#include "plan/search/in_parallel.hpp"
 #include "plan/search/ranking.hpp"
 
 namespace memest {

@@ -6,8 +6,8 @@
 
 #include "memest/diag/expect.hpp"
 #include "memest/graph/parameters.hpp"
+#include "memest/plan/in_parallel.hpp"
 #include "plan/layouts/memo.hpp"
-#include "plan/search/in_parallel.hpp"
 #include "plan/search/search_forms.hpp"
 
 namespace memest {

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "memest/diag/expect.hpp"
+#include "memest/plan/in_parallel.hpp"
 #include "plan/layouts/group_search.hpp"
 #include "plan/search/describe.hpp"
 #include "plan/search/front.hpp"
-#include "plan/search/in_parallel.hpp"
 #include "plan/search/ranking.hpp"
 #include "plan/search/rows.hpp"
 #include "plan/search/search_forms.hpp"

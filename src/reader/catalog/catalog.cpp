@@ -48,15 +48,6 @@ std::vector<T> all_of_folder(std::string_view folder, T (*read)(const Value&)) {
   return all;
 }
 
-/// Slugs and aliases, for suggestions.
-std::vector<std::string> all_gpu_names() {
-  std::vector<std::string> names = catalog_names("gpus");
-  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_of_file)) {
-    names.insert(names.end(), gpu.aliases.begin(), gpu.aliases.end());
-  }
-  return names;
-}
-
 /// The GPUs of the catalog that have a profile, each file read when it is asked for.
 class MeasuredGpus {
  public:
@@ -260,6 +251,14 @@ Checked<T> read_named(Checked<Value> file, T (*read)(const Value&)) {
 }
 
 }  // namespace
+
+std::vector<std::string> all_gpu_names() {
+  std::vector<std::string> names = catalog_names("gpus");
+  for (const GpuSpec& gpu : all_of_folder("gpus", gpu_of_file)) {
+    names.insert(names.end(), gpu.aliases.begin(), gpu.aliases.end());
+  }
+  return names;
+}
 
 Checked<GpuSpec> find_gpu(const std::string& written) {
   if (is_path(written)) {

@@ -39,4 +39,7 @@ std::vector<T> entries_of(const Value& file, std::string_view key, T (*read)(con
 
 GpuSpec gpu_of_file(const Value& file);
 
+/// Slugs, sorted, and behind them the aliases.
+std::vector<std::string> all_gpu_names();
+
 }  // namespace memest

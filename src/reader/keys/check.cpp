@@ -41,6 +41,7 @@ ValueKind kind_of(Form form) {
     case Form::choice:
     case Form::catalog:
     case Form::target:
+    case Form::gpu:
     case Form::text:
       return ValueKind::scalar;
   }

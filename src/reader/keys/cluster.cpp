@@ -207,7 +207,7 @@ constexpr Word kLinks[] = {{"own"}, {"pcie"}};
 
 constexpr Key kHardwareKeys[] = {
     {.name = "gpu",
-     .shapes = {text()},
+     .shapes = {gpu_name()},
      .fallback = "h100-sxm-80gb",
      .doc = "A GPU's slug or alias (`memest gpus` lists them), or a file that describes one."},
     {.name = "count",

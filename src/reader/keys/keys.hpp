@@ -20,6 +20,7 @@ enum class Form : std::uint8_t {
   catalog,   ///< the name of a file in a folder of configs/
   target,    ///< a GPU's: "9.0", "gfx942"
   text,      ///< any text
+  gpu,       ///< a GPU's slug or alias, in letters of either case, or the path of its file
   table,     ///< a mapping with known keys
   document,  ///< a mapping that another reader knows (a Hugging Face config)
   list       ///< a sequence of one shape
@@ -100,6 +101,7 @@ constexpr KeyShape catalog(std::string_view folder) {
   return {.form = Form::catalog, .folder = folder};
 }
 constexpr KeyShape target() { return {.form = Form::target}; }
+constexpr KeyShape gpu_name() { return {.form = Form::gpu}; }
 constexpr KeyShape text() { return {.form = Form::text}; }
 constexpr KeyShape table(std::span<const Key> keys) { return {.form = Form::table, .keys = keys}; }
 /// A table of alternatives: `{every: 2}` or `{full: {...}}`, never both.

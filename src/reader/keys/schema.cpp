@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reader/catalog/catalog_files.hpp"
 #include "reader/keys/check.hpp"
 #include "reader/keys/keys.hpp"
 #include "reader/text/scalar.hpp"
@@ -104,6 +105,8 @@ class SchemaWriter {
         return {{"enum", words_of_choice(shape.words)}};
       case Form::catalog:
         return {{"enum", catalog_names(shape.folder)}};
+      case Form::gpu:
+        return gpu_names();
       case Form::target:
       case Form::text:
         return {{"type", "string"}, {"minLength", 1}};
@@ -115,6 +118,16 @@ class SchemaWriter {
         return {{"type", "array"}, {"items", {{"$ref", entry_of(*shape.item, name)}}}};
     }
     unreachable("a shape that is none");
+  }
+
+  /// Slugs and aliases as an editor offers them. The reader takes capitals for small letters, and
+  /// what has a slash or an extension for a file.
+  static Json gpu_names() {
+    Json alternatives = Json::array({Json{{"enum", all_gpu_names()}}});
+    for (const char* pattern : {"[A-Z]", "/|\\.(yaml|yml|json)$"}) {
+      alternatives.push_back({{"type", "string"}, {"pattern", pattern}});
+    }
+    return {{"anyOf", alternatives}};
   }
 
   /// Keys that may stand alone.

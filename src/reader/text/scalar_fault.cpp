@@ -204,6 +204,8 @@ std::string noun_of(const KeyShape& shape) {
       return "a name";
     case Form::target:
       return "a compute capability or a gfx target, such as '9.0' or 'gfx942'";
+    case Form::gpu:
+      return "a GPU's name";
     case Form::text:
       return "a text";
     case Form::table:
@@ -233,6 +235,7 @@ std::optional<Diagnostic> find_scalar_fault(const Value& value, const KeyShape& 
     case Form::target:
       if (as_target(&value)) return {};
       return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quoted(value.text));
+    case Form::gpu:
     case Form::text:
       if (!value.text.empty()) return {};
       return error_at(value.span, name + " is empty");

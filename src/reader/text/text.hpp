@@ -33,11 +33,16 @@ struct TextKind {
   std::size_t most_bytes;
   std::string_view large_hint;
   std::string_view empty_hint;
+  std::size_t most_values = kMaxValues;  ///< of its document, aliases expanded
 };
 inline constexpr TextKind kSpecText{kMaxTextSize, "a spec or a model config is a few kilobytes",
                                     "`memest init` writes a starter spec"};
 inline constexpr TextKind kRecordsText{std::size_t{64} << 20, "records may stand in several files",
                                        "a record is a line of JSON"};
+/// A thousand specs of a hundred lines each have a few hundred thousand values.
+inline constexpr TextKind kLockText{std::size_t{64} << 20, "a lock holds a repository's specs",
+                                    "`memest check --update` writes a lock",
+                                    std::size_t{10'000'000}};
 
 /// "the file is larger than 4 MiB".
 std::string too_large_text(std::string_view noun, const TextKind& kind);

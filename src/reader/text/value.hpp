@@ -41,6 +41,9 @@ struct Member {
 /// bombs), an anchor within itself, tags and merge keys, binary or non-UTF-8 text, several
 /// documents, no document.
 Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source);
+/// As above, with the limits of another kind of text (text.hpp).
+struct TextKind;
+Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source, const TextKind& kind);
 
 /// Parses one JSON text (RFC 8259, nothing beyond it), with the same limits.
 Checked<Value> parse_json(const std::shared_ptr<const SourceText>& source);

@@ -32,7 +32,8 @@ struct Open {
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const LineIndex& lines) : lines_(lines), text_(lines.source()->text) {}
+  TreeBuilder(const LineIndex& lines, const TextKind& kind)
+      : lines_(lines), kind_(kind), text_(lines.source()->text) {}
 
   [[nodiscard]] Value& root() { return root_; }
   [[nodiscard]] Diagnostics& errors() { return errors_; }
@@ -156,10 +157,10 @@ class TreeBuilder final : public YAML::EventHandler {
   /// may hold.
   void keep(YAML::anchor_t anchor, const Value& value) {
     anchored_ += size_of(value);
-    if (anchored_ > kMaxValues) {
-      throw YamlRefusal{{Severity::error, value.span,
-                         "the anchors hold more than " + std::to_string(kMaxValues) + " values",
-                         ""}};
+    if (anchored_ > kind_.most_values) {
+      throw YamlRefusal{
+          {Severity::error, value.span,
+           "the anchors hold more than " + std::to_string(kind_.most_values) + " values", ""}};
     }
     anchors_[anchor] = value;
   }
@@ -190,7 +191,11 @@ class TreeBuilder final : public YAML::EventHandler {
     mapping.awaits_value = true;
   }
 
-  /// Holds what aliases expand to within the limits: a value of `kMaxValues` leaves at most.
+  [[nodiscard]] bool is_full() const {
+    return values_ > kind_.most_values || text_size_ > kind_.most_bytes;
+  }
+
+  /// Holds what aliases expand to within the limits: a value of `most_values` leaves at most.
   void count(const Value& value) {
     if (!alias_) {
       ++values_;
@@ -198,15 +203,16 @@ class TreeBuilder final : public YAML::EventHandler {
     } else {
       count_all(value);
     }
-    if (values_ > kMaxValues || text_size_ > kMaxTextSize) {
+    if (is_full()) {
       throw YamlRefusal{{Severity::error,
                          alias_ ? lines_.span(*alias_, word_length(*alias_)) : value.span,
-                         "more than " + std::to_string(kMaxValues) + " values, or 4 MiB of text",
+                         "more than " + std::to_string(kind_.most_values) + " values, or " +
+                             std::to_string(kind_.most_bytes >> 20U) + " MiB of text",
                          alias_ ? "the aliases expand to too much" : ""}};
     }
   }
   void count_all(const Value& value) {
-    if (values_ > kMaxValues || text_size_ > kMaxTextSize) return;
+    if (is_full()) return;
     ++values_;
     text_size_ += value.text.size();
     for (const Value& item : value.items) count_all(item);
@@ -265,6 +271,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   const LineIndex& lines_;
+  const TextKind& kind_;
   std::string_view text_;
   Value root_;
   Diagnostics errors_;
@@ -334,12 +341,16 @@ Diagnostic explain(const YAML::Exception& error, const TreeBuilder& builder,
 }  // namespace
 
 Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source) {
+  return parse_yaml(source, kSpecText);
+}
+
+Checked<Value> parse_yaml(const std::shared_ptr<const SourceText>& source, const TextKind& kind) {
   const LineIndex lines(source);
-  const auto find_spec_fault = [](const LineIndex& index) { return find_text_fault(index); };
-  for (const auto find_fault : {+find_spec_fault, find_tab, find_bracket_tower}) {
+  if (std::optional<Diagnostic> fault = find_text_fault(lines, kind)) return *std::move(fault);
+  for (const auto find_fault : {find_tab, find_bracket_tower}) {
     if (std::optional<Diagnostic> fault = find_fault(lines)) return *std::move(fault);
   }
-  TreeBuilder builder(lines);
+  TreeBuilder builder(lines, kind);
   try {
     std::istringstream stream(source->text);
     YAML::Parser parser(stream);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include "memest/report/check_report.hpp"
 #include "memest/report/display.hpp"
 #include "report/check/check_text.hpp"
+#include "report/check/findings.hpp"
+#include "report/check/moved_text.hpp"
 #include "report/pages/replaced.hpp"
 
 namespace memest {
@@ -20,27 +23,13 @@ constexpr auto kMessageSigns =
 constexpr auto kPropertySigns = std::to_array<Replacement>(
     {{'%', "%25"}, {'\r', "%0D"}, {'\n', "%0A"}, {':', "%3A"}, {',', "%2C"}});
 
-struct Annotation {
-  std::string_view level;
-  std::string_view file;
-  std::int32_t line = 0;  ///< 0: the whole file
-  std::string_view title;
-  std::string message;
-};
-
-void append(std::string& out, const Annotation& annotation) {
-  const auto property = [](std::string_view text) {
-    return replaced(printable(text, {}), kPropertySigns);
-  };
-  out += fmt::format("::{} file={}", annotation.level, property(annotation.file));
-  if (annotation.line > 0) out += fmt::format(",line={}", annotation.line);
-  out += fmt::format(",title={}::{}\n", property(annotation.title),
-                     replaced(printable(annotation.message, {}), kMessageSigns));
+std::string property(std::string_view text) {
+  return replaced(printable(text, {}), kPropertySigns);
 }
 
-void append_case(std::string& out, const CheckedFile& file, std::string_view name,
+void append_case(std::string& out, std::string_view file, std::string_view name,
                  const std::string& inside) {
-  out += fmt::format(R"(    <testcase classname="{}" name="{}")", xml(file.file), xml(name));
+  out += fmt::format(R"(    <testcase classname="{}" name="{}")", xml(file), xml(name));
   out += inside.empty() ? "/>\n" : fmt::format(">\n      {}\n    </testcase>\n", inside);
 }
 
@@ -67,57 +56,78 @@ struct Counts {
   std::size_t errors = 0;
 };
 
+/// A case that holds the file to the lock; none where there is no lock for it.
+void append_lock_case(std::string& out, const CheckedFile& file, Counts& counts) {
+  if (file.lock == LockState::none) return;
+  ++counts.tests;
+  std::string inside;
+  if (file.lock != LockState::held) {
+    const std::string sentence = file.lock == LockState::added
+                                     ? "the lock has no figures of this spec"
+                                     : xml(sentence_of(file.moves));
+    counts.failures += file.accepted ? 0 : 1;
+    inside = file.accepted ? fmt::format("<system-out>{}</system-out>", sentence)
+                           : fmt::format("<failure message=\"{}\"/>", sentence);
+  }
+  append_case(out, file.file, "lock", inside);
+}
+
 void append_cases(std::string& out, const CheckedFile& file, Counts& counts) {
   for (const CheckedLine& checked : file.lines) {
     ++counts.tests;
     counts.failures += checked.line.status == BudgetStatus::over ? 1 : 0;
     counts.errors += checked.line.status == BudgetStatus::unavailable ? 1 : 0;
-    append_case(out, file, name_of(checked.line.item), inside_of(checked));
+    append_case(out, file.file, name_of(checked.line.item), inside_of(checked));
   }
+  append_lock_case(out, file, counts);
   if (!file.lines.empty()) return;
   // A file that is held to nothing is a case of its own: it was read.
   ++counts.tests;
-  if (file.errors.empty()) {
-    append_case(out, file, "spec", "");
-    return;
-  }
+  if (file.errors.empty()) return append_case(out, file.file, "spec", "");
   ++counts.errors;
-  append_case(out, file, "spec",
+  append_case(out, file.file, "spec",
               fmt::format("<error message=\"{}\"/>", xml(file.errors.front().message)));
 }
 
 }  // namespace
 
-std::string annotations_of(const std::vector<CheckedFile>& files) {
+std::string annotations_of(const CheckedSpecs& specs) {
   std::string out;
-  for (const CheckedFile& file : files) {
-    for (const Diagnostic& error : shown_of(file.errors)) {
-      const std::string_view place = error.span.source ? error.span.source->name : file.file;
-      append(out, {"error", place, error.span.line, error.unavailable ? "not known" : "bad spec",
-                   error.message});
-    }
-    for (const CheckedLine& checked : file.lines) {
-      if (checked.line.status == BudgetStatus::over) {
-        append(out, {"error", file.file, 0, "over budget", sentence_of(checked)});
-      } else if (checked.line.status == BudgetStatus::too_close) {
-        append(out, {"warning", file.file, 0, "too close to call", sentence_of(checked)});
-      }
-    }
+  for (const CheckFinding& finding : findings_of(specs)) {
+    const FindingRule& rule = rule_of(finding.kind);
+    const SourceSpan& span = finding.span;
+    out += fmt::format("::{} file={}", name_of(rule.level), property(finding.file));
+    if (span.line > 0) out += fmt::format(",line={},col={}", span.line, std::max(span.column, 1));
+    out += fmt::format(",title={}::{}\n", property(rule.title),
+                       replaced(printable(finding.message, {}), kMessageSigns));
   }
-  return out;
+  return out + fmt::format("::notice title=memest check::{}\n",
+                           replaced(printable(summary_of(specs), {}), kMessageSigns));
 }
 
-std::string junit_of(const std::vector<CheckedFile>& files) {
+std::string junit_of(const CheckedSpecs& specs) {
   std::string cases;
   Counts counts;
-  for (const CheckedFile& file : files) append_cases(cases, file, counts);
+  for (const CheckedFile& file : specs.files) append_cases(cases, file, counts);
+  for (const std::string& path : specs.gone) {
+    ++counts.tests;
+    counts.failures += specs.updated ? 0 : 1;
+    append_case(cases, path, "lock",
+                specs.updated ? "" : "<failure message=\"the lock has it, and it is no more\"/>");
+  }
   const std::string attributes =
       fmt::format(R"(name="memest check" tests="{}" failures="{}" errors="{}")", counts.tests,
                   counts.failures, counts.errors);
+  std::string properties;
+  for (const NamedCount& total : named_totals(totals_of(specs))) {
+    properties +=
+        fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", total.name, total.count);
+  }
   return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {}>\n  <testsuite {}>\n{}"
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {}>\n  <testsuite {}>\n"
+      "    <properties>\n{}    </properties>\n{}    <system-out>{}</system-out>\n"
       "  </testsuite>\n</testsuites>\n",
-      attributes, attributes, cases);
+      attributes, attributes, properties, cases, xml(summary_of(specs)));
 }
 
 }  // namespace memest

@@ -2,30 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/report/numbers.hpp"
+#include "report/check/check_json.hpp"
 #include "report/check/check_text.hpp"
-#include "report/pages/json.hpp"
+#include "report/check/moved_text.hpp"
 
 namespace memest {
 namespace {
-
-std::string_view name_of(FileStatus status) {
-  switch (status) {
-    case FileStatus::within:
-      return "within";
-    case FileStatus::over:
-      return "over";
-    case FileStatus::not_known:
-      return "not-known";
-    case FileStatus::invalid:
-      return "invalid";
-  }
-  unreachable("a file status beyond the enum");
-}
 
 struct StatusLook {
   std::string_view marker;
@@ -45,96 +33,138 @@ StatusLook look_of(BudgetStatus status) {
   unreachable("a budget status beyond the enum");
 }
 
-/// A remark on a file beside its lines.
-std::string remark_of(const CheckedFile& file) {
-  switch (file.status()) {
-    case FileStatus::invalid:
-      return "bad input";
-    case FileStatus::over:
-      return "over budget";
-    case FileStatus::not_known:
-      return "not known";
-    case FileStatus::within:
-      break;
-  }
-  if (file.has_budget) return "within budget";
-  return file.lines.empty() ? "no budget in this file, and no GPU to fit on"
-                            : "no budget in this file; held to the GPU's capacity alone";
+StatusLook look_of(const CheckedFile& file) {
+  if (file.status() != FileStatus::within) return {"✗", Tone::bad};
+  return is_close(file) ? StatusLook{"±", Tone::uncertain} : StatusLook{"✓", Tone::plain};
 }
 
-Page page_of(const std::vector<CheckedFile>& files) {
-  Page page;
-  for (const CheckedFile& file : files) {
-    page.parts.emplace_back(Heading{fmt::format("{}: {}", file.file, remark_of(file))});
-    Table table{{{""}}, {}};
-    for (const CheckedLine& checked : file.lines) {
-      const StatusLook look = look_of(checked.line.status);
-      table.rows.push_back({{sentence_of(checked)}, std::string(look.marker), look.tone});
-    }
-    if (!table.rows.empty()) page.parts.emplace_back(std::move(table));
-  }
-  return page;
-}
-
-Table records_of(const std::vector<CheckedFile>& files) {
-  Table table{{{"file"}, {"budget"}, {"status"}, {"limit"}, {"value"}, {"low"}, {"high"}, {"unit"}},
+/// A row a file: what most ask for, and the verdict.
+Table overview_of(const CheckedSpecs& specs) {
+  Table table{{{"spec"},
+               {"memory of a GPU", Align::right},
+               {"step", Align::right},
+               {"USD / B tokens", Align::right},
+               {"answer"}},
               {}};
-  for (const CheckedFile& file : files) {
-    for (const CheckedLine& checked : file.lines) {
-      const BudgetLine& line = checked.line;
-      const bool known = line.status != BudgetStatus::unavailable;
-      table.rows.push_back({{file.file, std::string(memest::name_of(line.item)),
-                             std::string(memest::name_of(line.status)), exact_text(line.limit),
-                             known ? exact_text(line.value) : "", known ? exact_text(line.low) : "",
-                             known ? exact_text(line.high) : "", std::string(unit_of(line.item))},
-                            "",
-                            {}});
-    }
+  for (const CheckedFile& file : specs.files) {
+    const StatusLook look = look_of(file);
+    const FileNumbers numbers = numbers_of(file);
+    table.rows.push_back({{file.file, numbers.memory, numbers.step, numbers.cost, remark_of(file)},
+                          std::string(look.marker),
+                          look.tone});
   }
   return table;
 }
 
-Json json_of(const CheckedLine& checked) {
-  const BudgetLine& line = checked.line;
-  Json json{{"budget", memest::name_of(line.item)},
-            {"status", memest::name_of(line.status)},
-            {"unit", unit_of(line.item)},
-            {"limit", line.limit}};
-  if (line.status == BudgetStatus::unavailable) {
-    put_null(json, "value", line.sentence);
-    return json;
+void append_moves(const CheckedFile& file, Table& table) {
+  const std::string marker = file.accepted ? "" : "✗";
+  const Tone tone = file.accepted ? Tone::plain : Tone::bad;
+  bool told = false;  // the terms, once
+  for (const MovedFigure& figure : file.moves.figures) {
+    const std::string terms = told ? "" : moved_terms(file.moves, &figure);
+    told = told || !terms.empty();
+    table.rows.push_back({{sentence_of(figure) + terms}, marker, tone});
   }
-  json["value"] = line.value;
-  json["interval"] = {line.low, line.high};
-  json["largest"] = Json::array();
-  for (const BudgetShare& share : checked.shares) {
-    json["largest"].push_back({{"name", share.name}, {"amount", share.amount}});
+  if (file.moves.figures.empty()) {
+    table.rows.push_back(
+        {{"terms of the ledger" + moved_terms(file.moves, nullptr)}, marker, tone});
   }
-  return json;
+  for (const ChangedKey& key : file.moves.keys) {
+    const std::string place =
+        key.span.line > 0 ? fmt::format("{}:{}: ", file.file, key.span.line) : "";
+    table.rows.push_back({{place + sentence_of(key)}, "", Tone::plain});
+  }
+  for (const std::string& name : file.moves.rests_on) {
+    table.rows.push_back({{"the lock rests on another " + name}, "", Tone::plain});
+  }
 }
 
-Json json_of(const std::vector<CheckedFile>& files, const Question& question) {
-  Json json = new_answer();
-  json["files"] = Json::array();
-  for (const CheckedFile& file : files) {
-    Json entry{{"file", file.file},
-               {"status", name_of(file.status())},
-               {"has_budget", file.has_budget},
-               {"budgets", Json::array()},
-               {"errors", Json::array()}};
-    for (const CheckedLine& checked : file.lines) entry["budgets"].push_back(json_of(checked));
-    for (const Diagnostic& error : shown_of(file.errors)) entry["errors"].push_back(error.message);
-    json["files"].push_back(std::move(entry));
+/// All lines of a file, or those of trouble.
+enum class CheckedDetail : std::uint8_t { all, trouble };
+
+/// The lines of a file beyond its row; no rows where there is nothing to say.
+Table details_of(const CheckedFile& file, CheckedDetail detail) {
+  Table table{{{""}}, {}};
+  for (const CheckedLine& checked : file.lines) {
+    const bool within = checked.line.status == BudgetStatus::within;
+    if (within && detail == CheckedDetail::trouble) continue;
+    const StatusLook look = look_of(checked.line.status);
+    table.rows.push_back({{sentence_of(checked)}, std::string(look.marker), look.tone});
   }
-  json["provenance"] = {{"method", "closed form"}, {"versions", {{"memest", question.version}}}};
-  return json;
+  if (file.lock == LockState::moved) append_moves(file, table);
+  return table;
+}
+
+Page page_of(const CheckedSpecs& specs) {
+  Page page;
+  page.parts.emplace_back(Paragraph{summary_of(specs), Tone::strong});
+  if (!specs.files.empty()) page.parts.emplace_back(overview_of(specs));
+  // Who asks about one file asks for all of it.
+  const CheckedDetail detail =
+      specs.files.size() == 1 ? CheckedDetail::all : CheckedDetail::trouble;
+  for (const CheckedFile& file : specs.files) {
+    Table details = details_of(file, detail);
+    if (details.rows.empty()) continue;
+    page.parts.emplace_back(Heading{fmt::format("{}: {}", file.file, remark_of(file))});
+    page.parts.emplace_back(std::move(details));
+  }
+  const auto say = [&page](const std::string& text, Tone tone) {
+    if (!text.empty()) page.parts.emplace_back(Paragraph{text, tone});
+  };
+  for (const std::string& path : specs.gone) {
+    say(fmt::format("{} has {}, which is no spec any more.", specs.lock, path), Tone::plain);
+  }
+  say(other_basis_text(specs), Tone::plain);
+  say(passed_over_text(specs), Tone::faint);
+  say(advice_of(specs), Tone::plain);
+  return page;
+}
+
+std::string exact_text_of(const std::optional<LockedValue>& value) {
+  if (!value) return "";
+  const auto* flops = std::get_if<Flops>(&*value);
+  return flops == nullptr ? exact_text(as_double(*value)) : to_string(flops->value());
+}
+
+void append_records(const CheckedFile& file, Table& table) {
+  for (const CheckedLine& checked : file.lines) {
+    const BudgetLine& line = checked.line;
+    const bool known = line.status != BudgetStatus::unavailable;
+    table.rows.push_back({{file.file, std::string(name_of(line.item)),
+                           std::string(name_of(line.status)), exact_text(line.limit),
+                           known ? exact_text(line.value) : "", known ? exact_text(line.low) : "",
+                           known ? exact_text(line.high) : "", std::string(unit_of(line.item))},
+                          "",
+                          {}});
+  }
+  for (const MovedFigure& figure : file.moves.figures) {
+    table.rows.push_back({{file.file, figure.name, file.accepted ? "accepted" : "moved",
+                           exact_text_of(figure.locked), exact_text_of(figure.now), "", "",
+                           std::string(unit_of(figure.now ? *figure.now : *figure.locked))},
+                          "",
+                          {}});
+  }
+  if (file.lock == LockState::added) table.rows.push_back({{file.file, "", "not-locked"}, "", {}});
+}
+
+/// A budget or a moved figure a row; behind them the totals, which are of no file.
+Table records_of(const CheckedSpecs& specs) {
+  Table table{{{"file"}, {"budget"}, {"status"}, {"limit"}, {"value"}, {"low"}, {"high"}, {"unit"}},
+              {}};
+  for (const CheckedFile& file : specs.files) append_records(file, table);
+  for (const std::string& path : specs.gone) table.rows.push_back({{path, "", "gone"}, "", {}});
+  for (const NamedCount& total : named_totals(totals_of(specs))) {
+    table.rows.push_back(
+        {{"", std::string(total.name), "total", "", std::to_string(total.count)}, "", {}});
+  }
+  return table;
 }
 
 }  // namespace
 
-Report report_check(const std::vector<CheckedFile>& files, const Question& question) {
-  return {page_of(files), records_of(files),
-          text_for(question, [&] { return json_of(files, question); })};
+Report report_check(const CheckedSpecs& specs, const Question& question) {
+  return {page_of(specs), records_of(specs),
+          text_for(question, [&] { return json_of(specs, question); })};
 }
 
 }  // namespace memest

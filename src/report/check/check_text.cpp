@@ -141,13 +141,25 @@ FileStatus CheckedFile::status() const {
   const bool over = std::any_of(lines.begin(), lines.end(), [](const CheckedLine& checked) {
     return checked.line.status == BudgetStatus::over;
   });
-  return over ? FileStatus::over : FileStatus::within;
+  if (over) return FileStatus::over;
+  if (accepted) return FileStatus::within;
+  if (lock == LockState::moved) return FileStatus::moved;
+  return lock == LockState::added ? FileStatus::not_locked : FileStatus::within;
+}
+
+FileStatus CheckedSpecs::status() const {
+  FileStatus worst = gone.empty() || updated ? FileStatus::within : FileStatus::moved;
+  for (const CheckedFile& file : files) worst = std::max(worst, file.status());
+  return worst;
 }
 
 CheckedFile check_file(const std::string& file, const Job& job, const JobEstimate& estimate) {
   CheckedFile result;
   result.file = file;
   result.has_budget = has_budget(job);
+  if (!job.hardware.assumed || job.hardware.memory) {
+    result.capacity = capacity_of(job.hardware).bytes;
+  }
   for (BudgetLine& line : hold_to_budget(job, estimate)) {
     if (line.status == BudgetStatus::unavailable) {
       result.errors.push_back(

@@ -34,12 +34,12 @@ bool writes(const std::vector<PlacedKey>& written, const std::string& key) {
 
 }  // namespace
 
-bool ChangedKey::is_default() const { return a.place == kDefault && b.place == kDefault; }
+bool DifferingKey::is_default() const { return a.place == kDefault && b.place == kDefault; }
 
-std::vector<ChangedKey> changed_keys(const ComparedSpec& a, const ComparedSpec& b) {
+std::vector<DifferingKey> changed_keys(const ComparedSpec& a, const ComparedSpec& b) {
   const std::vector<PlacedKey> resolved_a = resolved_keys(a.job);
   const std::vector<PlacedKey> resolved_b = resolved_keys(b.job);
-  std::vector<ChangedKey> rows;
+  std::vector<DifferingKey> rows;
   const auto add = [&](const std::string& key) {
     rows.push_back({key, side_of(a.keys, resolved_a, key), side_of(b.keys, resolved_b, key)});
   };

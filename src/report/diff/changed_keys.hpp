@@ -14,7 +14,7 @@ struct KeySide {
   std::string place;  ///< "default" where the spec leaves it out
 };
 
-struct ChangedKey {
+struct DifferingKey {
   std::string key;
   KeySide a;
   KeySide b;
@@ -24,7 +24,7 @@ struct ChangedKey {
 };
 
 /// In the order of A's text, what B alone writes behind it; then defaults.
-std::vector<ChangedKey> changed_keys(const ComparedSpec& a, const ComparedSpec& b);
+std::vector<DifferingKey> changed_keys(const ComparedSpec& a, const ComparedSpec& b);
 
 /// The keys whose value a job has whether its spec writes them or not, as a spec would write them.
 std::vector<PlacedKey> resolved_keys(const Job& job);

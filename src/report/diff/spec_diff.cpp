@@ -27,7 +27,7 @@ constexpr const char* kLeftOut = "left out, and nothing stands in its place";
 /// Everything that is shown, made once.
 struct SpecDiff {
   const SpecComparison& comparison;
-  std::vector<ChangedKey> keys;
+  std::vector<DifferingKey> keys;
   std::vector<FigureRow> figures;
   std::vector<UnknownPart> unknown;
   std::string summary;
@@ -57,7 +57,7 @@ std::string side_text(const KeySide& side) {
 
 Table key_table(const SpecDiff& diff) {
   Table table{{{.title = "key", .fold = Fold::whole}, {"A"}, {"B"}}, {}};
-  for (const ChangedKey& key : diff.keys) {
+  for (const DifferingKey& key : diff.keys) {
     table.rows.push_back({{key.key, side_text(key.a), side_text(key.b)},
                           "",
                           key.is_default() ? Tone::faint : Tone::plain});
@@ -197,7 +197,7 @@ Table records_of(const SpecDiff& diff) {
   const auto add = [&table](std::vector<std::string> cells) {
     table.rows.push_back({std::move(cells), "", {}});
   };
-  for (const ChangedKey& key : diff.keys) {
+  for (const DifferingKey& key : diff.keys) {
     add({key.is_default() ? "default" : "key", "", key.key, key.a.value, key.b.value, "", ""});
   }
   const auto digits = [](const std::optional<FigureNumber>& number) {
@@ -262,7 +262,7 @@ Json json_of(const SpecDiff& diff, const Question& question) {
   json["a"] = side_json(comparison.a);
   json["b"] = side_json(comparison.b);
   json["keys"] = Json::array();
-  for (const ChangedKey& key : diff.keys) {
+  for (const DifferingKey& key : diff.keys) {
     json["keys"].push_back({{"key", key.key},
                             {"default", key.is_default()},
                             {"a", json_of(key.a)},

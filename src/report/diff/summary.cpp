@@ -78,7 +78,7 @@ std::string money_text(const SpecComparison& comparison) {
 
 }  // namespace
 
-std::string summary_of(const SpecComparison& comparison, const std::vector<ChangedKey>& keys,
+std::string summary_of(const SpecComparison& comparison, const std::vector<DifferingKey>& keys,
                        const std::vector<FigureRow>& rows) {
   if (std::ranges::none_of(rows, &FigureRow::differs)) {
     return keys.empty() ? "Nothing differs: the specs say the same."

@@ -1,0 +1,1 @@
+memest check tests/golden/timeline.yaml --lock tests/golden/wrong.lock

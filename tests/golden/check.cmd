@@ -1,0 +1,1 @@
+memest check tests/golden/timeline.yaml configs/models/gpt2.yaml
