@@ -1,6 +1,8 @@
 // The lock file: YAML with a figure a line, so that it is reviewed and merged like code.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "memest/diag/diagnostic.hpp"

@@ -2,6 +2,8 @@
 // requests, and for the machines that watch a repository.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
