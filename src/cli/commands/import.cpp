@@ -1,14 +1,16 @@
+#include "memest/reader/import.hpp"
+
 #include "cli/command.hpp"
 #include "cli/spec.hpp"
-#include "memest/reader/write_spec.hpp"
 
 namespace memest {
 
 Outcome run_import(const Arguments& arguments, const Surroundings&) {
-  const Checked<ImportedModel> imported = import_hf_config_file(
-      arguments.words[0], arguments.text_only ? ConfigPart::text : ConfigPart::whole);
+  const Checked<ImportedJob> imported =
+      import_job(request_of(arguments, arguments.words),
+                 arguments.text_only ? ConfigPart::text : ConfigPart::whole);
   if (!imported.ok()) return refused(imported.diagnostics());
-  return {ExitCode::yes, write_spec(imported.value()), imported.diagnostics()};
+  return {ExitCode::yes, imported.value().spec, imported.diagnostics()};
 }
 
 }  // namespace memest

@@ -1,6 +1,6 @@
 #include "memest/reader/named_files.hpp"
 
-#include "reader/job/read_job.hpp"
+#include "reader/request/read_spec.hpp"
 #include "reader/job/read_model.hpp"
 
 namespace memest {

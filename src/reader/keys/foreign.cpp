@@ -228,8 +228,6 @@ constexpr std::string_view kDeepSpeedHint =
     "its stage is parallelism.zero, its batch training.micro_batch; `memest init` writes a starter "
     "spec";
 constexpr ForeignDocument kDocuments[] = {
-    {"model_type", "a Hugging Face config",
-     "its spec is what this writes:\nmemest import FILE --output model.yaml"},
     {"peft_type", "a peft adapter's config",
      "in a spec it is training.adapter: {lora: {rank: 16, targets: [q_proj, v_proj]}}"},
     {"architectures", "a Hugging Face config without 'model_type'",

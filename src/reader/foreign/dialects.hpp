@@ -1,0 +1,29 @@
+// The programs whose files become specs: the table of dialects, and which one a file is of.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "reader/foreign/dialect.hpp"
+#include "reader/text/source.hpp"
+#include "reader/text/value.hpp"
+
+namespace memest {
+
+// Each in the folder of its name.
+const Dialect& hugging_face_config();
+const Dialect& torchtitan_dialect();
+
+std::span<const Dialect* const> dialects();
+
+/// The form that the name of a file tells.
+Syntax syntax_of(std::string_view name);
+
+/// The tree of a file in the form that its name tells.
+Checked<Value> parse_foreign(const SourcePointer& source);
+
+/// The dialect of a tree; null where it is of none, as a spec is.
+const Dialect* find_dialect(Syntax syntax, const Value& root);
+
+}  // namespace memest

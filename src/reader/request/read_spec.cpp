@@ -1,0 +1,173 @@
+#include "reader/request/read_spec.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "memest/reader/catalog.hpp"
+#include "reader/foreign/dialects.hpp"
+#include "reader/keys/foreign.hpp"
+#include "reader/request/free_key.hpp"
+#include "reader/request/gpus_of_flag.hpp"
+#include "reader/text/embedded_trees.hpp"
+#include "reader/text/merge.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest {
+namespace {
+
+void append(const Diagnostics& more, Diagnostics& diagnostics) {
+  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+}
+
+Diagnostics only_errors(Diagnostics diagnostics) {
+  std::erase_if(diagnostics, [](const Diagnostic& one) { return one.severity != Severity::error; });
+  return diagnostics;
+}
+
+std::optional<Value> find_preset(const std::string& name) {
+  const EmbeddedFile* file = find_embedded("models/" + name + ".yaml");
+  if (file == nullptr) return std::nullopt;
+  return embedded_value(*file, std::string(kPresetPrefix) + name);
+}
+
+/// The document's hint about the file `name`; one that a shell would take apart stays FILE.
+std::string hint_for(const ForeignDocument& document, const std::string& name) {
+  constexpr std::string_view kFile = "FILE";
+  std::string hint(document.hint);
+  const std::size_t at = hint.find(kFile);
+  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return c > ' ' && c < 0x7F &&
+           std::string_view("\"'`$&|;<>()*?[]{}!#~\\").find(static_cast<char>(c)) ==
+               std::string_view::npos;
+  });
+  if (at != std::string::npos && plain) hint.replace(at, kFile.size(), name);
+  return hint;
+}
+
+Diagnostic unknown_form(const SourcePointer& source) {
+  std::vector<std::string> known;
+  for (const Dialect* dialect : dialects()) {
+    if (dialect->syntax == syntax_of(source->name)) known.emplace_back(dialect->noun);
+  }
+  return error_at({source, 0, 0, 0}, "this is no configuration that memest knows",
+                  "of such files it knows " + joined(known));
+}
+
+/// The tree of a spec, or of another program's file as keys of a spec.
+Checked<ForeignSpec> read_text(const SourcePointer& source) {
+  Checked<Value> tree = parse_foreign(source);
+  if (!tree.ok()) return tree.diagnostics();
+  const Syntax syntax = syntax_of(source->name);
+  if (const Dialect* dialect = find_dialect(syntax, tree.value())) {
+    Checked<ForeignSpec> spec = import_tree(*dialect, tree.value());
+    Diagnostics all = tree.diagnostics();
+    append(spec.diagnostics(), all);
+    if (!spec.ok()) return all;
+    return {std::move(spec).value(), std::move(all)};
+  }
+  if (syntax != Syntax::tree) return unknown_form(source);
+  if (tree.value().kind != ValueKind::mapping) {
+    return error_at(tree.value().span, "a spec is a mapping of keys",
+                    "`memest init` writes a starter spec");
+  }
+  if (const ForeignDocument* document = find_foreign_document(tree.value())) {
+    return error_at({source, 0, 0, 0}, "this is " + std::string(document->noun) + ", no spec",
+                    hint_for(*document, source->name));
+  }
+  return ForeignSpec{std::move(tree).value()};
+}
+
+/// The tree behind an argument: that of a file, or of a preset where it names no file.
+Checked<ForeignSpec> find_tree(const std::string& name) {
+  if (name == "-" || is_path(name) || file_exists(name)) {
+    const Checked<SourcePointer> text = read_argument(name);
+    return text.ok() ? read_text(text.value()) : text.diagnostics();
+  }
+  if (std::optional<Value> preset = find_preset(name)) return ForeignSpec{*std::move(preset)};
+  const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
+  const std::string hint = suggestion(name, model_names());
+  return error_at({source, 0, 0, 0}, "neither a file nor a preset",
+                  hint.empty() ? "`memest models` lists the presets" : hint);
+}
+
+/// Says what GPUs are taken where no file of another program tells: few of them do.
+void note_missing_hardware(const ForeignSpec& spec, const ReadRequest& request,
+                           Diagnostics& diagnostics) {
+  const SourceSpan whole{spec.tree.span.source, 0, 0, 0};
+  const auto warn = [&](std::string message, std::string hint) {
+    diagnostics.push_back({Severity::warning, whole, std::move(message), std::move(hint)});
+  };
+  if (spec.tree.find("training") == nullptr && spec.tree.find("inference") == nullptr) {
+    return warn("no file says how the model is trained",
+                "`memest import FILE` writes a spec to start from");
+  }
+  if (find_path(spec.tree, "hardware.gpu") == nullptr) {
+    warn("nothing says which GPU: " + std::string(kDefaultGpu) + " is taken",
+         "--gpu NAME; `memest gpus` lists them");
+  }
+  const bool has_count = request.gpus || find_path(spec.tree, "hardware.count") != nullptr ||
+                         find_path(spec.tree, "parallelism.data") != nullptr;
+  if (!has_count) warn("nothing says how many GPUs: as few as the layout takes", "--gpus N");
+}
+
+}  // namespace
+
+void expand_preset(Value& root) {
+  for (Member& member : root.members) {
+    // `training.teacher` has a model of its own.
+    if (member.key == "training" || member.key == "teacher") expand_preset(member.value);
+    if (member.key != "model" || member.value.kind != ValueKind::scalar) continue;
+    const std::optional<Value> preset = find_preset(member.value.text);
+    if (!preset) return;  // check_table names the nearest
+    const Value* model = preset->find("model");
+    expect(model != nullptr, "a preset has a model");
+    member.value = *model;
+  }
+}
+
+Checked<ForeignSpec> read_spec(const ReadRequest& request) {
+  expect(!request.files.empty(), "a request names at least one file");
+  ForeignSpec spec;
+  spec.tree.kind = ValueKind::mapping;
+  Value& root = spec.tree;
+  Diagnostics diagnostics;
+  for (const std::string& file : request.files) {
+    Checked<ForeignSpec> one = find_tree(file);
+    append(one.diagnostics(), diagnostics);
+    if (one.ok()) merge(spec, std::move(one).value());
+  }
+  fill_defaults(spec);
+  expand_preset(root);
+  if (request.gpus) GpusOfFlag(*request.gpus, root).forget();
+  for (const SourceText& override_ : request.overrides) {
+    Checked<Value> tree = parse_override(override_);
+    append(tree.diagnostics(), diagnostics);
+    if (tree.ok()) merge(root, std::move(tree).value());
+  }
+  for (const SourceText& key : request.freed) free_key(root, key, diagnostics);
+  if (spec.is_foreign) note_missing_hardware(spec, request, diagnostics);
+  if (request.gpus) GpusOfFlag(*request.gpus, root).write(diagnostics);
+  if (!only_errors(diagnostics).empty()) return only_errors(std::move(diagnostics));
+  return {std::move(spec), std::move(diagnostics)};
+}
+
+Checked<Value> read_tree(const ReadRequest& request) {
+  Checked<ForeignSpec> spec = read_spec(request);
+  if (!spec.ok()) return spec.diagnostics();
+  Diagnostics warnings = spec.diagnostics();
+  return {std::move(spec).value().tree, std::move(warnings)};
+}
+
+Checked<Value> read_tree(const SourcePointer& source) {
+  Checked<ForeignSpec> read = read_text(source);
+  if (!read.ok()) return read.diagnostics();
+  Diagnostics warnings = read.diagnostics();
+  ForeignSpec spec = std::move(read).value();
+  fill_defaults(spec);
+  return {std::move(spec.tree), std::move(warnings)};
+}
+
+}  // namespace memest
