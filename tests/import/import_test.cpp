@@ -64,6 +64,7 @@ Value manifest() {
 
 ReadRequest request_of(const Value& row) {
   ReadRequest request;
+  if (const Value* preset = row.find("preset")) request.files.push_back(preset->text);
   for (const Value& file : row.find("files")->items) request.files.push_back("files/" + file.text);
   request.gpus = as_count(row.find("gpus"));
   if (const Value* set = row.find("set")) {

@@ -177,7 +177,7 @@ TEST_CASE("what becomes of each key is told by name and line") {
   for (const ImportedKey& key : spec.value().keys) {
     fates += std::to_string(key.span.line) + " " + std::string(name_of(key.fate)) + "\n";
   }
-  CHECK(fates == "2 mapped\n4 mapped\n5 unknown\n7 not followed\n9 decides nothing\n");
+  CHECK(fates == "2 mapped\n4 mapped\n5 unknown\n7 not followed\n9 without effect\n");
 }
 
 TEST_CASE("a program's default gives way to any file that says otherwise") {

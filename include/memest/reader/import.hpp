@@ -22,7 +22,7 @@ enum class KeyFate : std::uint8_t {
 };
 inline constexpr std::size_t kKeyFates = 4;
 
-/// "mapped", "decides nothing", "not followed", "unknown".
+/// "mapped", "without effect", "not followed", "unknown".
 std::string_view name_of(KeyFate fate);
 
 struct ImportedKey {

@@ -2,6 +2,8 @@
 // becomes in a spec. A key in no row is reported as unknown, so that none is dropped in silence.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -36,7 +38,7 @@ enum class KeyUse : std::uint8_t {
 struct KeyRow {
   /// A path in the file's tree. One that ends in `.*` stands for every key below it, `*` for every
   /// key of the file.
-  std::string_view key;
+  std::string_view key = {};
   KeyUse use = KeyUse::mapped;
   std::string_view own = {};             ///< key of a spec, where it is a plain mapping
   std::span<const WordPair> words = {};  ///< where values differ; another value is refused
@@ -63,6 +65,21 @@ constexpr KeyRow not_followed(std::string_view key, std::string_view idle, std::
 /// `noun` is what is not available yet.
 constexpr KeyRow refused_key(std::string_view key, std::string_view idle, std::string_view noun) {
   return {.key = key, .use = KeyUse::refused, .idle = idle, .why = noun};
+}
+
+/// Rows of many keys that are about one matter.
+template <std::size_t N>
+constexpr std::array<KeyRow, N> all_no_effect(const std::string_view (&keys)[N],
+                                              std::string_view why) {
+  std::array<KeyRow, N> rows{};
+  for (std::size_t i = 0; i < N; ++i) rows[i] = no_effect(keys[i], why);
+  return rows;
+}
+template <std::size_t N>
+constexpr std::array<KeyRow, N> all_derived(const std::string_view (&keys)[N]) {
+  std::array<KeyRow, N> rows{};
+  for (std::size_t i = 0; i < N; ++i) rows[i] = derived(keys[i]);
+  return rows;
 }
 
 // Matters that decide nothing.

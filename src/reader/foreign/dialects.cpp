@@ -14,8 +14,8 @@ namespace {
 
 /// The first that tells a file stands for it: what has more telling keys comes before.
 const Dialect* const kDialects[] = {
-    &torchtitan_dialect(),
-    &hugging_face_config(),
+    &torchtitan_dialect(), &megatron_dialect(),    &megatron_bridge_dialect(),
+    &nanogpt_dialect(),    &hugging_face_config(),
 };
 
 struct SyntaxEnding {

@@ -13,6 +13,9 @@ namespace memest {
 
 // Each in the folder of its name.
 const Dialect& hugging_face_config();
+const Dialect& megatron_bridge_dialect();
+const Dialect& megatron_dialect();
+const Dialect& nanogpt_dialect();
 const Dialect& torchtitan_dialect();
 
 std::span<const Dialect* const> dialects();

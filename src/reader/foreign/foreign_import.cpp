@@ -193,6 +193,10 @@ void ForeignImport::drop(std::string_view key, std::string why) {
   one->why = std::move(why);
 }
 
+void ForeignImport::note(std::string message, std::string hint) {
+  diagnostics_.push_back({Severity::warning, spec_.tree.span, std::move(message), std::move(hint)});
+}
+
 void ForeignImport::refuse(std::string_view key, const std::string& what, std::string hint) {
   diagnostics_.push_back(unavailable_at(place_of(key), what, std::move(hint)));
 }
@@ -316,7 +320,15 @@ void merge(ForeignSpec& base, ForeignSpec over) {
 }
 
 void fill_defaults(ForeignSpec& spec) {
+  // A model by its name or its config has no keys of its own, and one without a width is no model.
+  const bool has_sizes =
+      has_key(spec.tree, "model.hidden_size") ||
+      std::ranges::find(spec.defaults, "model.hidden_size", [](const ForeignDefault& one) {
+        return one.origin.own;
+      }) != spec.defaults.end();
+  const bool has_model = find_path(spec.tree, "model.hf") != nullptr || !has_sizes;
   for (ForeignDefault& one : spec.defaults) {
+    if (has_model && one.origin.own.starts_with("model.")) continue;
     if (has_key(spec.tree, one.origin.own)) continue;
     put(spec.tree, one.origin.own, std::move(one.value));
     spec.origins.push_back(std::move(one.origin));

@@ -78,6 +78,8 @@ class ForeignImport {
   void pass_over(std::string_view key, std::string why);
   /// Says that `key` decides nothing here.
   void drop(std::string_view key, std::string why);
+  /// Warns of something that no key of the file says.
+  void note(std::string message, std::string hint);
   /// There is no answer for what `key` asks: "`what` is not available yet".
   void refuse(std::string_view key, const std::string& what, std::string hint = {});
   /// The file is wrong at `key`.

@@ -47,9 +47,11 @@ class ScriptRunner {
  private:
   /// An `if`, a loop or a `case`, and whether its commands count.
   struct Block {
-    std::string_view end;  ///< "fi", "done" or "esac"
-    bool active = true;    ///< the branch that is read counts
-    bool decided = false;  ///< a branch before counted, or nobody can tell which does
+    std::string_view end;           ///< "fi", "done" or "esac"
+    bool active = true;             ///< the branch that is read counts
+    bool decided = false;           ///< a branch before counted, or nobody can tell which does
+    std::string_view warning = {};  ///< where nobody can tell: said once a branch would set a name
+    std::size_t place = 0;          ///< its first word
   };
 
   [[nodiscard]] bool is_active() const { return std::ranges::all_of(blocks_, &Block::active); }
@@ -89,56 +91,86 @@ class ScriptRunner {
   }
 
   void skip_command() {
+    const bool sets = !assigned_name(words_[at_].plain).empty() || is_keyword("export");
+    if (sets) warn_of_blocks();
     ++at_;
     while (at_ < words_.size() && !is_at("\n") && !is_at(";")) ++at_;
   }
 
+  void warn_of_blocks() {
+    for (Block& block : blocks_) {
+      if (block.warning.empty()) continue;
+      const ShellWord& word = words_[block.place];
+      script_.warnings.push_back({Severity::warning, lines_.span(word.offset, word.length),
+                                  std::string(block.warning),
+                                  "write the values that hold as plain assignments"});
+      block.warning = {};
+    }
+  }
+
   void open_unread(std::string_view end) {
-    if (is_active()) warn("a loop or a case is not followed: its commands are passed over");
-    blocks_.push_back({end, false, true});
-    skip_command();
+    blocks_.push_back({end, false, true,
+                       is_active()
+                           ? "a loop or a case is not followed: its commands are passed over"
+                           : std::string_view(),
+                       at_});
+    ++at_;
+    while (at_ < words_.size() && !is_at("\n") && !is_at(";")) ++at_;
   }
 
   void open_if() {
-    blocks_.push_back({"fi", true, false});
-    const std::size_t place = at_++;
-    decide(place);
+    blocks_.push_back({"fi", true, false, {}, at_});
+    ++at_;
+    decide();
   }
 
   void next_branch() {
     const bool has_condition = is_keyword("elif");
-    const std::size_t place = at_++;
+    ++at_;
     if (blocks_.empty()) return;
     Block& block = blocks_.back();
-    if (block.decided) {
-      block.active = false;
-      if (has_condition) skip_command();
-      return;
-    }
-    if (has_condition) return decide(place);
-    block.active = true;
+    if (!block.decided && has_condition) return decide();
+    block.active = !block.decided;
     block.decided = true;
+    if (!has_condition) return;
+    while (at_ < words_.size() && !is_at("\n") && !is_at(";")) ++at_;
   }
 
-  /// Reads the condition behind `if` or `elif`.
-  void decide(std::size_t place) {
+  /// Reads the condition behind `if` or `elif`: tests with && or || between them.
+  void decide() {
     blocks_.back().active = true;
     const bool counts = is_active();
-    Words condition;
-    bool joined = false;
+    std::vector<Words> tests(1);
+    std::vector<char> joints;
     while (at_ < words_.size() && !is_at("\n") && !is_at(";") && !is_keyword("then")) {
-      joined = joined || !words_[at_].op.empty();
-      if (counts && words_[at_].op.empty()) expand(words_[at_], condition);
-      ++at_;
+      const ShellWord& word = words_[at_++];
+      if (word.op.empty()) {
+        if (counts) expand(word, tests.back());
+      } else if (is_at(word.op)) {
+        joints.push_back(word.op[0]);
+        tests.emplace_back();
+      }
     }
-    const auto holds = joined ? std::nullopt : judge_condition(condition);
-    if (counts && !holds) {
-      const std::size_t after = std::exchange(at_, place);
-      warn("nothing in the file decides this condition: its branches are passed over");
-      at_ = after;
+    if (!counts) {
+      blocks_.back().active = false;
+      return;
     }
-    blocks_.back().active = holds.value_or(false);
-    blocks_.back().decided = holds.value_or(true);
+    std::optional<bool> holds = judge_condition(tests[0]);
+    for (std::size_t i = 0; i < joints.size(); ++i) {
+      const std::optional<bool> next = judge_condition(tests[i + 1]);
+      const bool settles = joints[i] == '|';  // true || anything, false && anything
+      if (holds == settles || next == settles) {
+        holds = settles;
+      } else if (!holds || !next) {
+        holds.reset();
+      }
+    }
+    Block& block = blocks_.back();
+    block.active = holds.value_or(false);
+    block.decided = holds.value_or(true);
+    if (!holds) {
+      block.warning = "nothing in the file decides this condition: its branches are passed over";
+    }
   }
 
   void run_simple() {
@@ -331,13 +363,6 @@ class ScriptRunner {
     if (after == word.origins.begin()) return word.span;
     const WordOrigin& origin = *std::prev(after);
     return lines_.span(origin.offset + begin - origin.begin, end - begin);
-  }
-
-  void warn(std::string message) {
-    const ShellWord& word = words_[at_];
-    script_.warnings.push_back({Severity::warning, lines_.span(word.offset, word.length),
-                                std::move(message),
-                                "write the values that hold as plain assignments"});
   }
 
   const LineIndex& lines_;

@@ -25,30 +25,34 @@ bool is_model_config(const std::string& path) {
   return !tree.ok() || find_dialect(Syntax::tree, tree.value()) == &hugging_face_config();
 }
 
-std::string line_of_key(const ImportedKey& key) {
-  std::string text = "#   " +
-                     harmless_text(key.span.source == nullptr ? "" : key.span.source->name) + ":" +
-                     std::to_string(key.span.line) + " " + harmless_text(key.key);
-  if (key.becomes.empty()) return text + ": " + harmless_text(key.why) + "\n";
-  text += " ->";
+std::string_view file_of(const ImportedKey& key) {
+  return key.span.source == nullptr ? std::string_view() : std::string_view(key.span.source->name);
+}
+
+std::string line_of_key(const ImportedKey& key, bool with_file) {
+  std::string text = "#   ";
+  text += with_file ? harmless_text(file_of(key)) + ":" : "line ";
+  text += std::to_string(key.span.line) + ": " + harmless_text(key.key);
+  if (!key.becomes.empty()) text += " ->";
   for (const std::string& own : key.becomes) text += " " + own;
+  if (key.becomes.empty() && !key.why.empty()) text += ": " + harmless_text(key.why);
   return text + "\n";
 }
 
 /// The fate of every key, as comments: those that count come first.
 std::string key_report(const std::vector<ImportedKey>& keys) {
+  const bool several = std::ranges::any_of(
+      keys, [&keys](const ImportedKey& key) { return file_of(key) != file_of(keys.front()); });
   std::string counts;
   std::string lists;
   for (std::size_t i = 0; i < kKeyFates; ++i) {
     const auto fate = static_cast<KeyFate>(i);
-    const auto is_it = [fate](const ImportedKey& key) { return key.fate == fate; };
-    const auto count = std::ranges::count_if(keys, is_it);
-    counts +=
-        (counts.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(name_of(fate));
-    if (count == 0) continue;
-    lists += "# " + std::string(name_of(fate)) + ":\n";
+    const std::string name(name_of(fate));
+    const auto count = std::ranges::count(keys, fate, &ImportedKey::fate);
+    counts += (counts.empty() ? "" : ", ") + std::to_string(count) + " " + name;
+    if (count > 0) lists += "# " + name + ":\n";
     for (const ImportedKey& key : keys) {
-      if (is_it(key)) lists += line_of_key(key);
+      if (key.fate == fate) lists += line_of_key(key, several);
     }
   }
   return "\n# Keys of the files: " + counts + ".\n" + lists;
@@ -63,7 +67,7 @@ std::string head_of(const std::vector<std::string>& files) {
 }  // namespace
 
 std::string_view name_of(KeyFate fate) {
-  constexpr std::array<std::string_view, kKeyFates> kNames = {"mapped", "decides nothing",
+  constexpr std::array<std::string_view, kKeyFates> kNames = {"mapped", "without effect",
                                                               "not followed", "unknown"};
   return kNames[static_cast<std::size_t>(fate)];
 }

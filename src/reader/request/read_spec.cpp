@@ -93,6 +93,13 @@ Checked<ForeignSpec> find_tree(const std::string& name) {
                   hint.empty() ? "`memest models` lists the presets" : hint);
 }
 
+/// Beside another program's file a preset says the model alone: how it is trained is the file's.
+void keep_model_of_preset(Value& tree) {
+  const bool is_preset =
+      tree.span.source != nullptr && tree.span.source->name.starts_with(kPresetPrefix);
+  if (is_preset) std::erase_if(tree.members, [](const Member& m) { return m.key != "model"; });
+}
+
 /// Says what GPUs are taken where no file of another program tells: few of them do.
 void note_missing_hardware(const ForeignSpec& spec, const ReadRequest& request,
                            Diagnostics& diagnostics) {
@@ -134,10 +141,16 @@ Checked<ForeignSpec> read_spec(const ReadRequest& request) {
   spec.tree.kind = ValueKind::mapping;
   Value& root = spec.tree;
   Diagnostics diagnostics;
+  std::vector<ForeignSpec> parts;
   for (const std::string& file : request.files) {
     Checked<ForeignSpec> one = find_tree(file);
     append(one.diagnostics(), diagnostics);
-    if (one.ok()) merge(spec, std::move(one).value());
+    if (one.ok()) parts.push_back(std::move(one).value());
+  }
+  const bool is_foreign = std::ranges::any_of(parts, &ForeignSpec::is_foreign);
+  for (ForeignSpec& part : parts) {
+    if (is_foreign) keep_model_of_preset(part.tree);
+    merge(spec, std::move(part));
   }
   fill_defaults(spec);
   expand_preset(root);
