@@ -80,7 +80,7 @@ std::size_t flags_behind(const ShellCommand& command) {
 }
 
 /// The words of a command that another shell is told as one: bash -c "torchrun ...".
-void part_words(ShellCommand& command) {
+void part_words(const LineIndex& lines, ShellCommand& command) {
   std::vector<ExpandedWord> words;
   for (const ExpandedWord& word : command.words) {
     const bool holds_command = word.text.find(".py") != std::string::npos &&
@@ -91,8 +91,8 @@ void part_words(ShellCommand& command) {
     }
     constexpr std::string_view kBlank = " \t\r\n\\";
     for (std::size_t i = word.text.find_first_not_of(kBlank); i != std::string::npos;) {
-      const std::size_t end = word.text.find_first_of(kBlank, i);
-      words.push_back({word.text.substr(i, end - i), word.span});
+      const std::size_t end = std::min(word.text.find_first_of(kBlank, i), word.text.size());
+      words.push_back({word.text.substr(i, end - i), span_within(lines, word, i, end)});
       i = word.text.find_first_not_of(kBlank, end);
     }
   }
@@ -106,14 +106,15 @@ void add_section(std::string_view key, Value section, Value& root) {
   root.members.push_back({std::string(key), span, std::move(section)});
 }
 
-Value tree_of(ShellScript& script, const SourcePointer& source) {
+Value tree_of(ShellScript& script, const LineIndex& lines) {
+  const SourcePointer& source = lines.source();
   Value root = mapping_at({source, 0, 0, 0});
   Value batch = mapping_at(root.span);
   for (ShellCommand& command : script.commands) {
     if (!command.words.empty() && command.words[0].text == "#SBATCH") {
       add_flags(command.words, batch);
     }
-    part_words(command);
+    part_words(lines, command);
   }
   const auto called = std::ranges::max_element(script.commands, {}, flags_behind);
   if (called != script.commands.end() && flags_behind(*called) > 0) {
@@ -141,7 +142,7 @@ Checked<Value> parse_shell(const SourcePointer& source) {
   const LineIndex lines(source);
   if (std::optional<Diagnostic> fault = find_text_fault(lines)) return *std::move(fault);
   ShellScript script = run_script(source);
-  Value root = tree_of(script, source);
+  Value root = tree_of(script, lines);
   return {std::move(root), std::move(script.warnings)};
 }
 

@@ -351,18 +351,11 @@ class ScriptRunner {
       }
       std::size_t end = i;
       while (end < word.text.size() && !is_blank_sign(word.text[end])) ++end;
-      into.push_back({word.text.substr(i, end - i), span_within(word, i, end), word.unknown});
+      into.push_back(
+          {word.text.substr(i, end - i), span_within(lines_, word, i, end), word.unknown});
       ++count_;
       i = end;
     }
-  }
-
-  [[nodiscard]] SourceSpan span_within(const ExpandedWord& word, std::size_t begin,
-                                       std::size_t end) const {
-    const auto after = std::ranges::upper_bound(word.origins, begin, {}, &WordOrigin::begin);
-    if (after == word.origins.begin()) return word.span;
-    const WordOrigin& origin = *std::prev(after);
-    return lines_.span(origin.offset + begin - origin.begin, end - begin);
   }
 
   const LineIndex& lines_;
@@ -376,6 +369,14 @@ class ScriptRunner {
 };
 
 }  // namespace
+
+SourceSpan span_within(const LineIndex& lines, const ExpandedWord& word, std::size_t begin,
+                       std::size_t end) {
+  const auto after = std::ranges::upper_bound(word.origins, begin, {}, &WordOrigin::begin);
+  if (after == word.origins.begin()) return word.span;
+  const WordOrigin& origin = *std::prev(after);
+  return lines.span(origin.offset + begin - origin.begin, end - begin);
+}
 
 ShellScript run_script(const SourcePointer& source) {
   const LineIndex lines(source);

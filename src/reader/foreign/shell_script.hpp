@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reader/text/source.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest {
 
@@ -34,6 +35,10 @@ struct ShellScript {
   std::vector<std::pair<ExpandedWord, ExpandedWord>> exports;  ///< names and values
   Diagnostics warnings;  ///< branches whose condition nobody can tell
 };
+
+/// The place of a part of a word's text.
+SourceSpan span_within(const LineIndex& lines, const ExpandedWord& word, std::size_t begin,
+                       std::size_t end);
 
 ShellScript run_script(const SourcePointer& source);
 

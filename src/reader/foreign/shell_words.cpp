@@ -49,10 +49,18 @@ class ShellLexer {
     // A batch system reads its own comments.
     constexpr std::string_view kBatch = "#SBATCH";
     if (at(kBatch)) {
-      begin_word();
-      add_text(text_.substr(at_, kBatch.size()), at_, false);
-      at_ += kBatch.size();
-      end_word();
+      // Its words are parted by blanks alone.
+      const std::size_t line_end = std::min(text_.find('\n', at_), text_.size());
+      while (at_ < line_end) {
+        const std::size_t end = std::min(text_.find_first_of(" \t\r\n", at_), line_end);
+        if (end > at_) {
+          begin_word();
+          add_text(text_.substr(at_, end - at_), at_, false);
+          at_ = end;
+          end_word();
+        }
+        at_ += at_ < line_end ? 1 : 0;
+      }
       return;
     }
     at_ = std::min(text_.find('\n', at_), text_.size());

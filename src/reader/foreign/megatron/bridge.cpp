@@ -1,4 +1,5 @@
 // Keys of Megatron-Bridge's YAML: megatron/bridge/training/config.py, release 0.3.
+#include "reader/foreign/megatron/idle_paths.hpp"
 #include "reader/foreign/megatron/megatron.hpp"
 
 namespace memest {
@@ -109,6 +110,14 @@ constexpr KeyRow kRefused[] = {
     refused_key("model.window_size", "none", "attention over windows in Megatron"),
     refused_key("model.fp32_residual_connection", "false", "residual sums in fp32"),
     refused_key("model.moe_layer_recompute", "false", "recompute of whole layers of experts"),
+    refused_key("model.moe_latent_size", "none", "experts of a narrower width"),
+    refused_key("model.attention_output_gate", "false", "attention with a gate on its output"),
+    refused_key("model.heterogeneous_block_specs", "false", "layers of several kinds"),
+    refused_key("model.num_microbatches_with_partial_activation_checkpoints", "none",
+                "checkpoints of some micro-batches alone"),
+    refused_key("model.hybrid_context_parallel", "false", "context ranks of several sizes"),
+    refused_key("model.use_kitchen", "false", "layers of Kitchen's"),
+    refused_key("model.moe_extended_tp", "false", "experts over tensor and expert ranks together"),
     refused_key("model.is_hybrid_model", "false", "a model other than GPT"),
     refused_key("model.experimental_attention_variant", "none", "attention other than softmax's"),
     refused_key("model.linear_attention_freq", "none", "attention other than softmax's"),
@@ -136,6 +145,44 @@ constexpr KeyRow kNotFollowed[] = {
     not_followed("model.enable_cuda_graph", "false", "every kernel is launched"),
     not_followed("model.external_cuda_graph", "false", "every kernel is launched"),
     not_followed("model.cuda_graph_impl", "none", "every kernel is launched"),
+    not_followed("model.qk_clip", "false", "weights are not clipped after the step"),
+    not_followed("model.qk_l2_norm", "false", "queries and keys have no norm without gains"),
+    not_followed("model.no_rope_freq", "none", "every layer rotates"),
+    not_followed("model.mrope_section", "none", "positions are one number"),
+    not_followed("model.window_attn_skip_freq", "none", "every layer attends alike"),
+    not_followed("model.softmax_type", "vanilla", "the softmax has no sink"),
+    not_followed("model.apply_query_key_layer_scaling", "false", "scores are not scaled by layer"),
+    not_followed("model.apply_residual_connection_post_layernorm", "false",
+                 "residual sums start before the norm"),
+    not_followed("model.calculate_per_token_loss", "false", "the loss is a mean"),
+    not_followed("model.masked_softmax_fusion", "true", "the scaled softmax is one kernel"),
+    not_followed("model.bias_activation_fusion", "true", "the activation is one kernel"),
+    not_followed("model.bias_dropout_fusion", "true", "bias, dropout and sum are one kernel"),
+    not_followed("model.persist_layer_norm", "true", "norms are one kernel"),
+    not_followed("model.memory_efficient_layer_norm", "false", "norms keep their input"),
+    not_followed("model.gradient_accumulation_fusion", "true",
+                 "weights' gradients are added to the main gradients as they come"),
+    not_followed("model.use_fused_weighted_squared_relu", "false",
+                 "the activation is its own kernel"),
+    not_followed("model.use_te_activation_func", "false", "the activation is Megatron's"),
+    not_followed("model.use_transformer_engine_op_fuser", "false",
+                 "operations are not fused further"),
+    not_followed("model.fused_single_qkv_rope", "false", "queries and keys rotate by themselves"),
+    not_followed("model.use_cpu_initialization", "false", "weights are made on the GPU"),
+    not_followed("model.init_model_with_meta_device", "false", "weights are made on the GPU"),
+    not_followed("model.ep_overlap_early_attn_memory_release", "false",
+                 "attention's memory goes with its backward"),
+    not_followed("model.microbatch_group_size_per_vp_stage", "none",
+                 "as many micro-batches in a row as there are stages"),
+    not_followed("model.moe_router_topk_limited_devices", "none", "every rank may be chosen"),
+    not_followed("model.moe_router_num_groups", "none", "every group of experts may be chosen"),
+    not_followed("model.moe_router_group_topk", "none", "every group of experts may be chosen"),
+    not_followed("model.moe_use_legacy_grouped_gemm", "false", "experts are the layers' own"),
+    not_followed("model.moe_input_jitter_eps", "none", "the router's input has no noise"),
+    not_followed("model.moe_flex_dispatcher_backend", "deepep", "tokens go by all-to-all"),
+    not_followed("model.moe_token_drop_policy", "probs", "tokens of low probability are dropped"),
+    not_followed("model.moe_apply_probs_on_input", "false", "probabilities multiply the output"),
+    not_followed("model.quant_recipe", "none", "products are in 16 bits"),
     not_followed("ddp.bucket_size", "none", "buckets have Megatron's usual size"),
     not_followed("ddp.num_distributed_optimizer_instances", "1",
                  "the optimizer is shared by all data ranks"),
@@ -155,7 +202,7 @@ constexpr KeyRow kNotFollowed[] = {
 
 constexpr KeyRow kIdle[] = {
     no_effect("_target_", kAboutRun),
-    no_effect("model.*", "values of the model, or its habits in other layouts"),
+    no_effect("model._target_", kAboutRun),
     no_effect("train.*", kAboutSchedule),
     no_effect("optimizer.*", kAboutSchedule),
     no_effect("scheduler.*", kAboutSchedule),
@@ -177,7 +224,8 @@ constexpr KeyRow kIdle[] = {
     no_effect("ft.*", kAboutRun),
 };
 
-constexpr std::span<const KeyRow> kTables[] = {kPlain, kDerived, kRefused, kNotFollowed, kIdle};
+constexpr std::span<const KeyRow> kTables[] = {kPlain, kDerived,   kRefused,   kNotFollowed,
+                                               kIdle,  kHabitRows, kValueRows, kNarrowRows};
 
 constexpr std::string_view kByParallel[] = {"model", "train.micro_batch_size"};
 constexpr std::string_view kByGlobal[] = {"model", "train.global_batch_size"};
