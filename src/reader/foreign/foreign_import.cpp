@@ -34,14 +34,22 @@ void set_span(Value& value, const SourceSpan& span) {
   }
 }
 
-/// A value that is written here, not in the file, at a place of the file.
-Value value_of(std::string_view yaml, const SourceSpan& span) {
+/// A value that is written here at a place of the file. Nothing where words of the file within it
+/// are no YAML.
+std::optional<Value> value_at(std::string_view yaml, const SourceSpan& span) {
   const auto source = std::make_shared<const SourceText>(SourceText{"", std::string(yaml)});
   Checked<Value> parsed = parse_yaml(source);
-  expect(parsed.ok(), "a dialect writes YAML");
+  if (!parsed.ok()) return std::nullopt;
   Value value = std::move(parsed).value();
   set_span(value, span);
   return value;
+}
+
+/// As above, without any word of the file.
+Value value_of_row(std::string_view yaml, const SourceSpan& span) {
+  std::optional<Value> value = value_at(yaml, span);
+  expect(value.has_value(), "a dialect's row has YAML");
+  return *std::move(value);
 }
 
 /// Wraps the value in the mappings of its path, and merges it into the tree.
@@ -157,11 +165,16 @@ void ForeignImport::write(std::string_view own, std::string_view yaml, Keys from
   const std::string_view origin = written(from);
   const SourceSpan span = place_of(origin);
   KeyOrigin place{std::string(own), std::string(origin), span};
+  std::optional<Value> value = value_at(yaml, span);
+  if (!value) {
+    return mistake(origin, "this is no value of '" + std::string(origin) + "'",
+                   "it would be " + std::string(own) + ": " + std::string(yaml.substr(0, 64)));
+  }
   if (find(origin) == nullptr) {
-    spec_.defaults.push_back({std::move(place), value_of(yaml, span)});
+    spec_.defaults.push_back({std::move(place), *std::move(value)});
     return;
   }
-  put(spec_.tree, own, value_of(yaml, span));
+  put(spec_.tree, own, *std::move(value));
   spec_.origins.push_back(std::move(place));
   for (const std::string_view key : from) credit(key, own);
 }
@@ -219,7 +232,7 @@ void ForeignImport::write_words(const KeyRow& row, const Value& value, ImportedK
     key.why = "as if it were left out";
     return;
   }
-  put(spec_.tree, row.own, value_of(pair->own, value.span));
+  put(spec_.tree, row.own, value_of_row(pair->own, value.span));
 }
 
 void ForeignImport::read_by_row(const KeyRow& row, const Value& value, ImportedKey& key) {
@@ -280,7 +293,7 @@ void ForeignImport::add_absent() {
     for (const KeyRow& row : table) {
       if (row.absent.empty()) continue;
       spec_.defaults.push_back({{std::string(row.own), std::string(row.key), spec_.tree.span},
-                                value_of(row.absent, spec_.tree.span)});
+                                value_of_row(row.absent, spec_.tree.span)});
     }
   }
 }
