@@ -76,7 +76,7 @@ constexpr std::array<Command, 20> kCommands = {{
      "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
      "memest validate tests/truth/nanogpt.records.jsonl.gz", run_validate},
     {"import", "A spec from the files of other training programs", "FILE...", 1, kAnyNumber,
-     kConfigFlag,
+     kConfigFlag | kFormatFlags,
      "FILE is a configuration of a training program that memest knows (docs/import.md), a Hugging "
      "Face config.json or the folder that holds one; several stand beside each other. The spec "
      "goes "

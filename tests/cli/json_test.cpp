@@ -83,7 +83,8 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "validate tests/truth/transformers.records.jsonl.gz", "selftest --device host", "profile l4",
       "profile l4 --against tests/calibrate/timing/neusight_fp32_ops.csv.gz",
       "roofline gpt2 --gpu a100", "fit llama-3.2-1b --memory 24GiB", "schedule gpt2 --memory 3GiB",
-      "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes", "optimizers");
+      "roofline gpt2 --gpu h200-sxm-141gb", "gpus", "models", "recipes", "optimizers",
+      "import tests/import/files/torchtitan/llama3_8b.toml");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);
   const json answer = json::parse(ran.out);

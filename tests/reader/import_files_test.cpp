@@ -134,7 +134,7 @@ TEST_CASE("Megatron's experts and latent attention are the keys of a spec") {
   CHECK(value_of(experts, "model.moe") ==
         "experts:64 top_k:6 expert_ffn_size:1408 shared_experts:2 dense_layers:1");
   CHECK(refusal_of(megatron("--num-experts 8 --moe-layer-freq '([0]*1+[1]*2+[0]*5)'")) ==
-        "dense layers between those with experts is not available yet");
+        "a dense layer between those with experts is not available yet");
   const auto latent = megatron("--multi-latent-attention --kv-lora-rank 512 --qk-layernorm");
   CHECK(value_of(latent, "model.mla") ==
         "q_lora_rank:0 kv_lora_rank:512 qk_nope_head_dim:128 qk_rope_head_dim:64 v_head_dim:128");

@@ -189,6 +189,7 @@ void ForeignImport::credit(std::string_view key, std::string_view own) {
   ImportedKey* one = imported(key);
   if (one == nullptr) return;
   one->fate = KeyFate::mapped;
+  one->why.clear();
   if (std::ranges::find(one->becomes, own) == one->becomes.end()) one->becomes.emplace_back(own);
 }
 

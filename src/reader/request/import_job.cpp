@@ -35,7 +35,7 @@ std::string line_of_key(const ImportedKey& key, bool with_file) {
   text += std::to_string(key.span.line) + ": " + harmless_text(key.key);
   if (!key.becomes.empty()) text += " ->";
   for (const std::string& own : key.becomes) text += " " + own;
-  if (key.becomes.empty() && !key.why.empty()) text += ": " + harmless_text(key.why);
+  if (!key.why.empty()) text += ": " + harmless_text(key.why);
   return text + "\n";
 }
 

@@ -116,7 +116,7 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "env.PYTORCH_ALLOC_CONF"};
 constexpr auto kDerived = all_derived(kDerivedKeys);
 
-constexpr std::string_view kNarrow = "linear layers of Transformer Engine in fewer than 16 bits";
+constexpr std::string_view kNarrow = "arithmetic of Transformer Engine in fewer than 16 bits";
 constexpr std::string_view kOtherFsdp = "Megatron's FSDP";
 constexpr std::string_view kOtherModel = "a model other than GPT";
 constexpr KeyRow kRefused[] = {
@@ -126,27 +126,27 @@ constexpr KeyRow kRefused[] = {
     refused_key("--use-custom-fsdp", "false", kOtherFsdp),
     refused_key("--use-torch-fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("--optimizer-cpu-offload", "false", "Megatron's optimizer on the host"),
-    refused_key("--cpu-offloading-num-layers", "0", "Megatron's activations on the host"),
+    refused_key("--cpu-offloading-num-layers", "0", "offload of activations in Megatron"),
     refused_key("--fine-grained-activation-offloading", "false",
-                "Megatron's activations on the host"),
-    refused_key("--use-precision-aware-optimizer", "false",
-                "states of Megatron's optimizer in types of their own"),
+                "offload of activations in Megatron"),
+    refused_key("--use-precision-aware-optimizer", "false", "Megatron's precision-aware optimizer"),
     refused_key("--mtp-num-layers", "0|none", "prediction of several tokens"),
     refused_key("--moe-layer-recompute", "false", "recompute of whole layers of experts"),
-    refused_key("--pipeline-model-parallel-layout", "", "stages that are named by layer"),
+    refused_key("--pipeline-model-parallel-layout", "",
+                "a pipeline whose stages are named by layer"),
     refused_key("--account-for-embedding-in-pipeline-split", "false",
-                "stages that count the embedding as a layer"),
+                "a pipeline that counts the embedding as a layer"),
     refused_key("--account-for-loss-in-pipeline-split", "false",
-                "stages that count the loss as a layer"),
+                "a pipeline that counts the loss as a layer"),
     refused_key("--standalone-embedding-stage", "false", "a stage of the embedding alone"),
-    refused_key("--moe-latent-size", "none", "experts of a narrower width"),
+    refused_key("--moe-latent-size", "none", "a narrower width of experts"),
     refused_key("--attention-output-gate", "false", "attention with a gate on its output"),
-    refused_key("--heterogeneous-layers-config-path", "", "layers of several kinds"),
-    refused_key("--heterogeneous-layers-config-encoded-json", "", "layers of several kinds"),
+    refused_key("--heterogeneous-layers-config-path", "", "a mixture of layer kinds"),
+    refused_key("--heterogeneous-layers-config-encoded-json", "", "a mixture of layer kinds"),
     refused_key("--num-microbatches-with-partial-activation-checkpoints", "",
-                "checkpoints of some micro-batches alone"),
-    refused_key("--use-kitchen", "false", "layers of Kitchen's"),
-    refused_key("--cpu-offloading", "false", "Megatron's activations on the host"),
+                "recompute of some micro-batches alone"),
+    refused_key("--use-kitchen", "false", "the library Kitchen"),
+    refused_key("--cpu-offloading", "false", "offload of activations in Megatron"),
     refused_key("--retro-add-retriever", "false", kOtherModel),
     refused_key("--hybrid-override-pattern", "", kOtherModel),
     refused_key("--hybrid-attention-ratio", "0|0.0", kOtherModel),
@@ -157,9 +157,10 @@ constexpr KeyRow kRefused[] = {
     refused_key("--experimental-attention-variant", "", "attention other than softmax's"),
     refused_key("--linear-attention-freq", "", "attention other than softmax's"),
     refused_key("--window-size", "", "attention over windows in Megatron"),
-    refused_key("--fp32-residual-connection", "false", "residual sums in fp32"),
-    refused_key("--moe-extended-tp", "false", "experts over tensor and expert ranks together"),
-    refused_key("--yaml-cfg", "", "arguments in a YAML file of Megatron-LM's"),
+    refused_key("--fp32-residual-connection", "false", "a residual stream in fp32"),
+    refused_key("--moe-extended-tp", "false",
+                "division of experts over tensor and expert ranks together"),
+    refused_key("--yaml-cfg", "", "a YAML file of Megatron-LM's arguments"),
 };
 
 constexpr KeyRow kNotFollowed[] = {

@@ -62,7 +62,7 @@ void write_dense_layers(const MegatronFile& megatron) {
   if (pattern == "1") return megatron.file.drop(key, "every layer has experts");
   const auto dense = dense_layers_of(pattern);
   if (!dense) {
-    return megatron.file.refuse(key, "dense layers between those with experts",
+    return megatron.file.refuse(key, "a dense layer between those with experts",
                                 "dense layers may come first alone: ([0]*3+[1]*58)");
   }
   megatron.file.write("model.moe.dense_layers", std::to_string(*dense), {key});
@@ -182,7 +182,7 @@ void write_experts(ForeignImport& file) {
     file.write("model.moe.score_bias", "true",
                {score, megatron.key("moe_router_enable_expert_bias")});
   } else if (sigmoid) {
-    file.refuse(score, "sigmoid scores without a bias of each expert");
+    file.refuse(score, "a router of sigmoid scores without a bias of each expert");
   } else if (biased) {
     file.pass_over(megatron.key("moe_router_enable_expert_bias"),
                    "a bias belongs to sigmoid scores");

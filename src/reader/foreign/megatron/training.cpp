@@ -43,7 +43,7 @@ void write_yaml_types(const MegatronFile& megatron) {
   }
   for (const std::string_view narrow : {"mixed_precision.fp8", "mixed_precision.fp4"}) {
     if (file.find(narrow) != nullptr) {
-      return file.refuse(narrow, "linear layers of Transformer Engine in fewer than 16 bits");
+      return file.refuse(narrow, "arithmetic of Transformer Engine in fewer than 16 bits");
     }
   }
   const bool wide = file.flag("mixed_precision.grad_reduce_in_fp32", true);

@@ -221,11 +221,11 @@ void write_kernels(ForeignImport& file) {
 void write_float8(ForeignImport& file) {
   for (const std::string_view other : {"mx", "quantize.linear.mx", "quantize.grouped_mm.mx"}) {
     if (has_converter(file, other)) {
-      return file.refuse("model.converters", "linear layers in MX formats");
+      return file.refuse("model.converters", "training in MX formats");
     }
   }
   if (has_converter(file, "quantize.grouped_mm.float8")) {
-    return file.refuse("model.converters", "grouped products of experts in fp8");
+    return file.refuse("model.converters", "a grouped product of experts in fp8");
   }
   const std::string_view old_key =
       file.written({"float8.enable_float8_linear", "training.enable_float8_linear"});
@@ -234,7 +234,7 @@ void write_float8(ForeignImport& file) {
   if (!has && !old) return;
   const Value* experts = file.find("float8.moe_fqns_prototype");
   if (experts != nullptr && !(experts->items.empty() && experts->text.empty())) {
-    return file.refuse("float8.moe_fqns_prototype", "grouped products of experts in fp8");
+    return file.refuse("float8.moe_fqns_prototype", "a grouped product of experts in fp8");
   }
   const std::string_view by = old ? old_key : "model.converters";
   const std::string_view recipe =
