@@ -2,8 +2,10 @@
 // what became of each is kept.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

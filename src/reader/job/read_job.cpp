@@ -194,10 +194,13 @@ Checked<Job> read_job(Value root, std::string name) {
 }
 
 Checked<Job> read_job(const ReadRequest& request) {
-  Checked<Value> root = read_tree(request);
-  if (!root.ok()) return root.diagnostics();
-  return with_warnings(root.diagnostics(),
-                       read_job(std::move(root).value(), stem_of(request.files.front())));
+  Checked<ForeignSpec> spec = read_spec(request);
+  if (!spec.ok()) return spec.diagnostics();
+  Diagnostics warnings = spec.diagnostics();
+  const Diagnostics missing = missing_hardware(spec.value(), request);
+  warnings.insert(warnings.end(), missing.begin(), missing.end());
+  return with_warnings(std::move(warnings),
+                       read_job(std::move(spec).value().tree, stem_of(request.files.front())));
 }
 
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source) {

@@ -82,6 +82,8 @@ Checked<ImportedJob> import_job(const ReadRequest& request, ConfigPart part) {
   if (!read.ok()) return read.diagnostics();
   Diagnostics warnings = read.diagnostics();
   ForeignSpec spec = std::move(read).value();
+  const Diagnostics missing = missing_hardware(spec, request);
+  warnings.insert(warnings.end(), missing.begin(), missing.end());
   std::string text = head_of(request.files) + write_foreign_spec(spec) + key_report(spec.keys);
   return {ImportedJob{std::move(text), std::move(spec.keys)}, std::move(warnings)};
 }

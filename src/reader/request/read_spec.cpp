@@ -100,26 +100,6 @@ void keep_model_of_preset(Value& tree) {
   if (is_preset) std::erase_if(tree.members, [](const Member& m) { return m.key != "model"; });
 }
 
-/// Says what GPUs are taken where no file of another program tells: few of them do.
-void note_missing_hardware(const ForeignSpec& spec, const ReadRequest& request,
-                           Diagnostics& diagnostics) {
-  const SourceSpan whole{spec.tree.span.source, 0, 0, 0};
-  const auto warn = [&](std::string message, std::string hint) {
-    diagnostics.push_back({Severity::warning, whole, std::move(message), std::move(hint)});
-  };
-  if (spec.tree.find("training") == nullptr && spec.tree.find("inference") == nullptr) {
-    return warn("no file says how the model is trained",
-                "`memest import FILE` writes a spec to start from");
-  }
-  if (find_path(spec.tree, "hardware.gpu") == nullptr) {
-    warn("nothing says which GPU: " + std::string(kDefaultGpu) + " is taken",
-         "--gpu NAME; `memest gpus` lists them");
-  }
-  const bool has_count = request.gpus || find_path(spec.tree, "hardware.count") != nullptr ||
-                         find_path(spec.tree, "parallelism.data") != nullptr;
-  if (!has_count) warn("nothing says how many GPUs: as few as the layout takes", "--gpus N");
-}
-
 }  // namespace
 
 void expand_preset(Value& root) {
@@ -161,10 +141,31 @@ Checked<ForeignSpec> read_spec(const ReadRequest& request) {
     if (tree.ok()) merge(root, std::move(tree).value());
   }
   for (const SourceText& key : request.freed) free_key(root, key, diagnostics);
-  if (spec.is_foreign) note_missing_hardware(spec, request, diagnostics);
   if (request.gpus) GpusOfFlag(*request.gpus, root).write(diagnostics);
   if (!only_errors(diagnostics).empty()) return only_errors(std::move(diagnostics));
   return {std::move(spec), std::move(diagnostics)};
+}
+
+Diagnostics missing_hardware(const ForeignSpec& spec, const ReadRequest& request) {
+  Diagnostics diagnostics;
+  if (!spec.is_foreign) return diagnostics;
+  const SourceSpan whole{spec.tree.span.source, 0, 0, 0};
+  const auto warn = [&](std::string message, std::string hint) {
+    diagnostics.push_back({Severity::warning, whole, std::move(message), std::move(hint)});
+  };
+  if (spec.tree.find("training") == nullptr && spec.tree.find("inference") == nullptr) {
+    warn("no file says how the model is trained",
+         "`memest import FILE` writes a spec to start from");
+    return diagnostics;
+  }
+  if (find_path(spec.tree, "hardware.gpu") == nullptr) {
+    warn("nothing says which GPU: " + std::string(kDefaultGpu) + " is taken",
+         "--gpu NAME; `memest gpus` lists them");
+  }
+  const bool has_count = request.gpus || find_path(spec.tree, "hardware.count") != nullptr ||
+                         find_path(spec.tree, "parallelism.data") != nullptr;
+  if (!has_count) warn("nothing says how many GPUs: as few as the layout takes", "--gpus N");
+  return diagnostics;
 }
 
 Checked<Value> read_tree(const ReadRequest& request) {

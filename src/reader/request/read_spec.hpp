@@ -14,6 +14,10 @@ namespace memest {
 Checked<ForeignSpec> read_spec(const ReadRequest& request);
 Checked<Value> read_tree(const ReadRequest& request);
 
+/// Warnings of what is taken where no file of another program tells: few of them say which GPUs.
+/// None where all files are specs.
+Diagnostics missing_hardware(const ForeignSpec& spec, const ReadRequest& request);
+
 /// The tree of one text.
 Checked<Value> read_tree(const SourcePointer& source);
 

@@ -7,12 +7,6 @@ namespace {
 
 using namespace megatron;
 
-constexpr WordPair kNorms[] = {{"LayerNorm", "layernorm"}, {"RMSNorm", "rmsnorm"}};
-constexpr WordPair kPositions[] = {
-    {"learned_absolute", "learned"}, {"rope", "rope"}, {"yarn", "rope"}, {"none", "none"}};
-constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
-constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
-
 constexpr KeyRow kPlain[] = {
     maps("model.num_layers", "model.layers"),
     maps("model.hidden_size", "model.hidden_size"),

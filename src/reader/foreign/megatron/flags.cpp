@@ -9,14 +9,9 @@ namespace {
 
 using namespace megatron;
 
-constexpr WordPair kNorms[] = {{"LayerNorm", "layernorm"}, {"RMSNorm", "rmsnorm"}};
-constexpr WordPair kPositions[] = {
-    {"learned_absolute", "learned"}, {"rope", "rope"}, {"yarn", "rope"}, {"none", "none"}};
 constexpr WordPair kSwitch[] = {{"true", "true"}, {"false", ""}};
 constexpr WordPair kRecomputed[] = {{"true", "full"}, {"uniform", "full"}, {"false", ""}};
 constexpr WordPair kRotary[] = {{"true", "rope"}, {"false", ""}};
-constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
-constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
 
 constexpr KeyRow kPlain[] = {
     maps("--num-layers", "model.layers"),

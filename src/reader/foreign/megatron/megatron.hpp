@@ -13,6 +13,13 @@
 
 namespace memest::megatron {
 
+// Values that Megatron calls otherwise.
+inline constexpr WordPair kNorms[] = {{"LayerNorm", "layernorm"}, {"RMSNorm", "rmsnorm"}};
+inline constexpr WordPair kPositions[] = {
+    {"learned_absolute", "learned"}, {"rope", "rope"}, {"yarn", "rope"}, {"none", "none"}};
+inline constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
+inline constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
+
 /// A file by the names that megatron-core's configs have for its keys: "num_layers".
 class MegatronFile {
  public:

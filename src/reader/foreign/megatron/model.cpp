@@ -134,8 +134,9 @@ void write_vocabulary(ForeignImport& file) {
   }
   const std::string type = megatron.text("tokenizer_type");
   const auto* const known = std::ranges::find(kTokenizers, type, &TokenizerSize::type);
-  std::optional<std::int64_t> size = megatron.count("vocab_size");
-  std::string_view from = megatron.key("vocab_size");
+  const bool by_tokenizer = !megatron.has("vocab_size") && megatron.has("tokenizer_vocab_size");
+  std::string_view from = megatron.key(by_tokenizer ? "tokenizer_vocab_size" : "vocab_size");
+  std::optional<std::int64_t> size = from.empty() ? std::nullopt : file.count(from);
   // NullTokenizer has a token more: the end of a document.
   if (size && type == "NullTokenizer" && !megatron.is_yaml()) ++*size;
   const bool default_type = type.empty() && file.find("--merge-file") != nullptr;

@@ -26,6 +26,7 @@ constexpr MegatronName kNames[] = {
     {"make_vocab_size_divisible_by", "--make-vocab-size-divisible-by",
      "model.make_vocab_size_divisible_by"},
     {"should_pad_vocab", "", "model.should_pad_vocab"},
+    {"tokenizer_vocab_size", "", "tokenizer.vocab_size"},
     {"tokenizer_type", "--tokenizer-type", "tokenizer.tokenizer_type"},
     {"swiglu", "--swiglu", "model.gated_linear_unit"},
     {"squared_relu", "--squared-relu", ""},
