@@ -138,7 +138,7 @@ void write_vocabulary(ForeignImport& file) {
   std::string_view from = megatron.key(by_tokenizer ? "tokenizer_vocab_size" : "vocab_size");
   std::optional<std::int64_t> size = from.empty() ? std::nullopt : file.count(from);
   // NullTokenizer has a token more: the end of a document.
-  if (size && type == "NullTokenizer" && !megatron.is_yaml()) ++*size;
+  if (size && *size < kMaxCount && type == "NullTokenizer" && !megatron.is_yaml()) ++*size;
   const bool default_type = type.empty() && file.find("--merge-file") != nullptr;
   if (!size && (known != std::end(kTokenizers) || default_type)) {
     size = known == std::end(kTokenizers) ? kTokenizers[0].size : known->size;
@@ -152,9 +152,11 @@ void write_vocabulary(ForeignImport& file) {
   }
   const bool pads = !megatron.is_yaml() || megatron.flag("should_pad_vocab", false);
   // tokenizer.py: _vocab_size_with_padding: to a multiple of the divisor and the tensor ranks.
+  const auto bounded = [&megatron](std::string_view name, std::int64_t fallback) {
+    return std::clamp<std::int64_t>(megatron.count(name, fallback), 1, kMaxCount);
+  };
   const std::int64_t multiple =
-      megatron.count("make_vocab_size_divisible_by", 128) *
-      std::clamp<std::int64_t>(megatron.count("tensor_model_parallel_size", 1), 1, kMaxRanks);
+      bounded("make_vocab_size_divisible_by", 128) * bounded("tensor_model_parallel_size", 1);
   const std::int64_t padded = pads ? rounded_up(*size, multiple) : *size;
   file.write("model.vocab_size", std::to_string(padded),
              {from, megatron.key("make_vocab_size_divisible_by"), megatron.key("tokenizer_type")});

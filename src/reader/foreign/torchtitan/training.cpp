@@ -67,7 +67,7 @@ void write_pipeline(ForeignImport& file) {
   file.write("parallelism.schedule", row->own, {key});
   constexpr std::string_view kLayers = "parallelism.pipeline_parallel_layers_per_stage";
   const auto layers = file.count(kLayers);
-  if (!layers || *layers < 1) return;
+  if (!layers || *layers < 1 || *layers > kMaxLayers) return;
   // pipeline_parallel.py: ceil((num_layers + 1 + 1) / layers_per_stage) stages over the ranks.
   const std::int64_t all = file.written_count("model.layers").value_or(0) + 2;
   const std::int64_t stages = (all + *layers - 1) / *layers;
