@@ -71,20 +71,20 @@ TEST_CASE("a Python file is a tree of the literals that it assigns") {
 }
 
 TEST_CASE("a shell script is the command line of its training program") {
-  const Value root =
-      tree_of("a.sh",
-              "#!/bin/bash\n"
-              "#SBATCH --nodes=4\n"
-              "export ALLOC=expandable_segments:True\n"
-              "TP=2; PP=$((TP * 2))\n"
-              "NAME=${1:-\"mock\"}\n"
-              "ARGS=(\n  --num-layers 24 # many\n  --tp $TP\n)\n"
-              "MORE=\"--pp ${PP} --bf16\"\n"
-              "if [ \"$NAME\" = mock ]; then\n  MORE=\"$MORE --mock\"\n"
-              "else\n  MORE=\"$MORE --real\"\nfi\n"
-              "python prepare.py --x\n"
-              "torchrun --nproc_per_node 8 --nnodes=$NODES pretrain_gpt.py \\\n"
-              "  \"${ARGS[@]}\" $MORE --split 949,50,1 --rampup 16 -1 2 --name $NAME\n");
+  const Value root = tree_of(
+      "a.sh",
+      "#!/bin/bash\n"
+      "#SBATCH --nodes=4\n"
+      "export ALLOC=expandable_segments:True\n"
+      "TP=2; PP=$((TP * 2))\n"
+      "NAME=${1:-\"mock\"}\n"
+      "ARGS=(\n  --num-layers 24 # many\n  --tp $TP\n)\n"
+      "MORE=\"--pp ${PP} --bf16\"\n"
+      "if [ \"$NAME\" = mock ]; then\n  MORE=\"$MORE --mock\"\n"
+      "else\n  MORE=\"$MORE --real\"\nfi\n"
+      "python prepare.py --x\n"
+      "torchrun --nproc_per_node 8 --nnodes=$NODES pretrain_gpt.py \\\n"
+      "  \"${ARGS[@]}\" $MORE --split 949,50,1 --rampup 16 -1 2 --name $NAME 2>&1 | tee log\n");
   CHECK(at(root, "--num-layers") == "24 @7:16");
   CHECK(at(root, "--tp") == "2 @4:4");
   CHECK(at(root, "--pp").starts_with("4 @4:"));

@@ -37,6 +37,10 @@ class ShellLexer {
     } else if (c == '#' && !in_word_) {
       skip_comment();
     } else if (kOperators.find(c) != std::string_view::npos) {
+      // 2>&1: the number is the stream's.
+      const bool is_stream = (c == '>' || c == '<') && in_word_ &&
+                             word_.plain.find_first_not_of("0123456789") == std::string::npos;
+      if (is_stream) in_word_ = false;
       end_word();
       words_.push_back({{}, std::string(1, c), at_, 1, {}});
       ++at_;
