@@ -51,6 +51,8 @@ TEST_CASE("a mistake in TOML is told at its place") {
       parse_foreign(source_of("a.toml", "[training]\nseq_len = 1\nseq_len = 2\n"));
   REQUIRE_FALSE(tree.ok());
   CHECK(tree.diagnostics()[0].span.line == 3);
+  CHECK_FALSE(parse_foreign(source_of("a.toml", "[a]\n = 1\n")).ok());
+  CHECK_FALSE(parse_foreign(source_of("a.toml", "[a.]\n")).ok());
 }
 
 TEST_CASE("a Python file is a tree of the literals that it assigns") {

@@ -1,6 +1,18 @@
 #include "reader/foreign/toml.hpp"
 
-// The library's code is compiled here: nothing of it is linked.
+namespace memest {
+
+/// Something that the library takes for granted and the text does not give.
+struct TomlFault {};
+[[noreturn]] static void refuse_toml() { throw TomlFault{}; }
+
+}  // namespace memest
+
+// The library's code is compiled here: nothing of it is linked. It asserts what a malformed text
+// may break (a line of "= 1" behind a blank), or in a release build lets the compiler assume it:
+// here both are refusals.
+#undef NDEBUG
+#define TOML_ASSERT(expression) ((expression) ? void() : ::memest::refuse_toml())
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
@@ -131,6 +143,9 @@ Checked<Value> parse_toml(const SourcePointer& source) {
                       {source, 0, 0, 0},
                       "more than " + std::to_string(kMaxValues) + " values",
                       ""};
+  } catch (const TomlFault&) {
+    return Diagnostic{
+        Severity::error, {source, 0, 0, 0}, "this is not TOML", "a key has a name before its '='"};
   } catch (const toml::parse_error& error) {
     return Diagnostic{Severity::error, places.span(error.source()),
                       "this is not TOML: " + std::string(error.description()), ""};
