@@ -1,7 +1,7 @@
 #include "memest/reader/named_files.hpp"
 
-#include "reader/request/read_spec.hpp"
 #include "reader/job/read_model.hpp"
+#include "reader/request/read_spec.hpp"
 
 namespace memest {
 
