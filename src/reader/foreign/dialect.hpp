@@ -98,6 +98,12 @@ using Derivation = void (*)(ForeignImport&);
 /// A file that has every one of these keys is of the dialect.
 using TellingKeys = std::span<const std::string_view>;
 
+/// A key that names another file, which belongs to this one.
+struct FileReference {
+  std::string_view key;
+  std::string_view section;  ///< where that file stands in the tree, as Dialect::section
+};
+
 struct Dialect {
   std::string_view name;  ///< "torchtitan"
   std::string_view noun;  ///< "a torchtitan configuration"
@@ -105,6 +111,11 @@ struct Dialect {
   std::span<const TellingKeys> telling;  ///< any of them tells
   std::span<const std::span<const KeyRow>> tables;
   std::span<const Derivation> derivations = {};
+  /// The section that such a file is of its tables' tree, alone and where it stands beside a file
+  /// of another dialect that takes it: they decide the job together. Empty: it is the whole tree.
+  std::string_view section = {};
+  std::span<const std::string_view> takes = {};  ///< sections of files beside it
+  std::span<const FileReference> references = {};
 };
 
 /// The row of a key; null where there is none.

@@ -12,11 +12,19 @@
 namespace memest {
 
 // Each in the folder of its name.
+const Dialect& accelerate_dialect();
+const Dialect& axolotl_dialect();
+const Dialect& deepspeed_dialect();
 const Dialect& hugging_face_config();
+const Dialect& litgpt_dialect();
+const Dialect& llama_factory_dialect();
 const Dialect& megatron_bridge_dialect();
 const Dialect& megatron_dialect();
 const Dialect& nanogpt_dialect();
 const Dialect& torchtitan_dialect();
+const Dialect& transformers_dialect();
+const Dialect& trl_preferences_dialect();
+const Dialect& trl_sft_dialect();
 
 std::span<const Dialect* const> dialects();
 

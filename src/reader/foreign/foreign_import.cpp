@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "reader/foreign/dialects.hpp"
 #include "reader/text/merge.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
@@ -14,6 +15,7 @@ namespace {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool is_idle(std::string_view idle, const Value& value) {
+  if (value.kind == ValueKind::mapping) return value.members.empty();
   if (idle.empty() || value.kind == ValueKind::sequence) {
     return value.kind == ValueKind::sequence && value.items.empty();
   }
@@ -98,7 +100,8 @@ const KeyRow* find_row(const Dialect& dialect, std::string_view key) {
       if (row.key == key) return &row;
       if (row.key == kAll) around = &row;
       const std::string_view path = row.key.substr(0, row.key.size() - 1);
-      if (row.key.ends_with(kBelow) && key.starts_with(path)) around = &row;
+      const bool is_section = key == path.substr(0, path.size() - 1);  // one that is no mapping
+      if (row.key.ends_with(kBelow) && (is_section || key.starts_with(path))) around = &row;
     }
   }
   return around;
@@ -154,6 +157,26 @@ std::string_view ForeignImport::written(std::span<const std::string_view> names)
 SourceSpan ForeignImport::place_of(std::string_view key) const {
   const Value* value = find(key);
   return value == nullptr ? spec_.tree.span : value->span;
+}
+
+const Member* ForeignImport::file_section(std::string_view key) const {
+  const std::string_view name = key.substr(0, key.find('.'));
+  const auto found = std::ranges::find(root_.members, name, &Member::key);
+  const bool is_file = found != root_.members.end() && found->key_span.line == 0;
+  return is_file && name.size() < key.size() ? &*found : nullptr;
+}
+
+std::string ForeignImport::shown(std::string_view key) const {
+  const Member* section = file_section(key);
+  return std::string(section == nullptr ? key : key.substr(section->key.size() + 1));
+}
+
+std::string_view ForeignImport::noun_of(std::string_view key) const {
+  const Member* section = file_section(key);
+  for (const Dialect* dialect : dialects()) {
+    if (section != nullptr && dialect->section == section->key) return dialect->noun;
+  }
+  return dialect_.noun;
 }
 
 ImportedKey* ForeignImport::imported(std::string_view key) {
@@ -224,8 +247,8 @@ void ForeignImport::write_words(const KeyRow& row, const Value& value, ImportedK
     return is_same_word(candidate.foreign, value.text);
   });
   if (pair == row.words.end() || value.kind != ValueKind::scalar) {
-    diagnostics_.push_back(unavailable_at(value.span, quoted(value.text) + " as '" + key.key + "'",
-                                          known_words(row.words)));
+    diagnostics_.push_back(unavailable_at(
+        value.span, quoted(value.text) + " as '" + shown(key.key) + "'", known_words(row.words)));
     return;
   }
   if (pair->own.empty()) {
@@ -307,17 +330,21 @@ Checked<ForeignSpec> ForeignImport::run() {
   const bool refused = std::ranges::any_of(
       diagnostics_, [](const Diagnostic& one) { return one.severity == Severity::error; });
   if (refused) return diagnostics_;
-  for (const ImportedKey& key : spec_.keys) {
+  for (ImportedKey& key : spec_.keys) {
+    const std::string_view noun = noun_of(key.key);
+    key.key = shown(key.key);
     const auto warn = [&](std::string message, std::string hint) {
       diagnostics_.push_back({Severity::warning, key.span, std::move(message), std::move(hint)});
     };
     if (key.fate == KeyFate::unknown) {
-      warn("'" + key.key + "' is no key of " + std::string(dialect_.noun) + " that memest knows",
+      warn("'" + key.key + "' is no key of " + std::string(noun) + " that memest knows",
            "it is passed over");
     } else if (key.fate == KeyFate::not_followed) {
       warn("'" + key.key + "' is not followed", key.why);
     }
   }
+  for (KeyOrigin& origin : spec_.origins) origin.from = shown(origin.from);
+  for (ForeignDefault& one : spec_.defaults) one.origin.from = shown(one.origin.from);
   return {std::move(spec_), std::move(diagnostics_)};
 }
 

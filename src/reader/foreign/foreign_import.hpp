@@ -96,6 +96,10 @@ class ForeignImport {
   void write_words(const KeyRow& row, const Value& value, ImportedKey& key);
   void add_absent();
   [[nodiscard]] SourceSpan place_of(std::string_view key) const;
+  /// The section of a file beside this one that the key is of; null for a key of this file.
+  [[nodiscard]] const Member* file_section(std::string_view key) const;
+  [[nodiscard]] std::string shown(std::string_view key) const;
+  [[nodiscard]] std::string_view noun_of(std::string_view key) const;
   ImportedKey* imported(std::string_view key);
 
   const Dialect& dialect_;

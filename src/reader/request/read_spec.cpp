@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "memest/reader/catalog.hpp"
 #include "reader/foreign/dialects.hpp"
 #include "reader/keys/foreign.hpp"
 #include "reader/request/free_key.hpp"
 #include "reader/request/gpus_of_flag.hpp"
+#include "reader/request/join_files.hpp"
 #include "reader/text/embedded_trees.hpp"
 #include "reader/text/merge.hpp"
 #include "reader/text/scalar.hpp"
@@ -56,17 +58,14 @@ Diagnostic unknown_form(const SourcePointer& source) {
                   "of such files it knows " + joined(known));
 }
 
-/// The tree of a spec, or of another program's file as keys of a spec.
-Checked<ForeignSpec> read_text(const SourcePointer& source) {
+/// The tree of a spec, or of another program's file.
+Checked<RequestFile> read_text(const SourcePointer& source) {
   Checked<Value> tree = parse_foreign(source);
   if (!tree.ok()) return tree.diagnostics();
   const Syntax syntax = syntax_of(source->name);
+  Diagnostics warnings = tree.diagnostics();
   if (const Dialect* dialect = find_dialect(syntax, tree.value())) {
-    Checked<ForeignSpec> spec = import_tree(*dialect, tree.value());
-    Diagnostics all = tree.diagnostics();
-    append(spec.diagnostics(), all);
-    if (!spec.ok()) return all;
-    return {std::move(spec).value(), std::move(all)};
+    return {RequestFile{.dialect = dialect, .tree = std::move(tree).value()}, std::move(warnings)};
   }
   if (syntax != Syntax::tree) return unknown_form(source);
   if (tree.value().kind != ValueKind::mapping) {
@@ -77,16 +76,18 @@ Checked<ForeignSpec> read_text(const SourcePointer& source) {
     return error_at({source, 0, 0, 0}, "this is " + std::string(document->noun) + ", no spec",
                     hint_for(*document, source->name));
   }
-  return ForeignSpec{std::move(tree).value()};
+  return {RequestFile{.spec = {std::move(tree).value()}}, std::move(warnings)};
 }
 
-/// The tree behind an argument: that of a file, or of a preset where it names no file.
-Checked<ForeignSpec> find_tree(const std::string& name) {
+/// The file behind an argument, or the preset where it names no file.
+Checked<RequestFile> find_file(const std::string& name) {
   if (name == "-" || is_path(name) || file_exists(name)) {
     const Checked<SourcePointer> text = read_argument(name);
     return text.ok() ? read_text(text.value()) : text.diagnostics();
   }
-  if (std::optional<Value> preset = find_preset(name)) return ForeignSpec{*std::move(preset)};
+  if (std::optional<Value> preset = find_preset(name)) {
+    return RequestFile{.spec = {*std::move(preset)}};
+  }
   const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
   const std::string hint = suggestion(name, model_names());
   return error_at({source, 0, 0, 0}, "neither a file nor a preset",
@@ -98,6 +99,26 @@ void keep_model_of_preset(Value& tree) {
   const bool is_preset =
       tree.span.source != nullptr && tree.span.source->name.starts_with(kPresetPrefix);
   if (is_preset) std::erase_if(tree.members, [](const Member& m) { return m.key != "model"; });
+}
+
+/// The files as one tree of keys of a spec.
+ForeignSpec merged(std::vector<RequestFile> files, Diagnostics& diagnostics) {
+  join_files(files, diagnostics);
+  ForeignSpec spec;
+  spec.tree.kind = ValueKind::mapping;
+  const bool is_foreign =
+      std::ranges::any_of(files, [](const RequestFile& file) { return file.dialect != nullptr; });
+  for (RequestFile& file : files) {
+    if (file.dialect == nullptr) {
+      if (is_foreign) keep_model_of_preset(file.spec.tree);
+      merge(spec, std::move(file.spec));
+      continue;
+    }
+    Checked<ForeignSpec> one = import_tree(*file.dialect, file.tree);
+    append(one.diagnostics(), diagnostics);
+    if (one.ok()) merge(spec, std::move(one).value());
+  }
+  return spec;
 }
 
 }  // namespace
@@ -117,21 +138,15 @@ void expand_preset(Value& root) {
 
 Checked<ForeignSpec> read_spec(const ReadRequest& request) {
   expect(!request.files.empty(), "a request names at least one file");
-  ForeignSpec spec;
-  spec.tree.kind = ValueKind::mapping;
-  Value& root = spec.tree;
   Diagnostics diagnostics;
-  std::vector<ForeignSpec> parts;
+  std::vector<RequestFile> files;
   for (const std::string& file : request.files) {
-    Checked<ForeignSpec> one = find_tree(file);
+    Checked<RequestFile> one = find_file(file);
     append(one.diagnostics(), diagnostics);
-    if (one.ok()) parts.push_back(std::move(one).value());
+    if (one.ok()) files.push_back(std::move(one).value());
   }
-  const bool is_foreign = std::ranges::any_of(parts, &ForeignSpec::is_foreign);
-  for (ForeignSpec& part : parts) {
-    if (is_foreign) keep_model_of_preset(part.tree);
-    merge(spec, std::move(part));
-  }
+  ForeignSpec spec = merged(std::move(files), diagnostics);
+  Value& root = spec.tree;
   fill_defaults(spec);
   expand_preset(root);
   if (request.gpus) GpusOfFlag(*request.gpus, root).forget();
@@ -176,12 +191,15 @@ Checked<Value> read_tree(const ReadRequest& request) {
 }
 
 Checked<Value> read_tree(const SourcePointer& source) {
-  Checked<ForeignSpec> read = read_text(source);
+  Checked<RequestFile> read = read_text(source);
   if (!read.ok()) return read.diagnostics();
-  Diagnostics warnings = read.diagnostics();
-  ForeignSpec spec = std::move(read).value();
+  Diagnostics diagnostics = read.diagnostics();
+  std::vector<RequestFile> files;
+  files.push_back(std::move(read).value());
+  ForeignSpec spec = merged(std::move(files), diagnostics);
+  if (!only_errors(diagnostics).empty()) return diagnostics;
   fill_defaults(spec);
-  return {std::move(spec.tree), std::move(warnings)};
+  return {std::move(spec.tree), std::move(diagnostics)};
 }
 
 }  // namespace memest

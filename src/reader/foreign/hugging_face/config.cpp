@@ -1,8 +1,9 @@
 // A model's config.json of the Hugging Face Hub beside other files: `model: {hf: ...}`.
 #include <memory>
+#include <string>
+#include <utility>
 
-#include "reader/foreign/dialects.hpp"
-#include "reader/foreign/foreign_import.hpp"
+#include "reader/foreign/hugging_face/hugging_face.hpp"
 #include "reader/hf/hf_config.hpp"
 
 namespace memest {
@@ -20,31 +21,40 @@ Value used_members(const Value& config) {
   return {};
 }
 
-void write_config(ForeignImport& file) {
-  const Value used = used_members(file.root());
-  Value config;
-  config.kind = ValueKind::mapping;
-  config.span = file.root().span;
-  for (const Member& member : file.root().members) {
-    if (used.kind == ValueKind::mapping && used.find(member.key) == nullptr) continue;
-    config.members.push_back(member);
-    file.credit(member.key, "model.hf");
-  }
-  file.write("model.hf", std::move(config), "model_type");
+void credit_all(ForeignImport& file, const std::string& path, const Value& value) {
+  for (const Member& member : value.members)
+    credit_all(file, path + "." + member.key, member.value);
+  file.credit(path, "model.hf");
 }
 
-constexpr KeyRow kKeys[] = {no_effect("*", "neither parameters nor computation")};
+constexpr std::string_view kSection = "config";
+constexpr KeyRow kKeys[] = {no_effect("config.*", "neither parameters nor computation")};
 constexpr std::span<const KeyRow> kTables[] = {kKeys};
 constexpr std::string_view kByType[] = {"model_type"};
 constexpr TellingKeys kTelling[] = {kByType};
-constexpr Derivation kDerivations[] = {write_config};
+constexpr Derivation kDerivations[] = {hugging_face::write_config};
 constexpr Dialect kDialect = {.name = "hugging-face-config",
                               .noun = "a Hugging Face config",
                               .telling = kTelling,
                               .tables = kTables,
-                              .derivations = kDerivations};
+                              .derivations = kDerivations,
+                              .section = kSection};
 
 }  // namespace
+
+void hugging_face::write_config(ForeignImport& file) {
+  const Value& whole = *file.find(kSection);
+  const Value used = used_members(whole);
+  Value config;
+  config.kind = ValueKind::mapping;
+  config.span = whole.span;
+  for (const Member& member : whole.members) {
+    if (used.kind == ValueKind::mapping && used.find(member.key) == nullptr) continue;
+    config.members.push_back(member);
+    credit_all(file, std::string(kSection) + "." + member.key, member.value);
+  }
+  file.write("model.hf", std::move(config), "config.model_type");
+}
 
 const Dialect& hugging_face_config() { return kDialect; }
 
