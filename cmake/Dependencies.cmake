@@ -81,6 +81,12 @@ if(NOT TARGET ZLIB::ZLIB)  # fetched: its own build names no such target
   FetchContent_GetProperties(ZLIB SOURCE_DIR zlib_source BINARY_DIR zlib_binary)
   target_include_directories(ZLIB::ZLIB INTERFACE ${zlib_source} ${zlib_binary})
 endif()
+memest_dependency(
+  PACKAGE tomlplusplus
+  AT_LEAST 3.0
+  URL https://github.com/marzer/tomlplusplus/archive/refs/tags/v3.4.0.tar.gz
+  SHA256 8517f65938a4faae9ccf8ebb36631a38c1cadfb5efa85d9a72e15b9e97d25155
+)
 if(MEMEST_TESTS)
   memest_dependency(
     PACKAGE Catch2

@@ -96,9 +96,13 @@ constexpr auto kCommands = std::to_array<Command>({
      "for what is not available yet is counted with the sentence that says so.\n"
      "Exit code 1 says that an error is past its line, or a known miss no longer misses.",
      "memest validate tests/truth/nanogpt.records.jsonl.gz", run_validate},
-    {"import", "A spec from a Hugging Face config", "CONFIG", 1, 1, kConfigFlag | kForceFlag,
-     "CONFIG is a config.json or the folder that holds one. The spec goes to standard output or, "
-     "with --output, to a file; one that exists is left alone, unless --force stands beside it.",
+    {"import", "A spec from the files of other training programs", "FILE...", 1, kAnyNumber,
+     kConfigFlag | kFormatFlags | kForceFlag,
+     "FILE is a configuration of a training program that memest knows (docs/import.md), a Hugging "
+     "Face config.json or the folder that holds one; several stand beside each other. The spec "
+     "goes "
+     "to standard output or, with --output, to a file; in its comments stands which key each line "
+     "came from, and what became of the others. Commands that take a SPEC take such files too.",
      "memest import tests/truth/configs/llama-3-8b/config.json", run_import},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
      kAnyNumber, kFormatFlags,

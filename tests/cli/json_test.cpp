@@ -110,7 +110,8 @@ TEST_CASE("every JSON answer has the documented form, and a sentence for every n
       "roofline gpt2 --gpu h200-sxm-141gb", "diff gpt2 t5-small",
       "diff gpt2 gpt2-medium --gpu rtx-4090",
       "diff tests/truth/runs/run.yaml tests/truth/runs/kept.pickle.gz",
-      "diff gpt2 tests/golden/gpu.log --gpu rtx-4090", "gpus", "gpus t4", "models", "recipes", "optimizers");
+      "diff gpt2 tests/golden/gpu.log --gpu rtx-4090", "gpus", "gpus t4", "models", "recipes",
+      "optimizers", "import tests/import/files/torchtitan/llama3_8b.toml");
   const Ran ran = run_shell("memest " + command + " --format json");
   INFO(command << '\n' << ran.err);
   const json answer = json::parse(ran.out);

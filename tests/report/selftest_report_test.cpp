@@ -1,5 +1,5 @@
 // What a selftest says: what failed, by how much, and the published rate beside the measured one.
-#include "memest/report/selftest_report.hpp"
+#include "memest/report/gpus/selftest_report.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -8,7 +8,7 @@
 #include "memest/plan/estimate.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/read_job.hpp"
-#include "memest/report/catalog_report.hpp"
+#include "memest/report/gpus/catalog_report.hpp"
 
 namespace memest {
 

@@ -13,7 +13,7 @@
 #include "cli/spec.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/samples.hpp"
-#include "memest/report/profile_report.hpp"
+#include "memest/report/gpus/profile_report.hpp"
 #include "memest/time/kernel_law.hpp"
 
 namespace memest {

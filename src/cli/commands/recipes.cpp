@@ -1,7 +1,7 @@
 #include "cli/command.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/catalog.hpp"
-#include "memest/report/catalog_report.hpp"
+#include "memest/report/gpus/catalog_report.hpp"
 
 namespace memest {
 

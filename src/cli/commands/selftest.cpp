@@ -11,7 +11,7 @@
 #include "cli/terminal.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
-#include "memest/report/selftest_report.hpp"
+#include "memest/report/gpus/selftest_report.hpp"
 
 namespace memest {
 namespace {

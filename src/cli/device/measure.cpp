@@ -20,8 +20,8 @@
 #include "memest/calibrate/measure_sweep.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/reader/profile.hpp"
-#include "memest/report/profile_report.hpp"
-#include "memest/report/sweep_report.hpp"
+#include "memest/report/gpus/profile_report.hpp"
+#include "memest/report/gpus/sweep_report.hpp"
 
 namespace memest {
 namespace {

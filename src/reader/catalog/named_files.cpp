@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "reader/catalog/named_texts.hpp"
-#include "reader/job/read_job.hpp"
+#include "reader/request/read_spec.hpp"
 
 namespace memest {
 

@@ -5,8 +5,8 @@
 
 #include "memest/diag/environment.hpp"
 #include "reader/catalog/named_texts.hpp"
-#include "reader/job/read_job.hpp"
 #include "reader/job/read_model.hpp"
+#include "reader/request/read_spec.hpp"
 #include "reader/text/source.hpp"
 
 namespace memest {

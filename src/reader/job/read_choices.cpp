@@ -8,6 +8,7 @@
 
 #include "memest/spec/framework.hpp"
 #include "reader/job/read_job.hpp"
+#include "reader/request/read_spec.hpp"
 #include "reader/text/merge.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
@@ -145,6 +146,7 @@ Checked<std::vector<ImplementationChoice>> read_choices(const ReadRequest& reque
   Checked<Value> root = read_tree(request);
   if (!root.ok()) return root.diagnostics();
   const std::string name = stem_of(request.files.front());
+  Diagnostics warnings = root.diagnostics();
   const bool written = names_one(written_in(root.value(), "implementation"));
   if (written && !names.empty()) {
     return of_flag(
@@ -158,12 +160,16 @@ Checked<std::vector<ImplementationChoice>> read_choices(const ReadRequest& reque
   std::vector<ImplementationChoice> choices;
   if (written || (job.ok() && is_one_choice(job.value(), names))) {
     choices.push_back(ChoiceReader::as_written(job.value()));
-    return {std::move(choices), job.diagnostics()};
+    warnings.insert(warnings.end(), job.diagnostics().begin(), job.diagnostics().end());
+    return {std::move(choices), std::move(warnings)};
   }
   for (const Framework framework : chosen.value()) reader.add(framework, choices);
   const auto known = [](const ImplementationChoice& choice) { return choice.job.has_value(); };
   if (std::ranges::any_of(choices, known)) {
-    return {std::move(choices), job.ok() ? job.diagnostics() : Diagnostics{}};
+    if (job.ok()) {
+      warnings.insert(warnings.end(), job.diagnostics().begin(), job.diagnostics().end());
+    }
+    return {std::move(choices), std::move(warnings)};
   }
   if (!job.ok()) return job.diagnostics();
   return of_flag("no implementation takes the spec: " + choices.front().refusal,

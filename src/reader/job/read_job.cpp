@@ -12,8 +12,6 @@
 #include "memest/reader/residuals.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
-#include "memest/units/int128.hpp"
-#include "reader/catalog/named_texts.hpp"
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"
@@ -23,89 +21,30 @@
 #include "reader/frameworks/torchtitan.hpp"
 #include "reader/frameworks/trainer.hpp"
 #include "reader/job/check_parallelism.hpp"
-#include "reader/job/free_key.hpp"
 #include "reader/job/read_allocator.hpp"
 #include "reader/job/read_cluster.hpp"
 #include "reader/job/read_inference.hpp"
 #include "reader/job/read_model.hpp"
 #include "reader/job/read_training.hpp"
 #include "reader/keys/check.hpp"
-#include "reader/keys/foreign.hpp"
 #include "reader/keys/keys.hpp"
-#include "reader/text/embedded_trees.hpp"
-#include "reader/text/merge.hpp"
+#include "reader/request/read_spec.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
 
 namespace memest {
 namespace {
 
-void append(const Diagnostics& more, Diagnostics& diagnostics) {
-  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+bool has_error(const Diagnostics& diagnostics) {
+  return std::ranges::any_of(diagnostics,
+                             [](const Diagnostic& one) { return one.severity == Severity::error; });
 }
 
-std::optional<Value> find_preset(const std::string& name) {
-  const EmbeddedFile* file = find_embedded("models/" + name + ".yaml");
-  if (file == nullptr) return std::nullopt;
-  return embedded_value(*file, std::string(kPresetPrefix) + name);
-}
-
-/// The document's hint about the file `name`; one that a shell would take apart stays FILE.
-std::string hint_for(const ForeignDocument& document, const std::string& name) {
-  constexpr std::string_view kFile = "FILE";
-  std::string hint(document.hint);
-  const std::size_t at = hint.find(kFile);
-  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return c > ' ' && c < 0x7F &&
-           std::string_view("\"'`$&|;<>()*?[]{}!#~\\").find(static_cast<char>(c)) ==
-               std::string_view::npos;
-  });
-  if (at != std::string::npos && plain) hint.replace(at, kFile.size(), name);
-  return hint;
-}
-
-Checked<Value> read_tree(const SourcePointer& source) {
-  Checked<Value> tree = parse_source(source);
-  if (!tree.ok()) return tree;
-  if (tree.value().kind != ValueKind::mapping) {
-    return error_at(tree.value().span, "a spec is a mapping of keys",
-                    "`memest init` writes a starter spec");
-  }
-  if (const ForeignDocument* document = find_foreign_document(tree.value())) {
-    return error_at({source, 0, 0, 0}, "this is " + std::string(document->noun) + ", no spec",
-                    hint_for(*document, source->name));
-  }
-  return tree;
-}
-
-/// The tree behind an argument: that of a text of the request or of a file, or of a preset where it
-/// names neither.
-Checked<Value> find_tree(const std::string& name, const ReadRequest& request) {
-  if (const SourcePointer text = find_text(request, name)) return read_tree(text);
-  if (name == "-" || is_path(name) || file_exists(name)) {
-    const Checked<SourcePointer> text = read_argument(name);
-    return text.ok() ? read_tree(text.value()) : text.diagnostics();
-  }
-  if (std::optional<Value> preset = find_preset(name)) return *std::move(preset);
-  const auto source = std::make_shared<const SourceText>(SourceText{name, ""});
-  const std::string hint = suggestion(name, model_names());
-  return error_at({source, 0, 0, 0}, "neither a file nor a preset",
-                  hint.empty() ? "`memest models` lists the presets" : hint);
-}
-
-/// Puts a preset's own keys in place of its name, so that `--set model.layers=2` has something to
-/// override.
-void expand_preset(Value& root) {
-  for (Member& member : root.members) {
-    // `training.teacher` has a model of its own.
-    if (member.key == "training" || member.key == "teacher") expand_preset(member.value);
-    if (member.key != "model" || member.value.kind != ValueKind::scalar) continue;
-    const std::optional<Value> preset = find_preset(member.value.text);
-    if (!preset) return;  // check_table names the nearest
-    const Value* model = preset->find("model");
-    expect(model != nullptr, "a preset has a model");
-    member.value = *model;
-  }
+/// A job beside the warnings of its files; one that is refused is refused without them.
+Checked<Job> with_warnings(Diagnostics warnings, Checked<Job> job) {
+  if (!job.ok()) return job;
+  warnings.insert(warnings.end(), job.diagnostics().begin(), job.diagnostics().end());
+  return {std::move(job).value(), std::move(warnings)};
 }
 
 using TextPlace = std::tuple<const SourceText*, std::int32_t, std::int32_t>;
@@ -237,79 +176,12 @@ Checked<Job> build_job(const Value& root, std::string name, Diagnostics diagnost
   if (job.training) check_rules(recipe_rules(), root, job, diagnostics);
   job.budget = read_budget(mapping("budget"));
   job.allocator = read_allocator(mapping("allocator"), diagnostics);
-  const bool failed = std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) {
-    return d.severity == Severity::error;
-  });
+  const bool failed = has_error(diagnostics);
   expect(failed || (has_model && schema_errors == 0), "a job without a model and without a reason");
   tidy(diagnostics);
   if (failed) return diagnostics;
   return {std::move(job), std::move(diagnostics)};
 }
-
-/// The GPUs of a flag, and the data-parallel ranks that the other ranks of the job leave of them.
-class GpusOfFlag {
- public:
-  GpusOfFlag(std::int64_t gpus, Value& root)
-      : gpus_(gpus),
-        root_(root),
-        span_{std::make_shared<const SourceText>(SourceText{"--gpus", std::to_string(gpus)}), 1, 1,
-              static_cast<std::int32_t>(std::to_string(gpus).size())} {}
-
-  /// Drops both keys as the files write them.
-  void forget() {
-    for (const auto& [section, key] : {std::pair{"hardware", "count"}, {"parallelism", "data"}}) {
-      const auto found = std::ranges::find(root_.members, section, &Member::key);
-      if (found == root_.members.end()) continue;
-      std::erase_if(found->value.members, [key = key](const Member& m) { return m.key == key; });
-    }
-  }
-
-  void write(Diagnostics& diagnostics) {
-    put("hardware", "count", gpus_);
-    std::int64_t others = 1;
-    std::string text;
-    const Value* parallelism = root_.find("parallelism");
-    if (parallelism != nullptr && parallelism->find("data") != nullptr) return;
-    for (const char* key : {"tensor", "pipeline", "context"}) {
-      const Value* written = parallelism == nullptr ? nullptr : parallelism->find(key);
-      const std::int64_t ranks =
-          std::clamp<std::int64_t>(as_count(written).value_or(1), 1, gpus_ + 1);
-      if (ranks == 1) continue;
-      others = std::min(gpus_ + 1, checked_multiply(others, ranks));
-      text += (text.empty() ? "" : " x ") + std::string(key) + " " + *as_text(written);
-    }
-    if (gpus_ % others == 0) return put("parallelism", "data", gpus_ / others);
-    diagnostics.push_back(error_at(
-        span_, std::to_string(gpus_) + " GPUs do not divide into " + text,
-        "data-parallel ranks are what tensor, pipeline and context ranks leave of the GPUs"));
-  }
-
- private:
-  /// A section that is no mapping is refused by name later on.
-  void put(const char* section, const char* key, std::int64_t number) {
-    const Value* written = root_.find(section);
-    if (written != nullptr && written->kind != ValueKind::mapping &&
-        written->kind != ValueKind::null) {
-      return;
-    }
-    Value value;
-    value.kind = ValueKind::scalar;
-    value.text = std::to_string(number);
-    value.span = span_;
-    for (const char* name : {key, section}) {
-      Value mapping;
-      mapping.kind = ValueKind::mapping;
-      mapping.span = span_;
-      mapping.members.push_back({name, span_, std::move(value)});
-      value = std::move(mapping);
-    }
-    merge(root_, std::move(value));
-  }
-
-  std::int64_t gpus_;
-  Value& root_;
-  SourceSpan span_;
-};
 
 }  // namespace
 
@@ -321,36 +193,14 @@ Checked<Job> read_job(Value root, std::string name) {
   return build_job(root, std::move(name), std::move(diagnostics));
 }
 
-Checked<Value> read_tree(const ReadRequest& request) {
-  expect(!request.files.empty(), "a request names at least one file");
-  Value root;
-  root.kind = ValueKind::mapping;
-  Diagnostics diagnostics;
-  for (const std::string& file : request.files) {
-    Checked<Value> tree = find_tree(file, request);
-    append(tree.diagnostics(), diagnostics);
-    if (!tree.ok()) continue;
-    if (root.span.source == nullptr) root.span.source = tree.value().span.source;
-    merge(root, std::move(tree).value());
-  }
-  expand_preset(root);
-  if (request.gpus) GpusOfFlag(*request.gpus, root).forget();
-  for (const SourceText& override_ : request.overrides) {
-    Checked<Value> tree = parse_override(override_);
-    append(tree.diagnostics(), diagnostics);
-    if (tree.ok()) merge(root, std::move(tree).value());
-  }
-  for (const SourceText& key : request.freed) free_key(root, key, diagnostics);
-  if (request.gpus) GpusOfFlag(*request.gpus, root).write(diagnostics);
-  put_named_texts(request, root, diagnostics);
-  if (!diagnostics.empty()) return diagnostics;
-  return root;
-}
-
 Checked<Job> read_job(const ReadRequest& request) {
-  Checked<Value> root = read_tree(request);
-  if (!root.ok()) return root.diagnostics();
-  return read_job(std::move(root).value(), stem_of(request.files.front()));
+  Checked<ForeignSpec> spec = read_spec(request);
+  if (!spec.ok()) return spec.diagnostics();
+  Diagnostics warnings = spec.diagnostics();
+  const Diagnostics missing = missing_hardware(spec.value(), request);
+  warnings.insert(warnings.end(), missing.begin(), missing.end());
+  return with_warnings(std::move(warnings),
+                       read_job(std::move(spec).value().tree, stem_of(request.files.front())));
 }
 
 Checked<std::shared_ptr<const SourceText>> read_standard_input() { return read_argument("-"); }
@@ -358,7 +208,8 @@ Checked<std::shared_ptr<const SourceText>> read_standard_input() { return read_a
 Checked<Job> read_job(const std::shared_ptr<const SourceText>& source) {
   Checked<Value> tree = read_tree(source);
   if (!tree.ok()) return tree.diagnostics();
-  return read_job(std::move(tree).value(), stem_of(source->name));
+  return with_warnings(tree.diagnostics(),
+                       read_job(std::move(tree).value(), stem_of(source->name)));
 }
 
 }  // namespace memest

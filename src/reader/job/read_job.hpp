@@ -8,9 +8,6 @@
 
 namespace memest {
 
-/// The tree of a request: files and presets merged, overridden, without what it frees.
-Checked<Value> read_tree(const ReadRequest& request);
-
 /// The job that the mapping `root` describes, called `name`; every mistake at its place.
 Checked<Job> read_job(Value root, std::string name);
 

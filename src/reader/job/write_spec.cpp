@@ -90,19 +90,8 @@ std::string job_section(const ModelSpec& model) {
          "inference: {prompt: 512, batch: 1, precision: bf16}\n";
 }
 
-/// A name that somebody else gave a folder, on the one line of a comment.
-std::string in_comment(std::string_view name) {
-  std::string text;
-  while (!name.empty()) {
-    const std::size_t length = std::max<std::size_t>(utf8_length(name), 1);
-    text += is_harmless(name.substr(0, length)) ? name.substr(0, length) : "?";
-    name.remove_prefix(length);
-  }
-  return text;
-}
-
 std::string head(const ModelSpec& model) {
-  return "# " + in_comment(model.name) + ", from a Hugging Face config of model_type " +
+  return "# " + harmless_text(model.name) + ", from a Hugging Face config of model_type " +
          model.model_type + ".\n";
 }
 

@@ -224,22 +224,11 @@ constexpr ForeignWord kWords[] = {
     {"auto", "leave it out: it follows from 'global_batch'", "gradient_accumulation"},
 };
 
-constexpr std::string_view kDeepSpeedHint =
-    "its stage is parallelism.zero, its batch training.micro_batch; `memest init` writes a starter "
-    "spec";
 constexpr ForeignDocument kDocuments[] = {
-    {"model_type", "a Hugging Face config",
-     "its spec is what this writes:\nmemest import FILE --output model.yaml"},
     {"peft_type", "a peft adapter's config",
      "in a spec it is training.adapter: {lora: {rank: 16, targets: [q_proj, v_proj]}}"},
     {"architectures", "a Hugging Face config without 'model_type'",
      "'model_type' says which family the keys belong to: llama, gpt2, ..."},
-    {"zero_optimization", "a DeepSpeed config", kDeepSpeedHint},
-    {"train_micro_batch_size_per_gpu", "a DeepSpeed config", kDeepSpeedHint},
-    {"distributed_type", "an accelerate config",
-     "its sharding is parallelism.fsdp or parallelism.zero; `memest init` writes a starter spec"},
-    {"per_device_train_batch_size", "a file of training arguments",
-     "`memest init` writes a starter spec: the batch is training.micro_batch there"},
 };
 
 std::string folded(std::string_view word) {

@@ -93,7 +93,8 @@ std::string path_beside(const SourceSpan& span, const std::string& path) {
 }
 
 std::string_view extension_of(std::string_view path) {
-  for (const std::string_view extension : {".yaml", ".yml", ".json"}) {
+  for (const std::string_view extension :
+       {".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch", ".py"}) {
     if (path.ends_with(extension)) return path.substr(path.size() - extension.size());
   }
   return {};

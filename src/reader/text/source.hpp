@@ -38,8 +38,8 @@ std::string stem_of(std::string_view path);
 /// A path that a spec names is relative to that spec's folder.
 std::string path_beside(const SourceSpan& span, const std::string& path);
 
-/// ".yaml", ".yml" or ".json" at the end of a path. A dot alone makes none: presets have names like
-/// llama-3.1-8b.
+/// ".yaml", ".json", ".toml" and the like at the end of a path. A dot alone makes none: presets
+/// have names like llama-3.1-8b.
 std::string_view extension_of(std::string_view path);
 
 /// Whether a name can only be a path: it has a slash or a known extension.

@@ -88,6 +88,16 @@ bool is_harmless(std::string_view character) {
   return !(first == 0xF3U && second == 0xA0U);                                   // tags
 }
 
+std::string harmless_text(std::string_view name) {
+  std::string text;
+  while (!name.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(name), 1);
+    text += is_harmless(name.substr(0, length)) ? name.substr(0, length) : "?";
+    name.remove_prefix(length);
+  }
+  return text;
+}
+
 std::string too_large_text(std::string_view noun, const TextKind& kind) {
   return "the " + std::string(noun) + " is larger than " +
          std::to_string(kind.most_bytes / static_cast<std::size_t>(kMiB)) + " MiB";

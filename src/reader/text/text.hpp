@@ -59,4 +59,8 @@ std::size_t utf8_length(std::string_view text);
 /// text around it: whether it may reach a terminal or a comment as it is.
 bool is_harmless(std::string_view character);
 
+/// A name that somebody else gave, on the one line of a comment: what is not harmless is a question
+/// mark.
+std::string harmless_text(std::string_view name);
+
 }  // namespace memest

@@ -1,4 +1,4 @@
-#include "memest/report/catalog_report.hpp"
+#include "memest/report/gpus/catalog_report.hpp"
 
 #include <fmt/format.h>
 

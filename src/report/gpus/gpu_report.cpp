@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "memest/report/catalog_report.hpp"
+#include "memest/report/gpus/catalog_report.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
 #include "report/pages/json.hpp"

@@ -1,4 +1,4 @@
-#include "memest/report/profile_report.hpp"
+#include "memest/report/gpus/profile_report.hpp"
 
 #include <fmt/format.h>
 

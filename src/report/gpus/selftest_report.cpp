@@ -1,4 +1,4 @@
-#include "memest/report/selftest_report.hpp"
+#include "memest/report/gpus/selftest_report.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "memest/report/sweep_report.hpp"
+#include "memest/report/gpus/sweep_report.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "reader/job/free_key.hpp"
+#include "reader/request/free_key.hpp"
 
 #include <algorithm>
 #include <array>

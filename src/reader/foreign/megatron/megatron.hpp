@@ -1,0 +1,55 @@
+// Megatron's keys, which stand in command lines of Megatron-LM and in YAML of Megatron-Bridge under
+// two names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "reader/foreign/dialect.hpp"
+#include "reader/foreign/dialects.hpp"
+#include "reader/foreign/foreign_import.hpp"
+
+namespace memest::megatron {
+
+// Values that Megatron calls otherwise.
+inline constexpr WordPair kNorms[] = {{"LayerNorm", "layernorm"}, {"RMSNorm", "rmsnorm"}};
+inline constexpr WordPair kPositions[] = {
+    {"learned_absolute", "learned"}, {"rope", "rope"}, {"yarn", "rope"}, {"none", "none"}};
+inline constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
+inline constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
+
+/// A file by the names that megatron-core's configs have for its keys: "num_layers".
+class MegatronFile {
+ public:
+  explicit MegatronFile(ForeignImport& file);
+
+  ForeignImport& file;
+
+  /// The key of the file: "--num-layers" or "model.num_layers".
+  [[nodiscard]] std::string_view key(std::string_view name) const;
+  [[nodiscard]] bool has(std::string_view name) const;
+  [[nodiscard]] std::optional<std::int64_t> count(std::string_view name) const;
+  [[nodiscard]] std::int64_t count(std::string_view name, std::int64_t fallback) const;
+  [[nodiscard]] std::string text(std::string_view name, std::string_view fallback = {}) const;
+  /// Whether the switch is on; a command line may have the switch that turns it off.
+  [[nodiscard]] bool flag(std::string_view name, bool fallback) const;
+  [[nodiscard]] bool is_yaml() const { return yaml_; }
+
+ private:
+  bool yaml_;
+};
+
+// Derivations of both dialects.
+void write_sizes(ForeignImport& file);
+void write_vocabulary(ForeignImport& file);
+void write_experts(ForeignImport& file);
+void write_layer_kinds(ForeignImport& file);
+void write_types(ForeignImport& file);
+void write_checkpoints(ForeignImport& file);
+void write_layers_of(ForeignImport& file);
+void write_stages(ForeignImport& file);
+void write_gpus(ForeignImport& file);
+
+}  // namespace memest::megatron

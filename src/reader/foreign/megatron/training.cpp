@@ -1,0 +1,244 @@
+// Types, recompute, kernels and ranks of Megatron's jobs.
+#include <algorithm>
+#include <string>
+
+#include "reader/foreign/megatron/megatron.hpp"
+#include "reader/text/scalar.hpp"
+
+namespace memest::megatron {
+namespace {
+
+struct PrecisionWord {
+  std::string_view name;  ///< of megatron/bridge/training/mixed_precision.py
+  bool half = false;      ///< fp16
+};
+constexpr PrecisionWord kPrecisions[] = {
+    {"bf16_mixed"}, {"bf16-mixed"}, {"fp16_mixed", true}, {"fp16-mixed", true}};
+
+/// fp16 takes what bf16 takes, and a loss scale's checks beside it.
+void write_half(const MegatronFile& megatron, std::string_view key, std::string_view own) {
+  megatron.file.write("training.precision", own, {key});
+  megatron.file.pass_over(key,
+                          "fp16 is counted as bf16, of as many bytes; the loss scale's checks "
+                          "are not counted");
+}
+
+void write_yaml_types(const MegatronFile& megatron) {
+  ForeignImport& file = megatron.file;
+  constexpr std::string_view kMixed = "mixed_precision";
+  const Value* mixed = file.find(kMixed);
+  if (mixed == nullptr) {
+    // A file that leaves the model to its recipe leaves the types too: those are bf16_mixed.
+    const bool bf16 = megatron.flag("bf16", !megatron.has("hidden_size"));
+    return file.write("training.precision", bf16 ? "megatron" : "fp32", {megatron.key("bf16")});
+  }
+  if (mixed->kind == ValueKind::scalar) {
+    const auto* const row = std::ranges::find(kPrecisions, mixed->text, &PrecisionWord::name);
+    if (row == std::end(kPrecisions)) {
+      return file.refuse(kMixed, "the precision " + quoted(mixed->text),
+                         "known are bf16_mixed and fp16_mixed");
+    }
+    if (row->half) return write_half(megatron, kMixed, "megatron");
+    return file.write("training.precision", "megatron", {kMixed});
+  }
+  for (const std::string_view narrow : {"mixed_precision.fp8", "mixed_precision.fp4"}) {
+    if (file.find(narrow) != nullptr) {
+      return file.refuse(narrow, "arithmetic of Transformer Engine in fewer than 16 bits");
+    }
+  }
+  const bool wide = file.flag("mixed_precision.grad_reduce_in_fp32", true);
+  const std::string_view own = wide ? "megatron" : "megatron-bf16-grad";
+  if (file.flag("mixed_precision.fp16")) return write_half(megatron, "mixed_precision.fp16", own);
+  const bool bf16 = file.flag("mixed_precision.bf16", !file.flag("mixed_precision.fp32"));
+  file.write("training.precision", bf16 ? own : "fp32",
+             {"mixed_precision.bf16", "mixed_precision.grad_reduce_in_fp32"});
+}
+
+struct RecomputedModule {
+  std::string_view foreign;
+  std::string_view own;
+};
+constexpr RecomputedModule kModules[] = {{"core_attn", "attention-core"},
+                                         {"mlp", "feed-forward"},
+                                         {"moe_act", "moe-activation"},
+                                         {"layernorm", "norm"}};
+
+void write_modules(const MegatronFile& megatron, std::string_view granularity) {
+  ForeignImport& file = megatron.file;
+  if (!megatron.has("recompute_modules")) {
+    return file.write("training.recompute", "selective", {granularity});
+  }
+  const std::string_view key = megatron.key("recompute_modules");
+  const Value* written = file.find(key);
+  std::vector<Value> items = written->items;
+  if (written->kind == ValueKind::scalar) items.push_back(*written);
+  std::string list;
+  for (const Value& item : items) {
+    const auto* const row = std::ranges::find(kModules, item.text, &RecomputedModule::foreign);
+    if (row == std::end(kModules)) {
+      return file.refuse(key, "recompute of the module " + quoted(item.text),
+                         "known are core_attn, mlp, moe_act and layernorm");
+    }
+    list += (list.empty() ? "" : ", ") + std::string(row->own);
+  }
+  file.write("training.recompute", "{selective: [" + list + "]}", {key, granularity});
+}
+
+/// GPUs that the launcher, or the batch system around it, says.
+struct LaunchedGpus {
+  std::optional<std::int64_t> of_node;
+  std::optional<std::int64_t> nodes;
+  std::string_view node_key;
+  std::string_view nodes_key;
+};
+
+LaunchedGpus launched_gpus(const ForeignImport& file) {
+  LaunchedGpus gpus;
+  gpus.node_key =
+      file.written({"launcher.--nproc_per_node", "launcher.--nproc-per-node", "launcher.--num_gpus",
+                    "sbatch.--gpus-per-node", "sbatch.--ntasks-per-node", "sbatch.--gres"});
+  gpus.of_node = file.count(gpus.node_key);
+  if (gpus.node_key == "sbatch.--gres") {
+    const std::string text = file.text(gpus.node_key);
+    gpus.of_node = integer_of(text.substr(text.rfind(':') + 1));
+  }
+  gpus.nodes_key =
+      file.written({"launcher.--nnodes", "launcher.--num_nodes", "sbatch.--nodes", "sbatch.-N"});
+  gpus.nodes = file.count(gpus.nodes_key);
+  if (file.find(gpus.nodes_key) == nullptr) gpus.nodes = 1;
+  return gpus;
+}
+
+}  // namespace
+
+void write_types(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  if (megatron.is_yaml()) {
+    write_yaml_types(megatron);
+  } else {
+    // arguments.py: bf16 accumulates and reduces in fp32 unless told --grad-reduce-in-bf16.
+    const bool narrow = megatron.flag("grad_reduce_in_bf16", false);
+    const std::string_view bf16 = megatron.key("bf16");
+    if (megatron.flag("fp16", false)) {
+      const bool wide = megatron.flag("grad_reduce_in_fp32", false);
+      write_half(megatron, megatron.key("fp16"), wide ? "megatron" : "megatron-bf16-grad");
+    } else if (!megatron.flag("bf16", false)) {
+      file.write("training.precision", "fp32", {bf16});
+    } else {
+      file.write("training.precision", narrow ? "megatron-bf16-grad" : "megatron",
+                 {bf16, megatron.key("grad_reduce_in_bf16")});
+    }
+  }
+  const bool clips = number_of(megatron.text("clip_grad", "1.0")).value_or(1) > 0;
+  file.write("training.clip_gradients", clips ? "true" : "false", {megatron.key("clip_grad")});
+}
+
+void write_checkpoints(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  if (!megatron.is_yaml() && megatron.flag("recompute_activations", false)) {
+    return write_modules(megatron, megatron.key("recompute_activations"));
+  }
+  if (!megatron.has("recompute_granularity")) return;
+  const std::string_view key = megatron.key("recompute_granularity");
+  const std::string granularity = file.text(key);
+  if (granularity == "selective") return write_modules(megatron, key);
+  if (granularity != "full") {
+    return file.refuse(key, "the recompute " + quoted(granularity), "known are full and selective");
+  }
+  const std::string method = megatron.text("recompute_method", "uniform");
+  const bool distributes = megatron.flag("distribute_saved_activations", false);
+  std::string full = "{full: {method: " + method;
+  full += ", layers: " + megatron.text("recompute_num_layers", "1");
+  full += distributes ? ", distribute: true}}" : "}}";
+  file.write("training.recompute", full,
+             {key, megatron.key("recompute_method"), megatron.key("recompute_num_layers"),
+              megatron.key("distribute_saved_activations")});
+}
+
+void write_layers_of(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  const std::string_view program = megatron.is_yaml() ? "Megatron-Bridge" : "script";
+  file.write("training.implementation.name", "megatron", {program});
+  const std::string_view layers = megatron.key("transformer_impl");
+  const bool local = megatron.text("transformer_impl", "transformer_engine") == "local";
+  file.write("training.implementation.layers", local ? "local" : "te", {layers});
+  const std::string_view attention = megatron.key("attention_backend");
+  std::string backend = megatron.text("attention_backend", "auto");
+  backend = backend.substr(backend.rfind('.') + 1);  // AttnBackend.flash
+  if (!local && backend == "flash") {
+    file.write("training.implementation.attention", "flash-2", {attention});
+  } else if (!local && (backend == "unfused" || backend == "local")) {
+    file.refuse(attention, "attention of Transformer Engine that is not fused");
+  }
+  if (local || !megatron.flag("cross_entropy_loss_fusion", false)) return;
+  const std::string_view fusion = megatron.key("cross_entropy_loss_fusion");
+  const std::string_view kind = megatron.key("cross_entropy_fusion_impl");
+  if (megatron.text("cross_entropy_fusion_impl", "native") == "te") {
+    return file.write("training.implementation.loss", "te", {fusion, kind});
+  }
+  file.pass_over(fusion, "the loss is Megatron's own, operation by operation");
+}
+
+void write_stages(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  const std::int64_t stages = megatron.count("pipeline_model_parallel_size", 1);
+  const auto plain = [&](std::string_view name, std::string_view own) {
+    if (megatron.count(name, 1) > 1) {
+      file.write(own, megatron.text(name), {megatron.key(name)});
+    }
+  };
+  plain("tensor_model_parallel_size", "parallelism.tensor");
+  plain("pipeline_model_parallel_size", "parallelism.pipeline");
+  plain("context_parallel_size", "parallelism.context");
+  // arguments.py: without tensor ranks there is no sequence parallelism.
+  const std::string_view sequence = megatron.key("sequence_parallel");
+  if (megatron.flag("sequence_parallel", false)) {
+    if (megatron.count("tensor_model_parallel_size", 1) > 1) {
+      file.write("parallelism.sequence", "true", {sequence});
+    } else {
+      file.drop(sequence, "there is one tensor rank");
+    }
+  }
+  std::optional<std::int64_t> chunks = megatron.count("virtual_pipeline_model_parallel_size");
+  std::string_view key = megatron.key("virtual_pipeline_model_parallel_size");
+  if (!megatron.is_yaml() && megatron.has("num_layers_per_virtual_pipeline_stage")) {
+    key = megatron.key("num_layers_per_virtual_pipeline_stage");
+    const std::int64_t of_chunk = megatron.count("num_layers_per_virtual_pipeline_stage", 0);
+    const std::int64_t layers = megatron.count("num_layers", 0);
+    if (of_chunk < 1 || stages < 1 || layers % stages != 0 || layers / stages % of_chunk != 0) {
+      return file.mistake(key, "a stage's layers are not a multiple of those of a virtual stage");
+    }
+    chunks = layers / stages / of_chunk;
+  }
+  if (!chunks || *chunks <= 1 || stages <= 1) return;
+  file.write("parallelism.schedule", "interleaved", {key});
+  file.write("parallelism.virtual_stages", std::to_string(*chunks), {key});
+}
+
+void write_gpus(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  if (megatron.is_yaml()) return;
+  const LaunchedGpus gpus = launched_gpus(file);
+  if (!gpus.of_node || !gpus.nodes || *gpus.of_node < 1 || *gpus.nodes < 1 ||
+      *gpus.of_node > kMaxRanks || *gpus.nodes > kMaxRanks) {
+    return;
+  }
+  const std::int64_t count = *gpus.of_node * *gpus.nodes;
+  std::int64_t others = 1;
+  for (const std::string_view name :
+       {"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"}) {
+    others *= std::clamp<std::int64_t>(megatron.count(name, 1), 1, 1'000'000);
+  }
+  if (count % others != 0) {
+    return file.pass_over(gpus.node_key, std::to_string(count) + " GPUs do not divide into " +
+                                             std::to_string(others) +
+                                             " ranks of a model: --gpus N says how many there are");
+  }
+  file.write("hardware.count", std::to_string(count), {gpus.node_key, gpus.nodes_key});
+  if (*gpus.nodes > 1) {
+    file.write("hardware.gpus_per_node", std::to_string(*gpus.of_node), {gpus.node_key});
+  }
+  file.write("parallelism.data", std::to_string(count / others), {gpus.node_key, gpus.nodes_key});
+}
+
+}  // namespace memest::megatron

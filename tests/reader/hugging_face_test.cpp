@@ -1,0 +1,265 @@
+// The files of a Hugging Face Trainer's job: what keys of several files decide together.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memest/reader/import.hpp"
+#include "memest/report/diagnostics.hpp"
+#include "reader/foreign/foreign_import.hpp"
+#include "reader/request/read_spec.hpp"
+
+namespace memest {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Texts = std::vector<std::pair<std::string, std::string>>;  // name, text
+
+/// A folder with the files, where they are read.
+class Folder {
+ public:
+  explicit Folder(const Texts& texts)
+      : before_(fs::current_path()), path_(fs::temp_directory_path() / "memest-hugging-face") {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+    fs::current_path(path_);
+    for (const auto& [name, text] : texts) {
+      if (fs::path(name).has_parent_path()) fs::create_directories(fs::path(name).parent_path());
+      std::ofstream(name) << text;
+    }
+  }
+  ~Folder() {
+    fs::current_path(before_);
+    fs::remove_all(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+ private:
+  fs::path before_;
+  fs::path path_;
+};
+
+/// The tree of the first `count` files; the others are there to be named.
+Checked<Value> tree_of(const Texts& texts, std::size_t count) {
+  const Folder folder(texts);
+  ReadRequest request;
+  for (std::size_t i = 0; i < count; ++i) request.files.push_back(texts[i].first);
+  return read_tree(request);
+}
+Checked<Value> tree_of(const Texts& texts) { return tree_of(texts, texts.size()); }
+
+std::string value_of(const Checked<Value>& tree, std::string_view path) {
+  INFO(render(tree.diagnostics(), {}));
+  REQUIRE(tree.ok());
+  const Value* value = find_path(tree.value(), path);
+  if (value == nullptr) return "nothing";
+  std::string text = value->text;
+  for (const Value& item : value->items) text += (text.empty() ? "" : " ") + item.text;
+  for (const Member& member : value->members) {
+    text += (text.empty() ? "" : " ") + member.key + ":" + member.value.text;
+  }
+  return text;
+}
+
+std::string first_of(const Checked<Value>& tree) {
+  return tree.diagnostics().empty() ? "" : tree.diagnostics()[0].message;
+}
+
+Texts trainer(const std::string& keys) {
+  return {{"a.yaml", "output_dir: out\nper_device_train_batch_size: 4\n" + keys}};
+}
+
+TEST_CASE("the weights' type and the cast of a Trainer are a recipe") {
+  const auto recipe = [](const std::string& keys) {
+    return value_of(tree_of(trainer(keys)), "training.precision");
+  };
+  CHECK(recipe("dtype: float32\n") == "fp32");
+  CHECK(recipe("dtype: float32\nbf16: true\n") == "amp-bf16");
+  CHECK(recipe("torch_dtype: bfloat16\nbf16: true\n") == "bf16-autocast");
+  CHECK(recipe("torch_dtype: bfloat16\n") == "bf16");
+  CHECK(recipe("fp16: true\n") == "amp-fp16");
+  CHECK(recipe("bf16: true\n") == "amp-bf16");
+  CHECK(first_of(tree_of(trainer("bf16: true\n"))) ==
+        "no file says in which type the weights are loaded: fp32 is taken");
+  CHECK(first_of(tree_of(trainer("dtype: float16\nfp16: true\n"))) ==
+        "autocast over weights in fp16, or in another 16-bit type is not available yet");
+}
+
+TEST_CASE("what a Trainer's file leaves out has the program's own default") {
+  const auto plain = tree_of(trainer(""));
+  CHECK(value_of(plain, "training.optimizer") == "name:adamw implementation:fused");
+  CHECK(value_of(plain, "training.clip_gradients") == "true");
+  CHECK(value_of(plain, "training.recompute") == "none");
+  CHECK(value_of(plain, "training.seq_len") == "nothing");
+  CHECK(value_of(tree_of({{"a.yaml", "output_dir: x\nlearning_rate: 1\n"}}),
+                 "training.micro_batch") == "8");
+  const auto trl = tree_of({{"a.yaml", "model_name_or_path: Qwen/Qwen3-0.6B\nuse_peft: true\n"}});
+  CHECK(value_of(trl, "training.recompute") == "full");
+  CHECK(value_of(trl, "training.precision") == "amp-bf16");
+  CHECK(value_of(trl, "training.seq_len") == "1024");
+  CHECK(value_of(trl, "training.adapter.lora.targets") == "q_proj v_proj");
+  const auto factory = tree_of({{"a.yaml", "model_name_or_path: gpt2\nfinetuning_type: lora\n"}});
+  CHECK(value_of(factory, "training.recompute.full") == "reentrant:true");
+  CHECK(value_of(factory, "training.adapter.lora.targets") == "c_attn c_proj c_fc");
+  CHECK(value_of(factory, "training.seq_len") == "2048");
+  const auto axolotl = tree_of({{"a.yaml",
+                                 "base_model: Qwen/Qwen3-0.6B\nadapter: lora\nlora_r: 4\n"
+                                 "lora_target_linear: true\ngradient_checkpointing: true\n"}});
+  CHECK(value_of(axolotl, "training.micro_batch") == "1");
+  CHECK(value_of(axolotl, "training.precision") == "bf16-autocast");
+  CHECK(value_of(axolotl, "training.recompute.full") == "reentrant:true");
+  CHECK(value_of(axolotl, "training.adapter.lora.rank") == "4");
+  const auto both = tree_of({{"a.yaml",
+                              "base_model: Qwen/Qwen3-0.6B\nadapter: lora\nlora_r: 4\n"
+                              "lora_target_linear: true\nlora_target_modules: [q_proj]\n"}});
+  CHECK(value_of(both, "training.adapter.lora.targets") ==
+        "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj");
+}
+
+TEST_CASE("a length that is written as none is none") {
+  const std::string keys = "use_peft: false\nmodel_name_or_path: gpt2\n";
+  CHECK(value_of(tree_of({{"a.yaml", keys + "max_length: null\n"}}), "training.seq_len") ==
+        "nothing");
+  CHECK(value_of(tree_of({{"a.yaml", keys}}), "training.seq_len") == "1024");
+}
+
+TEST_CASE("files that decide a job together are one, in any order") {
+  const std::pair<std::string, std::string> args = trainer("bf16: true\n").front();
+  const std::pair<std::string, std::string> ds = {
+      "ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"},
+                     "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
+                                           "stage3_prefetch_bucket_size": 5e7}})"};
+  const std::pair<std::string, std::string> config = {
+      "config.json", R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12})"};
+  for (const Texts& order : {Texts{args, ds, config}, Texts{config, ds, args}}) {
+    const auto tree = tree_of(order);
+    CHECK(value_of(tree, "training.precision") == "mixed");
+    CHECK(value_of(tree, "training.micro_batch") == "4");
+    CHECK(value_of(tree, "parallelism.zero") == "3");
+    CHECK(value_of(tree, "parallelism.deepspeed.stage3_prefetch_bucket_size") == "50000000");
+    CHECK(value_of(tree, "model.hf.n_embd") == "768");
+  }
+}
+
+TEST_CASE("a file that another names is read beside it or above it") {
+  const std::string ds = R"({"zero_optimization": {"stage": 2}})";
+  const std::string keys = "output_dir: x\nlearning_rate: 1\nbf16: true\ndeepspeed: sub/ds.json\n";
+  CHECK(value_of(tree_of({{"deep/a.yaml", keys}, {"deep/sub/ds.json", ds}}, 1),
+                 "parallelism.zero") == "2");
+  CHECK(value_of(tree_of({{"deep/down/a.yaml", keys}, {"deep/sub/ds.json", ds}}, 1),
+                 "parallelism.zero") == "2");
+  CHECK(first_of(tree_of({{"deep/a.yaml", keys}})) == "'sub/ds.json' is no file");
+  CHECK(first_of(tree_of({{"a.yaml", keys}, {"sub/ds.json", "{\"model_type\": \"gpt2\"}"}}, 1)) ==
+        "this is not what the file that names it takes it for");
+  const std::string inside =
+      "output_dir: x\nlearning_rate: 1\n"
+      "deepspeed: {zero_optimization: {stage: 1}}\n";
+  CHECK(value_of(tree_of({{"a.yaml", inside}}), "parallelism.zero") == "1");
+  const std::string launch =
+      "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
+      "  deepspeed_config_file: sub/ds.json\n";
+  CHECK(value_of(tree_of({{"l.yaml", launch}, {"sub/ds.json", ds}}, 1), "parallelism") ==
+        "data:8 zero:2");
+}
+
+TEST_CASE("accelerate says how the ranks share") {
+  const auto launch = [](const std::string& keys) {
+    Texts texts = trainer("bf16: true\n");
+    texts.emplace_back("l.yaml", "num_processes: 4\n" + keys);
+    return tree_of(texts);
+  };
+  CHECK(value_of(launch("distributed_type: MULTI_GPU\n"), "parallelism") == "data:4");
+  CHECK(value_of(launch("distributed_type: DEEPSPEED\n"), "parallelism") == "data:4 zero:2");
+  const std::string fsdp = "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
+  CHECK(value_of(launch(fsdp), "parallelism.fsdp") == "version:2 reshard_after_forward:true");
+  CHECK(value_of(launch(fsdp + "  fsdp_offload_params: true\n"), "parallelism.offload") ==
+        "optimizer:cpu parameters:cpu");
+  CHECK(value_of(launch(fsdp + "  fsdp_activation_checkpointing: true\n"), "training.recompute") ==
+        "full");
+  CHECK(value_of(launch("distributed_type: FSDP\nfsdp_config:\n"
+                        "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
+                 "parallelism.fsdp") == "version:1 reshard_after_forward:false");
+  CHECK(first_of(launch("distributed_type: FSDP\nfsdp_config:\n"
+                        "  fsdp_sharding_strategy: HYBRID_SHARD\n")) ==
+        "the sharding strategy 'HYBRID_SHARD' is not available yet");
+  CHECK(first_of(launch("distributed_type: MEGATRON_LM\n")) ==
+        "'MEGATRON_LM' under accelerate is not available yet");
+}
+
+TEST_CASE("a Trainer's own FSDP is that of transformers 5") {
+  const auto own = [](const std::string& keys) { return tree_of(trainer("bf16: true\n" + keys)); };
+  CHECK(value_of(own("fsdp: true\n"), "parallelism.fsdp") ==
+        "version:2 reshard_after_forward:true");
+  CHECK(value_of(own("fsdp: shard_grad_op auto_wrap offload\n"), "parallelism") ==
+        "fsdp: offload:");
+  CHECK(value_of(own("fsdp: [shard_grad_op, auto_wrap]\n"), "parallelism.fsdp") ==
+        "version:2 reshard_after_forward:false");
+  CHECK(
+      value_of(own("fsdp: full_shard\nfsdp_config: {version: 1, activation_checkpointing: true}\n"),
+               "training.recompute") == "full");
+  CHECK(value_of(own("fsdp: ''\n"), "parallelism") == "nothing");
+  CHECK(first_of(own("fsdp: true\nfsdp_config: fsdp.json\n")) ==
+        "a file of FSDP's own keys is not available yet");
+}
+
+TEST_CASE("DeepSpeed's engine has types of its own") {
+  const auto recipe = [](const std::string& types) {
+    return value_of(
+        tree_of({{"ds.json", "{\"zero_optimization\": {\"stage\": 1}, " + types + "}"}}),
+        "training.precision");
+  };
+  CHECK(recipe(R"("bf16": {"enabled": true})") == "mixed");
+  CHECK(recipe(R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"})") ==
+        "mixed-fp32-grad");
+  CHECK(recipe(R"("bf16": {"enabled": false})") == "fp32");
+  CHECK(recipe(R"("bf16": {"enabled": "auto"})") == "nothing");
+}
+
+TEST_CASE("8-bit states are those of an adapter alone") {
+  CHECK(first_of(tree_of(trainer("dtype: float32\noptim: adamw_bnb_8bit\n"))) ==
+        "an 8-bit optimizer of a whole model under the Trainer is not available yet");
+  const auto adapter = tree_of({{"a.yaml",
+                                 "model_name_or_path: gpt2\nfinetuning_type: lora\n"
+                                 "optim: paged_adamw_8bit\nbf16: true\n"}});
+  CHECK(value_of(adapter, "training.optimizer") == "paged-adamw-8bit");
+}
+
+TEST_CASE("warnings name the key, its line and what is taken instead") {
+  const Texts texts = {{"a.yaml",
+                        "output_dir: out\n"
+                        "model_name_or_path: acme/none-7b\n"
+                        "per_device_train_batch_size: 1\n"
+                        "gradient_chekpointing: true\n"
+                        "dtype: float32\n"},
+                       {"l.yaml", "distributed_type: MULTI_GPU\nnum_gpus: 4\n"}};
+  const auto tree = tree_of(texts);
+  REQUIRE(tree.ok());
+  Diagnostics shown = tree.diagnostics();
+  shown.resize(3);
+  CHECK(
+      render(shown, {}) ==
+      "a.yaml:2:1: warning: 'model_name_or_path' is not followed\n"
+      "  2 | model_name_or_path: acme/none-7b\n"
+      "    | ^~~~~~~~~~~~~~~~~~\n"
+      "    = hint: memest knows no sizes of 'acme/none-7b': put its config.json beside this file, "
+      "memest\n"
+      "            import config.json FILE\n"
+      "a.yaml:4:1: warning: 'gradient_chekpointing' is no key of transformers' "
+      "TrainingArguments that\n"
+      "    memest knows\n"
+      "  4 | gradient_chekpointing: true\n"
+      "    | ^~~~~~~~~~~~~~~~~~~~~\n"
+      "    = hint: it is passed over\n"
+      "l.yaml:2:1: warning: 'num_gpus' is no key of an accelerate config that memest knows\n"
+      "  2 | num_gpus: 4\n"
+      "    | ^~~~~~~~\n"
+      "    = hint: it is passed over\n");
+}
+
+}  // namespace
+}  // namespace memest

@@ -1,0 +1,271 @@
+// Files of other programs as jobs: what several keys decide together, and files beside others.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "memest/reader/import.hpp"
+#include "memest/report/diagnostics.hpp"
+#include "reader/foreign/dialects.hpp"
+#include "reader/foreign/foreign_import.hpp"
+#include "reader/request/read_spec.hpp"
+
+namespace memest {
+namespace {
+
+Checked<Value> keys_of(std::string name, std::string text) {
+  return read_tree(
+      std::make_shared<const SourceText>(SourceText{std::move(name), std::move(text)}));
+}
+
+/// The value of a key of the spec that the text is; "nothing" where it has none.
+std::string value_of(const Checked<Value>& tree, std::string_view path) {
+  INFO(render(tree.diagnostics(), {}));
+  REQUIRE(tree.ok());
+  const Value* value = find_path(tree.value(), path);
+  if (value == nullptr) return "nothing";
+  std::string text = value->text;
+  for (const Value& item : value->items) text += (text.empty() ? "" : " ") + item.text;
+  for (const Member& member : value->members) {
+    text += (text.empty() ? "" : " ") + member.key + ":" + member.value.text;
+  }
+  return text;
+}
+
+std::string refusal_of(const Checked<Value>& tree) {
+  REQUIRE_FALSE(tree.ok());
+  return tree.diagnostics()[0].message;
+}
+
+Checked<Value> titan(const std::string& text) { return keys_of("a.toml", text); }
+
+Checked<Value> megatron(const std::string& flags) {
+  return keys_of("a.sh",
+                 "torchrun pretrain_gpt.py --num-layers 8 --hidden-size 4096 "
+                 "--num-attention-heads 32 --seq-length 64 --micro-batch-size 1 " +
+                     flags + "\n");
+}
+
+Checked<Value> bridge(const std::string& yaml) {
+  return keys_of(
+      "a.yaml",
+      "train: {micro_batch_size: 1}\nmodel:\n  num_layers: 8\n  hidden_size: 64\n" + yaml);
+}
+
+TEST_CASE("torchtitan's flavors have the sizes of its registry") {
+  for (const auto& [flavor, size] :
+       {std::pair{"8B", "14336"}, {"70B", "28672"}, {"405B", "53248"}}) {
+    const auto tree = titan("[model]\nname = 'llama3'\nflavor = '" + std::string(flavor) + "'\n");
+    CHECK(value_of(tree, "model.ffn_size") == size);
+  }
+  CHECK(refusal_of(titan("[model]\nflavor = '9B'\n")) ==
+        "the flavor '9B' of torchtitan's llama3 is not available yet");
+  CHECK(refusal_of(titan("[model]\nname = 'flux'\nflavor = 'dev'\n")) ==
+        "torchtitan's model 'flux' is not available yet");
+}
+
+TEST_CASE("torchtitan's degrees are ranks: replicas, shards, and what a pipeline cuts") {
+  const std::string model = "[model]\nflavor = '8B'\n";
+  const auto hybrid =
+      titan(model +
+            "[parallelism]\ndata_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 4\n");
+  CHECK(value_of(hybrid, "parallelism.data") == "8");
+  CHECK(value_of(hybrid, "parallelism.fsdp") == "version:2 replicate:2");
+  const auto replicas =
+      titan(model +
+            "[parallelism]\ndata_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 1\n");
+  CHECK(value_of(replicas, "parallelism") == "data:4");
+  const auto tensor =
+      titan(model + "[parallelism]\ndata_parallel_shard_degree = 1\ntensor_parallel_degree = 2\n");
+  CHECK(value_of(tensor, "training.precision") == "fp32");
+  CHECK(value_of(tensor, "parallelism.sequence") == "true");
+  CHECK(value_of(tensor, "training.implementation.loss_parallel") == "true");
+  const auto pipeline = titan(
+      model +
+      "[training]\nlocal_batch_size = 16\n[parallelism]\npipeline_parallel_degree = 3\n"
+      "pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 6\n");
+  CHECK(value_of(pipeline, "training.micro_batch") == "1");
+  CHECK(value_of(pipeline, "training.gradient_accumulation") == "16");
+  CHECK(value_of(pipeline, "parallelism.schedule") == "interleaved");
+  CHECK(value_of(pipeline, "parallelism.virtual_stages") == "2");
+}
+
+TEST_CASE("torchtitan's checkpoints and float8 follow from several keys") {
+  const std::string model = "[model]\nflavor = '8B'\n";
+  CHECK(value_of(titan(model), "training.recompute") == "every:2");
+  CHECK(value_of(titan(model + "[activation_checkpoint]\nselective_ac_option = 'op'\n"),
+                 "training.recompute") == "selective");
+  CHECK(refusal_of(titan(model + "[activation_checkpoint]\nmode = 'memory_budget'\n")) ==
+        "the recompute 'memory_budget' is not available yet");
+  const auto eight = titan(
+      "[model]\nflavor = '8B'\nconverters = ['float8']\n[float8]\nrecipe_name = 'rowwise'\n"
+      "filter_fqns = 'output,wq'\n");
+  CHECK(value_of(eight, "training.float8.recipe") == "rowwise");
+  CHECK(value_of(eight, "training.float8.filter_fqns") == "output wq");
+  CHECK(value_of(titan(model + "[float8]\nrecipe_name = 'rowwise'\n"), "training.float8") ==
+        "nothing");
+}
+
+TEST_CASE("Megatron's sizes have its own defaults") {
+  const auto plain = megatron("--vocab-file a --merge-file b --bf16");
+  CHECK(value_of(plain, "model.vocab_size") == "50304");
+  CHECK(value_of(plain, "model.position") == "learned");
+  CHECK(value_of(plain, "model.bias") == "true");
+  CHECK(value_of(plain, "model.dropout") == "0.1");
+  CHECK(value_of(plain, "training.precision") == "megatron");
+  CHECK(value_of(plain, "model.kv_heads") == "nothing");
+  const auto gated = megatron("--swiglu --vocab-size 100 --tensor-model-parallel-size 2");
+  CHECK(value_of(gated, "model.ffn_size") == "10880");
+  CHECK(value_of(gated, "model.vocab_size") == "256");
+  CHECK(value_of(gated, "training.precision") == "fp32");
+  CHECK(value_of(megatron("--vocab-size 127 --tokenizer-type NullTokenizer"), "model.vocab_size") ==
+        "128");
+  CHECK(value_of(megatron("--group-query-attention --num-query-groups 8"), "model.kv_heads") ==
+        "8");
+  CHECK(value_of(megatron("--num-query-groups 8"), "model.kv_heads") == "nothing");
+  CHECK(refusal_of(megatron("--hidden-dropout 0.0")).find("dropout") == 0);
+}
+
+TEST_CASE("Megatron's experts and latent attention are the keys of a spec") {
+  const auto experts = megatron(
+      "--num-experts 64 --moe-router-topk 6 --moe-ffn-hidden-size 1408 "
+      "--moe-shared-expert-intermediate-size 2816 --moe-layer-freq '([0]*1+[1]*7)'");
+  CHECK(value_of(experts, "model.moe") ==
+        "experts:64 top_k:6 expert_ffn_size:1408 shared_experts:2 dense_layers:1");
+  CHECK(refusal_of(megatron("--num-experts 8 --moe-layer-freq '([0]*1+[1]*2+[0]*5)'")) ==
+        "a dense layer between those with experts is not available yet");
+  const auto latent = megatron("--multi-latent-attention --kv-lora-rank 512 --qk-layernorm");
+  CHECK(value_of(latent, "model.mla") ==
+        "q_lora_rank:0 kv_lora_rank:512 qk_nope_head_dim:128 qk_rope_head_dim:64 v_head_dim:128");
+  CHECK(value_of(latent, "model.qk_norm") == "nothing");
+}
+
+TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags") {
+  const auto stages = megatron(
+      "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "
+      "--sequence-parallel");
+  CHECK(value_of(stages, "parallelism") == "pipeline:2 schedule:interleaved virtual_stages:2");
+  const auto full =
+      megatron("--recompute-granularity full --recompute-method block --recompute-num-layers 3");
+  CHECK(value_of(full, "training.recompute.full") == "method:block layers:3");
+  CHECK(value_of(megatron("--recompute-granularity selective --recompute-modules core_attn mlp"),
+                 "training.recompute.selective") == "attention-core feed-forward");
+  CHECK(refusal_of(megatron("--recompute-granularity selective --recompute-modules moe")) ==
+        "recompute of the module 'moe' is not available yet");
+  CHECK(value_of(megatron("--transformer-impl local"), "training.implementation") ==
+        "name:megatron layers:local");
+  CHECK(value_of(megatron("--attention-backend flash --cross-entropy-loss-fusion "
+                          "--cross-entropy-fusion-impl te"),
+                 "training.implementation") == "name:megatron attention:flash-2 loss:te layers:te");
+  CHECK(refusal_of(megatron("--optimizer muon")) == "'muon' as '--optimizer' is not available yet");
+}
+
+TEST_CASE("GPUs are those of the launcher or the batch system, where they divide into the ranks") {
+  const std::string flags =
+      " a.py --num-layers 8 --num-attention-heads 8 --tensor-model-parallel-size 4\n";
+  const auto launched = keys_of("a.sh", "torchrun --nproc_per_node=8 --nnodes 4" + flags);
+  CHECK(value_of(launched, "hardware") == "count:32 gpus_per_node:8");
+  CHECK(value_of(launched, "parallelism.data") == "8");
+  const auto batch = keys_of("a.slurm", "#SBATCH --nodes=2 --gres=gpu:a100:8\npython" + flags);
+  CHECK(value_of(batch, "hardware.count") == "16");
+  const auto unknown = keys_of("a.sh", "torchrun --nproc_per_node 2" + flags);
+  CHECK(value_of(unknown, "hardware") == "nothing");
+}
+
+TEST_CASE("the allocator's settings are those that a script exports") {
+  const std::string command = "python a.py --num-layers 8 --num-attention-heads 8\n";
+  const auto exported = keys_of(
+      "a.sh",
+      "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128\n" + command);
+  CHECK(value_of(exported, "allocator") == "expandable_segments:true max_split_size_mb:128");
+  CHECK(value_of(keys_of("a.sh", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True " + command),
+                 "allocator.expandable_segments") == "true");
+}
+
+TEST_CASE("Megatron-Bridge's fields are those of its config, whole or as overrides") {
+  const auto whole = bridge(
+      "  gated_linear_unit: true\n  activation_func: {_target_: torch.nn.functional.silu}\n"
+      "  num_query_groups: 8\n  vocab_size: 100\n  should_pad_vocab: true\n"
+      "  attention_dropout: 0.0\n  hidden_dropout: 0.0\n  add_bias_linear: false\n"
+      "  share_embeddings_and_output_weights: false\n"
+      "mixed_precision: {bf16: true, grad_reduce_in_fp32: false, fp8: null}\n");
+  CHECK(value_of(whole, "model.activation") == "swiglu");
+  CHECK(value_of(whole, "model.kv_heads") == "8");
+  CHECK(value_of(whole, "model.vocab_size") == "128");
+  CHECK(value_of(whole, "model.bias") == "false");
+  CHECK(value_of(whole, "model.tied_embeddings") == "false");
+  CHECK(value_of(whole, "training.precision") == "megatron-bf16-grad");
+  CHECK(refusal_of(bridge("mixed_precision: bf16_with_fp8_delayed_scaling_mixed\n")) ==
+        "the precision 'bf16_with_fp8_delayed_scaling_mixed' is not available yet");
+  const auto overrides =
+      keys_of("a.yaml", "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 1}\n");
+  CHECK(value_of(overrides, "model") == "nothing");
+  CHECK(value_of(overrides, "training.precision") == "megatron");
+}
+
+TEST_CASE("nanoGPT's files have train.py's defaults, or the checkpoint that they start from") {
+  const auto plain = keys_of("a.py", "batch_size = 4\nblock_size = 128\ncompile = False\n");
+  CHECK(value_of(plain, "model.hidden_size") == "768");
+  CHECK(value_of(plain, "model.vocab_size") == "50304");
+  CHECK(value_of(plain, "training.global_batch") == "160");
+  CHECK(value_of(plain, "training.seq_len") == "128");
+  const auto tuned =
+      keys_of("a.py", "init_from = 'gpt2-xl'\nwandb_log = False\ndtype = 'float16'\n");
+  CHECK(value_of(tuned, "model.layers") == "48");
+  CHECK(value_of(tuned, "model.vocab_size") == "50257");
+  CHECK(value_of(tuned, "training.precision") == "amp-fp16");
+}
+
+/// Files of a folder of their own, which goes when the test ends.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / "memest-import-files") {
+    std::filesystem::create_directories(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+    return (path_ / name).string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST_CASE("a preset beside another program's file is its model alone") {
+  const Folder folder;
+  const std::string file = folder.write(
+      "overrides.yaml", "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 1}\n");
+  const Checked<Value> tree = read_tree(ReadRequest{{"llama-3-8b", file}});
+  CHECK(value_of(tree, "model.hf.hidden_size") == "4096");
+  CHECK(value_of(tree, "training.optimizer") == "nothing");
+  CHECK(value_of(tree, "training.precision") == "megatron");
+}
+
+TEST_CASE("a config.json beside another file is its model, and each line says its file") {
+  const Folder folder;
+  const std::string config = folder.write(
+      "config.json",
+      "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 4, \"vocab_size\": "
+      "100, \"n_positions\": 64, \"task\": 1}");
+  const std::string spec = folder.write("spec.yaml", "training: {seq_len: 32}\n");
+  const Checked<ImportedJob> job = import_job(ReadRequest{{config, spec}});
+  REQUIRE(job.ok());
+  CHECK(job.value().spec.find("\n    n_layer: 2\n") != std::string::npos);
+  CHECK(job.value().spec.find("seq_len: 32") != std::string::npos);
+  CHECK(job.value().spec.find(": task: neither parameters nor computation") != std::string::npos);
+}
+
+TEST_CASE("a file that nobody knows says which are known") {
+  CHECK(refusal_of(keys_of("pyproject.toml", "[project]\nname = 'x'\n")) ==
+        "this is no configuration that memest knows");
+  CHECK(keys_of("a.py", "x = 1\n").diagnostics()[0].hint ==
+        "of such files it knows nanoGPT's config");
+}
+
+}  // namespace
+}  // namespace memest
