@@ -12,7 +12,7 @@
 
 namespace memest {
 
-enum class Format : std::uint8_t { text, json, markdown, csv, github, junit };
+enum class Format : std::uint8_t { text, json, markdown, csv, html, github, junit };
 
 enum class DeviceKind : std::uint8_t { gpu, host };
 

@@ -44,7 +44,7 @@ constexpr std::array<FlagRow, 42> kFlags = {{
      kEventFlags},
     {"--reuse", "", "which operations may write into their input, and a pass's buffers shared",
      kEventFlags},
-    {"--html", "FILE", "writes a page to explore, which needs no network", kEventFlags},
+    {"--html", "FILE", "writes the page of --format html beside the answer", kEventFlags},
     {"--trace", "FILE", "writes a trace for ui.perfetto.dev or chrome://tracing", kEventFlags},
     {"--device", "NAME", "gpu or host: what is measured; gpu without it", kDeviceFlag},
     {"--quick", "", "measures for a minute at most instead of ten", kCalibrateFlags},
@@ -65,11 +65,12 @@ constexpr std::array<FlagRow, 42> kFlags = {{
     {"--help", "", "prints this page", kNoFlags},
 }};
 
-constexpr std::array<FormatName, 6> kFormats = {{
+constexpr std::array<FormatName, 7> kFormats = {{
     {"text", Format::text, kFormatFlags | kCheckFormats},
     {"json", Format::json, kFormatFlags | kCheckFormats},
     {"markdown", Format::markdown, kFormatFlags | kCheckFormats},
     {"csv", Format::csv, kFormatFlags | kCheckFormats},
+    {"html", Format::html, kHtmlFormat},
     {"github", Format::github, kCheckFormats},
     {"junit", Format::junit, kCheckFormats},
 }};

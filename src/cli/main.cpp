@@ -66,7 +66,7 @@ std::size_t page_columns() {
 }
 
 ExitCode run(const Command& command, std::span<const std::string> words) {
-  const Checked<Arguments> arguments = parse_arguments(command, words);
+  const Checked<Arguments> arguments = parse_arguments(command, words.subspan(1));
   if (!arguments.ok()) return deliver({ExitCode::bad_input, "", arguments.diagnostics()}, {});
   if (arguments.value().help) {
     return deliver({ExitCode::yes, help_page(command, page_columns()), {}}, {});
@@ -79,6 +79,7 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
   surroundings.out.verbose = arguments.value().verbose;
   surroundings.err = render_options_of(StandardStream::err, arguments.value().color);
   surroundings.version = kVersion;
+  surroundings.words = words;
   // A file is no terminal, though standard output may be one.
   if (!arguments.value().output.empty() && arguments.value().color != ColorWhen::always) {
     surroundings.out.color = false;
@@ -104,7 +105,7 @@ ExitCode run(std::span<const std::string> words) {
   }
   const Command* command = find_command(first);
   if (command == nullptr) return deliver(unknown_command(first), {});
-  return run(*command, words.subspan(1));
+  return run(*command, words);
 }
 
 /// The errors that are no answer, each with its exit code.

@@ -26,7 +26,14 @@ Checked<Job> read_configuration(const Arguments& arguments, const std::vector<st
 Question question_of(const Arguments& arguments, const std::vector<std::string>& files,
                      const Surroundings& surroundings);
 
-/// The report in the format of --format; `format` is one of text, json, markdown, csv.
+/// The report in the format of --format, one of text, json, markdown, csv and html; a page has the
+/// specs and the command line.
+std::string shown(const Report& report, const Arguments& arguments,
+                  const Surroundings& surroundings);
+/// The report as a page with the specs and the command line, whatever --format says.
+std::string page_of(const Report& report, const Arguments& arguments,
+                    const Surroundings& surroundings);
+/// The report in a format, of a page without its specs.
 std::string formatted(const Report& report, Format format, const RenderOptions& options);
 
 /// Reports the mistakes: exit code 2, or 4 where nothing is wrong but what is not available yet.

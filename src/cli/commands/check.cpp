@@ -42,12 +42,12 @@ ExitCode code_of(const std::vector<CheckedFile>& files) {
   return code_of(worst);
 }
 
-std::string shown(const std::vector<CheckedFile>& files, const Arguments& arguments,
-                  const Surroundings& surroundings) {
+std::string answer_of(const std::vector<CheckedFile>& files, const Arguments& arguments,
+                      const Surroundings& surroundings) {
   if (arguments.format == Format::github) return annotations_of(files);
   if (arguments.format == Format::junit) return junit_of(files);
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return formatted(report_check(files, question), arguments.format, surroundings.out);
+  return shown(report_check(files, question), arguments, surroundings);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Outcome run_check(const Arguments& arguments, const Surroundings& surroundings) 
     const Diagnostics& errors = files.back().errors;
     diagnostics.insert(diagnostics.end(), errors.begin(), errors.end());
   }
-  return {code_of(files), shown(files, arguments, surroundings), std::move(diagnostics)};
+  return {code_of(files), answer_of(files, arguments, surroundings), std::move(diagnostics)};
 }
 
 }  // namespace memest

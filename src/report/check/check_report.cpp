@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/report/numbers.hpp"
+#include "report/check/check_chart.hpp"
 #include "report/check/check_text.hpp"
 #include "report/pages/json.hpp"
 
@@ -64,6 +66,7 @@ std::string remark_of(const CheckedFile& file) {
 
 Page page_of(const std::vector<CheckedFile>& files) {
   Page page;
+  page.parts.emplace_back(budgets_chart(files));
   for (const CheckedFile& file : files) {
     page.parts.emplace_back(Heading{fmt::format("{}: {}", file.file, remark_of(file))});
     Table table{{{""}}, {}};
@@ -130,11 +133,32 @@ Json json_of(const std::vector<CheckedFile>& files, const Question& question) {
   return json;
 }
 
+/// How many files are of each status, those that there are.
+std::vector<Headline> headlines_of(const std::vector<CheckedFile>& files) {
+  struct Look {
+    FileStatus status;
+    const char* words;
+    Tone tone;
+  };
+  std::vector<Headline> lines;
+  for (const Look& look :
+       {Look{FileStatus::within, "within", Tone::good}, Look{FileStatus::over, "over", Tone::bad},
+        Look{FileStatus::not_known, "not known", Tone::uncertain},
+        Look{FileStatus::invalid, "no spec", Tone::bad}}) {
+    const auto count = std::ranges::count(files, look.status, &CheckedFile::status);
+    if (count > 0) {
+      lines.push_back({look.words, fmt::format("{} of {} files", count, files.size()), look.tone});
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 Report report_check(const std::vector<CheckedFile>& files, const Question& question) {
   return {page_of(files), records_of(files),
-          text_for(question, [&] { return json_of(files, question); })};
+          text_for(question, [&] { return json_of(files, question); }), headlines_of(files),
+          fmt::format("Budgets of {} {}", files.size(), files.size() == 1 ? "file" : "files")};
 }
 
 }  // namespace memest
