@@ -87,11 +87,11 @@ class BodyWriter {
   void add(const Paragraph& paragraph) {
     std::string_view text = paragraph.text;
     while (!text.empty()) {
-      const std::size_t end = command_begins(text) ? text.size() : next_command(text);
-      const std::string_view lines = text.substr(0, end);
-      const char* tag = command_begins(text) ? "pre" : "p";
-      std::string shown = *tag == 'p' && lines.size() > 1 ? broken(lines) : kept(lines);
-      out_ += fmt::format("<{0} class=\"{1}\">{2}</{0}>\n", tag, class_of(paragraph.tone), shown);
+      const bool command = text.starts_with(kCommand);
+      const std::size_t end = command ? text.size() : next_command(text);
+      const std::string shown = command ? kept(text) : broken(text.substr(0, end));
+      out_ += fmt::format("<{0} class=\"{1}\">{2}</{0}>\n", command ? "pre" : "p",
+                          class_of(paragraph.tone), shown);
       text.remove_prefix(std::min(end + 1, text.size()));
     }
   }
@@ -139,8 +139,6 @@ class BodyWriter {
 
  private:
   static constexpr std::string_view kCommand = "memest ";
-
-  static bool command_begins(std::string_view text) { return text.starts_with(kCommand); }
 
   static std::size_t next_command(std::string_view text) {
     const std::size_t at = text.find("\nmemest ");
