@@ -129,8 +129,8 @@ std::string formatted(const Report& report, Format format, const RenderOptions& 
   unreachable("a format that the command's flags do not allow");
 }
 
-std::string page_of(const Report& report, const Arguments& arguments,
-                    const Surroundings& surroundings) {
+std::string browser_page(const Report& report, const Arguments& arguments,
+                         const Surroundings& surroundings) {
   PageOrigin origin{.command = "memest", .version = std::string(surroundings.version)};
   for (const std::string& word : surroundings.words) origin.command += " " + shell_quoted(word);
   const Command* command = find_command(surroundings.words.front());
@@ -140,7 +140,7 @@ std::string page_of(const Report& report, const Arguments& arguments,
 
 std::string shown(const Report& report, const Arguments& arguments,
                   const Surroundings& surroundings) {
-  if (arguments.format == Format::html) return page_of(report, arguments, surroundings);
+  if (arguments.format == Format::html) return browser_page(report, arguments, surroundings);
   return formatted(report, arguments.format, surroundings.out);
 }
 

@@ -31,8 +31,8 @@ Question question_of(const Arguments& arguments, const std::vector<std::string>&
 std::string shown(const Report& report, const Arguments& arguments,
                   const Surroundings& surroundings);
 /// The report as a page with the specs and the command line, whatever --format says.
-std::string page_of(const Report& report, const Arguments& arguments,
-                    const Surroundings& surroundings);
+std::string browser_page(const Report& report, const Arguments& arguments,
+                         const Surroundings& surroundings);
 /// The report in a format, of a page without its specs.
 std::string formatted(const Report& report, Format format, const RenderOptions& options);
 

@@ -105,6 +105,6 @@ class Browser:
     def move(self, x, y):
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def screenshot(self):
-        """The whole page as PNG, in base64."""
-        return self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
+    def screenshot(self, **how):
+        """The whole page, or a clip of it, in base64; PNG unless `how` says otherwise."""
+        return self.send("Page.captureScreenshot", **{"format": "png", "captureBeyondViewport": True, **how})["data"]

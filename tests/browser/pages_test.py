@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pages_test.py MEMEST [--screenshots FOLDER] [--only NAME]: every page of the program in a real browser: no request, no
+"""pages_test.py MEMEST [--screenshots FOLDER] [--pictures FOLDER] [--only NAME]: every page of the program in a real browser: no request, no
 message of the console, no chart without its marks, no text over another or cut off, a name for who hears it, keys that walk,
 light and dark, wide and narrow, and paper."""
 import argparse
@@ -31,6 +31,7 @@ PAGES = (
     ("fit", "fit gpt2 --memory 6GiB", 1),
     ("validate", "validate tests/truth/nanogpt.records.jsonl.gz tests/truth/torchtitan.records.jsonl.gz", 1),
 )
+PICTURES = {"plan", "estimate", "timeline", "roofline"}  # of docs/pages.md: the first chart of each
 SIZES = (("wide", 1280, 900), ("narrow", 420, 900))
 
 # Every text of a drawing as it stands: [text, left, top, right, bottom].
@@ -127,8 +128,20 @@ def faults_of_policy(page):
 class Visit:
     """One page in every look."""
 
-    def __init__(self, page, name, charts, folder):
-        self.page, self.name, self.charts, self.folder = page, name, charts, folder
+    def __init__(self, page, name, charts, arguments):
+        self.page, self.name, self.charts = page, name, charts
+        self.folder = arguments.screenshots
+        self.pictures = arguments.pictures if name in PICTURES else None
+
+    def keep_pictures(self, size, theme):
+        if self.folder:
+            picture = self.folder / f"{self.name}-{size}-{theme}.png"
+            picture.write_bytes(base64.b64decode(self.page.screenshot()))
+        if self.pictures and (size, theme) == ("wide", "light"):
+            chart = self.page.ask("(box => ({x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height, scale: 0.8}))"
+                                  "(document.querySelector('.drawing').getBoundingClientRect())")
+            picture = self.pictures / f"{self.name}.webp"
+            picture.write_bytes(base64.b64decode(self.page.screenshot(clip=chart, format="webp", quality=55)))
 
     def faults(self, path):
         self.page.open(path.as_uri())
@@ -141,9 +154,7 @@ class Visit:
                 yield f"{look}: the page is wider than the window"
             if self.page.ask("document.documentElement.dataset.theme") != theme:
                 yield f"{look}: the theme does not follow"
-            if self.folder:
-                picture = self.folder / f"{self.name}-{size}-{theme}.png"
-                picture.write_bytes(base64.b64decode(self.page.screenshot()))
+            self.keep_pictures(size, theme)
         yield from faults_of_charts(self.page, self.charts, has_library)
         if has_library:
             yield from faults_of_keys(self.page)
@@ -158,14 +169,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("memest")
     parser.add_argument("--screenshots", type=pathlib.Path)
+    parser.add_argument("--pictures", type=pathlib.Path)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     program = browser.find()
     if program is None:
         print("skipped: there is no Chromium here to show pages in")
         return SKIPPED
-    if arguments.screenshots:
-        arguments.screenshots.mkdir(parents=True, exist_ok=True)
+    for written in filter(None, (arguments.screenshots, arguments.pictures)):
+        written.mkdir(parents=True, exist_ok=True)
     faults = 0
     with tempfile.TemporaryDirectory() as folder, browser.Browser(program) as page:
         for name, words, charts in PAGES:
@@ -178,7 +190,7 @@ def main():
             if path.exists():
                 size = path.stat().st_size
                 found += [f"{size} bytes"] if size > MOST_BYTES else []
-                found += Visit(page, name, charts, arguments.screenshots).faults(path)
+                found += Visit(page, name, charts, arguments).faults(path)
                 print(f"{name}: {size:,} bytes, {len(found)} faults")
             for fault in found:
                 print(f"  {name}: {fault}")

@@ -1,5 +1,5 @@
 // A page is an answer before its format is chosen: headings, paragraphs, tables, figures and
-// charts. The same page is printed for a terminal, as markdown and for a browser (html.hpp).
+// charts. It is printed for a terminal, as markdown and for a browser (html.hpp).
 #pragma once
 
 #include <cstddef>

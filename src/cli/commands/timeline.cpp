@@ -121,7 +121,7 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
     report.headlines = headlines_of(estimate_job(job.value()));
   }
   if (!arguments.html.empty()) {
-    outcome.files.push_back({arguments.html, page_of(report, arguments, surroundings)});
+    outcome.files.push_back({arguments.html, browser_page(report, arguments, surroundings)});
   }
   if (arguments.format != Format::csv) outcome.out = shown(report, arguments, surroundings);
   return outcome;

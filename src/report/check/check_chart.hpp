@@ -8,7 +8,7 @@
 
 namespace memest {
 
-/// What each budget has of its limit, the fullest first. The files outlive the chart.
+/// Each budget's share of its limit, the fullest first. The files outlive the chart.
 Chart budgets_chart(const std::vector<CheckedFile>& files);
 
 }  // namespace memest

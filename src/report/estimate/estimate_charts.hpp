@@ -1,4 +1,4 @@
-// What a browser's page of an estimate draws: the ledger and the step, as areas.
+// An estimate as a browser's page draws it: the ledger and the step, as areas.
 #pragma once
 
 #include "memest/plan/estimate.hpp"

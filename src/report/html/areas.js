@@ -21,23 +21,25 @@ forms.areas = drawing => {
       children: area.parts && area.parts.map((part, i) => node(part, ink, path + '.' + i)),
     };
   };
-  const written = point => point.name + '\n' + point.data.text;
+  const height = width => Math.min(460, Math.max(300, width * 0.5));
+  /** Whether an area has room for a text: the side of a square as large. */
+  const hasRoom = (point, width, side) => Math.sqrt(point.value / all * width * height(width)) > side;
 
   return {
-    height: width => Math.min(460, Math.max(300, width * 0.5)),
-    option: ink => ({
+    height,
+    option: (ink, width) => ({
       tooltip: tooltip(ink, point => point.data.text && tipOf(point.name, point.data.text)),
       series: [{
         type: 'treemap', roam: false, nodeClick: false, breadcrumb: {show: false},
         left: 0, right: 0, top: 0, bottom: 0, visibleMin: 0,
         data: drawing.areas.map((area, i) => node(area, ink, String(i))),
-        label: {formatter: written, overflow: 'truncate', fontSize: 12, lineHeight: 15, padding: [2, 4]},
-        labelLayout: area => ({hide: area.rect.width < 72 || area.rect.height < 34}),
+        label: {overflow: 'truncate', fontSize: 12, lineHeight: 15, padding: [2, 4],
+                formatter: point => hasRoom(point, width, 60) ? point.name + '\n' + point.data.text : ''},
         upperLabel: {show: true, height: 20, overflow: 'truncate', padding: [0, 4],
-                     formatter: point => point.value < 0.05 * all ? '' : point.name + ' ' + point.data.text},
+                     formatter: point => hasRoom(point, width, 90) ? point.name + ' ' + point.data.text : ''},
         itemStyle: {gapWidth: 1, borderWidth: 1},
-        levels: [{itemStyle: {borderWidth: 0, gapWidth: 3}, upperLabel: {show: false}}, {itemStyle: {borderWidth: 2, gapWidth: 1}},
-                 {itemStyle: {borderWidth: 0.5, gapWidth: 1}}],
+        levels: [{itemStyle: {borderWidth: 0, gapWidth: 3, borderColor: ink.paper}, upperLabel: {show: false}},
+                 {itemStyle: {borderWidth: 2, gapWidth: 1}}, {itemStyle: {borderWidth: 0.5, gapWidth: 1}}],
       }],
     }),
     count: () => leaves.length,

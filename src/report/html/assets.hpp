@@ -1,4 +1,4 @@
-// What a page is made of beside its answer: files of this folder and the library that draws charts,
+// A page has files of this folder beside its answer, and the library that draws charts: all are
 // carried inside the program (cmake/EmbedPages.cmake writes the definitions).
 #pragma once
 

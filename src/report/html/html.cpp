@@ -220,7 +220,7 @@ std::string origin_html(const PageOrigin& origin, bool has_library) {
   return out + "</footer>\n";
 }
 
-/// What the script reads. A timeline has many events, so that it is compressed; and no name can end
+/// The script reads it. A timeline has many events, so that it is compressed; and no name can end
 /// the element that it stands in.
 std::string data_html(const Json& charts) {
   const Json data{{"palette", palette_json()}, {"charts", charts}};

@@ -1,4 +1,4 @@
-// What a browser's page of a plan shows before its table.
+// A browser's page of a plan shows these before its table.
 #pragma once
 
 #include <vector>
