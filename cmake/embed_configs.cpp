@@ -13,42 +13,12 @@
 #include <string_view>
 #include <vector>
 
+#include "literals.hpp"
 #include "reader/text/embedded_trees.hpp"
 #include "reader/text/value.hpp"
 
 namespace memest {
 namespace {
-
-/// Bytes of a literal: compilers need not accept longer ones than 64 KiB, and some accept only 16.
-constexpr std::size_t kLiteralLimit = 15000;
-
-std::string read_text(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw std::runtime_error("cannot open " + path);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-/// `text` as adjacent literals.
-std::string literals_of(std::string_view text) {
-  constexpr std::string_view kDigits = "01234567";
-  std::string out = "\n    \"";
-  std::size_t size = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (byte >= 0x20U && byte < 0x7FU && c != '?') {  // two question marks: a trigraph
-      out += c;
-    } else {
-      out += {'\\', kDigits[byte >> 6U], kDigits[(byte >> 3U) & 7U], kDigits[byte & 7U]};
-    }
-    ++size;
-    if (c == '\n' || size % kLiteralLimit == 0) out += "\"\n    \"";
-  }
-  return out + "\"sv";
-}
 
 /// Nodes as rows of an array, and the texts that they point into.
 class NodeWriter {

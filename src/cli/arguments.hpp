@@ -13,7 +13,7 @@
 
 namespace memest {
 
-enum class Format : std::uint8_t { text, json, markdown, csv, github, junit, sarif, gitlab };
+enum class Format : std::uint8_t { text, json, markdown, csv, html, github, junit, sarif, gitlab };
 
 enum class DeviceKind : std::uint8_t { gpu, host };
 /// "gpu", "host".

@@ -22,6 +22,7 @@ struct Surroundings {
   RenderOptions out;
   RenderOptions err;
   std::string_view version;
+  std::span<const std::string> words = {};  ///< of the command line, the command's name first
 };
 
 /// A file that an answer has beside its text.
@@ -58,6 +59,7 @@ enum Flags : std::uint32_t {
   kActionsFlag = 16384,    ///< --actions: a schedule, written
   kRankFlags = 1U << 16U,  ///< --rank, --data-rank: of which GPU
   kLockFlags = 1U << 17U,  ///< --lock, --update, --threads: many specs, held to what they needed
+  kHtmlFormat = 1U << 18U,  ///< --format html
   kForceFlag = 1U << 19U,  ///< --force: --output is a file that people go on writing
 };
 

@@ -10,7 +10,7 @@ constexpr std::string_view kSpecWords = "SPEC...";
 
 constexpr auto kCommands = std::to_array<Command>({
     {"plan", "Which GPUs, how many and which settings: ranked, and for each refusal, why",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags,
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kPlanFlags | kFormatFlags | kHtmlFormat,
      "SPEC is a spec file, - for standard input, or the name of a model that memest knows; several "
      "merge from left to right. Without --gpu the spec's own GPU is considered, else every GPU of "
      "the catalog (--gpu "
@@ -22,13 +22,14 @@ constexpr auto kCommands = std::to_array<Command>({
      "Exit code 1 says that nothing fits.",
      "memest plan llama-3-8b --gpus 8", run_plan},
     {"estimate", "This configuration as written: memory, FLOPs, step time, money", kSpecWords, 1,
-     kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kVerboseFlag,
+     kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kHtmlFormat | kVerboseFlag,
      "--gpu and --gpus replace the spec's hardware, with the data-parallel ranks that others "
      "leave.\n"
      "Exit code 1 says that it does not fit.",
      "memest estimate gpt2 --gpu rtx-4090 --set training.micro_batch=8", run_estimate},
     {"fit", "What makes this configuration fit: each technique, and several together", kSpecWords,
-     1, kAnyNumber, kSpecFlags | kConfigFlag | kMemoryFlag | kFitFlags | kFormatFlags | kPlotFlag,
+     1, kAnyNumber,
+     kSpecFlags | kConfigFlag | kMemoryFlag | kFitFlags | kFormatFlags | kHtmlFormat | kPlotFlag,
      "Recompute, smaller micro-batches, kernels, optimizers, offload and sharding on the GPUs that "
      "the spec names: each alone, and up to three together, with the memory, the step's time and "
      "what to write in the program that trains. --plot draws memory against time.\n"
@@ -50,20 +51,21 @@ constexpr auto kCommands = std::to_array<Command>({
      "memest explain llama-3-8b optimizer", run_explain},
     {"timeline", "Memory through the steps, event by event: phases, the peak and what is alive",
      kSpecWords, 1, kAnyNumber,
-     kSpecFlags | kConfigFlag | kFormatFlags | kAgainstFlags | kEventFlags | kRankFlags,
+     kSpecFlags | kConfigFlag | kFormatFlags | kHtmlFormat | kAgainstFlags | kEventFlags |
+         kRankFlags,
      "Every allocation and free of the first steps, as eager PyTorch 2.11 makes them, run through "
      "its allocator under the GPU's memory. --against compares them with a recorded trace (text or "
      "gzip) and names the first event that differs, with block and operator.\n"
      "Exit code 1 says that it runs out of memory or, with --against, that an event differs.",
      "memest timeline gpt2", run_timeline},
     {"roofline", "Each operation's intensity against the ridge, and what it reaches of its roof",
-     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kPlotFlag,
+     kSpecWords, 1, kAnyNumber, kSpecFlags | kConfigFlag | kFormatFlags | kHtmlFormat | kPlotFlag,
      "The roof is the datasheet's: its bandwidth up to the ridge point, its peak beyond. --plot "
      "draws "
      "the operations below it.",
      "memest roofline gpt2 --gpu a100-sxm-80gb", run_roofline},
     {"check", "Whether each file stays within its budget, and needs what the lock says", kSpecWords,
-     1, kAnyNumber, kSpecFlags | kConfigFlag | kCheckFormats | kLockFlags,
+     1, kAnyNumber, kSpecFlags | kConfigFlag | kCheckFormats | kHtmlFormat | kLockFlags,
      "SPEC is a file, a folder with every .yaml, .yml and .json below it that has `model` and one "
      "of "
      "`training` and `inference`, or a pattern (`*`, `**`). Each file is held to its own section "
@@ -74,7 +76,7 @@ constexpr auto kCommands = std::to_array<Command>({
      "memest init | memest check -", run_check},
     {"diff",
      "What changed between two specs and what it does to every number, or a spec and its run",
-     "A B", 2, 2, kSpecFlags | kConfigFlag | kRankFlags | kFormatFlags | kVerboseFlag,
+     "A B", 2, 2, kSpecFlags | kConfigFlag | kRankFlags | kFormatFlags | kHtmlFormat | kVerboseFlag,
      "A and B are a spec file, - for standard input, the name of a model that memest knows, or "
      "REVISION:PATH, a file of a git revision as `git show` names it; what such a spec names "
      "within "
@@ -90,7 +92,7 @@ constexpr auto kCommands = std::to_array<Command>({
      "predicted interval.",
      "memest diff gpt2 gpt2-medium --gpu rtx-4090", run_diff},
     {"validate", "Predictions against recorded runs: errors by group, worst rows, plot", "FILE...",
-     1, kAnyNumber, kFormatFlags | kRecordFlags | kPlotFlag,
+     1, kAnyNumber, kFormatFlags | kHtmlFormat | kRecordFlags | kPlotFlag,
      "FILE, plain or gzip, holds records, a line of JSON each: a spec beside what was measured. A "
      "record that asks "
      "for what is not available yet is counted with the sentence that says so.\n"

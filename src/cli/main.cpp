@@ -105,7 +105,7 @@ Outcome help_on(const Command* command, Format format) {
 }
 
 ExitCode run(const Command& command, std::span<const std::string> words) {
-  const Checked<Arguments> checked = parse_arguments(command, words);
+  const Checked<Arguments> checked = parse_arguments(command, words.subspan(1));
   if (!checked.ok()) {
     return deliver({ExitCode::bad_input, "", checked.diagnostics()}, unread(words));
   }
@@ -119,6 +119,7 @@ ExitCode run(const Command& command, std::span<const std::string> words) {
   surroundings.out.verbose = arguments.verbose;
   surroundings.err = render_options_of(StandardStream::err, arguments.color);
   surroundings.version = build_facts().version;
+  surroundings.words = words;
   // A file is no terminal, though standard output may be one.
   if (!arguments.output.empty() && arguments.color != ColorWhen::always) {
     surroundings.out.color = false;
@@ -145,7 +146,7 @@ ExitCode run(std::span<const std::string> words) {
   }
   const Command* command = find_command(first);
   if (command == nullptr) return deliver(unknown_command(first), unread(words));
-  return run(*command, words.subspan(1));
+  return run(*command, words);
 }
 
 /// The errors that are no answer, each with its exit code.

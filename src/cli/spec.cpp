@@ -1,6 +1,9 @@
 #include "cli/spec.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -9,8 +12,10 @@
 #include "memest/memory/data_ranks.hpp"
 #include "memest/plan/recompute_budget.hpp"
 #include "memest/plan/step_memory.hpp"
+#include "memest/reader/embedded_configs.hpp"
 #include "memest/reader/read_job.hpp"
 #include "memest/report/diagnostics.hpp"
+#include "memest/report/html.hpp"
 #include "memest/units/text.hpp"
 
 namespace memest {
@@ -41,6 +46,24 @@ Checked<Job> with_recompute(Checked<Job> read) {
       "no plan of checkpoints keeps the job within the budget of " + binary_text(over.budget),
       "the least is " + binary_text(smallest.taken) +
           ", with recompute: " + spec_value_of(smallest.recompute)};
+}
+
+/// The specs that words of a command line name, as far as they can be read twice.
+std::vector<GivenText> given_texts(const std::vector<std::string>& words) {
+  std::vector<GivenText> texts;
+  for (const std::string& word : words) {
+    if (word == "-") {
+      texts.push_back({"standard input", "# it can be read once, by the answer"});
+    } else if (std::ifstream file(word); std::filesystem::is_regular_file(word) && file) {
+      texts.push_back({word, {std::istreambuf_iterator<char>(file), {}}});
+    }
+    for (const EmbeddedFile& preset : embedded_configs()) {
+      if (preset.path == "models/" + word + ".yaml") {
+        texts.push_back({std::string(preset.path), std::string(preset.text)});
+      }
+    }
+  }
+  return texts;
 }
 
 }  // namespace
@@ -134,6 +157,8 @@ std::string formatted(const Report& report, Format format, const RenderOptions& 
       return markdown_of(report.page);
     case Format::csv:
       return csv_of(report.records);
+    case Format::html:
+      return html_of(report, {});
     case Format::github:
     case Format::junit:
     case Format::sarif:
@@ -147,6 +172,21 @@ std::size_t threads_of(const Arguments& arguments) {
   if (arguments.threads) return static_cast<std::size_t>(*arguments.threads);
   // hardware_concurrency() is 0 where the number is not known.
   return std::max(1U, std::thread::hardware_concurrency());
+}
+
+std::string browser_page(const Report& report, const Arguments& arguments,
+                         const Surroundings& surroundings) {
+  PageOrigin origin{.command = "memest", .version = std::string(surroundings.version)};
+  for (const std::string& word : surroundings.words) origin.command += " " + shell_quoted(word);
+  const Command* command = find_command(surroundings.words.front());
+  if ((command->flags & kSpecFlags) != 0) origin.specs = given_texts(arguments.words);
+  return html_of(report, origin);
+}
+
+std::string shown(const Report& report, const Arguments& arguments,
+                  const Surroundings& surroundings) {
+  if (arguments.format == Format::html) return browser_page(report, arguments, surroundings);
+  return formatted(report, arguments.format, surroundings.out);
 }
 
 Outcome refused(Diagnostics diagnostics) {

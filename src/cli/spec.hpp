@@ -40,7 +40,14 @@ JobRank rank_of(const Arguments& arguments, const Job& job, bool recorded);
 Question question_of(const Arguments& arguments, const std::vector<std::string>& files,
                      const Surroundings& surroundings);
 
-/// The report in the format of --format; `format` is one of text, json, markdown, csv.
+/// The report in the format of --format, one of text, json, markdown, csv and html; a page has the
+/// specs and the command line.
+std::string shown(const Report& report, const Arguments& arguments,
+                  const Surroundings& surroundings);
+/// The report as a page with the specs and the command line, whatever --format says.
+std::string browser_page(const Report& report, const Arguments& arguments,
+                         const Surroundings& surroundings);
+/// The report in a format, of a page without its specs.
 std::string formatted(const Report& report, Format format, const RenderOptions& options);
 
 /// Those of --threads, else as many as the machine has.

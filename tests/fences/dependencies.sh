@@ -8,7 +8,7 @@ rules='
 #[ \t]*include[ \t]*[<"]yaml-cpp/|reader|yaml-cpp lives in reader
 #[ \t]*include[ \t]*[<"]nlohmann/|reader report|the JSON library lives in reader, and in report for output
 #[ \t]*include[ \t]*[<"]toml|reader|toml++ lives in reader
-#[ \t]*include[ \t]*[<"]zlib|reader|compressed files are read in reader
+#[ \t]*include[ \t]*[<"]zlib|reader report|compressed files are read in reader, and what pages carry is packed in report
 #[ \t]*include[ \t]*[<"]fmt/|report cli|text is made for people in report
 #[ \t]*include[ \t]*[<"]CLI/|cli|flags are parsed in cli
 #[ \t]*include[ \t]*[<"](unsupported/)?Eigen/|calibrate kernels|Eigen lives in calibrate and the host backend

@@ -3,7 +3,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include "report/estimate/roofline_chart.hpp"
 
 namespace memest {
 namespace {
@@ -62,11 +65,29 @@ TEST_CASE("what one operation is written as is one row, its products apart, and 
   CHECK(report.records.rows[1].cells[5] == "1.00 s");
 }
 
-TEST_CASE("the drawing has a mark for every operation with FLOPs", "[report]") {
+TEST_CASE("the drawing has a named mark for every operation, those without FLOPs in their column",
+          "[report]") {
   const std::string svg = roofline_svg(
-      job_on_round_gpu(), step_of({op("a<b", 1e12, 1e10, 1), op("stream", 0, 1e10, 1)}));
+      job_on_round_gpu(), step_of({op("a<b", 1e12, 1e10, 1), op("stream", 0, 5e11, 1)}));
   CHECK_THAT(svg, ContainsSubstring("<title>layer a&lt;b: 100 FLOP/B"));
-  CHECK_THAT(svg, !ContainsSubstring("stream:"));
+  CHECK_THAT(svg,
+             ContainsSubstring("<title>layer stream: counts no FLOPs, reaches 500 GB/s, 50 %"));
+  CHECK_THAT(svg, ContainsSubstring(">layer a&lt;b</text>"));
+  CHECK_THAT(svg, ContainsSubstring(">layer stream</text>"));
+  CHECK_THAT(svg, ContainsSubstring(">no FLOPs</text>"));
+}
+
+TEST_CASE("what is drawn is what the table says", "[report]") {
+  const Job job = job_on_round_gpu();
+  const TimeEstimate time = step_of({op("a", 1e14, 1e11, 2), op("stream", 0, 5e11, 1)});
+  const auto chart = std::get<MarkChart>(roofline_chart(job, time).draw());
+  REQUIRE(chart.series.size() == 1);
+  const std::vector<ChartMark>& marks = chart.series[0].marks;
+  CHECK(marks[0].x == 1000);
+  CHECK(marks[0].y == 5e13);
+  CHECK(marks[0].share == 2.0 / 3);
+  // Half of the bandwidth: as far below the roof as on any other place left of the ridge.
+  CHECK(marks[1].y == 0.5 * chart.x.low * 1e12);
 }
 
 }  // namespace

@@ -147,19 +147,20 @@ class Drawer:
 def commands(rng, folder):
     """Of each command its flags; what people ask most is asked most."""
     form = rng.choice(["text", "json", "json", "csv", "markdown"])
+    page = rng.choice([form, form, form, "html"])
     file = os.path.join(folder, "beside")
-    plan = ["plan", "--gpu", "h100-sxm-80gb,rtx-4090", "--gpus", "1,4", "--format", form]
+    plan = ["plan", "--gpu", "h100-sxm-80gb,rtx-4090", "--gpus", "1,4", "--format", page]
     return rng.choice([
-        ["estimate", "--format", form], ["estimate", "--format", "json"], ["estimate", "-v"],
+        ["estimate", "--format", page], ["estimate", "--format", "json"], ["estimate", "-v"],
         ["estimate", "--gpus", rng.choice(["1", "3", "8", "64"]), "--format", form],
         ["explain", "--format", form],
-        ["timeline", "--format", rng.choice(["text", "json", "markdown"])],
+        ["timeline", "--format", rng.choice(["text", "json", "markdown", "html"])],
         ["timeline", rng.choice(["--html", "--csv", "--snapshot", "--trace", "--pack"]), file, "--quiet"],
-        ["fit", "--format", form], ["fit", "--memory", rng.choice(["1GiB", "24GiB"]), "--format", form],
+        ["fit", "--format", page], ["fit", "--memory", rng.choice(["1GiB", "24GiB"]), "--format", form],
         ["fit", "--plot", file],
         ["schedule", "--format", form], ["schedule", "--memory", "8GiB", "--actions", file],
-        ["roofline", "--format", form], ["roofline", "--plot", file],
-        ["check", "--format", rng.choice([form, "github", "junit"])],
+        ["roofline", "--format", page], ["roofline", "--plot", file],
+        ["check", "--format", rng.choice([page, "github", "junit"])],
         plan, plan + rng.choice([
             ["--front"], ["--explain-choice"], ["--tokens", "30B"], ["--tokens", "30B", "--within", "9d"],
             ["--objective", rng.choice(["time", "memory", "gpus"])],

@@ -1,5 +1,5 @@
-// A page is an answer before its format is chosen: headings, paragraphs, tables and figures. The
-// same page is printed for a terminal and as markdown.
+// A page is an answer before its format is chosen: headings, paragraphs, tables, figures and
+// charts. It is printed for a terminal, as markdown and for a browser (html.hpp).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "memest/report/chart.hpp"
 #include "memest/report/render_options.hpp"
 
 namespace memest {
@@ -50,22 +51,23 @@ struct Paragraph {
   Tone tone = Tone::plain;
 };
 
-/// A drawing in signs of equal width: its lines, none wider than `columns`.
+/// A drawing in signs of equal width: its lines, none wider than `columns`. Behind a chart it is
+/// that chart's, for formats that draw none.
 struct Figure {
   std::function<std::vector<std::string>(std::size_t columns)> draw;
 };
 
-using Part = std::variant<Heading, Paragraph, Table, Figure>;
+using Part = std::variant<Heading, Paragraph, Table, Figure, Chart>;
 
 struct Page {
   std::vector<Part> parts;
 };
 
-/// The page for a terminal: no line is wider than `options.columns`; cells are broken into lines
-/// where they must.
+/// The page for a terminal, without its charts: no line is wider than `options.columns`; cells are
+/// broken into lines where they must.
 std::string text_of(const Page& page, const RenderOptions& options);
 
-/// The page as GitHub-flavoured markdown, UTF-8.
+/// The page as GitHub-flavoured markdown, UTF-8, without its charts.
 std::string markdown_of(const Page& page);
 
 /// The table as RFC 4180 CSV with a header line, UTF-8, lines ended by a newline alone.

@@ -1,17 +1,29 @@
 // A report is one answer in every format: a page for people, records for spreadsheets, JSON for
-// programs (docs/json.md). Each function report_... makes one; cli only chooses the format.
+// programs (docs/json.md), and a page for a browser made of the same (html.hpp). Each function
+// report_... makes one; cli only chooses the format.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "memest/report/page.hpp"
 
 namespace memest {
 
+/// A line of what a reader asks first: the verdict, what a step takes, what it costs.
+struct Headline {
+  std::string name;
+  std::string value;
+  Tone tone = Tone::plain;
+};
+
 struct Report {
-  Page page;         ///< text and markdown
+  Page page;         ///< text, markdown and html
   Table records;     ///< csv: raw numbers, the unit in the column's name
   std::string json;  ///< one object, ended by a newline; empty where the question is without it
+  /// At the head of a browser's page, where text has sentences.
+  std::vector<Headline> headlines = {};
+  std::string title = {};  ///< of that page; empty: its first heading
 };
 
 /// Where an answer comes from, and how its reader asks on.

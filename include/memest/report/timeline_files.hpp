@@ -1,5 +1,5 @@
 // The files that `memest timeline` writes beside its answer: its events as a table, as PyTorch's
-// memory snapshot, as a trace of slices and counters, as a page to explore, and a static plan.
+// memory snapshot, as a trace of slices and counters, and a static plan.
 #pragma once
 
 #include <span>
@@ -46,8 +46,5 @@ std::string memory_snapshot(const TimelineRun& run);
 /// JSON in the Trace Event Format of chrome://tracing and Perfetto: steps, phases, blocks and ops
 /// as slices, allocated and reserved bytes as counters. An event takes a microsecond.
 std::string trace_events(const TimelineRun& run);
-
-/// An HTML page that needs nothing beside it: the curve, and what is alive under the pointer.
-std::string timeline_page(const TimelineRun& run);
 
 }  // namespace memest

@@ -6,8 +6,8 @@
 
 #include "cli/command.hpp"
 #include "cli/lock/lock_file.hpp"
-#include "cli/spec.hpp"
 #include "cli/lock/weigh_changes.hpp"
+#include "cli/spec.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/plan/estimate.hpp"
 #include "memest/plan/in_parallel.hpp"
@@ -87,8 +87,8 @@ ExitCode code_of(FileStatus status) {
   unreachable("a file status beyond the enum");
 }
 
-std::string shown(const CheckedSpecs& specs, const Arguments& arguments,
-                  const Surroundings& surroundings) {
+std::string answer_of(const CheckedSpecs& specs, const Arguments& arguments,
+                      const Surroundings& surroundings) {
   switch (arguments.format) {
     case Format::github:
       return annotations_of(specs);
@@ -103,10 +103,11 @@ std::string shown(const CheckedSpecs& specs, const Arguments& arguments,
     case Format::text:
     case Format::json:
     case Format::csv:
+    case Format::html:
       break;
   }
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return formatted(report_check(specs, question), arguments.format, surroundings.out);
+  return shown(report_check(specs, question), arguments, surroundings);
 }
 
 /// The mistakes, file by file; and where the answer is for machines, the line that people read
@@ -138,7 +139,7 @@ Outcome run_check(const Arguments& arguments, const Surroundings& surroundings) 
   Outcome outcome;
   if (arguments.update) outcome.files = updated_lock(file, specs);
   outcome.code = code_of(specs.status());
-  outcome.out = shown(specs, arguments, surroundings);
+  outcome.out = answer_of(specs, arguments, surroundings);
   outcome.diagnostics = told(specs, arguments.format);
   if (arguments.update && !specs.updated) {
     outcome.diagnostics.push_back(

@@ -89,7 +89,7 @@ Outcome compare_specs(const Arguments& arguments, const Surroundings& surroundin
   const Question question = question_of(arguments, arguments.words, surroundings);
   const ExitCode code =
       is_known(of_a) && is_known(of_b) ? code_of(!fits_no_more(comparison)) : ExitCode::not_known;
-  return {code, formatted(report_diff(comparison, question), arguments.format, surroundings.out),
+  return {code, shown(report_diff(comparison, question), arguments, surroundings),
           std::move(diagnostics)};
 }
 
@@ -106,8 +106,7 @@ Outcome compare_trace(const Arguments& arguments, const Surroundings& surroundin
   comparison.every_row = arguments.verbose;
   const Question question = question_of(arguments, arguments.words, surroundings);
   return {code_of(holds(comparison)),
-          formatted(report_diff(comparison, question), arguments.format, surroundings.out),
-          spec.warnings};
+          shown(report_diff(comparison, question), arguments, surroundings), spec.warnings};
 }
 
 Outcome compare_usage(const Arguments& arguments, const Surroundings& surroundings,
@@ -118,8 +117,7 @@ Outcome compare_usage(const Arguments& arguments, const Surroundings& surroundin
   const UsageComparison comparison{spec.job, estimate, *memory, log};
   const Question question = question_of(arguments, arguments.words, surroundings);
   return {code_of(holds(comparison)),
-          formatted(report_diff(comparison, question), arguments.format, surroundings.out),
-          spec.warnings};
+          shown(report_diff(comparison, question), arguments, surroundings), spec.warnings};
 }
 
 }  // namespace

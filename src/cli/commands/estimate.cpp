@@ -36,8 +36,7 @@ Outcome run_estimate(const Arguments& arguments, const Surroundings& surrounding
   Question question = question_of(arguments, arguments.words, surroundings);
   if (code_of(estimate) == ExitCode::no) question.fitting = fitting_command(arguments);
   const Report report = report_estimate(job.value(), estimate, question);
-  return {code_of(estimate), formatted(report, arguments.format, surroundings.out),
-          job.diagnostics()};
+  return {code_of(estimate), shown(report, arguments, surroundings), job.diagnostics()};
 }
 
 }  // namespace memest

@@ -42,8 +42,8 @@ Outcome run_fit(const Arguments& arguments, const Surroundings& surroundings) {
   const bool fits = ladder.own.verdict == Verdict::fits || ladder.fitting() > 0;
   const Report report =
       report_fit(job.value(), ladder, question_of(asked, asked.words, surroundings));
-  Outcome outcome{fits ? ExitCode::yes : ExitCode::no,
-                  formatted(report, asked.format, surroundings.out), job.diagnostics()};
+  Outcome outcome{fits ? ExitCode::yes : ExitCode::no, shown(report, asked, surroundings),
+                  job.diagnostics()};
   if (!asked.plot.empty()) outcome.files.push_back({asked.plot, ladder_svg(ladder)});
   return outcome;
 }

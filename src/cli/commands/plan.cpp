@@ -53,11 +53,12 @@ std::vector<std::int64_t> counts_to_consider(const Arguments& arguments, const J
 
 /// Rows that people read are replayed; of the other formats all rows.
 void choose_replays(const Arguments& arguments, PlanRequest& request) {
-  const bool read_by_people =
-      arguments.format == Format::text || arguments.format == Format::markdown;
+  const bool read_by_people = arguments.format == Format::text ||
+                              arguments.format == Format::markdown ||
+                              arguments.format == Format::html;
   request.finalists = read_by_people ? kShownPlans : request.gpus.size() * request.counts.size();
   request.misses = read_by_people ? kShownRefusals : request.finalists;
-  request.front = arguments.front;
+  request.front = arguments.front || arguments.format == Format::html;
 }
 
 /// How far a long search is. Threads report steps; few of those are shown.
@@ -140,12 +141,11 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
   if (arguments.largest) {
     const std::vector<Largest> largest = find_largest(request, *arguments.largest);
     const Report report = report_largest(request, *arguments.largest, largest, question);
-    return {code_of(largest), formatted(report, arguments.format, surroundings.out),
-            choices.diagnostics()};
+    return {code_of(largest), shown(report, arguments, surroundings), choices.diagnostics()};
   }
   const ComparedPlans plans = compare_implementations(request, choices.value());
   const PlanAnswer& answer = plans.answer;
-  PlanView view{.front = arguments.front, .choices = choices.value(), .compared = plans.compared};
+  PlanView view{.front = request.front, .choices = choices.value(), .compared = plans.compared};
   if (!answer.best.empty()) {
     view.winner = answer.best.front().choice;
     request.job = *choices.value()[view.winner].job;
@@ -154,8 +154,7 @@ Outcome run_plan(const Arguments& arguments, const Surroundings& surroundings) {
     view.alternatives = alternatives_to(request, answer.best.front());
   }
   const Report report = report_plan(request, answer, question, view);
-  return {code_of(answer), formatted(report, arguments.format, surroundings.out),
-          choices.diagnostics()};
+  return {code_of(answer), shown(report, arguments, surroundings), choices.diagnostics()};
 }
 
 }  // namespace memest

@@ -4,6 +4,7 @@
 #include "cli/command.hpp"
 #include "cli/spec.hpp"
 #include "memest/plan/estimate.hpp"
+#include "memest/report/estimate_report.hpp"
 #include "memest/report/roofline_report.hpp"
 
 namespace memest {
@@ -16,10 +17,10 @@ Outcome run_roofline(const Arguments& arguments, const Surroundings& surrounding
     return refused({{Severity::error, {}, "there is no time to draw: " + why->sentence, "", true}});
   }
   const auto& time = std::get<TimeEstimate>(estimate.time);
-  const Report report =
+  Report report =
       report_roofline(job.value(), time, question_of(arguments, arguments.words, surroundings));
-  Outcome outcome{ExitCode::yes, formatted(report, arguments.format, surroundings.out),
-                  job.diagnostics()};
+  report.headlines = headlines_of(estimate);
+  Outcome outcome{ExitCode::yes, shown(report, arguments, surroundings), job.diagnostics()};
   if (!arguments.plot.empty()) {
     outcome.files.push_back({arguments.plot, roofline_svg(job.value(), time)});
   }

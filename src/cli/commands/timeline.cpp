@@ -9,8 +9,10 @@
 #include "cli/command.hpp"
 #include "cli/spec.hpp"
 #include "memest/memory/step_course.hpp"
+#include "memest/plan/estimate.hpp"
 #include "memest/plan/step_memory.hpp"
 #include "memest/reader/read_trace.hpp"
+#include "memest/report/estimate_report.hpp"
 #include "memest/report/timeline_files.hpp"
 #include "memest/report/timeline_report.hpp"
 
@@ -38,7 +40,6 @@ std::vector<FileBesideAnswer> files_of(const Arguments& arguments, const Timelin
   std::vector<FileBesideAnswer> files;
   if (!arguments.csv.empty()) files.push_back({arguments.csv, events_csv(run)});
   if (!arguments.snapshot.empty()) files.push_back({arguments.snapshot, memory_snapshot(run)});
-  if (!arguments.html.empty()) files.push_back({arguments.html, timeline_page(run)});
   if (!arguments.pack.empty()) files.push_back({arguments.pack, packing_csv(run)});
   if (!arguments.trace.empty()) files.push_back({arguments.trace, trace_events(run)});
   return files;
@@ -86,10 +87,18 @@ Outcome run_timeline(const Arguments& arguments, const Surroundings& surrounding
   if (recorded) compared = compared_with(memory.timeline, *recorded);
   const Question question = question_of(arguments, arguments.words, surroundings);
   Outcome outcome{code_of(memory, compared), "", job.diagnostics(), files_of(arguments, run)};
-  outcome.out =
-      arguments.format == Format::csv
-          ? events_csv(run)
-          : formatted(report_timeline(run, compared, question), arguments.format, surroundings.out);
+  if (arguments.format == Format::csv) {
+    outcome.out = events_csv(run);
+    if (arguments.html.empty()) return outcome;
+  }
+  Report report = report_timeline(run, compared, question);
+  if (arguments.format == Format::html || !arguments.html.empty()) {
+    report.headlines = headlines_of(estimate_job(job.value()));
+  }
+  if (!arguments.html.empty()) {
+    outcome.files.push_back({arguments.html, browser_page(report, arguments, surroundings)});
+  }
+  if (arguments.format != Format::csv) outcome.out = shown(report, arguments, surroundings);
   return outcome;
 }
 

@@ -71,7 +71,7 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
   const Report report =
       report_validation(answer, question_of(arguments, arguments.words, surroundings));
   Outcome outcome{answer.broken.empty() ? ExitCode::yes : ExitCode::no,
-                  formatted(report, arguments.format, surroundings.out), std::move(warnings)};
+                  shown(report, arguments, surroundings), std::move(warnings)};
   append(answer.broken, outcome.diagnostics);
   if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, scatter_of(answer.runs)});
   if (!arguments.residuals.empty()) {

@@ -8,6 +8,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/report/numbers.hpp"
+#include "report/check/check_chart.hpp"
 #include "report/check/check_json.hpp"
 #include "report/check/check_text.hpp"
 #include "report/check/moved_text.hpp"
@@ -98,6 +99,7 @@ Table details_of(const CheckedFile& file, CheckedDetail detail) {
 Page page_of(const CheckedSpecs& specs) {
   Page page;
   page.parts.emplace_back(Paragraph{summary_of(specs), Tone::strong});
+  page.parts.emplace_back(budgets_chart(specs.files));
   if (!specs.files.empty()) page.parts.emplace_back(overview_of(specs));
   // Who asks about one file asks for all of it.
   const CheckedDetail detail =
@@ -160,11 +162,54 @@ Table records_of(const CheckedSpecs& specs) {
   return table;
 }
 
+/// How many files are of each status, those that there are.
+std::vector<Headline> headlines_of(const std::vector<CheckedFile>& files) {
+  struct Look {
+    FileStatus status;
+    const char* words;
+    Tone tone;
+  };
+  std::vector<Headline> lines;
+  for (const Look& look :
+       {Look{FileStatus::within, "within", Tone::good}, Look{FileStatus::over, "over", Tone::bad},
+        Look{FileStatus::not_known, "not known", Tone::uncertain},
+        Look{FileStatus::invalid, "no spec", Tone::bad}}) {
+    const auto count = std::ranges::count(files, look.status, &CheckedFile::status);
+    if (count > 0) {
+      lines.push_back({look.words, fmt::format("{} of {} files", count, files.size()), look.tone});
+    }
+  }
+  return lines;
+}
+
+/// How many files are of each kind, those that there are.
+std::vector<Headline> headlines_of(const CheckedSpecs& specs) {
+  struct Look {
+    std::size_t count;
+    const char* words;
+    Tone tone;
+  };
+  const CheckTotals totals = totals_of(specs);
+  std::vector<Headline> lines;
+  for (const Look& look :
+       {Look{totals.within, "within", Tone::good}, Look{totals.over, "over", Tone::bad},
+        Look{totals.moved, "moved from the lock", Tone::bad},
+        Look{totals.not_known, "not known", Tone::uncertain},
+        Look{totals.invalid, "no spec", Tone::bad}}) {
+    if (look.count == 0) continue;
+    lines.push_back(
+        {look.words, fmt::format("{} of {} files", look.count, totals.specs), look.tone});
+  }
+  return lines;
+}
+
 }  // namespace
 
 Report report_check(const CheckedSpecs& specs, const Question& question) {
+  const std::size_t files = specs.files.size();
   return {page_of(specs), records_of(specs),
-          text_for(question, [&] { return json_of(specs, question); })};
+          text_for(question, [&] { return json_of(specs, question); }), headlines_of(specs),
+          fmt::format("Budgets of {} {}", files, files == 1 ? "file" : "files")};
 }
 
 }  // namespace memest

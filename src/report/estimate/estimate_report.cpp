@@ -9,6 +9,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "report/estimate/estimate_charts.hpp"
 #include "report/estimate/estimate_json.hpp"
 #include "report/estimate/estimate_sections.hpp"
 #include "report/pages/title.hpp"
@@ -62,6 +63,7 @@ class Sections {
 void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   Sections sections(page);
   sections.add("Memory", estimate.memory, [&](const MemoryAnswer& answer) {
+    page.parts.emplace_back(ledger_chart(answer));
     add_memory(page, job, answer);
     if (answer.host) add_host_memory(page, job, answer);
     add_ranks(page, answer, estimate.other_ranks);
@@ -71,10 +73,31 @@ void add_sections(Page& page, const Job& job, const JobEstimate& estimate) {
   if (estimate.inference_time) {
     add_time(page, *estimate.inference_time);
   } else {
-    sections.add("Time", estimate.time, [&](const TimeEstimate& time) { add_time(page, time); });
+    sections.add("Time", estimate.time, [&](const TimeEstimate& time) {
+      page.parts.emplace_back(step_chart(time));
+      add_time(page, time);
+    });
   }
   sections.add("Money", estimate.cost,
                [&](const CostEstimate& cost) { add_cost(page, job, cost); });
+}
+
+std::string verdict_words(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "Fits";
+    case Verdict::does_not_fit:
+      return "Does not fit";
+    case Verdict::too_close_to_call:
+      return "Too close to call";
+  }
+  unreachable("a verdict beyond the enum");
+}
+
+Tone tone_of(Verdict verdict) {
+  return verdict == Verdict::fits           ? Tone::good
+         : verdict == Verdict::does_not_fit ? Tone::bad
+                                            : Tone::uncertain;
 }
 
 std::string verdict_line(const MemoryAnswer& answer) {
@@ -84,25 +107,14 @@ std::string verdict_line(const MemoryAnswer& answer) {
       fmt::format("peak {} GiB a GPU ({} to {}) of {} GiB{}", gib_text(taken.expected),
                   gib_text(taken.low), gib_text(taken.high), gib_text(answer.capacity.bytes),
                   data_rank == 0 ? "" : ", on data rank " + grouped(data_rank));
-  switch (answer.verdict) {
-    case Verdict::fits:
-      return "Fits: " + peak;
-    case Verdict::does_not_fit:
-      return "Does not fit: " + peak;
-    case Verdict::too_close_to_call:
-      return "Too close to call: " + peak;
-  }
-  unreachable("a verdict beyond the enum");
+  return fmt::format("{}: {}", verdict_words(answer.verdict), peak);
 }
 
 /// The first questions: does it fit, how long is a step, what does it cost.
 std::vector<Paragraph> summary_of(const JobEstimate& estimate) {
   std::vector<Paragraph> summary;
   if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
-    const Tone tone = memory->verdict == Verdict::fits           ? Tone::good
-                      : memory->verdict == Verdict::does_not_fit ? Tone::bad
-                                                                 : Tone::uncertain;
-    summary.push_back({verdict_line(*memory) + ".", tone});
+    summary.push_back({verdict_line(*memory) + ".", tone_of(memory->verdict)});
   }
   std::string pace;
   if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
@@ -237,9 +249,35 @@ Table records_of(const JobEstimate& estimate) {
 
 }  // namespace
 
+std::vector<Headline> headlines_of(const JobEstimate& estimate) {
+  std::vector<Headline> lines;
+  if (const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory)) {
+    const BytesInterval taken = memory->of_capacity();
+    lines.push_back({"Verdict", verdict_words(memory->overall()), tone_of(memory->overall())});
+    lines.push_back({"Peak of a GPU", fmt::format("{} of {}", sized_text(taken.expected),
+                                                  sized_text(memory->capacity.bytes))});
+  } else {
+    lines.push_back({"Verdict", "Not known", Tone::bad});
+  }
+  if (const auto* time = std::get_if<TimeEstimate>(&estimate.time)) {
+    lines.push_back({"A step", seconds_text(time->step)});
+  }
+  if (estimate.inference_time) {
+    lines.push_back({"A call", seconds_text(estimate.inference_time->whole)});
+  }
+  if (const auto* cost = std::get_if<CostEstimate>(&estimate.cost)) {
+    lines.push_back({"A billion tokens", dollars_text(cost->per_billion_tokens)});
+    lines.push_back({"All GPUs", dollars_text(cost->per_hour) + " an hour"});
+  } else {
+    lines.push_back({"Cost", "no price is known", Tone::faint});
+  }
+  return lines;
+}
+
 Report report_estimate(const Job& job, const JobEstimate& estimate, const Question& question) {
   return {page_of(job, estimate, question), records_of(estimate),
-          text_for(question, [&] { return json_of(job, estimate, question); })};
+          text_for(question, [&] { return json_of(job, estimate, question); }),
+          headlines_of(estimate)};
 }
 
 }  // namespace memest

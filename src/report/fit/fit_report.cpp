@@ -12,6 +12,7 @@
 #include "memest/graph/parameters.hpp"
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "report/fit/fit_chart.hpp"
 #include "report/fit/rung_text.hpp"
 #include "report/pages/json.hpp"
 #include "report/pages/modelled.hpp"
@@ -119,6 +120,7 @@ Page page_of(const Job& job, const FitLadder& ladder, const Question& question) 
   const bool fits = ladder.own.verdict == Verdict::fits || ladder.fitting() > 0;
   Page page{{Heading{title_of(job, count_parameters(job.model).total)}, Paragraph{setting_of(job)},
              Paragraph{summary_of(ladder) + ".", fits ? Tone::good : Tone::bad}}};
+  page.parts.emplace_back(ladder_chart(ladder));
   page.parts.emplace_back(ladder_table(ladder));
   page.parts.emplace_back(changes_table(ladder));
   add_caveats(ladder, page);
@@ -204,10 +206,27 @@ Table records_of(const FitLadder& ladder) {
   return table;
 }
 
+std::vector<Headline> headlines_of(const FitLadder& ladder) {
+  const bool fits = ladder.own.verdict == Verdict::fits;
+  const bool helps = ladder.fitting() > 0;
+  const Rung& best = fits || !helps ? ladder.own : ladder.rungs.front();
+  return {{"Verdict",
+           fits    ? "Fits as written"
+           : helps ? "Fits with " + name_of(best, ladder)
+                   : "Nothing here makes it fit",
+           fits || helps ? Tone::good : Tone::bad},
+          {"Memory", fmt::format("{} of {}", sized_text(best.taken), sized_text(ladder.capacity))},
+          {"A step", step_text(best)},
+          {"Cost", best.step && ladder.own.step
+                       ? times_text(best, ladder.own) + " times that of as written"
+                       : std::string("not known")}};
+}
+
 }  // namespace
 
 Report report_fit(const Job& job, const FitLadder& ladder, const Question& question) {
-  return {page_of(job, ladder, question), records_of(ladder), json_of(ladder, question)};
+  return {page_of(job, ladder, question), records_of(ladder), json_of(ladder, question),
+          headlines_of(ladder)};
 }
 
 }  // namespace memest

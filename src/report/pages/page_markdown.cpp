@@ -57,11 +57,14 @@ void append(std::string& out, const Figure& figure) {
   out += "```\n";
 }
 
+void append(std::string&, const Chart&) {}
+
 }  // namespace
 
 std::string markdown_of(const Page& page) {
   std::string out;
   for (const Part& part : page.parts) {
+    if (std::holds_alternative<Chart>(part)) continue;
     if (!out.empty()) out += '\n';
     std::visit([&](const auto& shown) { append(out, shown); }, part);
   }

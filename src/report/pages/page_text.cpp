@@ -358,12 +358,15 @@ void append(std::string& out, const Figure& figure, const RenderOptions& options
   }
 }
 
+void append(std::string&, const Chart&, const RenderOptions&) {}
+
 }  // namespace
 
 std::string text_of(const Page& page, const RenderOptions& options) {
   std::string out;
   bool after_heading = true;
   for (const Part& part : page.parts) {
+    if (std::holds_alternative<Chart>(part)) continue;
     if (!after_heading) out += '\n';
     std::visit([&](const auto& shown) { append(out, shown, options); }, part);
     after_heading = std::holds_alternative<Heading>(part);

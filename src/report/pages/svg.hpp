@@ -7,10 +7,6 @@
 
 namespace memest {
 
-/// Okabe and Ito's colours, which people of every colour vision tell apart.
-inline constexpr std::array kSvgColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                          "#E69F00", "#56B4E9", "#F0E442", "#000000"};
-
 /// `body` as one drawing of that many pixels, on white.
 std::string svg_of(double width, double height, std::string_view body);
 

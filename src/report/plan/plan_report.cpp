@@ -15,6 +15,7 @@
 #include "memest/report/numbers.hpp"
 #include "memest/spec/parallel/sharing.hpp"
 #include "report/pages/title.hpp"
+#include "report/plan/plan_chart.hpp"
 #include "report/plan/plan_choices.hpp"
 #include "report/plan/plan_json.hpp"
 #include "report/plan/plan_layout.hpp"
@@ -316,6 +317,7 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   if (missing != nullptr) return page;
   if (answer.best.empty() && answer.refused.empty()) return page;
   const PlanLook look = look_of(request, answer, view);
+  page.parts.emplace_back(plans_chart(answer));
   page.parts.emplace_back(table_of(look, answer));
   if (look.splits == Splits::layers) page.parts.emplace_back(Paragraph{kLayoutLegend, Tone::faint});
   if (std::string legend = shards_legend(answer); !legend.empty()) {
@@ -346,7 +348,8 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
 Report report_plan(const PlanRequest& request, const PlanAnswer& answer, const Question& question,
                    const PlanView& view) {
   return {page_of(request, answer, question, view), records_of(request, answer, view),
-          text_for(question, [&] { return plan_json(request, answer, question, view); })};
+          text_for(question, [&] { return plan_json(request, answer, question, view); }),
+          headlines_of(answer)};
 }
 
 }  // namespace memest

@@ -4,192 +4,133 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
-#include <string_view>
-#include <vector>
+#include <unordered_map>
 
-#include "memest/report/display.hpp"
+#include "memest/diag/expect.hpp"
 #include "memest/report/numbers.hpp"
 
 namespace memest {
 namespace {
 
-constexpr std::size_t kRows = 14;
-constexpr std::size_t kLabelColumns = 14;  // "1,023.99 GiB" and a gap
-constexpr std::int64_t kEighths = 8;       // of a row
-
-constexpr std::array<std::string_view, kEighths + 1> kFilled = {" ", "▁", "▂", "▃", "▄",
-                                                                "▅", "▆", "▇", "█"};
-constexpr std::string_view kReserved = "░";
-
-// A micro-step of fewer columns than these is not drawn for itself.
-constexpr std::size_t kMicroStepColumns = 18;
-constexpr std::size_t kShortestName = 3;
-
-/// The most that was allocated and reserved in a column.
-struct ChartColumn {
-  Bytes allocated;
-  Bytes reserved;
+/// A colour of the stack, from the bottom up, with the holdings that share it: the small ones share
+/// the first.
+struct StackRow {
+  const char* name;
+  Hue hue;
 };
+constexpr std::array<StackRow, kHues> kStack = {{{"buffers, batch, workspaces", Hue::grey},
+                                                 {"weights", Hue::indigo},
+                                                 {"optimizer states", Hue::teal},
+                                                 {"gradients", Hue::rose},
+                                                 {"gathered weights", Hue::green},
+                                                 {"cast weights", Hue::wine},
+                                                 {"activations", Hue::sand},
+                                                 {"gradients of activations", Hue::purple},
+                                                 {"temporaries", Hue::cyan},
+                                                 {"buffers of collectives", Hue::olive}}};
 
-/// A named stretch of events, [begin, end).
-struct NamedStretch {
-  std::string name;
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-};
-
-class Chart {
- public:
-  Chart(const TimelineRun& run, std::size_t columns)
-      : run_(run), columns_(columns - kLabelColumns - 2), events_(run.course.points.size()) {
-    samples_.resize(columns_);
-    for (std::size_t column = 0; column < columns_ && events_ > 0; ++column) {
-      // A column stands for many events and shows the highest, so that no peak is lost; where it
-      // has less than one, it repeats its neighbour.
-      const std::size_t begin = column * events_ / columns_;
-      const std::size_t end = std::max(begin + 1, (column + 1) * events_ / columns_);
-      for (std::size_t i = begin; i < end; ++i) {
-        const CoursePoint& point = run.course.points[i];
-        samples_[column].allocated = std::max(samples_[column].allocated, point.allocated);
-        samples_[column].reserved = std::max(samples_[column].reserved, point.reserved);
-      }
-      top_ = std::max(top_, samples_[column].reserved);
-    }
+/// The row of kStack that a holding is drawn in.
+std::size_t row_of(Holding holding) {
+  switch (holding) {
+    case Holding::weights:
+      return 1;
+    case Holding::optimizer_states:
+      return 2;
+    case Holding::gradients:
+      return 3;
+    case Holding::gathered_weights:
+      return 4;
+    case Holding::cast_weights:
+      return 5;
+    case Holding::activations:
+      return 6;
+    case Holding::passing_gradients:
+      return 7;
+    case Holding::temporaries:
+      return 8;
+    case Holding::collective_buffers:
+      return 9;
+    case Holding::buffers:
+    case Holding::batch:
+    case Holding::workspaces:
+      return 0;
   }
+  unreachable("a holding beyond the enum");
+}
 
-  std::vector<std::string> draw() const {
-    std::vector<std::string> lines = {peak_line()};
-    for (std::size_t row = kRows; row-- > 0;) lines.push_back(row_line(row));
-    std::string axis;
-    for (std::size_t i = 0; i < columns_; ++i) axis += "─";
-    lines.push_back(labelled("0", "└" + axis));
-    lines.push_back(labelled("", " " + stretch_line(steps())));
-    lines.push_back(labelled("", " " + stretch_line(phases())));
-    return lines;
+/// How many storages the first `events` make: they are numbered as they come.
+StorageId storages_until(const Timeline& timeline, std::size_t events) {
+  StorageId count = 0;
+  for (std::size_t i = 0; i < events; ++i) {
+    if (timeline.events[i].kind == EventKind::allocate) count = timeline.events[i].storage + 1;
   }
+  return count;
+}
 
- private:
-  [[nodiscard]] static std::string labelled(std::string_view label, const std::string& line) {
-    return padded_left(label, kLabelColumns) + " " + line;
+void add_events(const TimelineRun& run, CourseChart& chart) {
+  Bytes reserved(-1);
+  for (std::size_t i = 0; i < run.course.points.size(); ++i) {
+    const Event event = run.memory.timeline.events[i];
+    const auto storage = static_cast<std::int64_t>(event.storage);
+    chart.events.push_back(event.kind == EventKind::allocate ? storage : -1 - storage);
+    const Bytes now = run.course.points[i].reserved;
+    if (now != reserved) chart.reserved.emplace_back(static_cast<std::uint32_t>(i), now.value());
+    reserved = now;
   }
+}
 
-  [[nodiscard]] std::size_t column_of(std::uint32_t event) const {
-    return events_ == 0 ? 0 : std::min<std::size_t>(event * columns_ / events_, columns_);
+/// Names by number: a timeline repeats few of them often.
+void add_storages(const TimelineRun& run, CourseChart& chart) {
+  const Timeline& timeline = run.memory.timeline;
+  std::unordered_map<std::string, std::size_t> numbers;
+  for (StorageId id = 0; id < storages_until(timeline, chart.events.size()); ++id) {
+    chart.bytes.push_back(run.memory.replay.blocks[id].value());
+    chart.kind.push_back(row_of(timeline.storages[id].label.holding));
+    std::string name = moment_name(run.memory, id);
+    const auto [entry, is_new] = numbers.try_emplace(name, chart.names.size());
+    if (is_new) chart.names.push_back(std::move(name));
+    chart.name.push_back(entry->second);
   }
+}
 
-  /// The height of `bytes` in eighths of a row.
-  [[nodiscard]] std::int64_t height_of(Bytes bytes) const {
-    if (top_ == Bytes()) return 0;
-    const double share = bytes.as_double() / top_.as_double();
-    return std::llround(share * static_cast<double>(kRows * kEighths));
+void add_stretches(const TimelineRun& run, CourseChart& chart) {
+  for (const Span& span : run.memory.timeline.spans) {
+    if (span.begin >= chart.events.size()) break;
+    const std::string phase(name_of(span.phase));
+    chart.stretches.push_back(
+        {.name = span.micro_step > 1 ? fmt::format("{} {}", phase, span.micro_step) : phase,
+         .group = span.step == 0 ? "" : fmt::format("step {}", span.step),
+         .begin = span.begin,
+         .end = span.end});
   }
+}
 
-  [[nodiscard]] std::string peak_line() const {
-    const PeakMoment& peak = run_.memory.replay.peak;
-    const std::size_t column = column_of(peak.event);
-    const std::string text = fmt::format("peak {}", sized_text(peak.allocated));
-    // To the right of the mark, or to the left where it would leave the chart.
-    const bool right = column + text.size() + 2 <= columns_;
-    const std::string before(right ? column : column - text.size() - 1, ' ');
-    return labelled("", " " + before + (right ? "▾ " + text : text + " ▾"));
+CourseChart drawing_of(const TimelineRun& run) {
+  CourseChart chart;
+  for (const StackRow& row : kStack) chart.kinds.push_back({row.name, row.hue});
+  add_events(run, chart);
+  add_storages(run, chart);
+  add_stretches(run, chart);
+  chart.peak = run.memory.replay.peak.event;
+  const ReplayDevice device = replay_device_of(run.job);
+  chart.capacity = std::min(device.limit.value_or(device.available), device.available).value();
+  if (const auto& out = run.memory.replay.out_of_memory) {
+    const StorageId storage = run.memory.timeline.events[out->event].storage;
+    chart.failure = {fmt::format("{} asked for by {}", sized_text(out->requested),
+                                 moment_name(run.memory, storage)),
+                     out->requested.value()};
   }
-
-  [[nodiscard]] std::string row_line(std::size_t row) const {
-    const auto bottom = static_cast<std::int64_t>(row) * kEighths;
-    std::string line = "│";
-    for (const ChartColumn& sample : samples_) {
-      const std::int64_t filled =
-          std::clamp<std::int64_t>(height_of(sample.allocated) - bottom, std::int64_t{0}, kEighths);
-      // Shade has no eighths: a cell is reserved where more than half of it is.
-      const bool reserved = height_of(sample.reserved) - bottom > kEighths / 2;
-      line += filled == 0 && reserved ? kReserved : kFilled[static_cast<std::size_t>(filled)];
-    }
-    const bool is_top = row + 1 == kRows;
-    const bool is_middle = row + 1 == kRows / 2;
-    return labelled(is_top      ? sized_text(top_)
-                    : is_middle ? sized_text(Bytes(top_.value() / 2))
-                                : "",
-                    line);
-  }
-
-  [[nodiscard]] std::vector<NamedStretch> steps() const {
-    std::vector<NamedStretch> result;
-    std::uint16_t step = 0;
-    for (const Span& span : run_.memory.timeline.spans) {
-      if (result.empty() || span.step != step) {
-        result.push_back(
-            {span.step == 0 ? "model" : fmt::format("step {}", span.step), span.begin});
-      }
-      step = span.step;
-      result.back().end = span.end;
-    }
-    return result;
-  }
-
-  /// "3 × forward, backward"; of many the first stand for all (write_timeline).
-  [[nodiscard]] std::string micro_steps_name(std::size_t count) const {
-    const auto all =
-        static_cast<std::size_t>(run_.job.training ? run_.job.training->gradient_accumulation : 1);
-    if (count == all) return fmt::format("{} × forward, backward", count);
-    return fmt::format("{} of {} × forward, backward", count, all);
-  }
-
-  /// Phases, where micro-steps have room; else the micro-steps of a step as one.
-  [[nodiscard]] std::vector<NamedStretch> phases() const {
-    std::vector<NamedStretch> result;
-    const auto& spans = run_.memory.timeline.spans;
-    for (std::size_t i = 0; i < spans.size(); ++i) {
-      if (spans[i].step == 0) continue;
-      std::size_t last = i;
-      while (last + 1 < spans.size() && spans[last + 1].step == spans[i].step &&
-             spans[i].micro_step > 0 && spans[last + 1].micro_step > 0) {
-        ++last;
-      }
-      const auto count = static_cast<std::size_t>(spans[last].micro_step);
-      const std::size_t columns = column_of(spans[last].end) - column_of(spans[i].begin);
-      if (count > 1 && spans[i].micro_step == 1 && columns < count * kMicroStepColumns) {
-        result.push_back({micro_steps_name(count), spans[i].begin, spans[last].end});
-        i = last;
-      } else {
-        result.push_back({std::string(name_of(spans[i].phase)), spans[i].begin, spans[i].end});
-      }
-    }
-    return result;
-  }
-
-  /// The names side by side, each at its first column and cut where the next begins.
-  [[nodiscard]] std::string stretch_line(const std::vector<NamedStretch>& stretches) const {
-    std::string line;
-    std::size_t used = 0;
-    for (const NamedStretch& stretch : stretches) {
-      const std::size_t begin = column_of(stretch.begin);
-      const std::size_t end =
-          column_of(std::min<std::uint32_t>(stretch.end, static_cast<std::uint32_t>(events_)));
-      if (begin < used || end <= begin) continue;
-      line += std::string(begin - used, ' ') + "│";
-      used = begin + 1;
-      const auto cells = display_cells(stretch.name, {});
-      const std::size_t room = std::min(end - used, cells.size());
-      if (room < std::min(kShortestName, cells.size())) continue;
-      line += stretch.name.substr(0, cells[room - 1].end);
-      used += room;
-    }
-    return line;
-  }
-
-  const TimelineRun& run_;
-  std::size_t columns_;
-  std::size_t events_;
-  std::vector<ChartColumn> samples_;
-  Bytes top_;
-};
+  return chart;
+}
 
 }  // namespace
 
-Figure curve_of(const TimelineRun& run) {
-  return {[&run](std::size_t columns) { return Chart(run, columns).draw(); }};
+Chart course_chart(const TimelineRun& run) {
+  return {"Memory over the events of the step.",
+          "Across go the events, not the time. The pointer, or the arrow keys, choose one; a click "
+          "holds it; the slider shows fewer events.",
+          [&run] { return drawing_of(run); }};
 }
 
 }  // namespace memest

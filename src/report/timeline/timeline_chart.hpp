@@ -1,13 +1,13 @@
-// The curve of a timeline for a terminal.
+// A timeline as a browser's page draws it.
 #pragma once
 
-#include "memest/report/page.hpp"
+#include "memest/report/chart.hpp"
 #include "memest/report/timeline_files.hpp"
 
 namespace memest {
 
-/// Allocated bytes filled, reserved ones above them dotted, steps and phases below, the peak
-/// marked. Across go the events, not the time. `run` must outlive the figure.
-Figure curve_of(const TimelineRun& run);
+/// Every event as far as memory lasts, with the storage that it allocates or frees. `run` must
+/// outlive the chart.
+Chart course_chart(const TimelineRun& run);
 
 }  // namespace memest

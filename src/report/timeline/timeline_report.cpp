@@ -17,6 +17,7 @@
 #include "report/timeline/packing_report.hpp"
 #include "report/timeline/reuse_report.hpp"
 #include "report/timeline/timeline_chart.hpp"
+#include "report/timeline/timeline_curve.hpp"
 
 namespace memest {
 namespace {
@@ -157,6 +158,7 @@ Page page_of(const TimelineRun& run, const std::optional<ComparedTrace>& compare
   if (replay.out_of_memory) {
     page.parts.emplace_back(Paragraph{out_of_memory_sentence(*replay.out_of_memory), Tone::bad});
   }
+  page.parts.emplace_back(course_chart(run));
   page.parts.emplace_back(curve_of(run));
   page.parts.emplace_back(Paragraph{peak_sentence(memory)});
   page.parts.emplace_back(holdings_of(replay.peak));

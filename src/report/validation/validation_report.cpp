@@ -13,6 +13,7 @@
 
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "report/validation/validation_chart.hpp"
 #include "report/validation/validation_json.hpp"
 
 namespace memest {
@@ -251,6 +252,7 @@ Page page_of(const ValidationAnswer& answer) {
   page.parts.emplace_back(
       Heading{fmt::format("{} records, {} of them predicted", answer.runs.size(),
                           answer.runs.size() - static_cast<std::size_t>(refused))});
+  page.parts.emplace_back(errors_chart(answer.runs));
   const std::vector<MetricSummary> summaries = summarize(answer.runs);
   for (Table table : {distances_of(summaries), equalities_of(summaries)}) {
     if (!table.rows.empty()) page.parts.emplace_back(std::move(table));
@@ -302,11 +304,29 @@ Table records_of(const ValidationAnswer& answer) {
   return table;
 }
 
+std::vector<Headline> headlines_of(const ValidationAnswer& answer) {
+  std::vector<Headline> lines;
+  if (answer.held) {
+    const bool holds = answer.broken.empty();
+    lines.push_back({"Verdict",
+                     holds ? std::string("Every line holds")
+                           : fmt::format("{} lines broken", answer.broken.size()),
+                     holds ? Tone::good : Tone::bad});
+  } else {
+    lines.push_back({"Verdict", "no lines were given", Tone::faint});
+  }
+  std::size_t known = 0;
+  for (const ValidatedRun& run : answer.runs) known += run.refusal.empty() ? 1U : 0U;
+  lines.push_back({"Records predicted", fmt::format("{} of {}", known, answer.runs.size())});
+  return lines;
+}
+
 }  // namespace
 
 Report report_validation(const ValidationAnswer& answer, const Question& question) {
   return {page_of(answer), records_of(answer),
-          text_for(question, [&] { return validation_json(answer, question); })};
+          text_for(question, [&] { return validation_json(answer, question); }),
+          headlines_of(answer)};
 }
 
 }  // namespace memest
