@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "memest/diag/diagnostic.hpp"
 #include "memest/plan/objective.hpp"
 #include "memest/spec/gpu/sample.hpp"
 #include "memest/units/quantity.hpp"
@@ -24,6 +25,7 @@ struct Arguments {
   std::vector<std::int64_t> counts;          ///< --gpus N[,N]
   std::vector<std::string> overrides;        ///< --set KEY=VALUE
   std::vector<std::string> freed;            ///< --free KEY
+  std::vector<SourceText> texts;             ///< specs in memory, which `words` name
   bool text_only = false;                    ///< --text-only: of a multimodal config
   std::vector<std::string> implementations;  ///< --implementation NAME[,NAME]
   Objective objective = Objective::money;    ///< --objective NAME

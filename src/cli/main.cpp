@@ -1,38 +1,22 @@
-// The only place that ends the program, and the only one that catches what no input should cause.
-#include <CLI/Error.hpp>
+// The only place that ends the program.
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
+#include "cli/guard.hpp"
 #include "cli/overwritten.hpp"
 #include "cli/terminal.hpp"
 #include "cli/write.hpp"
-#include "memest/diag/environment.hpp"
-#include "memest/diag/expect.hpp"
 #include "memest/report/diagnostics.hpp"
-#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
 
 constexpr std::string_view kVersion = MEMEST_VERSION;
-
-Outcome failed(ExitCode code, std::string message, std::string hint) {
-  return {code, "", {{Severity::error, {}, std::move(message), std::move(hint)}}};
-}
-
-Outcome unknown_command(const std::string& word) {
-  std::vector<std::string> known;
-  for (const Command& command : commands()) known.emplace_back(command.name);
-  const std::string nearest = nearest_name(word, known);
-  return failed(ExitCode::bad_input, "memest has no command '" + word + "'",
-                nearest.empty() ? "see memest --help" : "did you mean '" + nearest + "'?");
-}
 
 /// The diagnostics that stay under --quiet.
 Diagnostics errors_of(const Diagnostics& diagnostics) {
@@ -47,16 +31,9 @@ Diagnostics errors_of(const Diagnostics& diagnostics) {
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(StandardStream::err, arguments.color);
   // Files first: where one cannot be written, no answer is printed.
-  for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
+  const bool in_a_file = write_files(outcome, arguments);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
-  // An error replaces no file that an earlier run wrote.
-  const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no ||
-                          (outcome.code == ExitCode::not_known && !outcome.out.empty());
-  if (!arguments.output.empty() && has_answer) {
-    write_file(arguments.output, outcome.out);
-  } else if (!arguments.quiet) {
-    write_stream(stdout, outcome.out);
-  }
+  if (!in_a_file && !arguments.quiet) write_stream(stdout, outcome.out);
   write_stream(stderr, render(shown, options));
   return outcome.code;
 }
@@ -107,30 +84,9 @@ ExitCode run(std::span<const std::string> words) {
   return run(*command, words.subspan(1));
 }
 
-/// The errors that are no answer, each with its exit code.
+/// An answer is printed by then; an error is not yet.
 ExitCode run_guarded(std::span<const std::string> words) {
-  try {
-    return run(words);
-  } catch (const CLI::ParseError& error) {
-    return deliver(failed(ExitCode::bad_input, error.what(), "see memest --help"), {});
-  } catch (const OverflowError& error) {
-    return deliver(
-        failed(ExitCode::bad_input,
-               std::string("a number of this spec is too large to count: ") + error.what(),
-               "sizes multiply: look for one with too many zeros"),
-        {});
-  } catch (const EnvironmentError& error) {
-    return deliver(failed(ExitCode::environment, error.what(), ""), {});
-  } catch (const std::bad_alloc&) {
-    return deliver(failed(ExitCode::environment, "out of memory", ""), {});
-  } catch (const std::exception& error) {
-    return deliver(failed(ExitCode::internal,
-                          std::string("a bug in memest, please report it with the command and its "
-                                      "spec: ") +
-                              error.what(),
-                          ""),
-                   {});
-  }
+  return deliver(guarded([&] { return Outcome{run(words), "", {}}; }), {});
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ struct ReadRequest {
   std::optional<std::int64_t> gpus = {};
   /// `training.recompute`: a path of keys that is read as if nobody wrote it; named after its flag.
   std::vector<SourceText> freed = {};
+  /// What `files` may name beside files: texts in memory.
+  std::vector<SourceText> texts = {};
 };
 
 /// The job, or every mistake in it. Throws EnvironmentError for a file that cannot be opened.

@@ -77,8 +77,13 @@ Checked<Value> read_tree(const SourcePointer& source) {
   return tree;
 }
 
-/// The tree behind an argument: that of a file, or of a preset where it names no file.
-Checked<Value> find_tree(const std::string& name) {
+/// The tree behind an argument: that of a text in memory, of a file, or of a preset where it names
+/// neither.
+Checked<Value> find_tree(const std::string& name, const std::vector<SourceText>& texts) {
+  const auto text_in_memory = std::ranges::find(texts, name, &SourceText::name);
+  if (text_in_memory != texts.end()) {
+    return read_tree(std::make_shared<const SourceText>(*text_in_memory));
+  }
   if (name == "-" || is_path(name) || file_exists(name)) {
     const Checked<SourcePointer> text = read_argument(name);
     return text.ok() ? read_tree(text.value()) : text.diagnostics();
@@ -324,7 +329,7 @@ Checked<Value> read_tree(const ReadRequest& request) {
   root.kind = ValueKind::mapping;
   Diagnostics diagnostics;
   for (const std::string& file : request.files) {
-    Checked<Value> tree = find_tree(file);
+    Checked<Value> tree = find_tree(file, request.texts);
     append(tree.diagnostics(), diagnostics);
     if (!tree.ok()) continue;
     if (root.span.source == nullptr) root.span.source = tree.value().span.source;

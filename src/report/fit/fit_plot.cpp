@@ -16,9 +16,9 @@ namespace memest {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 900;
-constexpr double kHeight = 560;
-constexpr double kMargin = 80;
+constexpr double kFitWidth = 900;
+constexpr double kFitHeight = 560;
+constexpr double kFitMargin = 80;
 
 /// From nothing to a tenth beyond the largest.
 struct PlotAxes {
@@ -37,11 +37,11 @@ struct PlotAxes {
     if (rung.step) step = std::max(step, rung.step->value());
   }
   [[nodiscard]] double x(double bytes) const {
-    return kMargin + bytes / memory * (kWidth - 2 * kMargin);
+    return kFitMargin + bytes / memory * (kFitWidth - 2 * kFitMargin);
   }
   // SVG counts y from the top.
   [[nodiscard]] double y(double seconds) const {
-    return kHeight - kMargin - seconds / step * (kHeight - 2 * kMargin);
+    return kFitHeight - kFitMargin - seconds / step * (kFitHeight - 2 * kFitMargin);
   }
 };
 
@@ -51,17 +51,17 @@ std::string frame_of(const PlotAxes& axes, const FitLadder& ladder) {
   for (int i = 0; i <= kLines; ++i) {
     const double bytes = axes.memory * i / kLines;
     const double seconds = axes.step * i / kLines;
-    out += svg_line({axes.x(bytes), kMargin, axes.x(bytes), kHeight - kMargin}, "#ddd");
-    out += svg_line({kMargin, axes.y(seconds), kWidth - kMargin, axes.y(seconds)}, "#ddd");
-    out += svg_text(axes.x(bytes), kHeight - kMargin + 18, "middle",
+    out += svg_line({axes.x(bytes), kFitMargin, axes.x(bytes), kFitHeight - kFitMargin}, "#ddd");
+    out += svg_line({kFitMargin, axes.y(seconds), kFitWidth - kFitMargin, axes.y(seconds)}, "#ddd");
+    out += svg_text(axes.x(bytes), kFitHeight - kFitMargin + 18, "middle",
                     sized_text(Bytes(static_cast<std::int64_t>(bytes))));
-    out += svg_text(kMargin - 6, axes.y(seconds) + 4, "end", seconds_text(Seconds(seconds)));
+    out += svg_text(kFitMargin - 6, axes.y(seconds) + 4, "end", seconds_text(Seconds(seconds)));
   }
   const double capacity = axes.x(ladder.capacity.as_double());
-  out += svg_line({capacity, kMargin, capacity, kHeight - kMargin}, kSvgColors[1]);
-  out += svg_text(capacity, kMargin - 8, "middle", "capacity");
-  out += svg_text(kWidth / 2, kHeight - 24, "middle", "memory of the GPU that takes most");
-  out += svg_text(kMargin, kMargin - 30, "start", "a step of the same global batch");
+  out += svg_line({capacity, kFitMargin, capacity, kFitHeight - kFitMargin}, kSvgColors[1]);
+  out += svg_text(capacity, kFitMargin - 8, "middle", "capacity");
+  out += svg_text(kFitWidth / 2, kFitHeight - 24, "middle", "memory of the GPU that takes most");
+  out += svg_text(kFitMargin, kFitMargin - 30, "start", "a step of the same global batch");
   return out;
 }
 
@@ -96,9 +96,9 @@ std::string ladder_svg(const FitLadder& ladder) {
   std::string body = frame_of(axes, ladder) + front_of(ladder, axes);
   body += mark_of(ladder.own, ladder, axes);
   for (const Rung& rung : ladder.rungs) body += mark_of(rung, ladder, axes);
-  body += svg_text(kWidth - kMargin, kMargin - 30, "end",
+  body += svg_text(kFitWidth - kFitMargin, kFitMargin - 30, "end",
                    "filled: fits; joined: no other is better in both; large: as written");
-  return svg_of(kWidth, kHeight, body);
+  return svg_of(kFitWidth, kFitHeight, body);
 }
 
 }  // namespace memest

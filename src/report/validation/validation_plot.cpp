@@ -19,9 +19,9 @@ namespace memest {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 900;
-constexpr double kHeight = 720;
-constexpr double kMargin = 70;
+constexpr double kErrorsWidth = 900;
+constexpr double kErrorsHeight = 720;
+constexpr double kErrorsMargin = 70;
 constexpr double kLegendLine = 18;
 
 struct Point {
@@ -65,11 +65,11 @@ struct PlotAxis {
   }
   [[nodiscard]] double share(double bytes) const { return (std::log2(bytes) - low) / (high - low); }
   [[nodiscard]] double x(double bytes) const {
-    return kMargin + share(bytes) * (kWidth - 2 * kMargin);
+    return kErrorsMargin + share(bytes) * (kErrorsWidth - 2 * kErrorsMargin);
   }
   // SVG counts y from the top.
   [[nodiscard]] double y(double bytes) const {
-    return kHeight - kMargin - share(bytes) * (kHeight - 2 * kMargin);
+    return kErrorsHeight - kErrorsMargin - share(bytes) * (kErrorsHeight - 2 * kErrorsMargin);
   }
 };
 
@@ -80,16 +80,16 @@ std::string frame_of(const PlotAxis& axis) {
     const std::string label = sized_text(Bytes(static_cast<std::int64_t>(bytes)));
     const double x = axis.x(bytes);
     const double y = axis.y(bytes);
-    out += svg_line({x, kMargin, x, kHeight - kMargin}, "#ddd");
-    out += svg_line({kMargin, y, kWidth - kMargin, y}, "#ddd");
-    out += svg_text(x, kHeight - kMargin + 18, "middle", label);
-    out += svg_text(kMargin - 6, y + 4, "end", label);
+    out += svg_line({x, kErrorsMargin, x, kErrorsHeight - kErrorsMargin}, "#ddd");
+    out += svg_line({kErrorsMargin, y, kErrorsWidth - kErrorsMargin, y}, "#ddd");
+    out += svg_text(x, kErrorsHeight - kErrorsMargin + 18, "middle", label);
+    out += svg_text(kErrorsMargin - 6, y + 4, "end", label);
   }
   const double low = std::exp2(axis.low);
   const double high = std::exp2(axis.high);
   out += svg_line({axis.x(low), axis.y(low), axis.x(high), axis.y(high)}, "#888");
-  out += svg_text(kWidth / 2, kHeight - 14, "middle", "measured");
-  out += svg_text(kMargin, kMargin - 30, "start", "predicted");
+  out += svg_text(kErrorsWidth / 2, kErrorsHeight - 14, "middle", "measured");
+  out += svg_text(kErrorsMargin, kErrorsMargin - 30, "start", "predicted");
   return out;
 }
 
@@ -116,18 +116,18 @@ std::string scatter_of(const std::vector<ValidatedRun>& runs) {
   std::string legend;
   std::size_t next = 0;
   for (auto& [group, color] : colors) {
-    const double y = kMargin + kLegendLine * static_cast<double>(next + 1);
+    const double y = kErrorsMargin + kLegendLine * static_cast<double>(next + 1);
     color = kSvgColors[next++ % kSvgColors.size()];
-    legend += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/>\n", kMargin + 14,
+    legend += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/>\n", kErrorsMargin + 14,
                           y - 4, color);
-    legend += svg_text(kMargin + 24, y, "start", group);
+    legend += svg_text(kErrorsMargin + 24, y, "start", group);
   }
-  const double note_y = kMargin + kLegendLine * static_cast<double>(next + 1);
+  const double note_y = kErrorsMargin + kLegendLine * static_cast<double>(next + 1);
   legend +=
-      svg_text(kMargin + 24, note_y, "start", "filled: allocated peak; hollow: reserved peak");
+      svg_text(kErrorsMargin + 24, note_y, "start", "filled: allocated peak; hollow: reserved peak");
   std::string body = frame_of(axis) + legend;
   for (const Point& point : points) body += mark_of(point, axis, colors.at(point.run->group));
-  return svg_of(kWidth, kHeight, body);
+  return svg_of(kErrorsWidth, kErrorsHeight, body);
 }
 
 }  // namespace memest

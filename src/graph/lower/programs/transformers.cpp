@@ -8,7 +8,7 @@ namespace {
 
 constexpr Habits own_habits(const Habits& family) { return family; }
 
-constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
+constexpr DecoderProgram kTransformersProgram = {.has = {.latent_attention = true,
                                              .experts = true,
                                              .inference = true,
                                              .key_value_cache = true,
@@ -38,7 +38,7 @@ constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
 
 std::variant<Graph, Unavailable> lower_transformers(const ModelSpec& model,
                                                     const LoweringPolicy& policy) {
-  return lower_decoder(model, policy, kProgram);
+  return lower_decoder(model, policy, kTransformersProgram);
 }
 
 }  // namespace memest
