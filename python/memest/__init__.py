@@ -92,8 +92,7 @@ def ask(command: str, *words: Spec, **flags: Any) -> Answer:
 
 def _asked(kind: Type[_A], command: str, specs: Sequence[Spec], flags: Mapping[str, Any]) -> _A:
     words, texts = _words_of_specs(specs)
-    # "--": a path may begin with a dash.
-    raw = _library.ask([command, *_words_of_flags(flags), "--format", "json", "--", *words], texts)
+    raw = _library.ask([command, *_words_of_flags(flags), "--format", "json", *words], texts)
     diagnostics = diagnostics_of(raw.diagnostics)
     if not raw.text:
         raise error_of(raw.exit_code, diagnostics)
@@ -111,7 +110,8 @@ def _words_of_specs(specs: Sequence[Spec]) -> Tuple[List[str], List[Tuple[str, s
         elif spec == "-":
             raise ValueError("'-' is standard input, which belongs to the program: pass a mapping or a path")
         else:
-            words.append(os.fspath(spec))
+            path = os.fspath(spec)
+            words.append("./" + path if path.startswith("-") else path)  # else it would be a flag
     return words, texts
 
 

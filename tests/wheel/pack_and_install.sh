@@ -18,6 +18,6 @@ python3 -m venv "$folder/tools" 2>/dev/null || skip "python3 has no venv and pip
 PIP_DEFAULT_TIMEOUT=5 "$folder/tools/bin/python" -m pip install --quiet --disable-pip-version-check --retries 0 \
   'scikit-build-core>=0.10' || skip "scikit-build-core cannot be had"
 "$folder/tools/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-  --wheel-dir "$folder/dist" -Ccmake.source-dir=tests/wheel/prebuilt -Cbuild-dir="$folder/cmake" -Cbuild.targets= \
+  --wheel-dir "$folder/dist" -Ccmake.source-dir=tests/wheel/prebuilt -Cbuild-dir="$folder/cmake" \
   -Ccmake.define.MEMEST_BUILD="$build" "$here/../.."
 "$here/install_wheel.sh" "$folder"/dist/*.whl
