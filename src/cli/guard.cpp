@@ -35,11 +35,10 @@ Outcome guarded(const std::function<Outcome()>& answer) {
   } catch (const std::bad_alloc&) {
     return failed(ExitCode::environment, "out of memory", "");
   } catch (const std::exception& error) {
-    return failed(
-        ExitCode::internal,
-        std::string("a bug in memest, please report it with the command and its spec: ") +
-            error.what(),
-        "");
+    return failed(ExitCode::internal,
+                  std::string("a bug in memest, please report it with the command and its spec: ") +
+                      error.what(),
+                  "");
   }
 }
 

@@ -12,8 +12,8 @@ namespace memest {
 /// The outcome of `answer`; where it throws, the error as a diagnostic with its exit code.
 Outcome guarded(const std::function<Outcome()>& answer);
 
-/// Writes the files that an answer has beside its text, and its text where --output names a file: then
-/// it is true. An error replaces no file that an earlier run wrote.
+/// Writes the files that an answer has beside its text, and its text where --output names a file:
+/// then it is true. An error replaces no file that an earlier run wrote.
 bool write_files(const Outcome& outcome, const Arguments& arguments);
 
 /// No command has the name `word`: which one was meant.

@@ -25,7 +25,7 @@ struct ReadRequest {
   std::optional<std::int64_t> gpus = {};
   /// `training.recompute`: a path of keys that is read as if nobody wrote it; named after its flag.
   std::vector<SourceText> freed = {};
-  /// What `files` may name beside files: texts in memory.
+  /// Texts in memory, which `files` may name as they name files.
   std::vector<SourceText> texts = {};
 };
 

@@ -95,7 +95,8 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
   // async_accumulate_grad_in_cpu_via_gpu copies the host's sum here, to be added to a new gradient.
   if (!shards_weights() && offloads) {
     terms.push_back({"buffer for gradients from the host", TermGroup::gradients,
-                     Expr(checked_multiply(weight_bytes_, partitions_.largest())), kSourceOfStages12,
+                     Expr(checked_multiply(weight_bytes_, partitions_.largest())),
+                     kSourceOfStages12,
                      "temp_grad_buffer_for_gpu_offload, as large as the largest parameter"});
   }
   if (!shards_weights()) return terms;
@@ -165,7 +166,8 @@ LedgerTerm DeepSpeedTerms::sent_to_nvme(std::int64_t behind) const {
 
 LedgerTerm DeepSpeedTerms::sent_to_host(std::int64_t elements) const {
   return {"copies of a gradient on its way to the host", TermGroup::gradients,
-          Expr(checked_multiply(kPartialNormBytes, elements)), shards_weights() ? kSourceOfStage3 : kSourceOfStages12,
+          Expr(checked_multiply(kPartialNormBytes, elements)),
+          shards_weights() ? kSourceOfStage3 : kSourceOfStages12,
           "in fp64 for its norm, then in fp32"};
 }
 
@@ -260,7 +262,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   if (shards_weights()) return instants;
   const std::int64_t reduced = std::min(zero_.settings.reduce_bucket_size, partitions_.elements());
   std::vector<LedgerTerm> last{{"gradients put together to be reduced", TermGroup::gradients,
-                                Expr(checked_multiply(weight_bytes_, reduced)), kSourceOfStages12, ""}};
+                                Expr(checked_multiply(weight_bytes_, reduced)), kSourceOfStages12,
+                                ""}};
   if (zero_.settings.contiguous_gradients) last.push_back(bucket());
   if (zero_.stage == ZeroStage::optimizer_gradients) last.push_back(own_gradients());
   instants.push_back({"last reduction", std::move(last)});

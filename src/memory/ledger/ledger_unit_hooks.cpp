@@ -20,7 +20,8 @@ constexpr const char* kWholeGradients = "whole gradients of the unit";
 /// Weights that lie on the GPU whole, as FSDP finds them or on their way.
 LedgerTerm LedgerUnits::whole_term(const Expr& elements) const {
   return {"weights before they are shards", TermGroup::weights,
-          size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kFullyShardHooks, ""};
+          size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kFullyShardHooks,
+          ""};
 }
 
 /// Shards cut from `elements`; FSDP1 first flattens the unit's `elements` into one tensor.
@@ -29,7 +30,8 @@ LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
   const Expr share = unit_share(job_, elements);
   // FSDPParam._init_sharded_param chunks a parameter and copies its own chunk; FSDP1's
   // FlatParamHandle concatenates first (flatten_tensors_into_flat_param) and cuts then.
-  if (!flat_) return {"shares that are cut", TermGroup::weights, bytes * share, kFullyShardHooks, ""};
+  if (!flat_)
+    return {"shares that are cut", TermGroup::weights, bytes * share, kFullyShardHooks, ""};
   return {"flat weights of the unit and their shard", TermGroup::weights,
           bytes * (elements + share), kFlatSource, ""};
 }
@@ -51,8 +53,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
   const auto behind = [&](const Expr& sharded) {
     const Expr made = job_.parallelism.offload.parameters ? Expr() : unit_share(job_, sharded);
     return LedgerTerm{"shards of the units before", TermGroup::weights,
-                      size_of(job_.training->recipe.weights) * made, flat_ ? kFlatSource : kFullyShardHooks,
-                      ""};
+                      size_of(job_.training->recipe.weights) * made,
+                      flat_ ? kFlatSource : kFullyShardHooks, ""};
   };
   const bool by_tensor = !flat_ && init == ShardInit::meta;
   if (!by_tensor) {

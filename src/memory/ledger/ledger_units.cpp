@@ -284,7 +284,8 @@ LedgerTerm LedgerUnits::output_term(const GatheredElements& elements) const {
 /// The rank's shares in the gathered type, while they are sent.
 LedgerTerm LedgerUnits::sent_term(const GatheredElements& elements) const {
   const Expr bytes = makes_sent_ ? in_gathered_types(elements) : elements.in_fp8;
-  return {"shares cast to be gathered", TermGroup::weights, unit_share(job_, bytes), kFullyShard, ""};
+  return {"shares cast to be gathered", TermGroup::weights, unit_share(job_, bytes), kFullyShard,
+          ""};
 }
 
 /// The rank's shares while the last of those is cast that take most.

@@ -116,7 +116,8 @@ class LargestSearch {
       refused = start + 1;
       // Gallops from the closed form's answer, which is near: an error of e costs 2 log2(e)
       // replays.
-      for (std::int64_t step = 1; refused <= kMostOfAKey && search(refused, Method::replay); step *= 2) {
+      for (std::int64_t step = 1; refused <= kMostOfAKey && search(refused, Method::replay);
+           step *= 2) {
         fits = refused;
         refused += step;
       }

@@ -71,7 +71,8 @@ std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& 
 void check_teacher(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || job.training->teacher == nullptr) return;
   const Value& written = *root.find("training")->find("teacher");
-  refuse_unrecorded({"distillation", "teacher", written}, kNotRecordedWithTeacher, job, diagnostics);
+  refuse_unrecorded({"distillation", "teacher", written}, kNotRecordedWithTeacher, job,
+                    diagnostics);
   check_vocabulary(written, job, diagnostics);
   check_positions("seq_len", *root.find("training"), &job.training->teacher->model, diagnostics);
 }

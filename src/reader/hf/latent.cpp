@@ -144,7 +144,7 @@ ReadModel read_v2(ConfigReader& config) { return {Family::decoder, read_deepseek
 ReadModel read_v3(ConfigReader& config) { return {Family::decoder, read_deepseek(config, kV3)}; }
 
 constexpr std::array kLatentTypes = {ModelType{"deepseek_v2", read_v2},
-                               ModelType{"deepseek_v3", read_v3}};
+                                     ModelType{"deepseek_v3", read_v3}};
 
 }  // namespace
 

@@ -226,7 +226,7 @@ ReadModel read_modernbert(ConfigReader& config) {
 }
 
 constexpr std::array kModernEncodersTypes = {ModelType{"deberta-v2", read_deberta},
-                               ModelType{"modernbert", read_modernbert}};
+                                             ModelType{"modernbert", read_modernbert}};
 
 }  // namespace
 

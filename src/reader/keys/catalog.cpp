@@ -181,7 +181,10 @@ constexpr Key kCeilingKeys[] = {
 };
 constexpr Shapes kCeilingShapes = {table(kCeilingKeys)};
 constexpr Key kCeilingFileKeys[] = {
-    {.name = "ceilings", .shapes = {list(kCeilingShapes)}, .doc = "One row a kernel.", .required = true},
+    {.name = "ceilings",
+     .shapes = {list(kCeilingShapes)},
+     .doc = "One row a kernel.",
+     .required = true},
 };
 
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},

@@ -12,7 +12,7 @@ constexpr Word kFamilies[] = {{"decoder"},
                               {"vision", "the family 'vision'"},
                               {"convnet", "the family 'convnet'"}};
 constexpr Word kActivationWords[] = {{"gelu"}, {"gelu-tanh"}, {"relu"}, {"relu2"},
-                                 {"silu"}, {"swiglu"},    {"geglu"}};
+                                     {"silu"}, {"swiglu"},    {"geglu"}};
 constexpr Word kNorms[] = {{"layernorm"}, {"rmsnorm"}};
 constexpr Word kPositions[] = {{"rope"}, {"learned"}, {"alibi"}, {"none"}};
 

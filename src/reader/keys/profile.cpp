@@ -99,9 +99,9 @@ constexpr Key law_key(std::span<const Key> keys) {
 }
 constexpr Key kProvenance = choice_key("provenance", kProfileTags, "Who measured.");
 constexpr Key kLawResiduals = {.name = "residuals",
-                            .shapes = {table(kLawResidualKeys)},
-                            .doc = "How well the law holds.",
-                            .required = true};
+                               .shapes = {table(kLawResidualKeys)},
+                               .doc = "How well the law holds.",
+                               .required = true};
 
 constexpr Key kMatmulKeys[] = {
     choice_key("operand", kOperands, "Element type of both operands, and their scaling."),
@@ -145,7 +145,9 @@ constexpr Key kOriginKeys[] = {
     {.name = "date", .shapes = {text()}, .doc = "When it was measured or fitted."},
     {.name = "device", .shapes = {text()}, .doc = "As the driver names it."},
     {.name = "driver", .shapes = {text()}, .doc = "Its version."},
-    {.name = "libraries", .shapes = {list(kProfileText)}, .doc = "CUDA, cuBLAS, ... with versions."},
+    {.name = "libraries",
+     .shapes = {list(kProfileText)},
+     .doc = "CUDA, cuBLAS, ... with versions."},
     {.name = "burst_clock", .shapes = {quantity(Dimension::clock)}, .doc = "Mean, after a rest."},
     {.name = "sustained_clock", .shapes = {quantity(Dimension::clock)}, .doc = "Mean, under load."},
     {.name = "sources", .shapes = {list(kProfileText)}, .doc = "Of samples from elsewhere."}};

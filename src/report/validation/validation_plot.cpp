@@ -123,8 +123,8 @@ std::string scatter_of(const std::vector<ValidatedRun>& runs) {
     legend += svg_text(kErrorsMargin + 24, y, "start", group);
   }
   const double note_y = kErrorsMargin + kLegendLine * static_cast<double>(next + 1);
-  legend +=
-      svg_text(kErrorsMargin + 24, note_y, "start", "filled: allocated peak; hollow: reserved peak");
+  legend += svg_text(kErrorsMargin + 24, note_y, "start",
+                     "filled: allocated peak; hollow: reserved peak");
   std::string body = frame_of(axis) + legend;
   for (const Point& point : points) body += mark_of(point, axis, colors.at(point.run->group));
   return svg_of(kErrorsWidth, kErrorsHeight, body);

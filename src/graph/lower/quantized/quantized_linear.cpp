@@ -1,7 +1,7 @@
-// Functions of Python's around one elements_product, line by line: bitsandbytes 0.50, nn/modules.py:
-// Linear4bit.forward and autograd/_functions.py: MatMul4Bit; HQQ 0.2.8, core/quantize.py:
-// HQQMatmulNoCacheMul. The weight is made from its codes in every pass and dropped behind the
-// elements_product.
+// Functions of Python's around one elements_product, line by line: bitsandbytes 0.50,
+// nn/modules.py: Linear4bit.forward and autograd/_functions.py: MatMul4Bit; HQQ 0.2.8,
+// core/quantize.py: HQQMatmulNoCacheMul. The weight is made from its codes in every pass and
+// dropped behind the elements_product.
 #include "graph/lower/quantized/quantized_linear.hpp"
 
 #include <string>
@@ -168,7 +168,8 @@ TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
   out_shape.push_back(shape.out);
   // Linear4bit hands its bias to the elements_product, HQQ adds it in place.
   const bool biased = shape.bias && !hqq;
-  of.out = block.make({shape.name, biased || !shape.bias ? "out" : "elements_product"}, out_shape, compute);
+  of.out = block.make({shape.name, biased || !shape.bias ? "out" : "elements_product"}, out_shape,
+                      compute);
   Op op;
   op.kind = OpKind::linear;
   op.name = shape.name;
