@@ -1,17 +1,23 @@
 # Every dependency, one declaration each: an installed package if it is new enough, else the release archive, pinned by version
-# and SHA-256. (CMake 3.24 has FIND_PACKAGE_ARGS for this; Ubuntu 22.04 ships 3.22.)
+# and SHA-256. With MEMEST_STATIC always the archive, or the folder that FETCHCONTENT_SOURCE_DIR_PACKAGE names. (CMake 3.24 has
+# FIND_PACKAGE_ARGS for this; Ubuntu 22.04 ships 3.22.)
 include(FetchContent)
 
 # memest_dependency(PACKAGE AT_LEAST URL SHA256 [OPTIONS NAME=VALUE...] [HEADERS TARGET]): OPTIONS are those of the fetched
 # project. HEADERS makes TARGET of the archive's root folder and leaves the archive's own build alone.
 function(memest_dependency)
   cmake_parse_arguments(PARSE_ARGV 0 dependency "" "PACKAGE;AT_LEAST;URL;SHA256;HEADERS" "OPTIONS")
-  find_package(${dependency_PACKAGE} ${dependency_AT_LEAST} QUIET)
-  if(${dependency_PACKAGE}_FOUND)
-    return()
+  if(NOT MEMEST_STATIC)
+    find_package(${dependency_PACKAGE} ${dependency_AT_LEAST} QUIET)
+    if(${dependency_PACKAGE}_FOUND)
+      return()
+    endif()
+    message(STATUS "${dependency_PACKAGE} ${dependency_AT_LEAST} is not installed: fetching ${dependency_URL}")
   endif()
-  message(STATUS "${dependency_PACKAGE} ${dependency_AT_LEAST} is not installed: fetching ${dependency_URL}")
   set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)  # lets the options below reach the fetched project
+  set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # releases of before CMake 4 ask for less
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+  set(CMAKE_UNITY_BUILD OFF)
   foreach(option IN LISTS dependency_OPTIONS)
     string(REGEX MATCH "^([^=]+)=(.*)$" option ${option})
     set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})

@@ -24,7 +24,7 @@ function(memest_embed_configs output)
 
   add_custom_command(
     OUTPUT ${output}
-    COMMAND memest_embed ${PROJECT_SOURCE_DIR}/configs ${PROJECT_BINARY_DIR}/configs.txt ${output}
+    COMMAND $<TARGET_FILE:memest_embed> ${PROJECT_SOURCE_DIR}/configs ${PROJECT_BINARY_DIR}/configs.txt ${output}
     DEPENDS ${config_paths} ${PROJECT_BINARY_DIR}/configs.txt memest_embed
     COMMENT "Embedding configs/"
     VERBATIM

@@ -1,7 +1,7 @@
 # The fences: the rules of the house as tests, ctest label `fence`. Each is a script over a source tree; beside each runs its own
 # test, a small tree that breaks the rules and must be refused.
 foreach(fence IN ITEMS include_directions dependencies sizes leftovers type_names frameworks sharding words
-                     parameters)
+                     parameters local_names)
   set(folder ${PROJECT_SOURCE_DIR}/tests/fences)
   add_test(NAME fence.${fence} COMMAND ${folder}/${fence}.sh ${PROJECT_SOURCE_DIR})
   add_test(NAME fence.${fence}.refuses

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "memest/diag/diagnostic.hpp"
 #include "memest/plan/objective.hpp"
 #include "memest/spec/gpu/sample.hpp"
 #include "memest/units/quantity.hpp"
@@ -24,17 +26,18 @@ enum class ColorWhen : std::uint8_t { automatic, always, never };
 std::string_view name_of(ColorWhen when);
 
 struct Arguments {
-  std::vector<std::string> words;            ///< what is no flag: spec files, names
-  std::vector<std::string> gpus;             ///< --gpu NAME[,NAME]
-  std::vector<std::int64_t> counts;          ///< --gpus N[,N]
-  std::vector<std::string> overrides;        ///< --set KEY=VALUE
-  std::vector<std::string> freed;            ///< --free KEY
-  bool text_only = false;                    ///< --text-only: of a multimodal config
-  std::vector<std::string> implementations;  ///< --implementation NAME[,NAME]
-  Objective objective = Objective::money;    ///< --objective NAME
-  std::optional<Growth> largest;             ///< --largest NAME
-  std::optional<double> tokens;              ///< --tokens N
-  std::optional<Seconds> within;             ///< --within TIME
+  std::vector<std::string> words;                        ///< what is no flag: spec files, names
+  std::vector<std::string> gpus;                         ///< --gpu NAME[,NAME]
+  std::vector<std::int64_t> counts;                      ///< --gpus N[,N]
+  std::vector<std::string> overrides;                    ///< --set KEY=VALUE
+  std::vector<std::string> freed;                        ///< --free KEY
+  std::vector<std::shared_ptr<const SourceText>> texts;  ///< specs in memory, which `words` name
+  bool text_only = false;                                ///< --text-only: of a multimodal config
+  std::vector<std::string> implementations;              ///< --implementation NAME[,NAME]
+  Objective objective = Objective::money;                ///< --objective NAME
+  std::optional<Growth> largest;                         ///< --largest NAME
+  std::optional<double> tokens;                          ///< --tokens N
+  std::optional<Seconds> within;                         ///< --within TIME
   std::optional<std::int64_t> threads;  ///< --threads N; as many as the machine has where left out
   bool front = false;                   ///< --front
   bool explain_choice = false;          ///< --explain-choice

@@ -1,31 +1,24 @@
-// The only place that ends the program, and the only one that catches what no input should cause.
-#include <CLI/Error.hpp>
+// The only place that ends the program.
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
-#include "cli/interrupt.hpp"
+#include "cli/guard.hpp"
+#include "cli/machine/interrupt.hpp"
 #include "cli/overwritten.hpp"
-#include "cli/terminal.hpp"
+#include "cli/machine/terminal.hpp"
 #include "cli/version/version.hpp"
-#include "cli/write.hpp"
-#include "memest/diag/environment.hpp"
-#include "memest/diag/expect.hpp"
+#include "cli/machine/write.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/report/tool_report.hpp"
-#include "memest/units/int128.hpp"
 
 namespace memest {
 namespace {
-
-Outcome failed(ExitCode code, std::string message, std::string hint) {
-  return {code, "", {{Severity::error, {}, std::move(message), std::move(hint)}}};
-}
 
 /// The diagnostics that stay under --quiet.
 Diagnostics errors_of(const Diagnostics& diagnostics) {
@@ -56,17 +49,11 @@ Arguments unread(std::span<const std::string> words) {
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(StandardStream::err, arguments.color);
   // Files first: where one cannot be written, no answer is printed.
-  for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
+  const bool in_a_file = write_files(outcome, arguments);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
-  // An error replaces no file that an earlier run wrote; an answer may say that something is wrong.
-  const bool is_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no;
-  const bool has_answer = is_answer || !outcome.out.empty();
-  if (!arguments.output.empty() && has_answer) {
-    write_file(arguments.output, outcome.out);
-  } else if (!arguments.quiet) {
-    write_stream(stdout, outcome.out);
-  }
+  if (!in_a_file && !arguments.quiet) write_stream(stdout, outcome.out);
   write_stream(stderr, render(shown, options));
+  const bool is_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no;
   if (!is_answer && outcome.out.empty() && arguments.format == Format::json && !arguments.quiet) {
     write_stream(stdout, refusal_json(static_cast<int>(outcome.code), outcome.diagnostics));
   }
@@ -149,31 +136,14 @@ ExitCode run(std::span<const std::string> words) {
   return run(*command, words);
 }
 
-/// The errors that are no answer, each with its exit code.
+/// An answer is printed by then; an error is not yet.
 ExitCode run_guarded(std::span<const std::string> words) {
-  const Arguments arguments = unread(words);
-  try {
-    return run(words);
-  } catch (const CLI::ParseError& error) {
-    return deliver(failed(ExitCode::bad_input, error.what(), "see memest --help"), arguments);
-  } catch (const OverflowError& error) {
-    return deliver(
-        failed(ExitCode::bad_input,
-               std::string("a number of this spec is too large to count: ") + error.what(),
-               "sizes multiply: look for one with too many zeros"),
-        arguments);
-  } catch (const EnvironmentError& error) {
-    return deliver(failed(ExitCode::environment, error.what(), ""), arguments);
-  } catch (const std::bad_alloc&) {
-    return deliver(failed(ExitCode::environment, "out of memory", ""), arguments);
-  } catch (const std::exception& error) {
-    return deliver(failed(ExitCode::internal,
-                          std::string("a bug in memest, please report it with the command and its "
-                                      "spec: ") +
-                              error.what(),
-                          ""),
-                   arguments);
-  }
+  std::optional<ExitCode> code;
+  const Outcome error = guarded([&] {
+    code = run(words);
+    return Outcome{};
+  });
+  return code ? *code : deliver(error, unread(words));
 }
 
 }  // namespace

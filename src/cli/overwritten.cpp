@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/git.hpp"
+#include "cli/machine/git.hpp"
 #include "cli/lock/lock_file.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/named_files.hpp"

@@ -73,6 +73,7 @@ ReadRequest request_of(const Arguments& arguments, const std::vector<std::string
   for (const std::string& text : arguments.overrides) request.overrides.push_back({"--set", text});
   if (arguments.text_only) request.overrides.push_back({"--text-only", "model.text_only=true"});
   for (const std::string& key : arguments.freed) request.freed.push_back({"--free", key});
+  request.texts = arguments.texts;
   return request;
 }
 

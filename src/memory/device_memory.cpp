@@ -17,7 +17,7 @@ constexpr Bytes kPage(2 * kMiB);
 constexpr Address kFirstAddress = Address{0x7f00} << 32U;
 constexpr Bytes kSpan(Address{1} << 46U);
 
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+constexpr std::int64_t round_up_to_page(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
@@ -28,7 +28,7 @@ Bytes granularity(Bytes size) { return size <= kSmallRequest ? kSmallest : kPage
 AddressSpace::AddressSpace() : free_{{kFirstAddress, kSpan}} {}
 
 Bytes AddressSpace::granted(Bytes size) {
-  return Bytes(round_up(size.value(), granularity(size).value()));
+  return Bytes(round_up_to_page(size.value(), granularity(size).value()));
 }
 
 Address AddressSpace::take(Bytes size) {
@@ -39,7 +39,7 @@ Address AddressSpace::take(Bytes size) {
   for (auto range = free_.begin(); range != free_.end(); ++range) {
     const Address begin = range->first;
     const Address end = begin + range->second.value();
-    const Address start = round_up(begin, alignment);
+    const Address start = round_up_to_page(begin, alignment);
     if (start + length > end) continue;
     free_.erase(range);
     // Alignment may leave addresses in front, and the range behind is what the request left over.

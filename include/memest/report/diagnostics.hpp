@@ -22,6 +22,10 @@ inline constexpr std::size_t kMostOfAText = 100;
 /// Nothing of the source reaches the terminal raw.
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options);
 
+/// A JSON list of the diagnostics, all of them: `severity`, `message`, `hint`, `file`, `line`,
+/// `column`, `length` (null where there is none), and `text`, as people read it.
+std::string json_of(const Diagnostics& diagnostics);
+
 /// Whether nothing stands in the way of an answer but what is not available yet.
 bool is_unavailable(const Diagnostics& diagnostics);
 

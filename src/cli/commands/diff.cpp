@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/git.hpp"
+#include "cli/machine/git.hpp"
 #include "cli/spec.hpp"
 #include "memest/memory/recorded_peaks.hpp"
 #include "memest/memory/timeline_difference.hpp"

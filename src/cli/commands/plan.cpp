@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cli/command.hpp"
-#include "cli/progress.hpp"
+#include "cli/machine/progress.hpp"
 #include "cli/spec.hpp"
 #include "memest/plan/alternatives.hpp"
 #include "memest/plan/implementations.hpp"

@@ -5,10 +5,10 @@
 
 #include "cli/command.hpp"
 #include "cli/device/device.hpp"
-#include "cli/interrupt.hpp"
-#include "cli/progress.hpp"
+#include "cli/machine/interrupt.hpp"
+#include "cli/machine/progress.hpp"
 #include "cli/spec.hpp"
-#include "cli/terminal.hpp"
+#include "cli/machine/terminal.hpp"
 #include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
 #include "memest/report/gpus/selftest_report.hpp"

@@ -11,10 +11,10 @@
 
 #include "cli/device/device.hpp"
 #include "cli/device/sample_log.hpp"
-#include "cli/interrupt.hpp"
-#include "cli/progress.hpp"
+#include "cli/machine/interrupt.hpp"
+#include "cli/machine/progress.hpp"
 #include "cli/spec.hpp"
-#include "cli/terminal.hpp"
+#include "cli/machine/terminal.hpp"
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/calibrate/machine.hpp"
 #include "memest/calibrate/measure_sweep.hpp"

@@ -31,7 +31,7 @@ constexpr DecoderNames gpt2_of_linears(std::string_view model_type, std::string_
 // transformers 5.17, models/*/modeling_*.py
 // The order of modules is that of __init__, which is the order of model.parameters(): DDP fills its
 // buckets by it and an optimizer steps by it. Names differ in the state dict, orders in memory.
-constexpr std::array kFamilies = {
+constexpr std::array kFamilyNames = {
     DecoderNames{.model_type = "gpt2",
                  .embedding = "wte",
                  .position = "wpe",
@@ -247,9 +247,9 @@ std::string_view stored_type(std::string_view model_type, const Implementation& 
 
 const DecoderNames& names_of(std::string_view model_type) {
   const auto* const row =
-      std::find_if(kFamilies.begin(), kFamilies.end(),
+      std::find_if(kFamilyNames.begin(), kFamilyNames.end(),
                    [&](const DecoderNames& names) { return names.model_type == model_type; });
-  return row == kFamilies.end() ? kLlama : *row;
+  return row == kFamilyNames.end() ? kLlama : *row;
 }
 
 }  // namespace memest

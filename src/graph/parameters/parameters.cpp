@@ -81,7 +81,7 @@ Inventory parameters_of_layers(const LayerList& layers) {
   return std::move(inventory).take();
 }
 
-std::int64_t product(const std::vector<std::int64_t>& shape) {
+std::int64_t elements_of_shape(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   for (const std::int64_t size : shape) elements = checked_multiply(elements, size);
   return elements;
@@ -93,7 +93,7 @@ bool contracts(const ParameterTensor& tensor) {
 }
 
 void count_tensor(const ParameterTensor& tensor, ParameterCounts& counts) {
-  const std::int64_t elements = product(tensor.shape);
+  const std::int64_t elements = elements_of_shape(tensor.shape);
   const std::int64_t all = checked_multiply(elements, tensor.count);
   const std::int64_t active =
       checked_multiply(all / tensor.active_denominator, tensor.active_numerator);
@@ -134,7 +134,7 @@ Inventory parameters_of(const ModelSpec& model, const Implementation& implementa
 Bytes buffer_bytes(const Inventory& inventory) {
   Bytes bytes;
   for (const BufferTensor& buffer : inventory.buffers) {
-    const std::int64_t elements = checked_multiply(product(buffer.shape), buffer.count);
+    const std::int64_t elements = checked_multiply(elements_of_shape(buffer.shape), buffer.count);
     bytes += Bytes(checked_multiply(elements, size_of(buffer.dtype)));
   }
   return bytes;
@@ -147,7 +147,7 @@ ParameterCounts count_parameters(const ModelSpec& model) {
   const auto table = std::find_if(
       inventory.parameters.begin(), inventory.parameters.end(),
       [](const ParameterTensor& tensor) { return tensor.role == ParameterRole::embedding; });
-  if (table != inventory.parameters.end()) counts.embedding = product(table->shape);
+  if (table != inventory.parameters.end()) counts.embedding = elements_of_shape(table->shape);
   counts.buffers = buffer_bytes(inventory);
   return counts;
 }

@@ -12,7 +12,7 @@
 namespace memest {
 namespace {
 
-constexpr std::int64_t kIndexBytes = 8;  ///< int64
+constexpr std::int64_t kSortedIndexBytes = 8;  ///< int64
 
 /// Bits that tell `values` values apart, one at the least.
 std::int64_t bits_of(std::int64_t values) {
@@ -27,7 +27,7 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
   constexpr std::int64_t kSmall = 4096;  // sorted by one block in place
   constexpr std::int64_t kKeyBits = 64;
   ScratchSequence sequence;
-  const std::int64_t numbers = sequence.allocate(product(items, kIndexBytes));
+  const std::int64_t numbers = sequence.allocate(product(items, kSortedIndexBytes));
   if (items > kSmall) {
     sequence.release(sequence.allocate(radix_sort_bytes(items, kKeyBits, device.sort_tile)));
   }
@@ -37,7 +37,7 @@ ScratchSteps sort_scratch(std::int64_t items, const LaunchDevice& device) {
 
 ScratchSteps index_sum_scratch(std::int64_t indices, std::int64_t rows,
                                const LaunchDevice& device) {
-  const std::int64_t each = product(indices, kIndexBytes);
+  const std::int64_t each = product(indices, kSortedIndexBytes);
   ScratchSequence sequence;
   const std::int64_t wrapped = sequence.allocate(each);
   // index_put_with_sort_kernel: computeLinearIndex wraps negative indices first and then counts

@@ -12,7 +12,7 @@ namespace {
 // mnt_wrapper::MAX_NUM_THREADS, vt0, min_values_per_thread and max_values_per_thread of Reduce.cuh
 // on CUDA (ROCm has others); a semaphore is an int.
 constexpr std::int64_t kMostThreads = 512;
-constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kLanes = 32;
 constexpr std::int64_t kVector = 4;          ///< elements that a thread loads at once
 constexpr std::int64_t kFewestValues = 16;   ///< per thread
 constexpr std::int64_t kMostValues = 256;    ///< per thread
@@ -123,7 +123,7 @@ Launch launch_of(const IteratedDimensions& dimensions, std::int64_t offset) {
   const std::int64_t most = kMostThreads / launch.output_vector;
   const std::int64_t width = power_of_two_up_to(across, most);
   const std::int64_t height = power_of_two_up_to(along, most);
-  launch.block_height = std::min(height, most / std::min(width, kWarp));
+  launch.block_height = std::min(height, most / std::min(width, kLanes));
   launch.block_width = std::min(width, most / launch.block_height);
   return launch;
 }

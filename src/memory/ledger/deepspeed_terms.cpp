@@ -14,15 +14,15 @@
 namespace memest {
 namespace {
 
-constexpr const char* kStages12 = "DeepSpeed 0.19, runtime/zero/stage_1_and_2.py";
+constexpr const char* kSourceOfStages12 = "DeepSpeed 0.19, runtime/zero/stage_1_and_2.py";
 constexpr const char* kBf16Optimizer = "DeepSpeed 0.19, runtime/bf16_optimizer.py";
-constexpr const char* kStage3 = "DeepSpeed 0.19, runtime/zero/stage3.py";
+constexpr const char* kSourceOfStage3 = "DeepSpeed 0.19, runtime/zero/stage3.py";
 constexpr const char* kCoordinator =
     "DeepSpeed 0.19, runtime/zero/partitioned_param_coordinator.py: every module gathers ahead, "
     "until stage3_max_live_parameters are there";
 
 /// Gradient norms are taken in fp64 (runtime/zero/utils.py, get_norm_dtype).
-constexpr std::int64_t kNormBytes = size_of(DType::fp64);
+constexpr std::int64_t kPartialNormBytes = size_of(DType::fp64);
 
 /// 0 where a partition has no piece of any parameter.
 std::int64_t largest_of(const std::vector<std::int64_t>& pieces) {
@@ -78,7 +78,7 @@ LedgerTerm DeepSpeedTerms::bucket() const {
   const bool twice = zero_.settings.overlap_comm && !shards_weights();
   return {"gradient bucket of DeepSpeed", TermGroup::gradients,
           Expr(twice ? 2 * weight_bytes_ : weight_bytes_) * Expr(Symbol::bucket),
-          shards_weights() ? kStage3 : kStages12,
+          shards_weights() ? kSourceOfStage3 : kSourceOfStages12,
           "reduce_bucket_size, whatever the model's size; twice with overlap_comm"};
 }
 
@@ -95,14 +95,15 @@ std::vector<LedgerTerm> DeepSpeedTerms::residents() const {
   // async_accumulate_grad_in_cpu_via_gpu copies the host's sum here, to be added to a new gradient.
   if (!shards_weights() && offloads) {
     terms.push_back({"buffer for gradients from the host", TermGroup::gradients,
-                     Expr(checked_multiply(weight_bytes_, partitions_.largest())), kStages12,
+                     Expr(checked_multiply(weight_bytes_, partitions_.largest())),
+                     kSourceOfStages12,
                      "temp_grad_buffer_for_gpu_offload, as large as the largest parameter"});
   }
   if (!shards_weights()) return terms;
   if (zero_.settings.contiguous_gradients) terms.push_back(bucket());
   if (persistent_ > 0) {
     terms.push_back({"weights that stay gathered", TermGroup::weights,
-                     Expr(checked_multiply(weight_bytes_, persistent_)), kStage3,
+                     Expr(checked_multiply(weight_bytes_, persistent_)), kSourceOfStage3,
                      "all of at most stage3_param_persistence_threshold elements"});
   }
   return terms;
@@ -144,7 +145,7 @@ std::vector<LedgerTerm> DeepSpeedTerms::reducing(const Site& site, const Moment&
   // copied into the bucket.
   if (site.layers_before > 0 && largest > zero_.settings.reduce_bucket_size) {
     terms.push_back({"gradient larger than the bucket", TermGroup::gradients,
-                     Expr(checked_multiply(weight_bytes_, largest)), kStages12,
+                     Expr(checked_multiply(weight_bytes_, largest)), kSourceOfStages12,
                      "waits for the next parameter's"});
   }
   const HostOffload& offload = job_.parallelism.offload;
@@ -159,13 +160,14 @@ LedgerTerm DeepSpeedTerms::sent_to_nvme(std::int64_t behind) const {
   const std::int64_t share =
       checked_add(reduced, job_.parallelism.data - 1) / job_.parallelism.data;
   return {"gradients of a bucket on their way to NVMe", TermGroup::gradients,
-          Expr(checked_multiply(size_of(DType::fp32), share)), kStage3,
+          Expr(checked_multiply(size_of(DType::fp32), share)), kSourceOfStage3,
           "fp32, all of a bucket at once; read in the source, unverified"};
 }
 
 LedgerTerm DeepSpeedTerms::sent_to_host(std::int64_t elements) const {
   return {"copies of a gradient on its way to the host", TermGroup::gradients,
-          Expr(checked_multiply(kNormBytes, elements)), shards_weights() ? kStage3 : kStages12,
+          Expr(checked_multiply(kPartialNormBytes, elements)),
+          shards_weights() ? kSourceOfStage3 : kSourceOfStages12,
           "in fp64 for its norm, then in fp32"};
 }
 
@@ -196,10 +198,10 @@ LedgerTerm DeepSpeedTerms::own_gradients() const {
   // type of the weights.
   if (shards_weights() || gradient_bytes_ > weight_bytes_) {
     return {"gradients of the rank's shard", TermGroup::gradients,
-            gradient_bytes_ * Expr(Symbol::parameters) / Symbol::data, kStage3, ""};
+            gradient_bytes_ * Expr(Symbol::parameters) / Symbol::data, kSourceOfStage3, ""};
   }
   return {"gradients of the parameters in the rank's partition", TermGroup::gradients,
-          Expr(checked_multiply(weight_bytes_, partitions_.reaching(rank()))), kStages12,
+          Expr(checked_multiply(weight_bytes_, partitions_.reaching(rank()))), kSourceOfStages12,
           "whole tensors, of every parameter that reaches into it"};
 }
 
@@ -223,7 +225,7 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward_to_host() co
   const std::vector<std::int64_t> pieces = partitions_.pieces(rank());
   return {{"gradients sent to the host",
            {LedgerTerm{"gradients that wait to be sent", TermGroup::gradients,
-                       weight_bytes_ * Expr(Symbol::parameters), kStages12, ""},
+                       weight_bytes_ * Expr(Symbol::parameters), kSourceOfStages12, ""},
             bucket(), sent_to_host(largest_of(pieces))}}};
 }
 
@@ -241,7 +243,7 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
                                   ? (largest_ + job_.parallelism.data - 1) / job_.parallelism.data
                                   : largest_of(pieces);
   const LedgerTerm norm = LedgerTerm{"fp64 copy of a gradient, for its norm", TermGroup::gradients,
-                                     Expr(checked_multiply(kNormBytes, normed)),
+                                     Expr(checked_multiply(kPartialNormBytes, normed)),
                                      "DeepSpeed 0.19, get_grad_norm_direct", ""};
   const std::int64_t stepped = stepped_elements();
   const LedgerTerm flat =
@@ -260,7 +262,8 @@ std::vector<DeepSpeedTerms::Instant> DeepSpeedTerms::after_backward() const {
   if (shards_weights()) return instants;
   const std::int64_t reduced = std::min(zero_.settings.reduce_bucket_size, partitions_.elements());
   std::vector<LedgerTerm> last{{"gradients put together to be reduced", TermGroup::gradients,
-                                Expr(checked_multiply(weight_bytes_, reduced)), kStages12, ""}};
+                                Expr(checked_multiply(weight_bytes_, reduced)), kSourceOfStages12,
+                                ""}};
   if (zero_.settings.contiguous_gradients) last.push_back(bucket());
   if (zero_.stage == ZeroStage::optimizer_gradients) last.push_back(own_gradients());
   instants.push_back({"last reduction", std::move(last)});
@@ -288,7 +291,7 @@ DeepSpeedTerms::Instant DeepSpeedTerms::flattening(const Graph& graph) const {
   std::vector<LedgerTerm> terms = weight_terms(job_, graph.parameters);
   for (LedgerTerm& buffer : buffer_terms(graph.parameters)) terms.push_back(std::move(buffer));
   terms.push_back({"flat copy of the weights", TermGroup::weights,
-                   weight_bytes_ * Expr(Symbol::parameters), kStages12, ""});
+                   weight_bytes_ * Expr(Symbol::parameters), kSourceOfStages12, ""});
   return {"weights made flat", std::move(terms), false};
 }
 

@@ -24,7 +24,7 @@ const InputGradient* gradient_of_weight(const Block& block, const Op& op) {
   return found == op.gradients.end() ? nullptr : &*found;
 }
 
-constexpr const char* kSource = "torch.distributed.pipelining, PyTorch 2.11";
+constexpr const char* kPipelining = "torch.distributed.pipelining, PyTorch 2.11";
 
 }  // namespace
 
@@ -98,7 +98,7 @@ void LedgerStages::follow_torch() {
   const Expr ids = Expr(Symbol::micro_batch) * Expr(Symbol::seq_len) * Expr(Symbol::context) *
                    Expr(size_of(DType::int64));
   residents_ = {
-      {"buffers for what other stages send", TermGroup::activations, received, kSource, ""},
+      {"buffers for what other stages send", TermGroup::activations, received, kPipelining, ""},
       {"batch", TermGroup::buffers, Expr(2) * Expr(Symbol::micro_batches) * ids,
        "torchtitan 0.2.2, train_step: ids and labels of all micro-batches", ""}};
 }

@@ -12,7 +12,7 @@ namespace memest {
 namespace {
 
 constexpr const char* kFlatSource = "torch.distributed.fsdp.FullyShardedDataParallel, PyTorch 2.11";
-constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
+constexpr const char* kFullyShardHooks = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
 constexpr const char* kWholeGradients = "whole gradients of the unit";
 
 }  // namespace
@@ -20,7 +20,8 @@ constexpr const char* kWholeGradients = "whole gradients of the unit";
 /// Weights that lie on the GPU whole, as FSDP finds them or on their way.
 LedgerTerm LedgerUnits::whole_term(const Expr& elements) const {
   return {"weights before they are shards", TermGroup::weights,
-          size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kSource, ""};
+          size_of(job_.training->recipe.weights) * elements, flat_ ? kFlatSource : kFullyShardHooks,
+          ""};
 }
 
 /// Shards cut from `elements`; FSDP1 first flattens the unit's `elements` into one tensor.
@@ -29,7 +30,8 @@ LedgerTerm LedgerUnits::made_term(const Expr& elements) const {
   const Expr share = unit_share(job_, elements);
   // FSDPParam._init_sharded_param chunks a parameter and copies its own chunk; FSDP1's
   // FlatParamHandle concatenates first (flatten_tensors_into_flat_param) and cuts then.
-  if (!flat_) return {"shares that are cut", TermGroup::weights, bytes * share, kSource, ""};
+  if (!flat_)
+    return {"shares that are cut", TermGroup::weights, bytes * share, kFullyShardHooks, ""};
   return {"flat weights of the unit and their shard", TermGroup::weights,
           bytes * (elements + share), kFlatSource, ""};
 }
@@ -51,8 +53,8 @@ std::vector<LedgerUnits::Hook> LedgerUnits::sharding() const {
   const auto behind = [&](const Expr& sharded) {
     const Expr made = job_.parallelism.offload.parameters ? Expr() : unit_share(job_, sharded);
     return LedgerTerm{"shards of the units before", TermGroup::weights,
-                      size_of(job_.training->recipe.weights) * made, flat_ ? kFlatSource : kSource,
-                      ""};
+                      size_of(job_.training->recipe.weights) * made,
+                      flat_ ? kFlatSource : kFullyShardHooks, ""};
   };
   const bool by_tensor = !flat_ && init == ShardInit::meta;
   if (!by_tensor) {
@@ -139,7 +141,7 @@ LedgerTerm LedgerUnits::shares_term(const Expr& elements) const {
   // _to_dtype_if_needed: reduced in bf16 and kept in fp32, a shard is there as 2 and as 4 bytes.
   const std::int64_t copies = reduced_ + (reduced_ == share_ ? 0 : share_);
   return {"reduced shares of the gradients", TermGroup::gradients,
-          copies * unit_share(job_, elements), kSource, ""};
+          copies * unit_share(job_, elements), kFullyShardHooks, ""};
 }
 
 /// `ahead`: of other units, gathered meanwhile.
@@ -178,7 +180,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside)
     }
     for (const BlockRun& run : stages[stage])
       weights += run.repeat * graph_.blocks[run.block].parameters();
-    const LedgerTerm left{all_sums().name, TermGroup::gradients, left_sums, kSource, ""};
+    const LedgerTerm left{all_sums().name, TermGroup::gradients, left_sums, kFullyShardHooks, ""};
     for (const BlockRun& run : stages[stage]) {
       const Expr own = graph_.blocks[run.block].parameters();
       if (own.is_zero()) continue;
@@ -193,7 +195,7 @@ std::vector<LedgerUnits::Hook> LedgerUnits::reductions(const SumsBeside& beside)
 }
 
 LedgerTerm LedgerUnits::gradients_term(const Expr& elements) const {
-  return {kWholeGradients, TermGroup::gradients, gathered_ * elements, kSource, ""};
+  return {kWholeGradients, TermGroup::gradients, gathered_ * elements, kFullyShardHooks, ""};
 }
 
 }  // namespace memest

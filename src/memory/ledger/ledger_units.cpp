@@ -14,7 +14,7 @@
 namespace memest {
 namespace {
 
-constexpr const char* kSource = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
+constexpr const char* kFullyShard = "torch.distributed.fsdp.fully_shard, PyTorch 2.11";
 constexpr const char* kCastHook = "cast of the shares";
 
 /// The operation that looks token ids up; null where there is none.
@@ -232,7 +232,7 @@ std::vector<LedgerTerm> LedgerUnits::sums_left(const Expr& elements) const {
   return {{"sums of the micro-batches' gradients", TermGroup::gradients, sums(elements),
            "accelerate 1.15, Accelerator.no_sync: whole until a step's last micro-step", ""},
           {"shares of the gradients", TermGroup::gradients,
-           share_ * unit_share(job_, Expr(Symbol::parameters) - elements), kSource, ""}};
+           share_ * unit_share(job_, Expr(Symbol::parameters) - elements), kFullyShard, ""}};
 }
 
 /// Adds the sums, and the shares made of them, that are there when the site's backward begins.
@@ -274,17 +274,18 @@ Expr LedgerUnits::in_gathered_types(const GatheredElements& elements) const {
 }
 
 LedgerTerm LedgerUnits::gathered_term(const GatheredElements& elements) const {
-  return {"gathered weights", TermGroup::weights, in_gathered_types(elements), kSource, ""};
+  return {"gathered weights", TermGroup::weights, in_gathered_types(elements), kFullyShard, ""};
 }
 
 LedgerTerm LedgerUnits::output_term(const GatheredElements& elements) const {
-  return {"all-gather output", TermGroup::weights, in_gathered_types(elements), kSource, ""};
+  return {"all-gather output", TermGroup::weights, in_gathered_types(elements), kFullyShard, ""};
 }
 
 /// The rank's shares in the gathered type, while they are sent.
 LedgerTerm LedgerUnits::sent_term(const GatheredElements& elements) const {
   const Expr bytes = makes_sent_ ? in_gathered_types(elements) : elements.in_fp8;
-  return {"shares cast to be gathered", TermGroup::weights, unit_share(job_, bytes), kSource, ""};
+  return {"shares cast to be gathered", TermGroup::weights, unit_share(job_, bytes), kFullyShard,
+          ""};
 }
 
 /// The rank's shares while the last of those is cast that take most.
@@ -294,7 +295,7 @@ LedgerTerm LedgerUnits::casting_term(const GatheredElements& elements) const {
 }
 
 LedgerTerm LedgerUnits::input_term(const Expr& elements) const {
-  return {"reduce-scatter input", TermGroup::gradients, reduced_ * elements, kSource, ""};
+  return {"reduce-scatter input", TermGroup::gradients, reduced_ * elements, kFullyShard, ""};
 }
 
 std::vector<LedgerTerm> LedgerUnits::in_forward(const Site& site) const {

@@ -22,7 +22,7 @@ bool stays(std::size_t symbol) {
 }
 
 /// The coefficient of `monomial` with every letter bound that a layout does not vary.
-Rational bound_coefficient(const memest::Monomial& monomial, const Bindings& bindings) {
+Rational coefficient_of_group(const memest::Monomial& monomial, const Bindings& bindings) {
   Rational result = monomial.coefficient;
   for (std::size_t i = 0; i < kSymbolCount; ++i) {
     const int exponent = monomial.exponents[i];
@@ -65,7 +65,7 @@ StageForm::BoundTerm StageForm::bound(const Expr& formula, const Bindings& bindi
     const int data = monomial.exponents[static_cast<std::size_t>(Symbol::data)];
     expect(data == 0 || data == -1, "a rank's share is a whole over the data-parallel ranks");
     kept.over_data = data != 0;
-    const Rational coefficient = bound_coefficient(monomial, bindings);
+    const Rational coefficient = coefficient_of_group(monomial, bindings);
     const auto same =
         std::find_if(term.monomials.begin(), term.monomials.end(), [&](const Monomial& other) {
           return other.degree == kept.degree && other.factors == kept.factors &&

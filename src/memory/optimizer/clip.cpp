@@ -11,7 +11,7 @@
 namespace memest {
 namespace {
 
-Label label_of(LoopTensor tensor) { return loop_label(Holding::temporaries, tensor); }
+Label clip_label(LoopTensor tensor) { return loop_label(Holding::temporaries, tensor); }
 
 }  // namespace
 
@@ -29,9 +29,9 @@ void OptimizerRun::take_norms(DType type, HeldList& norms) {
   }
   const HeldList relaid = relaid_gains();
   const HeldStorage partial =
-      recorder_.make(partial_norm_bytes(count, largest), label_of(LoopTensor::partial_norms));
+      recorder_.make(partial_norm_bytes(count, largest), clip_label(LoopTensor::partial_norms));
   for (std::int64_t i = 0; i < count; ++i) {
-    norms.push_back(recorder_.make(size_of(type), label_of(LoopTensor::norm_of_a_tensor)));
+    norms.push_back(recorder_.make(size_of(type), clip_label(LoopTensor::norm_of_a_tensor)));
   }
 }
 
@@ -45,7 +45,7 @@ HeldList OptimizerRun::relaid_gradients(const ParameterGroup& group, bool tables
     const bool table = tables && tensor.row->role == ParameterRole::embedding;
     if (tensor.row->role != ParameterRole::norm && !table) continue;
     const std::int64_t bytes = checked_multiply(tensor.elements, size_of(gradient_type(tensor)));
-    relaid.push_back(recorder_.make(bytes, label_of(LoopTensor::relaid_gradient)));
+    relaid.push_back(recorder_.make(bytes, clip_label(LoopTensor::relaid_gradient)));
   }
   return relaid;
 }
@@ -69,7 +69,7 @@ HeldList OptimizerRun::spread_norms(std::int64_t bytes) {
       const bool whole = tensor.row->role == ParameterRole::norm ||
                          (keeps_unreduced_ && tensor.row->role == ParameterRole::embedding);
       if (!whole) continue;
-      spread.push_back(recorder_.make(bytes, label_of(LoopTensor::norm_of_a_tensor)));
+      spread.push_back(recorder_.make(bytes, clip_label(LoopTensor::norm_of_a_tensor)));
     }
   }
   return spread;
@@ -78,7 +78,7 @@ HeldList OptimizerRun::spread_norms(std::int64_t bytes) {
 /// Each rank knows the norms of its shares: their powers are summed over the ranks, and the roots
 /// answered (torch/distributed/tensor/_ops/_math_ops.py, _NormPartial).
 HeldStorage OptimizerRun::reduce_norms(std::int64_t bytes) {
-  const auto make = [&] { return recorder_.make(bytes, label_of(LoopTensor::stacked_norms)); };
+  const auto make = [&] { return recorder_.make(bytes, clip_label(LoopTensor::stacked_norms)); };
   HeldStorage powers = make();
   HeldStorage sums = make();
   HeldStorage roots = make();
@@ -91,7 +91,7 @@ HeldStorage OptimizerRun::reduce_norms(std::int64_t bytes) {
 /// max_norm / (norm + 1e-6), clamped, with which the gradients are scaled in place.
 HeldStorage OptimizerRun::clip() {
   const auto make = [this](std::int64_t size, LoopTensor tensor) {
-    return recorder_.make(size, label_of(tensor));
+    return recorder_.make(size, clip_label(tensor));
   };
   HeldList norms;
   std::int64_t bytes = 0;  // of a norm in the widest type

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kParameterAlignment = 64;
 constexpr std::int64_t kBucketAlignment = 128;
 
-std::int64_t rounded_up_to(std::int64_t elements, std::int64_t multiple) {
+std::int64_t padded_to(std::int64_t elements, std::int64_t multiple) {
   return checked_multiply(checked_add(elements, multiple - 1) / multiple, multiple);
 }
 
@@ -22,7 +22,7 @@ class FlatLayout {
 
   void add(std::size_t index, const FlatParameter& parameter) {
     // _pad_start_of_param_if_needed: a vector of 100 elements at 0 puts the next parameter at 128.
-    if (rules_.distributed) at_ = rounded_up_to(at_, kParameterAlignment);
+    if (rules_.distributed) at_ = padded_to(at_, kParameterAlignment);
     // _does_param_require_new_bucket: the first and the last pipeline stage share an embedding and
     // must cut it alike over their data-parallel ranks, so it has a bucket to itself.
     const bool alone = parameter.own_bucket && rules_.distributed;
@@ -47,7 +47,7 @@ class FlatLayout {
     if (placed_.empty()) return;
     // _pad_end_of_bucket_if_needed: every rank's share is whole, and buckets begin at 256 bytes.
     // For 6 ranks a bucket is a multiple of lcm(6, 128) = 384 elements.
-    if (rules_.distributed) at_ = rounded_up_to(at_, std::lcm(rules_.ranks, kBucketAlignment));
+    if (rules_.distributed) at_ = padded_to(at_, std::lcm(rules_.ranks, kBucketAlignment));
     const std::int64_t whole = at_ - bucket_;
     const std::int64_t share = rules_.distributed ? whole / rules_.ranks : whole;
     buffer_.buckets.push_back({bucket_, share, std::move(placed_)});

@@ -18,7 +18,7 @@ namespace {
 
 /// Events that the plans of a search replay together: as many as one timeline may have
 /// (docs/limits.md).
-constexpr std::size_t kMostEvents = 6'000'000;
+constexpr std::size_t kMostEventsOfAPlan = 6'000'000;
 
 class RecomputeSearch {
  public:
@@ -29,7 +29,7 @@ class RecomputeSearch {
       family.falls ? halve(family.plans) : look_at_all(family.plans);
     }
     choose_single_layers();
-    if (events_ > kMostEvents) {
+    if (events_ > kMostEventsOfAPlan) {
       return Unavailable{
           "as little recompute as fits is not available for steps of so many events"};
     }
@@ -51,7 +51,7 @@ class RecomputeSearch {
   /// Estimates the job with the plan, which is kept where it fits and nothing faster does. Absent
   /// where it has no answer.
   std::optional<Attempt> attempt(const Recompute& recompute) {
-    if (events_ > kMostEvents) return std::nullopt;
+    if (events_ > kMostEventsOfAPlan) return std::nullopt;
     Job job = job_;
     job.training->recompute = recompute;
     const JobEstimate estimate = estimate_job(job);

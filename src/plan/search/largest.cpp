@@ -16,7 +16,7 @@ namespace {
 /// Sequences are answered in whole steps of so many tokens.
 constexpr std::int64_t kSequenceStep = 1024;
 /// Beyond any GPU's memory: 2^20 sequences, 2^30 tokens, 2^20 layers.
-constexpr std::int64_t kMost = std::int64_t{1} << 20;
+constexpr std::int64_t kMostOfAKey = std::int64_t{1} << 20;
 
 /// The job with `value` of what grows; false where there is no such job.
 bool grow(Job& job, Growth growth, std::int64_t value) {
@@ -91,7 +91,7 @@ class LargestSearch {
     std::int64_t fits = 0;
     std::int64_t refused = 1;
     // Doubling, then halving: 2 log2(n) closed forms.
-    while (refused <= kMost && !beyond_ && search(refused, Method::closed_form)) {
+    while (refused <= kMostOfAKey && !beyond_ && search(refused, Method::closed_form)) {
       fits = refused;
       refused *= 2;
     }
@@ -116,7 +116,8 @@ class LargestSearch {
       refused = start + 1;
       // Gallops from the closed form's answer, which is near: an error of e costs 2 log2(e)
       // replays.
-      for (std::int64_t step = 1; refused <= kMost && search(refused, Method::replay); step *= 2) {
+      for (std::int64_t step = 1; refused <= kMostOfAKey && search(refused, Method::replay);
+           step *= 2) {
         fits = refused;
         refused += step;
       }

@@ -10,18 +10,18 @@
 namespace memest {
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
+constexpr double kUnknownRank = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
 double dollars_per_token(const PlanVerdict& plan) {
   const auto* cost = std::get_if<CostEstimate>(&plan.cost);
-  return cost != nullptr ? cost->per_billion_tokens.value() : kUnknown;
+  return cost != nullptr ? cost->per_billion_tokens.value() : kUnknownRank;
 }
 
 double tokens_per_second(const PlanVerdict& plan) {
   const auto* time = std::get_if<TimeEstimate>(&plan.time);
-  if (time == nullptr) return -kUnknown;
+  if (time == nullptr) return -kUnknownRank;
   return time->tokens_per_second_per_gpu * static_cast<double>(plan.candidate.gpus);
 }
 

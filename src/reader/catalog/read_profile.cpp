@@ -38,7 +38,7 @@ void read_parameters(const Value* table, Law& law,
   }
 }
 
-double share_at(const Value& table, std::string_view key) {
+double number_at(const Value& table, std::string_view key) {
   return as_number(table.find(key)).value_or(0);
 }
 
@@ -65,10 +65,10 @@ Fit common_of(const Value& entry) {
   const Value& residuals = *entry.find("residuals");
   fit.residuals = {.fitted = count_at(residuals, "fitted"),
                    .tested = count_at(residuals, "tested"),
-                   .mean_absolute = share_at(residuals, "mean_absolute"),
-                   .bias = share_at(residuals, "bias"),
-                   .low = share_at(residuals, "low"),
-                   .high = share_at(residuals, "high"),
+                   .mean_absolute = number_at(residuals, "mean_absolute"),
+                   .bias = number_at(residuals, "bias"),
+                   .low = number_at(residuals, "low"),
+                   .high = number_at(residuals, "high"),
                    .shortest = seconds_at(residuals, "shortest"),
                    .longest = seconds_at(residuals, "longest")};
   static constexpr std::array kTags = {Provenance::measured, Provenance::public_,

@@ -18,7 +18,7 @@ bool is_dense(const ModelSpec& model) {
          std::holds_alternative<SoftmaxAttention>(decoder->attention);
 }
 
-constexpr NotRecorded kNotRecorded[] = {
+constexpr NotRecorded kNotRecordedWithTeacher[] = {
     {[](const Job& job) { return !is_dense(job.model) || !is_dense(job.training->teacher->model); },
      "with experts or latent attention", ""},
     {[](const Job& job) { return job.model.adapter.has_value(); }, "beside adapters",
@@ -71,7 +71,8 @@ std::shared_ptr<const Teacher> read_teacher(const Value& training, Diagnostics& 
 void check_teacher(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || job.training->teacher == nullptr) return;
   const Value& written = *root.find("training")->find("teacher");
-  refuse_unrecorded({"distillation", "teacher", written}, kNotRecorded, job, diagnostics);
+  refuse_unrecorded({"distillation", "teacher", written}, kNotRecordedWithTeacher, job,
+                    diagnostics);
   check_vocabulary(written, job, diagnostics);
   check_positions("seq_len", *root.find("training"), &job.training->teacher->model, diagnostics);
 }

@@ -28,7 +28,7 @@ bool splits_backwards(const Job& job) {
 bool cuts_sequences(const Job& job) { return job.parallelism.context > 1; }
 
 /// Jobs that torchtitan 0.2.2 (or memest with it) refuses.
-constexpr std::array kRules = {
+constexpr std::array kTorchtitanRules = {
     Rule{"parallelism", "pipeline",
          [](const Job& job) { return is_pipeline(job) && leaves_stage_without_layers(job); },
          "a stage of the pipeline has no layer",
@@ -128,7 +128,7 @@ constexpr std::array kRules = {
 
 void check_torchtitan(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || job.training->implementation.framework != Framework::torchtitan) return;
-  check_rules(kRules, root, job, diagnostics);
+  check_rules(kTorchtitanRules, root, job, diagnostics);
   check_rules(pipeline_rules(), root, job, diagnostics);
 }
 

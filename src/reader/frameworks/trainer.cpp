@@ -11,7 +11,7 @@ namespace {
 // transformers 5.17, trainer.py: Trainer.compute_loss drops the outputs, _run_epoch calls
 // model.zero_grad() with its default, and __init__ sets config.use_cache to TrainingArguments',
 // which is False.
-constexpr std::array kRules = {
+constexpr std::array kTrainerRules = {
     Rule{"training", "hold_outputs", [](const Job& job) { return job.training->hold_outputs; },
          "the Trainer drops the model's outputs after the loss",
          "leave 'hold_outputs' out, or set 'loop' to plain"},
@@ -31,7 +31,7 @@ constexpr std::array kRules = {
 
 void check_trainer(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training || !row_of(job.training->implementation.loop).accelerate) return;
-  check_rules(kRules, root, job, diagnostics);
+  check_rules(kTrainerRules, root, job, diagnostics);
 }
 
 }  // namespace memest

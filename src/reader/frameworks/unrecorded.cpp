@@ -10,7 +10,7 @@
 namespace memest {
 namespace {
 
-constexpr NotRecorded kNotRecorded[] = {
+constexpr NotRecorded kNotRecordedAnywhere[] = {
     {[](const Job& job) { return !std::holds_alternative<DecoderSpec>(job.model.architecture); },
      "of another model than a decoder", ""},
     {[](const Job& job) {
@@ -39,8 +39,8 @@ constexpr NotRecorded kNotRecorded[] = {
 void refuse_unrecorded(const WrittenTechnique& technique, std::span<const NotRecorded> own,
                        const Job& job, Diagnostics& diagnostics) {
   const auto asked = [&job](const NotRecorded& one) { return one.asked(job); };
-  const auto* found = std::ranges::find_if(kNotRecorded, asked);
-  const NotRecorded* refused = found == std::end(kNotRecorded) ? nullptr : found;
+  const auto* found = std::ranges::find_if(kNotRecordedAnywhere, asked);
+  const NotRecorded* refused = found == std::end(kNotRecordedAnywhere) ? nullptr : found;
   if (refused == nullptr) {
     const auto of_own = std::ranges::find_if(own, asked);
     if (of_own == own.end()) return;

@@ -303,7 +303,7 @@ ReadModel read_albert(ConfigReader& config) {
   return {Family::encoder, std::move(inventory).take()};
 }
 
-constexpr std::array kTypes = {
+constexpr std::array kEncodersTypes = {
     ModelType{"bert", read_bert_like<kBert>},
     ModelType{"roberta", read_bert_like<kRoberta>},
     ModelType{"xlm-roberta", read_bert_like<kXlmRoberta>},
@@ -316,6 +316,6 @@ constexpr std::array kTypes = {
 
 }  // namespace
 
-std::span<const ModelType> encoder_types() { return kTypes; }
+std::span<const ModelType> encoder_types() { return kEncodersTypes; }
 
 }  // namespace memest::hf

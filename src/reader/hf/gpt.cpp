@@ -345,7 +345,7 @@ ReadModel read_falcon(ConfigReader& config) {
   return {Family::decoder, std::move(decoder)};
 }
 
-constexpr std::array kTypes = {
+constexpr std::array kGptTypes = {
     ModelType{"gpt2", read_gpt2},       ModelType{"gpt_bigcode", read_gpt_bigcode},
     ModelType{"gpt_neo", read_gpt_neo}, ModelType{"gptj", read_gptj},
     ModelType{"codegen", read_codegen}, ModelType{"gpt_neox", read_gpt_neox},
@@ -355,6 +355,6 @@ constexpr std::array kTypes = {
 
 }  // namespace
 
-std::span<const ModelType> gpt_types() { return kTypes; }
+std::span<const ModelType> gpt_types() { return kGptTypes; }
 
 }  // namespace memest::hf

@@ -143,11 +143,11 @@ DecoderSpec read_deepseek(ConfigReader& config, const DeepSeek& defaults) {
 ReadModel read_v2(ConfigReader& config) { return {Family::decoder, read_deepseek(config, kV2)}; }
 ReadModel read_v3(ConfigReader& config) { return {Family::decoder, read_deepseek(config, kV3)}; }
 
-constexpr std::array kTypes = {ModelType{"deepseek_v2", read_v2},
-                               ModelType{"deepseek_v3", read_v3}};
+constexpr std::array kLatentTypes = {ModelType{"deepseek_v2", read_v2},
+                                     ModelType{"deepseek_v3", read_v3}};
 
 }  // namespace
 
-std::span<const ModelType> latent_types() { return kTypes; }
+std::span<const ModelType> latent_types() { return kLatentTypes; }
 
 }  // namespace memest::hf

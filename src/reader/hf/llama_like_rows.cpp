@@ -9,7 +9,7 @@ namespace {
 
 constexpr Norm kRms{};
 constexpr Norm kGemmaRms{.gain = NormGain::one_plus_weight};
-constexpr Norm kLayerNorm{.kind = NormKind::layernorm, .bias = true};
+constexpr Norm kNormOfRows{.kind = NormKind::layernorm, .bias = true};
 constexpr Norm kLayerNormNoBias{.kind = NormKind::layernorm};
 constexpr Switch kAttentionBias{"attention_bias"};
 constexpr Switch kMlpBias{"mlp_bias"};
@@ -56,11 +56,11 @@ constexpr std::array kDense = {
               .output_bias = kYes,
               .mlp_bias = kYes,
               .head_bias = kYes,
-              .norm = kLayerNorm,
+              .norm = kNormOfRows,
               .layout = BlockLayout::parallel_one_norm,
               .qk_norm = QkNorm::per_head,
               .qk_normed = {"qk_layernorm"},
-              .qk_norm_kind = kLayerNorm,
+              .qk_norm_kind = kNormOfRows,
               .rotary = {.default_factor = 0.5, .partial = true}},
     // qkv_proj and gate_up_proj are one product each, without a bias. Phi3Config gives no default
     // window.
@@ -148,7 +148,7 @@ constexpr std::array kDense = {
               .sizes = {50304, 2560, 6912, 32, 4096},
               .heads = {.defaults = {32, 32}, .head_dim_key = false},
               .qkv_bias = {"use_qkv_bias"},
-              .norm = kLayerNorm,
+              .norm = kNormOfRows,
               .parallel_one_norm = {"use_parallel_residual"},
               .qk_norm = QkNorm::per_head_own,
               .qk_normed = {"qk_layernorm"},
@@ -165,7 +165,7 @@ constexpr std::array kDense = {
               .qkv_bias = {"use_bias", true},
               .output_bias = {"use_bias", true},
               .mlp_bias = {"use_bias", true},
-              .norm = kLayerNorm,
+              .norm = kNormOfRows,
               .window = {WindowRule::every_layer}},
     // CohereLayerNorm keeps no bias; its q_norm has a weight of (heads, head_dim). The logits are
     // multiplied by logit_scale: one more tensor as wide as the vocabulary.
@@ -306,7 +306,7 @@ constexpr std::array kMixtures = {
               .qkv_bias = kAttentionBias,
               .output_bias = kAttentionBias,
               .head_bias = {"lm_head_bias"},
-              .norm = kLayerNorm,
+              .norm = kNormOfRows,
               .window = {WindowRule::every_layer},
               .moe = MoeKeys{.experts = 16, .top_k = 2, .size = 6400}},
     LlamaLike{

@@ -61,10 +61,10 @@ ReadModel read_mamba(ConfigReader& config) {
   return {Family::decoder, std::move(inventory).take()};
 }
 
-constexpr std::array kTypes = {ModelType{"mamba", read_mamba}};
+constexpr std::array kMambaTypes = {ModelType{"mamba", read_mamba}};
 
 }  // namespace
 
-std::span<const ModelType> mamba_types() { return kTypes; }
+std::span<const ModelType> mamba_types() { return kMambaTypes; }
 
 }  // namespace memest::hf

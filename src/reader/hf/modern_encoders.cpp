@@ -225,11 +225,11 @@ ReadModel read_modernbert(ConfigReader& config) {
   return {Family::encoder, std::move(inventory).take()};
 }
 
-constexpr std::array kTypes = {ModelType{"deberta-v2", read_deberta},
-                               ModelType{"modernbert", read_modernbert}};
+constexpr std::array kModernEncodersTypes = {ModelType{"deberta-v2", read_deberta},
+                                             ModelType{"modernbert", read_modernbert}};
 
 }  // namespace
 
-std::span<const ModelType> modern_encoder_types() { return kTypes; }
+std::span<const ModelType> modern_encoder_types() { return kModernEncodersTypes; }
 
 }  // namespace memest::hf

@@ -127,13 +127,13 @@ ReadModel read_siglip(ConfigReader& config) {
   return {Family::vision, std::move(inventory).take()};
 }
 
-constexpr std::array kTypes = {
+constexpr std::array kTowersTypes = {
     ModelType{"clip", read_clip},
     ModelType{"siglip", read_siglip},
 };
 
 }  // namespace
 
-std::span<const ModelType> tower_types() { return kTypes; }
+std::span<const ModelType> tower_types() { return kTowersTypes; }
 
 }  // namespace memest::hf

@@ -11,7 +11,7 @@ namespace memest::hf {
 namespace {
 
 using enum HeadPart;
-constexpr std::array kHeads = {
+constexpr std::array kVisionHeads = {
     HeadRow{"ForImageClassification", classifier},
     HeadRow{"Model", none, true},
 };
@@ -76,7 +76,7 @@ template <bool kDistilled>
 ReadModel read_vit(ConfigReader& config) {
   InventoryBuilder inventory;
   const auto [hidden, layers, patches] = read_vit_sizes(config, 16);
-  const HeadRow& head = choose_head(config, kHeads);
+  const HeadRow& head = choose_head(config, kVisionHeads);
   const std::int64_t ffn = config.size({"intermediate_size"}, 3072);
   // DeiTEmbeddings: num_patches + 2, for the class and the distillation token. 224 / 16: 196 + 2.
   const std::int64_t tokens = kDistilled ? 2 : 1;
@@ -123,7 +123,7 @@ void write_dinov2_feed_forward(ConfigReader& config, InventoryBuilder& inventory
 ReadModel read_dinov2(ConfigReader& config) {
   InventoryBuilder inventory;
   const auto [hidden, layers, patches] = read_vit_sizes(config, 14);
-  const HeadRow& head = choose_head(config, kHeads);
+  const HeadRow& head = choose_head(config, kVisionHeads);
   write_other(inventory, "embeddings.cls_token", {1, 1, hidden});
   // Dinov2Embeddings: a parameter of every class, though only masked training uses it.
   if (config.flag({"use_mask_token"}, true)) {
@@ -203,7 +203,7 @@ void write_residual_layer(InventoryBuilder& inventory, const ResidualLayer& laye
 
 ReadModel read_resnet(ConfigReader& config) {
   InventoryBuilder inventory;
-  const HeadRow& head = choose_head(config, kHeads);
+  const HeadRow& head = choose_head(config, kVisionHeads);
   const Stages stages = read_stages(config, {{3, 4, 6, 3}, {256, 512, 1024, 2048}});
   const std::string layer_type = config.word({"layer_type"}, "bottleneck");
   if (layer_type != "bottleneck" && layer_type != "basic") {
@@ -242,7 +242,7 @@ void write_convnext_layers(InventoryBuilder& inventory, std::int64_t width, std:
 
 ReadModel read_convnext(ConfigReader& config) {
   InventoryBuilder inventory;
-  const HeadRow& head = choose_head(config, kHeads);
+  const HeadRow& head = choose_head(config, kVisionHeads);
   const Stages stages = read_stages(config, {{3, 3, 9, 3}, {96, 192, 384, 768}});
   const Area patch = read_area(config, {"patch_size"}, 4);
   std::int64_t in = stages.widths.front();
@@ -301,7 +301,7 @@ void write_swin_stage(ConfigReader& config, InventoryBuilder& inventory, const S
 
 ReadModel read_swin(ConfigReader& config) {
   InventoryBuilder inventory;
-  const HeadRow& head = choose_head(config, kHeads);
+  const HeadRow& head = choose_head(config, kVisionHeads);
   const Patches patches = read_patches(config, 224, 4);
   const std::vector<std::int64_t> depths = config.sizes({"depths"}, {2, 2, 6, 2});
   const std::vector<std::int64_t> heads = config.sizes({"num_heads"}, {3, 6, 12, 24});
@@ -331,7 +331,7 @@ ReadModel read_swin(ConfigReader& config) {
   return {Family::vision, std::move(inventory).take()};
 }
 
-constexpr std::array kTypes = {
+constexpr std::array kVisionTypes = {
     ModelType{"vit", read_vit<false>},    ModelType{"deit", read_vit<true>},
     ModelType{"dinov2", read_dinov2},     ModelType{"resnet", read_resnet},
     ModelType{"convnext", read_convnext}, ModelType{"swin", read_swin},
@@ -339,6 +339,6 @@ constexpr std::array kTypes = {
 
 }  // namespace
 
-std::span<const ModelType> vision_types() { return kTypes; }
+std::span<const ModelType> vision_types() { return kVisionTypes; }
 
 }  // namespace memest::hf

@@ -30,7 +30,7 @@ const LoopRow& loop_of(const Job& job) { return row_of(job.forward()->implementa
 bool divides_experts(const Job& job) { return framework_of(job).splits.expert; }
 bool divides_tensors(const Job& job) { return framework_of(job).splits.tensor; }
 bool divides_layers(const Job& job) { return framework_of(job).splits.pipeline; }
-bool has_own_ends(const Job& job) { return framework_of(job).splits.own_ends; }
+bool divides_its_ends(const Job& job) { return framework_of(job).splits.own_ends; }
 bool overlaps(const Job& job) { return framework_of(job).overlaps; }
 
 bool runs_schedule(const Job& job) {
@@ -68,9 +68,9 @@ constexpr std::array kWays = {
     Way{"sequence", "sequence parallelism", [](const Parallelism& p) { return p.sequence; },
         divides_tensors},
     Way{"first_stage_layers", "a first stage of its own size",
-        [](const Parallelism& p) { return p.first_stage_layers > 0; }, has_own_ends},
+        [](const Parallelism& p) { return p.first_stage_layers > 0; }, divides_its_ends},
     Way{"last_stage_layers", "a last stage of its own size",
-        [](const Parallelism& p) { return p.last_stage_layers > 0; }, has_own_ends},
+        [](const Parallelism& p) { return p.last_stage_layers > 0; }, divides_its_ends},
     Way{"schedule", "the pipeline schedule",
         [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; }, runs_schedule},
     Way{"virtual_stages", "an interleaved pipeline",

@@ -41,7 +41,7 @@ constexpr std::array kLines = {Line{"model", "layers", "32"},
                                Line{"budget", "memory", "74 GiB"},
                                Line{"budget", "cost_per_billion_tokens", "250 USD"}};
 
-constexpr std::string_view kHead =
+constexpr std::string_view kStarterHead =
     "# yaml-language-server: $schema=memest.schema.json\n"
     "# `memest schema > memest.schema.json` lets an editor complete and check this file.\n"
     "# `memest estimate FILE` answers for it as it stands, `memest plan FILE` looks for better.\n"
@@ -69,7 +69,7 @@ std::string with_comment(const std::string& text, std::string_view comment) {
 }  // namespace
 
 std::string starter_spec() {
-  std::string spec(kHead);
+  std::string spec(kStarterHead);
   std::string_view section;
   std::span<const Key> keys;
   for (const Line& line : kLines) {

@@ -179,9 +179,12 @@ constexpr Key kCeilingKeys[] = {
     kSource,
     {.name = "license", .shapes = {text()}, .doc = "Of the source's figures.", .required = true},
 };
-constexpr Shapes kCeilings = {table(kCeilingKeys)};
+constexpr Shapes kCeilingShapes = {table(kCeilingKeys)};
 constexpr Key kCeilingFileKeys[] = {
-    {.name = "ceilings", .shapes = {list(kCeilings)}, .doc = "One row a kernel.", .required = true},
+    {.name = "ceilings",
+     .shapes = {list(kCeilingShapes)},
+     .doc = "One row a kernel.",
+     .required = true},
 };
 
 constexpr Word kImplementationWords[] = {{"transformers"}, {"torchtitan"}, {"megatron"},

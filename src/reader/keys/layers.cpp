@@ -96,7 +96,7 @@ constexpr Key kAdaptivePoolKeys[] = {
      .doc = "Side of the output, or [height, width].",
      .required = true},
 };
-constexpr Key kResidualKeys[] = {
+constexpr Key kResidualBlockKeys[] = {
     {.name = "body",
      .shapes = {list(kLayerShapes)},
      .doc = "Layers whose result is added.",
@@ -153,7 +153,7 @@ constexpr Key kLayerKeys[] = {
      .shapes = {table(kAdaptivePoolKeys)},
      .doc = "Mean of as many windows as the output has elements."},
     {.name = "flatten", .shapes = {table({})}, .doc = "Images as rows of features."},
-    {.name = "residual", .shapes = {table(kResidualKeys)}, .doc = "A sum of two ways."},
+    {.name = "residual", .shapes = {table(kResidualBlockKeys)}, .doc = "A sum of two ways."},
     {.name = "concat",
      .shapes = {table(kConcatKeys)},
      .doc = "Branches, joined along the channels."},

@@ -11,8 +11,8 @@ constexpr Word kFamilies[] = {{"decoder"},
                               {"encoder-decoder", "the family 'encoder-decoder'"},
                               {"vision", "the family 'vision'"},
                               {"convnet", "the family 'convnet'"}};
-constexpr Word kActivations[] = {{"gelu"}, {"gelu-tanh"}, {"relu"}, {"relu2"},
-                                 {"silu"}, {"swiglu"},    {"geglu"}};
+constexpr Word kActivationWords[] = {{"gelu"}, {"gelu-tanh"}, {"relu"}, {"relu2"},
+                                     {"silu"}, {"swiglu"},    {"geglu"}};
 constexpr Word kNorms[] = {{"layernorm"}, {"rmsnorm"}};
 constexpr Word kPositions[] = {{"rope"}, {"learned"}, {"alibi"}, {"none"}};
 
@@ -106,7 +106,7 @@ constexpr Key kDecoderKeys[] = {
      .doc = "Rows of the embedding table.",
      .required = true},
     {.name = "activation",
-     .shapes = {choice(kActivations)},
+     .shapes = {choice(kActivationWords)},
      .fallback = "gelu",
      .doc = "Function of the feed-forward; swiglu and geglu have a gate."},
     {.name = "norm",

@@ -45,7 +45,7 @@ constexpr auto kLaunchLawKeys = keys_of(kLaunchParameters);
 
 /// Largest residual, as a factor: a law that is farther off says nothing.
 constexpr double kMostOff = 1e6;
-constexpr Key kResidualKeys[] = {
+constexpr Key kLawResidualKeys[] = {
     {.name = "fitted", .shapes = {count(0)}, .doc = "Samples that the law was fitted to."},
     {.name = "tested", .shapes = {count(0)}, .doc = "Samples that it was then held to."},
     {.name = "mean_absolute",
@@ -72,10 +72,10 @@ constexpr Key kResidualKeys[] = {
      .doc = "Of the same; intervals widen beyond."},
 };
 
-constexpr Word kTags[] = {{"measured"}, {"public"}, {"datasheet"}};
+constexpr Word kProfileTags[] = {{"measured"}, {"public"}, {"datasheet"}};
 constexpr Word kOperands[] = {{"fp32"}, {"tf32"},         {"fp16"},       {"bf16"},
                               {"fp8"},  {"fp8_block128"}, {"fp8_static"}, {"nvfp4"}};
-constexpr Word kTypes[] = {{"fp32"}, {"fp16"}, {"bf16"}, {"fp8"}};
+constexpr Word kProfileTypes[] = {{"fp32"}, {"fp16"}, {"bf16"}, {"fp8"}};
 constexpr Word kPasses[] = {{"forward"}, {"backward"}};
 constexpr Word kStreamOps[] = {
     {"read"},    {"write"},         {"copy"},      {"scale"},   {"add"},     {"triad"},
@@ -97,11 +97,11 @@ constexpr Key choice_key(std::string_view name, std::span<const Word> words, std
 constexpr Key law_key(std::span<const Key> keys) {
   return {.name = "law", .shapes = {table(keys)}, .doc = "Its parameters.", .required = true};
 }
-constexpr Key kProvenance = choice_key("provenance", kTags, "Who measured.");
-constexpr Key kResiduals = {.name = "residuals",
-                            .shapes = {table(kResidualKeys)},
-                            .doc = "How well the law holds.",
-                            .required = true};
+constexpr Key kProvenance = choice_key("provenance", kProfileTags, "Who measured.");
+constexpr Key kLawResiduals = {.name = "residuals",
+                               .shapes = {table(kLawResidualKeys)},
+                               .doc = "How well the law holds.",
+                               .required = true};
 
 constexpr Key kMatmulKeys[] = {
     choice_key("operand", kOperands, "Element type of both operands, and their scaling."),
@@ -113,42 +113,44 @@ constexpr Key kMatmulKeys[] = {
     law_key(kTileKeys),
     {.name = "passes", .shapes = {table(kPassKeys)}, .doc = "Times of gradients over forward."},
     {.name = "cast", .shapes = {table(kStreamLawKeys)}, .doc = "Of the left operand."},
-    kResiduals};
+    kLawResiduals};
 constexpr Key kAttentionKeys[] = {
     {.name = "kernel", .shapes = {text()}, .doc = "Its name in the samples."},
-    choice_key("dtype", kTypes, "Element type."),
+    choice_key("dtype", kProfileTypes, "Element type."),
     choice_key("pass", kPasses, "Which pass."),
     {.name = "causal", .shapes = {flag()}, .doc = "Half of the scores.", .required = true},
     kProvenance,
     law_key(kAttentionLawKeys),
-    kResiduals};
+    kLawResiduals};
 constexpr Key kStreamKeys[] = {choice_key("op", kStreamOps, "Which kernel."),
                                choice_key("pass", kPasses, "Which pass."),
-                               choice_key("dtype", kTypes, "Element type."),
+                               choice_key("dtype", kProfileTypes, "Element type."),
                                kProvenance,
                                law_key(kStreamLawKeys),
-                               kResiduals};
+                               kLawResiduals};
 constexpr Key kCollectiveKeys[] = {
     choice_key("op", kCollectives, "Which collective."),
     {.name = "gpus", .shapes = {count(2)}, .doc = "Over how many GPUs.", .required = true},
     kProvenance,
     law_key(kCollectiveLawKeys),
-    kResiduals};
+    kLawResiduals};
 constexpr Key kTransferKeys[] = {choice_key("path", kTransfers, "From where to where."),
-                                 kProvenance, law_key(kTransferLawKeys), kResiduals};
+                                 kProvenance, law_key(kTransferLawKeys), kLawResiduals};
 constexpr Key kLaunchKeys[] = {choice_key("path", kLaunches, "How it is launched."), kProvenance,
-                               law_key(kLaunchLawKeys), kResiduals};
+                               law_key(kLaunchLawKeys), kLawResiduals};
 
-constexpr Shapes kText = {text()};
+constexpr Shapes kProfileText = {text()};
 constexpr Shapes kLine = {count()};
 constexpr Key kOriginKeys[] = {
     {.name = "date", .shapes = {text()}, .doc = "When it was measured or fitted."},
     {.name = "device", .shapes = {text()}, .doc = "As the driver names it."},
     {.name = "driver", .shapes = {text()}, .doc = "Its version."},
-    {.name = "libraries", .shapes = {list(kText)}, .doc = "CUDA, cuBLAS, ... with versions."},
+    {.name = "libraries",
+     .shapes = {list(kProfileText)},
+     .doc = "CUDA, cuBLAS, ... with versions."},
     {.name = "burst_clock", .shapes = {quantity(Dimension::clock)}, .doc = "Mean, after a rest."},
     {.name = "sustained_clock", .shapes = {quantity(Dimension::clock)}, .doc = "Mean, under load."},
-    {.name = "sources", .shapes = {list(kText)}, .doc = "Of samples from elsewhere."}};
+    {.name = "sources", .shapes = {list(kProfileText)}, .doc = "Of samples from elsewhere."}};
 constexpr Key kMachineKeys[] = {
     {.name = "multiprocessors", .shapes = {count()}, .doc = "How many.", .required = true},
     {.name = "memory",
@@ -169,7 +171,7 @@ constexpr Key kFittedKeys[] = {
     {.name = "lines", .shapes = {list(kLine)}, .doc = "Lines of it.", .required = true}};
 
 constexpr Shapes kMatmul = {table(kMatmulKeys)};
-constexpr Shapes kAttention = {table(kAttentionKeys)};
+constexpr Shapes kAttentionLaw = {table(kAttentionKeys)};
 constexpr Shapes kStream = {table(kStreamKeys)};
 constexpr Shapes kCollective = {table(kCollectiveKeys)};
 constexpr Shapes kTransfer = {table(kTransferKeys)};
@@ -188,7 +190,7 @@ constexpr Key kProfileKeys[] = {
      .shapes = {table(kMachineKeys)},
      .doc = "What shares are of, where no catalog has the GPU: the host."},
     {.name = "matmuls", .shapes = {list(kMatmul)}, .doc = "Matrix products."},
-    {.name = "attentions", .shapes = {list(kAttention)}, .doc = "Fused attention."},
+    {.name = "attentions", .shapes = {list(kAttentionLaw)}, .doc = "Fused attention."},
     {.name = "streams", .shapes = {list(kStream)}, .doc = "Kernels bound by memory."},
     {.name = "collectives", .shapes = {list(kCollective)}, .doc = "Between GPUs of a node."},
     {.name = "transfers", .shapes = {list(kTransfer)}, .doc = "Between host and device."},

@@ -118,12 +118,12 @@ constexpr Key kGroupMissKeys[] = {
 };
 constexpr Key kNotPredictedKeys[] = {kMetricKey, kReasonKey};
 
-constexpr Shapes kLines = {table(kLineKeys)};
+constexpr Shapes kLineShapes = {table(kLineKeys)};
 constexpr Shapes kMisses = {table(kMissKeys)};
 constexpr Shapes kGroupMisses = {table(kGroupMissKeys)};
 constexpr Shapes kNotPredicted = {table(kNotPredictedKeys)};
 constexpr Key kAccuracyFileKeys[] = {
-    {.name = "lines", .shapes = {list(kLines)}, .doc = "One a metric.", .required = true},
+    {.name = "lines", .shapes = {list(kLineShapes)}, .doc = "One a metric.", .required = true},
     {.name = "known_misses", .shapes = {list(kMisses)}, .doc = "Rows past their line."},
     {.name = "known_group_misses",
      .shapes = {list(kGroupMisses)},

@@ -18,7 +18,7 @@ namespace {
 /// Warnings about single rows that are shown; the rest is counted.
 constexpr std::size_t kMostWarnings = 10;
 /// Most bytes of a file, decompressed: hundreds of thousands of rows.
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostSampleBytes = std::size_t{64} << 20;
 
 void shorten(Diagnostics& warnings) {
   if (warnings.size() <= kMostWarnings) return;
@@ -79,7 +79,7 @@ std::vector<Sample> SampleTable::samples() const {
 }
 
 Checked<SampleTable> read_sample_rows(const std::string& path) {
-  const Checked<SourcePointer> source = read_compressed(path, kMostBytes);
+  const Checked<SourcePointer> source = read_compressed(path, kMostSampleBytes);
   if (!source.ok()) return source.diagnostics();
   const Checked<CsvTable> csv = CsvTable::parse(source.value());
   if (!csv.ok()) return csv.diagnostics();

@@ -16,9 +16,9 @@ struct JsonRefusal {
   Diagnostic diagnostic;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_json_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return is_json_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
 void append_utf8(std::string& text, std::uint32_t code) {
@@ -71,7 +71,7 @@ class JsonParser {
       return first == '{' ? parse_object(depth + 1) : parse_array(depth + 1);
     }
     if (first == '"') return parse_string();
-    if (first == '-' || is_digit(first)) return parse_number();
+    if (first == '-' || is_json_digit(first)) return parse_number();
     return parse_word();
   }
 
@@ -184,7 +184,7 @@ class JsonParser {
     for (int digits = 0; digits < 4; ++digits, ++at_) {
       const char c = at_ < text_.size() ? text_[at_] : '\0';
       std::uint32_t digit = 0;
-      if (is_digit(c)) {
+      if (is_json_digit(c)) {
         digit = static_cast<std::uint32_t>(c - '0');
       } else if (c >= 'a' && c <= 'f') {
         digit = static_cast<std::uint32_t>(c - 'a') + 10U;
@@ -221,7 +221,7 @@ class JsonParser {
 
   void skip_digits(std::size_t start) {
     const std::size_t first = at_;
-    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_json_digit(text_[at_])) ++at_;
     if (at_ == first) refuse(start, at_ - start + 1, "this is not a number", "");
   }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kBetween = " · ";
 
-std::string joined(const std::vector<std::string>& parts) {
+std::string joined_parts(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, kBetween));
 }
 
@@ -74,7 +74,7 @@ std::string title_of(const Job& job, std::int64_t parameters) {
     }
     parts.emplace_back(name_of(job.inference->implementation.framework));
   }
-  return joined(parts);
+  return joined_parts(parts);
 }
 
 std::string setting_of(const Job& job) {
@@ -111,7 +111,7 @@ std::string setting_of(const Job& job) {
     parts.emplace_back(job.inference->logits == KeptLogits::last ? "logits of the last tokens"
                                                                  : "logits of all tokens");
   }
-  return joined(parts);
+  return joined_parts(parts);
 }
 
 std::string margin_text(const MemoryEstimate& estimate) {

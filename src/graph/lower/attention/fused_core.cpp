@@ -11,7 +11,7 @@
 namespace memest {
 namespace {
 
-std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
+std::int64_t rounded_up_to(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
@@ -24,7 +24,7 @@ void flash_backward(BlockBuilder& block, const FusedCore& core, BackwardWriter& 
   // head_size_rounded = round_multiple(head_size, head_size <= 128 ? 32 : 64): 80 channels
   // accumulate as 96, 160 as 192. core.rows is s rounded up to 128.
   constexpr std::int64_t kWideHead = 128;
-  const std::int64_t rounded = rounded_up(core.head_dim, core.head_dim > kWideHead ? 64 : 32);
+  const std::int64_t rounded = rounded_up_to(core.head_dim, core.head_dim > kWideHead ? 64 : 32);
   const Expr d_rounded = rounded == core.head_dim ? dims.d : Expr(rounded);
   std::vector<BackwardWriter::Made> made;
   const auto make = [&](std::string_view name, Shape shape, DType dtype) {
@@ -64,13 +64,13 @@ std::int64_t flash_splits(const DecoderContext& context) {
   constexpr float kFilled = 0.8F;
   constexpr float kNearlyBest = 0.85F;
   const std::int64_t columns = spec.head_dim <= 64 ? 256 : spec.head_dim <= 128 ? 128 : 64;
-  const std::int64_t parts = rounded_up(context.tokens(), columns) / columns;
+  const std::int64_t parts = rounded_up_to(context.tokens(), columns) / columns;
   // mha_fwd, seqlenq_ngroups_swapped: the query heads that share keys are the rows of one token.
   const bool swaps = policy.seq_len == 1 && spec.heads > spec.kv_heads && spec.head_dim % 8 == 0;
   const std::int64_t rows = swaps ? spec.heads / spec.kv_heads : policy.seq_len;
   const std::int64_t heads = swaps ? spec.kv_heads : spec.heads;
   const std::int64_t blocks = checked_multiply(checked_multiply(policy.micro_batch, heads),
-                                               rounded_up(rows, kRows) / kRows);
+                                               rounded_up_to(rows, kRows) / kRows);
   const std::int64_t slots = 2 * policy.multiprocessors;
   // 132 multiprocessors count as 264 slots: b 1, a 32, s 4096 fill them with 32·64 = 2048 blocks
   // and are not split; b 1, a 8, s 1024 have 128, and keys of d 128 are split in two.

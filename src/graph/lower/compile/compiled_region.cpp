@@ -5,14 +5,11 @@
 #include <utility>
 
 #include "graph/lower/compile/generated_kernels.hpp"
+#include "graph/lower/compile/value_lists.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest {
 namespace {
-
-bool has(const std::vector<TensorId>& list, TensorId id) {
-  return std::find(list.begin(), list.end(), id) != list.end();
-}
 
 class RegionWriter {
  public:

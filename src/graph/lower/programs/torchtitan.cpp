@@ -39,7 +39,8 @@ std::optional<Unavailable> uneven(const DecoderSpec& decoder, const LoweringPoli
 
 /// torchtitan 0.2.2 has LLaMA's architecture here, and the dense Qwen3's, which has norms of
 /// queries and keys and may tie its embeddings: its other models are not written out yet.
-std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+std::optional<Unavailable> torchtitan_refusal(const DecoderSpec& decoder,
+                                              const LoweringPolicy& policy) {
   const auto* attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   const bool normed = attention != nullptr && attention->qk_norm == QkNorm::per_head;
   const bool plain = attention != nullptr && (normed || attention->qk_norm == QkNorm::none) &&
@@ -160,28 +161,29 @@ Inventory of_parts(const Inventory& whole, const std::vector<ModelPart>& parts) 
   return std::move(inventory).take();
 }
 
-constexpr DecoderProgram kProgram = {.refusal = refusal,
-                                     .layer_refusal = ring_refusal,
-                                     .layer_arguments = LayerArguments::rope_cache,
-                                     .rotations = Rotations::complex,
-                                     .feed_forward_module = true,
-                                     .sdpa = resolve_in_torchtitan,
-                                     .mark_selected = mark_save_list,
-                                     // train.py: batch_generator yields input_dict, labels;
-                                     // cross_entropy_loss: pred.flatten(0, 1).float().
-                                     // parallelize.py: apply_ac wraps a block before apply_compile
-                                     // compiles the wrapper, and compile.components is ["model",
-                                     // "loss"] by default.
-                                     .targets = Targets::second_tensor,
-                                     .widens_logits = true,
-                                     .region_checkpoint = RegionCheckpoint::inside,
-                                     .compiles_loss = true};
+constexpr DecoderProgram kTorchtitanProgram = {
+    .refusal = torchtitan_refusal,
+    .layer_refusal = ring_refusal,
+    .layer_arguments = LayerArguments::rope_cache,
+    .rotations = Rotations::complex,
+    .feed_forward_module = true,
+    .sdpa = resolve_in_torchtitan,
+    .mark_selected = mark_save_list,
+    // train.py: batch_generator yields input_dict, labels;
+    // cross_entropy_loss: pred.flatten(0, 1).float().
+    // parallelize.py: apply_ac wraps a block before apply_compile
+    // compiles the wrapper, and compile.components is ["model",
+    // "loss"] by default.
+    .targets = Targets::second_tensor,
+    .widens_logits = true,
+    .region_checkpoint = RegionCheckpoint::inside,
+    .compiles_loss = true};
 
 }  // namespace
 
 std::variant<Graph, Unavailable> lower_torchtitan(const ModelSpec& model,
                                                   const LoweringPolicy& policy) {
-  auto result = lower_decoder(model, policy, kProgram);
+  auto result = lower_decoder(model, policy, kTorchtitanProgram);
   if (auto* graph = std::get_if<Graph>(&result)) {
     cut_over_tensor_ranks(policy.tensor, graph->parameters);
     add_rotations(model, checked_multiply(policy.seq_len, policy.context), graph->parameters);

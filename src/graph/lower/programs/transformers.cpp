@@ -8,37 +8,37 @@ namespace {
 
 constexpr Habits own_habits(const Habits& family) { return family; }
 
-constexpr DecoderProgram kProgram = {.has = {.latent_attention = true,
-                                             .experts = true,
-                                             .inference = true,
-                                             .key_value_cache = true,
-                                             .sum_of_logits = true,
-                                             .adapters = true,
-                                             .low_rank = true,
-                                             .quantized = true},
-                                     .habits = own_habits,
-                                     // LlamaForCausalLM.forward holds `outputs` and `hidden_states`
-                                     // while lm_head and the loss run; LlamaModel.forward's own
-                                     // names end before.
-                                     .names_results = true,
-                                     .locals_end = LocalsEnd::before_head,
-                                     .position_ids = PositionIds::of_family,
-                                     .passes_masks = true,
-                                     .layer_arguments = LayerArguments::of_family,
-                                     .library_functions = true,
-                                     .feed_forward_module = true,
-                                     // activations.py: ACT2CLS: gelu_new, gelu_fast, quick_gelu and
-                                     // relu2 are written op by op.
-                                     .activation = ActivationWriting::python,
-                                     .sdpa = resolve_sdpa,
-                                     // loss_utils.py: ForCausalLMLoss.
-                                     .targets = Targets::shifted_copy};
+constexpr DecoderProgram kTransformersProgram = {.has = {.latent_attention = true,
+                                                         .experts = true,
+                                                         .inference = true,
+                                                         .key_value_cache = true,
+                                                         .sum_of_logits = true,
+                                                         .adapters = true,
+                                                         .low_rank = true,
+                                                         .quantized = true},
+                                                 .habits = own_habits,
+                                                 // LlamaForCausalLM.forward holds `outputs` and
+                                                 // `hidden_states` while lm_head and the loss run;
+                                                 // LlamaModel.forward's own names end before.
+                                                 .names_results = true,
+                                                 .locals_end = LocalsEnd::before_head,
+                                                 .position_ids = PositionIds::of_family,
+                                                 .passes_masks = true,
+                                                 .layer_arguments = LayerArguments::of_family,
+                                                 .library_functions = true,
+                                                 .feed_forward_module = true,
+                                                 // activations.py: ACT2CLS: gelu_new, gelu_fast,
+                                                 // quick_gelu and relu2 are written op by op.
+                                                 .activation = ActivationWriting::python,
+                                                 .sdpa = resolve_sdpa,
+                                                 // loss_utils.py: ForCausalLMLoss.
+                                                 .targets = Targets::shifted_copy};
 
 }  // namespace
 
 std::variant<Graph, Unavailable> lower_transformers(const ModelSpec& model,
                                                     const LoweringPolicy& policy) {
-  return lower_decoder(model, policy, kProgram);
+  return lower_decoder(model, policy, kTransformersProgram);
 }
 
 }  // namespace memest

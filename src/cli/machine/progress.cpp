@@ -1,4 +1,4 @@
-#include "cli/progress.hpp"
+#include "cli/machine/progress.hpp"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/terminal.hpp"
+#include "cli/machine/terminal.hpp"
 #include "memest/report/display.hpp"
 
 namespace memest {
 namespace {
 
-constexpr std::size_t kMostColumns = 79;
+constexpr std::size_t kProgressColumns = 79;
 
 std::string minutes(Seconds time) {
   const auto seconds = static_cast<long>(std::ceil(time.value()));
@@ -24,7 +24,7 @@ std::string minutes(Seconds time) {
 ProgressLine::ProgressLine(const RenderOptions& options, bool quiet)
     : options_(options),
       // A full line may wrap, and a carriage return would then go back to its second half alone.
-      columns_(std::min(kMostColumns, options.columns - 1)),
+      columns_(std::min(kProgressColumns, options.columns - 1)),
       shows_(!quiet && is_terminal(StandardStream::err)) {}
 
 ProgressLine::~ProgressLine() {

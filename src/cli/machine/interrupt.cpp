@@ -1,4 +1,4 @@
-#include "cli/interrupt.hpp"
+#include "cli/machine/interrupt.hpp"
 
 #include <unistd.h>
 

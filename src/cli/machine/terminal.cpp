@@ -1,4 +1,4 @@
-#include "cli/terminal.hpp"
+#include "cli/machine/terminal.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ bool wants_color(StandardStream stream, ColorWhen when) {
 }
 
 constexpr std::size_t kLeastColumns = 60;
-constexpr std::size_t kMostColumns = 160;  // longer lines are hard to follow
+constexpr std::size_t kWidestPage = 160;  // longer lines are hard to follow
 
 /// 0 where nothing says: no terminal, and no COLUMNS in the environment.
 std::size_t columns_at(StandardStream stream) {
@@ -72,7 +72,7 @@ RenderOptions render_options_of(StandardStream stream, ColorWhen when) {
   options.color = wants_color(stream, when);
   options.unicode = locale_is_utf8();
   if (const std::size_t columns = columns_at(stream)) {
-    options.columns = std::clamp(columns, kLeastColumns, kMostColumns);
+    options.columns = std::clamp(columns, kLeastColumns, kWidestPage);
   }
   return options;
 }

@@ -1,4 +1,4 @@
-#include "cli/git.hpp"
+#include "cli/machine/git.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "cli/write.hpp"
+#include "cli/machine/write.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cli/interrupt.hpp"
+#include "cli/machine/interrupt.hpp"
 #include "memest/diag/environment.hpp"
 
 namespace memest {

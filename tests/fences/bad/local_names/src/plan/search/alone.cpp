@@ -1,0 +1,7 @@
+namespace memest {
+namespace {
+
+constexpr double kUnknown = 0;
+
+}  // namespace
+}  // namespace memest

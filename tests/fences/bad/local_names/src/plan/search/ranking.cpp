@@ -1,0 +1,9 @@
+namespace memest {
+namespace {
+
+constexpr double kUnknown = 0;
+
+double cost_of(const Plan& plan) { return plan.cost; }
+
+}  // namespace
+}  // namespace memest
