@@ -48,6 +48,13 @@ Checked<Job> with_recompute(Checked<Job> read) {
           ", with recompute: " + spec_value_of(smallest.recompute)};
 }
 
+/// A run beside a spec may be a snapshot of many megabytes, which nobody reads on a page.
+bool is_text(const std::string& text) {
+  constexpr std::size_t kLargestSpec = 65536;
+  constexpr std::string_view kGzip = "\x1f\x8b";
+  return text.size() <= kLargestSpec && !text.starts_with(kGzip) && text.find('\0') == text.npos;
+}
+
 /// The specs that words of a command line name, as far as they can be read twice.
 std::vector<GivenText> given_texts(const std::vector<std::string>& words) {
   std::vector<GivenText> texts;
@@ -55,7 +62,8 @@ std::vector<GivenText> given_texts(const std::vector<std::string>& words) {
     if (word == "-") {
       texts.push_back({"standard input", "# it can be read once, by the answer"});
     } else if (std::ifstream file(word); std::filesystem::is_regular_file(word) && file) {
-      texts.push_back({word, {std::istreambuf_iterator<char>(file), {}}});
+      std::string text{std::istreambuf_iterator<char>(file), {}};
+      if (is_text(text)) texts.push_back({word, std::move(text)});
     }
     for (const EmbeddedFile& preset : embedded_configs()) {
       if (preset.path == "models/" + word + ".yaml") {
