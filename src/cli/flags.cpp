@@ -6,7 +6,7 @@
 namespace memest {
 namespace {
 
-constexpr std::array<FlagRow, 42> kFlags = {{
+constexpr std::array<FlagRow, 43> kFlags = {{
     {"--gpu", "NAME[,NAME]", "GPU types to consider, as `memest gpus` names them", kSpecFlags},
     {"--gpus", "N[,N]", "how many of them", kSpecFlags},
     {"--set", "KEY=VALUE", "overrides a key of the spec; may be repeated", kSpecFlags},
@@ -14,6 +14,8 @@ constexpr std::array<FlagRow, 42> kFlags = {{
      kSpecFlags},
     {"--text-only", "", "of a multimodal config its text model alone, without the towers",
      kConfigFlag},
+    {"--to", "NAME", "accelerate, deepspeed, torchtitan or megatron: what the files are for",
+     kExportFlags},
     {"--implementation", "NAME[,NAME]", "implementations to compare, where the spec names none",
      kPlanFlags},
     {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags},

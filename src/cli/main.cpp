@@ -47,12 +47,13 @@ Diagnostics errors_of(const Diagnostics& diagnostics) {
 ExitCode deliver(const Outcome& outcome, const Arguments& arguments) {
   const RenderOptions options = render_options_of(StandardStream::err, arguments.color);
   // Files first: where one cannot be written, no answer is printed.
+  if (!outcome.folder.empty()) make_folder(outcome.folder);
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const Diagnostics shown = arguments.quiet ? errors_of(outcome.diagnostics) : outcome.diagnostics;
   // An error replaces no file that an earlier run wrote.
   const bool has_answer = outcome.code == ExitCode::yes || outcome.code == ExitCode::no ||
                           (outcome.code == ExitCode::not_known && !outcome.out.empty());
-  if (!arguments.output.empty() && has_answer) {
+  if (!arguments.output.empty() && outcome.folder.empty() && has_answer) {
     write_file(arguments.output, outcome.out);
   } else if (!arguments.quiet) {
     write_stream(stdout, outcome.out);
