@@ -43,6 +43,7 @@ struct Arguments {
   bool explain_choice = false;          ///< --explain-choice
   Format format = Format::text;
   std::string output;                     ///< --output FILE; empty: standard output
+  std::string to;                         ///< --to NAME; empty: none
   std::string lines;                      ///< --lines FILE; empty: none
   std::string plot;                       ///< --plot FILE; empty: none
   std::string residuals;                  ///< --residuals FILE; empty: none

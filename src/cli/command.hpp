@@ -37,30 +37,32 @@ struct Outcome {
   std::string out;
   Diagnostics diagnostics;                   ///< for standard error
   std::vector<FileBesideAnswer> files = {};  ///< written before the answer is printed
+  std::string folder = {};  ///< of --output: holds the files; the answer is printed
 };
 
 /// The flags that a command takes beside --help, one bit each.
 enum Flags : std::uint32_t {
   kNoFlags = 0,
-  kSpecFlags = 1,          ///< --gpu, --gpus, --set: how a spec is read
-  kFormatFlags = 2,        ///< --format text|json|markdown|csv
-  kCheckFormats = 4,       ///< --format text|json|markdown|csv|github|junit|sarif|gitlab
-  kRecordFlags = 8,        ///< --lines, --plot, --residuals: what records are held to
-  kEventFlags = 16,        ///< --snapshot, --pack, ...: the events, written
-  kAgainstFlags = 32,      ///< --against, --csv: held to a record, and every row of it written
-  kPlotFlag = 128,         ///< --plot: a drawing
-  kCalibrateFlags = 64,    ///< --from, --gpu, --load, --rows, ...: what a profile is made of
-  kDeviceFlag = 256,       ///< --device: what is measured
-  kPlanFlags = 512,        ///< --objective, --front, --largest, ...: what is searched for
-  kVerboseFlag = 1024,     ///< --verbose: formulas, written out
-  kFitFlags = 2048,        ///< --host-memory: what there is beside the GPU's
-  kConfigFlag = 4096,      ///< --text-only: how a Hugging Face config is read
-  kMemoryFlag = 8192,      ///< --memory: what there is of the GPU's
-  kActionsFlag = 16384,    ///< --actions: a schedule, written
-  kRankFlags = 1U << 16U,  ///< --rank, --data-rank: of which GPU
-  kLockFlags = 1U << 17U,  ///< --lock, --update, --threads: many specs, held to what they needed
-  kHtmlFormat = 1U << 18U,  ///< --format html
-  kForceFlag = 1U << 19U,  ///< --force: --output is a file that people go on writing
+  kSpecFlags = 1,            ///< --gpu, --gpus, --set: how a spec is read
+  kFormatFlags = 2,          ///< --format text|json|markdown|csv
+  kCheckFormats = 4,         ///< --format text|json|markdown|csv|github|junit|sarif|gitlab
+  kRecordFlags = 8,          ///< --lines, --plot, --residuals: what records are held to
+  kEventFlags = 16,          ///< --snapshot, --pack, ...: the events, written
+  kAgainstFlags = 32,        ///< --against, --csv: held to a record, and every row of it written
+  kPlotFlag = 128,           ///< --plot: a drawing
+  kCalibrateFlags = 64,      ///< --from, --gpu, --load, --rows, ...: what a profile is made of
+  kDeviceFlag = 256,         ///< --device: what is measured
+  kPlanFlags = 512,          ///< --objective, --front, --largest, ...: what is searched for
+  kVerboseFlag = 1024,       ///< --verbose: formulas, written out
+  kFitFlags = 2048,          ///< --host-memory: what there is beside the GPU's
+  kConfigFlag = 4096,        ///< --text-only: how a Hugging Face config is read
+  kMemoryFlag = 8192,        ///< --memory: what there is of the GPU's
+  kActionsFlag = 16384,      ///< --actions: a schedule, written
+  kRankFlags = 1U << 16U,    ///< --rank, --data-rank: of which GPU
+  kLockFlags = 1U << 17U,    ///< --lock, --update, --threads: many specs, held to what they needed
+  kHtmlFormat = 1U << 18U,   ///< --format html
+  kForceFlag = 1U << 19U,    ///< --force: --output is a file that people go on writing
+  kExportFlags = 1U << 20U,  ///< --to: which program the files are for
 };
 
 inline constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
@@ -98,6 +100,7 @@ Outcome run_roofline(const Arguments& arguments, const Surroundings& surrounding
 Outcome run_profile(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_import(const Arguments& arguments, const Surroundings& surroundings);
+Outcome run_export(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_timeline(const Arguments& arguments, const Surroundings& surroundings);
 Outcome run_diff(const Arguments& arguments, const Surroundings& surroundings);

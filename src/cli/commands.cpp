@@ -106,6 +106,15 @@ constexpr auto kCommands = std::to_array<Command>({
      "to standard output or, with --output, to a file; in its comments stands which key each line "
      "came from, and what became of the others. Commands that take a SPEC take such files too.",
      "memest import tests/truth/configs/llama-3-8b/config.json", run_import},
+    {"export", "The files with which a training program runs this configuration", kSpecWords, 1,
+     kAnyNumber, kSpecFlags | kConfigFlag | kExportFlags | kForceFlag,
+     "What decides memory or time is written out, for one release of each program: accelerate "
+     "(with the arguments of transformers' Trainer and peft's LoRA), DeepSpeed, torchtitan, "
+     "Megatron-LM. "
+     "One file goes to standard output or, with --output, to a file; several go into the folder of "
+     "--output. What the program has no word for is refused by name, with exit code 4.",
+     "memest export tests/import/files/torchtitan/llama3_8b.toml --to torchtitan --gpus 8",
+     run_export},
     {"replay", "A recorded allocator trace through the model of PyTorch's allocator", "TRACE...", 1,
      kAnyNumber, kFormatFlags,
      "TRACE is text or gzip. Every statistic is compared at every marker, and every segment as it "

@@ -7,6 +7,7 @@
 #include "cli/shells/shells.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/reader/catalog.hpp"
+#include "memest/reader/export.hpp"
 #include "memest/reader/schema.hpp"
 #include "memest/spec/framework.hpp"
 
@@ -38,6 +39,12 @@ std::vector<std::string> settings() {
 
 std::vector<std::string> all_rows() { return {std::string(kAllRows)}; }
 
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : export_targets()) names.emplace_back(name);
+  return names;
+}
+
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.emplace_back(command.name);
@@ -53,6 +60,8 @@ constexpr auto kFlags = std::to_array<FlagRow>({
      kSpecFlags, searched_keys},
     {"--text-only", "", "of a multimodal config its text model alone, without the towers",
      kConfigFlag},
+    {"--to", "NAME", "accelerate, deepspeed, torchtitan or megatron: what the files are for",
+     kExportFlags, target_names},
     {"--implementation", "NAME[,NAME]", "implementations to compare, where the spec names none",
      kPlanFlags, framework_names},
     {"--objective", "NAME", "money, time, memory or gpus: what plans are ranked by", kPlanFlags,

@@ -43,10 +43,11 @@ Outcome guarded(const std::function<Outcome()>& answer) {
 }
 
 bool write_files(const Outcome& outcome, const Arguments& arguments) {
+  if (!outcome.folder.empty()) make_folder(outcome.folder);
   for (const FileBesideAnswer& file : outcome.files) write_file(file.path, file.text);
   const bool has_answer =
       outcome.code == ExitCode::yes || outcome.code == ExitCode::no || !outcome.out.empty();
-  if (arguments.output.empty() || !has_answer) return false;
+  if (arguments.output.empty() || !outcome.folder.empty() || !has_answer) return false;
   write_file(arguments.output, outcome.out);
   return true;
 }

@@ -58,6 +58,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
     app.add_option("--set", arguments.overrides)->allow_extra_args(false);
     app.add_option("--free", arguments.freed)->allow_extra_args(false);
   }
+  if ((command.flags & kExportFlags) != 0) app.add_option("--to", arguments.to);
   if ((command.flags & kConfigFlag) != 0) app.add_flag("--text-only", arguments.text_only);
   if ((command.flags & kPlanFlags) != 0) {
     app.add_option("--objective", raw.objective);

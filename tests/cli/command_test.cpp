@@ -351,6 +351,35 @@ TEST_CASE("--output writes the whole answer or leaves the old file, and nothing 
   CHECK(std::distance(begin(files), end(files)) == 1);
 }
 
+TEST_CASE("an export of several files goes into a folder, and over none that is read") {
+  const Scratch scratch;
+  const std::string folder = scratch.file("new/job");
+  const std::string job =
+      "memest export llama-3.2-1b --to accelerate --gpus 8 --set training.precision=amp-bf16 "
+      "--set training.implementation.loop=trainer";
+  const Ran several = run_shell(job);
+  CHECK(several.code == 2);
+  CHECK(several.err ==
+        "error: these are 3 files\n    = hint: --output FOLDER says where they go\n");
+  const Ran written = run_shell(job + " --output '" + folder + "'");
+  CHECK(written.code == 0);
+  CHECK(written.out == folder + "/accelerate.yaml\n" + folder + "/training_arguments.json\n" +
+                           folder + "/model.json\n");
+  CHECK_THAT(file_text(folder + "/accelerate.yaml"), ContainsSubstring("\"MULTI_GPU\""));
+
+  const std::string toml = scratch.file("train.toml");
+  const std::string again = "memest export '" + toml + "' --to torchtitan --gpus 8 --output ";
+  run_shell("cp tests/import/files/torchtitan/llama3_8b.toml '" + toml + "'");
+  const Ran over = run_shell(again + "'" + scratch.path.string() + "'");
+  CHECK(over.code == 2);
+  CHECK(over.err == "error: --output would overwrite '" + toml +
+                        "', which this command reads\n    = hint: choose another file\n");
+  const std::string other = scratch.file("other.toml");
+  CHECK(run_shell(again + "'" + other + "'").code == 0);
+  CHECK(run_shell("memest estimate '" + other + "'").out.find("64 accumulation") ==
+        std::string::npos);
+}
+
 TEST_CASE("--output through a link writes where the link points") {
   const Scratch scratch;
   const std::string target = scratch.file("target");

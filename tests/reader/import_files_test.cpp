@@ -75,7 +75,8 @@ TEST_CASE("torchtitan's degrees are ranks: replicas, shards, and what a pipeline
   const auto replicas =
       titan(model +
             "[parallelism]\ndata_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 1\n");
-  CHECK(value_of(replicas, "parallelism") == "data:4");
+  CHECK(value_of(replicas, "parallelism") == "data:4 ddp:");
+  CHECK(value_of(replicas, "parallelism.ddp") == "bucket_mb:100");
   const auto tensor =
       titan(model + "[parallelism]\ndata_parallel_shard_degree = 1\ntensor_parallel_degree = 2\n");
   CHECK(value_of(tensor, "training.precision") == "fp32");

@@ -115,4 +115,10 @@ void write_file(const std::string& path, std::string_view text) {
   beside.name.clear();
 }
 
+void make_folder(const std::string& path) {
+  std::error_code failure;
+  std::filesystem::create_directories(path, failure);
+  if (failure) fail("cannot make the folder '" + path + "'", failure.value());
+}
+
 }  // namespace memest

@@ -16,4 +16,7 @@ void write_stream(std::FILE* stream, std::string_view text);
 /// written is not. A device or a pipe is written as it is. Throws EnvironmentError.
 void write_file(const std::string& path, std::string_view text);
 
+/// Makes the folder `path` and those around it, where they are not there. Throws EnvironmentError.
+void make_folder(const std::string& path);
+
 }  // namespace memest

@@ -49,6 +49,8 @@ enum class CheckpointHabit : std::uint8_t {
 };
 void write_recompute(ForeignImport& file, CheckpointHabit habit);
 /// `adapts`: whether an adapter is trained, not the model.
+/// TrainingArguments.optim, each as `training.optimizer`.
+std::span<const WordPair> trainer_optimizers();
 void write_optimizer(ForeignImport& file, std::string_view key, bool adapts);
 /// Clipping, Liger's kernels, torch.compile and the loop.
 void write_loop(ForeignImport& file);

@@ -174,6 +174,8 @@ void write_recompute(ForeignImport& file, CheckpointHabit habit) {
   file.write("training.recompute", reentrant ? "{full: {reentrant: true}}" : "full", {key, kind});
 }
 
+std::span<const WordPair> trainer_optimizers() { return kOptimizers; }
+
 void write_optimizer(ForeignImport& file, std::string_view key, bool adapts) {
   const std::string name = file.text(key, "adamw_torch_fused");
   const auto* const row = std::ranges::find_if(

@@ -20,6 +20,13 @@ struct Flavor {
 };
 std::span<const Flavor> flavors();
 
+/// A schedule of torch.distributed.pipelining, as the TOML has it and as a spec does.
+struct ScheduleName {
+  std::string_view foreign;  ///< "1F1B"
+  std::string_view own;      ///< "1f1b"
+};
+std::span<const ScheduleName> schedule_names();
+
 void write_model(ForeignImport& file);
 void write_ranks(ForeignImport& file);
 void write_batch(ForeignImport& file);

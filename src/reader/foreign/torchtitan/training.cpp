@@ -36,18 +36,13 @@ bool is_sharded(const ForeignImport& file) {
   return degree(file, kShard, -1) != 1 || degree(file, kContext) > 1;
 }
 
-struct ScheduleName {
-  std::string_view foreign;
-  std::string_view own;
-  std::int64_t stages;  ///< of a rank
-};
 constexpr ScheduleName kSchedules[] = {
-    {"1F1B", "1f1b", 1},
-    {"GPipe", "gpipe", 1},
-    {"Interleaved1F1B", "interleaved", 2},
-    {"InterleavedZeroBubble", "zero-bubble", 2},
-    {"ZBVZeroBubble", "zbv", 2},
-    {"DualPipeV", "dualpipe-v", 2},
+    {"1F1B", "1f1b"},
+    {"GPipe", "gpipe"},
+    {"Interleaved1F1B", "interleaved"},
+    {"InterleavedZeroBubble", "zero-bubble"},
+    {"ZBVZeroBubble", "zbv"},
+    {"DualPipeV", "dualpipe-v"},
 };
 
 void write_pipeline(ForeignImport& file) {
@@ -91,7 +86,11 @@ void write_data_ranks(ForeignImport& file) {
     if (__builtin_mul_overflow(replicas, shards, &ranks)) ranks = replicas;
     file.write("parallelism.data", std::to_string(ranks), {shard, replicate});
   }
-  if (!is_sharded(file)) return;
+  if (!is_sharded(file)) {
+    // parallelize.py: replicate(model, device_mesh=dp_mesh, bucket_cap_mb=100).
+    if (replicas > 1) file.write("parallelism.ddp.bucket_mb", "100", {replicate});
+    return;
+  }
   constexpr std::string_view kReshard[] = {"parallelism.fsdp_reshard_after_forward",
                                            "training.fsdp_reshard_after_forward"};
   file.write("parallelism.fsdp.version", "2", {shard});
@@ -116,6 +115,8 @@ bool has_converter(const ForeignImport& file, std::string_view name) {
 }
 
 }  // namespace
+
+std::span<const ScheduleName> schedule_names() { return kSchedules; }
 
 void write_ranks(ForeignImport& file) {
   write_data_ranks(file);

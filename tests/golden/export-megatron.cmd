@@ -1,0 +1,1 @@
+memest export mixtral-8x7b --to megatron --gpus 16 --set training.implementation=megatron --set training.precision=megatron --set training.recompute=selective --set 'parallelism={pipeline: 2, expert: 8, distributed_optimizer: true, overlap_grad_reduce: true}'

@@ -1,0 +1,1 @@
+memest export llama-3-70b --to torchtitan --gpus 32 --set training.implementation=torchtitan --set training.precision=amp-bf16 --set training.clip_gradients=true --set training.recompute=full --set 'parallelism={tensor: 8, sequence: true, pipeline: 2, schedule: interleaved, fsdp: {version: 2}}' --set 'allocator={expandable_segments: true}'
