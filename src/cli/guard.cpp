@@ -52,12 +52,4 @@ bool write_files(const Outcome& outcome, const Arguments& arguments) {
   return true;
 }
 
-Outcome unknown_command(const std::string& word) {
-  std::vector<std::string> known;
-  for (const Command& command : commands()) known.emplace_back(command.name);
-  const std::string nearest = nearest_name(word, known);
-  return failed(ExitCode::bad_input, "memest has no command '" + word + "'",
-                nearest.empty() ? "see memest --help" : "did you mean '" + nearest + "'?");
-}
-
 }  // namespace memest

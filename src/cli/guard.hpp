@@ -17,7 +17,4 @@ Outcome guarded(const std::function<Outcome()>& answer);
 /// wrote; an answer may say that something is wrong.
 bool write_files(const Outcome& outcome, const Arguments& arguments);
 
-/// No command has the name `word`: which one was meant.
-Outcome unknown_command(const std::string& word);
-
 }  // namespace memest

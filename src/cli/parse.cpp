@@ -43,6 +43,27 @@ void bind_events(CLI::App& app, const Command& command, Arguments& arguments) {
   }
 }
 
+/// What is searched for among plans, and what many specs are held to.
+void bind_choices(CLI::App& app, const Command& command, RawArguments& raw) {
+  Arguments& arguments = raw.arguments;
+  if ((command.flags & kPlanFlags) != 0) {
+    app.add_option("--objective", raw.objective);
+    app.add_option("--implementation", arguments.implementations)
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app.add_option("--tokens", raw.tokens);
+    app.add_option("--within", raw.within);
+    app.add_flag("--front", arguments.front);
+    app.add_flag("--explain-choice", arguments.explain_choice);
+    app.add_option("--largest", raw.largest);
+  }
+  if ((command.flags & kLockFlags) != 0) {
+    app.add_option("--lock", arguments.lock);
+    app.add_flag("--update", arguments.update);
+  }
+  if ((command.flags & (kPlanFlags | kLockFlags)) != 0) app.add_option("--threads", raw.threads);
+}
+
 void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   Arguments& arguments = raw.arguments;
   app.add_option("words", arguments.words);
@@ -60,22 +81,7 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   }
   if ((command.flags & kExportFlags) != 0) app.add_option("--to", arguments.to);
   if ((command.flags & kConfigFlag) != 0) app.add_flag("--text-only", arguments.text_only);
-  if ((command.flags & kPlanFlags) != 0) {
-    app.add_option("--objective", raw.objective);
-    app.add_option("--implementation", arguments.implementations)
-        ->delimiter(',')
-        ->allow_extra_args(false);
-    app.add_option("--tokens", raw.tokens);
-    app.add_option("--within", raw.within);
-    app.add_flag("--front", arguments.front);
-    app.add_flag("--explain-choice", arguments.explain_choice);
-    app.add_option("--largest", raw.largest);
-  }
-  if ((command.flags & kLockFlags) != 0) {
-    app.add_option("--lock", arguments.lock);
-    app.add_flag("--update", arguments.update);
-  }
-  if ((command.flags & (kPlanFlags | kLockFlags)) != 0) app.add_option("--threads", raw.threads);
+  bind_choices(app, command, raw);
   if ((command.flags & kRecordFlags) != 0) {
     app.add_option("--lines", arguments.lines);
     app.add_option("--residuals", arguments.residuals);

@@ -162,26 +162,6 @@ Table records_of(const CheckedSpecs& specs) {
   return table;
 }
 
-/// How many files are of each status, those that there are.
-std::vector<Headline> headlines_of(const std::vector<CheckedFile>& files) {
-  struct Look {
-    FileStatus status;
-    const char* words;
-    Tone tone;
-  };
-  std::vector<Headline> lines;
-  for (const Look& look :
-       {Look{FileStatus::within, "within", Tone::good}, Look{FileStatus::over, "over", Tone::bad},
-        Look{FileStatus::not_known, "not known", Tone::uncertain},
-        Look{FileStatus::invalid, "no spec", Tone::bad}}) {
-    const auto count = std::ranges::count(files, look.status, &CheckedFile::status);
-    if (count > 0) {
-      lines.push_back({look.words, fmt::format("{} of {} files", count, files.size()), look.tone});
-    }
-  }
-  return lines;
-}
-
 /// How many files are of each kind, those that there are.
 std::vector<Headline> headlines_of(const CheckedSpecs& specs) {
   struct Look {
