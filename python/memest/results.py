@@ -407,13 +407,40 @@ class CheckedBudget(Record):
     largest: Optional[List[Record]]
 
 
+class MovedFigure(Record):
+    name: str
+    unit: str
+    locked: Optional[float]
+    value: Optional[float]
+    difference: float
+
+
+class FileLock(Record):
+    state: str  #: none, held, moved, not-locked or accepted
+    moved: List[MovedFigure]
+    terms: List[MovedFigure]
+    changed_keys: List[Record]
+    other_basis: List[str]
+
+
 class CheckedFile(Record):
     file: str
-    status: str  #: within, over, not-known or invalid
+    status: str  #: within, not-locked, moved, over, not-known or invalid
     has_budget: bool
     budgets: List[CheckedBudget]
     errors: List[str]
+    lock: FileLock
+
+
+class LockOfSpecs(Record):
+    file: str
+    written: bool
+    gone: List[str]
 
 
 class Check(Answer):
+    summary: str
+    totals: Record
     files: List[CheckedFile]
+    passed_over: List[str]
+    lock: Optional[LockOfSpecs]

@@ -10,10 +10,10 @@
 #include "cli/flags.hpp"
 #include "cli/guard.hpp"
 #include "cli/machine/interrupt.hpp"
-#include "cli/overwritten.hpp"
 #include "cli/machine/terminal.hpp"
-#include "cli/version/version.hpp"
 #include "cli/machine/write.hpp"
+#include "cli/overwritten.hpp"
+#include "cli/version/version.hpp"
 #include "memest/report/diagnostics.hpp"
 #include "memest/report/tool_report.hpp"
 

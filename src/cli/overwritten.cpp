@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/machine/git.hpp"
 #include "cli/lock/lock_file.hpp"
+#include "cli/machine/git.hpp"
 #include "cli/spec.hpp"
 #include "memest/reader/named_files.hpp"
 #include "memest/reader/spec_files.hpp"
@@ -123,7 +123,7 @@ Diagnostics find_overwritten(const Command& command, const Arguments& arguments)
       written, [](const auto& flag_and_path) { return !flag_and_path.second.empty(); });
   if (!writes) return {};
   const std::vector<std::string> read = files_read(command, arguments);
-  Diagnostics mistakes = find_unforced(command, arguments);
+  Diagnostics mistakes;
   for (std::size_t i = 0; i < written.size(); ++i) {
     const auto& [flag, path] = written[i];
     if (path.empty()) continue;
@@ -139,6 +139,7 @@ Diagnostics find_overwritten(const Command& command, const Arguments& arguments)
                                  " name one file, '" + path + "'"));
     }
   }
+  if (mistakes.empty()) mistakes = find_unforced(command, arguments);
   return mistakes;
 }
 

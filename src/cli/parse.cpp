@@ -43,7 +43,7 @@ void bind_events(CLI::App& app, const Command& command, Arguments& arguments) {
   }
 }
 
-/// What is searched for among plans, and what many specs are held to.
+/// The flags of a search among plans, and of many specs that are held to a lock.
 void bind_choices(CLI::App& app, const Command& command, RawArguments& raw) {
   Arguments& arguments = raw.arguments;
   if ((command.flags & kPlanFlags) != 0) {

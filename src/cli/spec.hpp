@@ -1,8 +1,8 @@
 // From the words of a command line to a job, and from a report to the text that was asked for.
 #pragma once
 
-#include <optional>
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "cli/command.hpp"

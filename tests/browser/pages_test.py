@@ -28,6 +28,7 @@ PAGES = (
     ("roofline", "roofline gpt2 --gpu a100-sxm-80gb", 1),
     ("roofline-mixture", "roofline mixtral-8x7b --gpu h100-sxm-80gb --gpus 8", 1),
     ("check", "check tests/browser/within.yaml tests/browser/over.yaml", 1),
+    ("diff", "diff gpt2 gpt2-medium --gpu rtx-4090", 1),
     ("fit", "fit gpt2 --memory 6GiB", 1),
     ("validate", "validate tests/truth/nanogpt.records.jsonl.gz tests/truth/torchtitan.records.jsonl.gz", 1),
 )

@@ -68,7 +68,8 @@ int status_of(pid_t child) {
 TEST_CASE("Ctrl-C ends every long command with exit code 130, and leaves no file") {
   const InterruptScratch scratch;
   const std::string spec = scratch.file("spec");
-  const std::string command = GENERATE("plan", "fit", "schedule", "check", "validate", "estimate", "timeline");
+  const std::string command =
+      GENERATE("plan", "fit", "schedule", "check", "validate", "estimate", "timeline");
   const int signal = GENERATE(SIGINT, SIGTERM);
   REQUIRE(mkfifo(spec.c_str(), 0600) == 0);
   const pid_t child = start({command, spec, "--output", scratch.file("answer")});

@@ -158,7 +158,7 @@ TEST_CASE("a validation draws the errors of its answer") {
 }
 
 TEST_CASE("every page has a verdict, the specs as they stand and its command") {
-  const std::string spec = file_text("tests/browser/within.yaml");
+  const std::string spec = file_text(MEMEST_SOURCE_DIR "/tests/browser/within.yaml");
   const std::string command =
       GENERATE("estimate", "plan --gpu h100-sxm-80gb", "timeline", "roofline", "check", "fit");
   const std::size_t space = std::min(command.find(' '), command.size());

@@ -35,7 +35,7 @@ const std::vector<Completed>& completed() {
       {"plan gpt2 --objective ''", {"gpus", "memory", "money", "time"}},
       {"plan gpt2 --largest s", {"sequence"}},
       {"estimate gpt2 --tok", {}},
-      {"estimate gpt2 --format ''", {"csv", "json", "markdown", "text"}},
+      {"estimate gpt2 --format ''", {"csv", "html", "json", "markdown", "text"}},
       {"estimate gpt2 --color a", {"always", "auto"}},
       {"estimate gpt2 --gpu h100-s", {"h100-sxm-80gb"}},
       {"plan gpt2 --gpu t4,h100-s", {"t4,h100-sxm-80gb"}},

@@ -25,8 +25,8 @@ struct ReadRequest {
   std::optional<std::int64_t> gpus = {};
   /// `training.recompute`: a path of keys that is read as if nobody wrote it; named after its flag.
   std::vector<SourceText> freed = {};
-  /// Files that are no files here, as those of a git revision or specs in memory: read by their names in the place of
-  /// the disk's, also where a spec among them names another of them.
+  /// Files that are no files here, as those of a git revision or specs in memory: read by their
+  /// names in the place of the disk's, also where a spec among them names another of them.
   std::vector<std::shared_ptr<const SourceText>> texts = {};
 };
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "memest/report/diff_report.hpp"
 #include "memest/report/numbers.hpp"
 #include "report/diff/changed_keys.hpp"
+#include "report/diff/diff_chart.hpp"
 #include "report/diff/figures.hpp"
 #include "report/diff/summary.hpp"
 #include "report/estimate/estimate_json.hpp"
@@ -166,6 +170,9 @@ Page page_of(const SpecDiff& diff) {
   Page page;
   page.parts.emplace_back(Paragraph{diff.summary, tone_of(comparison)});
   page.parts.emplace_back(sides_table(comparison));
+  if (std::optional<Chart> chart = terms_chart(diff.figures)) {
+    page.parts.emplace_back(*std::move(chart));
+  }
   if (!diff.keys.empty()) {
     page.parts.emplace_back(Heading{"What the specs say"});
     page.parts.emplace_back(key_table(diff));
@@ -285,6 +292,23 @@ Json json_of(const SpecDiff& diff, const Question& question) {
   return json;
 }
 
+/// Verdict, memory, time and price, each as it was and as it is.
+std::vector<Headline> headlines_of(const SpecDiff& diff) {
+  constexpr std::array<std::string_view, 3> kNames = {"device", "step", "cost of a billion tokens"};
+  const SpecComparison& comparison = diff.comparison;
+  const auto both = [](const std::string& a, const std::string& b) {
+    return a == b ? a : a + " → " + b;
+  };
+  std::vector<Headline> lines = {{"verdict",
+                                  both(verdict_of(comparison.a), verdict_of(comparison.b)),
+                                  fits_no_more(comparison) ? Tone::bad : Tone::plain}};
+  for (const FigureRow& row : diff.figures) {
+    if (std::ranges::find(kNames, row.name) == kNames.end()) continue;
+    lines.push_back({row.name, both(cell_of(row.a, row.unit), cell_of(row.b, row.unit))});
+  }
+  return lines;
+}
+
 }  // namespace
 
 bool fits_no_more(const SpecComparison& comparison) {
@@ -297,7 +321,8 @@ bool fits_no_more(const SpecComparison& comparison) {
 Report report_diff(const SpecComparison& comparison, const Question& question) {
   const SpecDiff diff = diff_of(comparison);
   return {page_of(diff), records_of(diff),
-          text_for(question, [&] { return json_of(diff, question); })};
+          text_for(question, [&] { return json_of(diff, question); }), headlines_of(diff),
+          comparison.a.name + " against " + comparison.b.name};
 }
 
 }  // namespace memest

@@ -330,8 +330,12 @@ bool holds(const TraceComparison& comparison) {
 }
 
 Report report_diff(const TraceComparison& comparison, const Question& question) {
-  return {page_of(comparison), records_of(comparison),
-          text_for(question, [&] { return json_of(comparison, question); })};
+  return {page_of(comparison),
+          records_of(comparison),
+          text_for(question, [&] { return json_of(comparison, question); }),
+          {{"peak", holds(comparison) ? "within the predicted interval" : "outside of it",
+            holds(comparison) ? Tone::good : Tone::bad}},
+          "A spec beside " + comparison.trace.file};
 }
 
 }  // namespace memest

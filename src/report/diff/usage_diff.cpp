@@ -146,8 +146,12 @@ bool holds(const UsageComparison& comparison) {
 }
 
 Report report_diff(const UsageComparison& comparison, const Question& question) {
-  return {page_of(comparison), records_of(comparison),
-          text_for(question, [&] { return json_of(comparison, question); })};
+  return {page_of(comparison),
+          records_of(comparison),
+          text_for(question, [&] { return json_of(comparison, question); }),
+          {{"peak", holds(comparison) ? "within the predicted interval" : "outside of it",
+            holds(comparison) ? Tone::good : Tone::bad}},
+          "A spec beside " + comparison.log.file};
 }
 
 }  // namespace memest

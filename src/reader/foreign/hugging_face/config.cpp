@@ -43,12 +43,13 @@ constexpr Dialect kDialect = {.name = "hugging-face-config",
 }  // namespace
 
 void hugging_face::write_config(ForeignImport& file) {
-  const Value& whole = *file.find(kSection);
-  const Value used = used_members(whole);
+  const Value* whole = file.find(kSection);
+  if (whole == nullptr) return;
+  const Value used = used_members(*whole);
   Value config;
   config.kind = ValueKind::mapping;
-  config.span = whole.span;
-  for (const Member& member : whole.members) {
+  config.span = whole->span;
+  for (const Member& member : whole->members) {
     if (used.kind == ValueKind::mapping && used.find(member.key) == nullptr) continue;
     config.members.push_back(member);
     credit_all(file, std::string(kSection) + "." + member.key, member.value);
