@@ -62,7 +62,7 @@ void check_lines(const std::vector<AccuracyLine>& lines, Diagnostics& diagnostic
     });
     if (second) {
       diagnostics.push_back(
-          error_at(line.span, "a second line for " + quoted(name_of(line.metric))));
+          error_at(line.span, "a second line for " + quote(name_of(line.metric))));
     }
     const bool bounded = line.median || line.maximum;
     if (bounded == line.equal) {

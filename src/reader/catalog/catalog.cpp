@@ -275,7 +275,7 @@ Checked<GpuSpec> find_gpu(const std::string& written) {
   const std::string path = "gpus/" + slug + ".yaml";
   if (find_embedded(path) != nullptr) return gpu_with_profiles(read_embedded(path));
   const std::string hint = suggestion(name, all_gpu_names());
-  return error_at({}, "unknown GPU " + quoted(written),
+  return error_at({}, "unknown GPU " + quote(written),
                   hint.empty() ? "`memest gpus` lists what is known" : hint);
 }
 

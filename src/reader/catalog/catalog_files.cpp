@@ -27,7 +27,7 @@ Checked<Value> find_in_catalog(std::string_view folder, const std::string& name)
   if (find_embedded(path) != nullptr) return read_embedded(path);
   const std::string kind(folder.substr(0, folder.size() - 1));
   const std::string hint = suggestion(name, catalog_names(folder));
-  return error_at({}, "unknown " + kind + " " + quoted(name),
+  return error_at({}, "unknown " + kind + " " + quote(name),
                   hint.empty() ? "`memest " + std::string(folder) + "` lists what is known" : hint);
 }
 

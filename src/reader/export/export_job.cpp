@@ -147,8 +147,7 @@ Checked<ExportedJob> export_job(const Job& job, std::string_view target_name) {
   if (target == nullptr) {
     std::vector<std::string> known;
     for (const std::string_view name : export_targets()) known.emplace_back(name);
-    return mistake("jobs are not written for " + quoted(target_name),
-                   "--to takes " + joined(known));
+    return mistake("jobs are not written for " + quote(target_name), "--to takes " + joined(known));
   }
   if (Diagnostics refused = check_asked(job, *target); !refused.empty()) return refused;
   Checked<ExportedJob> exported = target->write(job);
@@ -178,8 +177,8 @@ std::optional<Diagnostic> other_framework(const Job& job, std::string_view name,
   const std::string_view own = name_of(job.training->implementation.framework);
   if (own == implementation) return std::nullopt;
   return mistake(
-      "this job is of the implementation " + quoted(own) + ", and " + std::string(name) +
-          " runs those of " + quoted(implementation),
+      "this job is of the implementation " + quote(own) + ", and " + std::string(name) +
+          " runs those of " + quote(implementation),
       "--set training.implementation=" + std::string(implementation) + " asks for that job");
 }
 

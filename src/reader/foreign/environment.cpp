@@ -24,7 +24,7 @@ void write_environment(ForeignImport& file) {
     if (option.empty() || colon == std::string_view::npos) continue;
     const std::string_view name = option.substr(0, colon);
     if (std::ranges::find(allocator_keys(), name, &Key::name) == allocator_keys().end()) {
-      file.pass_over(key, quoted(name) + " is no option of the allocator that memest knows");
+      file.pass_over(key, quote(name) + " is no option of the allocator that memest knows");
       continue;
     }
     const std::string value(option.substr(colon + 1));

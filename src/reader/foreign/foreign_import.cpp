@@ -248,7 +248,7 @@ void ForeignImport::write_words(const KeyRow& row, const Value& value, ImportedK
   });
   if (pair == row.words.end() || value.kind != ValueKind::scalar) {
     diagnostics_.push_back(unavailable_at(
-        value.span, quoted(value.text) + " as '" + shown(key.key) + "'", known_words(row.words)));
+        value.span, quote(value.text) + " as '" + shown(key.key) + "'", known_words(row.words)));
     return;
   }
   if (pair->own.empty()) {

@@ -292,9 +292,9 @@ void check_loss_elsewhere(const Value& root, const Job& job, Diagnostics& diagno
   const Implementation& implementation = training_of(job).implementation;
   if (implementation.loss != LossKernel::te) return;
   diagnostics.push_back(unavailable_at(root.find("training")->find("implementation")->span,
-                                       "the loss " + quoted(name_of(implementation.loss)) +
+                                       "the loss " + quote(name_of(implementation.loss)) +
                                            " in the implementation " +
-                                           quoted(name_of(implementation.framework)),
+                                           quote(name_of(implementation.framework)),
                                        "it is that of the implementation megatron"));
 }
 
@@ -308,7 +308,7 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
     diagnostics.push_back(unavailable_at(
         root.find("training")->find("recompute")->span,
         "this recompute in the implementation " +
-            quoted(name_of(training_of(job).implementation.framework)),
+            quote(name_of(training_of(job).implementation.framework)),
         "parts of layers, methods and shares are those of the implementation megatron"));
     return;
   }

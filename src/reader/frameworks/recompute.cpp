@@ -47,7 +47,7 @@ class RecomputeCheck {
   }
 
   [[nodiscard]] std::string name() const {
-    return "the implementation " + quoted(std::string(framework_.name));
+    return "the implementation " + quote(std::string(framework_.name));
   }
 
   void check_chosen() {

@@ -10,7 +10,7 @@ namespace {
 
 const Value kNoSection{};
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string quote(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 std::string shown(const Value& value) {
   switch (value.kind) {
@@ -61,7 +61,7 @@ ConfigReader ConfigReader::section(std::string_view key) {
   const Value* const value = find({key});
   if (value == nullptr) return {kNoSection, *reading_};
   if (value->kind != ValueKind::mapping) {
-    error_at(value->span, quoted(key) + " must be a mapping, not " + shown(*value));
+    error_at(value->span, quote(key) + " must be a mapping, not " + shown(*value));
     return {kNoSection, *reading_};
   }
   return {*value, *reading_};
@@ -103,16 +103,16 @@ std::optional<std::int64_t> ConfigReader::whole_number_of(const Value& value,
                           ? parsed<std::int64_t>(value.text)
                           : std::nullopt;
   if (!number) {
-    error_at(value.span, quoted(key) + " must be a whole number, not " + shown(value));
+    error_at(value.span, quote(key) + " must be a whole number, not " + shown(value));
     return std::nullopt;
   }
   if (*number < least) {
     const std::string range = least > 0 ? " must be positive, not " : " must not be negative, not ";
-    error_at(value.span, quoted(key) + range + value.text);
+    error_at(value.span, quote(key) + range + value.text);
     return std::nullopt;
   }
   if (*number > kLargestSize) {
-    error_at(value.span, quoted(key) + " is beyond every model: " + value.text);
+    error_at(value.span, quote(key) + " is beyond every model: " + value.text);
     return std::nullopt;
   }
   return number;
@@ -141,7 +141,7 @@ std::optional<double> ConfigReader::optional_number(Keys keys) {
                           ? parsed<double>(value->text)
                           : std::nullopt;
   if (!number || !std::isfinite(*number)) {
-    error_at(value->span, quoted(written_key(keys)) + " must be a number, not " + shown(*value));
+    error_at(value->span, quote(written_key(keys)) + " must be a number, not " + shown(*value));
     return std::nullopt;
   }
   return number;
@@ -154,7 +154,7 @@ double ConfigReader::number(Keys keys, double fallback) {
 std::int64_t ConfigReader::scaled_size(Keys keys, double fallback, std::int64_t size) {
   double ratio = number(keys, fallback);
   if (!(ratio > 0 && ratio <= kLargestRatio)) {
-    error(keys, quoted(written_key(keys)) + " must be positive and no more than a million");
+    error(keys, quote(written_key(keys)) + " must be positive and no more than a million");
     ratio = fallback;
   }
   return static_cast<std::int64_t>(static_cast<double>(size) * ratio);
@@ -163,7 +163,7 @@ std::int64_t ConfigReader::scaled_size(Keys keys, double fallback, std::int64_t 
 double ConfigReader::probability(Keys keys, double fallback) {
   const double value = number(keys, fallback);
   if (value >= 0 && value <= 1) return value;
-  error(keys, quoted(written_key(keys)) + " must lie between 0 and 1");
+  error(keys, quote(written_key(keys)) + " must lie between 0 and 1");
   return fallback;
 }
 
@@ -174,7 +174,7 @@ bool ConfigReader::flag(Keys keys, bool fallback) {
     if (value->text == "true" || value->text == "True") return true;
     if (value->text == "false" || value->text == "False") return false;
   }
-  error_at(value->span, quoted(written_key(keys)) + " must be true or false, not " + shown(*value));
+  error_at(value->span, quote(written_key(keys)) + " must be true or false, not " + shown(*value));
   return fallback;
 }
 
@@ -182,7 +182,7 @@ std::string ConfigReader::word(Keys keys, std::string_view fallback) {
   const Value* const value = find(keys);
   if (value == nullptr) return std::string(fallback);
   if (value->kind == ValueKind::scalar) return value->text;
-  error_at(value->span, quoted(written_key(keys)) + " must be a word, not " + shown(*value));
+  error_at(value->span, quote(written_key(keys)) + " must be a word, not " + shown(*value));
   return std::string(fallback);
 }
 
@@ -191,7 +191,7 @@ std::vector<std::int64_t> ConfigReader::sizes(Keys keys, std::vector<std::int64_
   if (value == nullptr) return fallback;
   if (value->kind != ValueKind::sequence) {
     error_at(value->span,
-             quoted(written_key(keys)) + " must be a list of whole numbers, not " + shown(*value));
+             quote(written_key(keys)) + " must be a list of whole numbers, not " + shown(*value));
     return fallback;
   }
   std::vector<std::int64_t> numbers;
@@ -210,7 +210,7 @@ std::vector<std::string> ConfigReader::words(Keys keys) {
   }
   if (value->kind != ValueKind::sequence || result.size() != value->items.size()) {
     error_at(value->span,
-             quoted(written_key(keys)) + " must be a list of words, not " + shown(*value));
+             quote(written_key(keys)) + " must be a list of words, not " + shown(*value));
     return {};
   }
   return result;

@@ -35,18 +35,17 @@ Diagnostic unknown_model_type(const Value& written, std::string_view model_type)
   const std::vector<std::string> known = known_hf_model_types();
   const std::string nearest = nearest_name(std::string(model_type), known);
   const std::string hint = nearest.empty() ? "" : "did you mean '" + nearest + "'? ";
-  Diagnostic diagnostic = error_at(written.span, "unknown model_type " + quoted(model_type),
+  Diagnostic diagnostic = error_at(written.span, "unknown model_type " + quote(model_type),
                                    hint + "known are " + joined(known));
   diagnostic.unavailable = true;
   return diagnostic;
 }
 
 Diagnostic towers_unavailable(const Value& written, const hf::TextPart& text) {
-  return unavailable_at(
-      written.span,
-      "the multimodal " + memest::quoted(written.text) + " with its " + quoted(text.towers),
-      "`text_only: true` beside `hf`, or --text-only, asks for its text model "
-      "alone, without the towers' memory and time");
+  return unavailable_at(written.span,
+                        "the multimodal " + quote(written.text) + " with its " + quote(text.towers),
+                        "`text_only: true` beside `hf`, or --text-only, asks for its text model "
+                        "alone, without the towers' memory and time");
 }
 
 /// A key that changes what a model's class computes, and that no graph has.
@@ -115,8 +114,7 @@ Checked<ImportedModel> import_hf_config(const Value& config, std::string name, C
   hf::Reading reading;
   hf::ConfigReader reader(config, reading);
   if (part == ConfigPart::text && !text.is_part()) {
-    reader.warning(written,
-                   memest::quoted(written->text) + " is no multimodal config: all of it is read",
+    reader.warning(written, quote(written->text) + " is no multimodal config: all of it is read",
                    "leave 'text_only' out");
   }
   hf::ConfigReader section = text.section == nullptr ? reader : reader.section(hf::kTextSection);

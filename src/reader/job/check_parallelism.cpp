@@ -100,9 +100,9 @@ constexpr std::array kWays = {
 void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnostics) {
   const FrameworkRow& framework = framework_of(job);
   if (framework.sharer != Sharer::deepspeed) {
-    diagnostics.push_back(
-        unavailable_at(written.span, "DeepSpeed in the implementation " + quoted(framework.name),
-                       "leave 'deepspeed' out"));
+    diagnostics.push_back(unavailable_at(written.span,
+                                         "DeepSpeed in the implementation " + quote(framework.name),
+                                         "leave 'deepspeed' out"));
   } else if (job.parallelism.fsdp) {
     diagnostics.push_back(error_at(written.span, "'fsdp' shards without DeepSpeed",
                                    "leave one of 'fsdp' and 'deepspeed' out"));
@@ -157,18 +157,18 @@ void check_offload(const Value& written, const Job& job, Diagnostics& diagnostic
            "write {optimizer: cpu, parameters: cpu}");
   } else if (job.training && job.training->recipe.gathered_units) {
     refuse(
-        "the precision " + quoted(job.training->recipe.name) + " is FSDP2's, and 'fsdp' is not set",
+        "the precision " + quote(job.training->recipe.name) + " is FSDP2's, and 'fsdp' is not set",
         "set 'fsdp' to {version: 2}, or leave 'offload' out");
   } else if (framework.sharer != Sharer::deepspeed) {
     diagnostics.push_back(unavailable_at(written.span,
-                                         "offload in the implementation " + quoted(framework.name),
+                                         "offload in the implementation " + quote(framework.name),
                                          "leave 'offload' out"));
   } else if (parallelism.zero == ZeroStage::none) {
     refuse("'offload' is DeepSpeed's or FSDP2's, and this job has neither",
            "set 'zero' to 1, 2 or 3, or 'fsdp' to {version: 2}");
   } else if (steps_on_host(job) && !has_cpu_optimizer(job.training->optimizer)) {
     diagnostics.push_back(unavailable_at(
-        written.span, "the optimizer " + quoted(job.training->optimizer.name) + " on the host",
+        written.span, "the optimizer " + quote(job.training->optimizer.name) + " on the host",
         "DeepSpeed has Adam, AdamW, Adagrad and Lion there"));
   } else if (offload.parameters && parallelism.zero != ZeroStage::optimizer_gradients_weights) {
     refuse("weights are offloaded in ZeRO 3 alone", "set 'zero' to 3, or leave 'parameters' out");
@@ -205,7 +205,7 @@ void check_init(const Value& fsdp, const Job& job, Diagnostics& diagnostics) {
   const Value* written = fsdp.find("init");
   if (written == nullptr || !job.parallelism.fsdp->init) return;
   const ShardInit init = *job.parallelism.fsdp->init;
-  const std::string quoted_init = quoted(name_of(init));
+  const std::string quoted_init = quote(name_of(init));
   const bool trainer = loop_of(job).accelerate;
   const bool usual = init == (trainer ? ShardInit::host : ShardInit::meta);
   const FrameworkRow& framework = framework_of(job);
@@ -249,7 +249,7 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
     if (value == nullptr || !way.is_used(parallelism) || way.is_built(job)) continue;
     diagnostics.push_back(unavailable_at(
         value->span,
-        std::string(way.name) + " in the implementation " + quoted(framework_of(job).name),
+        std::string(way.name) + " in the implementation " + quote(framework_of(job).name),
         "it comes with a later version; leave '" + std::string(way.key) + "' out"));
   }
   if (const Value* deepspeed = written->find("deepspeed")) {

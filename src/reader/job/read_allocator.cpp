@@ -51,7 +51,7 @@ std::optional<NamedText> name_and_value(const PlacedText& text) {
 }
 
 Diagnostic not_divisions(const PlacedText& text) {
-  return error_at(text.span, "divisions are a power of two, not " + quoted(text.text),
+  return error_at(text.span, "divisions are a power of two, not " + quote(text.text),
                   "one number for all sizes, or a list: [256:1,512:2,>:4]");
 }
 
@@ -60,7 +60,7 @@ std::optional<std::size_t> class_of(const PlacedText& text, Diagnostics& diagnos
   const std::optional<std::int64_t> size = integer_of(text.text);
   if (!size || !is_power_of_two(*size)) {
     diagnostics.push_back(
-        error_at(text.span, "a size in MiB is a power of two, or >, not " + quoted(text.text)));
+        error_at(text.span, "a size in MiB is a power of two, or >, not " + quote(text.text)));
     return {};
   }
   const auto power = static_cast<std::size_t>(std::countr_zero(static_cast<std::uint64_t>(*size)));
@@ -79,7 +79,7 @@ void read_division_list(const PlacedText& list, RoundingDivisions& divisions,
     const std::optional<NamedText> pair = name_and_value(entry);
     if (!pair) {
       diagnostics.push_back(
-          error_at(entry.span, "an entry is written MIB:DIVISIONS, not " + quoted(entry.text)));
+          error_at(entry.span, "an entry is written MIB:DIVISIONS, not " + quote(entry.text)));
       continue;
     }
     const std::optional<std::int64_t> parts = integer_of(pair->value.text);
@@ -115,7 +115,7 @@ void read_expandable(const PlacedText& text, AllocatorSettings& settings,
                      Diagnostics& diagnostics) {
   if (text.text != "True" && text.text != "False") {
     return diagnostics.push_back(
-        error_at(text.span, "'expandable_segments' is True or False, not " + quoted(text.text)));
+        error_at(text.span, "'expandable_segments' is True or False, not " + quote(text.text)));
   }
   settings.expandable_segments = text.text == "True";
 }
@@ -125,7 +125,7 @@ void read_max_split(const PlacedText& text, AllocatorSettings& settings, Diagnos
   if (!size || *size < kSmallestSplit || *size > kLargestSplit) {
     return diagnostics.push_back(error_at(
         text.span,
-        "'max_split_size_mb' is a whole number of MiB from 20 on, not " + quoted(text.text)));
+        "'max_split_size_mb' is a whole number of MiB from 20 on, not " + quote(text.text)));
   }
   settings.max_split_size = Bytes(kMiB) * *size;
 }
@@ -134,9 +134,9 @@ void read_threshold(const PlacedText& text, AllocatorSettings& settings, Diagnos
   const std::optional<double> threshold = number_of(text.text);
   // AcceleratorAllocatorConfig::parseGarbageCollectionThreshold refuses both bounds.
   if (!threshold || *threshold <= 0 || *threshold >= 1) {
-    return diagnostics.push_back(error_at(
-        text.span,
-        "'garbage_collection_threshold' is above 0 and below 1, not " + quoted(text.text)));
+    return diagnostics.push_back(
+        error_at(text.span,
+                 "'garbage_collection_threshold' is above 0 and below 1, not " + quote(text.text)));
   }
   settings.garbage_collection_threshold = threshold;
 }
@@ -166,7 +166,7 @@ void read_option(const PlacedText& written, AllocatorSettings& settings, Diagnos
   for (const Option& option : kOptions) names.emplace_back(option.name);
   const std::string hint = suggestion(pair->name.text, names);
   diagnostics.push_back(error_at(
-      pair->name.span, "the allocator option " + quoted(pair->name.text) + " is not modelled",
+      pair->name.span, "the allocator option " + quote(pair->name.text) + " is not modelled",
       hint.empty() ? "modelled are " + joined(names) : hint));
 }
 

@@ -128,7 +128,7 @@ class DecoderReader {
     for (const std::string_view key : {"head_dim", "qk_norm", "attention_softcap"}) {
       const Value* value = model_.find(key);
       if (value == nullptr || as_flag(value) == false) continue;
-      error(key, quoted(key) + " has no meaning beside 'mla'", "leave it out");
+      error(key, quote(key) + " has no meaning beside 'mla'", "leave it out");
     }
     if (count("kv_heads", attention.heads) != attention.heads) {
       error("kv_heads", "'kv_heads' has no meaning beside 'mla'", "leave it out");

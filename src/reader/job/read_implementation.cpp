@@ -36,7 +36,7 @@ void check_norm(const Value* norm, const Implementation& own, Diagnostics& diagn
   if (norm == nullptr || norm->text == name_of(own.norm)) return;
   const std::string framework(name_of(own.framework));
   diagnostics.push_back(
-      unavailable_at(norm->span, "the norm " + quoted(norm->text) + " in " + quoted(framework),
+      unavailable_at(norm->span, "the norm " + quote(norm->text) + " in " + quote(framework),
                      "it comes with a later version; leave 'norm' out or set it to " +
                          std::string(name_of(own.norm))));
 }
@@ -48,8 +48,8 @@ void check_model(const Value* name, Framework framework, const ModelSpec* model,
   if (is_list == row_of(framework).trains_layer_lists) return;
   diagnostics.push_back(error_at(
       name->span,
-      is_list ? "a list of layers has no implementation " + quoted(name->text)
-              : quoted(name->text) + " is the implementation of a list of layers, not of a " +
+      is_list ? "a list of layers has no implementation " + quote(name->text)
+              : quote(name->text) + " is the implementation of a list of layers, not of a " +
                     std::string(name_of(model->family)),
       is_list ? "leave it out or set it to " + std::string(name_of(default_framework(true)))
               : "use transformers, nanogpt or textbook"));
@@ -62,7 +62,7 @@ void read_loop(const Value* loop, Implementation& implementation, Diagnostics& d
   diagnostics.push_back(
       error_at(loop->span,
                std::string(row.title) + " does not train a model of the implementation " +
-                   quoted(name_of(implementation.framework)),
+                   quote(name_of(implementation.framework)),
                "leave 'loop' out, or set 'name' to " + std::string(name_of(*row.trains))));
 }
 
@@ -71,7 +71,7 @@ void read_compile(const Value* compile, Implementation& implementation, Diagnost
   const bool compiles = implementation.compile != CompileScope::off;
   if (!compiles || row_of(implementation.framework).compiles_blocks) return;
   diagnostics.push_back(
-      unavailable_at(compile->span, "torch.compile in " + quoted(name_of(implementation.framework)),
+      unavailable_at(compile->span, "torch.compile in " + quote(name_of(implementation.framework)),
                      "it comes with a later version; leave 'compile' out or set it to off"));
 }
 
@@ -92,8 +92,8 @@ LigerKernels kernels_of(const Value& written, const ModelSpec* model, Diagnostic
   const std::string_view other = own == "swiglu" ? "geglu" : "swiglu";
   if (const Value* foreign = written.find(other); foreign != nullptr && gate_of(model)) {
     diagnostics.push_back(error_at(foreign->span,
-                                   "the model's feed-forward has no kernel " + quoted(other),
-                                   "set " + quoted(own) + " instead"));
+                                   "the model's feed-forward has no kernel " + quote(other),
+                                   "set " + quote(own) + " instead"));
   }
   if (const Value* loss = written.find("cross_entropy"); as_flag(loss).value_or(false)) {
     diagnostics.push_back(
@@ -111,7 +111,7 @@ void read_liger(const Value* liger, const ModelSpec* model, Implementation& impl
     diagnostics.push_back(
         error_at(liger->span,
                  "Liger's kernels stand in models of transformers, not of the implementation " +
-                     quoted(name_of(implementation.framework)),
+                     quote(name_of(implementation.framework)),
                  "leave 'liger' out, or set 'name' to transformers"));
     return;
   }
@@ -126,10 +126,10 @@ void read_own_keys(const Value& written, Implementation& implementation, Diagnos
     if (own.flag != nullptr) implementation.*own.flag = as_flag(value).value_or(false);
     if (own.belongs_to(row_of(implementation.framework))) continue;
     diagnostics.push_back(error_at(value->span,
-                                   quoted(own.name) + " is of " + std::string(own.owner) +
+                                   quote(own.name) + " is of " + std::string(own.owner) +
                                        ", not of the implementation " +
-                                       quoted(name_of(implementation.framework)),
-                                   "leave " + quoted(own.name) + " out"));
+                                       quote(name_of(implementation.framework)),
+                                   "leave " + quote(own.name) + " out"));
   }
 }
 

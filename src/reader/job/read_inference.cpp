@@ -19,7 +19,7 @@ constexpr const char* kLater = "it comes with a later version";
 void check_recipe(const Value* written, const Recipe& recipe, Diagnostics& diagnostics) {
   if (!recipe.gathered_units && recipe.fp8_weight_copies == 0) return;
   diagnostics.push_back(unavailable_at(written->span,
-                                       "inference under the precision " + quoted(recipe.name),
+                                       "inference under the precision " + quote(recipe.name),
                                        std::string(kLater) + "; use bf16, fp16, fp32 or amp-bf16"));
 }
 
@@ -28,7 +28,7 @@ void check_cache_type(const Value* written, const Recipe& recipe, Diagnostics& d
   if (written == nullptr || written->text != name_of(DType::bf16)) return;
   if (recipe.weights == DType::bf16 && !recipe.autocast) return;
   diagnostics.push_back(unavailable_at(
-      written->span, "a cache in another type than that of the keys under " + quoted(recipe.name),
+      written->span, "a cache in another type than that of the keys under " + quote(recipe.name),
       std::string(kLater) + "; leave 'cache' out"));
 }
 

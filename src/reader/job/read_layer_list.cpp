@@ -163,8 +163,8 @@ class LayerListReader {
             : "write what the model reads: 'image: {channels: 3, height: 224, width: 224}'";
     diagnostics_.push_back(
         error_at(member.key_span,
-                 quoted(member.key) + (images ? " takes rows of features, not images"
-                                              : " takes images, not rows of features"),
+                 quote(member.key) + (images ? " takes rows of features, not images"
+                                             : " takes images, not rows of features"),
                  std::string(hint)));
     return false;
   }

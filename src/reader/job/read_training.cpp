@@ -124,7 +124,7 @@ class TrainingReader {
             "leave 'data' out, or set 'loop' to plain");
     } else if (framework.sharer == Sharer::megatron) {
       diagnostics_.push_back(unavailable_at(
-          training_.find("data")->span, "the data loader in " + quoted(framework.name),
+          training_.find("data")->span, "the data loader in " + quote(framework.name),
           "leave 'data' out: which of a model's ranks load is not followed"));
     }
     const Value* prefetch = written->find("prefetch");
@@ -147,7 +147,7 @@ class TrainingReader {
     const std::string_view own = row_of(spec.implementation.framework).float8_filter;
     if (own.empty()) {
       error("float8",
-            "the implementation " + quoted(name_of(spec.implementation.framework)) +
+            "the implementation " + quote(name_of(spec.implementation.framework)) +
                 " has no linear layers of torchao's",
             "leave 'float8' out, or use transformers or torchtitan");
       return;
@@ -196,7 +196,7 @@ class TrainingReader {
                                                            "fsdp2-bf16"};
     if (std::ranges::find(kRecorded, spec.recipe.name) != kRecorded.end()) return;
     diagnostics_.push_back(unavailable_at(
-        written.span, "float8 linears under the precision " + quoted(spec.recipe.name),
+        written.span, "float8 linears under the precision " + quote(spec.recipe.name),
         "use bf16, fp32 or amp-bf16"));
   }
 
@@ -250,7 +250,7 @@ class TrainingReader {
     if (!adapter_) return;
     if (recipe.master || recipe.gathered_units || recipe.fp8_weight_copies > 0) {
       diagnostics_.push_back(unavailable_at(
-          training_.find("adapter")->span, "an adapter under the precision " + quoted(recipe.name),
+          training_.find("adapter")->span, "an adapter under the precision " + quote(recipe.name),
           "use fp32, bf16, fp16, amp-bf16, amp-fp16 or bf16-autocast"));
       return;
     }
@@ -281,7 +281,7 @@ class TrainingReader {
     }
     diagnostics_.push_back(error_at(
         implementation->span,
-        quoted(spec.optimizer.name) + " has no implementation " + quoted(implementation->text),
+        quote(spec.optimizer.name) + " has no implementation " + quote(implementation->text),
         "it has " + joined(words)));
   }
 
@@ -387,7 +387,7 @@ void check_positions(std::string_view key, const Value& pass, const ModelSpec* m
   const std::int64_t tokens = as_count(pass.find(key)).value_or(0);
   if (decoder->max_positions <= 0 || tokens <= decoder->max_positions) return;
   diagnostics.push_back(error_at(pass.find(key)->span,
-                                 quoted(std::string(key)) + " " + std::to_string(tokens) +
+                                 quote(std::string(key)) + " " + std::to_string(tokens) +
                                      " is more than the " + std::to_string(decoder->max_positions) +
                                      " positions that the model has"));
 }

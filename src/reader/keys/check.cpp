@@ -125,14 +125,14 @@ class TableCheck {
                       const std::vector<std::string>& known) {
     const bool elsewhere = std::find(known.begin(), known.end(), member.key) != known.end();
     if (!elsewhere) {
-      diagnostics_.push_back(error_at(member.key_span, "unknown key " + quoted(member.key),
+      diagnostics_.push_back(error_at(member.key_span, "unknown key " + quote(member.key),
                                       hint_of_key(member.key, known)));
       return;
     }
     for (const Key& key : shape.keys) {
       if (table.find(key.name) == nullptr) continue;
       diagnostics_.push_back(error_at(
-          member.key_span, quoted(member.key) + " has no meaning beside " + quoted(key.name)));
+          member.key_span, quote(member.key) + " has no meaning beside " + quote(key.name)));
       return;
     }
   }
@@ -196,7 +196,7 @@ class TableCheck {
     }
     if (value.kind == ValueKind::scalar && is_bare_key(value, shapes)) return;
     if (fitting.empty()) {
-      const std::string found = value.kind == ValueKind::scalar    ? quoted(value.text)
+      const std::string found = value.kind == ValueKind::scalar    ? quote(value.text)
                                 : value.kind == ValueKind::mapping ? "a mapping of keys"
                                                                    : "a list";
       report_value(error_at(value.span, name + " is " + noun_of(shapes) + ", not " + found), value,
@@ -224,7 +224,7 @@ class TableCheck {
       if (!fault) return;
     }
     if (fitting.size() > 1) {
-      fault = error_at(value.span, name + " is " + noun_of(shapes) + ", not " + quoted(value.text));
+      fault = error_at(value.span, name + " is " + noun_of(shapes) + ", not " + quote(value.text));
     }
     report_value(*std::move(fault), value, shapes, name);
   }
@@ -243,7 +243,7 @@ class TableCheck {
     std::string usual;
     for (const Key& key : shape.keys) {
       if (!key.required || table.find(key.name) != nullptr) continue;
-      const std::string name = quoted(key.name);
+      const std::string name = quote(key.name);
       const bool misspelt = std::any_of(
           meant.begin(), meant.end(),
           [&](const std::string& suggested) { return suggested.find(name) != std::string::npos; });

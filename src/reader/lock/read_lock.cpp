@@ -129,7 +129,7 @@ class LockReader {
       if (const std::optional<LockedValue> value = value_of(row.value.text)) {
         figures.push_back({row.key, *value});
       } else {
-        errors.push_back(error_at(row.value.span, "no figure: " + quoted(row.value.text),
+        errors.push_back(error_at(row.value.span, "no figure: " + quote(row.value.text),
                                   "a count, or a number with B, FLOP, s or USD"));
       }
     }

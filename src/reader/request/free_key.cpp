@@ -63,7 +63,7 @@ void free_key(Value& root, const SourceText& key, Diagnostics& diagnostics) {
   if (std::ranges::find(kSearched, key.text) == kSearched.end()) {
     const std::string hint = suggestion(key.text, searched_keys());
     return error(
-        "no search chooses " + quoted(key.text),
+        "no search chooses " + quote(key.text),
         hint.empty() ? "what a plan chooses is in `training`, `parallelism` and `hardware`" : hint);
   }
   const std::size_t dot = key.text.find('.');
@@ -74,7 +74,7 @@ void free_key(Value& root, const SourceText& key, Diagnostics& diagnostics) {
     last = last.substr(dot + 1);
   }
   if (table == nullptr || !erase(*table, last)) {
-    error("nobody wrote " + quoted(key.text) + ", so that it is free",
+    error("nobody wrote " + quote(key.text) + ", so that it is free",
           "leave --free " + key.text + " out");
   }
 }

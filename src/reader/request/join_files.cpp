@@ -62,7 +62,7 @@ std::string find_named(const Value& value) {
 Checked<Value> read_named(const Value& value, std::string_view section) {
   const std::string path = find_named(value);
   if (path.empty()) {
-    return error_at(value.span, memest::quoted(value.text) + " is no file",
+    return error_at(value.span, quote(value.text) + " is no file",
                     "a path is relative to the file that names it or to a folder above; or name it "
                     "too: memest import FILE " +
                         value.text.substr(value.text.rfind('/') + 1));

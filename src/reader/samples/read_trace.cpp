@@ -119,7 +119,7 @@ class TraceReader {
           return words_.front().text == std::string_view(&row.letter, 1);
         });
     if (operation == kOperations.end()) {
-      return refuse(words_.front(), "unknown event " + quoted(words_.front().text),
+      return refuse(words_.front(), "unknown event " + quote(words_.front().text),
                     "known are a, f, q, o, e, r, S, s, M, U, l and =");
     }
     read_event(*operation);
@@ -185,7 +185,7 @@ class TraceReader {
       case Operand::address: {
         const auto address = digits_of(word.text, 16, kLargestAddress);
         event.number = address.value_or(0);
-        if (!address) refuse(word, "expected a hexadecimal address, not " + quoted(word.text));
+        if (!address) refuse(word, "expected a hexadecimal address, not " + quote(word.text));
         return address.has_value();
       }
       case Operand::block: {
@@ -246,7 +246,7 @@ class TraceReader {
   void read_statistic(const PlacedText& word, TraceMarker& marker) {
     const std::size_t equals = word.text.find('=');
     if (equals == std::string_view::npos) {
-      return refuse(word, "a statistic is written KEY=VALUE, not " + quoted(word.text));
+      return refuse(word, "a statistic is written KEY=VALUE, not " + quote(word.text));
     }
     const PlacedText key = word.part(0, equals);
     std::vector<std::string> names;
@@ -256,7 +256,7 @@ class TraceReader {
     const auto name = std::find(names.begin(), names.end(), key.text);
     if (name == names.end()) {
       const std::string hint = suggestion(key.text, names);
-      return refuse(key, "unknown statistic " + quoted(key.text),
+      return refuse(key, "unknown statistic " + quote(key.text),
                     hint.empty() ? "known: " + joined(names) : hint);
     }
     const PlacedText value = word.part(equals + 1, word.text.size() - equals - 1);
@@ -267,7 +267,7 @@ class TraceReader {
   std::optional<std::int64_t> number(const PlacedText& word, std::string_view noun,
                                      std::int64_t most) {
     const auto value = word.text.empty() ? std::nullopt : digits_of(word.text, 10, most);
-    if (!value) refuse(word, "expected " + std::string(noun) + ", not " + quoted(word.text));
+    if (!value) refuse(word, "expected " + std::string(noun) + ", not " + quote(word.text));
     return value;
   }
 

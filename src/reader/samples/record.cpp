@@ -183,7 +183,7 @@ Checked<std::vector<Record>> read_records(const std::shared_ptr<const SourceText
     const auto [known, is_new] = line_of_id.try_emplace(id, span.line);
     if (!is_new && !id.empty()) {
       reader.diagnostics().push_back(
-          error_at(span, "a second record with the id " + quoted(id),
+          error_at(span, "a second record with the id " + quote(id),
                    "the first is in line " + std::to_string(known->second)));
     }
   }

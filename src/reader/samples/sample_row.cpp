@@ -39,7 +39,7 @@ class Cells {
     }
     const std::optional<std::int64_t> value = integer_of(cell->text);
     if (!value || *value <= 0) {
-      fault(cell->span, quoted(cell->text) + " is no positive whole number");
+      fault(cell->span, quote(cell->text) + " is no positive whole number");
       return 1;
     }
     return *value;
@@ -52,7 +52,7 @@ class Cells {
     const CsvCell* cell = find({column});
     if (cell == nullptr) return 0;
     const std::optional<double> value = number_of(cell->text);
-    if (!value || *value < 0) fault(cell->span, quoted(cell->text) + " is no clock in MHz");
+    if (!value || *value < 0) fault(cell->span, quote(cell->text) + " is no clock in MHz");
     return value.value_or(0);
   }
 
@@ -64,7 +64,7 @@ class Cells {
     }
     const std::optional<double> value = number_of(cell->text);
     if (!value || *value <= 0 || *value > kLongestSeconds) {
-      fault(cell->span, quoted(cell->text) + " is no time of a kernel in seconds");
+      fault(cell->span, quote(cell->text) + " is no time of a kernel in seconds");
       return 1;
     }
     return *value;
@@ -124,7 +124,7 @@ OperandWord operand_at(Cells& cells) {
   const OperandWord* word = word_of(kOperandWords, text);
   if (word != nullptr) return *word;
   cells.fault("dtype", text.empty() ? "this row has no 'dtype'"
-                                    : quoted(text) + " is no element type with a law");
+                                    : quote(text) + " is no element type with a law");
   return kOperandWords.front();
 }
 
@@ -134,8 +134,8 @@ DType result_at(Cells& cells, DType operand) {
   if (text.empty()) return narrow ? DType::bf16 : operand;
   const OperandWord* word = word_of(kOperandWords, text);
   if (word != nullptr && word->type != DType::fp4) return word->type;
-  cells.fault("out_dtype", quoted(text) + (word == nullptr ? " is no element type"
-                                                           : " is a type of operands alone"));
+  cells.fault("out_dtype", quote(text) + (word == nullptr ? " is no element type"
+                                                          : " is a type of operands alone"));
   return DType::bf16;
 }
 
@@ -159,7 +159,7 @@ constexpr std::array kPassWords = {
 
 PassWord pass_at(Cells& cells) {
   const PassWord* word = word_of(kPassWords, cells.text({"pass"}));
-  if (word == nullptr) cells.fault("pass", quoted(cells.text({"pass"})) + " is no pass");
+  if (word == nullptr) cells.fault("pass", quote(cells.text({"pass"})) + " is no pass");
   return word == nullptr ? kPassWords.front() : *word;
 }
 

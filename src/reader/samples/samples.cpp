@@ -45,7 +45,7 @@ void warn_of(const std::vector<const CsvCell*>& unknown, Diagnostics& warnings) 
   }
   for (const auto& [cell, count] : first) {
     warnings.push_back({Severity::warning, cell->span,
-                        "no law is about " + quoted(cell->text) + ": " + std::to_string(count) +
+                        "no law is about " + quote(cell->text) + ": " + std::to_string(count) +
                             (count == 1 ? " row is" : " rows are") + " passed over",
                         "", false});
   }
@@ -54,7 +54,7 @@ void warn_of(const std::vector<const CsvCell*>& unknown, Diagnostics& warnings) 
 std::optional<Diagnostic> missing_column(const CsvTable& table) {
   for (const std::string_view column : {"op", "seconds"}) {
     if (table.has(column)) continue;
-    return error_at(table.head().span, "samples need a column " + quoted(column),
+    return error_at(table.head().span, "samples need a column " + quote(column),
                     "docs/calibration.md lists the columns");
   }
   return std::nullopt;

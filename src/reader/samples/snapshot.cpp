@@ -164,7 +164,7 @@ class SnapshotReader {
     const std::string_view name = text(entry, "action");
     const auto* const action = std::ranges::find(kActions, name, &HistoryAction::name);
     if (action == kActions.end()) {
-      return fail("entry " + std::to_string(index + 1) + " of the history is a " + quoted(name) +
+      return fail("entry " + std::to_string(index + 1) + " of the history is a " + quote(name) +
                   ", which memest does not know");
     }
     if (!action->kind) return;

@@ -128,7 +128,7 @@ Checked<UsageLog> read_query(const std::shared_ptr<const SourceText>& source, Us
     if (!size) {
       const bool there = *used < row.cells.size();
       return error_at(there ? row.cells[*used].span : row.span,
-                      "expected the memory in use in MiB, not " + quoted(cell(used)));
+                      "expected the memory in use in MiB, not " + quote(cell(used)));
     }
     UsedMemory& found = peaks.add(std::string(cell(gpu)), *size, row.span.line);
     if (!found.capacity) found.capacity = size_of(cell(total));
@@ -166,7 +166,7 @@ Checked<UsageLog> read_monitor(const std::shared_ptr<const SourceText>& source, 
     const std::optional<Bytes> used = size_of(cell("fb"));
     if (!used) {
       return error_at({source, line, 1, static_cast<std::int32_t>(text.size())},
-                      "expected the memory in use in MB under 'fb', not " + quoted(cell("fb")));
+                      "expected the memory in use in MB under 'fb', not " + quote(cell("fb")));
     }
     std::string name(cell("gpu"));
     if (!cell("pid").empty()) name += ", process " + std::string(cell("pid"));

@@ -187,7 +187,7 @@ const std::vector<Unit>& units_in(Dimension dimension) {
   unreachable("a dimension beyond the enum");
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::size_t kLongest = 60;
   if (text.size() <= kLongest) return "'" + std::string(text) + "'";
   std::size_t end = kLongest;

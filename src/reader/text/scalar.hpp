@@ -45,7 +45,7 @@ DimensionWords words_of(Dimension dimension);
 const std::vector<Unit>& units_in(Dimension dimension);
 
 /// `text` in single quotes, cut where it is long.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 
 /// "a, b, c".
 std::string joined(const std::vector<std::string>& words);

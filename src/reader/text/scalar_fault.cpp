@@ -66,21 +66,21 @@ Fault find_count_fault(const Value& value, const KeyShape& shape, const std::str
   const std::size_t first = std::min(digits.find_first_not_of('0'), digits.size());
   if (only_digits && first > 0 && digits.size() == value.text.size()) {
     const std::string number = first == digits.size() ? "0" : digits.substr(first);
-    return error_at(value.span, name + " has a leading zero: " + quoted(value.text),
+    return error_at(value.span, name + " has a leading zero: " + quote(value.text),
                     "write " + number + "; a leading zero means octal in some YAML readers");
   }
   if (only_digits && digits.size() == value.text.size()) {
     return error_at(value.span, name + " is at most " + std::to_string(shape.most) + ", not " +
-                                    quoted(value.text));
+                                    quote(value.text));
   }
-  return error_at(value.span, name + " is a whole number, not " + quoted(value.text),
+  return error_at(value.span, name + " is a whole number, not " + quote(value.text),
                   only_digits ? "write " + digits : hint_of_multiple(value.text));
 }
 
 Fault find_number_fault(const Value& value, const KeyShape& shape, const std::string& name) {
   const std::optional<double> number = as_number(&value);
   if (number && *number >= shape.low && *number <= shape.high) return {};
-  return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quoted(value.text));
+  return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quote(value.text));
 }
 
 Fault find_flag_fault(const Value& value, const std::string& name) {
@@ -89,7 +89,7 @@ Fault find_flag_fault(const Value& value, const std::string& name) {
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   const bool yes = lower == "yes" || lower == "on" || lower == "true" || lower == "1";
   const bool no = lower == "no" || lower == "off" || lower == "false" || lower == "0";
-  return error_at(value.span, name + " is true or false, not " + quoted(value.text),
+  return error_at(value.span, name + " is true or false, not " + quote(value.text),
                   yes  ? "write true"
                   : no ? "write false"
                        : "");
@@ -127,7 +127,7 @@ Fault find_quantity_fault(const Value& value, const KeyShape& shape, const std::
     if (share && amount >= 1) return error_at(value.span, name + " is less than 100 %");
     if (!share && amount <= 0) return error_at(value.span, name + " is more than 0");
     if (shape.dimension == Dimension::flops && amount > kMostFlops) {
-      return error_at(value.span, name + " is too large: " + quoted(value.text));
+      return error_at(value.span, name + " is too large: " + quote(value.text));
     }
     return {};
   }
@@ -145,15 +145,15 @@ Fault find_quantity_fault(const Value& value, const KeyShape& shape, const std::
       for (const Unit& unit : units_in(shape.dimension)) names.emplace_back(unit.name);
       const std::string unit = value.text.substr(position);
       const std::string hint = suggestion(unit, names);
-      return error_at(tail_of(value, position), "unknown unit " + quoted(unit),
+      return error_at(tail_of(value, position), "unknown unit " + quote(unit),
                       hint.empty()
                           ? (names.size() == 1 ? "the unit is " : "the units are ") + joined(names)
                           : hint);
     }
     case UnitError::out_of_range:
-      return error_at(value.span, name + " is too large: " + quoted(value.text));
+      return error_at(value.span, name + " is too large: " + quote(value.text));
     case UnitError::not_a_number:
-      return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quoted(value.text));
+      return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quote(value.text));
   }
   unreachable("a unit error beyond the enum");
 }
@@ -165,7 +165,7 @@ Fault find_choice_fault(const Value& value, const KeyShape& shape, const std::st
   if (word == shape.words.end()) {
     const std::vector<std::string> names = texts_of(shape.words);
     const std::string hint = suggestion(value.text, names);
-    return error_at(value.span, "unknown value " + quoted(value.text) + " for " + name,
+    return error_at(value.span, "unknown value " + quote(value.text) + " for " + name,
                     hint.empty() ? "known: " + joined(names) : hint);
   }
   if (word->later.empty()) return {};
@@ -178,7 +178,7 @@ Fault find_catalog_fault(const Value& value, const KeyShape& shape, const std::s
   std::string hint = shape.folder == "models" ? hint_of_hub_name(value.text) : std::string();
   if (hint.empty()) hint = suggestion(value.text, names);
   if (hint.empty()) hint = "`memest " + std::string(shape.folder) + "` lists what is known";
-  return error_at(value.span, "unknown value " + quoted(value.text) + " for " + name,
+  return error_at(value.span, "unknown value " + quote(value.text) + " for " + name,
                   std::move(hint));
 }
 
@@ -198,7 +198,7 @@ std::string noun_of(const KeyShape& shape) {
       return std::string(words_of(shape.dimension).noun) + " such as " +
              std::string(words_of(shape.dimension).example);
     case Form::choice:
-      return shape.words.size() == 1 ? quoted(shape.words.front().text)
+      return shape.words.size() == 1 ? quote(shape.words.front().text)
                                      : "one of " + joined(texts_of(shape.words));
     case Form::catalog:
       return "a name";
@@ -234,7 +234,7 @@ std::optional<Diagnostic> find_scalar_fault(const Value& value, const KeyShape& 
       return find_catalog_fault(value, shape, name);
     case Form::target:
       if (as_target(&value)) return {};
-      return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quoted(value.text));
+      return error_at(value.span, name + " is " + noun_of(shape) + ", not " + quote(value.text));
     case Form::gpu:
     case Form::text:
       if (!value.text.empty()) return {};

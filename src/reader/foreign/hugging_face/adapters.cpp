@@ -67,7 +67,7 @@ void write_codes(ForeignImport& file, const CodeNames& names) {
   const auto* const row = std::ranges::find_if(
       kCodes, [&name](const WordPair& pair) { return is_same_word(pair.foreign, name); });
   if (row == std::end(kCodes)) {
-    return file.refuse(names.type, "the code " + quoted(name), "known are nf4 and fp4");
+    return file.refuse(names.type, "the code " + quote(name), "known are nf4 and fp4");
   }
   file.write("compression.quantize.weights", row->own, {names.asking, names.type});
   file.write("compression.quantize.double_quant", file.text(names.nested, names.nested_absent),

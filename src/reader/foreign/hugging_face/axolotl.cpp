@@ -74,7 +74,7 @@ void write_checkpoints(ForeignImport& file) {
   constexpr std::string_view kKey = "gradient_checkpointing";
   const std::string word = file.text(kKey, "false");
   if (!is_same_word(word, "true") && !is_same_word(word, "false")) {
-    return file.refuse(kKey, "checkpointing by " + quoted(word), "known are true and false");
+    return file.refuse(kKey, "checkpointing by " + quote(word), "known are true and false");
   }
   write_recompute(file, CheckpointHabit::asked_reentrant);
 }
@@ -116,7 +116,7 @@ void write_plugins(ForeignImport& file) {
   };
   const auto other = std::ranges::find_if_not(plugins->items, is_liger);
   if (other != plugins->items.end()) {
-    return file.refuse(kKey, "axolotl's plugin " + quoted(other->text), "known is Liger's");
+    return file.refuse(kKey, "axolotl's plugin " + quote(other->text), "known is Liger's");
   }
   if (!plugins->items.empty()) write_liger(file);
 }
@@ -130,7 +130,7 @@ void write_adapter(ForeignImport& file) {
     return;
   }
   if (kind != "lora" && kind != "qlora") {
-    return file.refuse(kAdapter, "the adapter " + quoted(kind), "known are lora and qlora");
+    return file.refuse(kAdapter, "the adapter " + quote(kind), "known are lora and qlora");
   }
   LoraNames names = kLora;
   names.all = file.flag(kLinear);
@@ -143,7 +143,7 @@ void write_adapter(ForeignImport& file) {
 void write_job(ForeignImport& file) {
   const bool adapts = file.find(kAdapter) != nullptr && !file.text(kAdapter).empty();
   if (file.find("rl") != nullptr && !file.text("rl").empty()) {
-    return file.refuse("rl", "training by preferences or rewards (" + quoted(file.text("rl")) + ")",
+    return file.refuse("rl", "training by preferences or rewards (" + quote(file.text("rl")) + ")",
                        "supervised fine-tuning of the same model is known");
   }
   write_hub_model(file, kModel);

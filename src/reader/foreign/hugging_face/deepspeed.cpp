@@ -178,7 +178,7 @@ void write_own_optimizer(ForeignImport& file) {
   const auto* const row = std::ranges::find_if(
       kOptimizers, [&name](const WordPair& pair) { return is_same_word(pair.foreign, name); });
   if (row == std::end(kOptimizers)) {
-    return file.refuse(kName, "DeepSpeed's optimizer " + quoted(name), "known are Adam and AdamW");
+    return file.refuse(kName, "DeepSpeed's optimizer " + quote(name), "known are Adam and AdamW");
   }
   file.write("training.optimizer", row->own, {kName});
 }

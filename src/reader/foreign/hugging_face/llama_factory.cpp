@@ -45,7 +45,7 @@ void write_quantisation(ForeignImport& file) {
   if (file.find(kBits) == nullptr) return;
   const std::string method = file.text(kMethod, "bnb");
   if (!is_same_word(method, "bnb") && !is_same_word(method, "bitsandbytes")) {
-    return file.refuse(kMethod, "quantisation by " + quoted(method), "known is bnb");
+    return file.refuse(kMethod, "quantisation by " + quote(method), "known is bnb");
   }
   if (file.text(kBits) != "4") {
     return file.refuse(kBits, "quantisation to " + file.text(kBits) + " bits", "known are 4 bits");
@@ -56,12 +56,12 @@ void write_quantisation(ForeignImport& file) {
 void write_job(ForeignImport& file) {
   const std::string stage = file.text("stage", "sft");
   if (stage != "sft" && stage != "pt") {
-    return file.refuse("stage", "training by preferences or rewards (" + quoted(stage) + ")",
+    return file.refuse("stage", "training by preferences or rewards (" + quote(stage) + ")",
                        "known are sft and pt");
   }
   const std::string kind = file.text(kKind, "lora");
   if (kind != "lora" && kind != "full") {
-    return file.refuse(kKind, "the training of " + quoted(kind), "known are lora and full");
+    return file.refuse(kKind, "the training of " + quote(kind), "known are lora and full");
   }
   const bool adapts = kind == "lora";
   const HalfType autocast = autocast_of(file);

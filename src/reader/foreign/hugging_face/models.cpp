@@ -243,7 +243,7 @@ void write_hub_model(ForeignImport& file, std::string_view key) {
   if (file.find(key) == nullptr) return;
   const std::string name = file.text(key);
   if (const HubModel* row = find_model(name)) return file.write("model", row->preset, {key});
-  file.pass_over(key, "memest knows no sizes of " + quoted(name) +
+  file.pass_over(key, "memest knows no sizes of " + quote(name) +
                           ": put its config.json beside this file, memest import config.json FILE");
 }
 

@@ -77,7 +77,7 @@ void write_reshard(ForeignImport& file) {
     return is_same_word(candidate.word, word);
   });
   if (row == std::end(kStrategies) || row->reshards.empty()) {
-    return file.refuse(key, "the sharding strategy " + quoted(word),
+    return file.refuse(key, "the sharding strategy " + quote(word),
                        "known are FULL_SHARD and SHARD_GRAD_OP");
   }
   file.write("parallelism.fsdp.reshard_after_forward", row->reshards, {key});
@@ -114,7 +114,7 @@ void write_fsdp(ForeignImport& file, std::string_view version_absent) {
   const std::string_view wrap = file.written(kWrap);
   const std::string policy = file.text(wrap, "TRANSFORMER_BASED_WRAP");
   if (!is_same_word(policy, "TRANSFORMER_BASED_WRAP")) {
-    file.refuse(wrap, "division of FSDP's units by " + quoted(policy),
+    file.refuse(wrap, "division of FSDP's units by " + quote(policy),
                 "known is TRANSFORMER_BASED_WRAP");
   } else {
     file.drop(wrap, "the units are the model's layers");
@@ -173,7 +173,7 @@ void write_sharing(ForeignImport& file, std::string_view version_absent) {
   const bool known = std::ranges::any_of(
       kKnown, [&type](std::string_view word) { return is_same_word(word, type); });
   if (!known) {
-    return file.refuse(kType, quoted(type) + " under accelerate",
+    return file.refuse(kType, quote(type) + " under accelerate",
                        "known are NO, MULTI_GPU, FSDP and DEEPSPEED");
   }
   write_ranks(file);

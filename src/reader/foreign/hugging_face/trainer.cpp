@@ -183,7 +183,7 @@ void write_optimizer(ForeignImport& file, std::string_view key, bool adapts) {
   if (row == std::end(kOptimizers)) {
     std::vector<std::string> known;
     for (const WordPair& pair : kOptimizers) known.emplace_back(pair.foreign);
-    return file.refuse(key, "the optimizer " + quoted(name), "known are " + joined(known));
+    return file.refuse(key, "the optimizer " + quote(name), "known are " + joined(known));
   }
   // trainer.py, create_optimizer: GlobalOptimManager has embeddings at optim_bits 32.
   if (name.ends_with("8bit") && !adapts) {

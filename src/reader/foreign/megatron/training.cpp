@@ -35,7 +35,7 @@ void write_yaml_types(const MegatronFile& megatron) {
   if (mixed->kind == ValueKind::scalar) {
     const auto* const row = std::ranges::find(kPrecisions, mixed->text, &PrecisionWord::name);
     if (row == std::end(kPrecisions)) {
-      return file.refuse(kMixed, "the precision " + quoted(mixed->text),
+      return file.refuse(kMixed, "the precision " + quote(mixed->text),
                          "known are bf16_mixed and fp16_mixed");
     }
     if (row->half) return write_half(megatron, kMixed, "megatron");
@@ -76,7 +76,7 @@ void write_modules(const MegatronFile& megatron, std::string_view granularity) {
   for (const Value& item : items) {
     const auto* const row = std::ranges::find(kModules, item.text, &RecomputedModule::foreign);
     if (row == std::end(kModules)) {
-      return file.refuse(key, "recompute of the module " + quoted(item.text),
+      return file.refuse(key, "recompute of the module " + quote(item.text),
                          "known are core_attn, mlp, moe_act and layernorm");
     }
     list += (list.empty() ? "" : ", ") + std::string(row->own);
@@ -143,7 +143,7 @@ void write_checkpoints(ForeignImport& file) {
   const std::string granularity = file.text(key);
   if (granularity == "selective") return write_modules(megatron, key);
   if (granularity != "full") {
-    return file.refuse(key, "the recompute " + quoted(granularity), "known are full and selective");
+    return file.refuse(key, "the recompute " + quote(granularity), "known are full and selective");
   }
   const std::string method = megatron.text("recompute_method", "uniform");
   const bool distributes = megatron.flag("distribute_saved_activations", false);

@@ -115,15 +115,15 @@ void write_model(ForeignImport& file) {
   if (row == std::end(kFlavors)) {
     const std::string known = known_flavors(name);
     if (known.empty()) {
-      return file.refuse("model.name", "torchtitan's model " + quoted(name),
+      return file.refuse("model.name", "torchtitan's model " + quote(name),
                          "known are llama3, qwen3 and deepseek_v3");
     }
-    return file.refuse("model.flavor", "the flavor " + quoted(flavor) + " of torchtitan's " + name,
+    return file.refuse("model.flavor", "the flavor " + quote(flavor) + " of torchtitan's " + name,
                        "its registry has " + known);
   }
   if (row->flex) {
     return file.refuse("model.flavor",
-                       "attention by flex_attention, as the flavor " + quoted(flavor) + " has it",
+                       "attention by flex_attention, as the flavor " + quote(flavor) + " has it",
                        "a flavor of the same sizes without it may be known");
   }
   file.write("model", "{" + std::string(row->sizes) + ", " + std::string(row->traits) + "}",

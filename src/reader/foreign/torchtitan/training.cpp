@@ -55,7 +55,7 @@ void write_pipeline(ForeignImport& file) {
     return is_same_word(candidate.foreign, name);
   });
   if (row == std::end(kSchedules)) {
-    return file.refuse(key, "the schedule " + quoted(name),
+    return file.refuse(key, "the schedule " + quote(name),
                        "known are 1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble, "
                        "ZBVZeroBubble and DualPipeV");
   }
@@ -194,7 +194,7 @@ void write_recompute(ForeignImport& file) {
   const std::string option = file.text(kOption, "2");
   if (mode == "none" || mode == "full") return file.write("training.recompute", mode, {key});
   if (mode != "selective") {
-    return file.refuse(key, "the recompute " + quoted(mode), "known are none, full and selective");
+    return file.refuse(key, "the recompute " + quote(mode), "known are none, full and selective");
   }
   if (option == "op") return file.write("training.recompute", "selective", {key, kOption});
   if (!integer_of(option)) {
