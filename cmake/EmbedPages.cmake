@@ -56,7 +56,7 @@ function(memest_embed_pages output style)
   set_target_properties(memest_embed_pages PROPERTIES CXX_EXTENSIONS OFF)
   add_custom_command(
     OUTPUT ${output}
-    COMMAND memest_embed_pages ${output} "${memest_echarts}" ${style} ${ARGN}
+    COMMAND $<TARGET_FILE:memest_embed_pages> ${output} "${memest_echarts}" ${style} ${ARGN}
     DEPENDS ${memest_echarts} ${style} ${ARGN} memest_embed_pages
     COMMENT "Embedding src/report/html/"
     VERBATIM
