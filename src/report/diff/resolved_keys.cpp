@@ -12,9 +12,9 @@
 namespace memest {
 namespace {
 
-std::string text_of(std::int64_t count) { return std::to_string(count); }
+std::string shown_value(std::int64_t count) { return std::to_string(count); }
 std::string flag_text(bool flag) { return flag ? "true" : "false"; }
-std::string text_of(std::string_view name) { return std::string(name); }
+std::string shown_value(std::string_view name) { return std::string(name); }
 
 /// A key, and its value in a job; empty where the job has none.
 struct ResolvedKey {
@@ -38,21 +38,29 @@ std::string of_inference(const Job& job) {
   return job.inference ? kOf(*job.inference) : std::string();
 }
 
-std::string attention(const ForwardSpec& f) { return text_of(name_of(f.implementation.attention)); }
-std::string framework(const ForwardSpec& f) { return text_of(name_of(f.implementation.framework)); }
-std::string loss_kernel(const ForwardSpec& f) { return text_of(name_of(f.implementation.loss)); }
-std::string norm_kernel(const ForwardSpec& f) { return text_of(name_of(f.implementation.norm)); }
-std::string loop(const ForwardSpec& f) { return text_of(name_of(f.implementation.loop)); }
-std::string layers(const ForwardSpec& f) { return text_of(name_of(f.implementation.layers)); }
-std::string compile(const ForwardSpec& f) { return text_of(name_of(f.implementation.compile)); }
+std::string attention(const ForwardSpec& f) {
+  return shown_value(name_of(f.implementation.attention));
+}
+std::string framework(const ForwardSpec& f) {
+  return shown_value(name_of(f.implementation.framework));
+}
+std::string loss_kernel(const ForwardSpec& f) {
+  return shown_value(name_of(f.implementation.loss));
+}
+std::string norm_kernel(const ForwardSpec& f) {
+  return shown_value(name_of(f.implementation.norm));
+}
+std::string loop(const ForwardSpec& f) { return shown_value(name_of(f.implementation.loop)); }
+std::string layers(const ForwardSpec& f) { return shown_value(name_of(f.implementation.layers)); }
+std::string compile(const ForwardSpec& f) { return shown_value(name_of(f.implementation.compile)); }
 std::string precision(const ForwardSpec& f) { return f.recipe.name; }
 std::string use_cache(const ForwardSpec& f) { return flag_text(f.use_cache); }
 
-std::string micro_batch(const TrainingSpec& t) { return text_of(t.micro_batch); }
-std::string accumulation(const TrainingSpec& t) { return text_of(t.gradient_accumulation); }
+std::string micro_batch(const TrainingSpec& t) { return shown_value(t.micro_batch); }
+std::string accumulation(const TrainingSpec& t) { return shown_value(t.gradient_accumulation); }
 std::string optimizer(const TrainingSpec& t) { return t.optimizer.name; }
 std::string optimizer_implementation(const TrainingSpec& t) {
-  return text_of(name_of(t.optimizer_implementation));
+  return shown_value(name_of(t.optimizer_implementation));
 }
 std::string recompute(const TrainingSpec& t) { return spec_value_of(t.recompute); }
 std::string clipping(const TrainingSpec& t) { return flag_text(t.clip_gradients); }
@@ -60,10 +68,10 @@ std::string zero_grad(const TrainingSpec& t) {
   return t.zero_grad == ZeroGrad::zeros ? "zeros" : "set-to-none";
 }
 std::string hold_outputs(const TrainingSpec& t) { return flag_text(t.hold_outputs); }
-std::string steps(const TrainingSpec& t) { return text_of(t.steps); }
+std::string steps(const TrainingSpec& t) { return shown_value(t.steps); }
 
 std::string global_batch(const Job& job) {
-  return job.training ? text_of(job.global_batch()) : std::string();
+  return job.training ? shown_value(job.global_batch()) : std::string();
 }
 std::string price(const Job& job) {
   const auto& value = job.hardware.price;
@@ -75,7 +83,9 @@ std::string memory(const Job& job) {
 std::string host_memory(const Job& job) {
   return job.hardware.host_memory ? binary_text(*job.hardware.host_memory) : std::string();
 }
-std::string stage(const Job& job) { return text_of(digit_of(sharing_of(job.parallelism).stage())); }
+std::string stage(const Job& job) {
+  return shown_value(digit_of(sharing_of(job.parallelism).stage()));
+}
 
 // In the order of a spec's sections. The model's own keys have no row: what they come to is in the
 // numbers of its parameters.
@@ -103,23 +113,26 @@ constexpr std::array kRows = {
     ResolvedKey{"inference.use_cache", of_inference<use_cache>},
     ResolvedKey{"inference.implementation.name", of_inference<framework>},
     ResolvedKey{"inference.implementation.attention", of_inference<attention>},
-    ResolvedKey{"parallelism.data", [](const Job& j) { return text_of(j.parallelism.data); }},
-    ResolvedKey{"parallelism.tensor", [](const Job& j) { return text_of(j.parallelism.tensor); }},
+    ResolvedKey{"parallelism.data", [](const Job& j) { return shown_value(j.parallelism.data); }},
+    ResolvedKey{"parallelism.tensor",
+                [](const Job& j) { return shown_value(j.parallelism.tensor); }},
     ResolvedKey{"parallelism.pipeline",
-                [](const Job& j) { return text_of(j.parallelism.pipeline); }},
-    ResolvedKey{"parallelism.context", [](const Job& j) { return text_of(j.parallelism.context); }},
-    ResolvedKey{"parallelism.expert", [](const Job& j) { return text_of(j.parallelism.expert); }},
+                [](const Job& j) { return shown_value(j.parallelism.pipeline); }},
+    ResolvedKey{"parallelism.context",
+                [](const Job& j) { return shown_value(j.parallelism.context); }},
+    ResolvedKey{"parallelism.expert",
+                [](const Job& j) { return shown_value(j.parallelism.expert); }},
     ResolvedKey{"parallelism.sequence",
                 [](const Job& j) { return flag_text(j.parallelism.sequence); }},
     ResolvedKey{"parallelism.schedule",
-                [](const Job& j) { return text_of(name_of(j.parallelism.schedule)); }},
+                [](const Job& j) { return shown_value(name_of(j.parallelism.schedule)); }},
     ResolvedKey{"parallelism.virtual_stages",
-                [](const Job& j) { return text_of(j.parallelism.virtual_stages); }},
+                [](const Job& j) { return shown_value(j.parallelism.virtual_stages); }},
     ResolvedKey{"parallelism.zero", stage},
     ResolvedKey{"hardware.gpu", [](const Job& j) { return j.hardware.gpu.slug; }},
-    ResolvedKey{"hardware.count", [](const Job& j) { return text_of(j.hardware.count); }},
+    ResolvedKey{"hardware.count", [](const Job& j) { return shown_value(j.hardware.count); }},
     ResolvedKey{"hardware.gpus_per_node",
-                [](const Job& j) { return text_of(j.hardware.gpus_per_node); }},
+                [](const Job& j) { return shown_value(j.hardware.gpus_per_node); }},
     ResolvedKey{"hardware.price", price},
     ResolvedKey{"hardware.memory", memory},
     ResolvedKey{"hardware.host_memory", host_memory},

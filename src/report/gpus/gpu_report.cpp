@@ -42,7 +42,7 @@ Shown shown(Watts value) { return {significant_text(value.value()) + " W", value
 Shown shown(std::int64_t value) { return {std::to_string(value), static_cast<double>(value), ""}; }
 
 /// "9.0", "gfx90a"; empty where the target is not known.
-std::string text_of(const GpuTarget& target) {
+std::string target_text(const GpuTarget& target) {
   if (const auto* cuda = std::get_if<ComputeCapability>(&target)) {
     return fmt::format("{}.{}", cuda->major, cuda->minor);
   }
@@ -105,7 +105,7 @@ Json json_of(const GpuSpec& gpu, const std::vector<Price>& prices) {
             {"name", gpu.name},
             {"vendor", gpu.vendor},
             {"architecture", gpu.architecture},
-            {"compute_capability", text_of(gpu.target)},
+            {"compute_capability", target_text(gpu.target)},
             {"aliases", gpu.aliases},
             {"sources", gpu.sources},
             {"facts", Json::object()},
@@ -212,7 +212,7 @@ Report report_gpu(const GpuSpec& gpu, const std::vector<Price>& prices) {
   }
   std::string aliases;
   for (const std::string& alias : gpu.aliases) aliases += (aliases.empty() ? "" : ", ") + alias;
-  const std::string target = text_of(gpu.target);
+  const std::string target = target_text(gpu.target);
   std::string about = fmt::format("{}, {}, compute capability {}", gpu.vendor, gpu.architecture,
                                   target.empty() ? "unknown" : target);
   if (!aliases.empty()) about += "; also " + aliases;
