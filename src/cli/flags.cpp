@@ -191,6 +191,12 @@ std::vector<std::string> flag_words(const Command& command, const FlagRow& flag)
   return words;
 }
 
+std::string joined_by(std::string_view separator, const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text.append(text.empty() ? "" : separator).append(word);
+  return text;
+}
+
 std::vector<Placeholder> placeholders_of(const Command& command) {
   constexpr std::string_view kMore = "...";
   std::vector<Placeholder> placeholders;

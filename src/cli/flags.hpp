@@ -32,6 +32,8 @@ struct FlagRow {
 
 std::span<const FlagRow> flag_rows();
 
+std::string joined_by(std::string_view separator, const std::vector<std::string>& words);
+
 /// Whether `command` takes the flag.
 bool takes(const Command& command, const FlagRow& flag);
 

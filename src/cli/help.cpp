@@ -39,12 +39,6 @@ std::string paragraphs(std::string_view text, std::size_t columns) {
   return out;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 /// Two columns, the second broken into lines under itself.
 std::string listed(std::string_view left, std::string_view right, std::size_t left_columns,
                    std::size_t columns) {
@@ -67,7 +61,7 @@ std::string_view introduction() { return kIntroduction; }
 std::span<const ExitMeaning> exit_meanings() { return kExitMeanings; }
 
 std::string help_of(const Command& command, const FlagRow& flag) {
-  return flag.help.empty() ? joined(flag_words(command, flag)) : std::string(flag.help);
+  return flag.help.empty() ? joined_by(", ", flag_words(command, flag)) : std::string(flag.help);
 }
 
 std::string overview_page(std::size_t columns) {

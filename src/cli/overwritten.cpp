@@ -19,6 +19,8 @@
 namespace memest {
 namespace {
 
+constexpr const char* kAnotherFile = "choose another file";
+
 /// A link and what it points to are one file. A device or a pipe can be read and written.
 bool is_same_file(const std::string& left, const std::string& right) {
   std::error_code unknown;
@@ -88,10 +90,6 @@ std::vector<std::string> files_read(const Command& command, const Arguments& arg
   return files;
 }
 
-Diagnostic mistake(std::string message) {
-  return {Severity::error, {}, std::move(message), "choose another file"};
-}
-
 /// A spec that somebody may have gone on writing. A device or a pipe is no such file.
 Diagnostics find_unforced(const Command& command, const Arguments& arguments) {
   std::error_code unknown;
@@ -130,13 +128,15 @@ Diagnostics find_overwritten(const Command& command, const Arguments& arguments)
     for (const std::string& file : read) {
       if (!is_same_file(path, file)) continue;
       mistakes.push_back(
-          mistake(std::string(flag) + " would overwrite '" + file + "', which this command reads"));
+          mistake(std::string(flag) + " would overwrite '" + file + "', which this command reads",
+                  kAnotherFile));
       break;
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (written[j].second.empty() || !is_same_file(path, written[j].second)) continue;
       mistakes.push_back(mistake(std::string(written[j].first) + " and " + std::string(flag) +
-                                 " name one file, '" + path + "'"));
+                                     " name one file, '" + path + "'",
+                                 kAnotherFile));
     }
   }
   if (mistakes.empty()) mistakes = find_unforced(command, arguments);

@@ -111,10 +111,6 @@ void bind(CLI::App& app, const Command& command, RawArguments& raw) {
   if (!formats_of(command).empty()) app.add_option("--format", raw.format);
 }
 
-Diagnostic wrong(std::string message, std::string hint) {
-  return {Severity::error, {}, std::move(message), std::move(hint)};
-}
-
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known,
                          std::string otherwise) {
   const std::string nearest = nearest_name(word, known);
@@ -123,12 +119,6 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 
 std::string help_hint(const Command& command) {
   return "see memest " + std::string(command.name) + " --help";
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string result;
-  for (const std::string& word : words) result += (result.empty() ? "" : ", ") + word;
-  return result;
 }
 
 void read_format(const Command& command, RawArguments& raw, Diagnostics& errors) {
@@ -142,8 +132,8 @@ void read_format(const Command& command, RawArguments& raw, Diagnostics& errors)
     }
   }
   errors.push_back(
-      wrong("memest " + std::string(command.name) + " has no format '" + raw.format + "'",
-            did_you_mean(raw.format, known, "one of " + joined(known))));
+      mistake("memest " + std::string(command.name) + " has no format '" + raw.format + "'",
+              did_you_mean(raw.format, known, "one of " + joined_by(", ", known))));
 }
 
 /// "money, time, memory or gpus".
@@ -164,8 +154,8 @@ void refuse_other_words(const CLI::App& app, const Command& command, Diagnostics
     const std::vector<std::string> words = flag_words(command, flag);
     for (const std::string& word : app.get_option(name)->results()) {
       if (std::ranges::find(words, word) != words.end()) continue;
-      errors.push_back(wrong(name + " is " + either(words) + ", not '" + word + "'",
-                             did_you_mean(word, words, "")));
+      errors.push_back(mistake(name + " is " + either(words) + ", not '" + word + "'",
+                               did_you_mean(word, words, "")));
     }
   }
 }
@@ -200,19 +190,19 @@ void read_measurement(RawArguments& raw, Diagnostics& errors) {
     arguments.seconds = count_of(raw.seconds, kMostSeconds);
     if (!arguments.seconds) {
       errors.push_back(
-          wrong("--seconds takes a count from 1 to 86,400, not '" + raw.seconds + "'", ""));
+          mistake("--seconds takes a count from 1 to 86,400, not '" + raw.seconds + "'", ""));
     }
   }
   if (arguments.device == DeviceKind::host && !arguments.gpu.empty()) {
-    errors.push_back(wrong("--device host is no GPU: --gpu has no use for it", ""));
+    errors.push_back(mistake("--device host is no GPU: --gpu has no use for it", ""));
   }
   const bool of_files = !raw.load.empty() || !raw.rows.empty();
   const bool of_devices = arguments.device_chosen || arguments.quick || arguments.seconds;
   if (arguments.from.empty() && of_files) {
     errors.push_back(
-        wrong("--load and --rows are about samples from elsewhere", "--from FILE names them"));
+        mistake("--load and --rows are about samples from elsewhere", "--from FILE names them"));
   } else if (!arguments.from.empty() && of_devices) {
-    errors.push_back(wrong("--device, --quick and --seconds measure; --from does not", ""));
+    errors.push_back(mistake("--device, --quick and --seconds measure; --from does not", ""));
   }
 }
 
@@ -223,8 +213,8 @@ void read_counts(RawArguments& raw, Diagnostics& errors) {
       raw.arguments.counts.push_back(*count);
     } else {
       errors.push_back(
-          wrong("--gpus takes counts from 1 to 1,000,000, not '" + word + "'",
-                "GPU types are chosen with --gpu, as in --gpu h100-sxm-80gb --gpus 8"));
+          mistake("--gpus takes counts from 1 to 1,000,000, not '" + word + "'",
+                  "GPU types are chosen with --gpu, as in --gpu h100-sxm-80gb --gpus 8"));
     }
   }
 }
@@ -238,25 +228,28 @@ void read_search(RawArguments& raw, Diagnostics& errors) {
     const ParsedQuantity tokens = parse_quantity(raw.tokens, kTokenUnits);
     if (!tokens.error) arguments.tokens = tokens.value;
     if (tokens.error) {
-      errors.push_back(wrong("--tokens takes a count as 300B or 2T, not '" + raw.tokens + "'", ""));
+      errors.push_back(
+          mistake("--tokens takes a count as 300B or 2T, not '" + raw.tokens + "'", ""));
     }
   }
   if (!raw.within.empty()) {
     const ParsedQuantity within = parse_quantity(raw.within, time_units());
     if (!within.error) arguments.within = Seconds(within.value);
     if (within.error) {
-      errors.push_back(wrong("--within takes a time as 14d or 36h, not '" + raw.within + "'", ""));
+      errors.push_back(
+          mistake("--within takes a time as 14d or 36h, not '" + raw.within + "'", ""));
     }
   }
   if (raw.tokens.empty() && !raw.within.empty()) {
-    errors.push_back(wrong("--within says how long so many --tokens may take",
-                           "--tokens 300B --within 14d asks for plans that train so many in time"));
+    errors.push_back(
+        mistake("--within says how long so many --tokens may take",
+                "--tokens 300B --within 14d asks for plans that train so many in time"));
   }
   if (raw.threads.empty()) return;
   arguments.threads = count_of(raw.threads, kMostThreads);
   if (!arguments.threads) {
     errors.push_back(
-        wrong("--threads takes a count from 1 to 1,024, not '" + raw.threads + "'", ""));
+        mistake("--threads takes a count from 1 to 1,024, not '" + raw.threads + "'", ""));
   }
 }
 
@@ -268,8 +261,8 @@ void refuse_unknown(const Command& command, const std::vector<std::string>& extr
   }
   for (const std::string& word : extras) {
     const std::string name = word.substr(0, word.find('='));
-    errors.push_back(wrong("memest " + std::string(command.name) + " has no flag '" + name + "'",
-                           did_you_mean(name, known, help_hint(command))));
+    errors.push_back(mistake("memest " + std::string(command.name) + " has no flag '" + name + "'",
+                             did_you_mean(name, known, help_hint(command))));
   }
 }
 
@@ -277,12 +270,12 @@ void check_words(const Command& command, const Arguments& arguments, Diagnostics
   const std::size_t count = arguments.words.size();
   if (count < command.least_words) {
     errors.push_back(
-        wrong("memest " + std::string(command.name) + " needs " + std::string(command.words),
-              "for example " + std::string(command.example)));
+        mistake("memest " + std::string(command.name) + " needs " + std::string(command.words),
+                "for example " + std::string(command.example)));
   } else if (count > command.most_words) {
-    errors.push_back(wrong("memest " + std::string(command.name) + " has no use for '" +
-                               arguments.words[command.most_words] + "'",
-                           help_hint(command)));
+    errors.push_back(mistake("memest " + std::string(command.name) + " has no use for '" +
+                                 arguments.words[command.most_words] + "'",
+                             help_hint(command)));
   }
 }
 

@@ -40,6 +40,14 @@ std::string folded(std::string word) {
 
 }  // namespace
 
+Diagnostic mistake(std::string message, std::string hint) {
+  return {Severity::error, {}, std::move(message), std::move(hint)};
+}
+
+void append(const Diagnostics& more, Diagnostics& diagnostics) {
+  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+}
+
 std::string nearest_name(const std::string& word, const std::vector<std::string>& candidates) {
   // A slip changes at most a third of the letters; farther names would be guesses.
   const std::size_t allowed = std::max<std::size_t>(1, word.size() / 3);

@@ -2,11 +2,13 @@
 
 namespace memest {
 
-Expr Tensor::elements() const {
+Expr elements_of(const std::vector<Expr>& shape) {
   Expr product(1);
   for (const Expr& dimension : shape) product *= dimension;
   return product;
 }
+
+Expr Tensor::elements() const { return elements_of(shape); }
 
 Expr Tensor::bytes() const {
   constexpr std::int64_t kBitsOfByte = 8;

@@ -14,7 +14,7 @@ namespace memest {
 namespace {
 
 /// A size of a stepped matrix [rows, columns].
-enum class MatrixSize : std::uint8_t { rows, columns, shorter, longer };
+enum class MatrixSize : std::uint8_t { rows, columns, shorter_side, longer_side };
 using enum MatrixSize;
 
 /// A product [m, k] · [k, n] of a step, for each stepped matrix.
@@ -31,9 +31,9 @@ struct StepProduct {
 
 /// Five steps of Newton-Schulz: X·Xᵀ, A·A and B·X, of a matrix transposed so that its rows are the
 /// fewer (torch/optim/_muon.py, _zeropower_via_newtonschulz).
-constexpr std::array kMuon = {StepProduct{shorter, shorter, longer, 5, DType::bf16},
-                              StepProduct{shorter, shorter, shorter, 5, DType::bf16},
-                              StepProduct{shorter, longer, shorter, 5, DType::bf16}};
+constexpr std::array kMuon = {StepProduct{shorter_side, shorter_side, longer_side, 5, DType::bf16},
+                              StepProduct{shorter_side, shorter_side, shorter_side, 5, DType::bf16},
+                              StepProduct{shorter_side, longer_side, shorter_side, 5, DType::bf16}};
 
 /// Eigenvectors of a symmetric matrix take 9 n³ FLOPs (Golub and Van Loan, Matrix Computations,
 /// 8.3), V·D·Vᵀ 2 n³: products of 2 n³.
@@ -117,9 +117,9 @@ std::int64_t size_of(MatrixSize size, const Matrices& matrices) {
       return matrices.rows;
     case MatrixSize::columns:
       return matrices.columns;
-    case MatrixSize::shorter:
+    case MatrixSize::shorter_side:
       return std::min(matrices.rows, matrices.columns);
-    case MatrixSize::longer:
+    case MatrixSize::longer_side:
       return std::max(matrices.rows, matrices.columns);
   }
   unreachable("every size of a matrix has a value");

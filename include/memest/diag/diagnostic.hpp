@@ -42,6 +42,11 @@ struct Diagnostic {
 
 using Diagnostics = std::vector<Diagnostic>;
 
+/// An error about no place of a text: of flags, of files together.
+Diagnostic mistake(std::string message, std::string hint = {});
+
+void append(const Diagnostics& more, Diagnostics& diagnostics);
+
 /// A value, or why there is none. Warnings may stand beside a value.
 template <class T>
 class Checked {

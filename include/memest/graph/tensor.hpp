@@ -11,6 +11,8 @@
 
 namespace memest {
 
+Expr elements_of(const std::vector<Expr>& shape);
+
 /// Index of a tensor within its block.
 using TensorId = std::uint32_t;
 

@@ -15,10 +15,6 @@
 namespace memest {
 namespace {
 
-void append(const Diagnostics& more, Diagnostics& diagnostics) {
-  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
-}
-
 /// The samples of all files, under the load that --load says of them.
 Checked<std::vector<Sample>> read_all(const Arguments& arguments) {
   std::vector<Sample> samples;
@@ -54,17 +50,13 @@ std::vector<std::string> gpu_names(const std::vector<Sample>& samples) {
   return names;
 }
 
-Diagnostic wrong(std::string message, std::string hint) {
-  return {Severity::error, {}, std::move(message), std::move(hint), false};
-}
-
 /// The one GPU type of the samples, or that of --gpu; drops the samples of others.
 Checked<GpuSpec> choose_gpu(const Arguments& arguments, std::vector<Sample>& samples) {
   const std::vector<std::string> names = gpu_names(samples);
   if (arguments.gpu.empty() && names.size() > 1) {
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    return wrong("the samples are of several GPUs: " + list, "--gpu NAME chooses one");
+    return mistake("the samples are of several GPUs: " + list, "--gpu NAME chooses one");
   }
   const std::string name = arguments.gpu.empty() ? names.front() : arguments.gpu;
   Checked<GpuSpec> gpu = find_gpu(name);
@@ -78,8 +70,8 @@ Checked<GpuSpec> choose_gpu(const Arguments& arguments, std::vector<Sample>& sam
     return std::find(own.begin(), own.end(), sample.gpu) == own.end();
   });
   if (!samples.empty()) return gpu;
-  return wrong("no sample is of " + gpu.value().name,
-               "a sample's GPU is known by the aliases of `memest gpus`");
+  return mistake("no sample is of " + gpu.value().name,
+                 "a sample's GPU is known by the aliases of `memest gpus`");
 }
 
 /// Measured where memest took them all, as those of an interrupted run are.
@@ -102,7 +94,7 @@ Outcome run_calibrate(const Arguments& arguments, const Surroundings& surroundin
   Diagnostics warnings = read.diagnostics();
   append(drop_impossible(gpu.value(), samples), warnings);
   if (samples.empty()) {
-    warnings.push_back(wrong("no sample is left", "are its seconds in seconds?"));
+    warnings.push_back(mistake("no sample is left", "are its seconds in seconds?"));
     return refused(std::move(warnings));
   }
   FitSettings settings;

@@ -57,10 +57,6 @@ Checked<ReadSpec> read_spec(const Arguments& arguments, const std::string& word)
   return spec;
 }
 
-Diagnostic mistake(std::string message, std::string hint) {
-  return {Severity::error, {}, std::move(message), std::move(hint)};
-}
-
 /// A run where the file is one. Standard input and revisions are specs.
 Checked<std::optional<RecordedRun>> run_in(const std::string& word) {
   if (word == "-" || names_revision(word)) return std::optional<RecordedRun>();
@@ -79,7 +75,7 @@ Outcome compare_specs(const Arguments& arguments, const Surroundings& surroundin
   const Checked<ReadSpec> b = read_spec(arguments, arguments.words[1]);
   Diagnostics diagnostics = a.ok() ? a.value().warnings : a.diagnostics();
   const Diagnostics& more = b.ok() ? b.value().warnings : b.diagnostics();
-  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+  append(more, diagnostics);
   if (!a.ok() || !b.ok()) return refused(std::move(diagnostics));
   const JobEstimate of_a = estimate_job(a.value().job);
   const JobEstimate of_b = estimate_job(b.value().job);

@@ -11,10 +11,6 @@
 namespace memest {
 namespace {
 
-Outcome mistake(std::string message, std::string hint) {
-  return refused({Diagnostic{Severity::error, {}, std::move(message), std::move(hint)}});
-}
-
 bool is_folder(const std::string& path) {
   std::error_code unknown;
   return std::filesystem::is_directory(path, unknown);
@@ -51,7 +47,7 @@ Outcome run_export(const Arguments& arguments, const Surroundings&) {
     for (const std::string_view name : export_targets()) {
       known += (known.empty() ? "" : ", ") + std::string(name);
     }
-    return mistake("which program is to run the job?", "--to takes " + known);
+    return refused({mistake("which program is to run the job?", "--to takes " + known)});
   }
   const Checked<Job> job = read_configuration(arguments, arguments.words);
   if (!job.ok()) return refused(job.diagnostics());
@@ -62,8 +58,8 @@ Outcome run_export(const Arguments& arguments, const Surroundings&) {
     return in_folder(files, arguments);
   }
   if (files.files.size() > 1) {
-    return mistake("these are " + std::to_string(files.files.size()) + " files",
-                   "--output FOLDER says where they go");
+    return refused({mistake("these are " + std::to_string(files.files.size()) + " files",
+                            "--output FOLDER says where they go")});
   }
   return {ExitCode::yes, files.files.front().text, note_of(files)};
 }

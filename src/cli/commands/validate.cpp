@@ -38,10 +38,6 @@ ValidatedRun validated(const Record& record) {
   }
 }
 
-void append(const Diagnostics& more, Diagnostics& diagnostics) {
-  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
-}
-
 }  // namespace
 
 Outcome run_validate(const Arguments& arguments, const Surroundings& surroundings) {

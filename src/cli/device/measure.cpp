@@ -13,8 +13,8 @@
 #include "cli/device/sample_log.hpp"
 #include "cli/machine/interrupt.hpp"
 #include "cli/machine/progress.hpp"
-#include "cli/spec.hpp"
 #include "cli/machine/terminal.hpp"
+#include "cli/spec.hpp"
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/calibrate/machine.hpp"
 #include "memest/calibrate/measure_sweep.hpp"
@@ -40,10 +40,6 @@ Seconds budget_of(const Arguments& arguments) {
 std::string stem_of(const Arguments& arguments, const std::string& slug) {
   if (arguments.output.empty()) return slug;
   return arguments.output.substr(0, arguments.output.size() - kProfileSuffix.size());
-}
-
-Diagnostic wrong(std::string message, std::string hint) {
-  return {Severity::error, {}, std::move(message), std::move(hint), false};
 }
 
 /// Measures what the log does not hold yet.
@@ -118,7 +114,7 @@ Outcome answer(const GpuProfile& profile, const SweepDevice& device, const Argum
 Diagnostics strangers_in(const SampleLog& log, const std::string& slug) {
   for (const Sample& sample : log.before()) {
     if (sample.gpu == slug) continue;
-    return {wrong(
+    return {mistake(
         "'" + log.part_path() + "' holds samples of '" + sample.gpu + "', not of '" + slug + "'",
         "remove it, or choose another --output")};
   }
@@ -171,7 +167,7 @@ std::string today() {
 Outcome run_measurement(const Arguments& arguments, const Surroundings& surroundings) {
   if (!arguments.dry_run && !arguments.output.empty() &&
       !arguments.output.ends_with(kProfileSuffix)) {
-    return refused({wrong(
+    return refused({mistake(
         "a measured profile goes to a file NAME.profile.yaml, not to '" + arguments.output + "'",
         "its samples go to NAME.samples.csv beside it")});
   }

@@ -17,12 +17,6 @@ std::string pattern_of(const LinePlace& place) {
   return pattern + (place.repeats ? "[0-9]*" : std::to_string(place.position));
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 /// The body of a `case` that says what can stand at each place.
 std::string cases_of_values() {
   std::string out;
@@ -32,7 +26,7 @@ std::string cases_of_values() {
       if (&place != row.places.data()) out += '|';
       out += pattern_of(place);
     }
-    out += ")\n      words=" + shell_quoted(joined(row.set.words));
+    out += ")\n      words=" + shell_quoted(joined_by(" ", row.set.words));
     if (row.set.files) out += " files=yes";
     if (row.set.listed) out += " listed=yes";
     out += " ;;\n";

@@ -18,12 +18,6 @@ const FlagRow& flag_of(const LinePlace& place) {
   return flag_rows().front();  // places are made of rows
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 /// `complete` for what stands behind one of `commands`.
 std::string line_behind(const std::string& commands, const std::string& rest) {
   return "complete -c memest -n " + quoted_for_fish("__fish_seen_subcommand_from " + commands) +
@@ -39,7 +33,7 @@ std::string long_flag(const FlagRow& flag, const Command& command) {
 std::string values_of(const ValueSet& set) {
   std::string out = set.files ? " -r -F" : " -x";
   if (set.words.empty()) return out;
-  const std::string words = joined(set.words);
+  const std::string words = joined_by(" ", set.words);
   return out + " -a " + quoted_for_fish(set.listed ? "(__fish_append , " + words + ")" : words);
 }
 
@@ -55,7 +49,7 @@ std::string commands_of(const std::vector<LinePlace>& places) {
   for (const LinePlace& place : places) {
     if (names.empty() || names.back() != place.command) names.emplace_back(place.command);
   }
-  return joined(names);
+  return joined_by(" ", names);
 }
 
 std::string switches() {
@@ -66,7 +60,7 @@ std::string switches() {
       if (takes(command, flag)) names.emplace_back(command.name);
     }
     if (!flag.value.empty() || names.empty()) continue;
-    out += line_behind(joined(names), long_flag(flag, *find_command(names.front())));
+    out += line_behind(joined_by(" ", names), long_flag(flag, *find_command(names.front())));
   }
   return out;
 }
@@ -95,7 +89,7 @@ std::string fish_completions() {
         // Words are no value of a flag: -x and -r say nothing of them.
         const std::string files = row.set.files ? " -F" : "";
         const std::string words =
-            row.set.words.empty() ? "" : " -a " + quoted_for_fish(joined(row.set.words));
+            row.set.words.empty() ? "" : " -a " + quoted_for_fish(joined_by(" ", row.set.words));
         out += line_behind(commands_of(places), files + words);
       }
     }

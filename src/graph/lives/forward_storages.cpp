@@ -4,12 +4,10 @@
 #include <map>
 #include <string_view>
 
+#include "graph/index_lists.hpp"
+
 namespace memest {
 namespace {
-
-void add_once(std::vector<StorageIndex>& list, StorageIndex storage) {
-  if (std::find(list.begin(), list.end(), storage) == list.end()) list.push_back(storage);
-}
 
 class PassWalk {
  public:

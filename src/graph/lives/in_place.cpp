@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "graph/index_lists.hpp"
 #include "memest/diag/expect.hpp"
 #include "memest/graph/forward_storages.hpp"
 
@@ -19,10 +20,6 @@ struct Finding {
   InPlace verdict = InPlace::may;
   std::string_view other = {};
 };
-
-bool has(const std::vector<StorageIndex>& list, StorageIndex storage) {
-  return std::find(list.begin(), list.end(), storage) != list.end();
-}
 
 class InPlaceRules {
  public:

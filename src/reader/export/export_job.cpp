@@ -16,10 +16,6 @@
 namespace memest {
 namespace {
 
-Diagnostic mistake(std::string message, std::string hint = {}) {
-  return {Severity::error, {}, std::move(message), std::move(hint)};
-}
-
 Diagnostic unavailable(std::string message, std::string hint = {}) {
   return {Severity::error, {}, std::move(message), std::move(hint), true};
 }

@@ -11,13 +11,13 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kNone = "none";
+constexpr std::string_view kNoneWord = "none";
 
-std::string text(std::string_view word) { return std::string(word); }
-std::string text(std::int64_t number) { return std::to_string(number); }
+std::string written_as(std::string_view word) { return std::string(word); }
+std::string written_as(std::int64_t number) { return std::to_string(number); }
 /// No pointer: a literal is a word.
 template <std::same_as<bool> Flag>
-std::string text(Flag flag) {
+std::string written_as(Flag flag) {
   return flag ? "true" : "false";
 }
 
@@ -30,12 +30,12 @@ std::string list(const std::vector<std::string>& words) {
 const TrainingSpec& training(const Job& job) { return *job.training; }
 const Parallelism& layout(const Job& job) { return job.parallelism; }
 
-bool is_pipeline(const Job& job) { return layout(job).pipeline > 1; }
+bool has_stages(const Job& job) { return layout(job).pipeline > 1; }
 
 std::string offload_of_activations(const Job& job) {
   const auto& offload = training(job).offload_activations;
-  if (!offload) return text(kNone);
-  return "{method: save_on_cpu, pin_memory: " + text(offload->pin_memory) + "}";
+  if (!offload) return written_as(kNoneWord);
+  return "{method: save_on_cpu, pin_memory: " + written_as(offload->pin_memory) + "}";
 }
 
 /// A probability of zero is as if dropout were off.
@@ -47,195 +47,205 @@ std::string dropout(const Job& job) {
 
 std::string adapter(const Job& job) {
   const auto& lora = job.model.adapter;
-  if (!lora) return text(kNone);
-  std::string keys = "{lora: {rank: " + text(lora->rank) + ", targets: " + list(lora->targets);
+  if (!lora) return written_as(kNoneWord);
+  std::string keys =
+      "{lora: {rank: " + written_as(lora->rank) + ", targets: " + list(lora->targets);
   if (lora->dropout > 0) keys += ", dropout: " + plain_decimal(lora->dropout);
-  keys += ", dtype: " + text(name_of(lora->dtype));
+  keys += ", dtype: " + written_as(name_of(lora->dtype));
   if (!lora->whole_modules.empty()) keys += ", modules_to_save: " + list(lora->whole_modules);
   return keys + "}}";
 }
 
 std::string float8(const Job& job) {
   const auto& linears = training(job).float8;
-  if (!linears) return text(kNone);
-  return "{recipe: " + text(name_of(linears->recipe)) +
-         ", all_gather: " + text(linears->all_gather) +
+  if (!linears) return written_as(kNoneWord);
+  return "{recipe: " + written_as(name_of(linears->recipe)) +
+         ", all_gather: " + written_as(linears->all_gather) +
          ", filter_fqns: " + list(linears->filter_fqns) + "}";
 }
 
 std::string liger(const Job& job) {
   const LigerKernels& kernels = training(job).implementation.liger;
-  if (!kernels.any()) return text(kNone);
-  return "{rope: " + text(kernels.rope) + ", rms_norm: " + text(kernels.rms_norm) +
-         ", gated: " + text(kernels.gated) +
-         ", fused_linear_cross_entropy: " + text(kernels.fused_linear_cross_entropy) + "}";
+  if (!kernels.any()) return written_as(kNoneWord);
+  return "{rope: " + written_as(kernels.rope) + ", rms_norm: " + written_as(kernels.rms_norm) +
+         ", gated: " + written_as(kernels.gated) +
+         ", fused_linear_cross_entropy: " + written_as(kernels.fused_linear_cross_entropy) + "}";
 }
 
 std::string units(const Job& job) {
   const auto& fsdp = layout(job).fsdp;
-  if (!fsdp) return text(kNone);
-  std::string keys = "{version: " + text(std::int64_t{fsdp->version}) +
-                     ", reshard_after_forward: " + text(name_of(layout(job).reshard())) +
-                     ", replicate: " + text(fsdp->replicate);
-  if (fsdp->init) keys += ", init: " + text(name_of(*fsdp->init));
+  if (!fsdp) return written_as(kNoneWord);
+  std::string keys = "{version: " + written_as(std::int64_t{fsdp->version}) +
+                     ", reshard_after_forward: " + written_as(name_of(layout(job).reshard())) +
+                     ", replicate: " + written_as(fsdp->replicate);
+  if (fsdp->init) keys += ", init: " + written_as(name_of(*fsdp->init));
   if (fsdp->sync_module_states) keys += ", sync_module_states: true";
   return keys + "}";
 }
 
 std::string deepspeed(const Job& job) {
   const auto zero = sharding_as<DeepSpeedZero>(job);
-  if (!zero) return text(kNone);
+  if (!zero) return written_as(kNoneWord);
   const DeepSpeed& keys = zero->settings;
-  const std::string keys_of_all = "{reduce_bucket_size: " + text(keys.reduce_bucket_size) +
-                                  ", overlap_comm: " + text(keys.overlap_comm) +
-                                  ", contiguous_gradients: " + text(keys.contiguous_gradients);
+  const std::string keys_of_all =
+      "{reduce_bucket_size: " + written_as(keys.reduce_bucket_size) +
+      ", overlap_comm: " + written_as(keys.overlap_comm) +
+      ", contiguous_gradients: " + written_as(keys.contiguous_gradients);
   if (!zero->shards_weights()) return keys_of_all + "}";
-  return keys_of_all + ", stage3_prefetch_bucket_size: " + text(keys.prefetch_bucket_size) +
-         ", stage3_param_persistence_threshold: " + text(keys.persistence_threshold) +
-         ", stage3_max_live_parameters: " + text(keys.max_live_parameters) +
-         ", sub_group_size: " + text(keys.sub_group_size) + "}";
+  return keys_of_all + ", stage3_prefetch_bucket_size: " + written_as(keys.prefetch_bucket_size) +
+         ", stage3_param_persistence_threshold: " + written_as(keys.persistence_threshold) +
+         ", stage3_max_live_parameters: " + written_as(keys.max_live_parameters) +
+         ", sub_group_size: " + written_as(keys.sub_group_size) + "}";
 }
 
 std::string offload(const Job& job) {
   const HostOffload& states = layout(job).offload;
-  if (!states.any()) return text(kNone);
-  return "{optimizer: " + text(name_of(states.device_of_optimizer())) +
-         ", parameters: " + text(name_of(states.device_of_parameters())) +
-         ", pin_memory: " + text(states.pinned) + "}";
+  if (!states.any()) return written_as(kNoneWord);
+  return "{optimizer: " + written_as(name_of(states.device_of_optimizer())) +
+         ", parameters: " + written_as(name_of(states.device_of_parameters())) +
+         ", pin_memory: " + written_as(states.pinned) + "}";
 }
 
 std::string buckets(const Job& job) {
   const auto replicas = sharding_as<ReplicasOfDdp>(job);
-  if (!replicas) return text(kNone);
-  return "{bucket_mb: " + text(replicas->buckets.bucket_cap.value() / kMiB) +
-         ", gradient_as_bucket_view: " + text(replicas->buckets.gradient_as_bucket_view) + "}";
+  if (!replicas) return written_as(kNoneWord);
+  return "{bucket_mb: " + written_as(replicas->buckets.bucket_cap.value() / kMiB) +
+         ", gradient_as_bucket_view: " + written_as(replicas->buckets.gradient_as_bucket_view) +
+         "}";
 }
 
 std::string compression(const Job& job) {
   const ModelSpec& model = job.model;
   if (model.quantized) return "{quantize: " + spec_value_of(*model.quantized) + "}";
   if (model.low_rank) return "{low_rank: ...}";
-  return model.shared_layers ? "{share_layers: ...}" : text(kNone);
+  return model.shared_layers ? "{share_layers: ...}" : written_as(kNoneWord);
 }
 
 std::string allocator(const Job& job) {
   const std::string environment = environment_text_of(job.allocator);
-  return environment.empty() ? text(kNone) : environment;
+  return environment.empty() ? written_as(kNoneWord) : environment;
 }
 
 constexpr JobKey kTrainingKeys[] = {
-    {"training.seq_len", [](const Job& job) { return text(training(job).seq_len); }},
-    {"training.micro_batch", [](const Job& job) { return text(training(job).micro_batch); }},
+    {"training.seq_len", [](const Job& job) { return written_as(training(job).seq_len); }},
+    {"training.micro_batch", [](const Job& job) { return written_as(training(job).micro_batch); }},
     {"training.gradient_accumulation",
-     [](const Job& job) { return text(training(job).gradient_accumulation); }},
+     [](const Job& job) { return written_as(training(job).gradient_accumulation); }},
     {"training.precision", [](const Job& job) { return training(job).recipe.name; }},
     {"training.optimizer.name", [](const Job& job) { return training(job).optimizer.name; }},
     {"training.optimizer.implementation",
-     [](const Job& job) { return text(name_of(training(job).optimizer_implementation)); }},
+     [](const Job& job) { return written_as(name_of(training(job).optimizer_implementation)); }},
     {"training.recompute", [](const Job& job) { return spec_value_of(training(job).recompute); }},
     {"training.offload_activations", offload_of_activations},
-    {"training.clip_gradients", [](const Job& job) { return text(training(job).clip_gradients); }},
+    {"training.clip_gradients",
+     [](const Job& job) { return written_as(training(job).clip_gradients); }},
     {"training.zero_grad",
      [](const Job& job) {
-       return text(training(job).zero_grad == ZeroGrad::zeros ? "zeros" : "set-to-none");
+       return written_as(training(job).zero_grad == ZeroGrad::zeros ? "zeros" : "set-to-none");
      }},
-    {"training.hold_outputs", [](const Job& job) { return text(training(job).hold_outputs); }},
-    {"training.use_cache", [](const Job& job) { return text(training(job).use_cache); }},
+    {"training.hold_outputs",
+     [](const Job& job) { return written_as(training(job).hold_outputs); }},
+    {"training.use_cache", [](const Job& job) { return written_as(training(job).use_cache); }},
     {"training.loss",
      [](const Job& job) {
        const bool logits = training(job).loss == TrainingLoss::sum_of_logits;
-       return text(logits ? "sum-of-logits" : "cross-entropy");
+       return written_as(logits ? "sum-of-logits" : "cross-entropy");
      }},
     {"training.dropout", dropout},
     {"training.adapter", adapter},
     {"training.float8", float8},
     {"training.teacher",
-     [](const Job& job) { return training(job).teacher == nullptr ? text(kNone) : "{...}"; }},
+     [](const Job& job) {
+       return training(job).teacher == nullptr ? written_as(kNoneWord) : "{...}";
+     }},
     {"training.data.workers",
      [](const Job& job) {
-       return text(training(job).data ? training(job).data->workers : std::int64_t{0});
+       return written_as(training(job).data ? training(job).data->workers : std::int64_t{0});
      }},
     {"training.data.prefetch",
      [](const Job& job) {
        const auto& data = training(job).data;
-       return data && data->workers > 0 ? text(data->prefetch) : text(kNone);
+       return data && data->workers > 0 ? written_as(data->prefetch) : written_as(kNoneWord);
      }},
     {"training.data.pin_memory",
      [](const Job& job) {
        const auto& data = training(job).data;
-       return text(data ? data->pin_memory
-                        : row_of(training(job).implementation.loop).pins_batches);
+       return written_as(data ? data->pin_memory
+                              : row_of(training(job).implementation.loop).pins_batches);
      }},
     {"compression", compression},
 };
 
-constexpr JobKey kImplementationKeys[] = {
+constexpr JobKey kImplementation[] = {
     {"training.implementation.loop",
-     [](const Job& job) { return text(name_of(training(job).implementation.loop)); }},
+     [](const Job& job) { return written_as(name_of(training(job).implementation.loop)); }},
     {"training.implementation.attention",
-     [](const Job& job) { return text(name_of(training(job).implementation.attention)); }},
+     [](const Job& job) { return written_as(name_of(training(job).implementation.attention)); }},
     {"training.implementation.loss",
-     [](const Job& job) { return text(name_of(training(job).implementation.loss)); }},
+     [](const Job& job) { return written_as(name_of(training(job).implementation.loss)); }},
     {"training.implementation.loss_parallel",
-     [](const Job& job) { return text(training(job).implementation.loss_parallel); }},
+     [](const Job& job) { return written_as(training(job).implementation.loss_parallel); }},
     {"training.implementation.layers",
-     [](const Job& job) { return text(name_of(training(job).implementation.layers)); }},
+     [](const Job& job) { return written_as(name_of(training(job).implementation.layers)); }},
     {"training.implementation.transformer_engine",
-     [](const Job& job) { return text(name_of(training(job).implementation.transformer_engine)); }},
+     [](const Job& job) {
+       return written_as(name_of(training(job).implementation.transformer_engine));
+     }},
     {"training.implementation.compile",
-     [](const Job& job) { return text(name_of(training(job).implementation.compile)); }},
+     [](const Job& job) { return written_as(name_of(training(job).implementation.compile)); }},
     {"training.implementation.liger", liger},
 };
 
 constexpr JobKey kLayoutKeys[] = {
-    {"parallelism.data", [](const Job& job) { return text(layout(job).data); }},
-    {"parallelism.tensor", [](const Job& job) { return text(layout(job).tensor); }},
-    {"parallelism.pipeline", [](const Job& job) { return text(layout(job).pipeline); }},
-    {"parallelism.context", [](const Job& job) { return text(layout(job).context); }},
+    {"parallelism.data", [](const Job& job) { return written_as(layout(job).data); }},
+    {"parallelism.tensor", [](const Job& job) { return written_as(layout(job).tensor); }},
+    {"parallelism.pipeline", [](const Job& job) { return written_as(layout(job).pipeline); }},
+    {"parallelism.context", [](const Job& job) { return written_as(layout(job).context); }},
     {"parallelism.context_exchange",
      [](const Job& job) {
        const bool cut = layout(job).context > 1;
-       return text(name_of(cut ? layout(job).context_exchange : ContextExchange::ring));
+       return written_as(name_of(cut ? layout(job).context_exchange : ContextExchange::ring));
      }},
-    {"parallelism.expert", [](const Job& job) { return text(layout(job).expert); }},
+    {"parallelism.expert", [](const Job& job) { return written_as(layout(job).expert); }},
     {"parallelism.expert_tensor",
      [](const Job& job) {
        const Parallelism& ranks = layout(job);
-       return text(job.model.experts() == nullptr ? 1 : ranks.expert_tensor.value_or(ranks.tensor));
+       return written_as(
+           job.model.experts() == nullptr ? 1 : ranks.expert_tensor.value_or(ranks.tensor));
      }},
-    {"parallelism.sequence", [](const Job& job) { return text(layout(job).sequence); }},
+    {"parallelism.sequence", [](const Job& job) { return written_as(layout(job).sequence); }},
     {"parallelism.schedule",
      [](const Job& job) {
-       return text(name_of(is_pipeline(job) ? layout(job).schedule : Schedule::one_f_one_b));
+       return written_as(name_of(has_stages(job) ? layout(job).schedule : Schedule::one_f_one_b));
      }},
     {"parallelism.virtual_stages",
      [](const Job& job) {
-       return text(is_pipeline(job) ? layout(job).virtual_stages : std::int64_t{1});
+       return written_as(has_stages(job) ? layout(job).virtual_stages : std::int64_t{1});
      }},
     {"parallelism.first_stage_layers",
-     [](const Job& job) { return text(layout(job).first_stage_layers); }},
+     [](const Job& job) { return written_as(layout(job).first_stage_layers); }},
     {"parallelism.last_stage_layers",
-     [](const Job& job) { return text(layout(job).last_stage_layers); }},
+     [](const Job& job) { return written_as(layout(job).last_stage_layers); }},
     {"parallelism.zero",
      [](const Job& job) {
-       return text(static_cast<std::int64_t>(zero_stage_of(sharding_of(job))));
+       return written_as(static_cast<std::int64_t>(zero_stage_of(sharding_of(job))));
      }},
     {"parallelism.ddp", buckets},
     {"parallelism.deepspeed", deepspeed},
     {"parallelism.fsdp", units},
     {"parallelism.offload", offload},
     {"parallelism.distributed_optimizer",
-     [](const Job& job) { return text(layout(job).distributed_optimizer); }},
+     [](const Job& job) { return written_as(layout(job).distributed_optimizer); }},
     {"parallelism.overlap_grad_reduce",
-     [](const Job& job) { return text(layout(job).overlap_grad_reduce); }},
+     [](const Job& job) { return written_as(layout(job).overlap_grad_reduce); }},
     {"parallelism.overlap_param_gather",
-     [](const Job& job) { return text(layout(job).overlap_param_gather); }},
+     [](const Job& job) { return written_as(layout(job).overlap_param_gather); }},
     {"allocator", allocator},
 };
 
 std::vector<JobKey> joined_keys() {
   std::vector<JobKey> all(std::begin(kTrainingKeys), std::end(kTrainingKeys));
-  all.insert(all.end(), std::begin(kImplementationKeys), std::end(kImplementationKeys));
+  all.insert(all.end(), std::begin(kImplementation), std::end(kImplementation));
   all.insert(all.end(), std::begin(kLayoutKeys), std::end(kLayoutKeys));
   return all;
 }
@@ -243,11 +253,12 @@ std::vector<JobKey> joined_keys() {
 /// "[1:2,2:4,>:4]"; one number where every size has the same.
 std::string text_of_divisions(const RoundingDivisions& divisions) {
   if (std::ranges::adjacent_find(divisions, std::not_equal_to<>()) == divisions.end()) {
-    return text(divisions.front());
+    return written_as(divisions.front());
   }
   std::string entries;
   for (std::size_t i = 0; i < divisions.size(); ++i) {
-    entries += (entries.empty() ? "" : ",") + text(std::int64_t{1} << i) + ":" + text(divisions[i]);
+    entries += (entries.empty() ? "" : ",") + written_as(std::int64_t{1} << i) + ":" +
+               written_as(divisions[i]);
   }
   return "[" + entries + "]";
 }
@@ -278,7 +289,7 @@ std::string environment_text_of(const AllocatorSettings& allocator) {
   };
   if (allocator.expandable_segments) add("expandable_segments", "True");
   if (allocator.max_split_size) {
-    add("max_split_size_mb", text(allocator.max_split_size->value() / kMiB));
+    add("max_split_size_mb", written_as(allocator.max_split_size->value() / kMiB));
   }
   if (allocator.roundup_power2_divisions != RoundingDivisions{}) {
     add("roundup_power2_divisions", text_of_divisions(allocator.roundup_power2_divisions));

@@ -12,8 +12,6 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kBlank = " \t\r";
-
 bool is_name(std::string_view text) {
   constexpr std::string_view kSigns =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
@@ -39,12 +37,6 @@ std::string_view without_comment(std::string_view line) {
     }
   }
   return line;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
 std::size_t count_of(std::string_view text, std::string_view part) {

@@ -39,7 +39,7 @@ std::string indented(const std::string& text, const std::string& indentation) {
 
 /// The keys of `family: decoder` for a model of equal layers with softmax attention and a dense
 /// feed-forward. Traits that these keys cannot express are left out: reading them back tells.
-std::string decoder_keys(const DecoderSpec& decoder) {
+std::string written_decoder(const DecoderSpec& decoder) {
   const auto* const attention = std::get_if<SoftmaxAttention>(&decoder.attention);
   const LayerKind& kind = decoder.kinds.front();
   const auto* const feed_forward = std::get_if<DenseFeedForward>(&kind.feed_forward);
@@ -112,7 +112,7 @@ std::optional<std::string> with_decoder_keys(const ModelSpec& model) {
   std::string spec = head(model) +
                      "# The keys of `model` are memest's own; they say all that the config says.\n"
                      "model:\n" +
-                     decoder_keys(*decoder) + job_section(model);
+                     written_decoder(*decoder) + job_section(model);
   const Checked<Job> job =
       read_job(std::make_shared<const SourceText>(SourceText{"import.yaml", spec}));
   if (!job.ok()) return std::nullopt;

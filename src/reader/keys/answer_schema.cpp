@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kParts = "$defs";
+constexpr const char* kDefinitions = "$defs";
 constexpr std::string_view kPart = "#/$defs/";
 
 /// An answer is a part that is named as its command is: with no capital letter. A capital begins
@@ -44,21 +44,21 @@ Json whole_schema() { return Json::parse(answer_schema_text()); }
 std::vector<std::string> answer_names() {
   const Json schema = whole_schema();
   std::vector<std::string> names;
-  for (const auto& [name, rule] : schema.at(kParts).items()) {
+  for (const auto& [name, rule] : schema.at(kDefinitions).items()) {
     if (is_answer(name)) names.push_back(name);
   }
   return names;
 }
 
 std::optional<std::string> answer_schema(const std::string& name) {
-  const Json all = whole_schema().at(kParts);
+  const Json all = whole_schema().at(kDefinitions);
   if (!is_answer(name) || !all.contains(name)) return std::nullopt;
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                  {"title", "The JSON answer of memest " + name}};
   schema.update(all.at(name));
   std::map<std::string, Json> parts;
   add_parts(all.at(name), all, parts);
-  if (!parts.empty()) schema[kParts] = parts;
+  if (!parts.empty()) schema[kDefinitions] = parts;
   return schema.dump(2) + "\n";
 }
 

@@ -11,7 +11,7 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kHead =
+constexpr std::string_view kLockHead =
     "# What each spec needed when `memest check --update` wrote this file; `memest check` holds "
     "the\n"
     "# specs to it. Bytes, FLOPs and counts are exact, seconds and USD within the tolerance.\n";
@@ -96,7 +96,7 @@ void append_spec(std::string& out, const std::string& path, const LockedSpec& sp
 }  // namespace
 
 std::string write_lock(const Lock& lock) {
-  std::string out(kHead);
+  std::string out(kLockHead);
   out += std::string(kFormatKey) + ": " + std::to_string(kLockFormat) + "\n";
   out += std::string(kToleranceKey) + ": " + decimal(lock.tolerance * 100) + " %\n";
   out += std::string(kSpecsKey) + ":" + (lock.specs.empty() ? " {}" : "") + "\n";

@@ -19,7 +19,7 @@ namespace memest {
 namespace {
 
 constexpr std::string_view kModel = "model";
-constexpr std::array<std::string_view, 2> kPasses = {"training", "inference"};
+constexpr std::array<std::string_view, 2> kKinds = {"training", "inference"};
 
 void append_leaves(const Value& value, const std::string& name, const SourceSpan& span,
                    std::vector<SpecLeaf>& keys) {
@@ -53,7 +53,7 @@ bool has_line(std::string_view text, std::string_view key) {
 
 template <class HasKey>
 bool is_spec(const HasKey& has_key) {
-  return has_key(kModel) && std::any_of(kPasses.begin(), kPasses.end(), has_key);
+  return has_key(kModel) && std::any_of(kKinds.begin(), kKinds.end(), has_key);
 }
 
 /// Eight hexadecimal digits that another text has not, but for one in four billion: the check of

@@ -21,10 +21,6 @@
 namespace memest {
 namespace {
 
-void append(const Diagnostics& more, Diagnostics& diagnostics) {
-  diagnostics.insert(diagnostics.end(), more.begin(), more.end());
-}
-
 Diagnostics only_errors(Diagnostics diagnostics) {
   std::erase_if(diagnostics, [](const Diagnostic& one) { return one.severity != Severity::error; });
   return diagnostics;

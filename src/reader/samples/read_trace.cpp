@@ -16,11 +16,11 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kMostText = std::size_t{512} << 20U;
+constexpr std::size_t kMostTraceText = std::size_t{512} << 20U;
 constexpr std::size_t kMostErrors = 20;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 50U;  // bytes
 constexpr std::int64_t kMostStreams = 1000;
-constexpr std::int64_t kLargestAddress = std::int64_t{1} << 62U;
+constexpr std::int64_t kLastAddress = std::int64_t{1} << 62U;
 constexpr std::int64_t kMostNumber = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kFirstLine = "# allocator trace 1";
 
@@ -183,7 +183,7 @@ class TraceReader {
         return stream.has_value();
       }
       case Operand::address: {
-        const auto address = digits_of(word.text, 16, kLargestAddress);
+        const auto address = digits_of(word.text, 16, kLastAddress);
         event.number = address.value_or(0);
         if (!address) refuse(word, "expected a hexadecimal address, not " + quote(word.text));
         return address.has_value();
@@ -311,7 +311,7 @@ class TraceReader {
 }  // namespace
 
 Checked<AllocatorTrace> read_trace(const std::string& path) {
-  const Checked<SourcePointer> source = read_compressed(path, kMostText);
+  const Checked<SourcePointer> source = read_compressed(path, kMostTraceText);
   if (!source.ok()) return source.diagnostics();
   if (!is_pickle(source.value()->text)) return read_trace(source.value());
   Checked<AllocatorTrace> snapshot = read_snapshot(source.value());

@@ -8,24 +8,20 @@
 
 #include "reader/text/csv.hpp"
 #include "reader/text/scalar.hpp"
+#include "reader/text/text.hpp"
 
 namespace memest {
 namespace {
 
 constexpr const char* kHowToLog =
     "nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > FILE";
-constexpr std::string_view kBlanks = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
+constexpr std::string_view kLogBlanks = " \t\r";
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
-  for (std::size_t at = 0; (at = line.find_first_not_of(kBlanks, at)) != std::string_view::npos;) {
-    const std::size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
+  for (std::size_t at = 0;
+       (at = line.find_first_not_of(kLogBlanks, at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(line.find_first_of(kLogBlanks, at), line.size());
     words.push_back(line.substr(at, end - at));
     at = end;
   }

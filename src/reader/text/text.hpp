@@ -44,6 +44,9 @@ inline constexpr TextKind kLockText{std::size_t{64} << 20, "a lock holds a repos
                                     "`memest check --update` writes a lock",
                                     std::size_t{10'000'000}};
 
+/// Without the blanks of both ends.
+std::string_view trimmed(std::string_view line);
+
 /// "the file is larger than 4 MiB".
 std::string too_large_text(std::string_view noun, const TextKind& kind);
 

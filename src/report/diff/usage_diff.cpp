@@ -16,7 +16,7 @@
 namespace memest {
 namespace {
 
-constexpr const char* kNoSteps = "a log of the memory in use has no step's seconds";
+constexpr const char* kNoStepsInLog = "a log of the memory in use has no step's seconds";
 
 bool is_within(const UsageComparison& comparison, const UsedMemory& gpu) {
   return comparison.memory.low() <= gpu.peak && gpu.peak <= comparison.memory.high();
@@ -134,7 +134,7 @@ Json json_of(const UsageComparison& comparison, const Question& question) {
                             {"line", gpu.line},
                             {"samples", gpu.samples}});
   }
-  put_null(json, "step_seconds", kNoSteps);
+  put_null(json, "step_seconds", kNoStepsInLog);
   json["provenance"] = {{"versions", {{"memest", question.version}}}};
   return json;
 }

@@ -94,12 +94,6 @@ std::string verdict_words(Verdict verdict) {
   unreachable("a verdict beyond the enum");
 }
 
-Tone tone_of(Verdict verdict) {
-  return verdict == Verdict::fits           ? Tone::good
-         : verdict == Verdict::does_not_fit ? Tone::bad
-                                            : Tone::uncertain;
-}
-
 std::string verdict_line(const MemoryAnswer& answer) {
   const BytesInterval taken = answer.of_capacity();
   const std::int64_t data_rank = answer.ranks.data.worst;

@@ -13,6 +13,7 @@ namespace memest {
 /// "last stage, data rank 3": whose memory it is, as far as it is not every rank's, or the first's
 /// of those that share the states; may be empty.
 std::string whose_memory(const RankClass& ranks);
+Tone tone_of(Verdict verdict);
 void add_memory(Page& page, const Job& job, const MemoryAnswer& answer);
 /// Host memory that a rank, and a node, keeps.
 void add_host_memory(Page& page, const Job& job, const MemoryAnswer& answer);

@@ -31,18 +31,6 @@ Table table_of(const HostMemory& memory) {
   return table;
 }
 
-Tone tone_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return Tone::good;
-    case Verdict::does_not_fit:
-      return Tone::bad;
-    case Verdict::too_close_to_call:
-      return Tone::uncertain;
-  }
-  unreachable("a verdict beyond the enum");
-}
-
 /// "Does not fit the host: 1.86 TiB of the 62.00 GiB of a node, 1.80 TiB too much."
 std::string held_to_node(const HostNeed& need) {
   const Bytes taken = need.of_node();

@@ -263,6 +263,18 @@ std::string data_ranks_text(const DataRanks& data) {
 
 }  // namespace
 
+Tone tone_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return Tone::good;
+    case Verdict::does_not_fit:
+      return Tone::bad;
+    case Verdict::too_close_to_call:
+      return Tone::uncertain;
+  }
+  unreachable("a verdict beyond the enum");
+}
+
 std::string whose_memory(const RankClass& ranks) {
   if (ranks.data.worst == 0) return ranks.name;
   return (ranks.name.empty() ? "" : ranks.name + ", ") + "data rank " + grouped(ranks.data.worst);

@@ -38,7 +38,7 @@ Json key_answer(const ImportedKey& key) {
           {"becomes", key.becomes},  {"why", key.why}};
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> written_lines(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
@@ -50,7 +50,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 Report report_import(const ImportedJob& job) {
   Report report;
   report.records = key_table(job);
-  const std::vector<std::string> lines = lines_of(job.spec);
+  const std::vector<std::string> lines = written_lines(job.spec);
   report.page.parts = {Figure{[lines](std::size_t) { return lines; }}, report.records};
   Json answer = new_answer();
   answer["spec"] = job.spec;

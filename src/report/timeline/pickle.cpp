@@ -10,7 +10,7 @@ namespace {
 // Opcodes, by their names in CPython's Lib/pickle.py.
 constexpr unsigned char kProto = 0x80;
 constexpr unsigned char kStop = '.';
-constexpr unsigned char kMark = '(';
+constexpr unsigned char kOpenMark = '(';
 constexpr unsigned char kNewTrue = 0x88;
 constexpr unsigned char kNewFalse = 0x89;
 constexpr unsigned char kBinInt = 'J';    // 4 bytes, signed
@@ -87,7 +87,7 @@ void PickleWriter::text(std::string_view value) {
 
 void PickleWriter::begin_list() {
   code(kEmptyList);
-  code(kMark);
+  code(kOpenMark);
 }
 
 void PickleWriter::end_list() { code(kAppends); }
@@ -96,12 +96,12 @@ void PickleWriter::next_part() {
   // APPENDS takes all from the last MARK on off the reader's stack; what follows begins at a new
   // one.
   code(kAppends);
-  code(kMark);
+  code(kOpenMark);
 }
 
 void PickleWriter::begin_dict() {
   code(kEmptyDict);
-  code(kMark);
+  code(kOpenMark);
 }
 
 void PickleWriter::end_dict() { code(kSetItems); }

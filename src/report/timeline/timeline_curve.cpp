@@ -15,7 +15,7 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kRows = 14;
+constexpr std::size_t kCurveRows = 14;
 constexpr std::size_t kLabelColumns = 14;  // "1,023.99 GiB" and a gap
 constexpr std::int64_t kEighths = 8;       // of a row
 
@@ -61,7 +61,7 @@ class Curve {
 
   std::vector<std::string> draw() const {
     std::vector<std::string> lines = {peak_line()};
-    for (std::size_t row = kRows; row-- > 0;) lines.push_back(row_line(row));
+    for (std::size_t row = kCurveRows; row-- > 0;) lines.push_back(row_line(row));
     std::string axis;
     for (std::size_t i = 0; i < columns_; ++i) axis += "─";
     lines.push_back(labelled("0", "└" + axis));
@@ -83,7 +83,7 @@ class Curve {
   [[nodiscard]] std::int64_t height_of(Bytes bytes) const {
     if (top_ == Bytes()) return 0;
     const double share = bytes.as_double() / top_.as_double();
-    return std::llround(share * static_cast<double>(kRows * kEighths));
+    return std::llround(share * static_cast<double>(kCurveRows * kEighths));
   }
 
   [[nodiscard]] std::string peak_line() const {
@@ -106,8 +106,8 @@ class Curve {
       const bool reserved = height_of(sample.reserved) - bottom > kEighths / 2;
       line += filled == 0 && reserved ? kReserved : kFilled[static_cast<std::size_t>(filled)];
     }
-    const bool is_top = row + 1 == kRows;
-    const bool is_middle = row + 1 == kRows / 2;
+    const bool is_top = row + 1 == kCurveRows;
+    const bool is_middle = row + 1 == kCurveRows / 2;
     return labelled(is_top      ? sized_text(top_)
                     : is_middle ? sized_text(Bytes(top_.value() / 2))
                                 : "",

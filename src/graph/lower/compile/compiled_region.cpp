@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "graph/index_lists.hpp"
 #include "graph/lower/compile/generated_kernels.hpp"
-#include "graph/lower/compile/value_lists.hpp"
 #include "memest/diag/expect.hpp"
 
 namespace memest {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/lower/compile/value_lists.hpp"
+#include "graph/index_lists.hpp"
 
 namespace memest {
 namespace {

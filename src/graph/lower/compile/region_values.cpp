@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "graph/lower/compile/value_lists.hpp"
+#include "graph/index_lists.hpp"
 
 namespace memest {
 namespace {

@@ -6,12 +6,6 @@
 namespace memest {
 namespace {
 
-Expr product(const Shape& shape) {
-  Expr result(1);
-  for (const Expr& dimension : shape) result *= dimension;
-  return result;
-}
-
 /// Gradients of a product of an input and a matrix. With a bias (addmm) the input's comes first,
 /// without (mm) the matrix's. The bias's gradient is the output's, summed by the engine.
 void write_backward(BlockBuilder& block, Op& op, bool gradient_is_number) {
@@ -135,7 +129,7 @@ TensorId product_with(BlockBuilder& block, const Projection2d& shape, const Fact
   // cuBLAS.
   op.workspace = biased ? Workspace::cublas_lt : Workspace::cublas;
   write_backward(block, op, shape.gradient_is_number);
-  const Expr flops = Expr(2) * product(rows.shape) * shape.in * shape.out;
+  const Expr flops = Expr(2) * elements_of(rows.shape) * shape.in * shape.out;
   const Expr gradients((block.needs_gradient(input) ? 1 : 0) +
                        (block.needs_gradient(matrix) ? 1 : 0));
   block.emit(std::move(op), {flops, gradients * flops});

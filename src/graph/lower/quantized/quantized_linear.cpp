@@ -1,7 +1,7 @@
-// Functions of Python's around one elements_product, line by line: bitsandbytes 0.50,
+// Functions of Python's around one product, line by line: bitsandbytes 0.50,
 // nn/modules.py: Linear4bit.forward and autograd/_functions.py: MatMul4Bit; HQQ 0.2.8,
 // core/quantize.py: HQQMatmulNoCacheMul. The weight is made from its codes in every pass and
-// dropped behind the elements_product.
+// dropped behind the product.
 #include "graph/lower/quantized/quantized_linear.hpp"
 
 #include <string>
@@ -23,13 +23,7 @@ std::int64_t value_of(const DecoderContext& context, const Expr& size) {
   return narrow_to_int64(size.evaluate(sizes));
 }
 
-Expr elements_product(const Shape& shape) {
-  Expr result(1);
-  for (const Expr& size : shape) result *= size;
-  return result;
-}
-
-/// The tensors of one elements_product, and what is as large as parts of its weight.
+/// The tensors of one product, and what is as large as parts of its weight.
 struct CodeOperands {
   TensorId input = 0;
   TensorId weight = 0;
@@ -106,7 +100,7 @@ class Dequantization {
 
 bool fused(const DecoderContext& context, const Projection2d& shape, const Rows& rows) {
   if (row_of(context.quantized->format).hqq) return false;
-  return multiplies_codes({.rows = value_of(context, elements_product(rows.shape)),
+  return multiplies_codes({.rows = value_of(context, elements_of(rows.shape)),
                            .out = value_of(context, shape.out),
                            .in = value_of(context, shape.in),
                            .dtype = context.policy.compute,
@@ -158,7 +152,7 @@ CodeOperands operands_of(BlockBuilder& block, const DecoderContext& context,
   return of;
 }
 
-/// The elements_product of an input in the compute type.
+/// The product of an input in the compute type.
 TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
                           const Projection2d& shape, const Rows& rows) {
   const DType compute = context.policy.compute;
@@ -166,10 +160,9 @@ TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
   CodeOperands of = operands_of(block, context, shape, rows.x);
   Shape out_shape = rows.shape;
   out_shape.push_back(shape.out);
-  // Linear4bit hands its bias to the elements_product, HQQ adds it in place.
+  // Linear4bit hands its bias to the product, HQQ adds it in place.
   const bool biased = shape.bias && !hqq;
-  of.out = block.make({shape.name, biased || !shape.bias ? "out" : "elements_product"}, out_shape,
-                      compute);
+  of.out = block.make({shape.name, biased || !shape.bias ? "out" : "product"}, out_shape, compute);
   Op op;
   op.kind = OpKind::linear;
   op.name = shape.name;
@@ -193,7 +186,7 @@ TensorId product_of_codes(BlockBuilder& block, const DecoderContext& context,
     write_forward(block, op, dequantization, of);
   }
   write_backward(block, op, dequantization, of);
-  const Expr flops = Expr(2) * elements_product(rows.shape) * shape.in * shape.out;
+  const Expr flops = Expr(2) * elements_of(rows.shape) * shape.in * shape.out;
   block.emit(std::move(op), {flops, flops});
   return of.out;
 }

@@ -2,7 +2,7 @@
 #include "reader/foreign/hugging_face/accelerate_keys.hpp"
 #include "reader/foreign/hugging_face/hugging_face.hpp"
 
-namespace memest::hugging_face {
+namespace memest::hugging_face::accelerate {
 namespace {
 
 /// Without a Trainer's arguments the launcher says the cast, not the weights' type. Accelerate's
@@ -38,6 +38,6 @@ constexpr Dialect kDialect = {.name = "accelerate",
                               .references = kReferences};
 
 }  // namespace
-}  // namespace memest::hugging_face
+}  // namespace memest::hugging_face::accelerate
 
-const memest::Dialect& memest::accelerate_dialect() { return hugging_face::kDialect; }
+const memest::Dialect& memest::accelerate_dialect() { return hugging_face::accelerate::kDialect; }

@@ -10,7 +10,7 @@
 #include "reader/foreign/hugging_face/trainer_keys.hpp"
 #include "reader/text/scalar.hpp"
 
-namespace memest::hugging_face {
+namespace memest::hugging_face::axolotl {
 namespace {
 
 constexpr std::string_view kModel = "base_model";
@@ -178,6 +178,6 @@ constexpr Dialect kDialect = {.name = "axolotl",
                               .references = kTrainerReferences};
 
 }  // namespace
-}  // namespace memest::hugging_face
+}  // namespace memest::hugging_face::axolotl
 
-const memest::Dialect& memest::axolotl_dialect() { return hugging_face::kDialect; }
+const memest::Dialect& memest::axolotl_dialect() { return hugging_face::axolotl::kDialect; }

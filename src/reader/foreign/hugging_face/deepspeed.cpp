@@ -166,7 +166,7 @@ void write_own_batch(ForeignImport& file) {
   file.write("training.clip_gradients", norm && *norm > 0 ? "true" : "false", {clipping});
 }
 
-constexpr WordPair kOptimizers[] = {
+constexpr WordPair kZeroOptimizers[] = {
     {"Adam", "{name: adamw, implementation: fused}"},
     {"AdamW", "{name: adamw, implementation: fused}"},
 };
@@ -176,8 +176,8 @@ void write_own_optimizer(ForeignImport& file) {
   if (file.find(kName) == nullptr) return;
   const std::string name = file.text(kName);
   const auto* const row = std::ranges::find_if(
-      kOptimizers, [&name](const WordPair& pair) { return is_same_word(pair.foreign, name); });
-  if (row == std::end(kOptimizers)) {
+      kZeroOptimizers, [&name](const WordPair& pair) { return is_same_word(pair.foreign, name); });
+  if (row == std::end(kZeroOptimizers)) {
     return file.refuse(kName, "DeepSpeed's optimizer " + quote(name), "known are Adam and AdamW");
   }
   file.write("training.optimizer", row->own, {kName});
@@ -238,6 +238,7 @@ void write_zero_precision(ForeignImport& file, HalfType autocast) {
                  "the types are bf16, whose tensors are as large");
 }
 
+namespace deepspeed {
 namespace {
 
 void write_alone(ForeignImport& file) {
@@ -263,6 +264,7 @@ constexpr Dialect kDialect = {.name = "deepspeed",
                               .section = "ds"};
 
 }  // namespace
+}  // namespace deepspeed
 }  // namespace memest::hugging_face
 
-const memest::Dialect& memest::deepspeed_dialect() { return hugging_face::kDialect; }
+const memest::Dialect& memest::deepspeed_dialect() { return hugging_face::deepspeed::kDialect; }

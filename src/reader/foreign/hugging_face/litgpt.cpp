@@ -2,7 +2,7 @@
 #include "reader/foreign/hugging_face/hugging_face.hpp"
 #include "reader/text/scalar.hpp"
 
-namespace memest {
+namespace memest::litgpt {
 namespace {
 
 void refuse_litgpt(ForeignImport& file) {
@@ -26,7 +26,6 @@ constexpr Dialect kDialect = {.name = "litgpt",
                               .derivations = kDerivations};
 
 }  // namespace
+}  // namespace memest::litgpt
 
-const Dialect& litgpt_dialect() { return kDialect; }
-
-}  // namespace memest
+const memest::Dialect& memest::litgpt_dialect() { return litgpt::kDialect; }

@@ -5,7 +5,7 @@
 #include "reader/foreign/hugging_face/trainer_keys.hpp"
 #include "reader/text/scalar.hpp"
 
-namespace memest::hugging_face {
+namespace memest::hugging_face::llama_factory {
 namespace {
 
 constexpr std::string_view kModel = "model_name_or_path";
@@ -331,6 +331,8 @@ constexpr Dialect kDialect = {.name = "llama-factory",
                               .references = kTrainerReferences};
 
 }  // namespace
-}  // namespace memest::hugging_face
+}  // namespace memest::hugging_face::llama_factory
 
-const memest::Dialect& memest::llama_factory_dialect() { return hugging_face::kDialect; }
+const memest::Dialect& memest::llama_factory_dialect() {
+  return hugging_face::llama_factory::kDialect;
+}

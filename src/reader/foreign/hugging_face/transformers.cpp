@@ -4,7 +4,7 @@
 #include "reader/foreign/hugging_face/hugging_face.hpp"
 #include "reader/foreign/hugging_face/trainer_keys.hpp"
 
-namespace memest::hugging_face {
+namespace memest::hugging_face::transformers {
 namespace {
 
 constexpr std::string_view kModel = "model_name_or_path";
@@ -94,6 +94,8 @@ constexpr Dialect kDialect = {.name = "transformers",
                               .references = kTrainerReferences};
 
 }  // namespace
-}  // namespace memest::hugging_face
+}  // namespace memest::hugging_face::transformers
 
-const memest::Dialect& memest::transformers_dialect() { return hugging_face::kDialect; }
+const memest::Dialect& memest::transformers_dialect() {
+  return hugging_face::transformers::kDialect;
+}

@@ -4,7 +4,7 @@
 #include "reader/foreign/hugging_face/hugging_face.hpp"
 #include "reader/foreign/hugging_face/trainer_keys.hpp"
 
-namespace memest::hugging_face {
+namespace memest::hugging_face::trl {
 namespace {
 
 constexpr std::string_view kModel = "model_name_or_path";
@@ -181,7 +181,7 @@ constexpr Dialect kPreferences = {.name = "trl-preferences",
                                   .takes = kTrainerTakes};
 
 }  // namespace
-}  // namespace memest::hugging_face
+}  // namespace memest::hugging_face::trl
 
-const memest::Dialect& memest::trl_sft_dialect() { return hugging_face::kSft; }
-const memest::Dialect& memest::trl_preferences_dialect() { return hugging_face::kPreferences; }
+const memest::Dialect& memest::trl_sft_dialect() { return hugging_face::trl::kSft; }
+const memest::Dialect& memest::trl_preferences_dialect() { return hugging_face::trl::kPreferences; }

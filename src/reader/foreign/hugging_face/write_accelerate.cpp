@@ -10,7 +10,7 @@
 #include "reader/foreign/hugging_face/hugging_face.hpp"
 #include "reader/foreign/hugging_face/writing.hpp"
 
-namespace memest::hugging_face {
+namespace memest::hugging_face::accelerate {
 namespace {
 
 constexpr std::string_view kProgram = "accelerate 1.15 with the Trainer of transformers 5.17";
@@ -301,16 +301,16 @@ std::optional<Diagnostic> mistake_of(const Job& job) {
 }
 
 }  // namespace
-}  // namespace memest::hugging_face
+}  // namespace memest::hugging_face::accelerate
 
 namespace memest {
 
 const ExportTarget& accelerate_export() {
   static const ExportTarget target = {.name = "accelerate",
-                                      .program = hugging_face::kProgram,
-                                      .mistake = hugging_face::mistake_of,
-                                      .rows = hugging_face::rows(),
-                                      .write = hugging_face::write_files};
+                                      .program = hugging_face::accelerate::kProgram,
+                                      .mistake = hugging_face::accelerate::mistake_of,
+                                      .rows = hugging_face::accelerate::rows(),
+                                      .write = hugging_face::accelerate::write_files};
   return target;
 }
 

@@ -2,10 +2,8 @@
 #include "reader/foreign/megatron/idle_paths.hpp"
 #include "reader/foreign/megatron/megatron.hpp"
 
-namespace memest {
+namespace memest::megatron::bridge {
 namespace {
-
-using namespace megatron;
 
 constexpr KeyRow kPlain[] = {
     maps("model.num_layers", "model.layers"),
@@ -238,7 +236,6 @@ constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .derivations = kDerivations};
 
 }  // namespace
+}  // namespace memest::megatron::bridge
 
-const Dialect& megatron_bridge_dialect() { return kDialect; }
-
-}  // namespace memest
+const memest::Dialect& memest::megatron_bridge_dialect() { return megatron::bridge::kDialect; }

@@ -4,10 +4,8 @@
 #include "reader/foreign/megatron/idle_flags.hpp"
 #include "reader/foreign/megatron/megatron.hpp"
 
-namespace memest {
+namespace memest::megatron {
 namespace {
-
-using namespace megatron;
 
 constexpr WordPair kSwitch[] = {{"true", "true"}, {"false", ""}};
 constexpr WordPair kRecomputed[] = {{"true", "full"}, {"uniform", "full"}, {"false", ""}};
@@ -256,7 +254,6 @@ constexpr Dialect kDialect = {.name = "megatron",
                               .derivations = kDerivations};
 
 }  // namespace
+}  // namespace memest::megatron
 
-const Dialect& megatron_dialect() { return kDialect; }
-
-}  // namespace memest
+const memest::Dialect& memest::megatron_dialect() { return megatron::kDialect; }

@@ -6,7 +6,7 @@
 #include "reader/foreign/foreign_import.hpp"
 #include "reader/text/scalar.hpp"
 
-namespace memest {
+namespace memest::nanogpt {
 namespace {
 
 /// model.py, from_pretrained: config_args, with vocab_size 50257, block_size 1024 and biases.
@@ -161,7 +161,6 @@ constexpr Dialect kDialect = {.name = "nanogpt",
                               .derivations = kDerivations};
 
 }  // namespace
+}  // namespace memest::nanogpt
 
-const Dialect& nanogpt_dialect() { return kDialect; }
-
-}  // namespace memest
+const memest::Dialect& memest::nanogpt_dialect() { return nanogpt::kDialect; }

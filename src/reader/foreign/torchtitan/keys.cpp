@@ -62,7 +62,7 @@ constexpr KeyRow kTraining[] = {
     no_effect("mx.*", "what 'model.converters' does not name"),
 };
 
-constexpr KeyRow kRanks[] = {
+constexpr KeyRow kParallelism[] = {
     derived("parallelism.data_parallel_replicate_degree"),
     derived("parallelism.data_parallel_shard_degree"),
     derived("parallelism.fsdp_reshard_after_forward"),
@@ -161,7 +161,7 @@ constexpr KeyRow kRest[] = {
     not_followed("experimental.custom_model_path", "", "what the module changes stands in no file"),
 };
 
-constexpr std::span<const KeyRow> kTables[] = {kTraining, kRanks, kRest};
+constexpr std::span<const KeyRow> kTables[] = {kTraining, kParallelism, kRest};
 
 constexpr std::string_view kByFlavor[] = {"model.flavor"};
 constexpr std::string_view kByRanks[] = {"parallelism.data_parallel_shard_degree"};

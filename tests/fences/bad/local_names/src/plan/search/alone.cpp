@@ -1,7 +1,0 @@
-namespace memest {
-namespace {
-
-constexpr double kUnknown = 0;
-
-}  // namespace
-}  // namespace memest
