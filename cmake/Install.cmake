@@ -44,6 +44,7 @@ endif()
 
 # `cpack -G DEB`: the program alone. It is built with MEMEST_STATIC=ALL, so that one package serves every Debian and Ubuntu.
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/memest RENAME copyright COMPONENT program)
+install(FILES THIRD-PARTY-NOTICES DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/memest COMPONENT program)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "the memest authors <memest@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})

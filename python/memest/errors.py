@@ -9,12 +9,13 @@ class Diagnostic(NamedTuple):
 
     severity: str  #: error, warning or note
     message: str
-    hint: Optional[str]
-    file: Optional[str]  #: a path, a flag, or `<spec>.json` for a spec that was given as a mapping
-    line: Optional[int]
-    column: Optional[int]
-    length: Optional[int]
     text: str  #: as the program prints it, with the line of the spec and carets
+    unavailable: bool  #: nothing is wrong with the text, but memest has no answer for what it asks
+    hint: Optional[str] = None
+    file: Optional[str] = None  #: a path, a flag, or `<spec>.json` for a spec that was given as a mapping
+    line: Optional[int] = None
+    column: Optional[int] = None
+    length: Optional[int] = None
 
     def __str__(self) -> str:
         return self.text.rstrip("\n")

@@ -227,7 +227,8 @@ TEST_CASE("a refusal tells where each mistake is") {
       "line": 1,
       "column": 10,
       "length": 11,
-      "unavailable": false
+      "unavailable": false,
+      "text": "--set:1:10: error: unknown key 'micro_batsh'\n  1 | training.micro_batsh=2\n    |          ^~~~~~~~~~~\n    = hint: did you mean 'micro_batch'?\n"
     }
   ]
 }

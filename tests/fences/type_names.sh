@@ -7,7 +7,7 @@ cd "$1"
 
 find include src -name '*.hpp' -o -name '*.cpp' | sort | xargs awk '
   BEGIN {
-    split("name_of text_of policy_of zero_stage_of", list)
+    split("name_of text_of policy_of zero_stage_of elements_of", list)
     for (i in list) overloaded[list[i]] = 1
   }
   FNR == 1 {

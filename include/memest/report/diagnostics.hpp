@@ -22,9 +22,13 @@ inline constexpr std::size_t kMostOfAText = 100;
 /// Nothing of the source reaches the terminal raw.
 std::string render(const Diagnostics& diagnostics, const RenderOptions& options);
 
-/// A JSON list of the diagnostics, all of them: `severity`, `message`, `hint`, `file`, `line`,
-/// `column`, `length` (null where there is none), and `text`, as people read it.
+/// A JSON list of the diagnostics, all of them: `severity`, `message`, `unavailable`, and `text`, as
+/// people read it; `hint` where there is one, `file`, `line`, `column` and `length` where a text
+/// shows it.
 std::string json_of(const Diagnostics& diagnostics);
+
+/// The answer in place of one that is refused: `exit_code`, and the list as `diagnostics`.
+std::string refusal_json(int exit_code, const Diagnostics& diagnostics);
 
 /// Whether nothing stands in the way of an answer but what is not available yet.
 bool is_unavailable(const Diagnostics& diagnostics);

@@ -53,7 +53,4 @@ struct BuildFacts {
 std::string version_text(const BuildFacts& build);
 std::string version_json(const BuildFacts& build);
 
-/// The JSON of an answer that there is not: the exit code and the diagnostics.
-std::string refusal_json(int exit_code, const Diagnostics& diagnostics);
-
 }  // namespace memest

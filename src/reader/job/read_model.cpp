@@ -39,6 +39,7 @@ std::string config_path(const Value& hf) {
 std::string name_of_source(const SourceSpan& span) {
   const std::string_view name = span.source == nullptr ? "" : std::string_view(span.source->name);
   if (name.starts_with(kPresetPrefix)) return std::string(name.substr(kPresetPrefix.size()));
+  if (name.starts_with("--")) return "model";  // of a flag: no file lends it a name
   return stem_of(name);
 }
 

@@ -141,7 +141,9 @@ Json json_of(const CheckedSpecs& specs, const Question& question) {
   } else {
     json["lock"] = {{"file", specs.lock}, {"written", specs.updated}, {"gone", specs.gone}};
   }
-  json["provenance"] = {{"method", "closed form"}, {"versions", {{"memest", question.version}}}};
+  json["provenance"] = {
+      {"method", "a replay where the program is followed event by event, else closed form"},
+      {"versions", {{"memest", question.version}}}};
   return json;
 }
 

@@ -17,26 +17,36 @@ std::string_view word_of(Severity severity) {
   unreachable("a severity beyond the enum");
 }
 
-Json counted(std::int32_t value) { return value > 0 ? Json(value) : Json(nullptr); }
-
 Json json_of(const Diagnostic& diagnostic) {
+  Json json{{"severity", word_of(diagnostic.severity)}, {"message", diagnostic.message}};
+  if (!diagnostic.hint.empty()) json["hint"] = diagnostic.hint;
   const SourceSpan& span = diagnostic.span;
-  Json row{{"severity", word_of(diagnostic.severity)}, {"message", diagnostic.message}};
-  row["hint"] = diagnostic.hint.empty() ? Json(nullptr) : Json(diagnostic.hint);
-  row["file"] = span.source ? Json(span.source->name) : Json(nullptr);
-  row["line"] = counted(span.line);
-  row["column"] = counted(span.column);
-  row["length"] = counted(span.length);
-  row["text"] = render({diagnostic}, {});
-  return row;
+  if (span.source != nullptr) {
+    json["file"] = span.source->name;
+    json["line"] = span.line;
+    json["column"] = span.column;
+    json["length"] = span.length;
+  }
+  json["unavailable"] = diagnostic.unavailable;
+  json["text"] = render({diagnostic}, {});
+  return json;
+}
+
+Json list_of(const Diagnostics& diagnostics) {
+  Json list = Json::array();
+  for (const Diagnostic& diagnostic : diagnostics) list.push_back(json_of(diagnostic));
+  return list;
 }
 
 }  // namespace
 
-std::string json_of(const Diagnostics& diagnostics) {
-  Json rows = Json::array();
-  for (const Diagnostic& diagnostic : diagnostics) rows.push_back(json_of(diagnostic));
-  return printed(rows);
+std::string json_of(const Diagnostics& diagnostics) { return printed(list_of(diagnostics)); }
+
+std::string refusal_json(int exit_code, const Diagnostics& diagnostics) {
+  Json json = new_answer();
+  json["exit_code"] = exit_code;
+  json["diagnostics"] = list_of(diagnostics);
+  return text_of(json);
 }
 
 }  // namespace memest

@@ -42,32 +42,6 @@ Json command_json(const CommandFacts& command) {
   return json;
 }
 
-std::string_view name_of(Severity severity) {
-  switch (severity) {
-    case Severity::error:
-      return "error";
-    case Severity::warning:
-      return "warning";
-    case Severity::note:
-      return "note";
-  }
-  unreachable("a severity beyond the enum");
-}
-
-Json diagnostic_json(const Diagnostic& diagnostic) {
-  Json json{{"severity", name_of(diagnostic.severity)}, {"message", diagnostic.message}};
-  if (!diagnostic.hint.empty()) json["hint"] = diagnostic.hint;
-  const SourceSpan& span = diagnostic.span;
-  if (span.source != nullptr) {
-    json["file"] = span.source->name;
-    json["line"] = span.line;
-    json["column"] = span.column;
-    json["length"] = span.length;
-  }
-  json["unavailable"] = diagnostic.unavailable;
-  return json;
-}
-
 }  // namespace
 
 std::string help_json(const ToolFacts& tool) {
@@ -115,16 +89,6 @@ std::string version_json(const BuildFacts& build) {
   json["models"] = Json::array();
   for (const auto& [program, release] : modelled_releases()) {
     json["models"].push_back({{"program", program}, {"release", release}});
-  }
-  return text_of(json);
-}
-
-std::string refusal_json(int exit_code, const Diagnostics& diagnostics) {
-  Json json = new_answer();
-  json["exit_code"] = exit_code;
-  json["diagnostics"] = Json::array();
-  for (const Diagnostic& diagnostic : diagnostics) {
-    json["diagnostics"].push_back(diagnostic_json(diagnostic));
   }
   return text_of(json);
 }
