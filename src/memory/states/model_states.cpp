@@ -262,7 +262,7 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
     terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
                      optimizer_share(job, each, bytes), training.optimizer.source, ""});
   }
-  for (LedgerTerm& scales : scale_terms(job, inventory)) terms.push_back(std::move(scales));
+  for (LedgerTerm& term : scale_terms(job, inventory)) terms.push_back(std::move(term));
   return terms;
 }
 
@@ -324,7 +324,7 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
         checked_multiply(bytes, running_pair_elements(inventory)), training.optimizer.source);
     terms.back().rule = "max over parameters i of 2·s_i + s_(i−1), in bytes";
   }
-  for (LedgerTerm& widened : widening_terms(job, inventory)) terms.push_back(std::move(widened));
+  for (LedgerTerm& term : widening_terms(job, inventory)) terms.push_back(std::move(term));
   return terms;
 }
 

@@ -60,7 +60,9 @@ DType type_of_word(const Value* written) {
 /// FusedAdam keeps no more than the lower 16 bits of what a bf16 parameter is the upper half of
 /// (store_param_remainders), unless it is told to keep all of it.
 OptimizerState main_parameters(const Value* written, DType weights) {
-  OptimizerState main{.name = "master_param", .main = true};
+  OptimizerState main;
+  main.name = "master_param";
+  main.main = true;
   const bool remainders = written == nullptr || as_text(written) == "remainders";
   if (remainders && weights == DType::bf16) {
     main.shape = StateShape::remainders;
