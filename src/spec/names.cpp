@@ -207,6 +207,15 @@ std::string_view name_of(CompileScope compile) {
   return {};
 }
 
+std::string_view own_type_of(std::string_view name, const Optimizer& optimizer) {
+  if (optimizer.main_parameters() == nullptr) return {};
+  for (const OptimizerState& state : optimizer.states) {
+    if (state.name != name) continue;
+    return state.shape == StateShape::remainders ? "remainders" : name_of(state.dtype.value());
+  }
+  return {};
+}
+
 std::string_view name_of(TeRelease release) {
   switch (release) {
     case TeRelease::te_2_2:

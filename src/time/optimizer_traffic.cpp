@@ -50,6 +50,9 @@ constexpr std::array kStepPasses = {
 /// bitsandbytes: one fp32 scale for a block of 256 elements.
 constexpr double kBlockwiseBytes = 1.0 + 4.0 / 256.0;
 
+/// Remainders: the 16 bits that a bf16 element lacks of fp32.
+constexpr double kRemainderBytes = 2.0;
+
 struct TensorExtent {
   double elements = 1;
   double rows = 1;
@@ -86,10 +89,43 @@ double state_bytes(const OptimizerState& state, const TensorExtent& tensor, DTyp
       return tensor.elements * kBlockwiseBytes;
     case StateShape::square_factors:
       return (tensor.is_matrix ? kept(tensor.rows) + kept(tensor.columns) : tensor.elements) * size;
+    case StateShape::remainders:
+      return tensor.elements * kRemainderBytes;
     case StateShape::scalar:
       return 0;
   }
   unreachable("every state has a shape");
+}
+
+/// Bytes an element that the kernels around and in a step read and write of a state that is kept
+/// narrow and stepped in fp32. Source: Transformer Engine 2.11, FusedAdam: get_unscaled_state, the
+/// kernel, _apply_scale.
+constexpr double scaled_bytes(DType kept) {
+  constexpr double kWiden = 2 + 4;   // float()
+  constexpr double kStep = 4 + 4;    // read and written in fp32
+  constexpr double kNarrow = 4 + 2;  // into 16 bits
+  // bfloat16() and copy_() of its result; fp16 is multiplied by its scale, finds its extremes, and
+  // is multiplied by the new scale's reciprocal before copy_() narrows it.
+  return kept == DType::bf16 ? kWiden + kStep + kNarrow + (2 + 2)
+                             : kWiden + (4 + 4) + kStep + 4 + (4 + 4) + kNarrow;
+}
+
+/// Bytes that a step moves of a state: each of its tensors is read and written.
+double moved_bytes(const OptimizerState& state, const TensorExtent& tensor, const Recipe& recipe) {
+  if (state.scaled) return tensor.elements * scaled_bytes(state.dtype.value_or(recipe.states));
+  return 2.0 * state_bytes(state, tensor, recipe.states);
+}
+
+/// Bytes an element of the weights and their master copy: where there is one the weights are only
+/// written. The optimizer's own main parameters are states.
+double copied_bytes(const TrainingSpec& training) {
+  const Recipe& recipe = training.recipe;
+  const auto weights = static_cast<double>(size_of(recipe.weights));
+  const OptimizerState* main = training.optimizer.main_parameters();
+  if (main != nullptr && main->shape != StateShape::remainders) return weights;
+  // A fused step reads and writes the master and writes the 16-bit weights: 2 + 4 + 4 B.
+  return recipe.master ? weights + 2.0 * static_cast<double>(size_of(*recipe.master))
+                       : 2.0 * weights;
 }
 
 /// Bytes that a step's kernels move, over those of one that reads and writes each tensor once.
@@ -114,7 +150,6 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
   // The optimizers that keep a master copy (apex, DeepSpeed, Megatron) are fused.
   const bool fused = recipe.master.has_value() ||
                      training.optimizer_implementation == OptimizerImplementation::fused;
-  const auto weights = static_cast<double>(size_of(recipe.weights));
   const auto gradients = static_cast<double>(size_of(recipe.gradients));
   double bytes = 0;
   for (const ParameterTensor& parameter : inventory.parameters) {
@@ -122,17 +157,12 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
     const TensorExtent tensor = tensor_of(parameter);
     double states = 0;
     for (const OptimizerState& state : training.optimizer.states) {
-      states += state_bytes(state, tensor, recipe.states);
+      states += moved_bytes(state, tensor, recipe);
     }
-    // With a master copy the weights are only written.
-    // A fused step reads and writes the master and writes the 16-bit weights: 2 + 4 + 4 B.
-    const double copies = recipe.master
-                              ? weights + 2.0 * static_cast<double>(size_of(*recipe.master))
-                              : 2.0 * weights;
     bytes += static_cast<double>(parameter.count) *
              // bf16 with fp32 master and moments: 10 B of weights, 2 of gradients, 16 of moments
              // are 28 B.
-             (tensor.elements * (copies + gradients) + 2.0 * states);
+             (tensor.elements * (copied_bytes(training) + gradients) + states);
   }
   return fused ? bytes : bytes * passes_over_fused(training);
 }

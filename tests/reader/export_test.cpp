@@ -216,6 +216,10 @@ std::string megatron_spec(Draws& draws) {
        << ", micro_batch: " << draws.one_of(1, 2)
        << ", gradient_accumulation: " << draws.one_of(4, 8)
        << ", precision: " << draws.one_of("megatron", "megatron-bf16-grad", "fp32")
+       << draws.one_of("", "", ", optimizer: {exp_avg: fp32}",
+                       ", optimizer: {exp_avg: bf16, exp_avg_sq: bf16}",
+                       ", optimizer: {exp_avg: bf16, exp_avg_sq: fp16, main_params: fp16}",
+                       ", optimizer: {exp_avg_sq: bf16, main_params: remainders}")
        << ", clip_gradients: " << draws.flag() << ", recompute: "
        << draws.one_of("none", "full", "selective", "{full: {method: block, layers: 1}}",
                        "{selective: [attention-core, feed-forward]}")

@@ -162,6 +162,37 @@ TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags")
   CHECK(refusal_of(megatron("--optimizer muon")) == "'muon' as '--optimizer' is not available yet");
 }
 
+TEST_CASE("Megatron's precision-aware optimizer keeps what it has in types of its own") {
+  const std::string aware = "--bf16 --use-precision-aware-optimizer --use-distributed-optimizer ";
+  CHECK(value_of(megatron("--optimizer adam " + aware), "training.optimizer") ==
+        "name:adamw exp_avg:fp32 exp_avg_sq:fp32");
+  const auto narrow = megatron(aware +
+                               "--exp-avg-dtype bf16 --exp-avg-sq-dtype fp16 --main-params-dtype "
+                               "fp16 --main-grads-dtype bf16");
+  CHECK(value_of(narrow, "training.optimizer") == "exp_avg:bf16 exp_avg_sq:fp16 main_params:fp16");
+  CHECK(value_of(narrow, "training.precision") == "megatron-bf16-grad");
+  CHECK(value_of(megatron(aware + "--exp-avg-dtype bf16"), "training.precision") == "megatron");
+  // fp16 weights have no half of an fp32 number in them.
+  CHECK(value_of(megatron("--fp16 --use-precision-aware-optimizer"), "training.optimizer") ==
+        "exp_avg:fp32 exp_avg_sq:fp32 main_params:fp32");
+  CHECK(refusal_of(megatron(aware + "--exp-avg-sq-dtype fp8")) ==
+        "a state of the optimizer in fp8 is not available yet");
+  CHECK(refusal_of(megatron(aware + "--main-params-dtype bf16")) ==
+        "main parameters are in fp32 or fp16, not in bf16");
+  CHECK(refusal_of(megatron(aware + "--exp-avg-dtype fp64")) == "no type is called 'fp64'");
+  CHECK(refusal_of(megatron("--bf16 --exp-avg-dtype bf16")) ==
+        "the type is that of the precision-aware optimizer");
+  CHECK(refusal_of(
+            megatron(aware + "--main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32")) ==
+        "gradients that are accumulated in fp32 are main gradients in fp32");
+  const auto yaml = bridge(
+      "optimizer: {optimizer: adam, use_precision_aware_optimizer: true, exp_avg_dtype: "
+      "{_target_: torch.bfloat16, _call_: false}, exp_avg_sq_dtype: torch.bfloat16, "
+      "main_grads_dtype: bfloat16, store_param_remainders: false}\n");
+  CHECK(value_of(yaml, "training.optimizer") ==
+        "name:adamw exp_avg:bf16 exp_avg_sq:bf16 main_params:fp32");
+}
+
 TEST_CASE("GPUs are those of the launcher or the batch system, where they divide into the ranks") {
   const std::string flags =
       " a.py --num-layers 8 --num-attention-heads 8 --tensor-model-parallel-size 4\n";

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memest/spec/dtype.hpp"
@@ -17,6 +18,7 @@ enum class StateShape : std::uint8_t {
   rows_and_columns,  ///< n + m for matrices (Adafactor's factors), like the parameter for vectors
   blockwise_8bit,  ///< 1 B an element + 4 B a block of 256; fp32 below 4096 elements (bitsandbytes)
   square_factors,  ///< n² + m² for matrices, like the parameter for vectors (Shampoo, SOAP)
+  remainders,      ///< 16 bits an element: what a bf16 parameter lacks of an fp32 one
   scalar           ///< one fp32 a tensor on the device (fused AdamW's step)
 };
 
@@ -29,6 +31,10 @@ struct OptimizerState {
   bool vectors_only = false;   ///< only the others (Muon's AdamW part)
   std::int64_t largest_factor =
       0;  ///< square factors: dimensions above it keep none (SOAP: 10,000); 0: no limit
+  /// Narrower than it is stepped: an fp32 scale a tensor beside it, an fp32 copy for every step
+  /// (Transformer Engine's FusedAdam).
+  bool scaled = false;
+  bool main = false;  ///< the parameter as it is stepped: the optimizer's own master copy
 };
 
 /// Bytes that one step needs beside the states, in copies of what is stepped.
@@ -87,6 +93,19 @@ struct Optimizer {
   std::vector<OptimizerState> states;
   bool states_in_constructor = false;  ///< made before the first step (Adagrad), not in it
   std::vector<ImplementationTransient> implementations;  ///< the first is the framework's default
+
+  /// The main parameters, where the optimizer itself holds them (Megatron's precision-aware one);
+  /// null where they are a recipe's.
+  [[nodiscard]] const OptimizerState* main_parameters() const {
+    for (const OptimizerState& state : states) {
+      if (state.main) return &state;
+    }
+    return nullptr;
+  }
 };
+
+/// "bf16", "remainders": what an optimizer with types of its own keeps its state `name` in; empty
+/// where a recipe says it.
+std::string_view own_type_of(std::string_view name, const Optimizer& optimizer);
 
 }  // namespace memest

@@ -7,6 +7,7 @@
 #include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/states/model_states.hpp"
+#include "memory/states/scaled_states.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
@@ -74,6 +75,8 @@ void OptimizerRun::step() {
   if (wide_gradients_.empty()) widen_gradients();
   if (has_trainers_adafactor()) {
     step_adafactor();
+  } else if (steps_in_copies(training_.optimizer)) {
+    step_fused_adam();
   } else {
     for (const ParameterGroup& group : groups_) {
       if (!has_states_) make_states(group);

@@ -62,6 +62,11 @@ class OptimizerRun {
   HeldStorage root_mean_square(std::int64_t elements, const Label& label);
   HeldStorage factored(std::int64_t rows, std::int64_t columns);
 
+  // fused_adam.cpp
+  void make_fused_state(const SteppedTensor& tensor, std::uint16_t index);
+  HeldStorage fused_temporary(const SteppedTensor& tensor, std::int64_t bytes);
+  void step_fused_adam();
+
   const TrainingSpec& training_;
   const ImplementationTransient& implementation_;
   std::vector<ParameterGroup> groups_;

@@ -13,14 +13,11 @@
 #include "memory/quantized/code_terms.hpp"
 #include "memory/states/expert_shares.hpp"
 #include "memory/states/flat_partitions.hpp"
+#include "memory/states/scaled_states.hpp"
+#include "memory/states/state_sizes.hpp"
 
 namespace memest {
 namespace {
-
-// bitsandbytes: tensors under 4096 elements keep fp32 states; others one fp32 scale a block of 256.
-constexpr std::int64_t kSmallest8bitTensor = 4096;
-constexpr std::int64_t kBlock8bit = 256;
-constexpr std::int64_t kScaleBytes = 4;
 
 // torch.nn.utils.clip_grad_norm_: the foreach norm keeps one fp32 partial sum a chunk of 65,536
 // elements, for every tensor as many as the largest needs.
@@ -31,50 +28,6 @@ constexpr std::int64_t round_up_quotient(std::int64_t value, std::int64_t diviso
   return (value + divisor - 1) / divisor;
 }
 
-bool takes_part(const OptimizerState& state, const ParameterTensor& tensor) {
-  const bool matrix = tensor.shape.size() >= 2;
-  return tensor.trainable && !(state.matrices_only && !matrix) && !(state.vectors_only && matrix);
-}
-
-/// [rows, all other dimensions], as the factored optimizers see a tensor.
-std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
-  return {tensor.shape.front(), elements_of(tensor) / tensor.shape.front()};
-}
-
-std::int64_t square_elements(std::int64_t size, std::int64_t largest) {
-  return largest > 0 && size > largest ? 0 : checked_multiply(size, size);
-}
-
-/// The tensors that `state` is for one parameter; `bytes` is the size of an element where the state
-/// has one.
-std::vector<std::int64_t> tensors_of(const OptimizerState& state, const ParameterTensor& tensor,
-                                     std::int64_t bytes) {
-  const std::int64_t elements = elements_of(tensor);
-  const bool matrix = tensor.shape.size() >= 2;
-  const auto whole = [&] { return std::vector<std::int64_t>{checked_multiply(elements, bytes)}; };
-  switch (state.shape) {
-    case StateShape::like_parameter:
-      return whole();
-    case StateShape::rows_and_columns: {
-      if (!matrix) return whole();
-      const auto [rows, columns] = matrix_of(tensor);
-      return {checked_multiply(rows, bytes), checked_multiply(columns, bytes)};
-    }
-    case StateShape::blockwise_8bit:
-      if (elements < kSmallest8bitTensor) return {checked_multiply(elements, size_of(DType::fp32))};
-      return {elements, kScaleBytes * round_up_quotient(elements, kBlock8bit)};
-    case StateShape::square_factors: {
-      if (!matrix) return whole();
-      const auto [rows, columns] = matrix_of(tensor);
-      return {checked_multiply(square_elements(rows, state.largest_factor), bytes),
-              checked_multiply(square_elements(columns, state.largest_factor), bytes)};
-    }
-    case StateShape::scalar:
-      return {size_of(DType::fp32)};
-  }
-  unreachable("every state shape has a size");
-}
-
 std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
                          std::int64_t bytes) {
   std::int64_t total = 0;
@@ -82,31 +35,19 @@ std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& ten
   return total;
 }
 
-std::string rule_of(const OptimizerState& state, DType type) {
-  const std::string of = state.matrices_only  ? "over the matrices"
-                         : state.vectors_only ? "over the other tensors"
-                                              : "over all tensors";
-  switch (state.shape) {
-    case StateShape::like_parameter:
-      return std::string(name_of(type)) + " elements " + of;
-    case StateShape::rows_and_columns:
-      return std::string(name_of(type)) + " rows + columns of a matrix, elements of a vector";
-    case StateShape::blockwise_8bit:
-      return "1 B an element + 4 B a block of 256; fp32 in tensors under 4096 elements";
-    case StateShape::square_factors:
-      return std::string(name_of(type)) + " rows² + columns² of a matrix, elements of a vector";
-    case StateShape::scalar:
-      return "one fp32 a tensor";
-  }
-  unreachable("every state shape has a rule");
-}
-
 bool is_linear(const OptimizerState& state) {
-  return state.shape == StateShape::like_parameter && !state.matrices_only && !state.vectors_only;
+  const bool each =
+      state.shape == StateShape::like_parameter || state.shape == StateShape::remainders;
+  return each && !state.matrices_only && !state.vectors_only;
 }
 
 DType type_of(const OptimizerState& state, const Recipe& recipe) {
   return state.dtype.value_or(recipe.states);
+}
+
+/// Bytes an element of a state that is like the parameter.
+std::int64_t element_bytes(const OptimizerState& state, const Recipe& recipe) {
+  return state.shape == StateShape::remainders ? kRemainderBytes : size_of(type_of(state, recipe));
 }
 
 DType type_of(const OptimizerState& state, const ParameterTensor& tensor, const Recipe& recipe) {
@@ -144,7 +85,7 @@ LedgerTerm counted_state(const Job& job, const Inventory& inventory, const Optim
   const bool whole = state.shape == StateShape::scalar && shards_by<RowShards>(job);
   return {"optimizer states: " + state.name, TermGroup::optimizer,
           whole ? Expr(bytes) : share_of_stage(job, ZeroStage::optimizer, bytes),
-          job.training->optimizer.source, rule_of(state, type)};
+          job.training->optimizer.source, rule_of_state(state, type)};
 }
 
 /// The states of the optimizer and of its implementation that are on the device.
@@ -310,15 +251,18 @@ std::vector<LedgerTerm> state_terms(const Job& job, const Inventory& inventory) 
       terms.push_back(counted_state(job, inventory, state));
       continue;
     }
-    bytes += state.dtype ? size_of(*state.dtype) * trained_parameters(inventory)
-                         : trained_bytes(training.recipe.states, training.recipe, inventory);
-    each += size_of(type_of(state, training.recipe));
+    const std::int64_t element = element_bytes(state, training.recipe);
+    bytes += state.dtype || state.shape == StateShape::remainders
+                 ? element * trained_parameters(inventory)
+                 : trained_bytes(training.recipe.states, training.recipe, inventory);
+    each += element;
     names += (names.empty() ? "" : ", ") + state.name;
   }
   if (!names.empty()) {
     terms.push_back({"optimizer states: " + names, TermGroup::optimizer,
                      optimizer_share(job, each, bytes), training.optimizer.source, ""});
   }
+  for (LedgerTerm& term : scale_terms(job, inventory)) terms.push_back(std::move(term));
   return terms;
 }
 
@@ -380,6 +324,7 @@ std::vector<LedgerTerm> step_terms(const Job& job, const Inventory& inventory) {
         checked_multiply(bytes, running_pair_elements(inventory)), training.optimizer.source);
     terms.back().rule = "max over parameters i of 2·s_i + s_(i−1), in bytes";
   }
+  for (LedgerTerm& term : widening_terms(job, inventory)) terms.push_back(std::move(term));
   return terms;
 }
 

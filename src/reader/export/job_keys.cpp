@@ -126,6 +126,11 @@ std::string allocator(const Job& job) {
   return environment.empty() ? written_as(kNoneWord) : environment;
 }
 
+std::string kept_in(std::string_view state, const Job& job) {
+  const std::string_view type = own_type_of(state, training(job).optimizer);
+  return written_as(type.empty() ? kNoneWord : type);
+}
+
 constexpr JobKey kTrainingKeys[] = {
     {"training.seq_len", [](const Job& job) { return written_as(training(job).seq_len); }},
     {"training.micro_batch", [](const Job& job) { return written_as(training(job).micro_batch); }},
@@ -135,6 +140,9 @@ constexpr JobKey kTrainingKeys[] = {
     {"training.optimizer.name", [](const Job& job) { return training(job).optimizer.name; }},
     {"training.optimizer.implementation",
      [](const Job& job) { return written_as(name_of(training(job).optimizer_implementation)); }},
+    {"training.optimizer.exp_avg", [](const Job& job) { return kept_in("exp_avg", job); }},
+    {"training.optimizer.exp_avg_sq", [](const Job& job) { return kept_in("exp_avg_sq", job); }},
+    {"training.optimizer.main_params", [](const Job& job) { return kept_in("master_param", job); }},
     {"training.recompute", [](const Job& job) { return spec_value_of(training(job).recompute); }},
     {"training.offload_activations", offload_of_activations},
     {"training.clip_gradients",

@@ -1,5 +1,6 @@
 #include "reader/frameworks/megatron.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -40,6 +41,17 @@ bool trains_another_way(const Job& job) {
 bool steps_without(const Job& job, OptimizerImplementation implementation) {
   return training_of(job).optimizer.rule != OptimizerRule::adamw ||
          training_of(job).optimizer_implementation != implementation;
+}
+
+/// Megatron's precision-aware optimizer: types of its own for what the optimizer keeps.
+bool is_precision_aware(const Job& job) {
+  return training_of(job).optimizer.main_parameters() != nullptr;
+}
+
+bool keeps_in(DType type, const Job& job) {
+  const auto& states = training_of(job).optimizer.states;
+  return is_precision_aware(job) &&
+         std::ranges::any_of(states, [type](const auto& state) { return state.dtype == type; });
 }
 
 bool has_own_ends(const Job& job) {
@@ -121,6 +133,27 @@ constexpr std::array kRules = {
          },
          "Megatron with Transformer Engine steps with its fused AdamW",
          "leave 'optimizer' out, or set it to adamw"},
+    // optimizer_config.py, __post_init__: "requires FusedAdam from TransformerEngine".
+    Rule{"training", "optimizer",
+         [](const Job& job) { return is_precision_aware(job) && !is_te(job); },
+         "types of its own for what the optimizer keeps are those of Transformer Engine's "
+         "FusedAdam, which Megatron's local layers are without",
+         "leave 'exp_avg', 'exp_avg_sq' and 'main_params' out, or 'layers: local'"},
+    // "--use-precision-aware-optimizer only supported with distributed optimizer".
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return is_precision_aware(job) && !job.parallelism.distributed_optimizer;
+         },
+         "Megatron's distributed optimizer alone keeps what it has in types of its own",
+         "write 'distributed_optimizer: true' in 'parallelism'"},
+    // fused_adam.py of 2.2: "FusedAdam only supports fp32/fp16/fp8 exp_avg".
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return training_of(job).implementation.transformer_engine == TeRelease::te_2_2 &&
+                  keeps_in(DType::bf16, job);
+         },
+         "Transformer Engine 2.2 keeps no moments in bf16",
+         "write fp16, or 'transformer_engine: 2.9'"},
     Rule{"training", "recompute",
          [](const Job& job) {
            const Recompute& recompute = training_of(job).recompute;
@@ -298,12 +331,24 @@ void check_loss_elsewhere(const Value& root, const Job& job, Diagnostics& diagno
                                        "it is that of the implementation megatron"));
 }
 
+/// So are types of its own for what an optimizer keeps.
+void check_states_elsewhere(const Value& root, const Job& job, Diagnostics& diagnostics) {
+  if (!is_precision_aware(job)) return;
+  diagnostics.push_back(error_at(
+      root.find("training")->find("optimizer")->span,
+      "types of its own for what the optimizer keeps are those of Megatron's precision-aware "
+      "optimizer, which " +
+          quote(name_of(training_of(job).implementation.framework)) + " does not have",
+      "leave 'exp_avg', 'exp_avg_sq' and 'main_params' out, or set 'implementation' to megatron"));
+}
+
 }  // namespace
 
 void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics) {
   if (!job.training) return;
   if (training_of(job).implementation.framework != Framework::megatron) {
     check_loss_elsewhere(root, job, diagnostics);
+    check_states_elsewhere(root, job, diagnostics);
     if (!asks_for_megatrons_recompute(job)) return;
     diagnostics.push_back(unavailable_at(
         root.find("training")->find("recompute")->span,

@@ -8,6 +8,7 @@
 #include "memest/reader/catalog.hpp"
 #include "memest/spec/framework.hpp"
 #include "reader/job/read_implementation.hpp"
+#include "reader/job/read_optimizer.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -65,7 +66,7 @@ class TrainingReader {
     read_recipe(spec);
     adapt_recipe(spec.recipe);
     read_hold_outputs(spec);
-    read_optimizer(spec);
+    read_optimizer(training_, spec, diagnostics_);
     spec.recompute = recompute();
     spec.offload_activations = offload_activations();
     spec.clip_gradients = flag("clip_gradients");
@@ -260,41 +261,6 @@ class TrainingReader {
     recipe.states = adapter_->dtype;
   }
 
-  void read_optimizer(TrainingSpec& spec) {
-    const Value* written = training_.find("optimizer");
-    const bool is_map = written != nullptr && written->kind == ValueKind::mapping;
-    const Value* name = is_map ? written->find("name") : written;
-    Checked<Optimizer> optimizer = find_optimizer(as_text(name).value_or("adamw"));
-    if (!optimizer.ok()) return;
-    spec.optimizer = std::move(optimizer).value();
-    const std::vector<ImplementationTransient>& known = spec.optimizer.implementations;
-    if (known.empty()) return;
-    spec.optimizer_implementation = default_implementation(spec);
-    const Value* implementation = is_map ? written->find("implementation") : nullptr;
-    if (implementation == nullptr || has_own_adafactor(spec)) return;
-    std::vector<std::string> words;
-    for (const ImplementationTransient& candidate : known) {
-      words.emplace_back(name_of(candidate.implementation));
-      if (words.back() != implementation->text) continue;
-      spec.optimizer_implementation = candidate.implementation;
-      return;
-    }
-    diagnostics_.push_back(error_at(
-        implementation->span,
-        quote(spec.optimizer.name) + " has no implementation " + quote(implementation->text),
-        "it has " + joined(words)));
-  }
-
-  /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
-  /// and in Megatron beside Transformer Engine (its FusedAdam) AdamW is fused.
-  [[nodiscard]] static OptimizerImplementation default_implementation(const TrainingSpec& spec) {
-    const bool fused =
-        row_of(spec.implementation.loop).fused_adamw || spec.implementation.layers == LayerSpec::te;
-    return fused && spec.optimizer.rule == OptimizerRule::adamw
-               ? OptimizerImplementation::fused
-               : spec.optimizer.implementations.front().implementation;
-  }
-
   /// train.py keeps the logits by name: who keeps those of nanoGPT's model, and says no other loop,
   /// means it.
   void read_hold_outputs(TrainingSpec& spec) {
@@ -310,12 +276,6 @@ class TrainingReader {
     if (map == nullptr || map->find("loop") != nullptr) return;
     const std::optional<LoopKind> own_program = row_of(implementation.framework).own_program;
     if (spec.hold_outputs && own_program) implementation.loop = *own_program;
-  }
-
-  /// transformers' own class, a loop over parameters whatever PyTorch's would be.
-  [[nodiscard]] static bool has_own_adafactor(const TrainingSpec& spec) {
-    return row_of(spec.implementation.loop).own_adafactor &&
-           spec.optimizer.rule == OptimizerRule::adafactor;
   }
 
   [[nodiscard]] Recompute recompute() const {

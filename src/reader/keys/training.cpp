@@ -8,6 +8,10 @@ constexpr std::int64_t kMaxSteps = 100;  // every one is replayed
 
 // torch.optim.AdamW(foreach=None, fused=None): _default_to_fused_or_foreach takes foreach on a GPU.
 constexpr Word kOptimizerImplementations[] = {{"foreach"}, {"fused"}, {"for-loop"}};
+// Transformer Engine's FusedAdam takes fp8 too (torch.uint8), and keeps a transpose beside it where
+// products want one.
+constexpr Word kMomentTypes[] = {{"fp32"}, {"bf16"}, {"fp16"}, {"fp8", "a moment in fp8"}};
+constexpr Word kMainTypes[] = {{"remainders"}, {"fp32"}, {"fp16"}};
 constexpr Key kOptimizerKeys[] = {
     {.name = "name",
      .shapes = {catalog("optimizers")},
@@ -17,6 +21,17 @@ constexpr Key kOptimizerKeys[] = {
      .shapes = {choice(kOptimizerImplementations)},
      .doc = "PyTorch's implementation; its own default where left out (the Trainer's AdamW is "
             "fused)."},
+    {.name = "exp_avg",
+     .shapes = {choice(kMomentTypes)},
+     .doc = "Type of AdamW's first moment in Megatron's precision-aware optimizer, which any of "
+            "these three keys asks for; fp32 where left out."},
+    {.name = "exp_avg_sq",
+     .shapes = {choice(kMomentTypes)},
+     .doc = "Type of its second moment; fp32 where left out."},
+    {.name = "main_params",
+     .shapes = {choice(kMainTypes)},
+     .doc = "Its main parameters; where left out `remainders`, the 16 bits that a bf16 parameter "
+            "lacks of fp32 (store_param_remainders)."},
 };
 
 // Megatron's recompute_modules: core_attn, mlp, moe_act and layernorm.

@@ -62,6 +62,15 @@ std::string optimizer(const TrainingSpec& t) { return t.optimizer.name; }
 std::string optimizer_implementation(const TrainingSpec& t) {
   return shown_value(name_of(t.optimizer_implementation));
 }
+std::string exp_avg(const TrainingSpec& t) {
+  return std::string(own_type_of("exp_avg", t.optimizer));
+}
+std::string exp_avg_sq(const TrainingSpec& t) {
+  return std::string(own_type_of("exp_avg_sq", t.optimizer));
+}
+std::string main_params(const TrainingSpec& t) {
+  return std::string(own_type_of("master_param", t.optimizer));
+}
 std::string recompute(const TrainingSpec& t) { return spec_value_of(t.recompute); }
 std::string clipping(const TrainingSpec& t) { return flag_text(t.clip_gradients); }
 std::string zero_grad(const TrainingSpec& t) {
@@ -96,6 +105,9 @@ constexpr std::array kRows = {
     ResolvedKey{"training.precision", of_either<precision>},
     ResolvedKey{"training.optimizer.name", of_training<optimizer>},
     ResolvedKey{"training.optimizer.implementation", of_training<optimizer_implementation>},
+    ResolvedKey{"training.optimizer.exp_avg", of_training<exp_avg>},
+    ResolvedKey{"training.optimizer.exp_avg_sq", of_training<exp_avg_sq>},
+    ResolvedKey{"training.optimizer.main_params", of_training<main_params>},
     ResolvedKey{"training.recompute", of_training<recompute>},
     ResolvedKey{"training.clip_gradients", of_training<clipping>},
     ResolvedKey{"training.zero_grad", of_training<zero_grad>},

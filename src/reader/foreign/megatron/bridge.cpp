@@ -14,7 +14,7 @@ constexpr KeyRow kPlain[] = {
     maps("model.seq_length", "training.seq_len"),
     maps("train.micro_batch_size", "training.micro_batch"),
     maps("train.global_batch_size", "training.global_batch"),
-    {.key = "optimizer.optimizer", .own = "training.optimizer", .words = kOptimizers},
+    {.key = "optimizer.optimizer", .own = "training.optimizer.name", .words = kOptimizers},
     maps("ddp.use_distributed_optimizer", "parallelism.distributed_optimizer"),
     maps("ddp.overlap_grad_reduce", "parallelism.overlap_grad_reduce"),
     maps("ddp.overlap_param_gather", "parallelism.overlap_param_gather"),
@@ -62,6 +62,11 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "mixed_precision",
                                              "ddp.grad_reduce_in_fp32",
                                              "optimizer.clip_grad",
+                                             "optimizer.use_precision_aware_optimizer",
+                                             "optimizer.store_param_remainders",
+                                             "optimizer.main_params_dtype",
+                                             "optimizer.exp_avg_dtype",
+                                             "optimizer.exp_avg_sq_dtype",
                                              "model.recompute_granularity",
                                              "model.recompute_method",
                                              "model.recompute_num_layers",
@@ -88,8 +93,6 @@ constexpr KeyRow kRefused[] = {
     refused_key("ddp.use_custom_fsdp", "false", "Megatron's FSDP"),
     refused_key("dist.use_torch_fsdp2", "false", "FSDP2 around Megatron's layers"),
     refused_key("optimizer.optimizer_cpu_offload", "false", "Megatron's optimizer on the host"),
-    refused_key("optimizer.use_precision_aware_optimizer", "false",
-                "Megatron's precision-aware optimizer"),
     refused_key("model.cpu_offloading", "false", "offload of activations in Megatron"),
     refused_key("model.fine_grained_activation_offloading", "false",
                 "offload of activations in Megatron"),
@@ -226,8 +229,8 @@ constexpr std::string_view kByGlobal[] = {"model", "train.global_batch_size"};
 constexpr std::string_view kByContainer[] = {"model.tensor_model_parallel_size"};
 constexpr TellingKeys kTelling[] = {kByParallel, kByGlobal, kByContainer};
 constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary, write_experts,
-                                       write_layer_kinds, write_types,      write_checkpoints,
-                                       write_layers_of,   write_stages};
+                                       write_layer_kinds, write_types,      write_states,
+                                       write_checkpoints, write_layers_of,  write_stages};
 
 constexpr Dialect kDialect = {.name = "megatron-bridge",
                               .noun = "Megatron-Bridge's YAML",

@@ -26,7 +26,7 @@ constexpr KeyRow kPlain[] = {
     maps("--encoder-seq-length", "training.seq_len"),
     maps("--micro-batch-size", "training.micro_batch"),
     maps("--global-batch-size", "training.global_batch"),
-    {.key = "--optimizer", .own = "training.optimizer", .words = kOptimizers},
+    {.key = "--optimizer", .own = "training.optimizer.name", .words = kOptimizers},
     maps("--use-distributed-optimizer", "parallelism.distributed_optimizer", kSwitch),
     maps("--overlap-grad-reduce", "parallelism.overlap_grad_reduce", kSwitch),
     maps("--overlap-param-gather", "parallelism.overlap_param_gather", kSwitch),
@@ -78,6 +78,11 @@ constexpr std::string_view kDerivedKeys[] = {"--ffn-hidden-size",
                                              "--accumulate-allreduce-grads-in-fp32",
                                              "--grad-reduce-in-bf16",
                                              "--clip-grad",
+                                             "--use-precision-aware-optimizer",
+                                             "--main-grads-dtype",
+                                             "--main-params-dtype",
+                                             "--exp-avg-dtype",
+                                             "--exp-avg-sq-dtype",
                                              "--recompute-activations",
                                              "--recompute-granularity",
                                              "--recompute-method",
@@ -122,7 +127,6 @@ constexpr KeyRow kRefused[] = {
     refused_key("--cpu-offloading-num-layers", "0", "offload of activations in Megatron"),
     refused_key("--fine-grained-activation-offloading", "false",
                 "offload of activations in Megatron"),
-    refused_key("--use-precision-aware-optimizer", "false", "Megatron's precision-aware optimizer"),
     refused_key("--mtp-num-layers", "0|none", "prediction of several tokens"),
     refused_key("--moe-layer-recompute", "false", "recompute of whole layers of experts"),
     refused_key("--pipeline-model-parallel-layout", "",
@@ -242,9 +246,10 @@ constexpr std::span<const KeyRow> kTables[] = {
 
 constexpr std::string_view kByLayers[] = {"--num-layers", "--num-attention-heads"};
 constexpr TellingKeys kTelling[] = {kByLayers};
-constexpr Derivation kDerivations[] = {
-    write_sizes,       write_vocabulary, write_experts, write_layer_kinds, write_types,
-    write_checkpoints, write_layers_of,  write_stages,  write_gpus,        write_environment};
+constexpr Derivation kDerivations[] = {write_sizes,       write_vocabulary, write_experts,
+                                       write_layer_kinds, write_types,      write_states,
+                                       write_checkpoints, write_layers_of,  write_stages,
+                                       write_gpus,        write_environment};
 
 constexpr Dialect kDialect = {.name = "megatron",
                               .noun = "Megatron-LM's command line",

@@ -47,6 +47,7 @@ void write_vocabulary(ForeignImport& file);
 void write_experts(ForeignImport& file);
 void write_layer_kinds(ForeignImport& file);
 void write_types(ForeignImport& file);
+void write_states(ForeignImport& file);
 void write_checkpoints(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
 void write_stages(ForeignImport& file);

@@ -54,6 +54,42 @@ void write_yaml_types(const MegatronFile& megatron) {
              {"mixed_precision.bf16", "mixed_precision.grad_reduce_in_fp32"});
 }
 
+// arguments.py, map_dtype, and torch's own names in YAML: `{_target_: torch.bfloat16}` or a word.
+constexpr WordPair kStateTypes[] = {{"fp32", "fp32"},     {"float32", "fp32"}, {"bf16", "bf16"},
+                                    {"bfloat16", "bf16"}, {"fp16", "fp16"},    {"float16", "fp16"},
+                                    {"half", "fp16"},     {"fp8", "fp8"},      {"uint8", "fp8"},
+                                    {"float", "fp32"}};
+
+/// The type that `name` says, fp32 where it says nothing; nothing where it is none.
+std::optional<std::string> type_of(const MegatronFile& megatron, std::string_view name) {
+  if (!megatron.has(name)) return "fp32";
+  const Value* written = megatron.file.find(megatron.key(name));
+  const Value* target = written->find("_target_");
+  const std::string& text = target == nullptr ? written->text : target->text;
+  const std::string word = text.substr(text.rfind('.') + 1);
+  const auto* const row = std::ranges::find(kStateTypes, word, &WordPair::foreign);
+  if (row != std::end(kStateTypes)) return std::string(row->own);
+  megatron.file.mistake(megatron.key(name), "no type is called " + quote(text),
+                        "known are fp32, bf16, fp16 and fp8");
+  return std::nullopt;
+}
+
+/// A state of the precision-aware optimizer, in its own type.
+void write_state(const MegatronFile& megatron, std::string_view name, std::string_view own) {
+  const std::string_view key = megatron.key(name);
+  const std::optional<std::string> type = type_of(megatron, name);
+  if (!type) return;
+  if (*type == "fp8") return megatron.file.refuse(key, "a state of the optimizer in fp8");
+  megatron.file.write("training.optimizer." + std::string(own), *type,
+                      {megatron.key("use_precision_aware_optimizer"), key});
+}
+
+/// Megatron's arguments alone: in YAML what the gradients are reduced in is said by itself.
+bool has_narrow_grads(const MegatronFile& megatron) {
+  return megatron.flag("use_precision_aware_optimizer", false) &&
+         type_of(megatron, "main_grads_dtype") == "bf16";
+}
+
 struct RecomputedModule {
   std::string_view foreign;
   std::string_view own;
@@ -116,8 +152,9 @@ void write_types(ForeignImport& file) {
   if (megatron.is_yaml()) {
     write_yaml_types(megatron);
   } else {
-    // arguments.py: bf16 accumulates and reduces in fp32 unless told --grad-reduce-in-bf16.
-    const bool narrow = megatron.flag("grad_reduce_in_bf16", false);
+    // arguments.py: bf16 accumulates and reduces in fp32 unless told --grad-reduce-in-bf16, or
+    // main gradients in bf16.
+    const bool narrow = megatron.flag("grad_reduce_in_bf16", false) || has_narrow_grads(megatron);
     const std::string_view bf16 = megatron.key("bf16");
     if (megatron.flag("fp16", false)) {
       const bool wide = megatron.flag("grad_reduce_in_fp32", false);
@@ -126,11 +163,47 @@ void write_types(ForeignImport& file) {
       file.write("training.precision", "fp32", {bf16});
     } else {
       file.write("training.precision", narrow ? "megatron-bf16-grad" : "megatron",
-                 {bf16, megatron.key("grad_reduce_in_bf16")});
+                 {bf16, megatron.key("grad_reduce_in_bf16"), megatron.key("main_grads_dtype")});
     }
   }
   const bool clips = number_of(megatron.text("clip_grad", "1.0")).value_or(1) > 0;
   file.write("training.clip_gradients", clips ? "true" : "false", {megatron.key("clip_grad")});
+}
+
+void write_states(ForeignImport& file) {
+  const MegatronFile megatron(file);
+  constexpr std::string_view kTypes[] = {"main_grads_dtype", "main_params_dtype", "exp_avg_dtype",
+                                         "exp_avg_sq_dtype"};
+  constexpr std::string_view kAware = "use_precision_aware_optimizer";
+  if (!megatron.flag(kAware, false)) {
+    for (const std::string_view name : kTypes) {
+      // optimizer_config.py: "... can only be fp32 when not using precision-aware optimizer".
+      if (type_of(megatron, name).value_or("fp32") == "fp32") continue;
+      file.mistake(megatron.key(name), "the type is that of the precision-aware optimizer",
+                   "set " + std::string(megatron.key(kAware)) + " too, or leave it out");
+    }
+    return;
+  }
+  if (has_narrow_grads(megatron) && megatron.flag("grad_reduce_in_fp32", false)) {
+    file.mistake(megatron.key("main_grads_dtype"),
+                 "gradients that are accumulated in fp32 are main gradients in fp32",
+                 "leave it or " + std::string(megatron.key("grad_reduce_in_fp32")) + " out");
+  }
+  write_state(megatron, "exp_avg_dtype", "exp_avg");
+  write_state(megatron, "exp_avg_sq_dtype", "exp_avg_sq");
+  const std::optional<std::string> main = type_of(megatron, "main_params_dtype");
+  if (main == "fp16") return write_state(megatron, "main_params_dtype", "main_params");
+  if (main == "bf16" || main == "fp8") {
+    // fused_adam.py: "FusedAdam only supports fp32/fp16 master weights".
+    return file.mistake(megatron.key("main_params_dtype"),
+                        "main parameters are in fp32 or fp16, not in " + *main);
+  }
+  // FusedAdam keeps remainders of bf16 weights alone.
+  const bool whole = !megatron.flag("store_param_remainders", true) || megatron.flag("fp16", false);
+  if (main && whole) {
+    file.write("training.optimizer.main_params", "fp32",
+               {megatron.key("store_param_remainders"), megatron.key("main_params_dtype")});
+  }
 }
 
 void write_checkpoints(ForeignImport& file) {

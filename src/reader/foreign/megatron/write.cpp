@@ -23,6 +23,10 @@ constexpr ExportRow kStep[] = {
     held("training.optimizer.name", "adamw"),
     // Transformer Engine's AdamW is fused, PyTorch's is foreach: which of them, its layers decide.
     beside("training.optimizer.implementation"),
+    held("training.optimizer.exp_avg", "none|fp32|bf16|fp16"),
+    held("training.optimizer.exp_avg_sq", "none|fp32|bf16|fp16"),
+    // Megatron-LM 0.16.1 has no flag for store_param_remainders, which is on.
+    held("training.optimizer.main_params", "none|remainders|fp16"),
     written("training.recompute"),
     held("training.offload_activations", "none"),
     written("training.clip_gradients"),
@@ -218,6 +222,23 @@ void add_recompute(const Recompute& recompute, Arguments& list) {
   }
 }
 
+/// Main parameters in fp32 are kept as what bf16 weights lack of them.
+void add_precise_optimizer(const TrainingSpec& training, Arguments& list) {
+  const OptimizerState* main = training.optimizer.main_parameters();
+  if (main == nullptr) return;
+  const auto add = [&](std::string_view flag, std::string_view type) {
+    list.add(flag, std::string(type));
+  };
+  const bool narrow = training.recipe.gradients == DType::bf16;
+  list.add_if(true, "--use-precision-aware-optimizer");
+  add("--main-grads-dtype", narrow ? "bf16" : "fp32");
+  add("--main-params-dtype", main->shape == StateShape::remainders
+                                 ? name_of(DType::fp32)
+                                 : own_type_of(main->name, training.optimizer));
+  add("--exp-avg-dtype", own_type_of("exp_avg", training.optimizer));
+  add("--exp-avg-sq-dtype", own_type_of("exp_avg_sq", training.optimizer));
+}
+
 std::string training_arguments(const Job& job) {
   const TrainingSpec& training = *job.training;
   const Implementation& kernels = training.implementation;
@@ -227,6 +248,7 @@ std::string training_arguments(const Job& job) {
   list.add_if(training.recipe.name != "fp32", "--bf16");
   list.add_if(training.recipe.name == "megatron-bf16-grad", "--grad-reduce-in-bf16");
   list.add("--optimizer", "adam");
+  add_precise_optimizer(training, list);
   list.add("--clip-grad", training.clip_gradients ? "1.0" : "0.0");
   add_recompute(training.recompute, list);
   list.add("--transformer-impl", is_te(job) ? "transformer_engine" : "local");

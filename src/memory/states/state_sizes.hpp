@@ -1,0 +1,26 @@
+// The tensors that an optimizer's state is for one parameter, and their sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memest/graph/parameters.hpp"
+#include "memest/spec/optimizer.hpp"
+
+namespace memest {
+
+inline constexpr std::int64_t kRemainderBytes = 2;  ///< an element of StateShape::remainders
+
+/// Whether the parameter has the state.
+bool takes_part(const OptimizerState& state, const ParameterTensor& tensor);
+
+/// Bytes of the tensors that `state` is for one parameter; `bytes` is the size of an element where
+/// the state has one.
+std::vector<std::int64_t> tensors_of(const OptimizerState& state, const ParameterTensor& tensor,
+                                     std::int64_t bytes);
+
+/// "fp32 elements over all tensors".
+std::string rule_of_state(const OptimizerState& state, DType type);
+
+}  // namespace memest

@@ -1,0 +1,15 @@
+// `training.optimizer`: its states, whose implementation steps them, and in which types they are
+// kept.
+#pragma once
+
+#include "memest/diag/diagnostic.hpp"
+#include "memest/spec/training.hpp"
+#include "reader/text/value.hpp"
+
+namespace memest {
+
+/// `spec` has its implementation and its recipe. Main parameters that the optimizer keeps itself
+/// are the recipe's no more.
+void read_optimizer(const Value& training, TrainingSpec& spec, Diagnostics& diagnostics);
+
+}  // namespace memest
