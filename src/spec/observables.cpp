@@ -14,6 +14,12 @@ std::string_view name_of(RunOutcome outcome) {
   unreachable("an outcome beyond the enum");
 }
 
+bool Approximation::holds(Metric metric) const {
+  const bool of_time =
+      metric == Metric::step_seconds || metric == Metric::tokens_per_second_per_gpu;
+  return of_time ? time : memory;
+}
+
 std::string_view name_of(Metric metric) {
   switch (metric) {
     case Metric::allocated_peak_bytes:

@@ -190,5 +190,47 @@ TEST_CASE("a figure that is measured and not predicted needs a reason, and no lo
   CHECK(broken({run}, lines).empty());
 }
 
+ValidatedRun published_by(const std::string& framework, Metric metric, int predicted) {
+  ValidatedRun run = run_of("published", metric, predicted);
+  run.source =
+      RunSource{.publication = "a table", .framework = framework, .gpu = "a100", .year = 2024};
+  return run;
+}
+
+TEST_CASE("figures of which a spec leaves something out are answered and judged by nothing") {
+  ValidatedRun run = published_by("A", Metric::allocated_peak_bytes, 2000);
+  run.comparisons.push_back({Metric::step_seconds, "", 2.0, 1.0});
+  set_apart(run, {.memory = true, .time = false});
+  REQUIRE(run.comparisons.size() == 1);
+  CHECK(run.comparisons.front().metric == Metric::step_seconds);
+  REQUIRE(run.approximate.size() == 1);
+  CHECK(run.worst(Metric::allocated_peak_bytes) == nullptr);
+  CHECK(hold_to_lines({run}, peak_lines()).empty());
+  for (const MetricSummary& row : summarize({run})) CHECK(row.metric == Metric::step_seconds);
+}
+
+TEST_CASE(
+    "published runs are counted by framework and over all, answered, in full and not at all") {
+  ValidatedRun approximate = published_by("A", Metric::device_bytes, 3000);
+  set_apart(approximate, {.memory = true, .time = true});
+  ValidatedRun refused = published_by("B", Metric::device_bytes, 0);
+  refused.comparisons.front().predicted = {};
+  const std::vector<PublishedSummary> rows = summarize_published(
+      {published_by("A", Metric::device_bytes, 900), published_by("A", Metric::device_bytes, 1300),
+       approximate, refused, run_of("recorded", Metric::device_bytes, 5000)});
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].framework.empty());
+  CHECK(rows[0].measured == 4);
+  CHECK(rows[0].answered == 3);
+  CHECK(rows[0].in_full == 2);
+  CHECK(rows[1].framework == "A");
+  CHECK(rows[1].measured == 3);
+  CHECK(std::abs(rows[1].median_error - 0.1) < 1e-12);  // between -10 % and +30 %
+  CHECK(std::abs(rows[1].median - 0.2) < 1e-12);
+  CHECK(rows[2].framework == "B");
+  CHECK(rows[2].answered == 0);
+  CHECK(rows[2].median == 0);
+}
+
 }  // namespace
 }  // namespace memest

@@ -71,6 +71,23 @@ TEST_CASE("a run that others published says whose framework it was and when, or 
   CHECK_FALSE(published(R"("framework": "NeMo", "year": 24, )").ok());
 }
 
+TEST_CASE("what a spec leaves out makes figures approximate, of memory, of time or of all") {
+  const auto approximation_of = [](const std::string& approx) {
+    const auto records =
+        records_of(R"({"id": "a", "framework": "F", "year": 2024, "memory_kind": null, "approx": )" +
+                   approx + R"(, "spec": {"model": "gpt2"}, "measured": {"outcome": "ok"}})");
+    REQUIRE(records.ok());
+    return records.value().front().approximation;
+  };
+  CHECK(approximation_of(R"({})").holds(Metric::outcome) == false);
+  CHECK(approximation_of(R"({"memory": ["x"]})").holds(Metric::outcome));
+  CHECK_FALSE(approximation_of(R"({"memory": ["x"]})").holds(Metric::step_seconds));
+  CHECK(approximation_of(R"({"time": ["x"]})").holds(Metric::tokens_per_second_per_gpu));
+  CHECK_FALSE(approximation_of(R"({"time": ["x"]})").holds(Metric::device_bytes));
+  CHECK(approximation_of(R"({"all": ["x"]})").holds(Metric::device_bytes));
+  CHECK(approximation_of(R"({"all": ["x"]})").holds(Metric::step_seconds));
+}
+
 TEST_CASE("what is null was not measured, blank lines are no records") {
   const auto records = records_of("\n" + record(R"("saved_bytes": null)") + "  \n");
   REQUIRE(records.ok());

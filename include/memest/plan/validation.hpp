@@ -76,7 +76,8 @@ struct ValidatedRun {
   std::optional<RunKind> kind;  ///< of a training
   RunTraits traits;
   std::vector<Comparison> comparisons;
-  std::optional<Bytes> closed_form;  ///< its allocated peak, beside the replay's
+  std::vector<Comparison> approximate;  ///< counted apart: nothing is made of them or held to them
+  std::optional<Bytes> closed_form;     ///< its allocated peak, beside the replay's
   std::string refusal;  ///< why memory, FLOPs and time are not predicted; empty where they are
 
   /// The comparison of `metric` that is farthest off; null where there is none with a prediction.
@@ -103,8 +104,29 @@ struct MetricSummary {
   std::string worst;  ///< id of the run that is farthest off
 };
 
+/// Moves the comparisons of what is approximate to `approximate`.
+void set_apart(ValidatedRun& run, const Approximation& approximation);
+
 /// A summary for each group and metric that was measured; groups by name, metrics in their order.
 std::vector<MetricSummary> summarize(const std::vector<ValidatedRun>& runs);
+
+/// One metric over the runs that others published, of one framework or of all.
+struct PublishedSummary {
+  std::string framework;  ///< as they call it; empty: all of them
+  Metric metric = Metric::allocated_peak_bytes;
+  std::int64_t measured = 0;
+  std::int64_t answered = 0;  ///< in full or approximately
+  std::int64_t in_full = 0;   ///< by specs that leave out nothing that decides it
+  std::int64_t equal = 0;     ///< of those in full
+  // Quantiles of the errors in full; zero where there are none.
+  double median_error = 0;  ///< with its sign: which way they are off
+  double median = 0;        ///< of |error|, as below
+  double p90 = 0;
+};
+
+/// A summary for each framework and metric that was measured, behind one over all frameworks;
+/// frameworks by name, metrics in their order.
+std::vector<PublishedSummary> summarize_published(const std::vector<ValidatedRun>& runs);
 
 /// Whatever breaks a line, at its place in the file of lines; empty where every line holds.
 Diagnostics hold_to_lines(const std::vector<ValidatedRun>& runs, const AccuracyLines& lines);

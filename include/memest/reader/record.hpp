@@ -21,6 +21,7 @@ struct Record {
   std::optional<Job> job;  ///< absent where the spec is refused
   std::string refusal;     ///< the first sentence that says why; empty where there is a job
   Observables measured;
+  Approximation approximation;
 };
 
 /// The records of a file, which may be gzip, in its order, or every mistake in it. A spec within is

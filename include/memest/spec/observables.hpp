@@ -81,4 +81,12 @@ const std::array<Metric, kMetrics>& all_metrics();
 /// Whether a prediction is right or wrong, and never near: counts, and the outcome.
 bool is_exact(Metric metric);
 
+/// The figures of a run that are approximate: its spec leaves out something that decides them.
+struct Approximation {
+  bool memory = false;
+  bool time = false;
+
+  [[nodiscard]] bool holds(Metric metric) const;
+};
+
 }  // namespace memest

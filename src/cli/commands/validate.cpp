@@ -14,10 +14,21 @@
 namespace memest {
 namespace {
 
+/// Of a run that others published, who they are.
+std::optional<RunSource> source_of(const Record& record) {
+  if (record.framework.empty()) return std::nullopt;
+  return RunSource{.publication = record.source,
+                   .framework = record.framework,
+                   .gpu = record.job ? record.job->hardware.gpu.slug : "",
+                   .year = record.year};
+}
+
 ValidatedRun refused_run(const Record& record, std::string refusal) {
   ValidatedRun run;
   run.id = record.id;
   run.refusal = std::move(refusal);
+  run.source = source_of(record);
+  if (run.source) run.comparisons = compare(record.measured, {});
   return run;
 }
 
@@ -26,12 +37,8 @@ ValidatedRun validated(const Record& record) {
   if (!record.job) return refused_run(record, record.refusal);
   try {
     ValidatedRun run = validate_run(record.id, *record.job, record.measured);
-    if (!record.framework.empty()) {
-      run.source = RunSource{.publication = record.source,
-                             .framework = record.framework,
-                             .gpu = record.job->hardware.gpu.slug,
-                             .year = record.year};
-    }
+    run.source = source_of(record);
+    set_apart(run, record.approximation);
     return run;
   } catch (const OverflowError&) {
     return refused_run(record, "a number of this spec is too large to count");

@@ -253,6 +253,15 @@ const Comparison* ValidatedRun::worst(Metric metric) const {
   return found;
 }
 
+void set_apart(ValidatedRun& run, const Approximation& approximation) {
+  const auto apart = std::stable_partition(
+      run.comparisons.begin(), run.comparisons.end(),
+      [&](const Comparison& comparison) { return !approximation.holds(comparison.metric); });
+  run.approximate.assign(std::make_move_iterator(apart),
+                         std::make_move_iterator(run.comparisons.end()));
+  run.comparisons.erase(apart, run.comparisons.end());
+}
+
 std::string group_of(const Job& job) {
   const ForwardSpec* pass = job.forward();
   if (pass == nullptr) return std::string(name_of(job.model.family)) + " without training";

@@ -42,6 +42,18 @@ constexpr Key kMeasuredKeys[] = {
     {.name = "ranks", .shapes = {document()}, .doc = "The same keys by pipeline rank."},
 };
 
+constexpr Shapes kSentences = {text()};
+constexpr Shapes kNumbers = {number(0, kMostTokens)};
+
+constexpr Key left_out_key(std::string_view name, std::string_view doc) {
+  return {.name = name, .shapes = {list(kSentences)}, .doc = doc};
+}
+constexpr Key kApproximationKeys[] = {
+    left_out_key("all", "Of every figure."),
+    left_out_key("memory", "Of bytes and of the outcome."),
+    left_out_key("time", "Of seconds and of tokens a second."),
+};
+
 constexpr Key kRecordKeys[] = {
     {.name = "id", .shapes = {text()}, .doc = "Name of the record.", .required = true},
     {.name = "source", .shapes = {text()}, .doc = "What was run, or where it was published."},
@@ -58,6 +70,20 @@ constexpr Key kRecordKeys[] = {
      .shapes = {count(0, kMostDataRank)},
      .doc = "Whose figures these are, of the ranks that share the states; without it the one that "
             "takes most, or of a published run the first."},
+    {.name = "approx",
+     .shapes = {table(kApproximationKeys)},
+     .doc =
+         "What the spec leaves out though it decides figures, a sentence each: those figures are "
+         "counted apart."},
+    {.name = "assumed",
+     .shapes = {list(kSentences)},
+     .doc = "What the publication does not say, and the framework's default of that time is."},
+    {.name = "group", .shapes = {text()}, .doc = "The experiment that it is a run of."},
+    {.name = "grades", .shapes = {document()}, .doc = "How much the publication states."},
+    {.name = "memory_kind", .shapes = {text()}, .doc = "As the publication calls its memory."},
+    {.name = "published_GiB",
+     .shapes = {list(kNumbers)},
+     .doc = "Between which its rounded figure lies."},
     {.name = "environment", .shapes = {document()}, .doc = "Versions and device."},
 };
 

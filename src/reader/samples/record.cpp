@@ -58,6 +58,8 @@ class RecordReader {
  public:
   /// Reads what is well formed; says of the rest why not.
   [[nodiscard]] Record read(Value root) {
+    std::erase_if(root.members,
+                  [](const Member& member) { return member.value.kind == ValueKind::null; });
     for (Member& member : root.members) {
       if (member.key == "measured") drop_nulls(member.value);
     }
@@ -73,6 +75,11 @@ class RecordReader {
     }
     if (const Value* measured = root.find("measured")) record.measured = observables_of(*measured);
     record.measured.data_rank = as_count(root.find("data_rank"));
+    if (const Value* left_out = root.find("approx")) {
+      const bool all = left_out->find("all") != nullptr;
+      record.approximation = {.memory = all || left_out->find("memory") != nullptr,
+                              .time = all || left_out->find("time") != nullptr};
+    }
     // A program logs its first rank's figures (Megatron's report_memory: data-parallel rank 0).
     if (!record.framework.empty() && !record.measured.data_rank) record.measured.data_rank = 0;
     for (Member& member : root.members) {

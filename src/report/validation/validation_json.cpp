@@ -35,8 +35,9 @@ void put_share(Json& object, const std::string& key, double share) {
   }
 }
 
-Json json_of(const Comparison& comparison) {
-  Json json{{"metric", name_of(comparison.metric)}, {"part", comparison.part}};
+Json json_of(const Comparison& comparison, bool in_full) {
+  Json json{
+      {"metric", name_of(comparison.metric)}, {"part", comparison.part}, {"in_full", in_full}};
   std::visit([&](auto number) { put_figure(json, "measured", number); }, comparison.measured);
   std::visit([&](auto number) { put_figure(json, "predicted", number); }, comparison.predicted);
   if (!comparison.is_predicted()) return json;
@@ -55,7 +56,10 @@ Json json_of(const ValidatedRun& run) {
             {"refusal", run.refusal},
             {"figures", Json::array()}};
   for (const Comparison& comparison : run.comparisons) {
-    json["figures"].push_back(json_of(comparison));
+    json["figures"].push_back(json_of(comparison, true));
+  }
+  for (const Comparison& comparison : run.approximate) {
+    json["figures"].push_back(json_of(comparison, false));
   }
   return json;
 }
@@ -76,6 +80,18 @@ Json json_of(const ToldInterval& interval) {
                                 {"within", coverage.within}});
   }
   return json;
+}
+
+Json json_of(const PublishedSummary& summary) {
+  return {{"framework", summary.framework},
+          {"metric", name_of(summary.metric)},
+          {"measured", summary.measured},
+          {"answered", summary.answered},
+          {"in_full", summary.in_full},
+          {"equal", summary.equal},
+          {"median_error", summary.median_error},
+          {"median", summary.median},
+          {"p90", summary.p90}};
 }
 
 Json json_of(const MetricSummary& summary) {
@@ -103,6 +119,10 @@ Json validation_json(const ValidationAnswer& answer, const Question& question) {
   }
   json["runs"] = Json::array();
   for (const ValidatedRun& run : answer.runs) json["runs"].push_back(json_of(run));
+  json["published"] = Json::array();
+  for (const PublishedSummary& summary : summarize_published(answer.runs)) {
+    json["published"].push_back(json_of(summary));
+  }
   json["intervals"] = Json::array();
   for (const ToldInterval& interval : answer.intervals) {
     json["intervals"].push_back(json_of(interval));

@@ -210,6 +210,42 @@ void append_histogram(Page& page, const std::vector<ValidatedRun>& runs, Metric 
   page.parts.emplace_back(std::move(table));
 }
 
+/// Runs that others published, by framework: how many of their figures have an answer, and how far
+/// off those are that the specs say in full.
+void append_published(Page& page, const std::vector<ValidatedRun>& runs) {
+  const std::vector<PublishedSummary> summaries = summarize_published(runs);
+  if (summaries.empty()) return;
+  Table table{{{"published"},
+               {"measured", Align::right},
+               {"answered", Align::right},
+               {"in full", Align::right},
+               {"median error", Align::right},
+               {"median distance", Align::right},
+               {"p90", Align::right}},
+              {}};
+  const std::string* framework = nullptr;
+  for (const PublishedSummary& row : summaries) {
+    if (framework == nullptr || *framework != row.framework) {
+      const std::string name = row.framework.empty() ? "every framework" : row.framework;
+      table.rows.push_back({{name}, "", Tone::strong});
+    }
+    framework = &row.framework;
+    const bool exact = is_exact(row.metric);
+    const auto error = [&](const std::string& text) {
+      return exact || row.in_full == 0 ? std::string("–") : text;
+    };
+    table.rows.push_back(
+        {{"  " + std::string(name_of(row.metric)), std::to_string(row.measured),
+          std::to_string(row.answered), std::to_string(row.in_full),
+          exact ? fmt::format("{} equal", row.equal) : error(error_text(row.median_error)),
+          error(distance_text(row.median)), error(distance_text(row.p90))},
+         "",
+         Tone::plain});
+  }
+  page.parts.emplace_back(Heading{"Published runs"});
+  page.parts.emplace_back(std::move(table));
+}
+
 /// The intervals that published runs make, and how many runs of left-out sources lie in them.
 void append_intervals(Page& page, const std::vector<ToldInterval>& intervals) {
   if (intervals.empty()) return;
@@ -261,6 +297,7 @@ Page page_of(const ValidationAnswer& answer) {
   append_worst(page, worst_of(answer.runs, false), "Farthest off");
   append_worst(page, worst_of(answer.runs, true), "Not equal");
   append_refused(page, answer.runs);
+  append_published(page, answer.runs);
   append_intervals(page, answer.intervals);
   for (const Metric metric : {Metric::allocated_peak_bytes, Metric::reserved_peak_bytes}) {
     append_histogram(page, answer.runs, metric);
@@ -280,26 +317,30 @@ std::string raw_text(const Variant& figure) {
 
 Table records_of(const ValidationAnswer& answer) {
   Table table;
-  for (const char* title : {"id", "group", "model", "precision", "attention", "recompute", "metric",
-                            "part", "measured", "predicted", "error", "equal", "refusal"}) {
+  for (const char* title :
+       {"id", "group", "model", "precision", "attention", "recompute", "metric", "part", "in_full",
+        "measured", "predicted", "error", "equal", "refusal"}) {
     table.columns.push_back({title});
   }
   for (const ValidatedRun& run : answer.runs) {
     const RunTraits& traits = run.traits;
     const std::vector<std::string> head = {run.id,           run.group,        traits.model,
                                            traits.precision, traits.attention, traits.recompute};
-    for (const Comparison& comparison : run.comparisons) {
+    const auto add = [&](const Comparison& comparison, bool in_full) {
       const bool predicted = comparison.is_predicted();
       std::vector<std::string> cells = head;
       cells.emplace_back(name_of(comparison.metric));
       cells.push_back(comparison.part);
+      cells.emplace_back(in_full ? "true" : "false");
       cells.push_back(raw_text(comparison.measured));
       cells.push_back(raw_text(comparison.predicted));
       cells.push_back(predicted ? exact_text(comparison.error()) : "");
       cells.emplace_back(predicted ? (comparison.equal() ? "true" : "false") : "");
       cells.push_back(run.refusal);
       table.rows.push_back({std::move(cells), "", Tone::plain});
-    }
+    };
+    for (const Comparison& comparison : run.comparisons) add(comparison, true);
+    for (const Comparison& comparison : run.approximate) add(comparison, false);
   }
   return table;
 }
