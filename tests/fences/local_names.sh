@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# local_names.sh TREE: in a room no two sources give one name to two constants, or to two functions of the same parameters, in their
+# local_names.sh TREE: in a room no two sources give one name to two constants, or to two functions that a call could mean, in their
 # unnamed namespaces: a quick build compiles them as one (cmake/Rooms.cmake). A function is seen where its head is one line.
 set -euo pipefail
 cd "$1"
@@ -22,12 +22,38 @@ find src -name '*.cpp' | sort | xargs awk '
     sub(/\) \{.*/, "", head)
     parameters = head
     sub(/^[^(]*\(/, "", parameters)
+    while (match(parameters, /<[^<>]*>/)) {
+      inner = substr(parameters, RSTART + 1, RLENGTH - 2)
+      gsub(/, /, ";", inner)
+      parameters = substr(parameters, 1, RSTART - 1) "{" inner "}" substr(parameters, RSTART + RLENGTH)
+    }
     sub(/\(.*/, "", head)
     sub(/.*[ &*]/, "", head)
-    kinds = ""
     count = split(parameters, list, /, /)
-    for (i = 1; i <= count; ++i) { sub(/ [a-z_0-9]*$/, "", list[i]); kinds = kinds "," list[i] }
-    check(head "(" kinds, head)
+    for (i = 1; i <= count; ++i) sub(/ [a-z_0-9]*$/, "", list[i])
+    overload(room ":" space ":" head, head)
+  }
+  # One of them could be called in place of the other: as many parameters, each the same or one that others become by themselves.
+  function overload(key, name, i, j, same, other, size) {
+    for (j = 1; j <= overloads[key]; ++j) {
+      size = split(known[key, j], other, /, /)
+      if (size != count || home[key, j] == FILENAME) continue
+      same = 1
+      for (i = 1; i <= count; ++i) if (list[i] != other[i] && !loose(list[i]) && !loose(other[i])) same = 0
+      if (same) {
+        print FILENAME ":" FNR ": " name " is in " home[key, j] " too"
+        wrong = 1
+      }
+    }
+    known[key, ++overloads[key]] = parameters_of()
+    home[key, overloads[key]] = FILENAME
+  }
+  function parameters_of(i, text) {
+    for (i = 1; i <= count; ++i) text = text (i > 1 ? ", " : "") list[i]
+    return text
+  }
+  function loose(kind) {
+    return kind ~ /(^|[ <:])(bool|char|double|float|int|u?int[0-9]+_t|size_t|Int128|string|string_view|variant|optional|T|Variant)([ &*{}]|$)/
   }
   function check(key, name) {
     key = room ":" space ":" key

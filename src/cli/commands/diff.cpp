@@ -63,7 +63,7 @@ Checked<std::optional<RecordedRun>> run_in(const std::string& word) {
   return find_run(word);
 }
 
-ExitCode code_of(bool yes) { return yes ? ExitCode::yes : ExitCode::no; }
+ExitCode exit_code_of(bool yes) { return yes ? ExitCode::yes : ExitCode::no; }
 
 bool is_known(const JobEstimate& estimate) {
   return std::holds_alternative<MemoryAnswer>(estimate.memory);
@@ -83,8 +83,8 @@ Outcome compare_specs(const Arguments& arguments, const Surroundings& surroundin
                                   {b.value().name, b.value().job, of_b, b.value().keys},
                                   arguments.verbose};
   const Question question = question_of(arguments, arguments.words, surroundings);
-  const ExitCode code =
-      is_known(of_a) && is_known(of_b) ? code_of(!fits_no_more(comparison)) : ExitCode::not_known;
+  const ExitCode code = is_known(of_a) && is_known(of_b) ? exit_code_of(!fits_no_more(comparison))
+                                                         : ExitCode::not_known;
   return {code, shown(report_diff(comparison, question), arguments, surroundings),
           std::move(diagnostics)};
 }
@@ -101,7 +101,7 @@ Outcome compare_trace(const Arguments& arguments, const Surroundings& surroundin
   if (trace.earlier.count == 0) comparison.first = first_difference(memory.timeline, trace);
   comparison.every_row = arguments.verbose;
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return {code_of(holds(comparison)),
+  return {exit_code_of(holds(comparison)),
           shown(report_diff(comparison, question), arguments, surroundings), spec.warnings};
 }
 
@@ -112,7 +112,7 @@ Outcome compare_usage(const Arguments& arguments, const Surroundings& surroundin
   if (memory == nullptr) return refused(std::get<Unavailable>(estimate.memory));
   const UsageComparison comparison{spec.job, estimate, *memory, log};
   const Question question = question_of(arguments, arguments.words, surroundings);
-  return {code_of(holds(comparison)),
+  return {exit_code_of(holds(comparison)),
           shown(report_diff(comparison, question), arguments, surroundings), spec.warnings};
 }
 

@@ -64,7 +64,7 @@ std::optional<Int128> whole_of(std::string_view text) {
 }
 
 /// "8030261248", "19551305216 B", "0.0818 s"; nothing for what is none of these.
-std::optional<LockedValue> value_of(std::string_view text) {
+std::optional<LockedValue> locked_value_of(std::string_view text) {
   const std::size_t blank = text.find(' ');
   const std::string_view number = text.substr(0, blank);
   const std::string_view unit = blank == std::string_view::npos ? "" : text.substr(blank + 1);
@@ -126,7 +126,7 @@ class LockReader {
     std::vector<LockedFigure> figures;
     for (const Member& row : members_of(table)) {
       if (!is_scalar(row)) continue;
-      if (const std::optional<LockedValue> value = value_of(row.value.text)) {
+      if (const std::optional<LockedValue> value = locked_value_of(row.value.text)) {
         figures.push_back({row.key, *value});
       } else {
         errors.push_back(error_at(row.value.span, "no figure: " + quote(row.value.text),

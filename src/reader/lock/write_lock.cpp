@@ -47,7 +47,7 @@ void append_escaped(std::string& out, char sign) {
   }
 }
 
-std::string word_of(std::string_view text) {
+std::string yaml_word(std::string_view text) {
   if (is_plain(text)) return std::string(text);
   std::string quoted = "\"";
   for (const char sign : text) append_escaped(quoted, sign);
@@ -69,7 +69,7 @@ struct ValueText {
 };
 
 void append_line(std::string& out, std::string_view name, std::string_view value) {
-  out += "      " + word_of(name) + ": " + word_of(value) + "\n";
+  out += "      " + yaml_word(name) + ": " + yaml_word(value) + "\n";
 }
 
 /// "    figures:", its lines in the order given.
@@ -81,7 +81,7 @@ void append_table(std::string& out, std::string_view title, const Rows& rows,
 }
 
 void append_spec(std::string& out, const std::string& path, const LockedSpec& spec) {
-  out += "  " + word_of(path) + ":\n";
+  out += "  " + yaml_word(path) + ":\n";
   append_table(out, kRestsOnKey, spec.rests_on,
                [&](const RestsOn& row) { append_line(out, row.name, row.digest); });
   append_table(out, kKeysKey, spec.keys,

@@ -17,7 +17,7 @@ constexpr const char* kHowToLog =
     "nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > FILE";
 constexpr std::string_view kLogBlanks = " \t\r";
 
-std::vector<std::string_view> words_of(std::string_view line) {
+std::vector<std::string_view> words_in(std::string_view line) {
   std::vector<std::string_view> words;
   for (std::size_t at = 0;
        (at = line.find_first_not_of(kLogBlanks, at)) != std::string_view::npos;) {
@@ -141,7 +141,7 @@ Checked<UsageLog> read_monitor(const std::shared_ptr<const SourceText>& source, 
   for (std::int32_t line = 1; !rest.empty(); ++line) {
     const std::string_view text = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(text.size() + 1, rest.size()));
-    std::vector<std::string_view> words = words_of(text);
+    std::vector<std::string_view> words = words_in(text);
     if (words.empty()) continue;
     if (words.front().front() == '#') {
       words.front().remove_prefix(1);

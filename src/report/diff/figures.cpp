@@ -121,7 +121,7 @@ void set_difference(const SpecComparison& comparison, FigureRow& row) {
 
 /// The reason why a part is missing; empty where it is there.
 template <class T>
-std::string sentence_of(const std::variant<T, Unavailable>& part) {
+std::string why_missing(const std::variant<T, Unavailable>& part) {
   const auto* missing = std::get_if<Unavailable>(&part);
   return missing == nullptr ? std::string() : missing->sentence;
 }
@@ -173,12 +173,12 @@ std::vector<UnknownPart> unknown_parts(const SpecComparison& comparison) {
   const JobEstimate& a = comparison.a.estimate;
   const JobEstimate& b = comparison.b.estimate;
   const auto time = [](const JobEstimate& estimate) {
-    return estimate.inference_time ? std::string() : sentence_of(estimate.time);
+    return estimate.inference_time ? std::string() : why_missing(estimate.time);
   };
-  std::vector<UnknownPart> parts = {{"memory", sentence_of(a.memory), sentence_of(b.memory)},
-                                    {"flops", sentence_of(a.flops), sentence_of(b.flops)},
+  std::vector<UnknownPart> parts = {{"memory", why_missing(a.memory), why_missing(b.memory)},
+                                    {"flops", why_missing(a.flops), why_missing(b.flops)},
                                     {"time", time(a), time(b)},
-                                    {"cost", sentence_of(a.cost), sentence_of(b.cost)}};
+                                    {"cost", why_missing(a.cost), why_missing(b.cost)}};
   std::erase_if(parts, [](const UnknownPart& part) { return part.a.empty() && part.b.empty(); });
   return parts;
 }

@@ -18,7 +18,7 @@ namespace {
 /// Less of a difference in time is not worth a word.
 constexpr double kNoticeable = 1.01;
 
-void add(std::string& text, const char* letter, std::int64_t ranks) {
+void add_split(std::string& text, const char* letter, std::int64_t ranks) {
   if (ranks > 1) text += fmt::format("{}{} ", letter, ranks);
 }
 
@@ -87,11 +87,11 @@ Splits splits_of(const Job& job) {
 
 std::string layout_text(const Parallelism& layout) {
   std::string text;
-  add(text, "t", layout.tensor);
-  add(text, "c", layout.context);
-  add(text, "p", layout.pipeline);
-  add(text, "v", layout.virtual_stages);
-  add(text, "x", layout.expert);
+  add_split(text, "t", layout.tensor);
+  add_split(text, "c", layout.context);
+  add_split(text, "p", layout.pipeline);
+  add_split(text, "v", layout.virtual_stages);
+  add_split(text, "x", layout.expert);
   return text + fmt::format("D{} Z{}", layout.data, shards_text(layout));
 }
 

@@ -27,7 +27,7 @@ const ScheduleRow& best_of(const ScheduleAnswer& answer) {
   return *std::ranges::min_element(answer.rows, {}, place);
 }
 
-std::string share_text(double part, const ScheduleRow& row) {
+std::string part_text(double part, const ScheduleRow& row) {
   if (part <= 0) return "";
   return fmt::format("{:.0f} %", 100 * part / row.played.seconds);
 }
@@ -47,8 +47,8 @@ Table table_of(const ScheduleAnswer& answer) {
     table.rows.push_back(
         {{row.name, sized_text(row.peak), row.replayed ? sized_text(*row.replayed) : "",
           seconds_text(row.step), fmt::format("{:.2f}", row.step / answer.step),
-          share_text(row.played.recomputed, row), copied > Bytes(0) ? sized_text(copied) : "",
-          share_text(row.played.waited, row)},
+          part_text(row.played.recomputed, row), copied > Bytes(0) ? sized_text(copied) : "",
+          part_text(row.played.waited, row)},
          row.fits ? "✓" : "✗",
          row.fits ? Tone::plain : Tone::faint});
   }

@@ -40,7 +40,7 @@ double spread(std::size_t i) {
   return turns - std::floor(turns) - 0.5;
 }
 
-std::string figure_text(Metric metric, const std::variant<Int128, double>& figure) {
+std::string mark_text(Metric metric, const std::variant<Int128, double>& figure) {
   if (const auto* bytes = std::get_if<Int128>(&figure)) {
     return sized_text(Bytes(static_cast<std::int64_t>(*bytes)));
   }
@@ -54,7 +54,7 @@ std::string detail_of(const LaneRow& row, const Comparison& comparison) {
                                ? std::string("exactly")
                                : fmt::format("{} % {}", significant_text(100 * std::abs(error)),
                                              error < 0 ? "lower" : "higher");
-  return fmt::format("{} {}, predicted {}", row.name, figure_text(row.metric, comparison.measured),
+  return fmt::format("{} {}, predicted {}", row.name, mark_text(row.metric, comparison.measured),
                      said);
 }
 

@@ -55,7 +55,7 @@ TensorId quick_gelu(BlockBuilder& block, std::string_view name, TensorId x) {
 }
 
 /// One of BLOOM's element-wise steps, without a gradient of its own.
-TensorId step(BlockBuilder& block, Place place, const std::vector<TensorId>& inputs) {
+TensorId elementwise_step(BlockBuilder& block, Place place, const std::vector<TensorId>& inputs) {
   const TensorId x = inputs.front();
   return compute(block, OpKind::multiply, inputs,
                  {place, block.tensor(x).shape, block.dtype_of(x)});
@@ -91,14 +91,14 @@ void write_gelu_bloom_backward(BlockBuilder& block, TensorId x, Op& op) {
 /// x·0.5·(1 + tanh(0.79788456·x·(1 + 0.044715·x·x))) as a function with a backward of its own: x is
 /// all that it keeps.
 TensorId gelu_bloom(BlockBuilder& block, std::string_view name, TensorId x) {
-  const TensorId half = step(block, {name, "half"}, {x});
-  const TensorId linear_term = step(block, {name, "linear term"}, {x});
-  const TensorId scaled = step(block, {name, "scaled"}, {x});
-  const TensorId square = step(block, {name, "square"}, {scaled, x});
-  const TensorId raised_square = step(block, {name, "1 + square"}, {square});
-  const TensorId inner = step(block, {name, "argument"}, {linear_term, raised_square});
-  const TensorId tangent = step(block, {name, "tanh"}, {inner});
-  const TensorId raised = step(block, {name, "1 + tanh"}, {tangent});
+  const TensorId half = elementwise_step(block, {name, "half"}, {x});
+  const TensorId linear_term = elementwise_step(block, {name, "linear term"}, {x});
+  const TensorId scaled = elementwise_step(block, {name, "scaled"}, {x});
+  const TensorId square = elementwise_step(block, {name, "square"}, {scaled, x});
+  const TensorId raised_square = elementwise_step(block, {name, "1 + square"}, {square});
+  const TensorId inner = elementwise_step(block, {name, "argument"}, {linear_term, raised_square});
+  const TensorId tangent = elementwise_step(block, {name, "tanh"}, {inner});
+  const TensorId raised = elementwise_step(block, {name, "1 + tanh"}, {tangent});
   const TensorId out = block.make({name}, block.tensor(x).shape, block.dtype_of(x));
   Op op;
   op.kind = OpKind::activation;

@@ -13,7 +13,7 @@
 namespace memest {
 namespace {
 
-Unavailable unavailable(const char* what) {
+Unavailable not_available(const char* what) {
   return {std::string("memory and time of ") + what +
           " are not available yet; parameter counts are"};
 }
@@ -23,15 +23,15 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
                                    const DecoderProgram& program) {
   const LibraryParts& has = program.has;
   if (std::holds_alternative<LatentAttention>(decoder.attention) && !has.latent_attention) {
-    return unavailable("multi-head latent attention");
+    return not_available("multi-head latent attention");
   }
   for (const LayerKind& kind : decoder.kinds) {
     if (!has.experts && std::holds_alternative<MixtureOfExperts>(kind.feed_forward)) {
-      return unavailable("mixtures of experts of this implementation");
+      return not_available("mixtures of experts of this implementation");
     }
   }
   if (decoder.head != DecoderHead::language_model) {
-    return unavailable("decoders without a language-model head");
+    return not_available("decoders without a language-model head");
   }
   if (!has.inference && !policy.gradients) {
     return Unavailable{
@@ -55,10 +55,10 @@ std::optional<Unavailable> inference_refusal(const DecoderContext& context, cons
   const AttentionCall call = attention_call(context, kind);
   // The model holds the weights that a layer answers until the next one has answered.
   if (call.kernel == AttentionKernel::eager) {
-    return unavailable("inference of this model_type with attention written out");
+    return not_available("inference of this model_type with attention written out");
   }
   if (call.mask_by_head && context.policy.autocast) {
-    return unavailable("inference under autocast of a model with ALiBi");
+    return not_available("inference under autocast of a model with ALiBi");
   }
   return std::nullopt;
 }
@@ -87,21 +87,21 @@ std::optional<Unavailable> mixture_refusal(const DecoderContext& context, const 
       experts->router_bias != biased ||
       experts->correction_bias_buffer != (router == RouterWriting::of_sigmoid) ||
       shares_ungated != by_groups || (experts->groups > 0 && !by_groups) || !experts->gated) {
-    return unavailable("such mixtures of experts");
+    return not_available("such mixtures of experts");
   }
   if (experts->capacity_factor > 0) {
     return Unavailable{
         "transformers computes every token's experts: 'capacity_factor' is of the implementation "
         "megatron"};
   }
-  if (experts->router_noise) return unavailable("the router's noise (router_jitter_noise)");
+  if (experts->router_noise) return not_available("the router's noise (router_jitter_noise)");
   if (experts->balance_loss) {
-    return unavailable("the load-balancing loss (output_router_logits)");
+    return not_available("the load-balancing loss (output_router_logits)");
   }
   if (context.adapter != nullptr && !adapts_attention_alone(context)) {
-    return unavailable("adapters of other modules than attention's projections beside experts");
+    return not_available("adapters of other modules than attention's projections beside experts");
   }
-  if (context.compiles_blocks()) return unavailable("torch.compile of mixtures of experts");
+  if (context.compiles_blocks()) return not_available("torch.compile of mixtures of experts");
   return std::nullopt;
 }
 
@@ -114,9 +114,9 @@ std::optional<Unavailable> latent_refusal(const DecoderContext& context) {
         "multi-head latent attention is written in DeepSeek V2's and V3's ways: read the model "
         "from its config with 'hf', whose model_type says which"};
   }
-  if (context.adapter != nullptr) return unavailable("adapters of multi-head latent attention");
-  if (!context.policy.gradients) return unavailable("inference with multi-head latent attention");
-  if (context.compiles_blocks()) return unavailable("torch.compile of latent attention");
+  if (context.adapter != nullptr) return not_available("adapters of multi-head latent attention");
+  if (!context.policy.gradients) return not_available("inference with multi-head latent attention");
+  if (context.compiles_blocks()) return not_available("torch.compile of latent attention");
   return std::nullopt;
 }
 
@@ -127,9 +127,9 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
     return Unavailable{
         "adapters are peft's, which adapts models of the implementation transformers"};
   }
-  if (context.attention.sinks) return unavailable("adapters beside attention sinks");
+  if (context.attention.sinks) return not_available("adapters beside attention sinks");
   if (context.policy.end == ForwardEnd::sum_of_logits) {
-    return unavailable("adapters under the loss 'sum-of-logits'");
+    return not_available("adapters under the loss 'sum-of-logits'");
   }
   const DecoderSpec& decoder = context.decoder;
   for (const std::string& module : context.adapter->whole_modules) {
@@ -141,7 +141,7 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
   }
   for (const std::string& target : context.adapter->targets) {
     if (decoder.tied_embeddings && is_named(context.names.head, target)) {
-      return unavailable("an adapter of a tied output head");
+      return not_available("an adapter of a tied output head");
     }
     if (!has_module(context, target)) {
       return Unavailable{"this model has no linear module that '" + target +
@@ -155,9 +155,9 @@ std::optional<Unavailable> adapter_refusal(const DecoderContext& context) {
 std::optional<Unavailable> low_rank_refusal(const DecoderContext& context) {
   if (context.low_rank == nullptr) return std::nullopt;
   if (!context.program.has.low_rank) {
-    return unavailable("low-rank factorisation under another implementation than transformers");
+    return not_available("low-rank factorisation under another implementation than transformers");
   }
-  if (context.compiles_blocks()) return unavailable("torch.compile of factorised layers");
+  if (context.compiles_blocks()) return not_available("torch.compile of factorised layers");
   for (const std::string& module : context.low_rank->modules) {
     if (has_layer_module(context, module)) continue;
     return Unavailable{"this model's layers have no linear module that '" + module +
@@ -170,9 +170,9 @@ std::optional<Unavailable> low_rank_refusal(const DecoderContext& context) {
 /// for.
 std::optional<Unavailable> compile_refusal(const DecoderContext& context, const LayerKind& kind) {
   if (!context.compiles_blocks()) return std::nullopt;
-  if (!context.policy.gradients) return unavailable("torch.compile under 'inference'");
-  if (context.adapter != nullptr) return unavailable("torch.compile beside adapters");
-  if (context.caches()) return unavailable("torch.compile with a key-value cache");
+  if (!context.policy.gradients) return not_available("torch.compile under 'inference'");
+  if (context.adapter != nullptr) return not_available("torch.compile beside adapters");
+  if (context.caches()) return not_available("torch.compile with a key-value cache");
   switch (attention_call(context, kind).kernel) {
     case AttentionKernel::sdpa_flash:
     case AttentionKernel::sdpa_efficient:
@@ -185,7 +185,7 @@ std::optional<Unavailable> compile_refusal(const DecoderContext& context, const 
     case AttentionKernel::unfused:
     case AttentionKernel::flash_2:
     case AttentionKernel::te:
-      return unavailable("torch.compile of attention that is not one kernel");
+      return not_available("torch.compile of attention that is not one kernel");
   }
   return std::nullopt;
 }
@@ -252,7 +252,7 @@ std::variant<DecoderContext, Unavailable> context_of(const ModelSpec& model,
                          model.low_rank ? &*model.low_rank : nullptr,
                          model.quantized ? &*model.quantized : nullptr};
   const bool writes_sinks = context.habits.scores == ScoreWriting::with_sinks;
-  if (context.attention.sinks != writes_sinks) return unavailable("attention sinks");
+  if (context.attention.sinks != writes_sinks) return not_available("attention sinks");
   for (const LayerKind& kind : decoder.kinds) {
     if (auto refused = mixture_refusal(context, kind)) return *refused;
   }
