@@ -14,22 +14,22 @@ namespace {
 
 bool is_equal(const ReplayedTrace& replayed) { return !replayed.result.difference; }
 
-std::string count_text(std::int64_t count, const char* noun) {
+std::string nouns_text(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
 }
 
 std::string title_of(const std::vector<ReplayedTrace>& traces) {
   const auto whole = static_cast<std::int64_t>(traces.size());
   const std::int64_t equal = std::count_if(traces.begin(), traces.end(), is_equal);
-  if (equal < whole) return fmt::format("{} of {} equal", equal, count_text(whole, "trace"));
+  if (equal < whole) return fmt::format("{} of {} equal", equal, nouns_text(whole, "trace"));
   std::int64_t statistics = 0;
   std::int64_t segments = 0;
   for (const ReplayedTrace& replayed : traces) {
     statistics += replayed.result.statistics;
     segments += replayed.result.segment_events;
   }
-  return fmt::format("{}: {} and {} equal", count_text(whole, "trace"),
-                     count_text(statistics, "statistic"), count_text(segments, "segment event"));
+  return fmt::format("{}: {} and {} equal", nouns_text(whole, "trace"),
+                     nouns_text(statistics, "statistic"), nouns_text(segments, "segment event"));
 }
 
 std::string sentence_of(const ReplayedTrace& replayed) {
