@@ -159,10 +159,10 @@ struct Parallelism {
   /// of all ranks, then the second ones. Empty: as the keys above say.
   std::vector<std::int64_t> stage_layers = {};
   ZeroStage zero = ZeroStage::none;
-  DataParallelBuckets ddp;
-  DeepSpeed deepspeed;  ///< where `zero` is DeepSpeed's
-  std::optional<FullySharded> fsdp;
-  HostOffload offload;
+  DataParallelBuckets ddp = {};
+  DeepSpeed deepspeed = {};  ///< where `zero` is DeepSpeed's
+  std::optional<FullySharded> fsdp = {};
+  HostOffload offload = {};
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
   bool overlap_grad_reduce = false;    ///< Megatron's: gradients travel beside the last backward
   bool overlap_param_gather = false;   ///< Megatron's: weights beside the first forward
