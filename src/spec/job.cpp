@@ -100,10 +100,7 @@ void Job::lay_over(const Parallelism& layout) {
 }
 
 StageSplit Job::stage_split(std::int64_t layers, const Parallelism& layout) const {
-  return {.layers = layers,
-          .ends = end_layers(),
-          .first = layout.first_stage_layers,
-          .last = layout.last_stage_layers};
+  return {layers, layout, end_layers()};
 }
 
 Recompute Job::recompute() const { return training ? training->recompute : NoRecompute{}; }

@@ -60,8 +60,7 @@ std::vector<std::int64_t> layers_of_stages(const Graph& graph, const Job& job) {
     return layers;
   }
   const StageSplit split = job.stage_split(graph.layers());
-  const std::int64_t stages = job.parallelism.pipeline * job.parallelism.virtual_stages;
-  for (std::int64_t i = 0; i < stages; ++i) layers.push_back(stage_of(split, i, stages).count);
+  for (std::int64_t i = 0; i < split.stages(); ++i) layers.push_back(split.stage(i).count);
   return layers;
 }
 

@@ -114,13 +114,14 @@ class StepAccount {
   StepAccount(const PricedModel& model, const Parallelism& parallelism, std::int64_t micro_steps)
       : model_(model),
         parallelism_(parallelism),
+        split_(model.split_of(parallelism)),
         step_{parallelism.schedule, parallelism.pipeline, parallelism.virtual_stages, micro_steps} {
     if (static_cast<std::size_t>(count()) > kFewStages) {
       many_.resize(static_cast<std::size_t>(count()));
     }
     send_ = parallelism.pipeline > 1 ? model.send_seconds(parallelism) : 0;
     for (std::int64_t index = 0; index < count(); ++index) {
-      const PassTimes passes = model.stage(index, count(), parallelism).passes;
+      const PassTimes passes = model.stage(split_, index).passes;
       at(index) = {.forward = passes.forward + sent_between(index),
                    .backward = passes.backward + passes.recompute + sent_between(index - 1),
                    .weights = passes.weights};
@@ -186,7 +187,7 @@ class StepAccount {
   [[nodiscard]] PartCost held_by(std::int64_t rank) const {
     PartCost held;
     for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
-      held += model_.stage(stage_index(place_at(rank), chunk), count(), parallelism_);
+      held += model_.stage(split_, stage_index(place_at(rank), chunk));
     }
     // Megatron's first and last stage both hold the word embeddings, whose gradients they
     // all-reduce (_allreduce_word_embedding_grads).
@@ -298,6 +299,7 @@ class StepAccount {
 
   const PricedModel& model_;
   const Parallelism& parallelism_;
+  StageSplit split_;
   PipelineStep step_;
   double send_ = 0;
   std::array<StageSeconds, kFewStages> few_;
@@ -341,7 +343,7 @@ PricedModel::PricedModel(const PricedWork& priced, const Job& job, const Links& 
 }
 
 void PricedModel::match_weights(const StepWork& work) {
-  const PartCost whole = stage(0, 1, Parallelism());
+  const PartCost whole = stage(StageSplit(layers()), 0);
   if (whole.weights == 0) {
     front_.weights = work.parameters;
     front_.trained = work.trainable;
@@ -356,15 +358,18 @@ void PricedModel::match_weights(const StepWork& work) {
 
 std::int64_t PricedModel::layers() const { return static_cast<std::int64_t>(before_.size()) - 1; }
 
-PartCost PricedModel::stage(std::int64_t index, std::int64_t stages,
-                            const Parallelism& parallelism) const {
-  const LayerSpan span = stage_of(job_->stage_split(layers(), parallelism), index, stages);
+StageSplit PricedModel::split_of(const Parallelism& parallelism) const {
+  return job_->stage_split(layers(), parallelism);
+}
+
+PartCost PricedModel::stage(const StageSplit& split, std::int64_t index) const {
+  const LayerSpan span = split.stage(index);
   PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
   part -= before_[static_cast<std::size_t>(span.first)];
   if (checkpoints_.most > 0)
     part.passes.recompute *= over_single_stage(checkpoints_, span.count, layers());
   if (index == 0) part += front_;
-  if (index + 1 == stages) part += back_;
+  if (index + 1 == split.stages()) part += back_;
   return part;
 }
 
@@ -375,7 +380,10 @@ double PricedModel::send_seconds(const Parallelism& parallelism) const {
 }
 
 StepSeconds PricedModel::step(const Parallelism& parallelism, std::int64_t micro_steps) const {
-  return StepAccount(*this, parallelism, micro_steps).closed();
+  // The closed form is of stages that differ by an end of the model; those of a list may differ by
+  // anything, and a search has few such layouts.
+  const StepAccount account(*this, parallelism, micro_steps);
+  return parallelism.stage_layers.empty() ? account.closed() : account.simulated();
 }
 
 StepSeconds PricedModel::simulated_step(const Parallelism& parallelism,

@@ -256,12 +256,12 @@ std::string_view rule_of(const GpuSpec& gpu, Framework framework) {
 std::vector<StageTime> stage_times(const PricedModel& model, const Parallelism& parallelism) {
   std::vector<StageTime> times;
   if (parallelism.pipeline == 1) return times;
-  const std::int64_t stages = parallelism.pipeline * parallelism.virtual_stages;
+  const StageSplit split = model.split_of(parallelism);
   for (std::int64_t rank = 0; rank < parallelism.pipeline; ++rank) {
     PassTimes sum;
     const PipelinePlace place = place_of(parallelism, rank);
     for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
-      sum += model.stage(stage_index(place, chunk), stages, parallelism).passes;
+      sum += model.stage(split, stage_index(place, chunk)).passes;
     }
     times.push_back({rank, Seconds(sum.forward), Seconds(sum.backward + sum.recompute)});
   }

@@ -167,6 +167,46 @@ TEST_CASE("A pipeline's ranks run again what Megatron's method block names in th
         four_layers);
 }
 
+TEST_CASE("a split that is said by a list is that which is said by numbers, to byte and second") {
+  const auto estimate = [](int layers, const std::string& keys) {
+    return estimate_job(test::job_from(
+        "model: {family: decoder, layers: " + std::to_string(layers) +
+        ", hidden_size: 512, heads: 8, vocab_size: 2048, activation: swiglu, norm: rmsnorm, "
+        "position: rope, dropout: 0.0}\ntraining: {seq_len: 256, gradient_accumulation: 8, "
+        "precision: megatron, implementation: megatron, recompute: full}\nparallelism: {data: 2, "
+        "pipeline: 4, distributed_optimizer: true, " +
+        keys + "}\nhardware: {gpu: h100-sxm-80gb, count: 8}\n"));
+  };
+  struct Split {
+    int layers;
+    const char* numbers;
+    const char* list;
+  };
+  for (const auto& [layers, numbers, list] :
+       {Split{8, "schedule: 1f1b", "pipeline_layout: [2, 2, 2, 2]"},
+        Split{8, "virtual_stages: 2, schedule: interleaved", "pipeline_layout: \"Et|(t|)*6tL\""},
+        Split{9, "first_stage_layers: 2, last_stage_layers: 1", "pipeline_layout: [2, 3, 3, 1]"},
+        Split{14, "virtual_stages: 2, schedule: interleaved, first_stage_layers: 2",
+              "pipeline_layout: [1, 2, 2, 2, 1, 2, 2, 2]"},
+        Split{14, "account_for_embedding: true, account_for_loss: true",
+              "pipeline_layout: \"Et*3|(t*4|)*2t*3L\""},
+        Split{7, "account_for_loss: true, virtual_stages: 2, schedule: interleaved",
+              "pipeline_layout: [1, 1, 1, 1, 1, 1, 1, 0]"}}) {
+    INFO(numbers);
+    const JobEstimate said = estimate(layers, numbers);
+    const JobEstimate listed = estimate(layers, list);
+    CHECK(memory_of(said).allocated() == memory_of(listed).allocated());
+    CHECK(memory_of(said).device() == memory_of(listed).device());
+    CHECK(memory_of(said).ranks.rank == memory_of(listed).ranks.rank);
+    CHECK(flops_of(said).executed() == flops_of(listed).executed());
+    CHECK(time_of(said).step == time_of(listed).step);
+    REQUIRE(said.other_ranks.size() == listed.other_ranks.size());
+    for (std::size_t i = 0; i < said.other_ranks.size(); ++i) {
+      CHECK(said.other_ranks[i].allocated() == listed.other_ranks[i].allocated());
+    }
+  }
+}
+
 TEST_CASE("Activations shrink with grouped-query attention", "[peers]") {
   const auto saved_with = [](int kv_heads) {
     return saved_of(estimate_job(test::job_from(

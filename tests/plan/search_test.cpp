@@ -464,6 +464,46 @@ TEST_CASE("No rank of a pipeline takes more than the search says, and one takes 
   }
 }
 
+TEST_CASE("so it is where the stages are listed, or the ends of the model count as layers") {
+  const std::string sizes =
+      "layers: 14, hidden_size: 1024, ffn_size: 2816, heads: 16, kv_heads: 16, head_dim: 64, "
+      "vocab_size: 32000, activation: swiglu, norm: rmsnorm, position: rope";
+  // Layers of one kind: of others a search looks at three ranks alone.
+  const std::string mixture =
+      ", moe: {experts: 8, top_k: 2, expert_ffn_size: 1408, capacity_factor: 1.0}";
+  bool interleaves = false;
+  for (const std::string& experts : {std::string(), mixture}) {
+    for (const std::string keys :
+         {"pipeline: 4, pipeline_layout: [3, 4, 5, 2]",
+          "pipeline: 4, pipeline_layout: [0, 7, 7, 0]",
+          "pipeline: 4, pipeline_layout: [1, 2, 3, 2, 2, 1, 2, 1]",
+          "pipeline: 4, account_for_embedding: true, account_for_loss: true",
+          "pipeline: 4, first_stage_layers: 4, last_stage_layers: 2, virtual_stages: 2, schedule: "
+          "interleaved",
+          "tensor: 1"}) {
+      INFO(keys << experts);
+      const Job job = test::job_from(
+          "model: {family: decoder, " + sizes + experts +
+          "}\ntraining: {seq_len: 2048, global_batch: 64, precision: megatron, implementation: "
+          "{name: megatron, layers: te}}\nparallelism: {data: 2, " +
+          keys + "}\n");
+      const PlanRequest request = request_for(job, {"a100-sxm-40gb"}, {8});
+      const PlanAnswer answer = search_plans(request);
+      CHECK(!answer.front.empty());
+      for (const PlanVerdict& verdict : answer.front) {
+        const Parallelism& layout = verdict.candidate.parallelism;
+        INFO(layout.virtual_stages << " stages a rank");
+        // Every expert has tensors of its own, each with scalars.
+        const std::int64_t apart = experts.empty() ? 4096 : 2 * kMiB;
+        CHECK(std::abs((verdict.device - most_of_all_ranks(job, verdict.candidate)).value()) <
+              apart);
+        interleaves = interleaves || layout.virtual_stages > 1;
+      }
+    }
+  }
+  CHECK(interleaves);
+}
+
 TEST_CASE("so it is under torchtitan, whose stages have layers of any number") {
   for (const int pipeline : {2, 4}) {
     for (const int layers : {16, 19}) {

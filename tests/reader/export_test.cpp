@@ -203,7 +203,7 @@ std::string megatron_spec(Draws& draws) {
   const bool experts = draws.below(4) == 0;
   const bool te = draws.below(2) == 0;
   Text text;
-  text << "model: {layers: " << draws.one_of(8, 16)
+  text << "model: {layers: " << draws.one_of(8, 14, 16)
        << ", hidden_size: 1024, heads: 16, kv_heads: " << draws.one_of(4, 16)
        << ", ffn_size: 2816, vocab_size: " << draws.one_of(32'000, 50'304)
        << ", activation: " << draws.one_of("swiglu", "gelu", "relu2")
@@ -232,6 +232,11 @@ std::string megatron_spec(Draws& draws) {
          << ", context_exchange: " << draws.one_of("ring", "all-to-all");
   }
   if (pipeline > 1 && draws.below(2) == 0) text << ", schedule: interleaved, virtual_stages: 2";
+  if (pipeline == 2) {
+    text << draws.one_of("", ", account_for_embedding: true, account_for_loss: true",
+                         ", pipeline_layout: \"Ett|ttt|tt|tL\"", ", pipeline_layout: [9, 7]",
+                         ", first_stage_layers: 6, last_stage_layers: 2");
+  }
   if (experts) text << ", expert: " << draws.one_of(1, 2) << draws.one_of("", ", expert_tensor: 1");
   text << draws.one_of("", ", distributed_optimizer: true", ", zero: 1",
                        ", distributed_optimizer: true, overlap_grad_reduce: true, "

@@ -142,6 +142,26 @@ TEST_CASE("Megatron's experts and latent attention are the keys of a spec") {
   CHECK(value_of(latent, "model.qk_norm") == "nothing");
 }
 
+TEST_CASE("Megatron's stages of unequal numbers of layers are the keys of a spec") {
+  const auto counted = megatron(
+      "--num-layers 30 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 "
+      "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split");
+  CHECK(value_of(counted, "parallelism") ==
+        "account_for_embedding:true account_for_loss:true pipeline:4 schedule:interleaved "
+        "virtual_stages:4");
+  const auto listed = megatron(
+      "--pipeline-model-parallel-size 16 --pipeline-model-parallel-layout \"Et*3|(tt|)*29,t|L\"");
+  CHECK(value_of(listed, "parallelism.pipeline_layout") == "Et*3|(tt|)*29,t|L");
+  const auto names = [](const std::string& stages) {
+    return bridge("  pipeline_model_parallel_size: 2\n  pipeline_model_parallel_layout: " + stages +
+                  "\n");
+  };
+  CHECK(value_of(names("[[embedding, decoder, decoder], [decoder, decoder, decoder, loss]]"),
+                 "parallelism.pipeline_layout") == "Ett|tttL");
+  CHECK(value_of(names("'Ett|tttL'"), "parallelism.pipeline_layout") == "Ett|tttL");
+  CHECK(refusal_of(names("[[embedding, decodr], [loss]]")) == "'decodr' is not a valid LayerType");
+}
+
 TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags") {
   const auto stages = megatron(
       "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "

@@ -53,11 +53,13 @@ void each_member(Sharing& sharing, const Visit& visit) {
 template <class Visit>
 void each_member(Parallelism& layout, const Visit& visit) {
   auto& [data, tensor, pipeline, context, context_exchange, expert, expert_tensor, sequence,
-         schedule, virtual_stages, first_stage_layers, last_stage_layers, zero, ddp, deepspeed,
-         fsdp, offload, distributed_optimizer, overlap_grad_reduce, overlap_param_gather] = layout;
+         schedule, virtual_stages, first_stage_layers, last_stage_layers, account_for_embedding,
+         account_for_loss, stage_layers, zero, ddp, deepspeed, fsdp, offload, distributed_optimizer,
+         overlap_grad_reduce, overlap_param_gather] = layout;
   visit(data), visit(tensor), visit(pipeline), visit(context), visit(context_exchange);
   visit(expert), visit(expert_tensor), visit(sequence), visit(schedule), visit(virtual_stages);
-  visit(first_stage_layers), visit(last_stage_layers), visit(zero);
+  visit(first_stage_layers), visit(last_stage_layers), visit(account_for_embedding);
+  visit(account_for_loss), visit(stage_layers), visit(zero);
   each_member(ddp, visit);
   each_member(deepspeed, visit);
   visit(fsdp);
@@ -73,6 +75,10 @@ void change(Number& member) {
   ++member;
 }
 void change(Bytes& member) { member += Bytes(1); }
+template <class Value>
+void change(std::vector<Value>& member) {
+  member.push_back(Value{1});
+}
 template <class Value>
 void change(std::optional<Value>& member) {
   member = member ? std::nullopt : std::optional(Value{});

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "../draws.hpp"
 
 namespace memest {
 namespace {
@@ -46,11 +49,13 @@ bool is_complete(const std::vector<PipelineAction>& actions, const PipelinePlace
 }  // namespace
 
 TEST_CASE("stages lie round the ranks and hold every layer once") {
-  CHECK(stages_of({12}, {3, 1, 1}) == std::vector<LayerSpan>{{4, 4}});
-  CHECK(stages_of({12}, {3, 1, 2}) == std::vector<LayerSpan>{{2, 2}, {8, 2}});
+  CHECK(stages_of({12, {.pipeline = 3}, 0}, {3, 1, 1}) == std::vector<LayerSpan>{{4, 4}});
+  CHECK(stages_of({12, {.pipeline = 3, .virtual_stages = 2}, 0}, {3, 1, 2}) ==
+        std::vector<LayerSpan>{{2, 2}, {8, 2}});
   std::set<std::int64_t> layers;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
-    for (const LayerSpan& span : stages_of({32}, {4, rank, 2})) {
+    for (const LayerSpan& span :
+         stages_of({32, {.pipeline = 4, .virtual_stages = 2}, 0}, {4, rank, 2})) {
       for (std::int64_t i = 0; i < span.count; ++i) layers.insert(span.first + i);
     }
   }
@@ -58,13 +63,13 @@ TEST_CASE("stages lie round the ranks and hold every layer once") {
 }
 
 TEST_CASE("ends of their own sizes leave the rest to the other stages, in order and without gaps") {
-  const StageSplit both{.layers = 61, .first = 4, .last = 1};
-  CHECK(stage_of(both, 0, 16) == LayerSpan{0, 4});
-  CHECK(stage_of(both, 15, 16) == LayerSpan{60, 1});
-  CHECK(stage_of({.layers = 11, .last = 2}, 1, 4) == LayerSpan{3, 3});
+  const StageSplit both(61, {.pipeline = 16, .first_stage_layers = 4, .last_stage_layers = 1}, 0);
+  CHECK(both.stage(0) == LayerSpan{0, 4});
+  CHECK(both.stage(15) == LayerSpan{60, 1});
+  CHECK(StageSplit(11, {.pipeline = 4, .last_stage_layers = 2}, 0).stage(1) == LayerSpan{3, 3});
   std::int64_t next = 0;
   for (std::int64_t stage = 0; stage < 16; ++stage) {
-    const LayerSpan span = stage_of(both, stage, 16);
+    const LayerSpan span = both.stage(stage);
     CHECK(span.first == next);
     if (stage > 0 && stage < 15) CHECK(span.count == 4);
     next += span.count;
@@ -75,11 +80,120 @@ TEST_CASE("ends of their own sizes leave the rest to the other stages, in order 
 TEST_CASE("the ends of a model count as layers where a framework says so") {
   // torchtitan 0.2.2, generate_llm_fqn_per_model_part(4, 32): 34 / 4 is 8, the first two have one
   // more.
-  const StageSplit split{.layers = 32, .ends = 1};
-  CHECK(stage_of(split, 0, 4) == LayerSpan{0, 8});
-  CHECK(stage_of(split, 1, 4) == LayerSpan{8, 9});
-  CHECK(stage_of(split, 2, 4) == LayerSpan{17, 8});
-  CHECK(stage_of(split, 3, 4) == LayerSpan{25, 7});
+  const StageSplit split(32, {.pipeline = 4}, 1);
+  CHECK(split.stage(0) == LayerSpan{0, 8});
+  CHECK(split.stage(1) == LayerSpan{8, 9});
+  CHECK(split.stage(2) == LayerSpan{17, 8});
+  CHECK(split.stage(3) == LayerSpan{25, 7});
+}
+
+/// Megatron-core 0.16, get_num_layers_to_build() without a list: the chunk's layers.
+std::int64_t layers_to_build(std::int64_t layers, const Parallelism& p, std::int64_t rank,
+                             std::int64_t chunk) {
+  const std::int64_t last = p.pipeline - 1;
+  std::int64_t of_rank = 0;
+  if (p.first_stage_layers + p.last_stage_layers > 0) {
+    const std::int64_t left =
+        p.pipeline - (p.first_stage_layers > 0 ? 1 : 0) - (p.last_stage_layers > 0 ? 1 : 0);
+    of_rank = left > 0 ? (layers - p.first_stage_layers - p.last_stage_layers) / left : 0;
+    if (rank == 0 && p.first_stage_layers > 0) of_rank = p.first_stage_layers;
+    if (rank == last && p.last_stage_layers > 0) of_rank = p.last_stage_layers;
+  } else {
+    of_rank =
+        (layers + (p.account_for_embedding ? 1 : 0) + (p.account_for_loss ? 1 : 0)) / p.pipeline;
+  }
+  std::int64_t count = of_rank / p.virtual_stages;
+  if (p.account_for_embedding && rank == 0 && chunk == 0) --count;
+  if (p.account_for_loss && rank == last && chunk + 1 == p.virtual_stages) --count;
+  return count;
+}
+
+TEST_CASE("Megatron's splits have the layers that its chunks build, all of them, in order") {
+  test::Draws draws(19);
+  const auto between = [&draws](std::int64_t least, std::int64_t most) {
+    return least +
+           static_cast<std::int64_t>(draws.below(static_cast<std::size_t>(most - least + 1)));
+  };
+  for (int i = 0; i < 500; ++i) {
+    Parallelism layout;
+    layout.pipeline = between(2, 6);
+    layout.virtual_stages = between(1, 4);
+    const std::int64_t v = layout.virtual_stages;
+    std::int64_t layers = v * layout.pipeline * between(1, 5);
+    if (draws.one_of(true, false)) {
+      const std::int64_t middle = v * between(1, 4);
+      layers = middle * layout.pipeline;
+      if (draws.one_of(true, false)) {
+        layout.first_stage_layers = v * between(1, 5);
+        layers += layout.first_stage_layers - middle;
+      }
+      if (draws.one_of(true, false)) {
+        layout.last_stage_layers = v * between(1, 5);
+        layers += layout.last_stage_layers - middle;
+      }
+    } else {
+      layout.account_for_embedding = draws.one_of(true, false);
+      layout.account_for_loss = draws.one_of(true, false);
+      layers -= (layout.account_for_embedding ? 1 : 0) + (layout.account_for_loss ? 1 : 0);
+    }
+    INFO(layers << " layers, " << layout.pipeline << " x " << v << ", " << layout.first_stage_layers
+                << " first, " << layout.last_stage_layers << " last");
+    const StageSplit split(layers, layout, 0);
+    REQUIRE(split.stages() == layout.pipeline * v);
+    Parallelism listed{.pipeline = layout.pipeline, .virtual_stages = v};
+    std::int64_t next = 0;
+    for (std::int64_t stage = 0; stage < split.stages(); ++stage) {
+      const LayerSpan span = split.stage(stage);
+      CHECK(span.first == next);
+      CHECK(span.count ==
+            layers_to_build(layers, layout, stage % layout.pipeline, stage / layout.pipeline));
+      next += span.count;
+      listed.stage_layers.push_back(span.count);
+    }
+    CHECK(next == layers);
+    const StageSplit again(layers, listed, 0);
+    for (std::int64_t stage = 0; stage < split.stages(); ++stage) {
+      CHECK(again.stage(stage) == split.stage(stage));
+    }
+  }
+}
+
+/// How far the closed time of a step is off that of its schedule, as a fraction.
+double distance_of(const PipelineStep& step, const std::vector<StageSeconds>& stages) {
+  const double run = makespan(step, stages);
+  return std::abs(closed_makespan(step, stages) - run) / run;
+}
+
+StageSeconds seconds_of(double layers) {
+  return {.forward = layers, .backward = 2 * layers, .weights = layers};
+}
+
+TEST_CASE("of unequal stages the closed time of a step is that of its schedule, or near it") {
+  test::Draws draws(20);
+  double listed = 0;
+  double counted = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::int64_t ranks = draws.one_of(2, 3, 4, 8);
+    const std::int64_t chunks = draws.one_of(2, 3, 4);
+    const std::int64_t micro_batches = ranks * draws.one_of(1, 2, 4, 16);
+    std::vector<StageSeconds> stages;
+    for (std::int64_t stage = 0; stage < ranks; ++stage) {
+      stages.push_back(seconds_of(draws.one_of(1, 2, 2, 3)));
+    }
+    listed =
+        std::max(listed, distance_of({Schedule::one_f_one_b, ranks, 1, micro_batches}, stages));
+    // account_for_embedding, account_for_loss: the ends have a layer less, the head takes half of
+    // one.
+    const double layers = draws.one_of(2, 3, 4);
+    stages.assign(static_cast<std::size_t>(ranks * chunks), seconds_of(layers));
+    stages.front() = seconds_of(layers - 1);
+    stages.back() = seconds_of(layers - 0.5);
+    counted = std::max(counted,
+                       distance_of({Schedule::interleaved, ranks, chunks, micro_batches}, stages));
+  }
+  CAPTURE(listed, counted);
+  CHECK(listed <= 1e-12);
+  CHECK(counted <= 0.08);
 }
 
 TEST_CASE("one forward, one backward: p - i micro-batches in flight and a bubble of (p - 1) / m") {
@@ -195,8 +309,10 @@ TEST_CASE("zero bubble of several chunks: as much in flight as the closed form s
 }
 
 TEST_CASE("a V goes through the ranks and back, and its ends are the first rank's") {
-  CHECK(stages_of({16}, {4, 0, 2, true}) == std::vector<LayerSpan>{{0, 2}, {14, 2}});
-  CHECK(stages_of({16}, {4, 3, 2, true}) == std::vector<LayerSpan>{{6, 2}, {8, 2}});
+  CHECK(stages_of({16, {.pipeline = 4, .virtual_stages = 2}, 0}, {4, 0, 2, true}) ==
+        std::vector<LayerSpan>{{0, 2}, {14, 2}});
+  CHECK(stages_of({16, {.pipeline = 4, .virtual_stages = 2}, 0}, {4, 3, 2, true}) ==
+        std::vector<LayerSpan>{{6, 2}, {8, 2}});
   std::set<std::int64_t> stages;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     for (std::int64_t chunk = 0; chunk < 2; ++chunk) {

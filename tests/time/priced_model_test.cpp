@@ -182,7 +182,8 @@ TEST_CASE("a stage takes for recompute by block what its first layers take") {
     job.training->implementation.framework = Framework::megatron;
     job.training->recompute = recompute;
     const Priced priced(graph, job);
-    return priced.model().stage(0, stages, job.parallelism).passes.recompute;
+    const StageSplit split(kLayers, {.pipeline = stages}, 0);
+    return priced.model().stage(split, 0).passes.recompute;
   };
   const double layer = recompute_of(FullRecompute{}, kLayers);
   const FullRecompute three{.method = RecomputeMethod::block, .layers = 3};

@@ -116,7 +116,7 @@ PassTimes passes_of(const Graph& graph, const Job& job) {
   const Links links(laws, job.hardware);
   const auto prices =
       price_ops(work, links, places_of(job.parallelism, job.hardware.gpus_per_node));
-  return PricedModel({work, prices}, job, links).stage(0, 1, Parallelism()).passes;
+  return PricedModel({work, prices}, job, links).stage(StageSplit(graph.layers()), 0).passes;
 }
 
 TEST_CASE("stages lowered one by one take what a search takes from the whole model") {

@@ -52,8 +52,9 @@ struct WrittenKeys {
   bool context = false;
   bool pipeline = false;
   bool expert = false;
-  bool schedule = false;      ///< or `virtual_stages`
-  bool stage_layers = false;  ///< `first_stage_layers` or `last_stage_layers`
+  bool schedule = false;       ///< or `virtual_stages`
+  bool stage_layers = false;   ///< how many layers a stage has, by any of the keys for that
+  bool listed_stages = false;  ///< `pipeline_layout`
   bool offload = false;
   bool overlap = false;  ///< `overlap_grad_reduce` or `overlap_param_gather`
 };
@@ -87,7 +88,8 @@ struct Job {
   /// None in inference.
   [[nodiscard]] Recompute recompute() const;
   /// Layers that the embedding counts for where the model is cut into stages, and the head as well:
-  /// one under torchtitan, whose stages are given as much of both, none under Megatron-core.
+  /// one under torchtitan, whose stages are given as much of both; under Megatron-core none, unless
+  /// the layout says so.
   [[nodiscard]] std::int64_t end_layers() const;
   /// Lays the training over other ranks: sets their number, and the recipe where FSDP has its own.
   void lay_over(const Parallelism& layout);

@@ -88,10 +88,11 @@ class PricedModel {
   [[nodiscard]] StepSeconds simulated_step(const Parallelism& parallelism,
                                            std::int64_t micro_steps) const;
 
-  /// A stage of a pipeline of so many, from 0 on, as `parallelism` cuts them.
-  [[nodiscard]] PartCost stage(std::int64_t index, std::int64_t stages,
-                               const Parallelism& parallelism) const;
+  /// Stage `index` of a pipeline whose layers are cut so.
+  [[nodiscard]] PartCost stage(const StageSplit& split, std::int64_t index) const;
   [[nodiscard]] std::int64_t layers() const;
+  /// How `parallelism` cuts its layers into stages.
+  [[nodiscard]] StageSplit split_of(const Parallelism& parallelism) const;
   /// Seconds of one message between stages.
   [[nodiscard]] double send_seconds(const Parallelism& parallelism) const;
 

@@ -165,9 +165,18 @@ Expr layer_input_bytes(const Block& block) {
   return bytes;
 }
 
-Expr layer_input_bytes(const Graph& graph) {
+Expr sent_bytes(const Graph& graph) {
   const auto layer = std::ranges::find_if(graph.blocks, &Block::checkpointable);
-  return layer == graph.blocks.end() ? Expr() : layer_input_bytes(*layer);
+  if (layer != graph.blocks.end()) return layer_input_bytes(*layer);
+  const Block& end = graph.blocks[graph.order.front().block];
+  return graph.trains ? input_bytes(end) : end.tensors[end.output].bytes();
+}
+
+bool has_equal_stages(const Graph& graph) {
+  const std::vector<std::span<const BlockRun>> stages = graph.stage_runs();
+  return std::all_of(stages.begin(), stages.end(), [&](const auto& stage) {
+    return graph.layers(stage) == graph.layers(stages.front());
+  });
 }
 
 LedgerTerm answered_term(const Graph& graph, const std::vector<std::int64_t>& before) {

@@ -16,8 +16,13 @@ Expr shared_bytes(const Graph& graph);
 
 /// Bytes of the input of a checkpointable block: the residual stream.
 Expr layer_input_bytes(const Block& block);
-/// That of the first.
-Expr layer_input_bytes(const Graph& graph);
+
+/// Bytes of what stages send one another: what layers take and answer, and of a stage without any
+/// what the embedding answers or the head takes.
+Expr sent_bytes(const Graph& graph);
+
+/// Whether all of a rank's stages have as many layers.
+bool has_equal_stages(const Graph& graph);
 
 /// A tensor that one block makes for later ones and that autograd keeps nowhere: a mask, the input
 /// embeddings, a row of positions. The model's forward holds it.

@@ -118,40 +118,59 @@ Expr LedgerGradients::unreduced_elements() const {
 }
 
 /// MegatronStates::make_buffers(): chunk by chunk, of each the experts last, weights are copied
-/// into a flat buffer with one for gradients beside it, and then go. The chunks are taken as equal;
-/// the last one's copies are the most.
+/// into a flat buffer with one for gradients beside it, and then go. Where chunks are equal, the
+/// last one's copies are the most.
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::flat_buffers() const {
   const Sharding sharding = sharding_of(job_);
   const auto* buffer = std::get_if<MegatronBuffer>(&sharding);
   if (buffer == nullptr || !buffer->divides_optimizer) return {};
-  const Recipe& recipe = training_.recipe;
-  const Expr all = Symbol::parameters;
-  Expr last;
-  const std::span<const BlockRun> last_stage = graph_.stage_runs().back();
-  for (const BlockRun& run : last_stage) {
-    last += layer_count_.times(run.repeat) * graph_.blocks[run.block].parameters();
-  }
+  const std::vector<std::span<const BlockRun>> chunks = graph_.stage_runs();
+  const std::size_t first = has_equal_stages(graph_) ? chunks.size() - 1 : 0;
   const bool has_experts =
       std::any_of(graph_.parameters.parameters.begin(), graph_.parameters.parameters.end(),
                   [](const ParameterTensor& row) { return row.expert_parallel; });
-  // Chunks have as many layers of experts each.
-  const Expr experts = has_experts
-                           ? Expr(Symbol::expert_parameters) / Expr(job_.parallelism.virtual_stages)
-                           : Expr();
-  const auto made = [&](const Expr& flat, const Expr& waiting) {
-    const auto term = [](const char* name, TermGroup group, DType type, const Expr& elements) {
-      return LedgerTerm{name, group, size_of(type) * elements,
-                        "Megatron-core 0.16.1, param_and_grad_buffer.py", ""};
-    };
-    std::vector<LedgerTerm> terms = buffer_terms(graph_.parameters);
-    terms.push_back(term("flat weights", TermGroup::weights, recipe.weights, flat));
-    terms.push_back(term("weights that are copied", TermGroup::weights, recipe.weights, waiting));
-    terms.push_back(term("flat gradients", TermGroup::gradients, recipe.gradients, flat));
-    return DeepSpeedTerms::Instant{"flat buffers, before the first step", std::move(terms), false};
-  };
-  std::vector<DeepSpeedTerms::Instant> instants{made(all - experts, last)};
-  if (has_experts) instants.push_back(made(all, experts));
+  std::int64_t of_experts = 0;
+  for (const auto& chunk : chunks) of_experts += layers_of_experts(chunk);
+  std::vector<DeepSpeedTerms::Instant> instants;
+  Expr behind;  // weights of later chunks, as they were made
+  for (std::size_t i = chunks.size(); i > first; --i) {
+    const auto& chunk = chunks[i - 1];
+    Expr own;
+    for (const BlockRun& run : chunk) {
+      own += layer_count_.times(run.repeat) * graph_.blocks[run.block].parameters();
+    }
+    const std::int64_t with_experts = has_experts ? layers_of_experts(chunk) : 0;
+    const Expr experts = with_experts > 0 ? Expr(Rational(with_experts, of_experts)) *
+                                                Expr(Symbol::expert_parameters)
+                                          : Expr();
+    const Expr flat = Expr(Symbol::parameters) - behind;
+    instants.push_back(buffers_made(flat - experts, own + behind));
+    if (with_experts > 0) instants.push_back(buffers_made(flat, experts + behind));
+    behind += own;
+  }
   return instants;
+}
+
+std::int64_t LedgerGradients::layers_of_experts(std::span<const BlockRun> chunk) const {
+  std::int64_t layers = 0;
+  for (const BlockRun& run : chunk) {
+    if (graph_.blocks[run.block].parameters().uses(Symbol::experts)) layers += run.repeat;
+  }
+  return layers;
+}
+
+/// `flat` elements have their buffers, `waiting` ones still lie as they were made.
+DeepSpeedTerms::Instant LedgerGradients::buffers_made(const Expr& flat, const Expr& waiting) const {
+  const Recipe& recipe = training_.recipe;
+  const auto term = [](const char* name, TermGroup group, DType type, const Expr& elements) {
+    return LedgerTerm{name, group, size_of(type) * elements,
+                      "Megatron-core 0.16.1, param_and_grad_buffer.py", ""};
+  };
+  std::vector<LedgerTerm> terms = buffer_terms(graph_.parameters);
+  terms.push_back(term("flat weights", TermGroup::weights, recipe.weights, flat));
+  terms.push_back(term("weights that are copied", TermGroup::weights, recipe.weights, waiting));
+  terms.push_back(term("flat gradients", TermGroup::gradients, recipe.gradients, flat));
+  return {"flat buffers, before the first step", std::move(terms), false};
 }
 
 std::vector<DeepSpeedTerms::Instant> LedgerGradients::steps() const {

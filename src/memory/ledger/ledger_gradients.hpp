@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "memest/memory/ledger.hpp"
@@ -73,6 +74,8 @@ class LedgerGradients {
   [[nodiscard]] Expr waiting_elements(const Site& site) const;
   [[nodiscard]] Expr unreduced_elements() const;
   [[nodiscard]] std::vector<DeepSpeedTerms::Instant> flat_buffers() const;
+  [[nodiscard]] DeepSpeedTerms::Instant buffers_made(const Expr& flat, const Expr& waiting) const;
+  [[nodiscard]] std::int64_t layers_of_experts(std::span<const BlockRun> chunk) const;
   [[nodiscard]] std::vector<LedgerTerm> terms(const Site& site, const Moment& moment,
                                               const Expr& later) const;
 

@@ -37,7 +37,7 @@ LedgerStages::LedgerStages(const LedgerUnits& units, const Job& job, std::int64_
       kept_(std::move(kept)),
       lives_(kept_.size(), {Life()}),
       passing_(kept_.size()),
-      stream_(layer_input_bytes(graph_)) {
+      stream_(sent_bytes(graph_)) {
   if (graph_.stages.empty()) return;
   if (row_of(job.training->implementation.framework).schedules == PipelineSchedules::all) {
     follow_torch();
@@ -60,7 +60,6 @@ bool LedgerStages::hands_on_here(std::size_t stage) const {
   return stage + 1 < kept_.size() && index_of(stage + 1) == index_of(stage) + 1;
 }
 
-/// All stages have as many layers.
 void LedgerStages::follow_megatron() {
   for (std::size_t stage = 0; stage < kept_.size(); ++stage) {
     // forward_backward_pipelining_without_interleaving: stage r of p has min(m, p - r)
@@ -68,6 +67,38 @@ void LedgerStages::follow_megatron() {
     lives_[stage].front().others = (Expr(Symbol::in_flight) - 1) * kept_.front();
     passing_[stage] = passing_bytes(graph_, stream_);
   }
+  if (!has_equal_stages(graph_)) count_unequal_stages();
+}
+
+/// Sums of gradients lie in their buffers whatever runs: only what micro-batches keep differs from
+/// moment to moment.
+void LedgerStages::count_unequal_stages() {
+  const std::vector<std::int64_t> kept = bytes_of(kept_);
+  const std::int64_t count = job_.training->gradient_accumulation;
+  std::vector<std::int64_t> now(kept_.size());
+  std::vector<std::int64_t> most(kept_.size(), -1);
+  for (const PipelineAction& action : actions_of(job_.parallelism.schedule, place_, count)) {
+    const auto stage = static_cast<std::size_t>(action.chunk);
+    if (!action.forward) --now[stage];
+    std::int64_t bytes = 0;
+    Expr others;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      bytes += checked_multiply(now[i], kept[i]);
+      others += Expr(now[i]) * kept_[i];
+    }
+    if (bytes > most[stage]) lives_[stage].front().others = others;
+    most[stage] = std::max(most[stage], bytes);
+    if (action.forward) ++now[stage];
+  }
+}
+
+/// Values of formulas of the stages.
+std::vector<std::int64_t> LedgerStages::bytes_of(const std::vector<Expr>& formulas) const {
+  Bindings sizes = graph_.sizes;
+  sizes.set(Symbol::layers, graph_.layers(graph_.stage_runs().front()));
+  std::vector<std::int64_t> values;
+  for (const Expr& formula : formulas) values.push_back(narrow_to_int64(formula.evaluate(sizes)));
+  return values;
 }
 
 /// The input that a stage keeps is the buffer it was received in, one of many that are there
@@ -286,22 +317,19 @@ void LedgerStages::end_action(const PipelineAction& action, InFlight& now) {
 /// micro-batches hold: the largest of each kind is kept.
 void LedgerStages::find_lives() {
   const std::size_t stages = kept_.size();
-  Bindings sizes = graph_.sizes;
-  sizes.set(Symbol::layers, graph_.layers(graph_.stage_runs().front()));
-  const auto bytes = [&sizes](const Expr& formula) {
-    return narrow_to_int64(formula.evaluate(sizes));
-  };
-  std::vector<std::int64_t> kept_bytes;
-  std::vector<std::int64_t> waiting_bytes;
-  std::vector<std::int64_t> fresh_bytes;
-  std::vector<std::int64_t> sum_bytes;
+  std::vector<Expr> waiting;
+  std::vector<Expr> fresh;
+  std::vector<Expr> sums;
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    kept_bytes.push_back(bytes(kept_[stage]));
-    waiting_bytes.push_back(bytes(waits_with(stage)));
-    fresh_bytes.push_back(bytes(fresh_of(stage)));
-    sum_bytes.push_back(bytes(sums_of(stage)));
+    waiting.push_back(waits_with(stage));
+    fresh.push_back(fresh_of(stage));
+    sums.push_back(sums_of(stage));
   }
-  const std::int64_t logit_bytes = bytes(logits());
+  const std::vector<std::int64_t> kept_bytes = bytes_of(kept_);
+  const std::vector<std::int64_t> waiting_bytes = bytes_of(waiting);
+  const std::vector<std::int64_t> fresh_bytes = bytes_of(fresh);
+  const std::vector<std::int64_t> sum_bytes = bytes_of(sums);
+  const std::int64_t logit_bytes = bytes_of({logits()}).front();
   const std::int64_t count = job_.training->gradient_accumulation;
   std::vector<std::array<InFlight, kKinds>> most(stages);
   InFlight now{.micro_batches = std::vector<std::int64_t>(stages),

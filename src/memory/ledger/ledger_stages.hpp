@@ -59,6 +59,8 @@ class LedgerStages {
  private:
   void follow_megatron();
   void follow_torch();
+  void count_unequal_stages();
+  [[nodiscard]] std::vector<std::int64_t> bytes_of(const std::vector<Expr>& formulas) const;
   [[nodiscard]] std::int64_t index_of(std::size_t stage) const;
   [[nodiscard]] bool is_first(std::size_t stage) const;
   [[nodiscard]] bool is_last(std::size_t stage) const;

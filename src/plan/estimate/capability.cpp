@@ -28,11 +28,13 @@ LoweringPolicy policy_of(const Job& job, std::int64_t pipeline_rank) {
   if (decoder == nullptr || parallelism.pipeline == 1) return policy;
   const PipelinePlace place = place_of(parallelism, pipeline_rank);
   const StageSplit split = job.stage_split(decoder->layers());
-  for (const LayerSpan& span : stages_of(split, place)) {
+  for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
+    const std::int64_t index = stage_index(place, chunk);
+    const LayerSpan span = split.stage(index);
     policy.parts.push_back({.first = span.first,
                             .count = span.count,
-                            .embedding = span.first == 0,
-                            .head = span.first + span.count == split.layers});
+                            .embedding = index == 0,
+                            .head = index + 1 == split.stages()});
   }
   return policy;
 }

@@ -332,7 +332,7 @@ class GroupSearch {
   bool timed_ = false;                                  ///< whether such steps have a time
   /// Batch choices by data-parallel and context ranks.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BatchChoice>> batches_;
-  StageSplit split_;               ///< of the layout that is tried
+  StageSplit split_{1};            ///< of the layout that is tried
   std::int64_t forms_number_ = 0;  ///< of its forms
   std::int64_t times_number_ = 0;  ///< of how its ranks share layers
   std::map<LayoutForms::FormsKey, std::int64_t> forms_numbers_;

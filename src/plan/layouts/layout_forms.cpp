@@ -26,7 +26,22 @@ const DecoderSpec* decoder_of(const Job& job) {
 
 /// Layers of each of the rank's stages, which are alike where there are several.
 std::int64_t layers_at(StagePlace place, const StageSplit& split, const Parallelism& layout) {
-  return stage_of(split, rank_at(place, layout), layout.pipeline * layout.virtual_stages).count;
+  return split.stage(rank_at(place, layout)).count;
+}
+
+/// The first of the ranks between the ends that a list gives the most layers.
+std::int64_t fullest_between(const Parallelism& layout) {
+  std::int64_t fullest = 1;
+  std::int64_t most = -1;
+  for (std::int64_t rank = 1; rank + 1 < layout.pipeline; ++rank) {
+    std::int64_t layers = 0;
+    for (std::int64_t chunk = 0; chunk < layout.virtual_stages; ++chunk) {
+      layers += layout.stage_layers[static_cast<std::size_t>(chunk * layout.pipeline + rank)];
+    }
+    if (layers > most) fullest = rank;
+    most = std::max(most, layers);
+  }
+  return fullest;
 }
 
 std::int64_t elements_of_layer(const Graph& graph) {
@@ -39,6 +54,7 @@ std::int64_t elements_of_layer(const Graph& graph) {
 }  // namespace
 
 std::int64_t rank_at(StagePlace place, const Parallelism& layout) {
+  if (place == StagePlace::middle && !layout.stage_layers.empty()) return fullest_between(layout);
   return place == StagePlace::last ? layout.pipeline - 1 : static_cast<std::int64_t>(place);
 }
 
@@ -46,11 +62,10 @@ bool may_take_most(StagePlace place, const Parallelism& layout, bool alike) {
   switch (place) {
     case StagePlace::first:
       return true;
-    case StagePlace::second:
+    case StagePlace::middle:
       // 1F1B: stage r holds p - r micro-batches, so behind the first stage the second holds most;
       // it takes more only if it has more layers.
-      return layout.pipeline > 2 &&
-             (!alike || layout.first_stage_layers + layout.last_stage_layers > 0);
+      return layout.pipeline > 2 && (!alike || layout.divides_unequally());
     case StagePlace::last:
       return layout.pipeline > 1;
   }
@@ -62,11 +77,18 @@ bool has_layers_alike(const Job& job) {
   return decoder != nullptr && decoder->kinds.size() == 1 && job.end_layers() == 0;
 }
 
+bool has_stages_alike(const Parallelism& layout) {
+  return !layout.account_for_embedding && !layout.account_for_loss && layout.stage_layers.empty();
+}
+
 std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch) {
   constexpr std::int64_t kRounds = 4;  // of an interleaved pipeline, whose later ones are alike
   // From the second micro-batch on, sums of gradients stand: more of them change nothing.
   std::int64_t most = 2;
-  if (layout.pipeline > 1 && job.end_layers() > 0) {
+  // Megatron's stages of unequal numbers of layers are counted one by one as well.
+  const bool counted =
+      job.end_layers() > 0 || (layout.virtual_stages > 1 && !has_stages_alike(layout));
+  if (layout.pipeline > 1 && counted) {
     if (layout.schedule == Schedule::gpipe) return batch.gradient_accumulation;
     // 1F1B needs a forward behind the first backward, when its rank holds summed gradients too.
     most = std::max(most,
@@ -105,9 +127,10 @@ Job LayoutForms::job_for(const DeviceOfSearch& device, const Parallelism& layout
 /// The part of a model that a stage has: where all layers are alike only its place matters.
 LayoutForms::Part LayoutForms::part_of(const Parallelism& layout, StagePlace place) const {
   if (layout.pipeline == 1) return {};
-  if (!alike_) {
-    return {layout.pipeline, layout.virtual_stages,     rank_at(place, layout),
-            false,           layout.first_stage_layers, layout.last_stage_layers};
+  if (!alike(layout)) {
+    const std::int64_t rank = rank_at(place, layout);
+    return {layout.pipeline, layout.virtual_stages, rank, false,
+            stages_of(split_of(layout), place_of(layout, rank))};
   }
   constexpr std::int64_t kRanks = kStagePlaces.size();
   constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
@@ -122,7 +145,7 @@ LayoutForms::FormsKey LayoutForms::forms_key(const StageSplit& split,
   std::int64_t places = 0;
   for (const StagePlace place : kStagePlaces) {
     if (!may_take_most(place, layout, alike_)) continue;
-    const bool single = alike_ && layers_at(place, split, layout) == 1;
+    const bool single = alike(layout) && layers_at(place, split, layout) == 1;
     places |= std::int64_t{single ? 3 : 1} << (2 * static_cast<int>(place));
   }
   return {layout_of_form(layout), places};
@@ -140,7 +163,7 @@ Parallelism LayoutForms::layout_of_form(const Parallelism& layout) const {
     // Replicas and groups of experts divide the data ranks: each part keeps two.
     form.data = 2 * sharing.replicas() * layout.expert;
   }
-  if (layout.pipeline == 1 || !alike_) return form;
+  if (layout.pipeline == 1 || !alike(layout)) return form;
   constexpr std::int64_t kStages = 2;  // of an interleaved pipeline
   form.pipeline = kStagePlaces.size();
   form.virtual_stages = std::min(layout.virtual_stages, kStages);
@@ -170,7 +193,7 @@ const Lowered& LayoutForms::graph_of(const GraphKey& key, const DeviceOfSearch& 
   return *graphs_.at({key, micro_batch}, [&] {
     const Job job = job_for(device, layout, {micro_batch, 1});
     LoweringPolicy policy = policy_of(job, std::min(key.part.rank, layout.pipeline - 1));
-    if (key.part.pipeline > 1 && alike_) policy.parts = parts_of(key.part);
+    if (key.part.pipeline > 1 && alike(layout)) policy.parts = parts_of(key.part);
     Lowered lowered = lower(job.model, policy);
     // A letter of the formulas: the same for whichever micro-batch comes first.
     if (auto* graph = std::get_if<Graph>(&lowered)) graph->sizes.set(Symbol::micro_batch, 1);
@@ -216,7 +239,7 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
   return &forms_.at(key, [&] {
     // Several are as many as an interleaved pipeline of these ranks deals.
     // An interleaved schedule deals micro-batches in rounds of as many as there are ranks.
-    if (alike_ && micro_steps > 1) micro_steps = 2 * shared.pipeline;
+    if (alike(layout) && micro_steps > 1) micro_steps = 2 * shared.pipeline;
     Job job = job_for(device, shared, {graph->sizes.at(Symbol::micro_batch), micro_steps});
     job.training->recompute = recomputes_[recompute];
     return make_form(*graph, job, key);
@@ -226,21 +249,23 @@ const RankForm* LayoutForms::form_of(const DeviceOfSearch& device, const Paralle
 RankForm LayoutForms::make_form(const Graph& graph, const Job& job, const FormKey& key) {
   if (key.content == Content::states) {
     return rank_form(
-        graph,
+        graph, job.parallelism,
         write_state_ledger(graph, job, {.pipeline_rank = key.rank, .scope = LedgerScope::layouts}));
   }
   return rank_form(
-      graph, write_ledger(
-                 graph, job,
-                 {.pipeline_rank = key.rank, .scope = LedgerScope::layouts, .moments = &moments_}));
+      graph, job.parallelism,
+      write_ledger(
+          graph, job,
+          {.pipeline_rank = key.rank, .scope = LedgerScope::layouts, .moments = &moments_}));
 }
 
-RankForm LayoutForms::rank_form(const Graph& graph, const Ledger& ledger) const {
+RankForm LayoutForms::rank_form(const Graph& graph, const Parallelism& layout,
+                                const Ledger& ledger) const {
   const auto bound = [&](Symbol symbol) { return ledger.bindings.at(symbol); };
   RankForm made{.form = StageForm(ledger),
                 .ends = bound(Symbol::parameters),
                 .layers = bound(Symbol::layers)};
-  if (!alike_) {
+  if (!alike(layout)) {
     made.experts = bound(Symbol::expert_parameters);
     return made;
   }

@@ -45,16 +45,19 @@ struct RankForm {
   std::int64_t layers = 0;   ///< where they differ: of a stage
 };
 
-/// Which rank of a pipeline: its first, its second and its last. One between holds no table and no
-/// more micro-steps in flight than the first, so it takes most only where it has other layers.
-enum class StagePlace : std::uint8_t { first, second, last };
-inline constexpr std::array kStagePlaces = {StagePlace::first, StagePlace::second,
+/// Which rank of a pipeline: its first, one of those between and its last. One between holds no
+/// table and no more micro-steps in flight than the first, so it takes most only where it has other
+/// layers; of several the second does, or the first of those that a list gives the most layers.
+enum class StagePlace : std::uint8_t { first, middle, last };
+inline constexpr std::array kStagePlaces = {StagePlace::first, StagePlace::middle,
                                             StagePlace::last};
 /// Whether a rank there may be the one that takes most of a model whose layers are `alike` or not.
 bool may_take_most(StagePlace place, const Parallelism& layout, bool alike);
 /// Whether all layers are alike and dealt in equal numbers, so that one form answers for any number
 /// of them. torchtitan's ranks differ by more: each has buffers for every micro-step.
 bool has_layers_alike(const Job& job);
+/// Whether the stages of a rank have as many layers each, and one at least.
+bool has_stages_alike(const Parallelism& layout);
 /// The micro-steps that decide a form: whether there are several or, in torchtitan's pipelines, how
 /// many are in flight of each stage.
 std::int64_t steps_of_form(const Job& job, const Parallelism& layout, const BatchChoice& batch);
@@ -112,8 +115,7 @@ class LayoutForms {
     std::int64_t stages = 1;
     std::int64_t rank = 0;
     bool single_layers = false;  ///< stages of one layer, which makes what the others would share
-    std::int64_t first = 0;      ///< layers of the model's first stage, where layers differ
-    std::int64_t last = 0;       ///< of its last
+    std::vector<LayerSpan> layers = {};  ///< of each stage, where they are not alike
 
     auto operator<=>(const Part&) const = default;
   };
@@ -149,11 +151,16 @@ class LayoutForms {
     auto operator<=>(const FormKey&) const = default;
   };
 
+  /// Whether all layers are alike and the rank's stages have as many of them.
+  [[nodiscard]] bool alike(const Parallelism& layout) const {
+    return alike_ && has_stages_alike(layout);
+  }
   /// The layout that stands for all those that share the forms of `layout`: what the forms have
   /// letters for (replicas, and of layers that are alike the stages) is the same in it.
   [[nodiscard]] Parallelism layout_of_form(const Parallelism& layout) const;
   RankForm make_form(const Graph& graph, const Job& job, const FormKey& key);
-  [[nodiscard]] RankForm rank_form(const Graph& graph, const Ledger& ledger) const;
+  [[nodiscard]] RankForm rank_form(const Graph& graph, const Parallelism& layout,
+                                   const Ledger& ledger) const;
   /// Everything that decides how much host memory a rank takes.
   struct HostKey {
     const Lowered* graph = nullptr;

@@ -157,6 +157,27 @@ bool is_answered(const Job& job) {
   return recorded || !job.training->replaces_modules();
 }
 
+/// Adds the ranks between the ends that have more layers in some chunk than each one before, which
+/// has more in flight; where layers differ all of them.
+void add_listed_ranks(const Job& job, std::vector<std::int64_t>& ranks) {
+  const Parallelism& layout = job.parallelism;
+  const bool alike = has_layers_alike(job);
+  const auto has_as_many = [&layout](std::int64_t before, std::int64_t rank) {
+    for (std::int64_t chunk = 0; chunk < layout.virtual_stages; ++chunk) {
+      const auto* of_chunk =
+          &layout.stage_layers[static_cast<std::size_t>(chunk * layout.pipeline)];
+      if (of_chunk[before] < of_chunk[rank]) return false;
+    }
+    return true;
+  };
+  for (std::int64_t rank = 1; rank + 1 < layout.pipeline; ++rank) {
+    const bool dominated = std::any_of(ranks.begin(), ranks.end(), [&](std::int64_t before) {
+      return alike && before > 0 && has_as_many(before, rank);
+    });
+    if (!dominated) ranks.push_back(rank);
+  }
+}
+
 }  // namespace
 
 std::vector<Change> changes_of(const Job& job) {
@@ -212,7 +233,10 @@ std::vector<std::int64_t> ranks_that_may_take_most(const Job& job) {
   const Parallelism& layout = job.parallelism;
   std::vector<std::int64_t> ranks;
   for (const StagePlace place : kStagePlaces) {
-    if (may_take_most(place, layout, has_layers_alike(job))) {
+    if (!may_take_most(place, layout, has_layers_alike(job))) continue;
+    if (place == StagePlace::middle && !layout.stage_layers.empty()) {
+      add_listed_ranks(job, ranks);
+    } else {
       ranks.push_back(rank_at(place, layout));
     }
   }

@@ -124,8 +124,20 @@ class LayoutSpace {
       if (left % pipeline != 0) continue;
       layout.pipeline = pipeline;
       layout.data = left / pipeline;
-      if (!cut_ends(layout, layers)) continue;
-      add_stages(layout, layers);
+      if (cut_ends(layout, layers)) add_stages(layout, layers);
+      add_counted_ends(layout, layers);
+    }
+  }
+
+  /// Layers that do not divide may do so with the ends of the model, and then leave stages to
+  /// interleave: 126 of them on 16 ranks are 128, 8 a rank. One stage a rank is as cut_ends() says.
+  void add_counted_ends(Parallelism layout, std::int64_t layers) {
+    if (!splits_.own_ends || job_.given.stage_layers || layers % layout.pipeline == 0) return;
+    layout.first_stage_layers = layout.last_stage_layers = 0;
+    for (const bool embedding : {true, false}) {
+      layout.account_for_embedding = embedding;
+      layout.account_for_loss = true;
+      if (layers_of_chunks(layout, layers) > 1) return add_stages(layout, layers);
     }
   }
 
@@ -134,8 +146,10 @@ class LayoutSpace {
   bool cut_ends(Parallelism& layout, std::int64_t layers) const {
     layout.first_stage_layers = written_.first_stage_layers;
     layout.last_stage_layers = written_.last_stage_layers;
-    if (job_.given.stage_layers && layout.pipeline > 1) return middle_divides(layout, layers);
+    if (job_.given.stage_layers && layout.pipeline > 1) return layers_of_chunks(layout, layers) > 0;
     layout.first_stage_layers = layout.last_stage_layers = 0;
+    layout.account_for_embedding = layout.account_for_loss = false;
+    layout.stage_layers.clear();
     if (layers % layout.pipeline == 0 || splits_.deals) return true;
     if (!splits_.own_ends) return false;
     // As Megatron's --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers
@@ -147,13 +161,26 @@ class LayoutSpace {
     return layout.last_stage_layers > 0;
   }
 
-  /// Whether the layers that the file leaves to the middle stages divide over them.
-  static bool middle_divides(const Parallelism& layout, std::int64_t layers) {
+  /// Returns what a rank's chunks divide evenly: the layers of every rank, with the ends of the
+  /// model that count as one; of a list its stages. 0: the layers do not divide over the ranks.
+  static std::int64_t layers_of_chunks(const Parallelism& layout, std::int64_t layers) {
+    const auto over = [](std::int64_t whole, std::int64_t ranks) {
+      return whole % ranks == 0 ? whole / ranks : 0;
+    };
+    if (!layout.stage_layers.empty()) {
+      return over(static_cast<std::int64_t>(layout.stage_layers.size()), layout.pipeline);
+    }
     const std::int64_t first = layout.first_stage_layers;
     const std::int64_t last = layout.last_stage_layers;
+    if (first + last == 0) {
+      return over(
+          layers + (layout.account_for_embedding ? 1 : 0) + (layout.account_for_loss ? 1 : 0),
+          layout.pipeline);
+    }
     const std::int64_t rest = layout.pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
     const std::int64_t left = layers - first - last;
-    return rest > 0 ? left >= rest && left % rest == 0 : left == 0;
+    if (rest == 0) return left == 0 ? std::gcd(first, last) : 0;
+    return left > 0 ? std::gcd(std::gcd(first, last), over(left, rest)) : 0;
   }
 
   /// Every stage has a layer, beside an end of the model that counts as one.
@@ -166,13 +193,16 @@ class LayoutSpace {
   }
 
   void add_stages(Parallelism layout, std::int64_t layers) {
-    const bool even = layout.first_stage_layers + layout.last_stage_layers == 0;
-    const std::int64_t of_rank = even ? layers / layout.pipeline : 1;
-    const std::int64_t most = layout.pipeline > 1 ? of_rank : 1;
+    const std::int64_t of_rank = layers_of_chunks(layout, layers);
+    const std::int64_t dealt = splits_.deals ? kDealtStages : of_rank;
+    const bool listed = !layout.stage_layers.empty();
+    const bool counted = layout.account_for_loss && !job_.given.stage_layers;
     for (const std::int64_t stages :
          axis(splits_.pipeline, written(job_.given.schedule, written_.virtual_stages),
-              divisors_up_to(splits_.deals ? kDealtStages : of_rank, most))) {
+              divisors_up_to(dealt, layout.pipeline > 1 ? dealt : 1))) {
       if (layout.pipeline == 1 && stages > 1) continue;
+      if (listed && stages != of_rank) continue;
+      if (counted && stages == 1) continue;
       if (splits_.deals ? !fills_stages(layout.pipeline * stages) : of_rank % stages != 0) continue;
       layout.virtual_stages = stages;
       if (!job_.given.schedule) {

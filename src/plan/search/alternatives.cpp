@@ -55,6 +55,7 @@ class Alternatives {
                  .pipeline = true,
                  .expert = true,
                  .schedule = true,
+                 .stage_layers = job.given.stage_layers,
                  .offload = true,
                  .overlap = job.given.overlap};
   }
@@ -82,8 +83,11 @@ class Alternatives {
       if (axis.degree == &Parallelism::virtual_stages) {
         job.parallelism.schedule = value > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
       }
-      // Stages a rank are a matter of the depth; shards of how many there are to share.
-      if (axis.degree == &Parallelism::pipeline) job.given.schedule = false;
+      // Stages a rank are a matter of the depth, their layers of both; shards of how many there are
+      // to share.
+      const bool deepens = axis.degree == &Parallelism::pipeline;
+      if (deepens) job.given.schedule = false;
+      if (deepens || axis.degree == &Parallelism::virtual_stages) job.given.stage_layers = false;
       job.given.sharing = false;
       job.given.offload = false;
       add(axis.name + (" " + std::to_string(value)), std::move(job));

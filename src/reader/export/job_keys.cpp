@@ -7,6 +7,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
+#include "reader/job/pipeline_layout.hpp"
 
 namespace memest {
 namespace {
@@ -31,6 +32,11 @@ const TrainingSpec& training(const Job& job) { return *job.training; }
 const Parallelism& layout(const Job& job) { return job.parallelism; }
 
 bool has_stages(const Job& job) { return layout(job).pipeline > 1; }
+
+std::string listed_stages(const Job& job) {
+  const std::vector<std::int64_t>& stages = layout(job).stage_layers;
+  return stages.empty() ? written_as(kNoneWord) : pipeline_layout_text(stages);
+}
 
 std::string offload_of_activations(const Job& job) {
   const auto& offload = training(job).offload_activations;
@@ -234,6 +240,11 @@ constexpr JobKey kLayoutKeys[] = {
      [](const Job& job) { return written_as(layout(job).first_stage_layers); }},
     {"parallelism.last_stage_layers",
      [](const Job& job) { return written_as(layout(job).last_stage_layers); }},
+    {"parallelism.account_for_embedding",
+     [](const Job& job) { return written_as(layout(job).account_for_embedding); }},
+    {"parallelism.account_for_loss",
+     [](const Job& job) { return written_as(layout(job).account_for_loss); }},
+    {"parallelism.pipeline_layout", listed_stages},
     {"parallelism.zero",
      [](const Job& job) {
        return written_as(static_cast<std::int64_t>(zero_stage_of(sharding_of(job))));

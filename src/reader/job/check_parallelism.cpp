@@ -8,6 +8,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
+#include "reader/job/pipeline_layout.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {
@@ -71,6 +72,12 @@ constexpr std::array kWays = {
         [](const Parallelism& p) { return p.first_stage_layers > 0; }, divides_its_ends},
     Way{"last_stage_layers", "a last stage of its own size",
         [](const Parallelism& p) { return p.last_stage_layers > 0; }, divides_its_ends},
+    Way{"account_for_embedding", "an embedding that counts as a layer",
+        [](const Parallelism& p) { return p.account_for_embedding; }, divides_its_ends},
+    Way{"account_for_loss", "a loss that counts as a layer",
+        [](const Parallelism& p) { return p.account_for_loss; }, divides_its_ends},
+    Way{"pipeline_layout", "stages by a list of their layers",
+        [](const Parallelism& p) { return !p.stage_layers.empty(); }, divides_its_ends},
     Way{"schedule", "the pipeline schedule",
         [](const Parallelism& p) { return p.schedule != Schedule::one_f_one_b; }, runs_schedule},
     Way{"virtual_stages", "an interleaved pipeline",
@@ -252,6 +259,7 @@ void check_parallelism(const Value* written, const Job& job, Diagnostics& diagno
         std::string(way.name) + " in the implementation " + quote(framework_of(job).name),
         "it comes with a later version; leave '" + std::string(way.key) + "' out"));
   }
+  check_pipeline_layout(*written, job, diagnostics);
   if (const Value* deepspeed = written->find("deepspeed")) {
     check_deepspeed(*deepspeed, job, diagnostics);
   }

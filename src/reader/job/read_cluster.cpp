@@ -9,6 +9,7 @@
 
 #include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
+#include "reader/job/pipeline_layout.hpp"
 #include "reader/keys/keys.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"
@@ -158,6 +159,19 @@ std::int64_t ranks_of(const Value* written, std::string_view key) {
   return std::clamp<std::int64_t>(as_count(find(written, key)).value_or(1), 1, kMaxRanks);
 }
 
+/// A list of several stages a rank says that they are interleaved.
+void read_listed_stages(const Value* written, Parallelism& parallelism, Diagnostics& diagnostics) {
+  const Value* list = find(written, "pipeline_layout");
+  if (list == nullptr) return;
+  parallelism.stage_layers = read_pipeline_layout(*list, parallelism.pipeline, diagnostics);
+  if (parallelism.stage_layers.empty() || find(written, "virtual_stages") != nullptr) return;
+  parallelism.virtual_stages =
+      static_cast<std::int64_t>(parallelism.stage_layers.size()) / parallelism.pipeline;
+  if (parallelism.virtual_stages > 1 && find(written, "schedule") == nullptr) {
+    parallelism.schedule = Schedule::interleaved;
+  }
+}
+
 Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   Parallelism parallelism;
   parallelism.tensor = ranks_of(written, "tensor");
@@ -174,6 +188,10 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
   parallelism.first_stage_layers = as_count(find(written, "first_stage_layers")).value_or(0);
   parallelism.last_stage_layers = as_count(find(written, "last_stage_layers")).value_or(0);
   parallelism.virtual_stages = as_count(find(written, "virtual_stages")).value_or(1);
+  parallelism.account_for_embedding =
+      as_flag(find(written, "account_for_embedding")).value_or(false);
+  parallelism.account_for_loss = as_flag(find(written, "account_for_loss")).value_or(false);
+  read_listed_stages(written, parallelism, diagnostics);
   read_shards(written, parallelism, diagnostics);
   parallelism.offload = read_offload(find(written, "offload"));
   parallelism.overlap_grad_reduce = as_flag(find(written, "overlap_grad_reduce")).value_or(false);
@@ -211,10 +229,13 @@ void note_given(const Value* parallelism, WrittenKeys& given) {
   given.context = has("context");
   given.pipeline = has("pipeline");
   given.expert = has("expert");
-  given.stage_layers = has("first_stage_layers") || has("last_stage_layers");
+  given.stage_layers = has("first_stage_layers") || has("last_stage_layers") ||
+                       has("account_for_embedding") || has("account_for_loss") ||
+                       has("pipeline_layout");
+  given.listed_stages = has("pipeline_layout");
   given.offload = has("offload");
   given.overlap = has("overlap_grad_reduce") || has("overlap_param_gather");
-  given.schedule = has("schedule") || has("virtual_stages");
+  given.schedule = has("schedule") || has("virtual_stages") || has("pipeline_layout");
 }
 
 /// Data-parallel ranks and GPUs: each follows from the other where it is left out.

@@ -107,6 +107,8 @@ constexpr Word kSchedules[] = {{"1f1b"}, {"interleaved"}, {"zero-bubble"},
 // Megatron's cp_comm_type knows all_gather and a2a+p2p besides.
 constexpr Word kContextExchanges[] = {{"ring"}, {"all-to-all"}};
 
+constexpr Shapes kStageLayers = {count(0, kMaxLayers)};
+
 constexpr Key kParallelismKeys[] = {
     {.name = "data",
      .shapes = {count(1, kMaxRanks)},
@@ -171,6 +173,20 @@ constexpr Key kParallelismKeys[] = {
     {.name = "last_stage_layers",
      .shapes = {count(1, kMaxLayers)},
      .doc = "Layers of the last stage (decoder_last_pipeline_num_layers)."},
+    {.name = "account_for_embedding",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The embedding counts as a layer where layers are divided into stages (Megatron's "
+            "account_for_embedding_in_pipeline_split)."},
+    {.name = "account_for_loss",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "The loss counts as a layer there (account_for_loss_in_pipeline_split)."},
+    {.name = "pipeline_layout",
+     .shapes = {text(), list(kStageLayers)},
+     .doc = "The layers of every stage, as numbers or in Megatron's notation, 'Et*3|(tt|)*29|L' "
+            "(pipeline_model_parallel_layout); of several stages a rank those that run first "
+            "first."},
     {.name = "distributed_optimizer",
      .shapes = {flag()},
      .fallback = "false",

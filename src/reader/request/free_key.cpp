@@ -14,12 +14,14 @@ namespace memest {
 namespace {
 
 /// Keys that `memest plan` varies where a spec leaves them out.
-constexpr std::array<std::string_view, 23> kSearched = {
+constexpr std::array<std::string_view, 26> kSearched = {
     "training.implementation",
     "training.micro_batch",
     "training.precision",
     "training.recompute",
     "parallelism",
+    "parallelism.account_for_embedding",
+    "parallelism.account_for_loss",
     "parallelism.context",
     "parallelism.distributed_optimizer",
     "parallelism.expert",
@@ -31,6 +33,7 @@ constexpr std::array<std::string_view, 23> kSearched = {
     "parallelism.overlap_grad_reduce",
     "parallelism.overlap_param_gather",
     "parallelism.pipeline",
+    "parallelism.pipeline_layout",
     "parallelism.schedule",
     "parallelism.sequence",
     "parallelism.tensor",

@@ -61,6 +61,11 @@ std::string parallelism_of(const PlanCandidate& candidate) {
   if (layout.last_stage_layers > 0) {
     keys += fmt::format(", last_stage_layers: {}", layout.last_stage_layers);
   }
+  if (layout.account_for_embedding) keys += ", account_for_embedding: true";
+  if (layout.account_for_loss) keys += ", account_for_loss: true";
+  if (!layout.stage_layers.empty()) {
+    keys += fmt::format(", pipeline_layout: [{}]", fmt::join(layout.stage_layers, ", "));
+  }
   ranks("expert", layout.expert);
   if (layout.expert_tensor) keys += fmt::format(", expert_tensor: {}", *layout.expert_tensor);
   const Sharing sharing = sharing_of(layout);

@@ -64,23 +64,39 @@ std::int64_t leading_forwards(const std::vector<PipelineAction>& actions) {
 
 }  // namespace
 
-LayerSpan stage_of(const StageSplit& split, std::int64_t index, std::int64_t stages) {
-  const std::int64_t said = (split.first > 0 ? 1 : 0) + (split.last > 0 ? 1 : 0);
-  if (said > 0) {
-    if (split.first > 0 && index == 0) return {0, split.first};
-    if (split.last > 0 && index + 1 == stages) return {split.layers - split.last, split.last};
-    const StageSplit rest{.layers = split.layers - split.first - split.last, .ends = split.ends};
-    LayerSpan span = stage_of(rest, index - (split.first > 0 ? 1 : 0), stages - said);
-    span.first += split.first;
-    return span;
+StageSplit::StageSplit(std::int64_t layers, const Parallelism& layout, std::int64_t ends)
+    : layers_(layers),
+      ranks_(layout.pipeline),
+      chunks_(layout.virtual_stages),
+      first_(ranks_ > 1 ? layout.first_stage_layers : 0),
+      last_(ranks_ > 1 ? layout.last_stage_layers : 0),
+      embedding_(ends + (layout.account_for_embedding ? 1 : 0)),
+      loss_(ends + (layout.account_for_loss ? 1 : 0)) {
+  if (static_cast<std::int64_t>(layout.stage_layers.size()) != stages()) return;
+  listed_ = {0};
+  for (const std::int64_t count : layout.stage_layers) listed_.push_back(listed_.back() + count);
+}
+
+LayerSpan StageSplit::stage(std::int64_t index) const {
+  const std::int64_t first = first_of(index);
+  return {first, first_of(index + 1) - first};
+}
+
+std::int64_t StageSplit::first_of(std::int64_t index) const {
+  if (!listed_.empty()) return listed_[static_cast<std::size_t>(index)];
+  if (first_ + last_ > 0) {
+    // Megatron-core 0.16, get_transformer_layer_offset: 14 layers over 3 ranks of two chunks, 2 of
+    // them on the first rank and 4 on the last, are 1, 4, 2 and again 1, 4, 2.
+    const std::int64_t rank = index % ranks_;
+    const std::int64_t others = ranks_ - (first_ > 0 ? 1 : 0) - (last_ > 0 ? 1 : 0);
+    const std::int64_t of_other = others > 0 ? (layers_ - first_ - last_) / others / chunks_ : 0;
+    const std::int64_t before = first_ > 0 && rank > 0 ? first_ / chunks_ - of_other : 0;
+    return index / ranks_ * (layers_ / chunks_) + before + rank * of_other;
   }
   // The first all % stages stages get one more, as in torchtitan's generate_llm_fqn_per_model_part.
-  const std::int64_t all = split.layers + 2 * split.ends;
-  const auto first_of = [&](std::int64_t stage) {
-    const std::int64_t before = all / stages * stage + std::min(stage, all % stages);
-    return std::clamp<std::int64_t>(before - split.ends, 0, split.layers);
-  };
-  return {first_of(index), first_of(index + 1) - first_of(index)};
+  const std::int64_t all = layers_ + embedding_ + loss_;
+  const std::int64_t before = all / stages() * index + std::min(index, all % stages());
+  return std::clamp<std::int64_t>(before - embedding_, 0, layers_);
 }
 
 PipelinePlace place_of(const Parallelism& parallelism, std::int64_t rank) {
@@ -97,10 +113,9 @@ std::int64_t stage_index(const PipelinePlace& place, std::int64_t chunk) {
 }
 
 std::vector<LayerSpan> stages_of(const StageSplit& split, const PipelinePlace& place) {
-  const std::int64_t stages = place.ranks * place.chunks;
   std::vector<LayerSpan> spans;
   for (std::int64_t chunk = 0; chunk < place.chunks; ++chunk) {
-    spans.push_back(stage_of(split, stage_index(place, chunk), stages));
+    spans.push_back(split.stage(stage_index(place, chunk)));
   }
   return spans;
 }

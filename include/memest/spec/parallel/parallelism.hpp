@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "memest/units/quantity.hpp"
 
@@ -146,19 +147,31 @@ struct Parallelism {
   bool sequence = false;  ///< norms and residuals in shards of the sequence, beside `tensor`
   Schedule schedule = Schedule::one_f_one_b;
   std::int64_t virtual_stages = 1;  ///< a rank of an interleaved pipeline
-  /// Layers of the first and last stage (Megatron's decoder_first_pipeline_num_layers); 0: as many
-  /// as the others.
+  /// Layers of the first and last rank's stages (Megatron's decoder_first_pipeline_num_layers); 0:
+  /// as many as the others'.
   std::int64_t first_stage_layers = 0;
   std::int64_t last_stage_layers = 0;
+  /// An end of the model counts as a layer where layers are divided
+  /// (account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split).
+  bool account_for_embedding = false;
+  bool account_for_loss = false;
+  /// Layers of each stage in the model's order (pipeline_model_parallel_layout): the first chunks
+  /// of all ranks, then the second ones. Empty: as the keys above say.
+  std::vector<std::int64_t> stage_layers = {};
   ZeroStage zero = ZeroStage::none;
-  DataParallelBuckets ddp;
-  DeepSpeed deepspeed;  ///< where `zero` is DeepSpeed's
-  std::optional<FullySharded> fsdp;
-  HostOffload offload;
+  DataParallelBuckets ddp = {};
+  DeepSpeed deepspeed = {};  ///< where `zero` is DeepSpeed's
+  std::optional<FullySharded> fsdp = {};
+  HostOffload offload = {};
   bool distributed_optimizer = false;  ///< Megatron's; `zero` says 1
   bool overlap_grad_reduce = false;    ///< Megatron's: gradients travel beside the last backward
   bool overlap_param_gather = false;   ///< Megatron's: weights beside the first forward
 
+  /// Whether stages of an equal number of layers were not asked for.
+  [[nodiscard]] bool divides_unequally() const {
+    return first_stage_layers + last_stage_layers > 0 || account_for_embedding ||
+           account_for_loss || !stage_layers.empty();
+  }
   /// Whether weights lie in FSDP2's shares of rows, or in FSDP1's of flat tensors.
   [[nodiscard]] bool shards_rows() const { return fsdp && fsdp->version == 2; }
   [[nodiscard]] bool shards_flat() const { return fsdp && fsdp->version == 1; }

@@ -189,7 +189,7 @@ class StageWriter {
     std::int64_t first = part.first;
     // A stage without the embedding computes the table of angles itself (GPTModel._preprocess runs
     // on every stage).
-    if (!part.embedding && context_.rotates()) {
+    if (!part.embedding && part.count > 0 && context_.rotates()) {
       append_layers({true, has_experts(first)}, 1);
       ++first;
     }

@@ -22,6 +22,8 @@ constexpr KeyRow kPlain[] = {
     maps("model.expert_tensor_parallel_size", "parallelism.expert_tensor"),
     maps("model.num_layers_in_first_pipeline_stage", "parallelism.first_stage_layers"),
     maps("model.num_layers_in_last_pipeline_stage", "parallelism.last_stage_layers"),
+    maps("model.account_for_embedding_in_pipeline_split", "parallelism.account_for_embedding"),
+    maps("model.account_for_loss_in_pipeline_split", "parallelism.account_for_loss"),
     {.key = "model.cp_comm_type", .own = "parallelism.context_exchange", .words = kExchanges},
 };
 
@@ -80,6 +82,7 @@ constexpr std::string_view kDerivedKeys[] = {"model.ffn_hidden_size",
                                              "model.pipeline_model_parallel_size",
                                              "model.context_parallel_size",
                                              "model.sequence_parallel",
+                                             "model.pipeline_model_parallel_layout",
                                              "model.virtual_pipeline_model_parallel_size"};
 constexpr auto kDerived = all_derived(kDerivedKeys);
 
@@ -97,12 +100,6 @@ constexpr KeyRow kRefused[] = {
     refused_key("model.fine_grained_activation_offloading", "false",
                 "offload of activations in Megatron"),
     refused_key("model.mtp_num_layers", "0|none", "prediction of several tokens"),
-    refused_key("model.pipeline_model_parallel_layout", "none",
-                "a pipeline whose stages are named by layer"),
-    refused_key("model.account_for_embedding_in_pipeline_split", "false",
-                "a pipeline that counts the embedding as a layer"),
-    refused_key("model.account_for_loss_in_pipeline_split", "false",
-                "a pipeline that counts the loss as a layer"),
     refused_key("model.window_size", "none", "attention over windows in Megatron"),
     refused_key("model.fp32_residual_connection", "false", "a residual stream in fp32"),
     refused_key("model.moe_layer_recompute", "false", "recompute of whole layers of experts"),

@@ -87,6 +87,12 @@ constexpr MegatronName kNames[] = {
     {"context_parallel_size", "--context-parallel-size", "model.context_parallel_size"},
     {"sequence_parallel", "--sequence-parallel", "model.sequence_parallel"},
     {"num_layers_per_virtual_pipeline_stage", "--num-layers-per-virtual-pipeline-stage", ""},
+    {"pipeline_model_parallel_layout", "--pipeline-model-parallel-layout",
+     "model.pipeline_model_parallel_layout"},
+    {"account_for_embedding_in_pipeline_split", "--account-for-embedding-in-pipeline-split",
+     "model.account_for_embedding_in_pipeline_split"},
+    {"account_for_loss_in_pipeline_split", "--account-for-loss-in-pipeline-split",
+     "model.account_for_loss_in_pipeline_split"},
     {"virtual_pipeline_model_parallel_size", "--num-virtual-stages-per-pipeline-rank",
      "model.virtual_pipeline_model_parallel_size"},
 };

@@ -1,6 +1,7 @@
 // Types, recompute, kernels and ranks of Megatron's jobs.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "reader/foreign/megatron/megatron.hpp"
 #include "reader/text/scalar.hpp"
@@ -252,6 +253,46 @@ void write_layers_of(ForeignImport& file) {
   file.pass_over(fusion, "the loss is Megatron's own, operation by operation");
 }
 
+/// The letter that stands for a layer's name in a layout's notation; 0: none does.
+char letter_of(std::string_view layer) {
+  constexpr WordPair kLetters[] = {
+      {"embedding", "E"}, {"decoder", "t"}, {"mtp", "m"}, {"loss", "L"}};
+  for (const WordPair& pair : kLetters) {
+    if (is_same_word(layer, pair.foreign)) return pair.own.front();
+  }
+  return 0;
+}
+
+/// A list of the names of every stage's layers, or the notation that stands for it.
+void write_listed_stages(const MegatronFile& megatron) {
+  ForeignImport& file = megatron.file;
+  const std::string_view key = megatron.key("pipeline_model_parallel_layout");
+  const Value* written = file.find(key);
+  if (written == nullptr) return;
+  std::string text = written->text;
+  for (const Value& stage : written->items) {
+    if (&stage != &written->items.front()) text += '|';
+    for (const Value& layer : stage.items) {
+      const char letter = letter_of(layer.text);
+      if (letter == 0) return file.mistake(key, quote(layer.text) + " is not a valid LayerType");
+      text += letter;
+    }
+  }
+  Value layout = *written;
+  layout.kind = ValueKind::scalar;
+  layout.text = std::move(text);
+  layout.quoted = true;
+  layout.items.clear();
+  file.write("parallelism.pipeline_layout", std::move(layout), key);
+}
+
+/// The layers, with the ends that count as one.
+std::int64_t divided_layers(const MegatronFile& megatron) {
+  const auto counts = [&](std::string_view name) { return megatron.flag(name, false) ? 1 : 0; };
+  return megatron.count("num_layers", 0) + counts("account_for_embedding_in_pipeline_split") +
+         counts("account_for_loss_in_pipeline_split");
+}
+
 void write_stages(ForeignImport& file) {
   const MegatronFile megatron(file);
   const std::int64_t stages = megatron.count("pipeline_model_parallel_size", 1);
@@ -272,12 +313,13 @@ void write_stages(ForeignImport& file) {
       file.drop(sequence, "there is one tensor rank");
     }
   }
+  write_listed_stages(megatron);
   std::optional<std::int64_t> chunks = megatron.count("virtual_pipeline_model_parallel_size");
   std::string_view key = megatron.key("virtual_pipeline_model_parallel_size");
   if (!megatron.is_yaml() && megatron.has("num_layers_per_virtual_pipeline_stage")) {
     key = megatron.key("num_layers_per_virtual_pipeline_stage");
     const std::int64_t of_chunk = megatron.count("num_layers_per_virtual_pipeline_stage", 0);
-    const std::int64_t layers = megatron.count("num_layers", 0);
+    const std::int64_t layers = divided_layers(megatron);
     if (of_chunk < 1 || stages < 1 || layers % stages != 0 || layers / stages % of_chunk != 0) {
       return file.mistake(key, "a stage's layers are not a multiple of those of a virtual stage");
     }

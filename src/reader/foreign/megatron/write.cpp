@@ -8,6 +8,7 @@
 #include "memest/spec/framework.hpp"
 #include "reader/export/job_keys.hpp"
 #include "reader/export/target.hpp"
+#include "reader/job/pipeline_layout.hpp"
 
 namespace memest::megatron {
 namespace {
@@ -65,6 +66,9 @@ constexpr ExportRow kRanks[] = {
     written("parallelism.virtual_stages"),
     written("parallelism.first_stage_layers"),
     written("parallelism.last_stage_layers"),
+    written("parallelism.account_for_embedding"),
+    written("parallelism.account_for_loss"),
+    written("parallelism.pipeline_layout"),
     held("parallelism.zero", "0|1"),
     held("parallelism.ddp", "none"),
     held("parallelism.deepspeed", "none"),
@@ -270,12 +274,12 @@ std::string training_arguments(const Job& job) {
   return list.text();
 }
 
-std::string layout_arguments(const Job& job) {
-  const Parallelism& ranks = job.parallelism;
-  Arguments list("LAYOUT_ARGS");
-  list.add("--tensor-model-parallel-size", ranks.tensor);
-  list.add_if(ranks.sequence, "--sequence-parallel");
-  list.add("--pipeline-model-parallel-size", ranks.pipeline);
+/// How layers are divided over the ranks and their stages; a layout says how many these are.
+void add_stages(const Parallelism& ranks, Arguments& list) {
+  if (!ranks.stage_layers.empty()) {
+    const std::string layout = pipeline_layout_text(ranks.stage_layers);
+    return list.add("--pipeline-model-parallel-layout", "\"" + layout + "\"");
+  }
   if (ranks.virtual_stages > 1) {
     list.add("--num-virtual-stages-per-pipeline-rank", ranks.virtual_stages);
   }
@@ -285,6 +289,17 @@ std::string layout_arguments(const Job& job) {
   if (ranks.last_stage_layers > 0) {
     list.add("--decoder-last-pipeline-num-layers", ranks.last_stage_layers);
   }
+  list.add_if(ranks.account_for_embedding, "--account-for-embedding-in-pipeline-split");
+  list.add_if(ranks.account_for_loss, "--account-for-loss-in-pipeline-split");
+}
+
+std::string layout_arguments(const Job& job) {
+  const Parallelism& ranks = job.parallelism;
+  Arguments list("LAYOUT_ARGS");
+  list.add("--tensor-model-parallel-size", ranks.tensor);
+  list.add_if(ranks.sequence, "--sequence-parallel");
+  list.add("--pipeline-model-parallel-size", ranks.pipeline);
+  add_stages(ranks, list);
   list.add("--context-parallel-size", ranks.context);
   if (ranks.context > 1) {
     const bool ring = ranks.context_exchange == ContextExchange::ring;
