@@ -14,7 +14,7 @@
 namespace memest {
 namespace {
 
-/// Of a run that others published, who they are.
+/// Who published the run; none where nobody did.
 std::optional<RunSource> source_of(const Record& record) {
   if (record.framework.empty()) return std::nullopt;
   return RunSource{.publication = record.source,

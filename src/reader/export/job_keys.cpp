@@ -7,7 +7,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/framework.hpp"
 #include "memest/spec/parallel/pipeline_schedule.hpp"
-#include "reader/job/pipeline_layout.hpp"
+#include "reader/frameworks/pipeline_layout.hpp"
 
 namespace memest {
 namespace {

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "memest/spec/framework.hpp"
+#include "reader/frameworks/megatron_stages.hpp"
 #include "reader/frameworks/rules.hpp"
 #include "reader/text/scalar.hpp"
 
@@ -16,10 +17,6 @@ namespace {
 const TrainingSpec& training_of(const Job& job) { return *job.training; }
 
 bool is_te(const Job& job) { return training_of(job).implementation.layers == LayerSpec::te; }
-
-std::int64_t stages_of(const Job& job) {
-  return job.parallelism.pipeline * job.parallelism.virtual_stages;
-}
 
 std::int64_t kv_heads_of(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
@@ -54,53 +51,6 @@ bool keeps_in(DType type, const Job& job) {
          std::ranges::any_of(states, [type](const auto& state) { return state.dtype == type; });
 }
 
-bool has_own_ends(const Job& job) {
-  return job.parallelism.first_stage_layers + job.parallelism.last_stage_layers > 0;
-}
-
-bool counts_ends(const Job& job) {
-  return job.parallelism.account_for_embedding || job.parallelism.account_for_loss;
-}
-
-/// Whether layers, with the ends that count as one, do not divide over the stages.
-bool leaves_layers_over(const Job& job) {
-  const Parallelism& p = job.parallelism;
-  if (has_own_ends(job) || job.given.listed_stages) return false;
-  const std::int64_t ends = (p.account_for_embedding ? 1 : 0) + (p.account_for_loss ? 1 : 0);
-  return (decoder_layers_of(job) + ends) % stages_of(job) != 0;
-}
-
-/// Ranks between those whose number of layers is said.
-std::int64_t other_ranks(const Parallelism& p) {
-  return p.pipeline - (p.first_stage_layers > 0 ? 1 : 0) - (p.last_stage_layers > 0 ? 1 : 0);
-}
-
-std::int64_t layers_of_others(const Job& job) {
-  const Parallelism& p = job.parallelism;
-  return decoder_layers_of(job) - p.first_stage_layers - p.last_stage_layers;
-}
-
-/// Whether the layers that the first and last stage leave do not divide evenly over the others.
-bool leaves_uneven_middle(const Job& job) {
-  if (!has_own_ends(job) || job.given.listed_stages) return false;
-  // transformer_config.py: __post_init__: the stages between the two ends divide evenly over what
-  // the ends leave. 30 layers, a last stage of 6, 4 stages: 24 over 3.
-  const std::int64_t others = other_ranks(job.parallelism);
-  const std::int64_t left = layers_of_others(job);
-  if (others <= 0) return left != 0;
-  return left < others || left % others != 0;
-}
-
-/// Whether a rank's layers, of some number of their own, do not divide over its chunks.
-bool leaves_uneven_chunks(const Job& job) {
-  const Parallelism& p = job.parallelism;
-  if (!has_own_ends(job) || job.given.listed_stages || leaves_uneven_middle(job)) return false;
-  const std::int64_t others = other_ranks(p);
-  const std::int64_t of_other = others > 0 ? layers_of_others(job) / others : 0;
-  return p.first_stage_layers % p.virtual_stages != 0 ||
-         p.last_stage_layers % p.virtual_stages != 0 || of_other % p.virtual_stages != 0;
-}
-
 bool leaves_chunks_over(const Job& job) {
   const FullRecompute* full = full_of(job);
   if (full == nullptr || full->method != RecomputeMethod::uniform) return false;
@@ -113,11 +63,6 @@ bool leaves_chunks_over(const Job& job) {
   }
   return false;
 }
-
-constexpr const char* kOneWay =
-    "'first_stage_layers' and 'last_stage_layers' cannot be set at the same time with "
-    "'account_for_embedding' and 'account_for_loss'";
-constexpr const char* kLeaveOne = "leave one of the two out";
 
 /// Jobs that Megatron-core 0.16 (or memest with it) refuses.
 constexpr std::array kRules = {
@@ -205,36 +150,6 @@ constexpr std::array kRules = {
          },
          "inputs that lie on shards of the sequence are distributed already",
          "leave 'distribute' or 'sequence' out"},
-    Rule{"parallelism", "pipeline",
-         [](const Job& job) { return !counts_ends(job) && leaves_layers_over(job); },
-         "the layers are not a multiple of the pipeline's stages",
-         "every stage of 'pipeline' x 'virtual_stages' has as many layers, unless "
-         "'first_stage_layers', 'last_stage_layers', 'account_for_embedding', 'account_for_loss' "
-         "or 'pipeline_layout' says otherwise"},
-    // transformer_config.py, __post_init__: "num_layers after enable
-    // account_for_embedding_in_pipeline_split or account_for_loss_in_pipeline_split must be
-    // divisible by pipeline_model_parallel_size", and what a rank has by its chunks.
-    Rule{"parallelism", "pipeline",
-         [](const Job& job) { return counts_ends(job) && leaves_layers_over(job); },
-         "the layers, with the embedding and the loss where they count as one, are not a multiple "
-         "of the pipeline's stages",
-         "choose another 'pipeline' or 'virtual_stages', or write 'pipeline_layout'"},
-    Rule{"parallelism", "first_stage_layers",
-         [](const Job& job) { return counts_ends(job) && job.parallelism.first_stage_layers > 0; },
-         kOneWay, kLeaveOne},
-    Rule{"parallelism", "last_stage_layers",
-         [](const Job& job) { return counts_ends(job) && job.parallelism.last_stage_layers > 0; },
-         kOneWay, kLeaveOne},
-    Rule{"parallelism", "pipeline", leaves_uneven_middle,
-         "the layers that the first and last stage leave are not a multiple of the other stages",
-         "choose other 'first_stage_layers' and 'last_stage_layers'"},
-    // transformer_config.py: "number of layers at first stage must be divisible by virtual pipeline
-    // parallel degree", and so at the last and on each rank between.
-    Rule{"parallelism", "virtual_stages", leaves_uneven_chunks,
-         "the layers of the first rank, of the last and of each between must be divisible by the "
-         "stages a rank",
-         "choose another 'virtual_stages', or other 'first_stage_layers' and "
-         "'last_stage_layers'"},
     Rule{
         "parallelism", "expert",
         // transformer_config.py: "num_moe_experts must be non None to use expert-parallel".
@@ -406,6 +321,7 @@ void check_megatron(const Value& root, const Job& job, Diagnostics& diagnostics)
     return;
   }
   check_rules(kRules, root, job, diagnostics);
+  check_rules(megatron_stage_rules(), root, job, diagnostics);
   check_rules(pipeline_rules(), root, job, diagnostics);
 }
 

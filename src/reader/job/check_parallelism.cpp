@@ -8,7 +8,7 @@
 #include "memest/diag/expect.hpp"
 #include "memest/spec/dtype.hpp"
 #include "memest/spec/framework.hpp"
-#include "reader/job/pipeline_layout.hpp"
+#include "reader/frameworks/pipeline_layout.hpp"
 #include "reader/text/scalar.hpp"
 
 namespace memest {

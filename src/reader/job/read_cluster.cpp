@@ -9,7 +9,7 @@
 
 #include "memest/diag/environment.hpp"
 #include "memest/reader/catalog.hpp"
-#include "reader/job/pipeline_layout.hpp"
+#include "reader/frameworks/pipeline_layout.hpp"
 #include "reader/keys/keys.hpp"
 #include "reader/text/scalar.hpp"
 #include "reader/text/source.hpp"

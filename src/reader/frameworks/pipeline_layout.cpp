@@ -1,4 +1,4 @@
-#include "reader/job/pipeline_layout.hpp"
+#include "reader/frameworks/pipeline_layout.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,14 +22,14 @@ constexpr std::size_t kLongestLayout = 4 * static_cast<std::size_t>(kMaxLayers);
 constexpr const char* kNotation =
     "as \"Et*3|(tt|)*29|L\": E the embedding, t a layer, L the loss, | between stages";
 
-bool is_decimal(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
+bool is_numeral(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
 
 /// The number behind a `*` at `at`, and where it ends.
 std::optional<std::pair<std::size_t, std::size_t>> times_at(std::string_view text, std::size_t at) {
-  if (at + 1 >= text.size() || text[at] != '*' || !is_decimal(text[at + 1])) return std::nullopt;
+  if (at + 1 >= text.size() || text[at] != '*' || !is_numeral(text[at + 1])) return std::nullopt;
   std::size_t end = at + 1;
   std::size_t times = 0;
-  while (end < text.size() && is_decimal(text[end])) {
+  while (end < text.size() && is_numeral(text[end])) {
     times = std::min(10 * times + static_cast<std::size_t>(text[end++] - '0'), kLongestLayout);
   }
   return std::pair(times, end);
