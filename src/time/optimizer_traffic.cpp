@@ -151,6 +151,7 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
   const bool fused = recipe.master.has_value() ||
                      training.optimizer_implementation == OptimizerImplementation::fused;
   const auto gradients = static_cast<double>(size_of(recipe.gradients));
+  const double copied = copied_bytes(training);
   double bytes = 0;
   for (const ParameterTensor& parameter : inventory.parameters) {
     if (!parameter.trainable) continue;
@@ -162,7 +163,7 @@ double optimizer_bytes(const Inventory& inventory, const TrainingSpec& training)
     bytes += static_cast<double>(parameter.count) *
              // bf16 with fp32 master and moments: 10 B of weights, 2 of gradients, 16 of moments
              // are 28 B.
-             (tensor.elements * (copied_bytes(training) + gradients) + states);
+             (tensor.elements * (copied + gradients) + states);
   }
   return fused ? bytes : bytes * passes_over_fused(training);
 }

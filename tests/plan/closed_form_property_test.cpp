@@ -437,18 +437,16 @@ TEST_CASE("and with layers of Transformer Engine: to 2 %") {
   }
 }
 
-TEST_CASE("and that of every rank of a pipeline whose stages have unequal numbers of layers") {
-  constexpr int kJobs = 60;
-  Specs specs(19);
+/// Every rank of drawn pipelines, of which nine in ten are within 1 %, and all within `largest`.
+void check_ranks(Specs& specs, std::string (Specs::*draw)(), int jobs, double largest) {
   int ranks = 0;
   int close = 0;
-  for (int i = 0; i < kJobs; ++i) {
-    const std::string spec = specs.draw_unequal_pipeline();
+  for (int i = 0; i < jobs; ++i) {
+    const std::string spec = (specs.*draw)();
     for (int rank = 0; rank < specs.pipeline(); ++rank) {
       INFO(spec << "rank " << rank);
       const double distance = distance_of(spec, rank);
-      // A few MB of a rank of the embedding alone.
-      CHECK(distance <= 0.06);
+      CHECK(distance <= largest);
       if (distance <= 0.01) ++close;
       ++ranks;
     }
@@ -456,22 +454,14 @@ TEST_CASE("and that of every rank of a pipeline whose stages have unequal number
   CHECK(close >= ranks * 9 / 10);
 }
 
+TEST_CASE("and that of every rank of a pipeline whose stages have unequal numbers of layers") {
+  Specs specs(19);
+  check_ranks(specs, &Specs::draw_unequal_pipeline, 60, 0.06);  // a few MB of the embedding alone
+}
+
 TEST_CASE("and that of every rank of a pipeline: to 1 % in nine of ten") {
-  constexpr int kJobs = 40;
   Specs specs(3);
-  int ranks = 0;
-  int close = 0;
-  for (int i = 0; i < kJobs; ++i) {
-    const std::string spec = specs.draw_pipeline();
-    for (int rank = 0; rank < specs.pipeline(); ++rank) {
-      INFO(spec << "rank " << rank);
-      const double distance = distance_of(spec, rank);
-      CHECK(distance <= 0.03);
-      if (distance <= 0.01) ++close;
-      ++ranks;
-    }
-  }
-  CHECK(close >= ranks * 9 / 10);
+  check_ranks(specs, &Specs::draw_pipeline, 40, 0.03);
 }
 
 TEST_CASE("so is that of a model that fully_shard cuts: to 0.01 % in three of four") {

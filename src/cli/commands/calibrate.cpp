@@ -4,6 +4,7 @@
 
 #include "cli/command.hpp"
 #include "cli/device/measure.hpp"
+#include "cli/flags.hpp"
 #include "cli/spec.hpp"
 #include "memest/calibrate/fit_profile.hpp"
 #include "memest/calibrate/impossible_samples.hpp"
@@ -54,9 +55,8 @@ std::vector<std::string> gpu_names(const std::vector<Sample>& samples) {
 Checked<GpuSpec> choose_gpu(const Arguments& arguments, std::vector<Sample>& samples) {
   const std::vector<std::string> names = gpu_names(samples);
   if (arguments.gpu.empty() && names.size() > 1) {
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    return mistake("the samples are of several GPUs: " + list, "--gpu NAME chooses one");
+    return mistake("the samples are of several GPUs: " + joined_by(", ", names),
+                   "--gpu NAME chooses one");
   }
   const std::string name = arguments.gpu.empty() ? names.front() : arguments.gpu;
   Checked<GpuSpec> gpu = find_gpu(name);

@@ -115,7 +115,7 @@ std::string answer_of(const CheckedSpecs& specs, const Arguments& arguments,
 Diagnostics told(const CheckedSpecs& specs, Format format) {
   Diagnostics diagnostics;
   for (const CheckedFile& file : specs.files) {
-    diagnostics.insert(diagnostics.end(), file.errors.begin(), file.errors.end());
+    append(file.errors, diagnostics);
   }
   const bool said =
       format == Format::text || format == Format::markdown || format == Format::github;
@@ -145,8 +145,7 @@ Outcome run_check(const Arguments& arguments, const Surroundings& surroundings) 
     outcome.diagnostics.push_back(
         {Severity::note, {}, file.path + " is not written: a file is no spec", ""});
   }
-  outcome.diagnostics.insert(outcome.diagnostics.end(), lock.diagnostics().begin(),
-                             lock.diagnostics().end());
+  append(lock.diagnostics(), outcome.diagnostics);
   return outcome;
 }
 

@@ -38,7 +38,7 @@ Checked<std::vector<GpuSpec>> gpus_to_consider(const Arguments& arguments, const
     if (gpu.ok()) {
       gpus.push_back(std::move(gpu).value());
     } else {
-      errors.insert(errors.end(), gpu.diagnostics().begin(), gpu.diagnostics().end());
+      append(gpu.diagnostics(), errors);
     }
   }
   if (!errors.empty()) return errors;

@@ -16,7 +16,7 @@ Outcome run_replay(const Arguments& arguments, const Surroundings& surroundings)
   for (const std::string& file : arguments.words) {
     Checked<AllocatorTrace> trace = read_trace(file);
     const Diagnostics& errors = trace.diagnostics();
-    diagnostics.insert(diagnostics.end(), errors.begin(), errors.end());
+    append(errors, diagnostics);
     if (!trace.ok()) continue;
     ReplayResult result = replay(trace.value());
     traces.push_back({std::move(trace).value(), std::move(result)});

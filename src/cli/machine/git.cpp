@@ -217,7 +217,7 @@ Checked<ReadRequest> with_revisions(ReadRequest request) {
   const auto add = [&](const std::string& name) {
     auto text = read_revision(name);
     if (text.ok()) request.texts.push_back(text.value());
-    mistakes.insert(mistakes.end(), text.diagnostics().begin(), text.diagnostics().end());
+    append(text.diagnostics(), mistakes);
   };
   std::vector<std::string> revisions;
   for (std::string& file : request.files) {

@@ -24,10 +24,6 @@ namespace {
 constexpr std::int64_t kNormChunk = 65536;
 constexpr std::int64_t kNormBytes = 4;
 
-constexpr std::int64_t round_up_quotient(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
-
 std::int64_t state_bytes(const OptimizerState& state, const ParameterTensor& tensor,
                          std::int64_t bytes) {
   std::int64_t total = 0;

@@ -14,10 +14,6 @@ constexpr std::int64_t kSmallest8bitTensor = 4096;
 constexpr std::int64_t kBlock8bit = 256;
 constexpr std::int64_t kBlockScaleBytes = 4;
 
-constexpr std::int64_t blocks_of(std::int64_t elements) {
-  return (elements + kBlock8bit - 1) / kBlock8bit;
-}
-
 /// [rows, all other dimensions], as the factored optimizers see a tensor.
 std::pair<std::int64_t, std::int64_t> matrix_of(const ParameterTensor& tensor) {
   return {tensor.shape.front(), elements_of(tensor) / tensor.shape.front()};
@@ -49,7 +45,7 @@ std::vector<std::int64_t> tensors_of(const OptimizerState& state, const Paramete
     }
     case StateShape::blockwise_8bit:
       if (elements < kSmallest8bitTensor) return {checked_multiply(elements, size_of(DType::fp32))};
-      return {elements, kBlockScaleBytes * blocks_of(elements)};
+      return {elements, kBlockScaleBytes * round_up_quotient(elements, kBlock8bit)};
     case StateShape::square_factors: {
       if (!matrix) return whole();
       const auto [rows, columns] = matrix_of(tensor);

@@ -12,6 +12,10 @@ namespace memest {
 
 inline constexpr std::int64_t kRemainderBytes = 2;  ///< an element of StateShape::remainders
 
+constexpr std::int64_t round_up_quotient(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
 /// Whether the parameter has the state.
 bool takes_part(const OptimizerState& state, const ParameterTensor& tensor);
 

@@ -50,7 +50,7 @@ void put_named_texts(const ReadRequest& request, Value& root, Diagnostics& diagn
     const SourcePointer text = find_text(request, named_config(request, *hf));
     if (text == nullptr) continue;
     Checked<Value> config = parse_json(text);
-    diagnostics.insert(diagnostics.end(), config.diagnostics().begin(), config.diagnostics().end());
+    append(config.diagnostics(), diagnostics);
     if (config.ok()) *hf = std::move(config).value();
   }
 }

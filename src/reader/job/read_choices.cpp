@@ -160,14 +160,14 @@ Checked<std::vector<ImplementationChoice>> read_choices(const ReadRequest& reque
   std::vector<ImplementationChoice> choices;
   if (written || (job.ok() && is_one_choice(job.value(), names))) {
     choices.push_back(ChoiceReader::as_written(job.value()));
-    warnings.insert(warnings.end(), job.diagnostics().begin(), job.diagnostics().end());
+    append(job.diagnostics(), warnings);
     return {std::move(choices), std::move(warnings)};
   }
   for (const Framework framework : chosen.value()) reader.add(framework, choices);
   const auto known = [](const ImplementationChoice& choice) { return choice.job.has_value(); };
   if (std::ranges::any_of(choices, known)) {
     if (job.ok()) {
-      warnings.insert(warnings.end(), job.diagnostics().begin(), job.diagnostics().end());
+      append(job.diagnostics(), warnings);
     }
     return {std::move(choices), std::move(warnings)};
   }

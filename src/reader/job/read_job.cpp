@@ -43,7 +43,7 @@ bool has_error(const Diagnostics& diagnostics) {
 /// A job beside the warnings of its files; one that is refused is refused without them.
 Checked<Job> with_warnings(Diagnostics warnings, Checked<Job> job) {
   if (!job.ok()) return job;
-  warnings.insert(warnings.end(), job.diagnostics().begin(), job.diagnostics().end());
+  append(job.diagnostics(), warnings);
   return {std::move(job).value(), std::move(warnings)};
 }
 

@@ -53,7 +53,7 @@ std::optional<ModelSpec> read_model(const Value& model, const std::string& name,
         as_flag(model.find("text_only")).value_or(false) ? ConfigPart::text : ConfigPart::whole;
     Checked<ModelSpec> read = hf->kind == ValueKind::mapping ? read_hf_config(*hf, name, part)
                                                              : read_hf_file(*hf, name, part);
-    diagnostics.insert(diagnostics.end(), read.diagnostics().begin(), read.diagnostics().end());
+    append(read.diagnostics(), diagnostics);
     if (!read.ok()) return std::nullopt;
     return std::move(read).value();
   }

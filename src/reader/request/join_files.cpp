@@ -88,7 +88,7 @@ void attach(RequestFile& file, const FileReference& reference, Diagnostics& diag
   } else if (value->kind == ValueKind::scalar && !value->text.empty()) {
     Checked<Value> named = read_named(*value, reference.section);
     const Diagnostics& told = named.diagnostics();
-    diagnostics.insert(diagnostics.end(), told.begin(), told.end());
+    append(told, diagnostics);
     if (!named.ok()) return;
     file.tree.members.push_back(section_of(reference.section, std::move(named).value()));
   }

@@ -305,7 +305,7 @@ Checked<std::vector<Value>> parse_json_lines(const std::shared_ptr<const SourceT
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     if (text.substr(begin, end - begin).find_first_not_of(" \t\r") != std::string_view::npos) {
       Checked<Value> value = run(JsonParser(lines, begin, end));
-      errors.insert(errors.end(), value.diagnostics().begin(), value.diagnostics().end());
+      append(value.diagnostics(), errors);
       if (value.ok()) values.push_back(std::move(value).value());
     }
     begin = end + 1;
