@@ -90,18 +90,18 @@ struct RunPart {
   bool recomputes = false;
   bool compiled = false;
 };
-constexpr std::array kParts = {RunPart{RunScale::one_gpu, false},
-                               RunPart{RunScale::one_gpu, true},
-                               RunPart{RunScale::one_gpu, false, true},
-                               RunPart{RunScale::one_gpu, true, true},
-                               RunPart{RunScale::several_gpus, false},
-                               RunPart{RunScale::several_gpus, true},
-                               RunPart{RunScale::several_gpus, false, true},
-                               RunPart{RunScale::several_gpus, true, true},
-                               RunPart{RunScale::offloading, false},
-                               RunPart{RunScale::offloading, true},
-                               RunPart{RunScale::offloading, false, true},
-                               RunPart{RunScale::offloading, true, true}};
+constexpr std::array kRunParts = {RunPart{RunScale::one_gpu, false},
+                                  RunPart{RunScale::one_gpu, true},
+                                  RunPart{RunScale::one_gpu, false, true},
+                                  RunPart{RunScale::one_gpu, true, true},
+                                  RunPart{RunScale::several_gpus, false},
+                                  RunPart{RunScale::several_gpus, true},
+                                  RunPart{RunScale::several_gpus, false, true},
+                                  RunPart{RunScale::several_gpus, true, true},
+                                  RunPart{RunScale::offloading, false},
+                                  RunPart{RunScale::offloading, true},
+                                  RunPart{RunScale::offloading, false, true},
+                                  RunPart{RunScale::offloading, true, true}};
 
 std::vector<Residual> of_implementation(const std::vector<Residual>& all, Framework implementation,
                                         LayerSpec layers) {
@@ -137,7 +137,7 @@ void append_margins(const std::vector<ValidatedRun>& runs, EstimateMethod method
     margins.push_back(margin_over(residuals));
     margins.back().method = method;
   };
-  for (const RunPart& part : kParts) {
+  for (const RunPart& part : kRunParts) {
     std::vector<Residual> all;
     for (const ValidatedRun& run : runs) {
       const std::optional<Residual> residual = residual_of(run, method);

@@ -20,7 +20,7 @@
 namespace memest {
 namespace {
 
-constexpr std::size_t kShown = 20;
+constexpr std::size_t kShownRows = 20;
 constexpr const char* kNoSegments = "the record has no segments";
 constexpr const char* kNoDevice = "a trace of the allocator has nothing that stands outside of it";
 constexpr const char* kNoSteps = "a trace of the allocator has no step's seconds";
@@ -144,7 +144,7 @@ void append_allocations(const TraceComparison& comparison, Page& page) {
   Table table{{{"predicted"}, {"bytes", Align::right}, {"measured"}, {"bytes", Align::right}}, {}};
   const std::vector<Bytes> sizes = recorded_sizes(comparison.trace);
   const std::size_t shown =
-      comparison.every_row ? unmatched.size() : std::min(kShown, unmatched.size());
+      comparison.every_row ? unmatched.size() : std::min(kShownRows, unmatched.size());
   for (std::size_t i = 0; i < shown; ++i) {
     table.rows.push_back(row_of(comparison, unmatched[i], sizes));
   }

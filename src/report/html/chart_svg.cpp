@@ -15,7 +15,7 @@ namespace memest {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 960;
+constexpr double kStillWidth = 960;
 constexpr double kLine = 16;     ///< from a line of text to the next
 constexpr double kLetter = 6.6;  ///< the usual width of a sign
 constexpr double kLaneHeight = 34;
@@ -71,12 +71,12 @@ class MarkDrawing {
 
   [[nodiscard]] std::string draw() const {
     const std::string body = frame() + legend() + lines() + marks();
-    return svg_of(kWidth, top_ + height_ + 3.5 * kLine, body);
+    return svg_of(kStillWidth, top_ + height_ + 3.5 * kLine, body);
   }
 
  private:
   [[nodiscard]] double x(double number) const {
-    return left_ + chart_.x.place(number) * (kWidth - left_ - right_);
+    return left_ + chart_.x.place(number) * (kStillWidth - left_ - right_);
   }
   // SVG counts y from the top, as lanes do.
   [[nodiscard]] double y(double number) const {
@@ -95,10 +95,10 @@ class MarkDrawing {
       out += svg_text(at, top_ + height_ + kLine + 2, "middle", tick.text);
     }
     for (const AxisTick& tick : chart_.y.ticks) {
-      out += svg_line({left_, y(tick.at), kWidth - right_, y(tick.at)}, kGrid);
+      out += svg_line({left_, y(tick.at), kStillWidth - right_, y(tick.at)}, kGrid);
       out += svg_text(left_ - 6, y(tick.at) + 4, "end", tick.text);
     }
-    out += svg_text((left_ + kWidth - right_) / 2, top_ + height_ + 2.6 * kLine, "middle",
+    out += svg_text((left_ + kStillWidth - right_) / 2, top_ + height_ + 2.6 * kLine, "middle",
                     chart_.x.title);
     return out + svg_text(6, top_ - 12, "start", chart_.y.title);
   }
@@ -110,7 +110,7 @@ class MarkDrawing {
     double line = 1;
     for (const ChartSeries& series : chart_.series) {
       const double width = width_of(series.name) + 36;
-      if (at > 6 && at + width > kWidth) {
+      if (at > 6 && at + width > kStillWidth) {
         at = 6;
         ++line;
       }
@@ -158,7 +158,7 @@ class MarkDrawing {
       if (series.joined) marks += path(course, colors_of(series.hue).light);
     }
     place_names(names, top_ + 4, top_ + height_ - 4);
-    const double column = kWidth - right_ + 16;
+    const double column = kStillWidth - right_ + 16;
     for (const NamedMark& named : names) {
       leaders += svg_line({named.x, named.y, column - 4, named.line}, kGrid);
       leaders += svg_text(column, named.line + 4, "start", named.name);

@@ -7,11 +7,10 @@
 #include "report/estimate/estimate_json.hpp"
 #include "report/plan/plan_choices.hpp"
 #include "report/plan/plan_layout.hpp"
+#include "report/plan/plan_training.hpp"
 
 namespace memest {
 namespace {
-
-constexpr double kSecondsOfDay = 86400;
 
 Json json_of(const Parallelism& layout) {
   const HostOffload& offload = layout.offload;

@@ -12,6 +12,7 @@
 #include "memest/spec/parallel/sharing.hpp"
 #include "report/pages/title.hpp"
 #include "report/plan/plan_layout.hpp"
+#include "report/plan/plan_training.hpp"
 
 namespace memest {
 namespace {
@@ -24,7 +25,6 @@ constexpr std::array kTrainingColumns = {
 /// The whole training; empty cells where it is not asked for, or not known.
 std::vector<std::string> training_records(const PlanVerdict& verdict,
                                           const std::optional<Goal>& goal) {
-  constexpr double kSecondsOfDay = 86400;
   std::vector<std::string> cells(kTrainingColumns.size());
   if (!goal) return cells;
   cells[0] = exact_text(goal->tokens);

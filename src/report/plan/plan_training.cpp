@@ -22,7 +22,6 @@ std::string spread_text(const Spread& spread) {
 }
 
 std::string days_text(const Spread& seconds) {
-  constexpr double kSecondsOfDay = 86400;
   return spread_text({seconds.expected / kSecondsOfDay, seconds.low / kSecondsOfDay,
                       seconds.high / kSecondsOfDay});
 }

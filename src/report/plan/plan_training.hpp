@@ -8,6 +8,8 @@
 
 namespace memest {
 
+inline constexpr double kSecondsOfDay = 86400;
+
 /// Days, GPU-hours and dollars of the goal's tokens, each with its interval.
 std::vector<std::string> training_cells(const PlanVerdict& verdict, const Goal& goal);
 

@@ -12,7 +12,7 @@
 namespace memest {
 namespace {
 
-constexpr std::string_view kName = "alibi";
+constexpr std::string_view kAlibi = "alibi";
 
 class AlibiWriter {
  public:
@@ -26,24 +26,24 @@ class AlibiWriter {
     const Dimensions& dims = context_.dims;
     const TensorId mask = mask_of_ones(block_, context_, tokens);
     const TensorId slopes = slopes_of_heads();
-    const TensorId counts = running_sum(block_, context_, kName, mask);
+    const TensorId counts = running_sum(block_, context_, kAlibi, mask);
     const TensorId from_zero =
-        compute(block_, OpKind::add, {counts}, {{kName, "from zero"}, dims.rows(), tokens});
+        compute(block_, OpKind::add, {counts}, {{kAlibi, "from zero"}, dims.rows(), tokens});
     const TensorId positions = frame_.local(compute(block_, OpKind::multiply, {from_zero, mask},
-                                                    {{kName, "positions"}, dims.rows(), tokens}));
+                                                    {{kAlibi, "positions"}, dims.rows(), tokens}));
     // Falcon multiplies bfloat16 slopes by int64 positions, and a product with integers stays
     // bfloat16.
     const bool integers = tokens == DType::int64;
-    const TensorId factors = integers
-                                 ? compute(block_, OpKind::cast, {slopes},
-                                           {{kName, "slopes in bf16"}, {Expr(heads_)}, DType::bf16})
-                                 : slopes;
+    const TensorId factors =
+        integers ? compute(block_, OpKind::cast, {slopes},
+                           {{kAlibi, "slopes in bf16"}, {Expr(heads_)}, DType::bf16})
+                 : slopes;
     const Shape shape = {dims.b, dims.a, dims.s};
     const DType dtype = integers ? DType::bf16 : DType::fp32;
-    const TensorId biases = frame_.local(
-        compute(block_, OpKind::multiply, {factors, positions}, {{kName, "biases"}, shape, dtype}));
+    const TensorId biases = frame_.local(compute(block_, OpKind::multiply, {factors, positions},
+                                                 {{kAlibi, "biases"}, shape, dtype}));
     // .to(dtype) is no copy where the biases have the type already: fp32 BLOOM, bf16 Falcon.
-    block_.outlive(cast(block_, {kName, "in type"}, biases, context_.policy.weights), kName);
+    block_.outlive(cast(block_, {kAlibi, "in type"}, biases, context_.policy.weights), kAlibi);
   }
 
   /// slopes · positions up to the last one that the config knows.
@@ -53,42 +53,42 @@ class AlibiWriter {
     const Expr positions(context_.decoder.max_positions);
     const Expr slopes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(heads_))));
     const TensorId distances = frame_.local(
-        compute(block_, OpKind::copy, {}, {{kName, "distances"}, {positions}, DType::int32}));
+        compute(block_, OpKind::copy, {}, {{kAlibi, "distances"}, {positions}, DType::int32}));
     const TensorId counted =
-        compute(block_, OpKind::copy, {}, {{kName, "heads"}, {slopes}, DType::int64});
+        compute(block_, OpKind::copy, {}, {{kAlibi, "heads"}, {slopes}, DType::int64});
     // torch.arange(1, n + 1, dtype=torch.int64).float(): two tensors.
-    const TensorId in_fp32 =
-        compute(block_, OpKind::cast, {counted}, {{kName, "heads in fp32"}, {slopes}, DType::fp32});
+    const TensorId in_fp32 = compute(block_, OpKind::cast, {counted},
+                                     {{kAlibi, "heads in fp32"}, {slopes}, DType::fp32});
     const TensorId exponents = frame_.local(
-        compute(block_, OpKind::scale, {in_fp32}, {{kName, "exponents"}, {slopes}, DType::fp32}));
+        compute(block_, OpKind::scale, {in_fp32}, {{kAlibi, "exponents"}, {slopes}, DType::fp32}));
     const TensorId powers = two_to_the(exponents);
     const TensorId inverse =
-        compute(block_, OpKind::power, {powers}, {{kName, "inverse"}, {slopes}, DType::fp32});
+        compute(block_, OpKind::power, {powers}, {{kAlibi, "inverse"}, {slopes}, DType::fp32});
     TensorId factors = compute(block_, OpKind::scale, {inverse, powers},
-                               {{kName, "slopes"}, {slopes}, DType::fp32});
+                               {{kAlibi, "slopes"}, {slopes}, DType::fp32});
     // torch.concat([slopes[:, 1::2], slopes[:, ::2]]) writes all of them out, and [:, :num_heads]
     // is a view: 48 heads hold 64 slopes.
     if (slopes != Expr(heads_)) {
       factors = compute(block_, OpKind::concatenate, {factors},
-                        {{kName, "every second"}, {slopes}, DType::fp32});
+                        {{kAlibi, "every second"}, {slopes}, DType::fp32});
     }
     frame_.local(factors);
     const TensorId biases =
         compute(block_, OpKind::multiply, {distances, factors},
-                {{kName, "biases"}, {context_.dims.a, Expr(1), positions}, DType::fp32});
-    block_.outlive(biases, kName);
+                {{kAlibi, "biases"}, {context_.dims.a, Expr(1), positions}, DType::fp32});
+    block_.outlive(biases, kAlibi);
   }
 
  private:
   /// The base goes to the device as a number of its own, after the result is made.
   TensorId two_to_the(TensorId exponents) {
     const TensorId out =
-        block_.make({kName, "powers"}, block_.tensor(exponents).shape, block_.dtype_of(exponents));
+        block_.make({kAlibi, "powers"}, block_.tensor(exponents).shape, block_.dtype_of(exponents));
     Op op;
     op.kind = OpKind::power;
-    op.name = kName;
+    op.name = kAlibi;
     op.inputs = {exponents};
-    op.outputs = {out, block_.make({kName, "base on the device"}, {Expr(1)}, DType::int64)};
+    op.outputs = {out, block_.make({kAlibi, "base on the device"}, {Expr(1)}, DType::int64)};
     block_.emit(std::move(op));
     return out;
   }
@@ -104,17 +104,17 @@ class AlibiWriter {
     const TensorId rest =
         row("extra base", "extra exponents", "extra slopes", std::min(largest, heads_ - largest));
     return frame_.local(compute(block_, OpKind::concatenate, {first, rest},
-                                {{kName, "all slopes"}, {Expr(heads_)}, DType::fp32}));
+                                {{kAlibi, "all slopes"}, {Expr(heads_)}, DType::fp32}));
   }
 
   TensorId row(std::string_view base, std::string_view exponents, std::string_view slopes,
                std::int64_t count) {
     const TensorId number =
-        frame_.local(compute(block_, OpKind::copy, {}, {{kName, base}, {Expr(1)}, DType::fp32}));
+        frame_.local(compute(block_, OpKind::copy, {}, {{kAlibi, base}, {Expr(1)}, DType::fp32}));
     const TensorId powers = frame_.local(
-        compute(block_, OpKind::copy, {}, {{kName, exponents}, {Expr(count)}, DType::int32}));
+        compute(block_, OpKind::copy, {}, {{kAlibi, exponents}, {Expr(count)}, DType::int32}));
     return compute(block_, OpKind::power, {number, powers},
-                   {{kName, slopes}, {Expr(count)}, DType::fp32});
+                   {{kAlibi, slopes}, {Expr(count)}, DType::fp32});
   }
 
   BlockBuilder& block_;
@@ -155,7 +155,7 @@ void alibi_mask(BlockBuilder& block, const DecoderContext& context, TensorId mas
                    {{"alibi_mask", "additive"}, square, dtype});
   }
   frame.local(mask);
-  const TensorId biases = block.shared(kName, {dims.b, dims.a, dims.s}, dtype);
+  const TensorId biases = block.shared(kAlibi, {dims.b, dims.a, dims.s}, dtype);
   // FalconModel.forward: alibi · 1/√(hidden_size / num_heads), then torch.masked_fill where the
   // mask is below -1; sdpa is given the result, [b, a, s, s] in the model's type.
   const TensorId scaled =
