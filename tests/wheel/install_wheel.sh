@@ -12,7 +12,7 @@ environment=$(mktemp -d)
 trap 'rm -rf "$environment"' EXIT
 python3 -m venv "$environment"
 "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$wheel"
-python3 -m zipfile --list "$wheel" | grep -qF THIRD-PARTY-NOTICES  # of what is linked statically
+[[ $(python3 -m zipfile --list "$wheel") == */THIRD-PARTY-NOTICES\ * ]]  # of what is linked statically
 
 export MEMEST_PROGRAM=$environment/bin/memest
 "$MEMEST_PROGRAM" plan configs/models/llama-3-8b.yaml --gpus 8 >"$environment/plan.txt"
