@@ -196,7 +196,7 @@ TEST_CASE("tokens a second tell a step, and what is nearest to a figure its byte
   CHECK(told[1].margin.high == Approx(0.3));
   CHECK(told[2].figure == ToldFigure::device);
   CHECK(told[2].margin.high == Approx(0.5));
-  const SourceMargins margins = source_margins_of(told);
+  const SourceMargins margins = source_margins_of(told, {});
   CHECK(margins.step.runs == 1);
   CHECK(margins.reserved.high == Approx(0.3));
   CHECK(margins.device.high == Approx(0.5));
@@ -209,7 +209,7 @@ TEST_CASE("what has no prediction, or one of nothing, tells nothing") {
   ValidatedRun nothing = step_of(source, 1);
   nothing.comparisons.front().predicted = 0.0;
   CHECK(told_intervals({refused, nothing}).empty());
-  CHECK(source_margins_of({}).step.runs == 0);
+  CHECK(source_margins_of({}, {}).step.runs == 0);
 }
 
 }  // namespace

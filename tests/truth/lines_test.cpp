@@ -60,7 +60,7 @@ TEST_CASE("the margins of every estimate are the quantiles of these and of publi
   const auto shipped =
       std::ranges::find(embedded_configs(), "residuals/memory.yaml", &EmbeddedFile::path);
   REQUIRE(shipped != embedded_configs().end());
-  const SourceMargins published = source_margins_of(told_intervals(runs));
+  const SourceMargins published = source_margins_of(told_intervals(runs), ranked_cells(runs));
   CHECK(write_residuals(margins_of(runs), published) == shipped->text);
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memest/plan/layout_order.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/spec/gpu/margin.hpp"
 
@@ -57,7 +58,9 @@ struct ToldInterval {
 /// most 99 % of the runs lie between them.
 std::vector<ToldInterval> told_intervals(const std::vector<ValidatedRun>& runs);
 
-/// Returns the intervals as an estimate asks for them; a figure without one has zero runs.
-SourceMargins source_margins_of(const std::vector<ToldInterval>& intervals);
+/// Returns the intervals as an estimate asks for them, with how well layouts are ranked; a figure
+/// without an interval has zero runs.
+SourceMargins source_margins_of(const std::vector<ToldInterval>& intervals,
+                                const std::vector<RankedCell>& cells);
 
 }  // namespace memest

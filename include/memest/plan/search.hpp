@@ -41,6 +41,15 @@ struct Lever {
   std::optional<Bytes> host = {};     ///< of the host's memory, a GPU, where it takes some
 };
 
+/// Another candidate on the same GPUs.
+struct Rival {
+  PlanCandidate candidate;
+  double slower = 0;  ///< seconds a token over the row's, less 1
+};
+
+/// So many rivals of a row are kept.
+inline constexpr std::size_t kRivals = 3;
+
 struct PlanVerdict {
   PlanCandidate candidate;
   std::size_t choice = 0;  ///< of the implementations that are compared
@@ -56,6 +65,9 @@ struct PlanVerdict {
   std::string reason;  ///< never empty unless it fits: "needs 7.4 GiB more: gradients 16.0, ..."
   std::vector<Lever> levers;  ///< for a refusal: the first that fits, then what saves most
   std::vector<NamedBytes> largest_terms;  ///< of the closed form's peak, largest first
+  /// For an answer with a time: the fastest of the others that are no faster and fit by the closed
+  /// form.
+  std::vector<Rival> rivals;
 };
 
 /// So many tokens, and how long their training may take.

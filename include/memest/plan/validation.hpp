@@ -68,12 +68,43 @@ struct RunSource {
   std::int64_t year = 0;
 };
 
+/// What a plan would be asked for a training: runs with an equal one differ in their layout alone.
+struct RunCell {
+  std::string implementation;
+  std::string model;  ///< as RunTraits::model
+  std::int64_t parameters = 0;
+  std::string precision;
+  std::int64_t seq_len = 0;
+  std::string gpu;  ///< slug
+  std::int64_t gpus = 0;
+
+  auto operator<=>(const RunCell&) const = default;
+};
+
+/// What a plan answers, or its reader may choose.
+struct RunLayout {
+  Parallelism parallelism;
+  std::int64_t micro_batch = 0;
+  std::string recompute;
+  CompileScope compile = CompileScope::off;
+
+  auto operator<=>(const RunLayout&) const = default;
+};
+
+/// A training as one of those that a plan chooses among.
+struct PlannedRun {
+  RunCell cell;
+  RunLayout layout;
+  double tokens_per_gpu = 0;  ///< of a step
+};
+
 /// A record after comparison.
 struct ValidatedRun {
   std::string id;
   std::optional<RunSource> source;  ///< of a run that others published
   std::string group;  ///< "transformers training, no recompute"; empty where there is no job
-  std::optional<RunKind> kind;  ///< of a training
+  std::optional<RunKind> kind;        ///< of a training
+  std::optional<PlannedRun> planned;  ///< of a training
   RunTraits traits;
   std::vector<Comparison> comparisons;
   std::vector<Comparison> approximate;  ///< counted apart: nothing is made of them or held to them

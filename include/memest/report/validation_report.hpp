@@ -14,6 +14,7 @@ namespace memest {
 
 struct ValidationAnswer {
   std::vector<ValidatedRun> runs;
+  std::vector<RankedCell> cells;
   std::vector<ToldInterval> intervals;  ///< of the runs that others published
   bool held = false;                    ///< a file of lines was given
   Diagnostics broken;                   ///< what broke a line of it

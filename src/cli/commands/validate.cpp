@@ -3,6 +3,7 @@
 
 #include "cli/command.hpp"
 #include "cli/spec.hpp"
+#include "memest/plan/layout_order.hpp"
 #include "memest/plan/residuals.hpp"
 #include "memest/plan/validation.hpp"
 #include "memest/reader/accuracy.hpp"
@@ -69,6 +70,7 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
   answer.held = !arguments.lines.empty();
   answer.runs.reserve(records.size());
   for (const Record& record : records) answer.runs.push_back(validated(record));
+  answer.cells = ranked_cells(answer.runs);
   answer.intervals = told_intervals(answer.runs);
   if (answer.held) answer.broken = hold_to_lines(answer.runs, lines);
   const Report report =
@@ -78,7 +80,7 @@ Outcome run_validate(const Arguments& arguments, const Surroundings& surrounding
   append(answer.broken, outcome.diagnostics);
   if (!arguments.plot.empty()) outcome.files.push_back({arguments.plot, scatter_of(answer.runs)});
   if (!arguments.residuals.empty()) {
-    const SourceMargins published = source_margins_of(answer.intervals);
+    const SourceMargins published = source_margins_of(answer.intervals, answer.cells);
     outcome.files.push_back(
         {arguments.residuals, write_residuals(margins_of(answer.runs), published)});
   }

@@ -191,8 +191,10 @@ std::vector<ToldInterval> told_intervals(const std::vector<ValidatedRun>& runs) 
   return intervals;
 }
 
-SourceMargins source_margins_of(const std::vector<ToldInterval>& intervals) {
+SourceMargins source_margins_of(const std::vector<ToldInterval>& intervals,
+                                const std::vector<RankedCell>& cells) {
   SourceMargins margins;
+  margins.order = order_margin_of(cells);
   for (const ToldInterval& interval : intervals) {
     switch (interval.figure) {
       case ToldFigure::step:

@@ -134,6 +134,28 @@ RunTraits traits_of(const Job& job) {
   return traits;
 }
 
+PlannedRun planned_run_of(const Job& job, const RunTraits& traits, std::int64_t parameters) {
+  const TrainingSpec& training = *job.training;
+  const Hardware& hardware = job.hardware;
+  PlannedRun planned;
+  planned.cell = {.implementation = std::string(name_of(training.implementation.framework)),
+                  .model = traits.model,
+                  .parameters = parameters,
+                  .precision = traits.precision + (training.float8 ? ", float8" : ""),
+                  .seq_len = training.seq_len,
+                  .gpu = hardware.gpu.slug,
+                  .gpus = hardware.count};
+  planned.layout = {.parallelism = job.parallelism,
+                    .micro_batch = training.micro_batch,
+                    .recompute = traits.recompute,
+                    .compile = training.implementation.compile};
+  planned.tokens_per_gpu = static_cast<double>(training.seq_len) *
+                           static_cast<double>(training.micro_batch) *
+                           static_cast<double>(training.gradient_accumulation) /
+                           static_cast<double>(job.parallelism.ranks_of_a_model());
+  return planned;
+}
+
 /// Whether a figure is the memory of a rank that nobody names.
 bool asks_for_memory(const Observables& measured) {
   return measured.allocated_peak || measured.reserved_peak || measured.device || measured.outcome ||
@@ -289,6 +311,7 @@ ValidatedRun validate_run(std::string id, const Job& job, const Observables& mea
                 .compiled = pass->implementation.compile != CompileScope::off,
                 .mixture = job.model.experts() != nullptr};
   }
+  if (job.training) run.planned = planned_run_of(job, run.traits, estimate.parameters.total);
   run.comparisons = compare(measured, observables_of(job, estimate));
   const auto* memory = std::get_if<MemoryAnswer>(&estimate.memory);
   // FSDP1's four streams with pools reserve more than others' do, and no search proposes it: its

@@ -1,6 +1,7 @@
 #include "plan/search/rows.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -28,6 +29,7 @@ GroupRow RowMaker::outline(const Group& group) const {
   GroupRow row{.answers = shown != group.admitted.end(), .final = false, .verdict = {}};
   if (row.answers) {
     row.verdict = describer_.outline(*shown, group, recomputes_);
+    row.verdict.rivals = rivals_of(*shown, group);
     if (is_late(*shown)) refuse_late(row);
   } else if (group.nearest) {
     row.verdict = describer_.outline(*group.nearest, group, recomputes_);
@@ -123,8 +125,22 @@ Job RowMaker::job_of(const Evaluated& candidate, const Group& group) const {
 
 GroupRow RowMaker::answer(const Evaluated& candidate, const Group& group) const {
   GroupRow row{.answers = true, .final = true, .verdict = describe(candidate, group)};
+  row.verdict.rivals = rivals_of(candidate, group);
   if (is_late(candidate)) refuse_late(row);
   return row;
+}
+
+std::vector<Rival> RowMaker::rivals_of(const Evaluated& candidate, const Group& group) const {
+  std::vector<Rival> rivals;
+  if (!std::isfinite(candidate.seconds_per_token)) return rivals;
+  // Admitted candidates are in the order of their time.
+  for (const Evaluated& other : group.admitted) {
+    if (rivals.size() == kRivals) break;
+    const double slower = other.seconds_per_token / candidate.seconds_per_token - 1;
+    if (other.number == candidate.number || other.verdict != Verdict::fits || slower < 0) continue;
+    rivals.push_back({describer_.candidate_of(other, group, recomputes_), slower});
+  }
+  return rivals;
 }
 
 /// The candidate that needs least by the closed form, and how much that is by its replay.

@@ -49,6 +49,7 @@ class RowMaker {
 
   [[nodiscard]] Job job_of(const Evaluated& candidate, const Group& group) const;
   [[nodiscard]] GroupRow answer(const Evaluated& candidate, const Group& group) const;
+  [[nodiscard]] std::vector<Rival> rivals_of(const Evaluated& candidate, const Group& group) const;
   [[nodiscard]] GroupRow refusal(const Group& group) const;
   void refuse_late(GroupRow& row) const;
 

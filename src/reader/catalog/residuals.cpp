@@ -30,7 +30,11 @@ constexpr std::string_view kHead =
     "# in no other.\n"
     "# published: intervals of runs that others published, of any release. Sources (a framework's, "
     "a\n"
-    "# GPU's, a year's runs) left out in turn find `held` of their runs in what the others make.\n";
+    "# GPU's, a year's runs) left out in turn find `held` of their runs in what the others make.\n"
+    "# order: what the layout that is predicted fastest lost to the fastest measured, over cells "
+    "of "
+    "one\n"
+    "# model, GPU and count.\n";
 
 std::string_view word_of(RunScale scale) {
   switch (scale) {
@@ -115,6 +119,11 @@ std::string write_residuals(const std::vector<Margin>& margins, const SourceMarg
             ", held: " + percent_text(margin.held) + ", low: " + percent_text(margin.low) +
             ", high: " + percent_text(margin.high) + "}\n";
   }
+  const OrderMargin& order = published.order;
+  text += "order: {cells: " + std::to_string(order.cells) +
+          ", layouts: " + std::to_string(order.layouts) +
+          ", median_lost: " + percent_text(order.median_lost) +
+          ", most_lost: " + percent_text(order.most_lost) + "}\n";
   return text;
 }
 
@@ -136,6 +145,12 @@ SourceMargins find_source_margins() {
               .sources = static_cast<int>(count_at(row, "publications")),
               .held = share("held")};
   }
+  const Value& order = *file.find("order");
+  found.order = {
+      .cells = static_cast<int>(count_at(order, "cells")),
+      .layouts = static_cast<int>(count_at(order, "layouts")),
+      .median_lost = as_quantity(order.find("median_lost"), Dimension::share).value_or(0),
+      .most_lost = as_quantity(order.find("most_lost"), Dimension::share).value_or(0)};
   return found;
 }
 

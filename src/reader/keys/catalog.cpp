@@ -248,9 +248,25 @@ constexpr Key kSourceKeys[] = {
      .required = true},
 };
 constexpr Shapes kSources = {table(kSourceKeys)};
+constexpr Key kOrderKeys[] = {
+    {.name = "cells", .shapes = {count()}, .doc = "Of one model, GPU and count.", .required = true},
+    {.name = "layouts", .shapes = {count()}, .doc = "Of all cells.", .required = true},
+    {.name = "median_lost",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "Of the best measured pace, by the layout that was predicted fastest.",
+     .required = true},
+    {.name = "most_lost",
+     .shapes = {quantity(Dimension::share)},
+     .doc = "The same, of the cell that lost most.",
+     .required = true},
+};
 constexpr Key kResidualFileKeys[] = {
     {.name = "residuals", .shapes = {list(kResiduals)}, .doc = "One row a kind.", .required = true},
     {.name = "published", .shapes = {list(kSources)}, .doc = "One row a figure.", .required = true},
+    {.name = "order",
+     .shapes = {table(kOrderKeys)},
+     .doc = "How well layouts are ranked.",
+     .required = true},
 };
 
 constexpr Key kNeedKeys[] = {

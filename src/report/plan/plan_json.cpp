@@ -71,6 +71,22 @@ Json json_of(const WholeTraining& training, const Goal& goal) {
   return json;
 }
 
+Json json_of(const Rival& rival) {
+  const PlanCandidate& candidate = rival.candidate;
+  return {{"micro_batch", candidate.micro_batch},
+          {"gradient_accumulation", candidate.gradient_accumulation},
+          {"recompute", text_of(candidate.recompute)},
+          {"parallelism", json_of(candidate.parallelism)},
+          {"slower", rival.slower}};
+}
+
+Json json_of(const OrderMargin& order) {
+  return {{"cells", order.cells},
+          {"layouts", order.layouts},
+          {"median_lost", order.median_lost},
+          {"most_lost", order.most_lost}};
+}
+
 Json json_of(const PlanVerdict& verdict, const std::optional<Goal>& goal) {
   const PlanCandidate& candidate = verdict.candidate;
   Json json{{"gpu", candidate.gpu->slug},
@@ -95,6 +111,8 @@ Json json_of(const PlanVerdict& verdict, const std::optional<Goal>& goal) {
     put(json, "training", whole_training_of(verdict, goal->tokens),
         [&](const WholeTraining& training) { return json_of(training, *goal); });
   }
+  json["rivals"] = Json::array();
+  for (const Rival& rival : verdict.rivals) json["rivals"].push_back(json_of(rival));
   json["reason"] = verdict.reason;
   json["lever"] = lever_text(verdict.levers);
   json["levers"] = Json::array();
@@ -146,6 +164,7 @@ Json plan_json(const PlanRequest& request, const PlanAnswer& answer, const Quest
           choices_json(view, [](const PlanVerdict& plan) { return json_of(plan, std::nullopt); });
     }
   }
+  json["order"] = json_of(request.job.source_margins.order);
   json["candidates"] = answer.candidates;
   json["reasons"] = Json::array();
   for (const RefusedCandidates& refused : answer.reasons) {

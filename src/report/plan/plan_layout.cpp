@@ -111,6 +111,14 @@ std::string shards_text(const Parallelism& layout) {
   return text;
 }
 
+std::string settings_text(const PlanCandidate& candidate, Splits splits) {
+  const std::string layout = splits == Splits::layers
+                                 ? layout_text(candidate.parallelism)
+                                 : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
+  return fmt::format("micro-batch {}, recompute {}, {}", candidate.micro_batch,
+                     text_of(candidate.recompute), layout);
+}
+
 std::string flags_of(const PlanCandidate& candidate, Splits splits) {
   const std::string settings =
       fmt::format("--set training.micro_batch={} --set training.recompute={}",

@@ -27,6 +27,9 @@ std::string layout_text(const Parallelism& layout);
 /// "1", "3f", "3fr4", "2+o", "3+ow": the ZeRO stage, FSDP and its replicas, and what is offloaded.
 std::string shards_text(const Parallelism& layout);
 
+/// "micro-batch 2, recompute none, ZeRO 1".
+std::string settings_text(const PlanCandidate& candidate, Splits splits);
+
 /// The flags that make a spec this candidate.
 std::string flags_of(const PlanCandidate& candidate, Splits splits);
 

@@ -19,6 +19,7 @@
 #include "report/plan/plan_choices.hpp"
 #include "report/plan/plan_json.hpp"
 #include "report/plan/plan_layout.hpp"
+#include "report/plan/plan_order.hpp"
 #include "report/plan/plan_records.hpp"
 #include "report/plan/plan_training.hpp"
 
@@ -135,15 +136,6 @@ Row best_row(const PlanVerdict& verdict, const PlanLook& look, bool first) {
     return significant_text(value.per_billion_tokens.value());
   }));
   return finished();
-}
-
-/// "micro-batch 2, recompute none, ZeRO 1".
-std::string settings_text(const PlanCandidate& candidate, Splits splits) {
-  const std::string layout = splits == Splits::layers
-                                 ? layout_text(candidate.parallelism)
-                                 : fmt::format("ZeRO {}", shards_text(candidate.parallelism));
-  return fmt::format("micro-batch {}, recompute {}, {}", candidate.micro_batch,
-                     text_of(candidate.recompute), layout);
 }
 
 std::string why_text(const PlanVerdict& verdict, const PlanLook& look) {
@@ -327,6 +319,12 @@ Page page_of(const PlanRequest& request, const PlanAnswer& answer, const Questio
   if (view.front) {
     page.parts.emplace_back(Heading{"Not worse than any other in everything"});
     page.parts.emplace_back(front_table(look, answer));
+  }
+  if (!answer.best.empty()) {
+    const PlanVerdict& first = answer.best.front();
+    std::string order = order_text(first, request.job.source_margins.order,
+                                   splits_of(job_of(first, request, view)));
+    if (!order.empty()) page.parts.emplace_back(Paragraph{std::move(order), Tone::faint});
   }
   if (look.compares()) page.parts.emplace_back(Paragraph{kChoicesLegend, Tone::faint});
   add_choices(page, view);

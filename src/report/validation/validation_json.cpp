@@ -94,6 +94,21 @@ Json json_of(const PublishedSummary& summary) {
           {"p90", summary.p90}};
 }
 
+Json json_of(const RankedCell& ranked) {
+  return {{"framework", ranked.framework},
+          {"implementation", ranked.cell.implementation},
+          {"model", ranked.cell.model},
+          {"parameters", ranked.cell.parameters},
+          {"precision", ranked.cell.precision},
+          {"seq_len", ranked.cell.seq_len},
+          {"gpu", ranked.cell.gpu},
+          {"gpus", ranked.cell.gpus},
+          {"layouts", ranked.layouts},
+          {"first", ranked.first},
+          {"best", ranked.best},
+          {"lost", ranked.lost}};
+}
+
 Json json_of(const MetricSummary& summary) {
   Json json{{"group", summary.group},
             {"metric", name_of(summary.metric)},
@@ -122,6 +137,10 @@ Json validation_json(const ValidationAnswer& answer, const Question& question) {
   json["published"] = Json::array();
   for (const PublishedSummary& summary : summarize_published(answer.runs)) {
     json["published"].push_back(json_of(summary));
+  }
+  json["cells"] = Json::array();
+  for (const RankedCell& ranked : answer.cells) {
+    json["cells"].push_back(json_of(ranked));
   }
   json["intervals"] = Json::array();
   for (const ToldInterval& interval : answer.intervals) {

@@ -13,6 +13,8 @@
 
 #include "memest/report/numbers.hpp"
 #include "memest/units/text.hpp"
+#include "report/validation/error_text.hpp"
+#include "report/validation/published_runs.hpp"
 #include "report/validation/validation_chart.hpp"
 #include "report/validation/validation_json.hpp"
 
@@ -25,16 +27,6 @@ constexpr std::size_t kBarColumns = 40;
 
 // Edges of the histogram's bars, as shares of the measured value.
 constexpr std::array kEdges = {0.0001, 0.001, 0.002, 0.005, 0.01, 0.03, 0.1, 0.3};
-
-/// A distance in percent, fine enough to tell a tenth of a per mille from nothing.
-std::string distance_text(double share) {
-  if (share == 0) return "0";
-  if (!std::isfinite(share)) return "infinite";
-  if (std::abs(share) < 0.00001) return "< 0.001 %";
-  return significant_text(100 * share, std::abs(share) < 0.01 ? 2 : 3) + " %";
-}
-
-std::string error_text(double error) { return (error > 0 ? "+" : "") + distance_text(error); }
 
 std::string figure_text(Metric metric, Int128 whole) {
   return metric == Metric::outcome ? std::string(name_of(static_cast<RunOutcome>(whole)))
@@ -210,71 +202,6 @@ void append_histogram(Page& page, const std::vector<ValidatedRun>& runs, Metric 
   page.parts.emplace_back(std::move(table));
 }
 
-/// Runs that others published, by framework: how many of their figures have an answer, and how far
-/// off those are that the specs say in full.
-void append_published(Page& page, const std::vector<ValidatedRun>& runs) {
-  const std::vector<PublishedSummary> summaries = summarize_published(runs);
-  if (summaries.empty()) return;
-  Table table{{{"published"},
-               {"measured", Align::right},
-               {"answered", Align::right},
-               {"in full", Align::right},
-               {"median error", Align::right},
-               {"median distance", Align::right},
-               {"p90", Align::right}},
-              {}};
-  const std::string* framework = nullptr;
-  for (const PublishedSummary& row : summaries) {
-    if (framework == nullptr || *framework != row.framework) {
-      const std::string name = row.framework.empty() ? "every framework" : row.framework;
-      table.rows.push_back({{name}, "", Tone::strong});
-    }
-    framework = &row.framework;
-    const bool exact = is_exact(row.metric);
-    const auto error = [&](const std::string& text) {
-      return exact || row.in_full == 0 ? std::string("–") : text;
-    };
-    table.rows.push_back(
-        {{"  " + std::string(name_of(row.metric)), std::to_string(row.measured),
-          std::to_string(row.answered), std::to_string(row.in_full),
-          exact ? fmt::format("{} equal", row.equal) : error(error_text(row.median_error)),
-          error(distance_text(row.median)), error(distance_text(row.p90))},
-         "",
-         Tone::plain});
-  }
-  page.parts.emplace_back(Heading{"Published runs"});
-  page.parts.emplace_back(std::move(table));
-}
-
-/// The intervals that published runs make, and how many runs of left-out sources lie in them.
-void append_intervals(Page& page, const std::vector<ToldInterval>& intervals) {
-  if (intervals.empty()) return;
-  Table table{{{"interval of"},
-               {"ends"},
-               {"left out, each in turn"},
-               {"sources", Align::right},
-               {"runs", Align::right},
-               {"within", Align::right},
-               {"held", Align::right}},
-              {}};
-  for (const ToldInterval& interval : intervals) {
-    std::string figure(name_of(interval.figure));
-    std::string ends = fmt::format("−{} / +{}", percent_text(interval.margin.low),
-                                   percent_text(interval.margin.high));
-    for (const Coverage& coverage : interval.coverages) {
-      table.rows.push_back(
-          {{std::exchange(figure, ""), std::exchange(ends, ""),
-            "every " + std::string(name_of(coverage.kind)), std::to_string(coverage.sources),
-            std::to_string(coverage.runs), std::to_string(coverage.within),
-            coverage.runs == 0 ? "–" : percent_text(coverage.held())},
-           "",
-           Tone::plain});
-    }
-  }
-  page.parts.emplace_back(Heading{"Intervals of published runs, held to the sources left out"});
-  page.parts.emplace_back(std::move(table));
-}
-
 Paragraph verdict_of(const ValidationAnswer& answer) {
   if (!answer.held) return {"No lines were given to hold them to: --lines FILE.", Tone::faint};
   if (answer.broken.empty()) return {"Every line holds.", Tone::good};
@@ -297,8 +224,7 @@ Page page_of(const ValidationAnswer& answer) {
   append_worst(page, worst_of(answer.runs, false), "Farthest off");
   append_worst(page, worst_of(answer.runs, true), "Not equal");
   append_refused(page, answer.runs);
-  append_published(page, answer.runs);
-  append_intervals(page, answer.intervals);
+  append_published(page, answer);
   for (const Metric metric : {Metric::allocated_peak_bytes, Metric::reserved_peak_bytes}) {
     append_histogram(page, answer.runs, metric);
   }

@@ -62,11 +62,22 @@ struct SourceMargin {
   double held = 0;  ///< share of the runs within, of the kind of source that holds fewest
 };
 
+/// How much of the best measured pace the layout lacked that was predicted fastest, over published
+/// cells: runs of one model by one framework on as many GPUs of a type, laid out differently.
+struct OrderMargin {
+  int cells = 0;
+  int layouts = 0;  ///< of all cells
+  // Shares of the pace.
+  double median_lost = 0;
+  double most_lost = 0;
+};
+
 /// Margins by what is told of a whole run.
 struct SourceMargins {
   SourceMargin step;      ///< seconds
   SourceMargin reserved;  ///< bytes of the allocator
   SourceMargin device;    ///< bytes that nvidia-smi shows
+  OrderMargin order;      ///< of layouts by their steps
 };
 
 /// Margins by RunScale.
