@@ -9,19 +9,11 @@
 #include "memest/diag/expect.hpp"
 #include "memest/time/prices.hpp"
 #include "memest/time/work.hpp"
+#include "time/launch_rate.hpp"
 #include "time/step_share.hpp"
 
 namespace memest {
 namespace {
-
-/// Seconds of the host between two launches of eager PyTorch under transformers: a published
-/// latency of a token, divided by the kernels that the token takes. docs/generation.md has the five
-/// machines: these are the least, the median and the most of them.
-struct LaunchRate {
-  double fast = 9.5e-6;
-  double expected = 22.4e-6;
-  double slow = 27.6e-6;
-};
 
 /// The choice of a pass's tokens by generate(), beside the model's own operations.
 struct Choice {
@@ -91,16 +83,15 @@ class PassTimer {
   }
 
   [[nodiscard]] ForwardTime time_of(const PassKernels& kernels) const {
-    constexpr LaunchRate kHost;
     ForwardTime time;
     time.kernels = Seconds(kernels.expected);
-    time.host = Seconds(kernels.launched * kHost.expected);
+    time.host = Seconds(kernels.launched * kEagerLaunch.expected);
     time.expected = std::max(time.kernels, time.host);
-    time.low = Seconds(std::max(kernels.fast, kernels.launched * kHost.fast));
+    time.low = Seconds(std::max(kernels.fast, kernels.launched * kEagerLaunch.fast));
     // No forward was recorded whose kernels the GPU waits for: at most what eager training steps
     // took over theirs.
     const double share = step_share(gpu_, inference_.implementation.framework, Outlook::slow);
-    time.high = Seconds(std::max(kernels.slow / share, kernels.launched * kHost.slow));
+    time.high = Seconds(std::max(kernels.slow / share, kernels.launched * kEagerLaunch.slow));
     time.launched = std::llround(kernels.launched);
     time.bound = time.host > time.kernels ? Bound::launch : kernels.bound();
     return time;

@@ -11,7 +11,9 @@
 #include "memest/time/kernel_law.hpp"
 #include "memest/time/loading.hpp"
 #include "time/host_step.hpp"
+#include "time/launch_rate.hpp"
 #include "time/laws/collectives.hpp"
+#include "time/part_costs.hpp"
 #include "time/recomputation.hpp"
 #include "time/step_share.hpp"
 
@@ -20,32 +22,6 @@ namespace {
 
 /// So many stages of all ranks together need no allocation.
 constexpr std::size_t kFewStages = 128;
-
-/// Costs of one execution of each block.
-std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<OpPrice>& prices,
-                                      Outlook outlook, double share) {
-  std::vector<PartCost> costs(work.weights.size());
-  for (std::size_t i = 0; i < prices.size(); ++i) {
-    const OpWork& op = work.ops[i];
-    // A table made in the first forward is no part of a later step.
-    if (op.op->once || op.executions == 0) continue;
-    PassTimes& passes = costs[op.block].passes;
-    const double forward =
-        prices[i].forward.at(outlook) / share + prices[i].forward_messages.at(outlook);
-    passes.forward += forward;
-    passes.backward +=
-        prices[i].backward.at(outlook) / share + prices[i].backward_messages.at(outlook);
-    // Layers of a block may differ in whether they are recomputed: each gets the mean.
-    passes.recompute += op.recomputations / op.executions * forward;
-    passes.weights += prices[i].weights / share;
-  }
-  for (std::size_t block = 0; block < costs.size(); ++block) {
-    costs[block].weights = work.weights[block].all;
-    costs[block].trained = work.weights[block].trained;
-    costs[block].trained_experts = work.weights[block].trained_experts;
-  }
-  return costs;
-}
 
 /// Spreads over all alike the copies that a framework holds, of which the blocks know nothing.
 void scale_weights(PartCost& part, double all, double trained) {
@@ -80,33 +56,6 @@ double tied_parameters(const Job& job, const StepWork& work) {
 }
 
 }  // namespace
-
-PassTimes& PassTimes::operator+=(const PassTimes& other) {
-  forward += other.forward;
-  backward += other.backward;
-  recompute += other.recompute;
-  weights += other.weights;
-  return *this;
-}
-
-PartCost& PartCost::operator+=(const PartCost& other) {
-  passes += other.passes;
-  weights += other.weights;
-  trained += other.trained;
-  trained_experts += other.trained_experts;
-  return *this;
-}
-
-PartCost& PartCost::operator-=(const PartCost& other) {
-  passes.forward -= other.passes.forward;
-  passes.backward -= other.passes.backward;
-  passes.recompute -= other.passes.recompute;
-  passes.weights -= other.passes.weights;
-  weights -= other.weights;
-  trained -= other.trained;
-  trained_experts -= other.trained_experts;
-  return *this;
-}
 
 /// One layout of a model, added up.
 class StepAccount {
@@ -156,6 +105,10 @@ class StepAccount {
       const StepSeconds works = work_of(rank);
       // The slowest rank is described; others wait for it.
       if (works.total() > result.total()) result = works;
+    }
+    for (std::int64_t chunk = 0; chunk < step_.chunks; ++chunk) {
+      const std::int64_t index = stage_index(place_at(result.rank), chunk);
+      result.launching += micro_steps() * model_.stage(split_, index).passes.launching;
     }
     // One rank alone waits for nobody; the difference would be a rounding.
     if (step_.ranks > 1) result.bubble = std::max(0.0, makespan - result.total());
@@ -366,10 +319,14 @@ PartCost PricedModel::stage(const StageSplit& split, std::int64_t index) const {
   const LayerSpan span = split.stage(index);
   PartCost part = before_[static_cast<std::size_t>(span.first + span.count)];
   part -= before_[static_cast<std::size_t>(span.first)];
-  if (checkpoints_.most > 0)
-    part.passes.recompute *= over_single_stage(checkpoints_, span.count, layers());
+  if (checkpoints_.most > 0) {
+    const double more = over_single_stage(checkpoints_, span.count, layers());
+    part.passes.recompute *= more;
+    part.passes.launches.recompute *= more;
+  }
   if (index == 0) part += front_;
   if (index + 1 == split.stages()) part += back_;
+  wait_for_launches(part.passes, launch_rates(job_->training->implementation.compile), outlook_);
   return part;
 }
 

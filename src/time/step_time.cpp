@@ -204,6 +204,12 @@ std::vector<OpTime> op_times(const StepPlace& place, const StepSeconds& step) {
              .seconds = Seconds(step.bubble),
              .bound = Bound::other_ranks,
              .origin = {}});
+  times.add({.block = "host launches",
+             .op = "wait",
+             .op_class = OpClass::waiting,
+             .seconds = Seconds(step.launching),
+             .bound = Bound::launch,
+             .origin = {.provenance = Provenance::public_, .sibling = {}}});
   // The time of a sample is the user's own word.
   times.add({.block = "data loader",
              .op = "wait",

@@ -84,7 +84,7 @@ TEST_CASE("A node's ranks step their shards through one host's memory") {
 
 TEST_CASE("Offloaded weights cross PCIe in both passes of every micro-step") {
   Job job = offloading_job(8, ZeroStage::optimizer_gradients_weights);
-  // No pass is long enough to hide anything.
+  // No pass is long enough to hide anything, but for what its launches take.
   job.hardware.gpu.memory_bandwidth->value = BytesPerSecond(1e18);
   for (auto& [type, peak] : job.hardware.gpu.peak) peak.value = FlopsPerSecond(1e21);
   job.training->micro_batch = 1;
@@ -97,7 +97,7 @@ TEST_CASE("Offloaded weights cross PCIe in both passes of every micro-step") {
   const double weights = host_seconds(2, true) - host_seconds(1, true);
   CHECK(host_seconds(4, true) - host_seconds(2, true) == Approx(2 * weights));
   // Else in every micro-step gradients alone cross, as many bytes as one pass's weights.
-  CHECK(weights == Approx(3 * (host_seconds(2, false) - host_seconds(1, false))).epsilon(0.02));
+  CHECK(weights == Approx(3 * (host_seconds(2, false) - host_seconds(1, false))).epsilon(0.03));
 }
 
 TEST_CASE(
@@ -138,6 +138,33 @@ TEST_CASE("A tiny kernel is bound by its launch") {
   Job job = stack_job(kLayers, 16);
   job.training->seq_len = 16;
   CHECK(op_named(time_of(graph, job), "a").bound == Bound::launch);
+}
+
+TEST_CASE("Passes of short kernels take as long as the host launches them, and the GPU waits") {
+  const Graph graph = stack_of({linear_op("a", 0, 1), linear_op("b", 1, 2)}, kLayers, 16);
+  Job job = stack_job(kLayers, 16);
+  job.training->seq_len = 16;
+  const auto waited = [&] { return seconds_of(time_of(graph, job), "host launches"); };
+  // A product is one launch forward and two backward, with 22.4 us between two forward ones and
+  // 0.58 of it between backward ones.
+  const double launches = 22.4e-6 * (1 + 2 * 0.58) * static_cast<double>(2 * kLayers + 1);
+  double kernels = 0;
+  for (const char* block : {"layer", "head"}) {
+    kernels += seconds_of(time_of(graph, job), block);
+  }
+  CHECK(waited() + kernels == Approx(launches));
+  const double eager = waited();
+  job.training->recompute = FullRecompute{};
+  CHECK(waited() > eager);
+  job.training->recompute = NoRecompute{};
+  job.training->implementation.compile = CompileScope::blocks;
+  CHECK(waited() < eager / 2);
+}
+
+TEST_CASE("Nobody waits for the launches of long kernels") {
+  const TimeEstimate time = time_of(linears(), stack_job(kLayers, kHidden));
+  CHECK(std::none_of(time.ops.begin(), time.ops.end(),
+                     [](const OpTime& op) { return op.block == "host launches"; }));
 }
 
 TEST_CASE("The interval holds the estimate, and parts add up to it") {

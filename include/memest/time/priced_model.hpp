@@ -14,14 +14,24 @@
 
 namespace memest {
 
+/// Kernels and messages that the host launches for a part of the model.
+struct PassLaunches {
+  double forward = 0;
+  double backward = 0;
+  double recompute = 0;
+};
+
 /// Seconds of one micro-step over a part of the model, messages that it waits for included.
 struct PassTimes {
   double forward = 0;
   double backward = 0;   ///< without recompute
   double recompute = 0;  ///< of forwards, inside the backward
   double weights = 0;    ///< of `backward`: the weights' gradients
+  double launching = 0;  ///< of `forward` and `backward`: the GPU's wait for the host to launch
+  PassLaunches launches;
 
   PassTimes& operator+=(const PassTimes& other);
+  PassTimes& operator-=(const PassTimes& other);
 };
 
 /// Seconds and bytes that a part of the model takes and holds on one rank. Parts subtract.
@@ -46,6 +56,7 @@ struct ProductCost {
 struct StepSeconds {
   double forward = 0;        ///< all micro-steps, over the rank of the pipeline that works most
   double backward = 0;       ///< recompute included
+  double launching = 0;      ///< of these two: its GPU's wait for its host to launch kernels
   double sends = 0;          ///< of that rank to its neighbours in the pipeline
   double bubble = 0;         ///< its wait for the other ranks
   double gradients = 0;      ///< their reduction, as far as it is exposed
@@ -88,7 +99,8 @@ class PricedModel {
   [[nodiscard]] StepSeconds simulated_step(const Parallelism& parallelism,
                                            std::int64_t micro_steps) const;
 
-  /// Stage `index` of a pipeline whose layers are cut so.
+  /// Stage `index` of a pipeline whose layers are cut so. Each pass takes as long as its kernels,
+  /// or as the host launches them, whichever is longer.
   [[nodiscard]] PartCost stage(const StageSplit& split, std::int64_t index) const;
   [[nodiscard]] std::int64_t layers() const;
   /// How `parallelism` cuts its layers into stages.

@@ -1,0 +1,20 @@
+// What parts of a model cost, from the prices of their operations.
+#pragma once
+
+#include <vector>
+
+#include "memest/time/priced_model.hpp"
+#include "time/launch_rate.hpp"
+
+namespace memest {
+
+/// Costs of one execution of each block. `share`: of a step that kernels explain.
+std::vector<PartCost> costs_of_blocks(const StepWork& work, const std::vector<OpPrice>& prices,
+                                      Outlook outlook, double share);
+
+/// Makes each pass as long as the host takes to launch it, where that is longer. The host runs
+/// ahead of kernels that take longer than their launches, and is waited for by others; the
+/// backward's thread launches what recomputes too.
+void wait_for_launches(PassTimes& passes, const LaunchRates& rates, Outlook outlook);
+
+}  // namespace memest
