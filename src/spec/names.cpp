@@ -228,6 +228,18 @@ std::string_view name_of(TeRelease release) {
   return {};
 }
 
+std::string_view name_of(TorchtitanRelease release) {
+  switch (release) {
+    case TorchtitanRelease::dec_2024:
+      return "2024-12";
+    case TorchtitanRelease::v0_1_0:
+      return "0.1.0";
+    case TorchtitanRelease::v0_2_2:
+      return "0.2.2";
+  }
+  return {};
+}
+
 std::string_view name_of(LayerSpec layers) {
   switch (layers) {
     case LayerSpec::local:

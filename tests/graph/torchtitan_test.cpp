@@ -46,6 +46,21 @@ TEST_CASE(
             4 * Expr(Symbol::seq_len) * Symbol::head_dim);
 }
 
+TEST_CASE("torchtitan's compile leaves the loss eager up to March 2025, shards of logits too") {
+  for (const std::int64_t tensor : {1, 4}) {
+    LoweringPolicy policy = torchtitan(tensor);
+    policy.implementation.compile = CompileScope::blocks;
+    policy.implementation.loss_parallel = tensor > 1;
+    const auto compiles_loss = [&](TorchtitanRelease release) {
+      policy.implementation.torchtitan = release;
+      return lowered(llama(), policy).blocks.back().compiled;
+    };
+    CHECK_FALSE(compiles_loss(TorchtitanRelease::dec_2024));
+    CHECK(compiles_loss(TorchtitanRelease::v0_1_0));
+    CHECK(compiles_loss(TorchtitanRelease::v0_2_2));
+  }
+}
+
 TEST_CASE("torchtitan's tensor parallelism refuses whole sequences and uneven sizes") {
   LoweringPolicy policy = torchtitan(4);
   policy.sequence_parallel = false;

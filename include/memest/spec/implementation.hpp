@@ -61,6 +61,15 @@ enum class TeRelease : std::uint8_t {
 inline constexpr std::array kTeReleases = {TeRelease::te_2_2, TeRelease::te_2_9,
                                            TeRelease::te_2_11};
 
+/// torchtitan's release, as far as they differ: the last of those that behave alike.
+enum class TorchtitanRelease : std::uint8_t {
+  dec_2024,  ///< the end of 2024 to March 2025: `compile` leaves the loss as it is (#1033)
+  v0_1_0,    ///< FSDP2 has one unit for embedding, final norm and output together
+  v0_2_2     ///< from 0.2.0 on these are units of their own
+};
+inline constexpr std::array kTorchtitanReleases = {
+    TorchtitanRelease::dec_2024, TorchtitanRelease::v0_1_0, TorchtitanRelease::v0_2_2};
+
 /// The scope of torch.compile.
 enum class CompileScope : std::uint8_t {
   off,
@@ -89,6 +98,7 @@ std::string_view name_of(LoopKind loop);
 std::string_view name_of(LayerSpec layers);
 std::string_view name_of(CompileScope compile);
 std::string_view name_of(TeRelease release);
+std::string_view name_of(TorchtitanRelease release);
 
 /// Which of Liger's kernels stand in place of a transformers model's own, as its
 /// apply_liger_kernel_to_MODEL_TYPE(...) names them.
@@ -111,6 +121,7 @@ struct Implementation {
   bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
   LayerSpec layers = LayerSpec::local;
   TeRelease transformer_engine = TeRelease::te_2_11;
+  TorchtitanRelease torchtitan = TorchtitanRelease::v0_2_2;
   CompileScope compile = CompileScope::off;
   LigerKernels liger = {};
 };

@@ -10,10 +10,11 @@
 
 namespace memest {
 
-/// torchtitan 0.2.2 (apply_fsdp); accelerate 1.15 (fsdp2_prepare_model); fully_shard on every block
-/// and on the model.
+/// torchtitan 0.2.2 (apply_fsdp), 0.1.0 without units of the ends; accelerate 1.15
+/// (fsdp2_prepare_model); fully_shard on every block and on the model.
 FsdpUnits layout_of(const Implementation& implementation) {
   FsdpUnits units = row_of(implementation.framework).units;
+  if (implementation.torchtitan < TorchtitanRelease::v0_2_2) units.ends_apart = false;
   units.ends_apart = units.ends_apart || row_of(implementation.loop).accelerate;
   return units;
 }

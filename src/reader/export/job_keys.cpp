@@ -205,6 +205,8 @@ constexpr JobKey kImplementation[] = {
      [](const Job& job) {
        return written_as(name_of(training(job).implementation.transformer_engine));
      }},
+    {"training.implementation.torchtitan",
+     [](const Job& job) { return written_as(name_of(training(job).implementation.torchtitan)); }},
     {"training.implementation.compile",
      [](const Job& job) { return written_as(name_of(training(job).implementation.compile)); }},
     {"training.implementation.liger", liger},

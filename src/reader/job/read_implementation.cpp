@@ -152,6 +152,8 @@ Implementation read_implementation(const Value* written, const ModelSpec* model,
   override_with<AttentionKernel>(written->find("attention"), kAttentionKernels,
                                  implementation.attention);
   override_with<LossKernel>(written->find("loss"), kLossKernels, implementation.loss);
+  override_with<TorchtitanRelease>(written->find("torchtitan"), kTorchtitanReleases,
+                                   implementation.torchtitan);
   read_own_keys(*written, implementation, diagnostics);
   check_norm(written->find("norm"), own, diagnostics);
   read_loop(written->find("loop"), implementation, diagnostics);

@@ -38,6 +38,7 @@ constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
 constexpr Word kTorches[] = {{"2.11"}};
 constexpr Word kTeReleases[] = {{"2.11"}, {"2.9"}, {"2.2"}};
+constexpr Word kTorchtitanReleases[] = {{"0.2.2"}, {"0.1.0"}, {"2024-12"}};
 
 // Arguments of liger_kernel's apply_liger_kernel_to_MODEL_TYPE(...), with its defaults.
 constexpr Key kLigerKeys[] = {
@@ -109,6 +110,12 @@ constexpr Key kImplementationKeys[] = {
      .doc =
          "Its release, of Megatron's layers: 2.11 stands for 2.10 on, 2.9 for 2.3 to 2.9, 2.2 for "
          "those before. They differ in the unread gradients that products keep."},
+    {.name = "torchtitan",
+     .shapes = {choice(kTorchtitanReleases)},
+     .fallback = "0.2.2",
+     .doc =
+         "Its own release: 0.2.2 stands for 0.2.0 on; 0.1.0, of 2025, shards embedding, final "
+         "norm and output as one unit; 2024-12, to March 2025, does not compile the loss either."},
     {.name = "loop",
      .shapes = {choice(kLoops)},
      .fallback = "plain",
@@ -130,6 +137,7 @@ bool shards_by_dtensor(const FrameworkRow& framework) { return framework.splits.
 constexpr OwnKey kOwnKeys[] = {
     {.name = "layers", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "transformer_engine", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
+    {.name = "torchtitan", .belongs_to = shards_by_dtensor, .owner = "torchtitan"},
     {.name = "loss_parallel",
      .belongs_to = shards_by_dtensor,
      .owner = "torchtitan's loss",

@@ -70,6 +70,11 @@ struct DecoderContext {
   [[nodiscard]] bool compiles_blocks() const {
     return policy.implementation.compile == CompileScope::blocks;
   }
+  /// And so is the loss.
+  [[nodiscard]] bool compiles_loss() const {
+    return compiles_blocks() && program.compiles_loss &&
+           policy.implementation.torchtitan > TorchtitanRelease::dec_2024;
+  }
   [[nodiscard]] const LigerKernels& liger() const { return policy.implementation.liger; }
   /// The forward fills a key-value cache.
   [[nodiscard]] bool caches() const {

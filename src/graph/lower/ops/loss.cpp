@@ -188,7 +188,7 @@ Block loss_block(const DecoderContext& context) {
   if (context.policy.end == ForwardEnd::sum_of_logits) return sum_block(context);
   if (context.liger().fused_linear_cross_entropy) return fused_loss_block(context);
   const bool shards = context.shards_tensors() && context.policy.implementation.loss_parallel;
-  if (shards && context.compiles_blocks()) return compiled_shards_block(context);
+  if (shards && context.compiles_loss()) return compiled_shards_block(context);
   const Dimensions& dims = context.dims;
   BlockBuilder block("loss", context.precision());
   const Shape shape = {dims.b, dims.s, shards ? dims.v : Expr(Symbol::vocab_size)};

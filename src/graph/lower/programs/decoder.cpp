@@ -316,8 +316,7 @@ class PartWriter {
  private:
   [[nodiscard]] Block loss() const {
     Block block = loss_block(context_);
-    const bool compiles = context_.compiles_blocks() && context_.program.compiles_loss;
-    if (!compiles || block.compiled) return block;
+    if (!context_.compiles_loss() || block.compiled) return block;
     return compiled(std::move(block), RegionCheckpoint::around);
   }
 

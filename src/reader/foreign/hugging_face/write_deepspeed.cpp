@@ -34,6 +34,7 @@ constexpr ExportRow kWholeModels[] = {
     held("training.implementation.loss_parallel", "false"),
     held("training.implementation.layers", "local"),
     beside("training.implementation.transformer_engine"),
+    beside("training.implementation.torchtitan"),
     beside("allocator"),
 };
 

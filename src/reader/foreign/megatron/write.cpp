@@ -49,6 +49,7 @@ constexpr ExportRow kStep[] = {
     held("training.implementation.loss_parallel", "false"),
     written("training.implementation.layers"),
     beside("training.implementation.transformer_engine"),
+    beside("training.implementation.torchtitan"),
     held("training.implementation.compile", "off"),
     held("training.implementation.liger", "none"),
 };

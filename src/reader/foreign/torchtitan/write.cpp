@@ -49,6 +49,7 @@ constexpr ExportRow kStep[] = {
     written("training.implementation.loss_parallel"),
     held("training.implementation.layers", "local"),
     beside("training.implementation.transformer_engine"),
+    held("training.implementation.torchtitan", "0.2.2"),
     written("training.implementation.compile"),
     held("training.implementation.liger", "none"),
 };
