@@ -155,6 +155,19 @@ TEST_CASE("torchtitan's units stay gathered as its own default says, where the s
   CHECK(reshard("transformers", "fsdp: {version: 2}") == Reshard::always);
 }
 
+TEST_CASE("several stages a rank are interleaved where the spec names no schedule") {
+  const auto schedule = [](const std::string& keys) {
+    return job_of(
+               "model: llama-3-8b\ntraining: {seq_len: 128, global_batch: 8, precision: megatron, "
+               "implementation: megatron}\nparallelism: {pipeline: 2" +
+               keys + "}\n")
+        .parallelism.schedule;
+  };
+  CHECK(schedule("") == Schedule::one_f_one_b);
+  CHECK(schedule(", virtual_stages: 2") == Schedule::interleaved);
+  CHECK(schedule(", virtual_stages: 2, schedule: interleaved") == Schedule::interleaved);
+}
+
 TEST_CASE("a key without machinery is refused by name unless it says its default") {
   const std::string model = kModel;
   for (const char* section :

@@ -159,7 +159,7 @@ std::int64_t ranks_of(const Value* written, std::string_view key) {
   return std::clamp<std::int64_t>(as_count(find(written, key)).value_or(1), 1, kMaxRanks);
 }
 
-/// A list of several stages a rank says that they are interleaved.
+/// A list says how many stages a rank has.
 void read_listed_stages(const Value* written, Parallelism& parallelism, Diagnostics& diagnostics) {
   const Value* list = find(written, "pipeline_layout");
   if (list == nullptr) return;
@@ -167,9 +167,6 @@ void read_listed_stages(const Value* written, Parallelism& parallelism, Diagnost
   if (parallelism.stage_layers.empty() || find(written, "virtual_stages") != nullptr) return;
   parallelism.virtual_stages =
       static_cast<std::int64_t>(parallelism.stage_layers.size()) / parallelism.pipeline;
-  if (parallelism.virtual_stages > 1 && find(written, "schedule") == nullptr) {
-    parallelism.schedule = Schedule::interleaved;
-  }
 }
 
 Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
@@ -192,6 +189,10 @@ Parallelism read_parallelism(const Value* written, Diagnostics& diagnostics) {
       as_flag(find(written, "account_for_embedding")).value_or(false);
   parallelism.account_for_loss = as_flag(find(written, "account_for_loss")).value_or(false);
   read_listed_stages(written, parallelism, diagnostics);
+  // Several stages a rank are interleaved where nothing else is said, as Megatron's always are.
+  if (parallelism.virtual_stages > 1 && find(written, "schedule") == nullptr) {
+    parallelism.schedule = Schedule::interleaved;
+  }
   read_shards(written, parallelism, diagnostics);
   parallelism.offload = read_offload(find(written, "offload"));
   parallelism.overlap_grad_reduce = as_flag(find(written, "overlap_grad_reduce")).value_or(false);
