@@ -1,5 +1,5 @@
 // Operators of a training loop, one by one: SimuMax's tables of Megatron's kernels on A100 PCIe.
-// What they make up, tests/truth/simumax.records.jsonl has as whole steps.
+// What they make up, tests/truth/simumax.records.jsonl.gz has as whole steps.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

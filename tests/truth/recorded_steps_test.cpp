@@ -15,7 +15,7 @@ namespace memest {
 namespace {
 
 TEST_CASE("recorded runs of Megatron have peaks and jobs, and all but two have seconds") {
-  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl.gz");
   REQUIRE(records.ok());
   CHECK(records.value().size() == 17);
   int timed = 0;
@@ -30,7 +30,7 @@ TEST_CASE("recorded runs of Megatron have peaks and jobs, and all but two have s
 
 /// Expected over measured of the steps of models so called, less 1, without its sign; ascending.
 std::vector<double> errors_of_steps(const std::string& model,
-                                    const std::string& file = "simumax.records.jsonl") {
+                                    const std::string& file = "simumax.records.jsonl.gz") {
   const auto records = read_records(MEMEST_TRUTH_FOLDER "/" + file);
   std::vector<double> errors;
   for (const Record& record : records.value()) {
@@ -72,7 +72,7 @@ TEST_CASE("seconds of Megatron's recorded steps on 8 to 2,304 H100") {
 }
 
 TEST_CASE("seconds of Megatron's recorded steps on B200, from its kernels alone") {
-  const std::vector<double> errors = errors_of_steps("b200", "simumax-b200.records.jsonl");
+  const std::vector<double> errors = errors_of_steps("b200", "simumax-b200.records.jsonl.gz");
   REQUIRE(errors.size() == 15);
   CHECK(errors[7] <= 0.10);
   CHECK(errors.back() <= 0.20);
@@ -87,7 +87,7 @@ TEST_CASE("seconds of Megatron's recorded steps over expert parallelism") {
 }
 
 TEST_CASE("FLOPs of a pipeline's ranks add up to the model's, and the last runs most") {
-  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl.gz");
   int pipelines = 0;
   for (const Record& record : records.value()) {
     if (!record.job || record.job->parallelism.pipeline == 1) continue;
@@ -120,7 +120,7 @@ PassTimes passes_of(const Graph& graph, const Job& job) {
 }
 
 TEST_CASE("stages lowered one by one take what a search takes from the whole model") {
-  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl");
+  const auto records = read_records(MEMEST_TRUTH_FOLDER "/simumax.records.jsonl.gz");
   for (const Record& record : records.value()) {
     if (!record.job) continue;
     const Job& job = *record.job;
