@@ -118,8 +118,9 @@ void set_layout_of_framework(const Value* written, Job& job) {
   if (parallelism.shards_rows() && leaves_open) {
     parallelism.fsdp->reshard = framework.reshard;
   }
-  // Megatron's ZeRO 1 is its distributed optimizer.
-  if (framework.sharer == Sharer::megatron && parallelism.zero == ZeroStage::optimizer) {
+  // Megatron's ZeRO 1 is its distributed optimizer, where it is not DeepSpeed's.
+  const bool own = framework.sharer == Sharer::megatron && !job.training->implementation.deepspeed;
+  if (own && parallelism.zero == ZeroStage::optimizer) {
     parallelism.distributed_optimizer = true;
   }
 }

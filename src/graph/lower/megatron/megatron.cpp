@@ -85,6 +85,7 @@ std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const Lowe
 
 /// Why the model has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  if (auto refused = legacy_refusal(decoder, policy)) return refused;
   const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
   const SoftmaxAttention attention = heads_of(decoder.attention);
   if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {

@@ -33,6 +33,10 @@ constexpr ExportRow kWholeModels[] = {
     held("parallelism.overlap_param_gather", "false"),
     held("training.implementation.loss_parallel", "false"),
     held("training.implementation.layers", "local"),
+    beside("training.implementation.masked_softmax_fusion"),
+    beside("training.implementation.bias_gelu_fusion"),
+    beside("training.implementation.bias_dropout_fusion"),
+    beside("training.implementation.deepspeed"),
     beside("training.implementation.transformer_engine"),
     beside("allocator"),
 };

@@ -50,6 +50,9 @@ void write_types(ForeignImport& file);
 void write_states(ForeignImport& file);
 void write_checkpoints(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
+/// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with
+/// what was fused of them and who runs them.
+bool writes_legacy_layers(const MegatronFile& megatron);
 void write_stages(ForeignImport& file);
 void write_gpus(ForeignImport& file);
 
