@@ -114,6 +114,23 @@ TEST_CASE("the product's preallocated sum is there for its call alone") {
   CHECK(scores.forward_buffer == Expr());
 }
 
+TEST_CASE("BLOOM has a norm behind its embedding, and scores that are added to its biases") {
+  ModelSpec model = gpt(0.1);
+  auto& decoder = std::get<DecoderSpec>(model.architecture);
+  decoder.position = AlibiPosition{};
+  decoder.embedding_norm = true;
+  std::get<DenseFeedForward>(decoder.kinds.front().feed_forward).activation =
+      ActivationFunction::gelu_bloom;
+  const Graph graph = lowered(model, legacy());
+  CHECK(has_op(graph.blocks[graph.order.front().block], "embedding_norm"));
+  CHECK(classic(layer(graph).saved_bytes(false)) == kept(legacy()));
+  CHECK(op_named(layer(graph), "scores", OpKind::batched_matmul).forward_scratch.empty());
+  const auto& parameters = graph.parameters.parameters;
+  CHECK(std::any_of(parameters.begin(), parameters.end(), [](const ParameterTensor& row) {
+    return row.name == "embedding.word_embeddings.norm.weight";
+  }));
+}
+
 TEST_CASE("models that Megatron had later have no legacy layers") {
   const auto refused = lower(llama(), legacy());
   REQUIRE(std::holds_alternative<Unavailable>(refused));

@@ -141,6 +141,8 @@ TensorId te_context_attention(BlockBuilder& block, const MegatronContext& contex
                               const std::vector<TensorId>& heads);
 TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context, TensorId y);
 
+/// Whether it is the gelu that Megatron fuses with a bias. BLOOM's is that of its legacy layers.
+bool is_fused_gelu(ActivationFunction function, const LoweringPolicy& policy);
 /// Why legacy layers have no graph of the model, or nothing.
 std::optional<Unavailable> legacy_refusal(const DecoderSpec& decoder, const LoweringPolicy& policy);
 /// Megatron-LM's causal FusedScaleMaskSoftmax: its kernel, or what stands for it.

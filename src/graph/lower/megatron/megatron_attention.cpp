@@ -1,6 +1,7 @@
 // SelfAttention with DotProductAttention, and its rotary positions (rope_utils.py).
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph/lower/megatron/megatron.hpp"
@@ -52,11 +53,11 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
   op.saved = {q, k};
   // get_global_memory_buffer().get_tensor((b·a, s, s), dtype, "mpu") with beta 0: b 1, a 32, s 4096
   // in bf16 are 1.07 GB that stay until the process ends. Before v3.0 it was torch.empty.
-  if (context.legacy()) {
-    op.forward_scratch = {scratch(block, {"scores", "preallocated"}, shape, dtype)};
-  } else {
-    op.forward_buffer = block.tensor(out).bytes();
-  }
+  // With ALiBi the scores are added to its biases, a row a head.
+  const bool preallocates =
+      context.legacy() && !std::holds_alternative<AlibiPosition>(context.decoder.position);
+  if (preallocates) op.forward_scratch = {scratch(block, {"scores", "preallocated"}, shape, dtype)};
+  if (!context.legacy()) op.forward_buffer = block.tensor(out).bytes();
   op.workspace = Workspace::cublas;
   op.causal = true;
   BackwardWriter backward(op);
@@ -70,7 +71,7 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
   const Expr flops = Expr(2) * block.tensor(out).elements() * context.d;
   block.emit(std::move(op), {flops, Expr(2) * flops});
   // The sum that is not taken has memory that is neither written nor read.
-  if (context.legacy()) {
+  if (preallocates) {
     Work& forward = block.ops().back().forward;
     forward.bytes = forward.bytes - Expr(2) * block.tensor(out).bytes();
   }

@@ -75,6 +75,12 @@ Dropped made_dropped(BlockBuilder& block, std::string_view name, TensorId like) 
 
 }  // namespace
 
+bool is_fused_gelu(ActivationFunction function, const LoweringPolicy& policy) {
+  const bool legacy = policy.implementation.layers == LayerSpec::legacy;
+  return function == ActivationFunction::gelu ||
+         (legacy && function == ActivationFunction::gelu_bloom);
+}
+
 std::optional<Unavailable> legacy_refusal(const DecoderSpec& decoder,
                                           const LoweringPolicy& policy) {
   if (policy.implementation.layers != LayerSpec::legacy) return std::nullopt;
