@@ -80,6 +80,15 @@ TEST_CASE("Megatron-DeepSpeed is ZeRO 1 around those layers") {
   const auto half = megatron("--fp16 --deepspeed --zero-stage 1");
   CHECK(value_of(half, "training.implementation") == "name:megatron layers:legacy deepspeed:true");
   CHECK(value_of(half, "parallelism.zero") == "1");
+  const auto counted = megatron(
+      "--bf16 --deepspeed --pad-vocab-size-to 250880 --position-embedding-type alibi "
+      "--pp-partition-method 'type:transformer|embedding'");
+  CHECK(value_of(counted, "parallelism") ==
+        "account_for_embedding:true account_for_loss:true zero:1");
+  CHECK(value_of(counted, "model.vocab_size") == "250880");
+  CHECK(value_of(counted, "model.position") == "alibi");
+  CHECK(refusal_of(megatron("--bf16 --deepspeed --pp-partition-method uniform")) ==
+        "the partition 'uniform' of DeepSpeed's pipeline is not available yet");
   // BF16_Optimizer shares by itself, and wants stage 0.
   CHECK(value_of(megatron("--bf16 --deepspeed --zero-stage 0"), "parallelism.zero") == "1");
   CHECK(refusal_of(megatron("--fp16 --deepspeed --zero-stage 0")) ==

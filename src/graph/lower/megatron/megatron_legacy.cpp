@@ -31,7 +31,9 @@ TensorId fused_softmax(BlockBuilder& block, TensorId scores) {
   const Expr bytes = block.tensor(scores).bytes();
   const TensorId out = block.make({"softmax"}, block.tensor(scores).shape, block.dtype_of(scores));
   Op op;
-  op.kind = OpKind::softmax;
+  // A warp has a row in its registers: both passes go over it once, as a kernel that scales does,
+  // where those of softmaxes and norms go twice or sum over rows.
+  op.kind = OpKind::scale;
   op.name = "softmax";
   op.inputs = {scores};
   op.outputs = {out};

@@ -1,4 +1,5 @@
-// Layers of Megatron-LM before megatron-core: --use-legacy-models, or DeepSpeed's fork.
+// Layers of Megatron-LM before megatron-core: --use-legacy-models, flags that only those releases
+// have, or DeepSpeed's fork.
 #include <optional>
 #include <string>
 
@@ -19,6 +20,17 @@ void write_deepspeed_of(const MegatronFile& megatron) {
         stage, "ZeRO " + megatron.text("zero_stage") + " of DeepSpeed around Megatron's layers");
   }
   megatron.file.write("training.implementation.deepspeed", "true", {megatron.key("deepspeed")});
+  // Modules whose class has such a name weigh 1, others nothing.
+  const std::string_view method = megatron.key("pp_partition_method");
+  std::string weighed = megatron.text("pp_partition_method", "type:transformer");
+  std::erase(weighed, '\'');  // of a string that another shell is told
+  if (weighed == "type:transformer|embedding") {
+    megatron.file.write("parallelism.account_for_embedding", "true", {method});
+    megatron.file.write("parallelism.account_for_loss", "true", {method});
+  } else if (weighed != "type:transformer") {
+    megatron.file.refuse(method, "the partition " + quote(weighed) + " of DeepSpeed's pipeline",
+                         "known are type:transformer and type:transformer|embedding");
+  }
   megatron.file.write("parallelism.zero", "1", {stage});
 }
 
@@ -39,7 +51,11 @@ bool writes_legacy_layers(const MegatronFile& megatron) {
        "bias, dropout and sum are one kernel"}};
   ForeignImport& file = megatron.file;
   const bool around = megatron.flag("deepspeed", false);
-  const bool legacy = around || megatron.flag("use_legacy_models", false);
+  // Flags of releases before Transformer Engine.
+  const std::string_view before =
+      file.written({"--checkpoint-activations", "--activations-checkpoint-method"});
+  const bool legacy =
+      around || megatron.flag("use_legacy_models", false) || file.find(before) != nullptr;
   for (const Fusion& fusion : kFusions) {
     if (!megatron.flag(fusion.off, false)) continue;
     const std::string_view key = megatron.key(fusion.off);
@@ -50,8 +66,8 @@ bool writes_legacy_layers(const MegatronFile& megatron) {
     }
   }
   if (!legacy) return false;
-  file.write("training.implementation.layers", "legacy",
-             {megatron.key(around ? "deepspeed" : "use_legacy_models")});
+  const std::string_view told = megatron.key(around ? "deepspeed" : "use_legacy_models");
+  file.write("training.implementation.layers", "legacy", {told, before});
   if (around) write_deepspeed_of(megatron);
   return true;
 }

@@ -15,8 +15,11 @@ namespace memest::megatron {
 
 // Values that Megatron calls otherwise.
 inline constexpr WordPair kNorms[] = {{"LayerNorm", "layernorm"}, {"RMSNorm", "rmsnorm"}};
-inline constexpr WordPair kPositions[] = {
-    {"learned_absolute", "learned"}, {"rope", "rope"}, {"yarn", "rope"}, {"none", "none"}};
+inline constexpr WordPair kPositions[] = {{"learned_absolute", "learned"},
+                                          {"rope", "rope"},
+                                          {"yarn", "rope"},
+                                          {"alibi", "alibi"},
+                                          {"none", "none"}};
 inline constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
 inline constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
 
