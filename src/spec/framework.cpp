@@ -236,6 +236,14 @@ const LoopRow& row_of(LoopKind loop) {
   unreachable("every loop has a row");
 }
 
+const RecordedProgram& modelled_program(const Implementation& implementation) {
+  static constexpr RecordedProgram kLegacy{"Megatron-LM", "3.0"};
+  static constexpr RecordedProgram kAroundLegacy{"deepspeed", "0.6.7"};
+  if (implementation.deepspeed) return kAroundLegacy;
+  if (implementation.layers == LayerSpec::legacy) return kLegacy;
+  return row_of(implementation.framework).recorded;
+}
+
 std::span<const Framework> frameworks() { return kFrameworks; }
 
 std::span<const LoopKind> written_loops() { return kWrittenLoops; }

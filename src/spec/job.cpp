@@ -139,7 +139,10 @@ TakenBatches taken_batches(const TrainingSpec& training, const Parallelism& para
 
 RunScale scale_of(const Job& job) {
   const HostOffload& offload = job.parallelism.offload;
-  if (offload.optimizer_on_nvme || offload.parameters_on_nvme || divides_unrecorded(job)) {
+  // Megatron-LM's layers of before are read in its sources.
+  const bool legacy = job.training && job.training->implementation.layers == LayerSpec::legacy;
+  if (offload.optimizer_on_nvme || offload.parameters_on_nvme || legacy ||
+      divides_unrecorded(job)) {
     return RunScale::unrecorded;
   }
   if (job.parallelism.offload.any()) return RunScale::offloading;

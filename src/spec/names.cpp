@@ -246,6 +246,8 @@ std::string_view name_of(LayerSpec layers) {
       return "local";
     case LayerSpec::te:
       return "te";
+    case LayerSpec::legacy:
+      return "legacy";
   }
   return "";
 }

@@ -172,7 +172,13 @@ double gradient_upkeep_bytes(double trainable, const TrainingSpec& training) {
   // The norm reads the gradients; scaling reads and writes them; zeroing writes them.
   const double passes =
       (training.clip_gradients ? 3.0 : 0.0) + (training.zero_grad == ZeroGrad::zeros ? 1.0 : 0.0);
-  return passes * trainable * static_cast<double>(size_of(training.recipe.gradients));
+  const double upkeep =
+      passes * trainable * static_cast<double>(size_of(training.recipe.gradients));
+  // Megatron's scaler divides the step's gradients by the loss scale where they lie, and looks for
+  // overflows (_amp_foreach_non_finite_check_and_unscale_).
+  const auto& step = training.recipe.step_gradients;
+  const bool unscales = step && training.recipe.weights == DType::fp16;
+  return unscales ? upkeep + 2.0 * trainable * static_cast<double>(size_of(*step)) : upkeep;
 }
 
 }  // namespace memest

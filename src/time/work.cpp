@@ -84,6 +84,7 @@ OpWork evaluate(const Block& block, const Op& op, const Bindings& sizes, const F
   work.forward = evaluate(op.forward, temporary_bytes(block, op, sizes), sizes);
   work.backward = evaluate(op.backward, backward_temporary_bytes(block, op, sizes), sizes);
   add_calls(work, block, sizes, pass);
+  // DeepSpeed adds them up as well: in `.grad`, or from there in fp32.
   if (row_of(pass.implementation.framework).gradient_buffer) {
     add_hooks(work, block, sizes, pass.recipe);
   }

@@ -65,6 +65,36 @@ TEST_CASE("torchtitan's flavors have the sizes of its registry") {
         "torchtitan's model 'flux' is not available yet");
 }
 
+TEST_CASE("Megatron's layers of before have the kernels that it does not turn off") {
+  CHECK(value_of(megatron("--use-legacy-models --no-masked-softmax-fusion --no-bias-gelu-fusion "
+                          "--no-bias-dropout-fusion"),
+                 "training.implementation") ==
+        "name:megatron masked_softmax_fusion:false bias_gelu_fusion:false "
+        "bias_dropout_fusion:false layers:legacy");
+  // Others fuse in their own way, which a warning says.
+  CHECK(value_of(megatron("--no-masked-softmax-fusion"), "training.implementation") ==
+        "name:megatron layers:te");
+}
+
+TEST_CASE("Megatron-DeepSpeed is ZeRO 1 around those layers") {
+  const auto half = megatron("--fp16 --deepspeed --zero-stage 1");
+  CHECK(value_of(half, "training.implementation") == "name:megatron layers:legacy deepspeed:true");
+  CHECK(value_of(half, "parallelism.zero") == "1");
+  const auto counted = megatron(
+      "--bf16 --deepspeed --pad-vocab-size-to 250880 --position-embedding-type alibi "
+      "--pp-partition-method 'type:transformer|embedding'");
+  CHECK(value_of(counted, "parallelism") ==
+        "account_for_embedding:true account_for_loss:true zero:1");
+  CHECK(value_of(counted, "model.vocab_size") == "250880");
+  CHECK(value_of(counted, "model.position") == "alibi");
+  CHECK(refusal_of(megatron("--bf16 --deepspeed --pp-partition-method uniform")) ==
+        "the partition 'uniform' of DeepSpeed's pipeline is not available yet");
+  // BF16_Optimizer shares by itself, and wants stage 0.
+  CHECK(value_of(megatron("--bf16 --deepspeed --zero-stage 0"), "parallelism.zero") == "1");
+  CHECK(refusal_of(megatron("--fp16 --deepspeed --zero-stage 0")) ==
+        "ZeRO 0 of DeepSpeed around Megatron's layers is not available yet");
+}
+
 TEST_CASE("torchtitan's degrees are ranks: replicas, shards, and what a pipeline cuts") {
   const std::string model = "[model]\nflavor = '8B'\n";
   const auto hybrid =
@@ -179,6 +209,9 @@ TEST_CASE("Megatron's ranks, checkpoints and kernels follow from several flags")
   CHECK(value_of(megatron("--attention-backend flash --cross-entropy-loss-fusion "
                           "--cross-entropy-fusion-impl te"),
                  "training.implementation") == "name:megatron attention:flash-2 loss:te layers:te");
+  CHECK(value_of(megatron("--fp16"), "training.precision") == "megatron-fp16");
+  CHECK(value_of(megatron("--fp16 --accumulate-allreduce-grads-in-fp32"), "training.precision") ==
+        "megatron");
   CHECK(refusal_of(megatron("--optimizer muon")) == "'muon' as '--optimizer' is not available yet");
 }
 

@@ -2,9 +2,11 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "memest/reader/catalog.hpp"
 #include "memest/reader/read_job.hpp"
+#include "reader/frameworks/megatron_stages.hpp"
 
 namespace memest {
 namespace {
@@ -454,6 +456,33 @@ TEST_CASE("checkpoints of several layers go with stages of any number that they 
               "hardware: {gpu: h100-sxm-80gb, count: 3}\n")
               .ok());
   }
+}
+
+TEST_CASE("DeepSpeed deals layers that do not divide up to the least bottleneck") {
+  using Stages = std::vector<std::int64_t>;
+  // As deepspeed.runtime.utils.partition_balanced answers.
+  CHECK(balanced_stages(78, 12) == Stages{7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1});
+  CHECK(balanced_stages(106, 12) == Stages{9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7});
+  CHECK(balanced_stages(72, 12) == Stages(12, 6));
+  // The search ends within a thousandth: just below a whole number a layer waits.
+  CHECK(balanced_stages(16, 3) == Stages{5, 5, 6});
+  CHECK(balanced_stages(8, 7) == Stages{1, 1, 1, 1, 1, 1, 2});
+
+  const auto stages_of = [](const std::string& implementation, const std::string& parallelism) {
+    return job_of(
+               "model: {layers: 10, hidden_size: 64, heads: 4, vocab_size: 128, activation: gelu, "
+               "norm: layernorm, position: learned, max_positions: 128}\n"
+               "training: {seq_len: 128, precision: megatron, implementation: {name: megatron, "
+               "layers: legacy, " +
+               implementation + "}}\nparallelism: {" + parallelism +
+               "}\nhardware: {gpu: a100-sxm-80gb, count: 4}\n")
+        .parallelism.stage_layers;
+  };
+  CHECK(stages_of("deepspeed: true", "pipeline: 4, zero: 1") == Stages{3, 3, 3, 1});
+  CHECK(stages_of("deepspeed: true",
+                  "pipeline: 4, zero: 1, account_for_embedding: true, "
+                  "account_for_loss: true")
+            .empty());
 }
 
 }  // namespace memest

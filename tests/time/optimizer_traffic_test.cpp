@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "memest/reader/catalog.hpp"
 #include "memest/reader/read_job.hpp"
 
 namespace memest {
@@ -43,6 +44,17 @@ TEST_CASE("a step moves what it keeps, and what widens and narrows it") {
   // fp16 beside: its scale 4 + 4, its extremes 4, the new scale 4 + 4; but no copy.
   CHECK(moved_by("megatron-bf16-grad", "{exp_avg_sq: fp16, main_params: fp16}") ==
         2 + 40 + (4 + 4) + 40 + 2);
+}
+
+TEST_CASE("an fp16 step reads and writes its gradients once more, to unscale them") {
+  const auto upkeep = [](const std::string& precision) {
+    TrainingSpec training;
+    training.recipe = find_recipe(precision).value();
+    training.clip_gradients = true;
+    return gradient_upkeep_bytes(kElements, training) / kElements;
+  };
+  CHECK(upkeep("megatron-bf16-grad") == 3 * 2);
+  CHECK(upkeep("megatron-fp16") == 3 * 2 + 2 * 4);
 }
 
 }  // namespace memest

@@ -127,6 +127,10 @@ struct FrameworkRow {
 
 const FrameworkRow& row_of(Framework framework);
 
+/// The program whose behaviour is modelled: the recorded one, or that of other layers, as its
+/// sources have it.
+const RecordedProgram& modelled_program(const Implementation& implementation);
+
 /// The frameworks in the order in which they are offered.
 std::span<const Framework> frameworks();
 /// The framework called `name`; none where none is called so.

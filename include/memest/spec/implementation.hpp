@@ -45,12 +45,13 @@ enum class LossKernel : std::uint8_t {
 inline constexpr std::array kLossKernels = {LossKernel::upcast, LossKernel::plain,
                                             LossKernel::vocab_parallel, LossKernel::te};
 
-/// Megatron-core's layer specifications.
+/// Megatron's layers: megatron-core's layer specifications, and what there was before them.
 enum class LayerSpec : std::uint8_t {
   local,  ///< its own modules
-  te      ///< Transformer Engine's, and with them the training program's defaults
+  te,     ///< Transformer Engine's, and with them the training program's defaults
+  legacy  ///< Megatron-LM's ParallelTransformer of 2021 and 2022, with its fused kernels
 };
-inline constexpr std::array kLayerSpecs = {LayerSpec::local, LayerSpec::te};
+inline constexpr std::array kLayerSpecs = {LayerSpec::local, LayerSpec::te, LayerSpec::legacy};
 
 /// Transformer Engine's release, as far as they differ: the last of those that behave alike.
 enum class TeRelease : std::uint8_t {
@@ -120,6 +121,11 @@ struct Implementation {
   LoopKind loop = {};
   bool loss_parallel = false;  ///< torchtitan's: reads shards of the vocabulary
   LayerSpec layers = LayerSpec::local;
+  // Kernels of legacy layers: --no-{masked-softmax,bias-gelu,bias-dropout}-fusion turn them off.
+  bool masked_softmax_fusion = true;
+  bool bias_gelu_fusion = true;
+  bool bias_dropout_fusion = true;
+  bool deepspeed = false;  ///< Megatron-DeepSpeed: DeepSpeed's engine and optimizers around them
   TeRelease transformer_engine = TeRelease::te_2_11;
   TorchtitanRelease torchtitan = TorchtitanRelease::v0_2_2;
   CompileScope compile = CompileScope::off;

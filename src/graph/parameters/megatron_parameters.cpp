@@ -54,6 +54,7 @@ class GptModel {
                                    .shape = {decoder_.vocab_size / ranks_, decoder_.hidden_size},
                                    .role = ParameterRole::embedding,
                                    .output_head = decoder_.tied_embeddings});
+    if (decoder_.embedding_norm) norm("embedding.word_embeddings.norm");
     if (const auto* learned = std::get_if<LearnedPosition>(&decoder_.position)) {
       inventory_.add(ParameterTensor{.name = "embedding.position_embeddings.weight",
                                      .shape = {learned->rows, decoder_.hidden_size},

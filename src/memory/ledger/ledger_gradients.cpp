@@ -35,7 +35,7 @@ LedgerGradients::LedgerGradients(const LedgerMoments& moments, const Job& job,
       units_(units),
       layer_count_(layer_count),
       zero_(graph_, job),
-      in_buffer_(row_of(training_.implementation.framework).gradient_buffer),
+      in_buffer_(adds_to_gradient_buffer(training_.implementation)),
       persist_(gradients_persist(job)) {
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
     elements_.push_back(moments.of(block, BlockPass::keep_all).end.gradient_elements);

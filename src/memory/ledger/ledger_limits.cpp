@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "memest/memory/ledger.hpp"
+#include "memest/spec/parallel/sharding.hpp"
 #include "memory/sharding/fsdp_habits.hpp"
 
 namespace memest {
@@ -19,6 +20,11 @@ bool is_own_checkpoint(const Recompute& recompute) {
 std::optional<Unavailable> beyond_the_formulas(const Job& job) {
   if (job.model.adapter && job.parallelism.data > 1) {
     return Unavailable{"adapters trained on several GPUs are not available yet"};
+  }
+  if (is_megatron_deepspeed(job)) {
+    return Unavailable{
+        "the closed form of DeepSpeed around Megatron's layers is not available yet: events alone "
+        "answer"};
   }
   if (job.training && job.training->offload_activations) {
     return Unavailable{

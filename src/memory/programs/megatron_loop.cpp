@@ -4,11 +4,22 @@
 #include <utility>
 #include <variant>
 
+#include "memest/spec/parallel/sharding.hpp"
 #include "memest/units/int128.hpp"
 #include "memory/engine/loop_habits.hpp"
 #include "memory/timeline/labels.hpp"
 
 namespace memest {
+namespace {
+
+/// The tensor that a stage's model takes of `input`, the stage before's; none in the first.
+template <class Input>
+StorageId given_to_model(const Input* input) {
+  if (input == nullptr) return kNoStorage;
+  return input->copy.is_of_storage() ? input->copy.id() : input->data.id();
+}
+
+}  // namespace
 
 MegatronLoop::MegatronLoop(const Parts& parts)
     : job_(parts.job),
@@ -18,6 +29,7 @@ MegatronLoop::MegatronLoop(const Parts& parts)
       states_(parts.states),
       recorder_(parts.recorder),
       device_(parts.device),
+      by_deepspeed_(is_megatron_deepspeed(job_)),
       seq_len_(training_.seq_len / parts.job.parallelism.context),
       place_{parts.job.parallelism.pipeline, parts.rank, parts.job.parallelism.virtual_stages},
       model_inputs_(static_cast<std::size_t>(place_.chunks)),
@@ -27,10 +39,15 @@ MegatronLoop::MegatronLoop(const Parts& parts)
   stream_bytes_ =
       checked_multiply(checked_multiply(training_.micro_batch, seq_len_ / shards),
                        checked_multiply(decoder.hidden_size, size_of(training_.recipe.weights)));
-  if (training_.implementation.layers == LayerSpec::local) {
+  if (training_.implementation.layers != LayerSpec::te) {
     mask_ =
         make(checked_multiply(seq_len_, seq_len_), Holding::buffers, LoopTensor::attention_mask);
   }
+}
+
+std::int64_t MegatronLoop::followed_micro_steps(const Job& job) {
+  return std::min(job.training->gradient_accumulation,
+                  checked_multiply(kMostMicroSteps, job.parallelism.pipeline));
 }
 
 /// The training program's data loader makes a mask of every sequence, which long sequences do
@@ -70,7 +87,11 @@ HeldStorage MegatronLoop::receive() {
 std::shared_ptr<MegatronLoop::Received> MegatronLoop::receive_input(std::int64_t chunk) {
   if (is_first(chunk)) return nullptr;
   auto input = std::make_shared<Received>();
+  // pipe/engine.py: _exec_recv_activations clones pipe_recv_buf, which stays, and
+  // _exec_forward_pass what lies in the pipe's buffer.
+  if (by_deepspeed_ && !received_.is_of_storage()) received_ = receive();
   input->data = receive();
+  if (by_deepspeed_) input->copy = receive();
   return input;
 }
 
@@ -95,8 +116,8 @@ HeldStorage MegatronLoop::forward(Flight& flight, const std::shared_ptr<Received
   engine_.bind_input("labels", labels.id());
   engine_.bind_input("position ids", positions.id());
   engine_.bind_input("attention mask", mask_.id());
-  HeldStorage answer = recorder_.adopt(engine_.forward_stage(
-      static_cast<std::size_t>(flight.chunk), input ? input->data.id() : kNoStorage, input));
+  HeldStorage answer = recorder_.adopt(engine_.forward_stage(static_cast<std::size_t>(flight.chunk),
+                                                             given_to_model(input.get()), input));
   if (is_last(flight.chunk)) recorder_.release(engine_.logits());
   labels.drop();
   positions.drop();
@@ -188,8 +209,9 @@ void MegatronLoop::run_forward(std::int64_t chunk, std::shared_ptr<Received> inp
 }
 
 /// deallocate_output_tensor: of the last result, which was sent, the program keeps one element.
+/// DeepSpeed's keeps the whole of it for the backward.
 void MegatronLoop::send_output(bool loss) {
-  if (!output_) return;
+  if (!output_ || by_deepspeed_) return;
   const DType type = loss ? DType::fp32 : training_.recipe.weights;
   output_->data = make(size_of(type), Holding::activations, LoopTensor::received);
 }
@@ -208,6 +230,7 @@ void MegatronLoop::run_backward(std::int64_t chunk, HeldStorage gradient) {
                      : engine_.backward_stage(static_cast<std::size_t>(chunk), gradient.give_up());
   scaled.drop();
   flight.attention_mask.drop();
+  if (by_deepspeed_ && !is_last(chunk)) flight.output->data.drop();
   engine_.exchange(flight.state);
   sent_back_ = recorder_.share(of_input);
   if (flight.output->input) flight.output->input->gradient = recorder_.adopt(of_input);
@@ -215,9 +238,7 @@ void MegatronLoop::run_backward(std::int64_t chunk, HeldStorage gradient) {
 }
 
 std::vector<PipelineAction> MegatronLoop::actions() const {
-  const std::int64_t count =
-      std::min(training_.gradient_accumulation, kMostMicroSteps * place_.ranks);
-  return actions_of(job_.parallelism.schedule, place_, count);
+  return actions_of(job_.parallelism.schedule, place_, followed_micro_steps(job_));
 }
 
 /// forward_backward_pipelining_without_interleaving: a gradient is received behind the forward that
@@ -225,7 +246,8 @@ std::vector<PipelineAction> MegatronLoop::actions() const {
 void MegatronLoop::run_one_by_one() {
   // Returns one more name than the schedule's own.
   const auto receive_gradient = [this] {
-    if (!is_last(0)) gradient_ = receive();
+    const bool has_one = by_deepspeed_ && gradient_.is_of_storage();  // grad_layer, for good
+    if (!is_last(0) && !has_one) gradient_ = receive();
     return recorder_.share(gradient_.id());
   };
   const std::vector<PipelineAction> list = actions();
@@ -305,7 +327,7 @@ void MegatronLoop::run_interleaved() {
 
 void MegatronLoop::end_pipeline() {
   output_.reset();
-  gradient_.drop();
+  if (!by_deepspeed_) gradient_.drop();
   sent_back_.drop();
 }
 
@@ -333,7 +355,7 @@ void MegatronLoop::step(std::uint16_t number) {
       run_one_by_one();
     }
   } else {
-    const std::int64_t count = std::min(training_.gradient_accumulation, kMostMicroSteps);
+    const std::int64_t count = followed_micro_steps(job_);
     for (std::int64_t i = 1; i <= count; ++i) micro_step(static_cast<std::uint16_t>(i));
   }
   finish_gradients();

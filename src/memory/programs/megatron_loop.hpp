@@ -10,7 +10,7 @@
 
 #include "memest/spec/parallel/pipeline_schedule.hpp"
 #include "memory/engine/engine.hpp"
-#include "memory/sharding/megatron_states.hpp"
+#include "memory/optimizer/stepped_states.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
@@ -22,11 +22,14 @@ class MegatronLoop {
     std::int64_t rank = 0;  ///< of the job's pipeline
     const ForwardOrder& order;
     Engine& engine;
-    MegatronStates& states;
+    SteppedStates& states;
     Recorder& recorder;
     std::optional<LaunchDevice> device;
   };
   explicit MegatronLoop(const Parts& parts);
+
+  /// Micro-steps of a step that are followed: more make the same events.
+  [[nodiscard]] static std::int64_t followed_micro_steps(const Job& job);
 
   void step(std::uint16_t number);
 
@@ -34,6 +37,7 @@ class MegatronLoop {
   /// A tensor from the stage before: its gradient lives as long as it does.
   struct Received {
     HeldStorage data;
+    HeldStorage copy;  ///< that DeepSpeed's engine gives the model
     HeldStorage gradient;
   };
   /// The loss, or what is left of a result that was sent. Its graph holds the stage's input.
@@ -78,9 +82,10 @@ class MegatronLoop {
   const TrainingSpec& training_;
   const ForwardOrder& order_;
   Engine& engine_;
-  MegatronStates& states_;
+  SteppedStates& states_;
   Recorder& recorder_;
   std::optional<LaunchDevice> device_;
+  bool by_deepspeed_;     // its engine runs the pipeline
   std::int64_t seq_len_;  // of a rank
   PipelinePlace place_;
   std::int64_t stream_bytes_ = 0;                        ///< of what stages send each other
@@ -96,6 +101,7 @@ class MegatronLoop {
   // Names of the schedule's function.
   std::shared_ptr<Output> output_;
   HeldStorage gradient_;   // that was received last
+  HeldStorage received_;   // DeepSpeed's buffer for what the stage before sends
   HeldStorage sent_back_;  // of the input whose backward ran last
 };
 

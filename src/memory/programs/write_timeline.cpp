@@ -17,6 +17,7 @@
 #include "memory/models/teacher_model.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
 #include "memory/optimizer/parameter_groups.hpp"
+#include "memory/programs/deepspeed_states.hpp"
 #include "memory/programs/event_bound.hpp"
 #include "memory/programs/inference_loop.hpp"
 #include "memory/programs/loop.hpp"
@@ -251,8 +252,8 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
   ModelPlacement(graph.parameters, job.training->recipe, tensors, recorder)
       .write(false, BufferOrder::as_registered);
   recorder.end();
-  ZeroBuckets buckets({job, graph.parameters, data_rank}, parameter_places(graph, order, timeline),
-                      recorder);
+  ZeroBuckets buckets({job, graph.parameters, data_rank, {}},
+                      parameter_places(graph, order, timeline), recorder);
   ParameterTensor flat;
   flat.name = "the flat parameters";
   flat.shape = {buckets.partitions().partition()};
@@ -273,6 +274,7 @@ Timeline write_deepspeed(const Graph& graph, const Job& job, std::int64_t data_r
 
 /// Why DeepSpeed's part in the job is not followed, or nothing.
 std::optional<Unavailable> deepspeed_refusal(const Job& job) {
+  if (is_megatron_deepspeed(job)) return std::nullopt;
   if (zero_of(job).shards_weights()) {
     return Unavailable{"the timeline of DeepSpeed's ZeRO 3 is not available yet"};
   }
@@ -340,6 +342,9 @@ std::variant<Timeline, Unavailable> write_timeline(const Graph& graph, const Job
   auto most = most_events(graph, job);
   if (auto* const refused = std::get_if<Unavailable>(&most)) return std::move(*refused);
   if (shards_by<MegatronBuffer>(job)) return write_megatron(graph, job, rank);
+  if (is_megatron_deepspeed(job)) {
+    return write_megatron_deepspeed({graph, job, rank, settings_of(graph, job, nullptr)});
+  }
   if (shards_by<DeepSpeedZero>(job)) return write_deepspeed(graph, job, rank.data);
   Timeline timeline;
   timeline.events.reserve(static_cast<std::size_t>(std::get<std::int64_t>(most)));

@@ -83,8 +83,8 @@ std::int64_t MegatronStates::elements(std::size_t parameter) const {
 /// torch.nn's own modules; Megatron's and Transformer Engine's make their weights on the device.
 bool MegatronStates::made_on_host(std::size_t parameter) const {
   const ParameterTensor& tensor = row(parameter);
-  const bool local = job_.training->implementation.layers == LayerSpec::local;
-  return is_router(tensor) || (local && tensor.role == ParameterRole::norm) ||
+  const bool own_norms = job_.training->implementation.layers != LayerSpec::te;
+  return is_router(tensor) || (own_norms && tensor.role == ParameterRole::norm) ||
          tensor.module == ParameterModule::positions;
 }
 

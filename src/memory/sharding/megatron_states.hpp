@@ -13,13 +13,14 @@
 #include "memest/spec/job.hpp"
 #include "memory/engine/forward_order.hpp"
 #include "memory/optimizer/optimizer_run.hpp"
+#include "memory/optimizer/stepped_states.hpp"
 #include "memory/sharding/model_tensors.hpp"
 #include "memory/states/flat_buffer.hpp"
 #include "memory/timeline/recorder.hpp"
 
 namespace memest {
 
-class MegatronStates {
+class MegatronStates final : public SteppedStates {
  public:
   /// A stage of the model as a rank has it.
   struct Model {
@@ -39,12 +40,12 @@ class MegatronStates {
   void make_main_params(const std::optional<LaunchDevice>& device, Recorder& recorder);
   /// Elements of what a data rank steps, tensor by tensor, parameter group by parameter group.
   [[nodiscard]] std::vector<std::int64_t> stepped_elements(std::int64_t data_rank) const;
-  void zero_grad();
+  void zero_grad() override;
   /// Gradients are copied where they are not of the main copies' type, clipped, and stepped.
-  void step(Recorder& recorder);
+  void step(Recorder& recorder) override;
   /// Elements of the parameters whose gradients tensor-parallel ranks have parts of: what sequence
   /// parallelism has on shards of the sequence, and norms of a rank's own heads.
-  [[nodiscard]] std::int64_t tensor_summed_elements() const;
+  [[nodiscard]] std::int64_t tensor_summed_elements() const override;
 
  private:
   /// Parameters of a model chunk that lie flat together: its experts', whose replicas are fewer

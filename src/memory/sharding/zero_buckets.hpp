@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memest/spec/job.hpp"
@@ -39,6 +40,8 @@ class ZeroBuckets final : public BlockHooks {
     const Job& job;
     const Inventory& inventory;
     std::int64_t data_rank = 0;
+    /// Those of a step that are followed; absent: as without a pipeline.
+    std::optional<std::int64_t> micro_steps = {};
   };
   /// `places`: of ForwardOrder::parameters(), see parameter_places().
   ZeroBuckets(const Model& model, std::vector<std::uint32_t> places, Recorder& recorder);

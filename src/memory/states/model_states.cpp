@@ -271,7 +271,7 @@ bool gradients_persist(const Job& job) {
   // and stage 3's grad_partitions_flat_buffer are memory of their own.
   const bool in_buckets = ddp != nullptr && ddp->buckets.gradient_as_bucket_view;
   return training.gradient_accumulation > 1 || training.zero_grad == ZeroGrad::zeros ||
-         row_of(training.implementation.framework).gradient_buffer || in_buckets ||
+         adds_to_gradient_buffer(training.implementation) || in_buckets ||
          sums_whole_gradients(job) || (zero != nullptr && zero->shards_weights());
 }
 

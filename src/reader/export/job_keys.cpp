@@ -201,6 +201,14 @@ constexpr JobKey kImplementation[] = {
      [](const Job& job) { return written_as(training(job).implementation.loss_parallel); }},
     {"training.implementation.layers",
      [](const Job& job) { return written_as(name_of(training(job).implementation.layers)); }},
+    {"training.implementation.masked_softmax_fusion",
+     [](const Job& job) { return written_as(training(job).implementation.masked_softmax_fusion); }},
+    {"training.implementation.bias_gelu_fusion",
+     [](const Job& job) { return written_as(training(job).implementation.bias_gelu_fusion); }},
+    {"training.implementation.bias_dropout_fusion",
+     [](const Job& job) { return written_as(training(job).implementation.bias_dropout_fusion); }},
+    {"training.implementation.deepspeed",
+     [](const Job& job) { return written_as(training(job).implementation.deepspeed); }},
     {"training.implementation.transformer_engine",
      [](const Job& job) {
        return written_as(name_of(training(job).implementation.transformer_engine));

@@ -17,6 +17,11 @@ namespace {
 const TrainingSpec& training_of(const Job& job) { return *job.training; }
 
 bool is_te(const Job& job) { return training_of(job).implementation.layers == LayerSpec::te; }
+bool is_legacy(const Job& job) {
+  return training_of(job).implementation.layers == LayerSpec::legacy;
+}
+
+bool is_deepspeed(const Job& job) { return training_of(job).implementation.deepspeed; }
 
 std::int64_t kv_heads_of(const Job& job) {
   const auto* decoder = std::get_if<DecoderSpec>(&job.model.architecture);
@@ -31,7 +36,8 @@ const FullRecompute* full_of(const Job& job) {
 
 bool trains_another_way(const Job& job) {
   const std::string& name = training_of(job).recipe.name;
-  return name != "megatron" && name != "megatron-bf16-grad" && name != "fp32";
+  return name != "megatron" && name != "megatron-bf16-grad" && name != "megatron-fp16" &&
+         name != "fp32";
 }
 
 /// Anything but AdamW by `implementation`.
@@ -94,12 +100,45 @@ constexpr std::array kRules = {
          "use megatron or megatron-bf16-grad, or {name: megatron, layers: local}"},
     Rule{"training", "precision", trains_another_way,
          "Megatron keeps its own main weights and gradient buffers",
-         "use megatron, megatron-bf16-grad or fp32"},
+         "use megatron, megatron-bf16-grad, megatron-fp16 or fp32"},
+    // BF16_Optimizer sums in fp32; DeepSpeedZeroOptimizer in stage 1 takes fp16.
+    Rule{"training", "precision",
+         [](const Job& job) {
+           const std::string& name = training_of(job).recipe.name;
+           return is_deepspeed(job) && name != "megatron" && name != "megatron-fp16";
+         },
+         "DeepSpeed around Megatron's layers trains in bf16 with sums in fp32, or in fp16",
+         "use megatron or megatron-fp16"},
+    Rule{
+        "parallelism", "zero",
+        [](const Job& job) {
+          return is_deepspeed(job) && job.parallelism.zero != ZeroStage::optimizer;
+        },
+        "DeepSpeed around Megatron's layers is followed in ZeRO 1 alone, which is BF16_Optimizer's "
+        "own share too",
+        "write 'zero: 1'"},
+    Rule{"parallelism", "distributed_optimizer",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return is_deepspeed(job) &&
+                  (p.distributed_optimizer || p.overlap_grad_reduce || p.overlap_param_gather);
+         },
+         "DeepSpeed's optimizer stands in the place of Megatron's",
+         "leave 'distributed_optimizer', 'overlap_grad_reduce' and 'overlap_param_gather' out"},
+    Rule{"parallelism", "schedule",
+         [](const Job& job) {
+           const Parallelism& p = job.parallelism;
+           return is_deepspeed(job) && (p.virtual_stages > 1 || p.sequence);
+         },
+         "DeepSpeed's pipeline engine runs 1F1B over one stage a rank, without shards of the "
+         "sequence",
+         "leave 'schedule', 'virtual_stages' and 'sequence' out"},
     Rule{"training", "optimizer",
          [](const Job& job) {
            // megatron/core/optimizer/__init__.py imports transformer_engine's FusedAdam, else
            // Apex's, else torch.optim.AdamW under the name Adam.
-           return !is_te(job) && steps_without(job, OptimizerImplementation::foreach_);
+           return !is_te(job) && !is_legacy(job) &&
+                  steps_without(job, OptimizerImplementation::foreach_);
          },
          "Megatron without Apex steps with PyTorch's foreach AdamW",
          "leave 'optimizer' out, or set it to adamw"},
@@ -108,6 +147,13 @@ constexpr std::array kRules = {
            return is_te(job) && steps_without(job, OptimizerImplementation::fused);
          },
          "Megatron with Transformer Engine steps with its fused AdamW",
+         "leave 'optimizer' out, or set it to adamw"},
+    // megatron/optimizer/__init__.py of v2 and v3.0: from apex.optimizers import FusedAdam as Adam.
+    Rule{"training", "optimizer",
+         [](const Job& job) {
+           return is_legacy(job) && steps_without(job, OptimizerImplementation::fused);
+         },
+         "Megatron's legacy layers come with Apex's fused AdamW",
          "leave 'optimizer' out, or set it to adamw"},
     // optimizer_config.py, __post_init__: "requires FusedAdam from TransformerEngine".
     Rule{"training", "optimizer",

@@ -1,6 +1,11 @@
 #include "reader/frameworks/megatron_stages.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <utility>
+
+#include "memest/spec/parallel/sharding.hpp"
 
 namespace memest {
 namespace {
@@ -75,11 +80,26 @@ constexpr std::array kStageRules = {
          "'last_stage_layers'"},
 };
 
+/// _lprobe: the end of each stage, each of the layers whose running sum is below its target; none
+/// where the stages do not hold all.
+std::vector<std::int64_t> ends_below(double bottleneck, std::int64_t layers, std::int64_t stages) {
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(stages), layers);
+  double target = bottleneck;
+  for (std::int64_t stage = 0; stage + 1 < stages; ++stage) {
+    // bisect_left over 1, 2, 3 ...: the first layer whose sum reaches the target.
+    const auto end = std::min(static_cast<std::int64_t>(std::ceil(target)) - 1, layers);
+    ends[static_cast<std::size_t>(stage)] = end;
+    if (end == layers) return ends;
+    target = static_cast<double>(end) + bottleneck;
+  }
+  return target >= static_cast<double>(layers) ? ends : std::vector<std::int64_t>();
+}
+
 }  // namespace
 
 bool leaves_layers_over(const Job& job) {
   const Parallelism& p = job.parallelism;
-  if (has_own_ends(job) || job.given.listed_stages) return false;
+  if (has_own_ends(job) || job.given.listed_stages || !p.stage_layers.empty()) return false;
   const std::int64_t ends = (p.account_for_embedding ? 1 : 0) + (p.account_for_loss ? 1 : 0);
   return (decoder_layers_of(job) + ends) % stages_of(job) != 0;
 }
@@ -92,6 +112,36 @@ bool leaves_uneven_middle(const Job& job) {
   const std::int64_t left = layers_of_others(job);
   if (others <= 0) return left != 0;
   return left < others || left % others != 0;
+}
+
+std::vector<std::int64_t> balanced_stages(std::int64_t layers, std::int64_t stages) {
+  constexpr double kStep = 1e-3;
+  double lower = static_cast<double>(layers) / static_cast<double>(stages);
+  double upper = static_cast<double>(layers);
+  while (upper > lower + kStep) {
+    const double middle = lower + (upper - lower) / 2;
+    if (ends_below(middle, layers, stages).empty()) {
+      lower = middle + kStep;
+    } else {
+      upper = middle;
+    }
+  }
+  std::vector<std::int64_t> counts = ends_below(upper, layers, stages);
+  for (std::size_t i = counts.size(); i > 1; --i) counts[i - 1] -= counts[i - 2];
+  return counts;
+}
+
+void divide_by_deepspeed(Job& job) {
+  Parallelism& parallelism = job.parallelism;
+  const std::int64_t layers = decoder_layers_of(job);
+  const bool even = layers % parallelism.pipeline == 0;
+  if (!is_megatron_deepspeed(job) || even || parallelism.divides_unequally()) return;
+  std::vector<std::int64_t> stages = balanced_stages(layers, parallelism.pipeline);
+  // A last stage may have the loss alone; another without a layer is left to the rules.
+  const bool all = std::all_of(stages.begin(), stages.end(), [&](const std::int64_t& count) {
+    return count > 0 || &count == &stages.back();
+  });
+  if (all) parallelism.stage_layers = std::move(stages);
 }
 
 std::span<const Rule> megatron_stage_rules() { return kStageRules; }

@@ -1,7 +1,10 @@
-// How Megatron-core divides layers over a pipeline's stages, and what it refuses of that.
+// How Megatron-core divides layers over a pipeline's stages, and what it refuses of that; and how
+// DeepSpeed does around its layers.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "memest/spec/job.hpp"
 #include "reader/frameworks/rules.hpp"
@@ -13,6 +16,15 @@ bool leaves_layers_over(const Job& job);
 
 /// Whether the layers that the first and last stage leave do not divide evenly over the others.
 bool leaves_uneven_middle(const Job& job);
+
+/// Layers of each of so many stages, where every layer weighs 1: a search for the least bottleneck,
+/// then stage after stage as many as lie below it (deepspeed/runtime/utils.py, partition_balanced,
+/// DeepSpeed 0.6.7).
+std::vector<std::int64_t> balanced_stages(std::int64_t layers, std::int64_t stages);
+
+/// Lists the stages that DeepSpeed makes of the model around which it runs, where the spec says
+/// nothing of them and the layers do not divide.
+void divide_by_deepspeed(Job& job);
 
 std::span<const Rule> megatron_stage_rules();
 

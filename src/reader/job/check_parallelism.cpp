@@ -106,7 +106,8 @@ constexpr std::array kWays = {
 /// The table says how DeepSpeed's ZeRO works, and so asks for it.
 void check_deepspeed(const Value& written, const Job& job, Diagnostics& diagnostics) {
   const FrameworkRow& framework = framework_of(job);
-  if (framework.sharer != Sharer::deepspeed) {
+  const bool around_megatron = job.training && job.training->implementation.deepspeed;
+  if (framework.sharer != Sharer::deepspeed && !around_megatron) {
     diagnostics.push_back(unavailable_at(written.span,
                                          "DeepSpeed in the implementation " + quote(framework.name),
                                          "leave 'deepspeed' out"));

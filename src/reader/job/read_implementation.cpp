@@ -26,8 +26,9 @@ void read_layers(const Value* layers, const Value* release, Implementation& impl
   implementation.layers = LayerSpec::te;
   override_with<LayerSpec>(layers, kLayerSpecs, implementation.layers);
   override_with<TeRelease>(release, kTeReleases, implementation.transformer_engine);
-  if (implementation.layers == LayerSpec::local)
-    // get_gpt_layer_local_spec has core_attention=DotProductAttention: baddbmm, a softmax and bmm.
+  if (implementation.layers != LayerSpec::te)
+    // get_gpt_layer_local_spec has core_attention=DotProductAttention: baddbmm, a softmax and bmm,
+    // as ParallelAttention had them before.
     implementation.attention = AttentionKernel::unfused;
 }
 
@@ -124,12 +125,15 @@ void read_own_keys(const Value& written, Implementation& implementation, Diagnos
     const Value* value = written.find(own.name);
     if (value == nullptr) continue;
     if (own.flag != nullptr) implementation.*own.flag = as_flag(value).value_or(false);
-    if (own.belongs_to(row_of(implementation.framework))) continue;
-    diagnostics.push_back(error_at(value->span,
-                                   quote(own.name) + " is of " + std::string(own.owner) +
-                                       ", not of the implementation " +
-                                       quote(name_of(implementation.framework)),
-                                   "leave " + quote(own.name) + " out"));
+    const bool of_framework = own.belongs_to(row_of(implementation.framework));
+    const bool of_layers = !own.layers || *own.layers == implementation.layers;
+    if (of_framework && of_layers) continue;
+    const std::string other = of_framework
+                                  ? "layers " + quote(name_of(implementation.layers))
+                                  : "implementation " + quote(name_of(implementation.framework));
+    diagnostics.push_back(error_at(
+        value->span, quote(own.name) + " is of " + std::string(own.owner) + ", not of the " + other,
+        "leave " + quote(own.name) + " out"));
   }
 }
 

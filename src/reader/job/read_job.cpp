@@ -15,6 +15,7 @@
 #include "reader/frameworks/compression.hpp"
 #include "reader/frameworks/distillation.hpp"
 #include "reader/frameworks/megatron.hpp"
+#include "reader/frameworks/megatron_stages.hpp"
 #include "reader/frameworks/offload_activations.hpp"
 #include "reader/frameworks/recompute.hpp"
 #include "reader/frameworks/rules.hpp"
@@ -118,8 +119,10 @@ void set_layout_of_framework(const Value* written, Job& job) {
   if (parallelism.shards_rows() && leaves_open) {
     parallelism.fsdp->reshard = framework.reshard;
   }
-  // Megatron's ZeRO 1 is its distributed optimizer.
-  if (framework.sharer == Sharer::megatron && parallelism.zero == ZeroStage::optimizer) {
+  divide_by_deepspeed(job);
+  // Megatron's ZeRO 1 is its distributed optimizer, where it is not DeepSpeed's.
+  const bool own = framework.sharer == Sharer::megatron && !job.training->implementation.deepspeed;
+  if (own && parallelism.zero == ZeroStage::optimizer) {
     parallelism.distributed_optimizer = true;
   }
 }

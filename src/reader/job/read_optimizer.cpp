@@ -15,10 +15,10 @@ namespace memest {
 namespace {
 
 /// PyTorch's own; in the Trainer (TrainingArguments.optim), in train.py (configure_optimizers)
-/// and in Megatron beside Transformer Engine (its FusedAdam) AdamW is fused.
+/// and in Megatron beside Transformer Engine or Apex (their FusedAdam) AdamW is fused.
 OptimizerImplementation default_implementation(const TrainingSpec& spec) {
-  const bool fused =
-      row_of(spec.implementation.loop).fused_adamw || spec.implementation.layers == LayerSpec::te;
+  const bool fused = row_of(spec.implementation.loop).fused_adamw ||
+                     spec.implementation.layers != LayerSpec::local;
   return fused && spec.optimizer.rule == OptimizerRule::adamw
              ? OptimizerImplementation::fused
              : spec.optimizer.implementations.front().implementation;

@@ -33,7 +33,7 @@ constexpr Word kLosses[] = {{"upcast"},
 constexpr Word kNormKernels[] = {{"composite"}, {"fused"}};
 constexpr Word kActivationKernels[] = {{"unfused"}, {"fused", "the fused activation"}};
 constexpr Word kRotaries[] = {{"composite"}, {"fused", "the fused rotary embedding"}};
-constexpr Word kLayerSpecs[] = {{"te"}, {"local"}};
+constexpr Word kLayerSpecs[] = {{"te"}, {"local"}, {"legacy"}};
 constexpr Word kLoops[] = {{"plain"}, {"nanogpt"}, {"trainer"}};
 constexpr Word kCompiles[] = {{"off"}, {"blocks"}, {"whole", "torch.compile of a whole model"}};
 constexpr Word kTorches[] = {{"2.11"}};
@@ -103,7 +103,25 @@ constexpr Key kImplementationKeys[] = {
     {.name = "layers",
      .shapes = {choice(kLayerSpecs)},
      .fallback = "te",
-     .doc = "Megatron's layer specification: Transformer Engine's layers, or its own."},
+     .doc = "Megatron's layers: Transformer Engine's, megatron-core's own (local), or those of "
+            "Megatron-LM before either (legacy), with the kernels that it fused itself."},
+    {.name = "masked_softmax_fusion",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Of legacy layers: the causal softmax as one kernel, where it takes the sizes."},
+    {.name = "bias_gelu_fusion",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Of legacy layers: bias and gelu as one kernel."},
+    {.name = "bias_dropout_fusion",
+     .shapes = {flag()},
+     .fallback = "true",
+     .doc = "Of legacy layers: bias, dropout and residual sum as one kernel."},
+    {.name = "deepspeed",
+     .shapes = {flag()},
+     .fallback = "false",
+     .doc = "Of legacy layers: DeepSpeed's pipeline engine and ZeRO 1 around them "
+            "(Megatron-DeepSpeed), in place of Megatron's own."},
     {.name = "transformer_engine",
      .shapes = {choice(kTeReleases)},
      .fallback = "2.11",
@@ -134,10 +152,31 @@ constexpr Key kImplementationKeys[] = {
 bool has_layer_specs(const FrameworkRow& framework) { return framework.has_layer_specs; }
 bool shards_by_dtensor(const FrameworkRow& framework) { return framework.splits.by_dtensor; }
 
+constexpr std::string_view kLegacyLayers = "Megatron's legacy layers";
 constexpr OwnKey kOwnKeys[] = {
     {.name = "layers", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "transformer_engine", .belongs_to = has_layer_specs, .owner = "Megatron's layers"},
     {.name = "torchtitan", .belongs_to = shards_by_dtensor, .owner = "torchtitan"},
+    {.name = "masked_softmax_fusion",
+     .belongs_to = has_layer_specs,
+     .owner = kLegacyLayers,
+     .flag = &Implementation::masked_softmax_fusion,
+     .layers = LayerSpec::legacy},
+    {.name = "bias_gelu_fusion",
+     .belongs_to = has_layer_specs,
+     .owner = kLegacyLayers,
+     .flag = &Implementation::bias_gelu_fusion,
+     .layers = LayerSpec::legacy},
+    {.name = "bias_dropout_fusion",
+     .belongs_to = has_layer_specs,
+     .owner = kLegacyLayers,
+     .flag = &Implementation::bias_dropout_fusion,
+     .layers = LayerSpec::legacy},
+    {.name = "deepspeed",
+     .belongs_to = has_layer_specs,
+     .owner = kLegacyLayers,
+     .flag = &Implementation::deepspeed,
+     .layers = LayerSpec::legacy},
     {.name = "loss_parallel",
      .belongs_to = shards_by_dtensor,
      .owner = "torchtitan's loss",

@@ -1,6 +1,7 @@
 // Keys of `implementation` that some frameworks alone have.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,12 +11,13 @@
 
 namespace memest {
 
-/// A key that is refused where the framework does not have it.
+/// A key that is refused where the framework, or its layers, do not have it.
 struct OwnKey {
   std::string_view name;
   bool (*belongs_to)(const FrameworkRow& framework);
   std::string_view owner;                ///< as its users call it
   bool Implementation::*flag = nullptr;  ///< that it sets; null where it is a word, read by itself
+  std::optional<LayerSpec> layers = {};  ///< that alone have it
 };
 
 std::span<const OwnKey> own_keys();

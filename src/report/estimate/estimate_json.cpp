@@ -292,7 +292,7 @@ Json provenance_json(const Job& job, const JobEstimate& estimate, const Question
   json["versions"] = {{"memest", question.version}};
   if (replayed) {
     json["versions"]["torch"] = kRecordedTorch;
-    const RecordedProgram& program = row_of(job.forward()->implementation.framework).recorded;
+    const RecordedProgram& program = modelled_program(job.forward()->implementation);
     if (!program.package.empty()) json["versions"][std::string(program.package)] = program.release;
   }
   return json;

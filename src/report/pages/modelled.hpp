@@ -10,7 +10,7 @@ namespace memest {
 
 /// "PyTorch 2.11, transformers 5.17"; `joint` stands between the two.
 inline std::string modelled_programs(const Job& job, const char* joint = ", ") {
-  const RecordedProgram& program = row_of(job.forward()->implementation.framework).recorded;
+  const RecordedProgram& program = modelled_program(job.forward()->implementation);
   const std::string torch = "PyTorch " + std::string(kRecordedTorch);
   if (program.package.empty()) return torch;
   return torch + joint + std::string(program.package) + " " + std::string(program.release);

@@ -13,10 +13,20 @@ Sharding by_units(const Parallelism& parallelism) {
   return RowShards{{units}};
 }
 
+/// DeepSpeed 0.6.7, engine.py, _configure_zero_optimizer: "Overlap and contiguous grads are
+/// meaningless in stage 1 and are ignored".
+DeepSpeedZero around_megatron(const Parallelism& parallelism) {
+  DeepSpeedZero zero{ZeroStage::optimizer, parallelism.deepspeed};
+  zero.settings.contiguous_gradients = false;
+  zero.settings.overlap_comm = false;
+  return zero;
+}
+
 Sharding of_training(const TrainingSpec& training, const Parallelism& parallelism) {
   const FrameworkRow& framework = row_of(training.implementation.framework);
   // Megatron's DistributedDataParallel has its buffer with one replica too, whole or divided.
   if (framework.sharer == Sharer::megatron) {
+    if (training.implementation.deepspeed) return around_megatron(parallelism);
     return MegatronBuffer{parallelism.distributed_optimizer};
   }
   if (parallelism.fsdp) return by_units(parallelism);
@@ -54,6 +64,14 @@ Sharding sharding_of(const Job& job) {
 
 Sharding sharding_of(const TrainingSpec& training, const Parallelism& parallelism) {
   return of_training(training, parallelism);
+}
+
+bool is_megatron_deepspeed(const Job& job) {
+  return job.training && job.training->implementation.deepspeed;
+}
+
+bool adds_to_gradient_buffer(const Implementation& implementation) {
+  return row_of(implementation.framework).gradient_buffer && !implementation.deepspeed;
 }
 
 const GatheredUnits* units_of(const Sharding& sharding) {

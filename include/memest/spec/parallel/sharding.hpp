@@ -57,6 +57,11 @@ using Sharding = std::variant<Unsharded, ReplicasOfDdp, DeepSpeedZero, FlatShard
 Sharding sharding_of(const Job& job);
 Sharding sharding_of(const TrainingSpec& training, const Parallelism& parallelism);
 
+/// Whether DeepSpeed's engine and optimizers run Megatron's layers.
+bool is_megatron_deepspeed(const Job& job);
+/// Whether gradients are added up in one buffer that is there for good: Megatron's own.
+bool adds_to_gradient_buffer(const Implementation& implementation);
+
 /// Whether `Kind` is how the job's states are shared.
 template <class Kind>
 bool shards_by(const Job& job) {

@@ -32,7 +32,7 @@ std::optional<Unavailable> refusal(const DenseFeedForward& part, const LoweringP
   const bool squares = !part.gated && part.activation == ActivationFunction::relu2;
   if (squares && !part.bias && policy.implementation.layers == LayerSpec::te) return std::nullopt;
   const bool silu = part.activation == ActivationFunction::silu;
-  const bool gelu = !part.gated && part.activation == ActivationFunction::gelu;
+  const bool gelu = !part.gated && is_fused_gelu(part.activation, policy);
   if (!(part.gated && silu) && !gelu) {
     return Unavailable{
         "Megatron fuses the activations swiglu and gelu with a bias, and compiles relu2 without "
@@ -85,6 +85,7 @@ std::optional<Unavailable> refusal(const SoftmaxAttention& attention, const Lowe
 
 /// Why the model has no graph, or nothing.
 std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPolicy& policy) {
+  if (auto refused = legacy_refusal(decoder, policy)) return refused;
   const auto* latent = std::get_if<LatentAttention>(&decoder.attention);
   const SoftmaxAttention attention = heads_of(decoder.attention);
   if (auto refused = latent != nullptr ? refusal(*latent, policy) : refusal(attention, policy)) {
@@ -94,14 +95,17 @@ std::optional<Unavailable> refusal(const DecoderSpec& decoder, const LoweringPol
   if (decoder.layout != BlockLayout::pre_norm) return unavailable("this block layout");
   const bool learned = std::holds_alternative<LearnedPosition>(decoder.position);
   const auto* rotary = std::get_if<RotaryPosition>(&decoder.position);
-  if (!learned && rotary == nullptr) return unavailable("this position");
+  // Megatron-DeepSpeed's: --position-embedding-type alibi, --embed-layernorm.
+  const bool legacy = policy.implementation.layers == LayerSpec::legacy;
+  const bool alibi = legacy && std::holds_alternative<AlibiPosition>(decoder.position);
+  if (!learned && !alibi && rotary == nullptr) return unavailable("this position");
   const std::int64_t rotary_channels =
       latent != nullptr ? latent->qk_rope_head_dim : attention.head_dim;
   if (rotary != nullptr && rotary->rotary_dim != rotary_channels)
     return unavailable("a partial rotation");
   if (latent != nullptr && rotary == nullptr) return unavailable("this position");
   if (!decoder.final_norm || decoder.head != DecoderHead::language_model ||
-      decoder.embedding_size != decoder.hidden_size || decoder.embedding_norm) {
+      decoder.embedding_size != decoder.hidden_size || (decoder.embedding_norm && !legacy)) {
     return unavailable("this model");
   }
   if (!policy.gradients || policy.end != ForwardEnd::cross_entropy) {

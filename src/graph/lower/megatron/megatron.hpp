@@ -43,6 +43,8 @@ struct MegatronContext {
   }
   /// Layers of Transformer Engine.
   [[nodiscard]] bool te() const { return policy.implementation.layers == LayerSpec::te; }
+  /// Megatron-LM's of 2021 and 2022.
+  [[nodiscard]] bool legacy() const { return policy.implementation.layers == LayerSpec::legacy; }
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
@@ -138,6 +140,21 @@ TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
 TensorId te_context_attention(BlockBuilder& block, const MegatronContext& context,
                               const std::vector<TensorId>& heads);
 TensorId compiled_activation(BlockBuilder& block, const MegatronContext& context, TensorId y);
+
+/// Whether it is the gelu that Megatron fuses with a bias. BLOOM's is that of its legacy layers.
+bool is_fused_gelu(ActivationFunction function, const LoweringPolicy& policy);
+/// Why legacy layers have no graph of the model, or nothing.
+std::optional<Unavailable> legacy_refusal(const DecoderSpec& decoder, const LoweringPolicy& policy);
+/// Megatron-LM's causal FusedScaleMaskSoftmax: its kernel, or what stands for it.
+TensorId legacy_softmax(BlockBuilder& block, const MegatronContext& context, TensorId scores);
+/// residual + dropout(x + bias) as one kernel each way.
+struct LegacySum {
+  std::string_view name;
+  TensorId x = 0;
+  TensorId bias = 0;
+  TensorId residual = 0;
+};
+TensorId fused_bias_dropout_add(BlockBuilder& block, const LegacySum& sum);
 
 /// The angles of the positions, which rotations read.
 inline constexpr std::string_view kRotaryTable = "rotary table";

@@ -1,6 +1,7 @@
 // SelfAttention with DotProductAttention, and its rotary positions (rope_utils.py).
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph/lower/megatron/megatron.hpp"
@@ -51,8 +52,12 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
   op.outputs = {out};
   op.saved = {q, k};
   // get_global_memory_buffer().get_tensor((b·a, s, s), dtype, "mpu") with beta 0: b 1, a 32, s 4096
-  // in bf16 are 1.07 GB that stay until the process ends.
-  op.forward_buffer = block.tensor(out).bytes();
+  // in bf16 are 1.07 GB that stay until the process ends. Before v3.0 it was torch.empty.
+  // With ALiBi the scores are added to its biases, a row a head.
+  const bool preallocates =
+      context.legacy() && !std::holds_alternative<AlibiPosition>(context.decoder.position);
+  if (preallocates) op.forward_scratch = {scratch(block, {"scores", "preallocated"}, shape, dtype)};
+  if (!context.legacy()) op.forward_buffer = block.tensor(out).bytes();
   op.workspace = Workspace::cublas;
   op.causal = true;
   BackwardWriter backward(op);
@@ -65,6 +70,11 @@ TensorId scores_of(BlockBuilder& block, const MegatronContext& context, TensorId
   }
   const Expr flops = Expr(2) * block.tensor(out).elements() * context.d;
   block.emit(std::move(op), {flops, Expr(2) * flops});
+  // The sum that is not taken has memory that is neither written nor read.
+  if (preallocates) {
+    Work& forward = block.ops().back().forward;
+    forward.bytes = forward.bytes - Expr(2) * block.tensor(out).bytes();
+  }
   return out;
 }
 
@@ -141,10 +151,14 @@ TensorId core_attention(BlockBuilder& block, const MegatronContext& context,
     v = call.local(repeated(block, context, "v_repeat", v));
   }
   const TensorId scores = call.local(scores_of(block, context, q, k));
-  const TensorId seen = masked(block, context, scores);
-  const TensorId probabilities = call.local(
-      dropout(block, "attention_dropout", context.dropout(context.decoder.dropout.attention),
-              softmax(block, "softmax", seen, block.dtype_of(seen))));
+  const auto masked_softmax = [&] {
+    if (context.legacy()) return legacy_softmax(block, context, scores);
+    const TensorId seen = masked(block, context, scores);
+    return softmax(block, "softmax", seen, block.dtype_of(seen));
+  };
+  const TensorId probabilities =
+      call.local(dropout(block, "attention_dropout",
+                         context.dropout(context.decoder.dropout.attention), masked_softmax()));
   // context.permute(2, 0, 1, 3).contiguous().
   const TensorId mixed = call.local(values_of(block, context, probabilities, v));
   return copy(block, {"join_heads"}, mixed, context.tokens(context.a * context.d));

@@ -72,8 +72,12 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
   const auto table = [&] {
     return block.parameter({"embedding", "weight"}, {context.v, context.h});
   };
+  // VocabParallelEmbedding.forward: self.norm(output) behind the sum over the ranks.
+  const auto normed = [&](TensorId x) {
+    return context.decoder.embedding_norm ? megatron_norm(block, context, "embedding_norm", x) : x;
+  };
   if (context.policy.tensor == 1) {
-    return look_up_rows(block, context, "embedding", {ids, table(), 0, rows});
+    return normed(look_up_rows(block, context, "embedding", {ids, table(), 0, rows}));
   }
   Frame call(block);
   const OwnIds own = own_ids(block, "embedding", ids);
@@ -83,7 +87,7 @@ TensorId words(BlockBuilder& block, const MegatronContext& context) {
   if (!scatters_words(context)) {
     block.send_forward({.kind = MessageKind::all_reduce, .bytes = block.tensor(x).bytes()});
   }
-  return x;
+  return normed(x);
 }
 
 TensorId by_position(BlockBuilder& block, const MegatronContext& context, TensorId x) {

@@ -176,8 +176,14 @@ TensorId megatron_feed_forward(BlockBuilder& block, const MegatronContext& conte
   const Expr width = part.gated ? Expr(2) * context.f : context.f;
   TensorId hidden =
       column_product(block, context, {"up_proj", context.h, width, false, context.sequence}, x);
-  if (context.te()) {
+  const bool jitted = context.legacy() && context.policy.implementation.bias_gelu_fusion;
+  if (context.te() || jitted) {
     hidden = compiled_activation(block, context, hidden);
+  } else if (context.legacy()) {
+    // F.gelu(intermediate_parallel + bias_parallel), a kernel each.
+    const TensorId bias = block.parameter({"up_proj", "bias"}, {context.f});
+    hidden = activation(block, {.name = "activation"},
+                        add(block, {"up_proj", "with bias"}, hidden, bias));
   } else if (part.gated) {
     hidden = swiglu(block, context, hidden);
   } else {

@@ -28,13 +28,20 @@ TensorId bias_dropout_add(BlockBuilder& block, const MegatronContext& context,
   TensorId x = summands.x;
   Frame call(block);
   call.local(x);
+  const double probability = context.dropout(context.decoder.dropout.residual);
+  const bool fused = context.legacy() && context.policy.implementation.bias_dropout_fusion;
+  // The kernel draws its mask at a probability of 0 too.
+  if (fused && summands.biased) {
+    const TensorId bias = block.parameter({branch.projection, "bias"}, {context.h});
+    return fused_bias_dropout_add(block, {branch.sum, x, bias, summands.residual});
+  }
   if (summands.biased) {
     // _bias_dropout_add_func: x = x + bias, out = dropout(x), out = residual + out; only evaluation
     // runs in place.
     x = call.local(add(block, {branch.projection, "with bias"}, x,
                        block.parameter({branch.projection, "bias"}, {context.h})));
   }
-  x = dropout(block, branch.dropout, context.dropout(context.decoder.dropout.residual), x);
+  x = dropout(block, branch.dropout, probability, x);
   call.local(x);
   return add(block, {branch.sum}, summands.residual, x);
 }

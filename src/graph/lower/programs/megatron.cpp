@@ -13,7 +13,7 @@ namespace {
 ModelSpec with_padded_vocabulary(ModelSpec model, const LoweringPolicy& policy) {
   constexpr std::int64_t kMultiple = 128;
   auto* decoder = std::get_if<DecoderSpec>(&model.architecture);
-  if (decoder == nullptr || policy.implementation.layers != LayerSpec::te) return model;
+  if (decoder == nullptr || policy.implementation.layers == LayerSpec::local) return model;
   // vocab_size_with_padding: make_vocab_size_divisible_by · tensor_model_parallel_size. 50 257 over
   // 2 ranks: 50 432.
   const std::int64_t multiple = checked_multiply(kMultiple, policy.tensor);

@@ -15,8 +15,11 @@ namespace memest::megatron {
 
 // Values that Megatron calls otherwise.
 inline constexpr WordPair kNorms[] = {{"LayerNorm", "layernorm"}, {"RMSNorm", "rmsnorm"}};
-inline constexpr WordPair kPositions[] = {
-    {"learned_absolute", "learned"}, {"rope", "rope"}, {"yarn", "rope"}, {"none", "none"}};
+inline constexpr WordPair kPositions[] = {{"learned_absolute", "learned"},
+                                          {"rope", "rope"},
+                                          {"yarn", "rope"},
+                                          {"alibi", "alibi"},
+                                          {"none", "none"}};
 inline constexpr WordPair kOptimizers[] = {{"adam", "adamw"}};
 inline constexpr WordPair kExchanges[] = {{"p2p", "ring"}, {"a2a", "all-to-all"}};
 
@@ -50,6 +53,9 @@ void write_types(ForeignImport& file);
 void write_states(ForeignImport& file);
 void write_checkpoints(ForeignImport& file);
 void write_layers_of(ForeignImport& file);
+/// Whether the file asks for layers of Megatron-LM before megatron-core, which it then writes with
+/// what was fused of them and who runs them.
+bool writes_legacy_layers(const MegatronFile& megatron);
 void write_stages(ForeignImport& file);
 void write_gpus(ForeignImport& file);
 

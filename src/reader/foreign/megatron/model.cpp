@@ -128,8 +128,9 @@ void write_sizes(ForeignImport& file) {
 void write_vocabulary(ForeignImport& file) {
   const MegatronFile megatron(file);
   if (megatron.is_yaml() && !megatron.has("hidden_size")) return;
-  if (!megatron.is_yaml() && megatron.has("padded_vocab_size")) {
-    const std::string_view key = megatron.key("padded_vocab_size");
+  for (const std::string_view padded : {"padded_vocab_size", "pad_vocab_size_to"}) {
+    if (megatron.is_yaml() || !megatron.has(padded)) continue;
+    const std::string_view key = megatron.key(padded);
     return file.write("model.vocab_size", file.text(key), {key});
   }
   const std::string type = megatron.text("tokenizer_type");

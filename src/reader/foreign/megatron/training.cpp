@@ -16,9 +16,10 @@ struct PrecisionWord {
 constexpr PrecisionWord kPrecisions[] = {
     {"bf16_mixed"}, {"bf16-mixed"}, {"fp16_mixed", true}, {"fp16-mixed", true}};
 
-/// fp16 takes what bf16 takes, and a loss scale's checks beside it.
-void write_half(const MegatronFile& megatron, std::string_view key, std::string_view own) {
-  megatron.file.write("training.precision", own, {key});
+/// With gradients in fp32 fp16 takes what bf16 takes, and a loss scale's checks beside it.
+void write_half(const MegatronFile& megatron, std::string_view key, bool wide) {
+  megatron.file.write("training.precision", wide ? "megatron" : "megatron-fp16", {key});
+  if (!wide) return;
   megatron.file.pass_over(key,
                           "fp16 is counted as bf16, of as many bytes; the loss scale's checks "
                           "are not counted");
@@ -39,7 +40,7 @@ void write_yaml_types(const MegatronFile& megatron) {
       return file.refuse(kMixed, "the precision " + quote(mixed->text),
                          "known are bf16_mixed and fp16_mixed");
     }
-    if (row->half) return write_half(megatron, kMixed, "megatron");
+    if (row->half) return write_half(megatron, kMixed, true);
     return file.write("training.precision", "megatron", {kMixed});
   }
   for (const std::string_view narrow : {"mixed_precision.fp8", "mixed_precision.fp4"}) {
@@ -49,7 +50,7 @@ void write_yaml_types(const MegatronFile& megatron) {
   }
   const bool wide = file.flag("mixed_precision.grad_reduce_in_fp32", true);
   const std::string_view own = wide ? "megatron" : "megatron-bf16-grad";
-  if (file.flag("mixed_precision.fp16")) return write_half(megatron, "mixed_precision.fp16", own);
+  if (file.flag("mixed_precision.fp16")) return write_half(megatron, "mixed_precision.fp16", wide);
   const bool bf16 = file.flag("mixed_precision.bf16", !file.flag("mixed_precision.fp32"));
   file.write("training.precision", bf16 ? own : "fp32",
              {"mixed_precision.bf16", "mixed_precision.grad_reduce_in_fp32"});
@@ -159,7 +160,7 @@ void write_types(ForeignImport& file) {
     const std::string_view bf16 = megatron.key("bf16");
     if (megatron.flag("fp16", false)) {
       const bool wide = megatron.flag("grad_reduce_in_fp32", false);
-      write_half(megatron, megatron.key("fp16"), wide ? "megatron" : "megatron-bf16-grad");
+      write_half(megatron, megatron.key("fp16"), wide);
     } else if (!megatron.flag("bf16", false)) {
       file.write("training.precision", "fp32", {bf16});
     } else {
@@ -233,6 +234,7 @@ void write_layers_of(ForeignImport& file) {
   const MegatronFile megatron(file);
   const std::string_view program = megatron.is_yaml() ? "Megatron-Bridge" : "script";
   file.write("training.implementation.name", "megatron", {program});
+  if (writes_legacy_layers(megatron)) return;
   const std::string_view layers = megatron.key("transformer_impl");
   const bool local = megatron.text("transformer_impl", "transformer_engine") == "local";
   file.write("training.implementation.layers", local ? "local" : "te", {layers});
