@@ -37,12 +37,17 @@ struct MegatronContext {
   Expr c{1};                    ///< context-parallel ranks, of one of which s is
   std::optional<MixtureOfExperts> experts = {};
   std::optional<LatentAttention> latent = {};
+  std::optional<TeLinears> quantized = {};  ///< of the layer that is written
 
   [[nodiscard]] Precision precision() const {
     return {policy.weights, policy.weights, false, {}, policy.gradients};
   }
   /// Layers of Transformer Engine.
   [[nodiscard]] bool te() const { return policy.implementation.layers == LayerSpec::te; }
+  /// Whether a layer's products stay in bf16 where those of others do not.
+  [[nodiscard]] bool in_bf16(std::int64_t layer) const {
+    return policy.te_linears && !policy.te_linears->quantizes(layer, decoder.layers());
+  }
   [[nodiscard]] double dropout(double probability) const {
     return policy.dropout ? probability : 0.0;
   }
@@ -87,6 +92,8 @@ TensorId row_product(BlockBuilder& block, const MegatronContext& context, Parall
 /// weight's. Else the gradient's parts are summed there.
 void add_forward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
 void add_backward_messages(Op& op, const MegatronContext& context, const ParallelProduct& product);
+/// The product that attention's output goes through.
+inline constexpr std::string_view kAttentionOutput = "o_proj";
 /// LinearWithGradAccumulationAndAsyncCommunication.
 TensorId parallel_product(BlockBuilder& block, const MegatronContext& context,
                           const ParallelProduct& product, TensorId x);
@@ -130,6 +137,8 @@ TensorId te_column_product(BlockBuilder& block, const MegatronContext& context,
                            const ParallelProduct& product, TensorId x);
 TensorId te_row_product(BlockBuilder& block, const MegatronContext& context,
                         const ParallelProduct& product, TensorId x);
+/// The last that a product's backward makes, where its release keeps none.
+void add_unread_gradient(BlockBuilder& block, const MegatronContext& context, Op& op);
 TensorId te_rotated(BlockBuilder& block, const MegatronContext& context, std::string_view name,
                     TensorId x);
 TensorId te_core_attention(BlockBuilder& block, const MegatronContext& context,
@@ -147,6 +156,7 @@ void rotary_table(BlockBuilder& block, const MegatronContext& context);
 struct MegatronLayer {
   bool makes_table = false;  ///< where no embedding of this stage does
   bool has_experts = false;
+  bool in_bf16 = false;  ///< where products of others are in 8 or 4 bits
 
   friend bool operator==(const MegatronLayer&, const MegatronLayer&) = default;
 };
